@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use kubewright::kube::config::{KubeConfigOptions, Kubeconfig};
 use kubewright::kube::{self, Api, Client, api::PostParams};
-use kubewright_cluster::Pki;
+use kubewright_cluster::{Cluster, Controllers, Pki};
 use serde_json::json;
 use support::KUBEWRIGHT;
 
@@ -312,6 +312,68 @@ async fn flags_say_who_may_and_what_is_asked_of_objects() {
         .unwrap();
     assert!(text.contains(r#""addresses":[{"ip":"192.0.2.7"}]"#), "{text}");
     server.ends_well();
+}
+
+/// An API server takes reviews as any webhook does: what its roles allow is allowed here, and what they do not, our own may.
+#[tokio::test(flavor = "multi_thread")]
+async fn another_server_is_asked_what_users_may() {
+    let judge = Cluster::builder().controllers(Controllers::None).start().await.unwrap();
+    let create = async |path: &str, object: serde_json::Value| {
+        let request = http::Request::post(path).header("Content-Type", "application/json");
+        let request = request.body(object.to_string().into_bytes()).unwrap();
+        judge.client().request_text(request).await.unwrap();
+    };
+    let group = "rbac.authorization.k8s.io";
+    let rules = json!([{"apiGroups": [""], "resources": ["configmaps"], "verbs": ["list"]}]);
+    let role = json!({"apiVersion": format!("{group}/v1"), "kind": "ClusterRole", "metadata": {"name": "lister"}, "rules": rules});
+    create("/apis/rbac.authorization.k8s.io/v1/clusterroles", role).await;
+    let binding = json!({
+        "apiVersion": format!("{group}/v1"), "kind": "ClusterRoleBinding", "metadata": {"name": "lister"},
+        "roleRef": {"apiGroup": group, "kind": "ClusterRole", "name": "lister"},
+        "subjects": [{"apiGroup": group, "kind": "User", "name": "joe"}],
+    });
+    create("/apis/rbac.authorization.k8s.io/v1/clusterrolebindings", binding).await;
+    let listening = judge.listen("127.0.0.1:0".parse().unwrap()).await.unwrap();
+    let mut kubeconfig = Kubeconfig::from_yaml(&listening.kubeconfig).unwrap();
+    let server = kubeconfig.clusters[0]
+        .cluster
+        .as_mut()
+        .unwrap()
+        .server
+        .as_mut()
+        .unwrap();
+    server.push_str("/apis/authorization.k8s.io/v1/subjectaccessreviews");
+
+    let world = World::new();
+    let _etcd = world.start_etcd();
+    let file = world.folder.path().join("judge");
+    std::fs::write(&file, serde_json::to_string(&kubeconfig).unwrap()).unwrap();
+    let file = format!("--authorization-webhook-config-file={}", file.display());
+    let mut running = world.start_server_with(&[
+        "--authorization-mode=Webhook,RBAC",
+        "--authorization-webhook-version=v1",
+        &file,
+    ]);
+    let code = async |token: &str, path: &str| {
+        let request = http::Request::get(path).body(Vec::new()).unwrap();
+        match world.client(Some(token)).await.request_text(request).await {
+            Ok(_) => 200,
+            Err(kube::Error::Api(refused)) => refused.code,
+            Err(other) => panic!("{other}"),
+        }
+    };
+    assert_eq!(
+        code("other", "/api/v1/configmaps").await,
+        200,
+        "the other server's role"
+    );
+    assert_eq!(code("other", "/api/v1/secrets").await, 403, "neither server's");
+    assert_eq!(code("other", "/version").await, 200, "both servers' first roles");
+    judge.stop().await;
+    assert_eq!(code("other", "/api/v1/configmaps").await, 200, "it is remembered");
+    assert_eq!(code("other", "/api/v1/pods").await, 500, "the other server is gone");
+    assert_eq!(code("secret", "/api/v1/pods").await, 200, "of masters nobody is asked");
+    running.ends_well();
 }
 
 // The client closes its connection on a thread of its own, while the test waits.

@@ -52,6 +52,9 @@ pub enum Error {
     /// Pods cannot run as processes here.
     #[error("pods cannot run as processes: {0}")]
     Processes(#[source] std::io::Error),
+    /// An authorization webhook cannot be asked as its kubeconfig says.
+    #[error("{0}")]
+    Webhook(String),
     /// The data folder cannot be used.
     #[error(transparent)]
     DataDir(#[from] DataDirError),

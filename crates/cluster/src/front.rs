@@ -125,7 +125,7 @@ impl Front {
             Err(refusal) => return self.refused(&parts, body, *refusal),
         };
         peer.prove(&found.user);
-        let admitted = match self.api.admit(&parts, found.user.clone()) {
+        let admitted = match self.api.admit(&parts, found.user.clone()).await {
             Ok(admitted) => admitted,
             Err(mut refusal) => {
                 found.warn(&mut refusal);

@@ -40,6 +40,7 @@ mod pki;
 mod places;
 pub mod processes;
 mod response;
+mod reviewer;
 mod signer;
 mod streams;
 mod tls;
@@ -55,6 +56,13 @@ pub use durable::{DataDirError, Report, repair};
 pub use error::{Error, Result};
 pub use kubewright_apiserver::audit::{AuditLog, AuditSink, Policy as AuditPolicy, PolicyError as AuditPolicyError};
 pub use kubewright_apiserver::authentication::{StaticTokens, TokenFileError};
+/// Who decides what users may do, and how another server is asked.
+pub mod authorization {
+    pub use kubewright_apiserver::authorization::Verdict;
+    pub use kubewright_apiserver::authorization::webhook::{
+        Conditions, ReviewError, Reviewer, Settings, Version, Webhook,
+    };
+}
 pub use kubewright_apiserver::authorization::Mode as AuthorizationMode;
 pub use kubewright_apiserver::{ApiServer, Config, ServiceRange};
 pub use kubewright_apiserver::{OPTIONAL_PLUGINS, SEPARABLE_PLUGINS};
@@ -62,6 +70,7 @@ pub use listen::Listening;
 pub use pki::Pki;
 pub use places::Limits;
 pub use processes::{Images, ProcessRuntime};
+pub use reviewer::KubeconfigReviewer;
 pub use webhook_certificates::WebhookCertificates;
 
 /// The version of Kubernetes whose API is served, as `/version` says it.

@@ -7,6 +7,10 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use jiff::Timestamp;
 
 /// Tells the time of day. The default is [`SystemClock`]; tests pass their own.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is no clock",
+    note = "`SystemClock` is the one that operators use"
+)]
 pub trait Clock: Send + Sync + 'static {
     /// Now.
     fn now(&self) -> Timestamp;

@@ -82,12 +82,14 @@ mod events;
 mod fault;
 mod form;
 mod health;
+mod loops;
 mod manager;
 mod metrics;
 mod net;
 mod object;
 mod observe;
 mod operator;
+mod packed;
 pub mod predicate;
 pub mod prelude;
 mod queue;
@@ -98,9 +100,13 @@ mod run;
 mod runnable;
 mod stop;
 pub mod webhook;
+pub mod workloads;
 
 pub use action::Action;
-pub use cache::{CONTROLLER_UID, Cache, Event, HandlerId, Health, Informer, SYNC_TIMEOUT, Scope, Store, Unreadable};
+pub use cache::{
+    CONTROLLER_UID, Cache, Change, ChangeKind, Event, HandlerId, Health, Informer, SYNC_TIMEOUT, Scope, Store,
+    Unreadable,
+};
 pub use cause::{Cause, CauseKind, MAX_CAUSES};
 pub use client::{Client, FIRST_READ_DEADLINE, READ_DEADLINE, REQUEST_DEADLINE, connect};
 pub use clock::{Clock, SystemClock};

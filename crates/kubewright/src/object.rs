@@ -11,6 +11,8 @@ use kube::core::{ApiResource, ClusterResourceScope, ObjectMeta};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
+use crate::form::Identity;
+
 /// A Kubernetes type known at compile time: every `k8s_openapi` kind and every `#[derive(CustomResource)]`. Implemented for all of them.
 pub trait Object: AnyObject + Resource<DynamicType = ()> {}
 
@@ -58,6 +60,10 @@ impl ObjectRef {
             meta.namespace.as_deref(),
             meta.name.as_deref().unwrap_or_default(),
         )
+    }
+
+    pub(crate) fn of_identity(resource: &ApiResource, identity: Identity<'_>) -> ObjectRef {
+        ObjectRef::named(resource, identity.namespace, identity.name.unwrap_or_default())
     }
 
     /// The reference of an object that is known only by name.

@@ -25,6 +25,10 @@ use crate::stop::Stop;
 /// let manager = Manager::builder(client).runnable("heartbeat", heartbeat).build()?;
 /// # Ok(manager) }
 /// ```
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is no runnable",
+    note = "an `async fn(Client, Stop) -> Result<()>` is one; it is called again when this replica leads again, so it is `Fn`, not `FnOnce`"
+)]
 pub trait Runnable: Send + Sync + 'static {
     /// Runs until `stop` is requested. Returning early with `Ok` is fine; an error ends the manager. With leader election it is called again
     /// each time this replica begins to lead, never twice at a time.

@@ -13,7 +13,7 @@ use kubewright::k8s_openapi::jiff::Timestamp;
 use kubewright::kube::api::{ObjectMeta, PostParams};
 use kubewright::kube::core::{ApiResource, DynamicObject, GroupVersionKind};
 use kubewright::kube::{self, Api, CustomResourceExt, ResourceExt as _};
-use kubewright::{Cache, Client, Object, Operator, Stop};
+use kubewright::{Cache, Client, Object, Operator, Rule, Stop};
 use kubewright_cluster::{Cluster, ClusterBuilder};
 use tokio::sync::watch;
 
@@ -24,6 +24,7 @@ use crate::routes::Routes;
 use crate::running::{Operators, RunningOperator};
 use crate::time::{self, TokioClock};
 use crate::troubles::{self, Troubles};
+use crate::usage::Usage;
 use crate::wait::{Seen, selector, until};
 
 /// How long a wait takes at most unless the test says otherwise. Generous, for machines that are busy: what works takes milliseconds.
@@ -39,6 +40,7 @@ pub struct TestCluster {
     /// The first operator that ended by itself, and why. A test that waits for its work would wait in vain.
     ended: watch::Sender<Option<(String, String)>>,
     troubles: Troubles,
+    usage: Usage,
     /// The time of a cluster whose time is the test's.
     clock: Option<Arc<TokioClock>>,
 }
@@ -73,6 +75,7 @@ impl TestCluster {
             deadline: DEADLINE,
             ended: watch::Sender::new(None),
             troubles: Troubles::default(),
+            usage: Usage::default(),
             clock: None,
         })
     }
@@ -257,9 +260,15 @@ impl TestCluster {
     /// # Errors
     /// As [`run_as_admin`](TestCluster::run_as_admin), and [`Error::Runtime`] when the file cannot be read.
     pub async fn run(&self, operator: Operator) -> Result<RunningOperator> {
+        let kube = self.kube_of(&operator).await?;
+        self.run_with(operator, kube).await
+    }
+
+    /// The client of an operator under the role of its package, or of the administrator where there is none.
+    pub(crate) async fn kube_of(&self, operator: &Operator) -> Result<kube::Client> {
         match Rights::of_package(operator.name())? {
-            Some(rights) => self.run_with_rights(operator, rights).await,
-            None => self.run_as_admin(operator).await,
+            Some(rights) => self.kube_with_rights(operator.name(), rights).await,
+            None => Ok(self.kube()),
         }
     }
 
@@ -269,15 +278,31 @@ impl TestCluster {
     /// As [`run`](TestCluster::run), also when there is no `role.yaml`.
     pub async fn run_under(&self, operator: Operator, folder: &Path) -> Result<RunningOperator> {
         let rights = Rights::in_folder(folder, operator.name())?;
-        self.run_with_rights(operator, rights).await
+        let kube = self.kube_with_rights(operator.name(), rights).await?;
+        self.run_with(operator, kube).await
     }
 
-    async fn run_with_rights(&self, operator: Operator, rights: Rights) -> Result<RunningOperator> {
-        let name = operator.name().to_owned();
-        rights.grant(&self.kube(), &name).await?;
+    async fn kube_with_rights(&self, name: &str, rights: Rights) -> Result<kube::Client> {
+        rights.grant(&self.kube(), name).await?;
         let (namespace, account) = rights.account();
+        self.usage.grant(rights.roles());
         let kube = self.cluster.client_of_service_account(namespace, account);
-        self.run_with(operator, kube).await
+        Ok(self.usage.noting(&kube))
+    }
+
+    /// The rules of the operators' roles that no request has used so far, each with the verbs that are left: what a deployment would allow and
+    /// this test did not try. A test that plays a whole life (create, change, delete) is the place to look at them. A request that was refused
+    /// uses no rule; operators that run as the administrator have none.
+    ///
+    /// ```no_run
+    /// # async fn test(cluster: kubewright_testing::TestCluster) {
+    /// for rule in cluster.unused_rules() {
+    ///     println!("not used: {rule}"); // not used: #[rbac(groups = "", resources = "secrets", verbs = "delete")]
+    /// }
+    /// # }
+    /// ```
+    pub fn unused_rules(&self) -> Vec<Rule> {
+        self.usage.unused()
     }
 
     /// Installs the operator's CRDs and webhook configurations and runs it as the administrator, in the background until it is stopped or the cluster is, by its
@@ -292,7 +317,7 @@ impl TestCluster {
         self.run_with(operator, self.kube()).await
     }
 
-    async fn run_with(&self, operator: Operator, kube: kube::Client) -> Result<RunningOperator> {
+    pub(crate) async fn run_with(&self, operator: Operator, kube: kube::Client) -> Result<RunningOperator> {
         let name = operator.name().to_owned();
         let mut crds = operator.crds()?;
         let observer = Arc::new(self.troubles.clone());

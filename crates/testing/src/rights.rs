@@ -54,6 +54,11 @@ impl Rights {
         (&self.namespace, ACCOUNT)
     }
 
+    /// The Roles and ClusterRoles, as they stand in the files.
+    pub(crate) fn roles(&self) -> &[DynamicObject] {
+        &self.roles
+    }
+
     /// Creates the roles and binds the account to them.
     pub(crate) async fn grant(&self, kube: &kube::Client, operator: &str) -> Result<()> {
         let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": self.namespace}});

@@ -9,11 +9,11 @@ use serde_json::{Value, json};
 use super::{Admission, Admitted, Attributes, Operation, Session, subject};
 use crate::Env;
 use crate::env::name_suffix;
-use crate::kinds::pods::references::is_mirror;
+use crate::kinds::pods::references::{self, is_mirror};
 use crate::model::object;
 use crate::model::status::Status;
 use crate::storage::{Storage, StoredObject};
-use crate::values::get;
+use crate::values::{get, items};
 
 const DEFAULT_ACCOUNT: &str = "default";
 /// On an account whose pods may use only the secrets that it lists.
@@ -144,10 +144,6 @@ fn account_name(pod: &Value) -> &str {
     get(pod, &["spec", "serviceAccountName"]).as_str().unwrap_or("")
 }
 
-fn list<'a>(value: &'a Value, path: &[&str]) -> &'a [Value] {
-    get(value, path).as_array().map_or(&[], Vec::as_slice)
-}
-
 /// The pod's wish counts before the account's.
 fn wants_token(account: &Value, pod: &Value) -> bool {
     let wish = |value: &Value, path: &[&str]| get(value, path).as_bool();
@@ -158,7 +154,7 @@ fn wants_token(account: &Value, pod: &Value) -> bool {
 
 /// Mounts the token into every container that has nothing at its path yet.
 fn mount_token(pod: &mut Value, new_name: impl FnOnce() -> String) {
-    let own = list(pod, &["spec", "volumes"])
+    let own = items(pod, &["spec", "volumes"])
         .iter()
         .filter_map(|volume| get(volume, &["name"]).as_str())
         .find(|name| name.starts_with(VOLUME))
@@ -171,7 +167,7 @@ fn mount_token(pod: &mut Value, new_name: impl FnOnce() -> String) {
         let containers = pod.get_mut("spec").and_then(|spec| spec.get_mut(field));
         for container in containers.and_then(Value::as_array_mut).into_iter().flatten() {
             let taken = |mount: &Value| get(mount, &["mountPath"]) == MOUNT_PATH;
-            if list(container, &["volumeMounts"]).iter().any(taken) {
+            if items(container, &["volumeMounts"]).iter().any(taken) {
                 continue;
             }
             needed |= push(container, "volumeMounts", mount.clone());
@@ -205,45 +201,16 @@ fn token_volume(name: &str) -> Value {
     ]}})
 }
 
-/// Where a volume names a secret.
-const VOLUME_SECRETS: [&[&str]; 10] = [
-    &["azureFile", "secretName"],
-    &["cephfs", "secretRef", "name"],
-    &["cinder", "secretRef", "name"],
-    &["flexVolume", "secretRef", "name"],
-    &["rbd", "secretRef", "name"],
-    &["secret", "secretName"],
-    &["scaleIO", "secretRef", "name"],
-    &["iscsi", "secretRef", "name"],
-    &["storageos", "secretRef", "name"],
-    &["csi", "nodePublishSecretRef", "name"],
-];
-
 /// A mirror pod exists already on its node; what the API could give it would never get there.
 fn check_mirror(pod: &Value) -> Result<(), String> {
     if !account_name(pod).is_empty() {
         return Err("a mirror pod may not reference service accounts".to_owned());
     }
-    let volumes = list(pod, &["spec", "volumes"]);
-    let sources = || {
-        volumes
-            .iter()
-            .flat_map(|volume| list(volume, &["projected", "sources"]))
-    };
-    let containers = ["initContainers", "containers", "ephemeralContainers"];
-    let secrets = !list(pod, &["spec", "imagePullSecrets"]).is_empty()
-        || volumes
-            .iter()
-            .any(|volume| VOLUME_SECRETS.iter().any(|path| get(volume, path).is_string()))
-        || sources().any(|source| get(source, &["secret"]).is_object())
-        || containers
-            .iter()
-            .flat_map(|field| list(pod, &["spec", field]))
-            .any(|container| secrets_of(container).next().is_some());
-    if secrets {
+    if references::secrets(pod).next().is_some() {
         return Err("a mirror pod may not reference secrets".to_owned());
     }
-    if sources().any(|source| get(source, &["serviceAccountToken"]).is_object()) {
+    let mut sources = references::projected(pod);
+    if sources.any(|source| get(source, &["serviceAccountToken"]).is_object()) {
         return Err("a mirror pod may not use ServiceAccountToken volume projections".to_owned());
     }
     Ok(())
@@ -251,14 +218,14 @@ fn check_mirror(pod: &Value) -> Result<(), String> {
 
 /// The secrets that the environment of a container names, each with how a message calls the place.
 fn secrets_of(container: &Value) -> impl Iterator<Item = (&str, String)> {
-    let variables = list(container, &["env"]).iter().filter_map(|variable| {
+    let variables = items(container, &["env"]).iter().filter_map(|variable| {
         let secret = get(variable, &["valueFrom", "secretKeyRef"]);
         let name = get(variable, &["name"]).as_str().unwrap_or("");
         secret
             .is_object()
             .then(|| (get(secret, &["name"]).as_str().unwrap_or(""), format!("envVar {name}")))
     });
-    let whole = list(container, &["envFrom"]).iter().filter_map(|source| {
+    let whole = items(container, &["envFrom"]).iter().filter_map(|source| {
         let secret = get(source, &["secretRef"]);
         secret
             .is_object()
@@ -268,8 +235,8 @@ fn secrets_of(container: &Value) -> impl Iterator<Item = (&str, String)> {
 }
 
 fn names<'a>(account: &'a Value, field: &str) -> BTreeSet<&'a str> {
-    let items = list(account, &[field]).iter();
-    items.filter_map(|item| get(item, &["name"]).as_str()).collect()
+    let named = items(account, &[field]).iter();
+    named.filter_map(|item| get(item, &["name"]).as_str()).collect()
 }
 
 fn enforces(account: &Value) -> bool {
@@ -286,7 +253,7 @@ fn check_secrets(account: &Value, pod: &Value) -> Result<(), String> {
         return Ok(());
     }
     let (name, mountable) = (object::name(account), names(account, "secrets"));
-    for volume in list(pod, &["spec", "volumes"]) {
+    for volume in items(pod, &["spec", "volumes"]) {
         if let Some(secret) = get(volume, &["secret", "secretName"]).as_str()
             && !mountable.contains(secret)
         {
@@ -298,7 +265,7 @@ fn check_secrets(account: &Value, pod: &Value) -> Result<(), String> {
     check_environment(account, pod, "initContainers", "init container")?;
     check_environment(account, pod, "containers", "container")?;
     let pulls = names(account, "imagePullSecrets");
-    for (index, pull) in list(pod, &["spec", "imagePullSecrets"]).iter().enumerate() {
+    for (index, pull) in items(pod, &["spec", "imagePullSecrets"]).iter().enumerate() {
         let pull = get(pull, &["name"]).as_str().unwrap_or("");
         if !pulls.contains(pull) {
             return Err(format!(
@@ -319,7 +286,7 @@ fn check_ephemeral(account: &Value, pod: &Value) -> Result<(), String> {
 
 fn check_environment(account: &Value, pod: &Value, field: &str, what: &str) -> Result<(), String> {
     let (name, mountable) = (object::name(account), names(account, "secrets"));
-    for container in list(pod, &["spec", field]) {
+    for container in items(pod, &["spec", field]) {
         let refused = secrets_of(container).find(|(secret, _)| !mountable.contains(secret));
         if let Some((secret, place)) = refused {
             let container_name = get(container, &["name"]).as_str().unwrap_or("");

@@ -13,12 +13,13 @@ use kubewright_schema::schema::GroupVersionKind;
 use serde_json::Value;
 
 use crate::audit::{Entry, Level};
-use crate::authorization::Authorizer;
+use crate::authorization::{self, Authorizer, Decision, Inquiry};
 use crate::env::BoxFuture;
 use crate::env::Env;
 use crate::model::Resource;
 use crate::model::status::Status;
 use crate::model::unfit::Unfit;
+use crate::model::user::UserInfo;
 use crate::outbound::Outbound;
 use crate::registry::Snapshot;
 use crate::storage::{Storage, StoredObject};
@@ -65,6 +66,7 @@ pub(crate) trait Host: Send + Sync {
 /// What plugins may use, and where they leave what they found. It lives as long as the admission of one object.
 pub struct Session<'a> {
     server: &'a dyn Host,
+    inquiry: Inquiry<'a>,
     kinds: Arc<Snapshot>,
     notes: Mutex<Notes>,
     audit: Option<&'a Entry>,
@@ -100,6 +102,7 @@ impl Round {
 impl<'a> Session<'a> {
     pub(crate) fn new(server: &'a dyn Host, kinds: Arc<Snapshot>, audit: Option<&'a Entry>) -> Session<'a> {
         Session {
+            inquiry: Inquiry::new(server.authorizer()),
             server,
             kinds,
             notes: Mutex::default(),
@@ -131,9 +134,14 @@ impl<'a> Session<'a> {
         self.server.outbound()
     }
 
-    /// Who may do what.
-    pub fn authorizer(&self) -> &dyn Authorizer {
-        self.server.authorizer()
+    /// Whether `user` may do it. Call it within [`settled`](Session::settled) only: the answer may take time.
+    pub(crate) fn decide(&self, user: &UserInfo, attributes: &authorization::Attributes) -> Decision {
+        self.inquiry.decide(user, attributes)
+    }
+
+    /// What `run` answers when all that it asks the authorizer is answered. It may run several times, and must change nothing.
+    pub(crate) async fn settled<T>(&self, run: impl FnMut() -> T) -> T {
+        self.inquiry.settled(run).await
     }
 
     /// The stored Namespace of this name.

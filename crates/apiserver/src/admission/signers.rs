@@ -4,33 +4,24 @@
 //! Rights on the request are not enough: its signer must allow it, `approve` or `sign` on `signers` by the signer's name or by
 //! `domain/*`. Nobody gets a client certificate of `system:masters`, whom nothing could ever be taken away from.
 
-use std::sync::Arc;
-
 use kubewright_schema::error::quote;
 use serde_json::Value;
 
 use super::{Admission, Admitted, Attributes, Operation, Session, subject};
-use crate::authorization::{self, Authorizer};
+use crate::authorization;
 use crate::model::status::Status;
 use crate::values::get;
 
 const GROUP: &str = "certificates.k8s.io";
 
 /// The plugin.
-pub struct Signers {
-    authorizer: Arc<dyn Authorizer>,
-}
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Signers;
 
 impl Signers {
-    /// The plugin, asking `authorizer`.
-    pub fn new(authorizer: Arc<dyn Authorizer>) -> Signers {
-        Signers { authorizer }
-    }
-
-    fn check(&self, attributes: &Attributes, new: &Value, old: Option<&Value>) -> Result<(), Status> {
+    fn check(session: &Session<'_>, attributes: &Attributes, new: &Value, old: Option<&Value>) -> Result<(), Status> {
         let resource = &attributes.resource;
-        let of_kind = resource.group == GROUP && resource.plural == "certificatesigningrequests";
-        let (Some(old), true, Operation::Update) = (old, of_kind, attributes.operation) else {
+        let (Some(old), Operation::Update) = (old, attributes.operation) else {
             return Ok(());
         };
         let same = |field: &str| {
@@ -44,7 +35,18 @@ impl Signers {
         };
         let signer = get(old, &["spec", "signerName"]).as_str().unwrap_or("");
         let any = signer.split('/').next().unwrap_or("");
-        if self.may(attributes, verb, signer) || self.may(attributes, verb, &format!("{any}/*")) {
+        let may = |signer: &str| {
+            let question = authorization::Attributes {
+                verb: verb.to_owned(),
+                group: GROUP.to_owned(),
+                version: "*".to_owned(),
+                resource: "signers".to_owned(),
+                name: signer.to_owned(),
+                ..authorization::Attributes::default()
+            };
+            session.decide(&attributes.user, &question).is_allowed()
+        };
+        if may(signer) || may(&format!("{any}/*")) {
             return Ok(());
         }
         let why = format!(
@@ -57,10 +59,9 @@ impl Signers {
     fn check_subject(attributes: &Attributes, new: &Value) -> Result<(), Status> {
         const SIGNER: &str = "kubernetes.io/kube-apiserver-client";
         let resource = &attributes.resource;
-        let of_kind = resource.group == GROUP && resource.plural == "certificatesigningrequests";
         let created = attributes.operation == Operation::Create && attributes.subresource.is_empty();
         let spec = |field: &str| get(new, &["spec", field]).as_str().unwrap_or("");
-        if !of_kind || !created || spec("signerName") != SIGNER {
+        if !created || spec("signerName") != SIGNER {
             return Ok(());
         }
         let why = match subject::organizations(spec("request")) {
@@ -72,29 +73,23 @@ impl Signers {
         };
         Err(Status::forbidden(resource, &attributes.name, &why))
     }
-
-    fn may(&self, attributes: &Attributes, verb: &str, signer: &str) -> bool {
-        let question = authorization::Attributes {
-            verb: verb.to_owned(),
-            group: GROUP.to_owned(),
-            version: "*".to_owned(),
-            resource: "signers".to_owned(),
-            name: signer.to_owned(),
-            ..authorization::Attributes::default()
-        };
-        self.authorizer.decide(&attributes.user, &question).is_allowed()
-    }
 }
 
 impl Admission for Signers {
     fn validate<'a>(
         &'a self,
-        _session: &'a Session<'a>,
+        session: &'a Session<'a>,
         attributes: &'a Attributes,
         object: &'a Value,
         old: Option<&'a Value>,
     ) -> Admitted<'a> {
-        let checked = Self::check_subject(attributes, object).and_then(|()| self.check(attributes, object, old));
-        Admitted::Now(checked)
+        let resource = &attributes.resource;
+        if resource.group != GROUP || resource.plural != "certificatesigningrequests" {
+            return Admitted::YES;
+        }
+        Admitted::later(session.settled(move || {
+            Self::check_subject(attributes, object)?;
+            Self::check(session, attributes, object, old)
+        }))
     }
 }

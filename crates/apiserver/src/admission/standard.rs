@@ -10,7 +10,6 @@ use super::{
     ValidatingWebhooks,
 };
 use crate::Env;
-use crate::authorization::Authorizer;
 use crate::storage::Storage;
 
 /// The admission plugins that can be left out one by one, by their names upstream.
@@ -38,7 +37,6 @@ pub const OPTIONAL_PLUGINS: [&str; 1] = ["NodeRestriction"];
 pub(crate) struct Standard<'a> {
     pub(crate) storage: &'a Arc<dyn Storage>,
     pub(crate) env: &'a Arc<dyn Env>,
-    pub(crate) authorizer: &'a Arc<dyn Authorizer>,
     /// Whether the plugin `ServiceAccount` runs.
     pub(crate) service_accounts: bool,
     /// The names of those that do not run, of [`SEPARABLE_PLUGINS`].
@@ -72,7 +70,7 @@ impl Standard<'_> {
             ("DefaultTolerationSeconds", Some(Box::new(Tolerations))),
             ("StorageObjectInUseProtection", Some(Box::new(StorageProtection))),
             ("PersistentVolumeClaimResize", Some(Box::new(Resizes))),
-            ("", Some(Box::new(Signers::new(self.authorizer.clone())))),
+            ("", Some(Box::new(Signers))),
             ("PodTopologyLabels", Some(Box::new(TopologyLabels))),
             ("", Some(Box::new(ParameterAccess))),
             ("MutatingAdmissionPolicy", Some(Box::new(MutatingPolicies::default()))),

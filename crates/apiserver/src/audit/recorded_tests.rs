@@ -203,7 +203,13 @@ fn a_strict_log_that_cannot_be_written_refuses_requests() {
 fn a_request_that_its_client_gives_up_is_complete_all_the_same() {
     let (api, kept) = server(EVERYTHING, false);
     let (head, ()) = Request::get("/api/v1/namespaces").body(()).unwrap().into_parts();
-    drop(api.admit(&head, crate::UserInfo::admin()).ok().unwrap());
+    drop(
+        api.admit(&head, crate::UserInfo::admin())
+            .now_or_never()
+            .unwrap()
+            .ok()
+            .unwrap(),
+    );
     let stages: Vec<Value> = kept.take().iter().map(|event| event["stage"].clone()).collect();
     assert_eq!(stages, ["RequestReceived", "ResponseComplete"]);
 }

@@ -11,7 +11,7 @@ use kubewright_schema::names;
 use serde_json::Value;
 
 use super::policy::RoleRef;
-use super::{Attributes, Authorizer, GROUP, Policy, ResolveError, Rule, aggregate, quoted, rule};
+use super::{Attributes, GROUP, Inquiry, Policy, ResolveError, Rule, aggregate, quoted, rule};
 use crate::model::Resource;
 use crate::model::object;
 use crate::model::status::Status;
@@ -24,7 +24,7 @@ const MAX_TOLD: usize = 1000;
 /// A write of a role or a binding.
 pub(crate) struct Grant<'a> {
     pub(crate) policy: &'a Policy,
-    pub(crate) authorizer: &'a dyn Authorizer,
+    pub(crate) inquiry: &'a Inquiry<'a>,
     pub(crate) user: &'a UserInfo,
     pub(crate) resource: &'a Resource,
     /// Namespace of the request; empty for cluster roles and their bindings.
@@ -77,7 +77,7 @@ pub(crate) fn concerns(resource: &Resource) -> bool {
 }
 
 impl Grant<'_> {
-    /// Whether the user may write the object; `old` is the one that it replaces.
+    /// Whether the user may write the object; `old` is the one that it replaces. Call it within [`Inquiry::settled`].
     pub(crate) fn check(&self, new: &Value, old: Option<&Value>) -> Result<(), Status> {
         if self.user.in_group(SYSTEM_MASTERS) {
             return Ok(());
@@ -106,7 +106,7 @@ impl Grant<'_> {
             name: name.to_owned(),
             ..Attributes::default()
         };
-        self.authorizer.decide(self.user, &attributes).is_allowed()
+        self.inquiry.decide(self.user, &attributes).is_allowed()
     }
 
     fn forbidden(&self, object: &Value, why: &str) -> Status {

@@ -16,7 +16,7 @@ use http::HeaderMap;
 use kubewright_schema::error::{FieldError, aggregate, quote};
 use kubewright_schema::names;
 
-use super::{Attributes, Authorizer, refused};
+use super::{Attributes, Authorizer, Inquiry, refused};
 use crate::model::status::Status;
 use crate::model::user::{
     NODE_PREFIX, SYSTEM_ANONYMOUS, SYSTEM_AUTHENTICATED, SYSTEM_MASTERS, SYSTEM_NODES, SYSTEM_UNAUTHENTICATED,
@@ -225,7 +225,7 @@ impl Impersonation {
     ///
     /// # Errors
     /// The 403 of the first mode that fits.
-    pub(crate) fn become_user(
+    pub(crate) async fn become_user(
         &self,
         authorizer: &dyn Authorizer,
         requestor: &UserInfo,
@@ -233,37 +233,49 @@ impl Impersonation {
         attributes: &Attributes,
     ) -> Result<(UserInfo, &'static str), Status> {
         let last = self.last(&requestor.name);
-        let others = MODES.into_iter().filter(|mode| Some(*mode) != last);
-        let mut first_refusal = None;
-        for mode in last.into_iter().chain(others) {
-            if !mode.fits(requestor, wanted) {
-                continue;
-            }
-            let check = Check {
-                authorizer,
-                requestor,
-                mode,
-            };
-            match check.all(wanted, attributes) {
-                Ok(user) => {
-                    if last != Some(mode) {
-                        self.remember(&requestor.name, mode);
-                    }
-                    return Ok((user, mode.constraint()));
-                }
-                Err(refusal) => {
-                    first_refusal.get_or_insert(refusal);
-                }
+        let inquiry = Inquiry::new(authorizer);
+        let tried = inquiry.settled(|| try_modes(last, &inquiry, requestor, wanted, attributes));
+        let (mode, user) = tried.await?;
+        if last != Some(mode) {
+            self.remember(&requestor.name, mode);
+        }
+        Ok((user, mode.constraint()))
+    }
+}
+
+/// The first mode that allows it, `last` before the others, and the user that the requestor is then.
+fn try_modes(
+    last: Option<Mode>,
+    inquiry: &Inquiry<'_>,
+    requestor: &UserInfo,
+    wanted: &UserInfo,
+    attributes: &Attributes,
+) -> Result<(Mode, UserInfo), Status> {
+    let others = MODES.into_iter().filter(|mode| Some(*mode) != last);
+    let mut first_refusal = None;
+    for mode in last.into_iter().chain(others) {
+        if !mode.fits(requestor, wanted) {
+            continue;
+        }
+        let check = Check {
+            inquiry,
+            requestor,
+            mode,
+        };
+        match check.all(wanted, attributes) {
+            Ok(user) => return Ok((mode, user)),
+            Err(refusal) => {
+                first_refusal.get_or_insert(refusal);
             }
         }
-        let refusal = first_refusal.map(|refusal| *refusal);
-        Err(refusal.unwrap_or_else(|| Status::untyped("all impersonation modes failed")))
     }
+    let refusal = first_refusal.map(|refusal| *refusal);
+    Err(refusal.unwrap_or_else(|| Status::untyped("all impersonation modes failed")))
 }
 
 /// The questions of one mode.
 struct Check<'a> {
-    authorizer: &'a dyn Authorizer,
+    inquiry: &'a Inquiry<'a>,
     requestor: &'a UserInfo,
     mode: Mode,
 }
@@ -273,7 +285,7 @@ type Checked = Result<(), Box<Status>>;
 
 impl Check<'_> {
     fn ask(&self, attributes: &Attributes) -> Checked {
-        self.authorizer
+        self.inquiry
             .authorize(self.requestor, attributes)
             .map_err(|reason| self.refuse(attributes, &reason))
     }

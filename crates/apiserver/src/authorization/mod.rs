@@ -9,6 +9,8 @@
 //! | `rule.rs` | a rule: which requests it allows, which rules it covers |
 //! | `policy.rs` | the stored roles and bindings, indexed by subject |
 //! | `rbac.rs` | the authorizer |
+//! | `webhook` | another server that is asked |
+//! | `inquiry.rs` | how code that cannot wait gets an answer that takes time |
 //! | `node` | the authorizer of kubelets |
 //! | `escalation.rs` | nobody grants what he does not have |
 //! | `impersonation.rs` | asking as somebody else |
@@ -23,11 +25,13 @@
 pub mod bootstrap;
 pub(crate) mod escalation;
 pub(crate) mod impersonation;
+mod inquiry;
 pub(crate) mod node;
 mod policy;
 mod rbac;
 mod refusal;
 mod rule;
+pub mod webhook;
 
 #[cfg(test)]
 mod recorded_tests;
@@ -38,12 +42,14 @@ use std::sync::Arc;
 
 use kubewright_schema::{fields, labels};
 
+pub(crate) use inquiry::Inquiry;
 pub use node::Nodes;
 pub use policy::{Policy, ResolveError};
 pub use rbac::Rbac;
 pub(crate) use refusal::refused;
 pub use rule::{Rule, covers};
 
+use crate::env::{BoxFuture, Env};
 use crate::model::user::{SYSTEM_MASTERS, UserInfo};
 use crate::storage::Storage;
 
@@ -51,7 +57,7 @@ use crate::storage::Storage;
 pub(crate) const GROUP: &str = "rbac.authorization.k8s.io";
 
 /// What a request wants (`authorizer.Attributes`).
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Attributes {
     /// `get`, `list`, `create`, …; for paths that are no resource the method in small letters. Empty for a method that resources never
     /// take.
@@ -110,22 +116,37 @@ pub struct Decision {
     pub verdict: Verdict,
     /// Why, in words to show; may be empty.
     pub reason: String,
+    /// What kept an authorizer from an answer; empty when nothing did. Such a request is answered 500, not 403, unless another authorizer
+    /// allows it (`WithAuthorization`).
+    pub error: String,
 }
 
 impl Decision {
+    /// An answer, because of `reason`.
+    pub fn new(verdict: Verdict, reason: impl Into<String>) -> Decision {
+        Decision {
+            verdict,
+            reason: reason.into(),
+            error: String::new(),
+        }
+    }
+
     /// Yes, because of `reason`.
     pub fn allow(reason: impl Into<String>) -> Decision {
-        Decision {
-            verdict: Verdict::Allow,
-            reason: reason.into(),
-        }
+        Decision::new(Verdict::Allow, reason)
     }
 
     /// No opinion, because of `reason`.
     pub fn no_opinion(reason: impl Into<String>) -> Decision {
+        Decision::new(Verdict::NoOpinion, reason)
+    }
+
+    /// The answer of an authorizer that failed.
+    pub fn failed(verdict: Verdict, error: impl Into<String>) -> Decision {
         Decision {
-            verdict: Verdict::NoOpinion,
-            reason: reason.into(),
+            verdict,
+            reason: String::new(),
+            error: error.into(),
         }
     }
 
@@ -146,28 +167,48 @@ pub struct KnownRules {
     pub error: String,
 }
 
+/// What an authorizer answers: a decision, or where it will come from.
+pub enum Answer {
+    /// The decision.
+    Known(Decision),
+    /// Another server is asked.
+    Asked(BoxFuture<'static, Decision>),
+}
+
+impl Answer {
+    /// The decision, as soon as it is there.
+    pub async fn decision(self) -> Decision {
+        match self {
+            Answer::Known(decision) => decision,
+            Answer::Asked(answer) => answer.await,
+        }
+    }
+
+    /// The decision of an authorizer that asks no other server.
+    #[cfg(test)]
+    pub(crate) fn known(self) -> Decision {
+        match self {
+            Answer::Known(decision) => decision,
+            Answer::Asked(_) => panic!("another server is asked"),
+        }
+    }
+}
+
+impl From<Decision> for Answer {
+    fn from(decision: Decision) -> Answer {
+        Answer::Known(decision)
+    }
+}
+
 /// Decides about requests.
 pub trait Authorizer: Send + Sync + 'static {
     /// Whether `user` may do it, and why.
-    fn decide(&self, user: &UserInfo, attributes: &Attributes) -> Decision;
+    fn decide(&self, user: &UserInfo, attributes: &Attributes) -> Answer;
 
     /// What `user` is allowed in `namespace`, as far as it can be listed.
     fn rules_for(&self, user: &UserInfo, namespace: &str) -> KnownRules {
         let _ = (user, namespace);
         KnownRules::default()
-    }
-
-    /// Whether `user` may do it, in short.
-    ///
-    /// # Errors
-    /// The reason of the refusal, which may be empty.
-    fn authorize(&self, user: &UserInfo, attributes: &Attributes) -> Result<(), String> {
-        let decision = self.decide(user, attributes);
-        if decision.is_allowed() {
-            Ok(())
-        } else {
-            Err(decision.reason)
-        }
     }
 }
 
@@ -188,17 +229,19 @@ impl PrivilegedGroups {
 }
 
 impl Authorizer for PrivilegedGroups {
-    fn decide(&self, user: &UserInfo, _attributes: &Attributes) -> Decision {
-        if self.0.iter().any(|group| user.in_group(group)) {
+    fn decide(&self, user: &UserInfo, _attributes: &Attributes) -> Answer {
+        let member = self.0.iter().any(|group| user.in_group(group));
+        let decision = if member {
             Decision::allow("")
         } else {
             Decision::no_opinion("")
-        }
+        };
+        decision.into()
     }
 }
 
-/// Asks one authorizer after the other until one has an opinion.
-pub struct Union(Vec<Arc<dyn Authorizer>>);
+/// Asks one authorizer after the other until one has an opinion (`union.New`).
+pub struct Union(Arc<[Arc<dyn Authorizer>]>);
 
 impl Union {
     /// Of these, in this order.
@@ -207,25 +250,71 @@ impl Union {
     }
 }
 
-impl Authorizer for Union {
-    fn decide(&self, user: &UserInfo, attributes: &Attributes) -> Decision {
-        let mut reasons = Vec::new();
-        for authorizer in &self.0 {
-            let decision = authorizer.decide(user, attributes);
-            if decision.verdict != Verdict::NoOpinion {
-                return decision;
-            }
-            if !decision.reason.is_empty() {
-                reasons.push(decision.reason);
+/// What the authorizers of a union said that had no opinion.
+#[derive(Default)]
+struct Opinions {
+    reasons: Vec<String>,
+    errors: Vec<String>,
+}
+
+impl Opinions {
+    /// Takes a decision; answers it when it is an opinion.
+    fn hear(&mut self, decision: Decision) -> Option<Decision> {
+        if decision.verdict != Verdict::NoOpinion {
+            return Some(decision);
+        }
+        let said = [(decision.reason, &mut self.reasons), (decision.error, &mut self.errors)];
+        for (text, list) in said {
+            if !text.is_empty() {
+                list.push(text);
             }
         }
-        Decision::no_opinion(reasons.join("\n"))
+        None
+    }
+
+    fn none(self) -> Decision {
+        Decision {
+            verdict: Verdict::NoOpinion,
+            reason: self.reasons.join("\n"),
+            error: aggregate(self.errors),
+        }
+    }
+}
+
+impl Authorizer for Union {
+    fn decide(&self, user: &UserInfo, attributes: &Attributes) -> Answer {
+        let mut opinions = Opinions::default();
+        for (at, authorizer) in self.0.iter().enumerate() {
+            match authorizer.decide(user, attributes) {
+                Answer::Known(decision) => {
+                    if let Some(decision) = opinions.hear(decision) {
+                        return decision.into();
+                    }
+                }
+                Answer::Asked(answer) => {
+                    let (all, user, attributes) = (self.0.clone(), user.clone(), attributes.clone());
+                    return Answer::Asked(Box::pin(async move {
+                        if let Some(decision) = opinions.hear(answer.await) {
+                            return decision;
+                        }
+                        for authorizer in &all[at + 1..] {
+                            let decision = authorizer.decide(&user, &attributes).decision().await;
+                            if let Some(decision) = opinions.hear(decision) {
+                                return decision;
+                            }
+                        }
+                        opinions.none()
+                    }));
+                }
+            }
+        }
+        opinions.none().into()
     }
 
     fn rules_for(&self, user: &UserInfo, namespace: &str) -> KnownRules {
         let mut all = KnownRules::default();
         let mut errors = Vec::new();
-        for authorizer in &self.0 {
+        for authorizer in self.0.iter() {
             let known = authorizer.rules_for(user, namespace);
             all.rules.extend(known.rules);
             all.incomplete |= known.incomplete;
@@ -239,7 +328,7 @@ impl Authorizer for Union {
 }
 
 /// Who decides what users may do (`--authorization-mode`).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum Mode {
     /// Everybody may do everything.
     AlwaysAllow,
@@ -249,24 +338,27 @@ pub enum Mode {
     Rbac,
     /// Kubelets what their pods need, nobody else anything.
     Node,
+    /// Another server.
+    Webhook(webhook::Webhook),
 }
 
-/// Answers every question alike.
-struct Always(Mode);
+/// Answers every question alike: yes, or no.
+struct Always(bool);
 
 impl Authorizer for Always {
-    fn decide(&self, _user: &UserInfo, _attributes: &Attributes) -> Decision {
-        match self.0 {
-            Mode::AlwaysAllow => Decision::allow(""),
-            _ => Decision::no_opinion("Everything is forbidden."),
-        }
+    fn decide(&self, _user: &UserInfo, _attributes: &Attributes) -> Answer {
+        let decision = match self.0 {
+            true => Decision::allow(""),
+            false => Decision::no_opinion("Everything is forbidden."),
+        };
+        decision.into()
     }
 
     /// As `alwaysAllowAuthorizer` of apiserver says it: all verbs on everything, or nothing.
     fn rules_for(&self, _user: &UserInfo, _namespace: &str) -> KnownRules {
         let all = || vec!["*".to_owned()];
         let rules = match self.0 {
-            Mode::AlwaysAllow => vec![
+            true => vec![
                 Rule {
                     verbs: all(),
                     api_groups: all(),
@@ -279,7 +371,7 @@ impl Authorizer for Always {
                     ..Rule::default()
                 },
             ],
-            _ => Vec::new(),
+            false => Vec::new(),
         };
         KnownRules {
             rules,
@@ -289,13 +381,20 @@ impl Authorizer for Always {
 }
 
 /// `system:masters`, then these in their order, as `NewAuthorizer` of the original puts them together.
-pub fn by_modes(modes: &[Mode], policy: &Arc<Policy>, storage: &Arc<dyn Storage>) -> Arc<dyn Authorizer> {
+pub(crate) fn by_modes(
+    modes: &[Mode],
+    policy: &Arc<Policy>,
+    storage: &Arc<dyn Storage>,
+    env: &Arc<dyn Env>,
+) -> Arc<dyn Authorizer> {
     let masters: Arc<dyn Authorizer> = Arc::new(PrivilegedGroups::masters());
     let others = modes.iter().map(|mode| -> Arc<dyn Authorizer> {
         match mode {
             Mode::Rbac => Arc::new(Rbac::new(policy.clone())),
             Mode::Node => Arc::new(Nodes::new(storage.clone())),
-            always => Arc::new(Always(*always)),
+            Mode::Webhook(webhook) => Arc::new(webhook::Remote::new(webhook.clone(), env.clone())),
+            Mode::AlwaysAllow => Arc::new(Always(true)),
+            Mode::AlwaysDeny => Arc::new(Always(false)),
         }
     });
     Arc::new(Union::new(std::iter::once(masters).chain(others)))

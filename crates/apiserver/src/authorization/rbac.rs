@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::policy::{Policy, Visit};
-use super::{Attributes, Authorizer, Decision, KnownRules, aggregate};
+use super::{Answer, Attributes, Authorizer, Decision, KnownRules, aggregate};
 use crate::model::user::UserInfo;
 
 /// RBAC: a request is allowed when a rule of a role allows it that a binding gives to the user.
@@ -19,7 +19,7 @@ impl Rbac {
 }
 
 impl Authorizer for Rbac {
-    fn decide(&self, user: &UserInfo, attributes: &Attributes) -> Decision {
+    fn decide(&self, user: &UserInfo, attributes: &Attributes) -> Answer {
         let mut errors = Vec::new();
         let allowed = self.policy.visit(user, &attributes.namespace, |visit| match visit {
             Visit::Rule(rule, source) if rule.allows(attributes) => Some(format!("RBAC: allowed by {source}")),
@@ -29,11 +29,12 @@ impl Authorizer for Rbac {
                 None
             }
         });
-        match allowed {
+        let decision = match allowed {
             Some(reason) => Decision::allow(reason),
             None if errors.is_empty() => Decision::no_opinion(""),
             None => Decision::no_opinion(format!("RBAC: {}", aggregate(errors))),
-        }
+        };
+        decision.into()
     }
 
     fn rules_for(&self, user: &UserInfo, namespace: &str) -> KnownRules {

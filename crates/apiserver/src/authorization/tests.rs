@@ -172,7 +172,7 @@ fn bindings_and_their_reasons() {
     let authorizer = standard(policy.clone());
     let check = |user: &UserInfo, namespace: &str, allowed: bool, reason: &str| {
         for _ in 0..2 {
-            let decision = authorizer.decide(user, &list_pods(namespace));
+            let decision = authorizer.decide(user, &list_pods(namespace)).known();
             assert_eq!(
                 (decision.is_allowed(), decision.reason.as_str()),
                 (allowed, reason),

@@ -46,35 +46,59 @@ pub(super) fn resource_attributes(path: &ResourcePath, verb: Option<Verb>, query
     attributes
 }
 
+/// Why a request is not answered.
+pub(super) enum NotAdmitted {
+    /// The user may not, or does not say who he is.
+    Refused(Status),
+    /// An authorizer failed, and no other one allows it.
+    Unknown(String),
+}
+
+impl From<Status> for NotAdmitted {
+    fn from(status: Status) -> NotAdmitted {
+        NotAdmitted::Refused(status)
+    }
+}
+
 impl Inner {
     /// Whether the user may; the error is the 403.
-    pub(crate) fn authorize(&self, user: &UserInfo, attributes: &Attributes) -> Result<(), Status> {
-        self.authorizer
-            .authorize(user, attributes)
-            .map_err(|reason| refused(user, attributes, &reason))
+    pub(crate) async fn authorize(&self, user: &UserInfo, attributes: &Attributes) -> Result<(), Status> {
+        let decision = self.authorizer.decide(user, attributes).decision().await;
+        match decision.is_allowed() {
+            true => Ok(()),
+            false => Err(refused(user, attributes, &decision.reason)),
+        }
     }
 
-    /// The user for whom a request is answered: the one who asks, or the one that he impersonates; whoever it is may do it.
-    pub(super) fn admit(
+    /// The user for whom a request is answered: the one who asks, or the one that he impersonates; whoever it is may do it
+    /// (`WithImpersonation`, `WithAuthorization`).
+    pub(super) async fn admit(
         &self,
         user: UserInfo,
         headers: &HeaderMap,
         attributes: &Attributes,
         entry: Option<&Entry>,
-    ) -> Result<UserInfo, Status> {
+    ) -> Result<UserInfo, NotAdmitted> {
         let user = match impersonation::requested(headers)? {
             None => user,
             Some(wanted) => {
                 let authorizer = &*self.authorizer;
-                let (user, constraint) = self.impersonation.become_user(authorizer, &user, &wanted, attributes)?;
+                let becoming = self.impersonation.become_user(authorizer, &user, &wanted, attributes);
+                let (user, constraint) = becoming.await?;
                 if let Some(entry) = entry {
                     entry.impersonated(&user, constraint);
                 }
                 user
             }
         };
-        let decision = self.authorizer.decide(&user, attributes);
+        let decision = self.authorizer.decide(&user, attributes).decision().await;
         let allowed = decision.is_allowed();
+        if !allowed && !decision.error.is_empty() {
+            if let Some(entry) = entry {
+                entry.annotate("authorization.k8s.io/reason", "internal error");
+            }
+            return Err(NotAdmitted::Unknown(decision.error));
+        }
         if let Some(entry) = entry {
             entry.annotate(
                 "authorization.k8s.io/decision",
@@ -84,7 +108,7 @@ impl Inner {
         }
         match allowed {
             true => Ok(user),
-            false => Err(refused(&user, attributes, &decision.reason)),
+            false => Err(refused(&user, attributes, &decision.reason).into()),
         }
     }
 }

@@ -7,8 +7,10 @@
 use std::sync::Arc;
 
 use http::{HeaderMap, HeaderValue, Method, Response, request};
-use kubewright_schema::budget::{self, Limits};
+use kubewright_schema::budget::{Limits, Metered};
+use kubewright_schema::error::quote;
 
+use super::authorize::NotAdmitted;
 use super::respond::{Reply, Responder};
 use super::route::{self, Path, ResourcePath, Verb};
 use super::{ApiServer, Inner, authorize, check_timeout, noted};
@@ -82,8 +84,8 @@ impl ApiServer {
     ///
     /// # Errors
     /// The answer to the request, whatever its body holds.
-    pub fn admit(&self, head: &request::Parts, user: UserInfo) -> Result<Admitted, Box<Response<Body>>> {
-        match budget::within(Limits::REQUEST, || self.inner.admit_head(head, user)) {
+    pub async fn admit(&self, head: &request::Parts, user: UserInfo) -> Result<Admitted, Box<Response<Body>>> {
+        match Metered::new(Limits::REQUEST, self.inner.admit_head(head, user)).await {
             Ok(admitted) => admitted,
             Err(why) => {
                 let status = Status::too_costly(why);
@@ -99,7 +101,7 @@ impl ApiServer {
 }
 
 impl Inner {
-    fn admit_head(&self, head: &request::Parts, user: UserInfo) -> Result<Admitted, Box<Response<Body>>> {
+    async fn admit_head(&self, head: &request::Parts, user: UserInfo) -> Result<Admitted, Box<Response<Body>>> {
         let query = Query::parse(head.uri.query().unwrap_or("")).map_err(|status| Box::new(self.fail(&status)))?;
         let refused = |status: Status| Box::new(self.fail_as_asked(&head.headers, &query, &status));
         let (target, attributes) = match route::parse(head.uri.path()) {
@@ -116,9 +118,15 @@ impl Inner {
             None => None,
         };
         let entry = audit.as_deref();
-        let admitted = check_timeout(&query).and_then(|()| self.admit(user, &head.headers, &attributes, entry));
-        let user = admitted.map_err(|status| {
-            let mut refusal = refused(noted(entry, &status).clone());
+        let admitted = match check_timeout(&query) {
+            Ok(()) => self.admit(user, &head.headers, &attributes, entry).await,
+            Err(status) => Err(status.into()),
+        };
+        let user = admitted.map_err(|why| {
+            let mut refusal = match why {
+                NotAdmitted::Refused(status) => refused(noted(entry, &status).clone()),
+                NotAdmitted::Unknown(why) => Box::new(self.unauthorizable(&head.uri, &query, &why)),
+            };
             if let Some(entry) = &audit {
                 complete(entry, &mut refusal);
             }
@@ -150,7 +158,18 @@ impl Inner {
     fn unreadable_path(&self, uri: &http::Uri, query: &Query) -> Response<Body> {
         let said = uri.path_and_query().map_or("", |said| said.as_str());
         let why = "failed to create RequestInfo: unable to determine kind and namespace from url";
-        let text = format!("Internal Server Error: {said:?}: {why}, {said}\n");
+        self.failed_to_read(format!("Internal Server Error: {said:?}: {why}, {said}\n"), query)
+    }
+
+    /// What is answered when an authorizer fails (`responsewriters.InternalError`).
+    fn unauthorizable(&self, uri: &http::Uri, query: &Query, why: &str) -> Response<Body> {
+        let said = uri.path_and_query().map_or("", |said| said.as_str());
+        let text = format!("Internal Server Error: {}: {why}\n", quote(said));
+        let text = text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");
+        self.failed_to_read(text, query)
+    }
+
+    fn failed_to_read(&self, text: String, query: &Query) -> Response<Body> {
         Responder {
             output: Output::JSON,
             query,

@@ -165,14 +165,13 @@ impl ApiServer {
         } = parts;
         let policy = Arc::new(Policy::new(storage.clone()));
         let authorizer =
-            authorizer.unwrap_or_else(|| authorization::by_modes(&config.authorization, &policy, &storage));
+            authorizer.unwrap_or_else(|| authorization::by_modes(&config.authorization, &policy, &storage, &env));
         let tokens = config.static_tokens.clone();
         let authenticator = Authenticator::new(tokens, &config.issuer, signer, storage.clone(), env.clone())
             .anonymous(config.anonymous);
         let admission = Standard {
             storage: &storage,
             env: &env,
-            authorizer: &authorizer,
             service_accounts: config.service_account_admission,
             disabled: &config.disabled_plugins,
             enabled: &config.enabled_plugins,
@@ -246,7 +245,7 @@ impl ApiServer {
         user: UserInfo,
     ) -> Response<Body> {
         let (head, body) = request.into_parts();
-        match self.admit(&head, user) {
+        match self.admit(&head, user).await {
             Ok(admitted) => {
                 let mut response = self.answer_within(limits, &admitted, &head, &body).await;
                 admitted.complete(&mut response);

@@ -107,6 +107,8 @@ mod tests {
         let (head, ()) = request.into_parts();
         let admitted = api
             .admit(&head, UserInfo::admin())
+            .now_or_never()
+            .expect("no waiting")
             .unwrap_or_else(|_| panic!("{path} is refused"));
         assert_eq!(
             api.weight(&admitted, &head, body),

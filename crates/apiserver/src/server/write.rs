@@ -23,7 +23,7 @@ use super::upkeep::claims::Claim;
 use super::{Call, Inner};
 use crate::admission::Session;
 use crate::audit::Entry;
-use crate::authorization::{self, escalation};
+use crate::authorization::{self, Inquiry, escalation};
 use crate::model::form::{full, key};
 use crate::model::object;
 use crate::model::status::Status;
@@ -218,23 +218,30 @@ impl<'a> Writer<'a> {
     }
 
     /// Roles and bindings: nobody grants what he does not have.
-    fn check_grant(&self, namespace: &str, path_name: &str, new: &Value, old: Option<&Value>) -> Result<(), Status> {
+    async fn check_grant(
+        &self,
+        namespace: &str,
+        path_name: &str,
+        new: &Value,
+        old: Option<&Value>,
+    ) -> Result<(), Status> {
         if !escalation::concerns(&self.resource) {
             return Ok(());
         }
+        let inquiry = Inquiry::new(&*self.server.authorizer);
         let grant = escalation::Grant {
             policy: &self.server.policy,
-            authorizer: &*self.server.authorizer,
+            inquiry: &inquiry,
             user: self.user,
             resource: &self.resource,
             namespace,
             path_name,
         };
-        grant.check(new, old)
+        inquiry.settled(|| grant.check(new, old)).await
     }
 
     /// Whoever may update is asked once more before that creates something.
-    fn ask_to_create(&self, object: &Value) -> Result<(), Status> {
+    async fn ask_to_create(&self, object: &Value) -> Result<(), Status> {
         if !self.may_only_update {
             return Ok(());
         }
@@ -248,7 +255,7 @@ impl<'a> Writer<'a> {
             name: object::name(object).to_owned(),
             ..authorization::Attributes::default()
         };
-        self.server.authorize(self.user, &attributes)
+        self.server.authorize(self.user, &attributes).await
     }
 
     /// Replaces the object at `key` by what `next` makes of it; tries again when somebody else was faster.

@@ -75,14 +75,21 @@ async fn run(settings: Settings, parent: Parent, started: Instant) -> Result<(),
 
 async fn start(settings: &Settings) -> Result<Cluster, String> {
     let pki = pki(settings)?;
+    let authorization = settings.authorization.ready().await?;
+    // `BuiltInAuthenticationOptions.ApplyAuthorization`: nobody may do everything.
+    if settings.anonymous && authorization.allows_everything {
+        warn(
+            "AnonymousAuth is not allowed with the AlwaysAllow authorizer. Resetting AnonymousAuth to false. You should use a different authorizer",
+        );
+    }
     let config = Config {
         version: KUBERNETES_VERSION.to_owned(),
         issuer: settings.issuer.clone(),
         static_tokens: settings.tokens.as_deref().map(tokens).transpose()?.unwrap_or_default(),
         // The plugin is on unless it is named among those that are not.
         service_account_admission: true,
-        anonymous: settings.anonymous,
-        authorization: settings.authorization.clone(),
+        anonymous: settings.anonymous && !authorization.allows_everything,
+        authorization: authorization.modes,
         disabled_plugins: settings.plugins.disabled.clone(),
         enabled_plugins: settings.plugins.enabled.clone(),
         service_range: settings.service_range,
@@ -133,7 +140,7 @@ fn pki(settings: &Settings) -> Result<Pki, String> {
         .map_err(told)
 }
 
-fn text(path: &Path) -> Result<String, String> {
+pub(super) fn text(path: &Path) -> Result<String, String> {
     // Go's words for what the system says of a file.
     fs::read_to_string(path).map_err(|why| match why.kind() {
         io::ErrorKind::NotFound => format!("open {}: no such file or directory", path.display()),

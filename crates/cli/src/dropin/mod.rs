@@ -9,6 +9,7 @@
 //! Not here: the cluster (`kubewright_cluster`), the folder of links (`commands/assets.rs`).
 
 mod apiserver;
+mod authorization;
 mod etcd;
 mod features;
 mod flags;

@@ -112,11 +112,38 @@ pub(super) const APISERVER: &[Section] = &[
     ),
     (
         "Authorization",
-        &[flag(
-            "authorization-mode",
-            "strings",
-            "AlwaysAllow, AlwaysDeny, RBAC, Node, in this order. (default AlwaysAllow)",
-        )],
+        &[
+            flag(
+                "authorization-config",
+                "string",
+                "File with an AuthorizationConfiguration, instead of the other flags; read once, at the start.",
+            ),
+            flag(
+                "authorization-mode",
+                "strings",
+                "AlwaysAllow, AlwaysDeny, RBAC, Node, Webhook, in this order. (default AlwaysAllow)",
+            ),
+            flag(
+                "authorization-webhook-cache-authorized-ttl",
+                "duration",
+                "How long a yes of the webhook is remembered. (default 5m0s)",
+            ),
+            flag(
+                "authorization-webhook-cache-unauthorized-ttl",
+                "duration",
+                "How long a no of the webhook is remembered. (default 30s)",
+            ),
+            flag(
+                "authorization-webhook-config-file",
+                "string",
+                "Kubeconfig that names the webhook of the mode Webhook.",
+            ),
+            flag(
+                "authorization-webhook-version",
+                "string",
+                "Version of SubjectAccessReview that the webhook is sent: v1 or v1beta1. (default v1beta1)",
+            ),
+        ],
     ),
     (
         "Auditing",

@@ -7,8 +7,9 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use kubewright_cluster::{AuthorizationMode, Controllers, OPTIONAL_PLUGINS, Rotation, SEPARABLE_PLUGINS, ServiceRange};
+use kubewright_cluster::{Controllers, OPTIONAL_PLUGINS, Rotation, SEPARABLE_PLUGINS, ServiceRange};
 
+use super::authorization::{self, Authorization};
 use super::features;
 use super::flags::Given;
 use super::names::{BUILT_IN_PLUGINS, MISSING_PLUGINS};
@@ -32,7 +33,7 @@ pub(super) struct Settings {
     pub(super) verifying_keys: Vec<PathBuf>,
     pub(super) tokens: Option<PathBuf>,
     pub(super) anonymous: bool,
-    pub(super) authorization: Vec<AuthorizationMode>,
+    pub(super) authorization: Authorization,
     pub(super) plugins: Plugins,
     pub(super) service_range: ServiceRange,
     pub(super) event_ttl: Duration,
@@ -87,16 +88,8 @@ pub(super) fn read(given: &Given) -> Result<Settings, String> {
     let bound = mistakes.take(address(given, "bind-address"));
     let advertised = mistakes.take(address(given, "advertise-address"));
     let etcd = mistakes.take(etcd(given).map(Some));
-    let authorization = mistakes.take(modes(given));
-    let mut anonymous = given.flag("anonymous-auth").unwrap_or(true);
-    // `BuiltInAuthenticationOptions.ApplyAuthorization`: nobody may do everything.
-    if anonymous && authorization.contains(&AuthorizationMode::AlwaysAllow) {
-        warnings.push(
-            "AnonymousAuth is not allowed with the AlwaysAllow authorizer. Resetting AnonymousAuth to false. You should use a different authorizer"
-                .to_owned(),
-        );
-        anonymous = false;
-    }
+    let authorization = mistakes.take(authorization::of_flags(given));
+    let anonymous = given.flag("anonymous-auth").unwrap_or(true);
     let plugins = mistakes.take(plugins(given, &mut warnings));
     let service_range = mistakes.take(range(given));
     let event_ttl = mistakes.take(event_ttl(given).map(Some));
@@ -143,11 +136,11 @@ pub(super) fn read(given: &Given) -> Result<Settings, String> {
     })
 }
 
-fn file(given: &Given, name: &str) -> Option<PathBuf> {
+pub(super) fn file(given: &Given, name: &str) -> Option<PathBuf> {
     given.last(name).filter(|path| !path.is_empty()).map(PathBuf::from)
 }
 
-fn invalid(name: &str, value: &str, why: &str) -> String {
+pub(super) fn invalid(name: &str, value: &str, why: &str) -> String {
     format!("invalid argument {value:?} for \"--{name}\" flag: {why}")
 }
 
@@ -195,29 +188,6 @@ pub(super) fn client_address(url: &str) -> Result<SocketAddr, String> {
         None => place.to_owned(),
     };
     place.parse().map_err(|_| plain.to_owned())
-}
-
-fn modes(given: &Given) -> Result<Vec<AuthorizationMode>, String> {
-    let wanted = given.list("authorization-mode");
-    if wanted.is_empty() {
-        return Ok(vec![AuthorizationMode::AlwaysAllow]);
-    }
-    let mut modes = Vec::new();
-    let mut seen = BTreeSet::new();
-    for mode in wanted {
-        if !seen.insert(mode) {
-            return Err(format!("authorization-mode {mode:?} has mode specified more than once"));
-        }
-        match mode {
-            "AlwaysAllow" => modes.push(AuthorizationMode::AlwaysAllow),
-            "AlwaysDeny" => modes.push(AuthorizationMode::AlwaysDeny),
-            "RBAC" => modes.push(AuthorizationMode::Rbac),
-            "Node" => modes.push(AuthorizationMode::Node),
-            "Webhook" | "ABAC" => return Err(format!("authorization-mode {mode:?} is not served by kubewright")),
-            _ => return Err(format!("authorization-mode {mode:?} is not a valid mode")),
-        }
-    }
-    Ok(modes)
 }
 
 /// `AdmissionOptions.Validate`
@@ -415,7 +385,7 @@ mod tests {
         );
         check(
             &["--authorization-mode=Webhook"],
-            "authorization-mode \"Webhook\" is not served by kubewright",
+            "authorization-mode Webhook's authorization config file not passed",
         );
         check(
             &["--authorization-mode=RBAC,RBAC"],
@@ -480,13 +450,12 @@ mod tests {
     fn the_defaults_are_those_of_upstream() {
         let settings = settings(&[]).unwrap();
         assert_eq!(settings.listen.to_string(), "0.0.0.0:6443");
-        assert_eq!(settings.authorization, [AuthorizationMode::AlwaysAllow]);
+        assert_eq!(settings.authorization, Authorization::default());
         assert_eq!(
             settings.certificate.0,
             PathBuf::from("/var/run/kubernetes/apiserver.crt")
         );
-        // Who may do everything has to be somebody.
-        assert!(!settings.anonymous && settings.make_certificate && settings.plugins.disabled.is_empty());
+        assert!(settings.make_certificate && settings.plugins.disabled.is_empty());
     }
 
     #[test]
@@ -512,10 +481,6 @@ mod tests {
                 "--runtime-config=api/all=true changes nothing",
             ],
         );
-        check(
-            &["--authorization-mode=AlwaysAllow"],
-            &["AnonymousAuth is not allowed with the AlwaysAllow authorizer"],
-        );
         check(&["--audit-policy-file=p", "--audit-log-path=l"], &[]);
         check(
             &["--audit-policy-file=p"],
@@ -526,6 +491,6 @@ mod tests {
             &["--audit-policy-file=p", "--audit-log-path=l", "--audit-log-mode=batch"],
             &["--audit-log-mode=batch: events are written at once"],
         );
-        assert_eq!(settings(&[]).unwrap().warnings.len(), 2);
+        assert_eq!(settings(&[]).unwrap().warnings.len(), 1);
     }
 }

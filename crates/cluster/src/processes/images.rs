@@ -151,6 +151,15 @@ const BUILT_IN: &[Row] = &[
         install: "apt-get install postgresql",
     },
     Row {
+        names: &["mariadb", "mysql"],
+        programs: &["mariadbd"],
+        folders: &["/opt/homebrew/opt/mariadb/bin"],
+        script: Some(include_str!("programs/mariadb.sh")),
+        environment: &[("DATADIR", "/var/lib/mysql")],
+        owned: &["/var/lib/mysql"],
+        install: "apt-get install mariadb-server-core mariadb-client-core",
+    },
+    Row {
         names: &["busybox", "alpine", "debian", "ubuntu"],
         programs: &["sh"],
         folders: &[],

@@ -2,13 +2,15 @@
 //!
 //! Invariants: SI10 one watch per (type, resource, scope), counted by reference; C8 a kind that cannot be listed hurts nobody but its
 //! readers; C2 what is read is immutable. Objects are cached without `metadata.managedFields`, which make up to half of an object and which
-//! no controller reads; a write that carries none leaves the server's alone.
+//! no controller reads; a write that carries none leaves the server's alone. They are at rest as text (`packed.rs` beside this folder).
 //!
-//! - `informer.rs`: the informer, - `core.rs`: the same without its type, - `handlers.rs`: handlers that may be slow, - `watch.rs`: the task that lists and watches, - `wire.rs`: requests and decoding,
+//! - `informer.rs`: the informer, - `core.rs`: the same without its type, - `handlers.rs`: handlers that may be slow, - `watch.rs`: the task that lists and watches, - `wire.rs`: requests and decoding, - `cut.rs`: where the parts of a text are, - `change.rs`: what a handler of keys is told,
 //! - `scope.rs`: which objects, - `parts.rs`: several namespaces, - `store.rs`: reading. Which writes a store does not show yet is decided by the engine's receipts.
 
+mod change;
 pub(crate) mod collector;
 mod core;
+mod cut;
 mod handlers;
 mod informer;
 mod parts;
@@ -24,6 +26,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use kube::core::ApiResource;
 
+pub use self::change::{Change, ChangeKind};
 pub use self::informer::{Health, Informer, SYNC_TIMEOUT, Unreadable};
 pub use self::scope::Scope;
 pub use self::store::{CONTROLLER_UID, Store};
@@ -33,15 +36,19 @@ pub use kubewright_engine::{Event, HandlerId};
 pub(crate) use self::core::Core;
 pub(crate) use self::core::{EngineStore, Gone, Listed, Objects, Shared, Written, matching, owned_by};
 use self::core::{Lease, ReceiptTarget, Reports};
+pub(crate) use self::cut::member;
 pub(crate) use self::parts::{Keys, Parts};
 pub(crate) use self::store::KubeMeta;
 pub(crate) use self::watch::entropy;
+#[cfg(test)]
+pub(crate) use self::wire::packed_for_test;
 pub(crate) use self::wire::{decode_page, guarded};
 use crate::events::EventRecorder;
 use crate::form::Form;
 use crate::metrics::Metrics;
 use crate::object::{AnyObject, Object};
 use crate::observe::Observers;
+use crate::packed::DECODED;
 use crate::stop::Stop;
 
 /// All informers of a program. Cheap to clone. Informers start when they are asked for, inside a tokio runtime.
@@ -69,6 +76,8 @@ struct Inner {
     reports: Reports,
     /// The namespaces of which objects are cached unless a scope names another, in order; none means all.
     namespaces: Vec<String>,
+    /// How much text of decoded objects each informer keeps.
+    decoded: usize,
     state: Mutex<State>,
 }
 
@@ -95,7 +104,7 @@ impl fmt::Debug for Cache {
 impl Cache {
     /// An empty cache that lists and watches through this client.
     pub fn new(client: kube::Client) -> Cache {
-        Cache::observed(client, Observers::default(), Metrics::new(), Vec::new())
+        Cache::observed(client, Observers::default(), Metrics::new(), Vec::new(), DECODED)
     }
 
     pub(crate) fn observed(
@@ -103,6 +112,7 @@ impl Cache {
         observers: Observers,
         metrics: Metrics,
         mut namespaces: Vec<String>,
+        decoded: usize,
     ) -> Cache {
         namespaces.sort();
         namespaces.dedup();
@@ -114,6 +124,7 @@ impl Cache {
                 ..Reports::default()
             },
             namespaces,
+            decoded,
             state: Mutex::default(),
         }));
         metrics.register(|registry| collector::register(registry, &cache));
@@ -205,7 +216,7 @@ impl Cache {
         if let Some(informer) = state.living(&key) {
             return informer;
         }
-        let core = Arc::new(Core::new(form.clone(), scope, self.0.reports.clone()));
+        let core = Arc::new(Core::new(form.clone(), scope, self.0.decoded, self.0.reports.clone()));
         let (source, stop) = Stop::pair();
         watch::spawn(self.0.kube.clone(), self.metrics().clone(), core.clone(), stop);
         let informer = Shared::new(core.clone(), source);

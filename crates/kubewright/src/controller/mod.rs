@@ -64,6 +64,10 @@ pub use watch::Watch;
 ///     }
 /// }
 /// ```
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is no reconciler",
+    note = "implement `Reconciler` for it: `type Object` is the kind, `async fn reconcile` the work"
+)]
 pub trait Reconciler: Send + Sync + 'static {
     /// The kind that is reconciled.
     type Object: Object;
@@ -360,7 +364,7 @@ impl<R: Reconciler> Drive for DriveOf<R> {
                         Cleanup::AwaitChange => Ok(Action::await_change()),
                         Cleanup::RequeueAfter(delay) => Ok(Action::requeue_after(delay)),
                         Cleanup::Done => {
-                            finalizer::release(informer, object.metadata(), &ctx, finalizer.unwrap_or_default())
+                            finalizer::release(informer, &object.metadata(), &ctx, finalizer.unwrap_or_default())
                                 .await?;
                             Ok(Action::await_change())
                         }

@@ -39,6 +39,7 @@ use crate::error::{Error, Result};
 use crate::events::EventRecorder;
 use crate::health::{self, Checks};
 use crate::metrics::Metrics;
+use crate::packed::DECODED;
 use crate::webhook::{Parts, WebhookHandlers};
 
 /// How long a stop may take by default.
@@ -100,6 +101,7 @@ impl Manager {
             metrics: Metrics::new(),
             metrics_server: None,
             namespaces: Vec::new(),
+            decoded: DECODED,
             clock: Arc::new(SystemClock),
             graceful: GRACEFUL_SHUTDOWN,
         }
@@ -208,7 +210,7 @@ impl Manager {
         }
         let mut answering = Group::new(failures.clone());
         if let Some(server) = webhook_server {
-            let (address, serving) = server.bind(webhooks.clone(), answering.stop()).await?;
+            let (address, serving) = server.bind(webhooks.clone(), kube.clone(), answering.stop()).await?;
             tracing::info!(%address, paths = ?webhooks, "webhook server listens");
             webhook_address.send_replace(Some(address));
             answering.spawn("webhook server", serving);

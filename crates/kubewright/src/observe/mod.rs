@@ -38,6 +38,7 @@ use crate::request::Request;
 ///     }
 /// }
 /// ```
+#[diagnostic::on_unimplemented(message = "`{Self}` is no observer", note = "a `Fn(&Observation)` is one")]
 pub trait Observer: Send + Sync + 'static {
     /// Called for everything that happens, from the task in which it happens. Must return quickly.
     fn observe(&self, what: &Observation);

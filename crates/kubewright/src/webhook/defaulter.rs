@@ -33,6 +33,10 @@ use crate::object::Object;
 ///     }
 /// }
 /// ```
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is no defaulter",
+    note = "implement `Defaulter` for it: `type Object` is the kind, `default` changes the object"
+)]
 pub trait Defaulter: Send + Sync + 'static {
     /// The kind that gets defaults.
     type Object: Object;

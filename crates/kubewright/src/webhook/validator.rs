@@ -41,6 +41,10 @@ use crate::object::Object;
 ///     }
 /// }
 /// ```
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is no validator",
+    note = "implement `Validator` for it: `type Object` is the kind, `create`, `update` and `delete` say what is wrong"
+)]
 pub trait Validator: Send + Sync + 'static {
     /// The kind that is validated.
     type Object: Object;

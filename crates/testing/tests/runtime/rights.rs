@@ -65,8 +65,8 @@ rules:
 
 const READ: &str = "get, list, watch";
 
-/// The text of a wait for the copy of a ConfigMap.
-async fn copied(role: &str) -> Result<std::result::Result<(), String>> {
+/// The text of a wait for the copy of a ConfigMap, and the rules of the role that were not used.
+async fn played(role: &str) -> Result<(std::result::Result<(), String>, Vec<String>)> {
     let folder = tempfile::tempdir().expect("a temporary directory");
     std::fs::write(folder.path().join("role.yaml"), role).expect("it is written");
     let cluster = TestCluster::start_with(Cluster::builder().controllers(Controllers::None)).await?;
@@ -80,7 +80,24 @@ async fn copied(role: &str) -> Result<std::result::Result<(), String>> {
         .with_deadline(Duration::from_secs(2))
         .wait_for(Some("default"), "a", "is copied", |_: &Secret| true)
         .await;
-    Ok(waited.map(drop).map_err(|error| error.to_string()))
+    let unused = cluster.unused_rules().iter().map(ToString::to_string).collect();
+    Ok((waited.map(drop).map_err(|error| error.to_string()), unused))
+}
+
+async fn copied(role: &str) -> Result<std::result::Result<(), String>> {
+    Ok(played(role).await?.0)
+}
+
+#[tokio::test]
+async fn rules_that_the_test_did_not_use_are_listed() -> Result<()> {
+    let (copied, unused) = played(&role(READ, "get, list, watch, create, patch, update")).await?;
+    copied.expect("it may do all that it needs");
+    insta::assert_snapshot!(unused.join("\n"), @r##"
+    #[rbac(groups = "", resources = "configmaps", verbs = "get")]
+    #[rbac(groups = "", resources = "secrets", verbs = "delete")]
+    #[rbac(groups = "", resources = "secrets", verbs = ["get", "list", "create", "update"])]
+    "##);
+    Ok(())
 }
 
 #[tokio::test]

@@ -3,6 +3,7 @@
 mod book;
 mod https;
 mod kinds;
+mod own_certificate;
 mod round_trip;
 
 use kinds::{v1, v2};

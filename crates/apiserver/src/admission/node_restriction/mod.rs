@@ -89,7 +89,7 @@ impl Admission for NodeRestriction {
             object,
             old: old.unwrap_or(&Value::Null),
         };
-        Admitted::Now(request.check())
+        Admitted::later(session.settled(move || request.check()))
     }
 }
 

@@ -79,7 +79,7 @@ impl Request<'_> {
             name: self.attributes.name.clone(),
             ..authorization::Attributes::default()
         };
-        if self.session.authorizer().decide(user, &question).is_allowed() {
+        if self.session.decide(user, &question).is_allowed() {
             return Ok(());
         }
         self.refuse(format!(

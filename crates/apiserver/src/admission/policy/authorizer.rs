@@ -35,11 +35,11 @@ impl Authorizer for Asked<'_> {
             .as_ref()
             .map(|(namespace, name)| service_account(namespace, name));
         let user = account.as_ref().unwrap_or(self.user);
-        let decision = self.session.authorizer().decide(user, &access);
+        let decision = self.session.decide(user, &access);
         Decision {
             allowed: decision.is_allowed(),
             reason: decision.reason,
-            error: None,
+            error: (!decision.error.is_empty()).then_some(decision.error),
         }
     }
 }

@@ -222,7 +222,8 @@ async fn invoke(
         request: &request,
         namespace,
     };
-    match conditions(policy, around.with(&shown), session, attributes) {
+    let met = session.settled(|| conditions(policy, around.with(&shown), session, attributes));
+    match met.await {
         Met::Yes => {}
         Met::No => return Ok(()),
         Met::Failed(why) => {
@@ -239,7 +240,8 @@ async fn invoke(
         if shown.is_null() {
             break;
         }
-        match mutate(mutation, policy, around.with(&shown), session, attributes, matched) {
+        let mutated = session.settled(|| mutate(mutation, policy, around.with(&shown), session, attributes, matched));
+        match mutated.await {
             Ok(new) => {
                 // Upstream looks again at everything after any patch, whether it changed something or not.
                 changed = true;

@@ -204,7 +204,9 @@ async fn check_hook(
                 }
             }
             let Some(seen) = &seen else { break };
-            let outcome = evaluate(&hook.policy, seen.inputs(&param), session, attributes);
+            let outcome = session
+                .settled(|| evaluate(&hook.policy, seen.inputs(&param), session, attributes))
+                .await;
             act(outcome, policy, binding, session, denied, &mut annotations);
         }
     }

@@ -11,7 +11,7 @@ use crate::model::status::Status;
 ///
 /// # Errors
 /// 403 when one cannot be evaluated, none is false, and the webhook's `failurePolicy` is `Fail`.
-pub(super) fn evaluate(
+pub(super) async fn evaluate(
     hook: &Webhook,
     session: &Session<'_>,
     attributes: &Attributes,
@@ -19,7 +19,9 @@ pub(super) fn evaluate(
     object: &Value,
     old: &Value,
 ) -> Result<bool, Status> {
-    hook.conditions
-        .hold(!hook.ignores_failure, session, attributes, seen, object, old)
+    let (conditions, fails) = (&hook.conditions, !hook.ignores_failure);
+    session
+        .settled(|| conditions.hold(fails, session, attributes, seen, object, old))
+        .await
         .map_err(|why| Status::forbidden(&attributes.resource, &attributes.name, &why))
 }

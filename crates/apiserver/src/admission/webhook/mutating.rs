@@ -113,7 +113,7 @@ async fn ask(
     if !hook.conditions.is_empty() {
         travelling.convert(session, &seen).await?;
         let old = seen.show(session, attributes, old).await.map_err(failed)?;
-        if !match_conditions::evaluate(hook, session, attributes, &seen, travelling.object, &old)? {
+        if !match_conditions::evaluate(hook, session, attributes, &seen, travelling.object, &old).await? {
             return Ok(());
         }
     }

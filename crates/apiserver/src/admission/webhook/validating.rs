@@ -49,7 +49,7 @@ async fn dispatch(
         let old = old.unwrap_or(&Value::Null);
         let shown = seen.show(session, attributes, object).await.map_err(failed)?;
         let old = seen.show(session, attributes, old).await.map_err(failed)?;
-        if match_conditions::evaluate(hook, session, attributes, &seen, &shown, &old)? {
+        if match_conditions::evaluate(hook, session, attributes, &seen, &shown, &old).await? {
             asked.push(Invocation {
                 hook,
                 seen,

@@ -217,15 +217,16 @@ fn own_node(node: &str, asked: &Attributes) -> Answer {
 }
 
 impl Authorizer for Nodes {
-    fn decide(&self, user: &UserInfo, attributes: &Attributes) -> Decision {
-        match user.node() {
+    fn decide(&self, user: &UserInfo, attributes: &Attributes) -> super::Answer {
+        let decision = match user.node() {
             None => Decision::no_opinion(""),
             Some("") => Decision::no_opinion(format!("unknown node for user {}", quote(&user.name))),
             Some(node) => match self.answer(node, attributes) {
                 Ok(()) => Decision::allow(""),
                 Err(why) => Decision::no_opinion(why),
             },
-        }
+        };
+        decision.into()
     }
 
     fn rules_for(&self, user: &UserInfo, _namespace: &str) -> KnownRules {

@@ -52,7 +52,7 @@ fn of_environment<'a>(pod: &'a Value, whole: &'a str, single: &'a str) -> impl I
 }
 
 /// The sources of projected volumes.
-fn projected(pod: &Value) -> impl Iterator<Item = &Value> {
+pub(crate) fn projected(pod: &Value) -> impl Iterator<Item = &Value> {
     items(pod, &["spec", "volumes"])
         .iter()
         .flat_map(|volume| items(volume, &["projected", "sources"]))

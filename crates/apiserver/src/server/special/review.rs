@@ -98,7 +98,7 @@ impl Call<'_> {
         let validated = writer.validate(&session, &attributes, &object, None).await;
         self.warnings.extend(session.take_warnings());
         validated?;
-        let answer = self.answer(review, object, &now);
+        let answer = self.answer(review, object, &now).await;
         Ok(self.show(201, Written::Shown(answer)))
     }
 
@@ -122,7 +122,7 @@ impl Call<'_> {
         Err(Status::invalid(&self.resource.group, "", "", &errors))
     }
 
-    fn answer(&self, review: Review, mut object: Value, now: &str) -> Value {
+    async fn answer(&self, review: Review, mut object: Value, now: &str) -> Value {
         let authorizer = &*self.server.authorizer;
         let shell = |metadata: Value| json!({"kind": self.resource.kind, "apiVersion": self.resource.api_version(), "metadata": metadata});
         match review {
@@ -149,11 +149,11 @@ impl Call<'_> {
             Review::SubjectAccess | Review::LocalSubjectAccess | Review::SelfSubjectAccess => {
                 let spec = object.get("spec").cloned().unwrap_or_default();
                 let (attributes, error) = attributes_of(&spec);
-                let decision = match review {
+                let answer = match review {
                     Review::SelfSubjectAccess => authorizer.decide(self.user, &attributes),
                     _ => authorizer.decide(&subject_of(&spec), &attributes),
                 };
-                object["status"] = status_of(&decision, &error);
+                object["status"] = status_of(&answer.decision().await, &error);
                 object
             }
         }

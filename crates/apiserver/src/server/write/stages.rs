@@ -100,7 +100,7 @@ impl<'a> Writer<'a> {
             if let (Some(template), true) = (&template, attempt > 0) {
                 admitted.object.clone_from(template);
             }
-            let prepared = self.prepared_to_create(&mut admitted, attempt == 0)?;
+            let prepared = self.prepared_to_create(&mut admitted, attempt == 0).await?;
             let Storable { mut object, claim } = self.storable(&admitted.shown, prepared, None, Part::Main).await?;
             object::metadata_mut(&mut object).remove("resourceVersion");
             self.unlink(&mut object);
@@ -128,7 +128,7 @@ impl<'a> Writer<'a> {
         let sent = self.sent(new, old, part);
         let entered = self.entered(sent, old, part).await?;
         let admitted = self.admitted(entered, old, name, part).await?;
-        let restricted = self.restricted(admitted, old, name, part)?;
+        let restricted = self.restricted(admitted, old, name, part).await?;
         let shown = restricted.shown;
         let prepared = self.prepared(restricted.object, &restricted.unwritten, &shown.session, old, part)?;
         let mut storable = self.storable(&shown, prepared, Some(old), part).await?;
@@ -201,7 +201,7 @@ impl<'a> Writer<'a> {
         } else {
             ""
         };
-        self.check_grant(namespace, path_name, &object, None)?;
+        self.check_grant(namespace, path_name, &object, None).await?;
         Ok(Admitted {
             object,
             unwritten,
@@ -215,7 +215,7 @@ impl<'a> Writer<'a> {
     }
 
     /// Takes the object out of the stage, which may be filled again to try another name.
-    fn prepared_to_create(&mut self, admitted: &mut Admitted<'_>, first: bool) -> Result<Prepared, Status> {
+    async fn prepared_to_create(&mut self, admitted: &mut Admitted<'_>, first: bool) -> Result<Prepared, Status> {
         let resource = self.resource.clone();
         let mut object = std::mem::take(&mut admitted.object);
         object::fill_system_fields(&mut object, self.server.env.as_ref());
@@ -227,7 +227,7 @@ impl<'a> Writer<'a> {
         drop(seen);
         self.check_custom(&object, None, Part::Main, &mut errors);
         self.refuse(object::name(&object), &errors)?;
-        self.ask_to_create(&object)?;
+        self.ask_to_create(&object).await?;
         if first {
             self.warnings
                 .extend(object::finalizer_warnings(&object, None, &resource));
@@ -338,7 +338,7 @@ impl<'a> Writer<'a> {
         })
     }
 
-    fn restricted(
+    async fn restricted(
         &self,
         admitted: Admitted<'a>,
         old: &Value,
@@ -365,7 +365,8 @@ impl<'a> Writer<'a> {
             managed::put(&mut object, owners);
         }
         if part == Part::Main {
-            self.check_grant(object::namespace(old), name, &object, Some(old))?;
+            self.check_grant(object::namespace(old), name, &object, Some(old))
+                .await?;
         }
         Ok(Restricted {
             object,

@@ -39,6 +39,15 @@ pub(crate) struct Advisor {
     /// The last write to an object by a controller, and how often it was the same.
     writes: BTreeMap<(String, ObjectRef), (Vec<FieldChange>, u32)>,
     deleting: BTreeMap<ObjectRef, Instant>,
+    /// Advice about errors that is not answered: who met them (a key, or a cache) and its subject.
+    failing: BTreeSet<(String, String)>,
+}
+
+/// A piece of advice. The subject tells it from others of the same code.
+#[derive(Clone, Debug)]
+pub(crate) struct Advice {
+    pub(crate) subject: String,
+    pub(crate) found: Diagnostic,
 }
 
 impl Advisor {
@@ -51,7 +60,7 @@ impl Advisor {
     }
 
     /// Takes an observation and gives the advice that it leads to.
-    pub(crate) fn hear(&mut self, now: Instant, what: &Observation) -> Vec<Diagnostic> {
+    pub(crate) fn hear(&mut self, now: Instant, what: &Observation) -> Vec<Advice> {
         let advice = match what {
             Observation::ReconcileStarted {
                 controller,
@@ -82,7 +91,11 @@ impl Advisor {
                 changes,
             } => self.written(controller, verb, object, subresource.as_deref(), changes),
             Observation::CacheDegraded { resource, reason } => {
-                about_error(reason).map(|found| (resource.clone(), found))
+                let found = about_error(reason).map(|found| (resource.clone(), found));
+                if found.is_some() {
+                    self.failing.insert((resource.clone(), resource.clone()));
+                }
+                found
             }
             _ => None,
         };
@@ -90,7 +103,7 @@ impl Advisor {
     }
 
     /// Gives the advice that time alone leads to.
-    pub(crate) fn tick(&mut self, now: Instant) -> Vec<Diagnostic> {
+    pub(crate) fn tick(&mut self, now: Instant) -> Vec<Advice> {
         let long = |since: &Instant| now.saturating_duration_since(*since) >= LONG;
         let stuck: Vec<_> = self
             .running
@@ -128,12 +141,35 @@ impl Advisor {
         advice
     }
 
-    fn give(&mut self, advice: Option<(String, Diagnostic)>) -> Vec<Diagnostic> {
+    fn give(&mut self, advice: Option<(String, Diagnostic)>) -> Vec<Advice> {
         advice
             .filter(|(subject, found)| self.given.insert((found.code, subject.clone())))
-            .map(|(_, found)| found)
+            .map(|(subject, found)| Advice { subject, found })
             .into_iter()
             .collect()
+    }
+
+    /// The subjects of advice about errors that this observation answers: the reconcile succeeds, the cache is filled.
+    pub(crate) fn answered(&mut self, what: &Observation) -> Vec<String> {
+        let who = match what {
+            Observation::ReconcileFinished {
+                controller,
+                request,
+                outcome: Outcome::Done | Outcome::RequeueAfter(_),
+                ..
+            } => format!("{controller} {request}"),
+            Observation::CacheSynced { resource, .. } => resource.clone(),
+            _ => return Vec::new(),
+        };
+        let (answered, failing) = std::mem::take(&mut self.failing)
+            .into_iter()
+            .partition(|(failed, _)| *failed == who);
+        self.failing = failing;
+        let answered: BTreeSet<(String, String)> = answered;
+        let subjects: Vec<String> = answered.into_iter().map(|(_, subject)| subject).collect();
+        // Should it come back, it is told again.
+        self.given.retain(|(_, subject)| !subjects.contains(subject));
+        subjects
     }
 
     /// A key that is reconciled because of its controller's own writes, again and again.
@@ -246,7 +282,11 @@ impl Advisor {
                 self.conflicts.remove(&key);
                 let found = about_error(error)?;
                 // One for each text: a reconciler may lack several rules.
-                Some((format!("{} {}", key.0, found.causes.join(" ")), found))
+                let about = format!("{} {}", key.0, found.causes.join(" "));
+                if self.failing.len() < REMEMBERED {
+                    self.failing.insert((subject, about.clone()));
+                }
+                Some((about, found))
             }
             _ => {
                 self.conflicts.remove(&key);
@@ -387,13 +427,13 @@ mod tests {
         fn hear(&mut self, what: Observation) {
             self.now += Duration::from_millis(10);
             let given = self.advisor.hear(self.now, &what);
-            self.given.extend(given.iter().map(ToString::to_string));
+            self.given.extend(given.iter().map(|advice| advice.found.to_string()));
         }
 
         fn later(&mut self, seconds: u64) {
             self.now += Duration::from_secs(seconds);
             let given = self.advisor.tick(self.now);
-            self.given.extend(given.iter().map(ToString::to_string));
+            self.given.extend(given.iter().map(|advice| advice.found.to_string()));
         }
 
         fn start(&mut self, causes: Value) {
@@ -538,6 +578,29 @@ mod tests {
           because: it has waited 31 s for its finalizer to be taken away, though the operator reconciled it
           fix: when the cleaning up is done the reconcile must remove the finalizer; see that this code is reached
         ");
+    }
+
+    #[test]
+    fn advice_about_an_error_is_answered_by_success_and_told_again() {
+        let text =
+            "secrets is forbidden: User \"u\" cannot list resource \"secrets\" in API group \"\" at the cluster scope";
+        let mut play = Play::new();
+        let finished = |outcome| Observation::ReconcileFinished {
+            controller: "guestbook".into(),
+            request: Request::new(Some("default"), "hello"),
+            reconcile_id: 1,
+            outcome,
+            took: Duration::from_millis(1),
+        };
+        for _ in 0..2 {
+            for _ in 0..3 {
+                play.finish(Outcome::Terminal { error: text.into() });
+            }
+            let answered = play.advisor.answered(&finished(Outcome::Done));
+            assert_eq!(answered.len(), 1, "{answered:?}");
+            assert_eq!(play.advisor.answered(&finished(Outcome::Done)), Vec::<String>::new());
+        }
+        assert_eq!(play.given.len(), 2, "once for each time that it came");
     }
 
     #[test]

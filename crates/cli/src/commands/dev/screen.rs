@@ -8,22 +8,29 @@ use std::sync::{Mutex, Once, PoisonError};
 use std::time::{Duration, Instant};
 
 use rustix::termios::{self, LocalModes, OptionalActions, SpecialCodeIndex, Termios};
+use unicode_width::UnicodeWidthChar as _;
 
 use super::story::{BuildState, OperatorState, Story};
 use crate::output::{BAD, CHANGE, DIM, GOOD, STRONG, paint, shell_word};
 
+/// Lines of advice that are pinned at most; what is older waits until these are answered.
+const PINNED: usize = 3;
+/// The columns that an entry's time takes; what it says stays to the right of them.
+const INDENT: usize = 12;
+
 /// The lines of a screen of this size. Never more than `height`, never wider than `width`.
 pub(crate) fn frame(story: &Story, width: usize, height: usize, now: Instant) -> Vec<String> {
-    let mut lines = header(story, now);
+    let mut lines = wrapped(header(story, now), width);
     let rule = paint(DIM, "─".repeat(width));
     lines.push(rule.clone());
-    let footer = [
-        rule,
-        paint(
+    let mut footer = vec![rule];
+    footer.extend(wrap(
+        &paint(
             DIM,
             "q quit · r build again · s apply samples · l show or hide the operator's own lines",
         ),
-    ];
+        width,
+    ));
     let room = height.saturating_sub(lines.len() + footer.len());
     let mut body = Vec::new();
     if let Some(failed) = &story.failed {
@@ -31,31 +38,57 @@ pub(crate) fn frame(story: &Story, width: usize, height: usize, now: Instant) ->
             1 => String::new(),
             count => format!(" (the first of {count} errors)"),
         };
-        body.push(paint(
-            BAD,
-            format!("does not compile{more}; what runs is the last good build"),
+        body.extend(wrap(
+            &paint(BAD, format!("does not compile{more}; what runs is the last good build")),
+            width,
         ));
-        body.extend(failed.rendered.lines().map(str::to_owned));
+        body.extend(wrapped(failed.rendered.lines().map(str::to_owned), width));
         // At least a few lines of what happens meanwhile.
+        body.truncate(room.saturating_sub(4).max(room.min(6)));
+        body.push(String::new());
+        body.truncate(room);
+    } else if !story.advice().is_empty() {
+        body.extend(wrapped(pinned(story), width));
         body.truncate(room.saturating_sub(4).max(room.min(6)));
         body.push(String::new());
         body.truncate(room);
     }
     let left = room - body.len();
-    let mut feed: Vec<&str> = Vec::new();
+    let mut feed: Vec<String> = Vec::new();
     for entry in story.entries.iter().rev().filter(|entry| story.show_log || !entry.log) {
         if feed.len() >= left {
             break;
         }
-        feed.extend(entry.text.lines().rev());
+        feed.extend(
+            entry
+                .text
+                .lines()
+                .rev()
+                .flat_map(|line| wrap(line, width).into_iter().rev()),
+        );
     }
     feed.truncate(left);
-    body.extend(feed.into_iter().rev().map(str::to_owned));
+    body.extend(feed.into_iter().rev());
     body.resize(room, String::new());
     lines.extend(body);
     lines.extend(footer);
     lines.truncate(height);
-    lines.iter().map(|line| fit(line, width)).collect()
+    for line in &mut lines {
+        line.push_str(RESET);
+    }
+    lines
+}
+
+/// The newest advice that is not answered, newest first.
+fn pinned(story: &Story) -> Vec<String> {
+    let mut lines = Vec::new();
+    for (_, advice) in story.advice().iter().rev().take(PINNED) {
+        let text = advice.to_string();
+        let mut parts = text.lines();
+        lines.extend(parts.next().map(|head| paint(BAD, head)));
+        lines.extend(parts.map(str::to_owned));
+    }
+    lines
 }
 
 fn header(story: &Story, now: Instant) -> Vec<String> {
@@ -105,6 +138,15 @@ fn header(story: &Story, now: Instant) -> Vec<String> {
     lines.push(format!("{}{build}", name("build")));
     lines.push(format!("{}{}", name("operator"), operator(story)));
     lines.push(format!("{}{}", name("queue"), queue(story, now)));
+    match story.advice().len() {
+        0 => {}
+        1 => lines.push(format!("{}{}", name("advice"), paint(BAD, "1 piece, not answered yet"))),
+        count => lines.push(format!(
+            "{}{}",
+            name("advice"),
+            paint(BAD, format!("{count} pieces, not answered yet"))
+        )),
+    }
     lines
 }
 
@@ -156,49 +198,106 @@ fn clock(time: Duration) -> String {
     }
 }
 
-/// Cuts a line to a width; colours take no room and are ended.
-fn fit(line: &str, width: usize) -> String {
-    let mut out = String::new();
-    let mut taken = 0;
+/// Ends all colours.
+const RESET: &str = "\u{1b}[0m";
+
+fn wrapped(lines: impl IntoIterator<Item = String>, width: usize) -> Vec<String> {
+    lines.into_iter().flat_map(|line| wrap(&line, width)).collect()
+}
+
+/// What is shown as one: a letter with its columns, or the code of a colour, which takes none.
+struct Piece {
+    text: String,
+    columns: usize,
+}
+
+/// The pieces of a line. Tabs become spaces; whatever else would move the cursor is left out.
+fn pieces(line: &str) -> Vec<Piece> {
+    let mut pieces: Vec<Piece> = Vec::new();
+    let mut column = 0;
     let mut rest = line.chars();
     while let Some(next) = rest.next() {
-        match next {
+        let (text, columns) = match next {
             '\u{1b}' => {
-                out.push(next);
-                for code in rest.by_ref() {
-                    out.push(code);
-                    if code.is_ascii_alphabetic() {
+                let mut code = String::from(next);
+                for part in rest.by_ref() {
+                    code.push(part);
+                    if part.is_ascii_alphabetic() {
                         break;
                     }
                 }
+                (code, 0)
             }
             '\t' => {
-                let spaces = (8 - taken % 8).min(width - taken);
-                out.extend(std::iter::repeat_n(' ', spaces));
-                taken += spaces;
+                let spaces = 8 - column % 8;
+                pieces.extend((1..spaces).map(|_| Piece {
+                    text: " ".to_owned(),
+                    columns: 1,
+                }));
+                column += spaces - 1;
+                (" ".to_owned(), 1)
             }
-            // Whatever else the operator prints must not move the cursor.
-            control if control.is_control() => {}
-            _ if taken + 1 >= width && rest.clone().any(|more| !more.is_control()) && visible(rest.as_str()) > 0 => {
-                out.push('…');
-                taken += 1;
-            }
-            letter => {
-                out.push(letter);
-                taken += 1;
-            }
-        }
-        if taken >= width {
-            break;
-        }
+            letter => match letter.width() {
+                Some(columns) => (letter.to_string(), columns),
+                None => continue,
+            },
+        };
+        column += columns;
+        pieces.push(Piece { text, columns });
     }
-    out.push_str("\u{1b}[0m");
-    out
+    pieces
 }
 
-/// How many letters of a text are seen.
-fn visible(text: &str) -> usize {
-    anstream::adapter::strip_str(text).to_string().chars().count()
+/// Breaks a line where the screen ends, between words where it can; the rest is indented as an entry is. Nothing is lost but the space at a break.
+fn wrap(line: &str, width: usize) -> Vec<String> {
+    let width = width.max(1);
+    let mut pieces = pieces(line);
+    let mut lines = Vec::new();
+    let mut colour = String::new();
+    let mut indent = 0;
+    loop {
+        let end = fitting(&pieces, width - indent);
+        let rest = pieces.split_off(end);
+        let mut text = format!("{}{colour}", " ".repeat(indent));
+        for piece in &pieces {
+            text.push_str(&piece.text);
+            if piece.text.starts_with('\u{1b}') {
+                colour.clone_from(&piece.text);
+            }
+        }
+        let done = rest.iter().all(|piece| piece.columns == 0);
+        if !done {
+            text.push_str(RESET);
+        }
+        lines.push(text);
+        if done {
+            return lines;
+        }
+        pieces = rest;
+        let spaces = pieces.iter().take_while(|piece| piece.text == " ").count();
+        pieces.drain(..spaces.min(pieces.len() - 1));
+        indent = if width > 4 * INDENT { INDENT } else { 0 };
+    }
+}
+
+/// How many pieces fit: up to the last space when a word would be torn, and at least one.
+fn fitting(pieces: &[Piece], room: usize) -> usize {
+    let mut taken = 0;
+    let mut space = None;
+    for (index, piece) in pieces.iter().enumerate() {
+        if taken + piece.columns > room {
+            return match space {
+                // A word that begins far to the left fills the line: it is torn.
+                Some(at) if piece.text != " " && 2 * at > room => at,
+                _ => index.max(1),
+            };
+        }
+        taken += piece.columns;
+        if piece.text == " " {
+            space = Some(index);
+        }
+    }
+    pieces.len()
 }
 
 /// What a person pressed.
@@ -347,6 +446,8 @@ mod tests {
     use super::super::story::{Fact, News};
     use super::*;
     use crate::program::Failed;
+    use kubewright_codegen::{Diagnostic, codes};
+    use unicode_width::UnicodeWidthStr as _;
 
     fn drawn(story: &Story, width: usize, height: usize) -> String {
         let lines = frame(story, width, height, story.started + Duration::from_secs(75));
@@ -355,7 +456,7 @@ mod tests {
             .iter()
             .map(|line| anstream::adapter::strip_str(line).to_string())
             .collect();
-        assert!(plain.iter().all(|line| line.chars().count() <= width), "{plain:#?}");
+        assert!(plain.iter().all(|line| line.width() <= width), "{plain:#?}");
         plain.join("\n")
     }
 
@@ -451,19 +552,69 @@ mod tests {
     }
 
     #[test]
-    fn lines_are_cut_where_the_screen_ends() {
-        let check = |line: &str, width: usize, expected: &str| {
-            assert_eq!(
-                anstream::adapter::strip_str(&fit(line, width)).to_string(),
-                expected,
-                "{line:?}"
-            );
+    fn advice_stays_until_it_is_answered() {
+        let mut story = story();
+        let now = story.started;
+        let found = Diagnostic::new(codes::dev::FORBIDDEN, "the operator lacks a right")
+            .because("secrets is forbidden: User \"system:serviceaccount:guestbook-system:controller-manager\" cannot list resource \"secrets\"")
+            .fix("#[rbac(groups = \"\", resources = \"secrets\", verbs = \"list\")]");
+        let advice = Fact::Advice("a".into(), Box::new(found.clone()));
+        story.hear(&News::Fact(advice.clone()), now);
+        for _ in 0..50 {
+            story.hear(&News::Log("one more line".into()), now);
+        }
+        insta::assert_snapshot!(drawn(&story, 70, 18), @r#"
+         kubewright dev · guestbook   1:15
+         cluster     https://127.0.0.1:40001  
+                    KUBECONFIG=.kubewright/kubeconfig
+         definitions guestbooks.webapp.my.domain
+         build       compiled in 2.10 s
+         operator    starting · build 1, process 4711 · 0 reconciles, 0
+                    writes, 0 errors
+         queue       0 running · 0 ready · 0 delayed
+         advice      1 piece, not answered yet
+        ──────────────────────────────────────────────────────────────────────
+        the operator lacks a right [KWR0723]
+          because: secrets is forbidden: User
+                    "system:serviceaccount:guestbook-system:controller-manager
+                    " cannot list resource "secrets"
+          fix: #[rbac(groups = "", resources = "secrets", verbs = "list")]
+        ──────────────────────────────────────────────────────────────────────
+        q quit · r build again · s apply samples · l show or hide the
+                    operator's own lines
+        "#);
+        story.hear(&News::Fact(Fact::Answered("b".into())), now);
+        assert_eq!(story.advice().len(), 1);
+        story.hear(&News::Fact(Fact::Answered("a".into())), now);
+        assert_eq!(story.advice().len(), 0);
+        // A new operator begins anew.
+        story.hear(&News::Fact(advice), now);
+        story.hear(&News::Fact(Fact::Started { build: 2, pid: None }), now);
+        assert_eq!(story.advice().len(), 0);
+    }
+
+    #[test]
+    fn lines_are_broken_where_the_screen_ends() {
+        let check = |line: &str, width: usize, expected: &[&str]| {
+            let shown: Vec<String> = wrap(line, width)
+                .iter()
+                .map(|line| anstream::adapter::strip_str(line).to_string())
+                .collect();
+            assert_eq!(shown, expected, "{line:?}");
         };
-        check("short", 10, "short");
-        check("exactly 10", 10, "exactly 10");
-        check("more than ten", 10, "more than…");
-        check("\u{1b}[31mred\u{1b}[0m", 3, "red");
-        check("a\tb", 20, "a       b");
-        check("back\u{8}\rhome", 20, "backhome");
+        check("", 10, &[""]);
+        check("short", 10, &["short"]);
+        check("exactly 10", 10, &["exactly 10"]);
+        check("more than ten", 10, &["more than", "ten"]);
+        check("a/path/without/a/space", 10, &["a/path/wit", "hout/a/spa", "ce"]);
+        check("\u{1b}[31mred\u{1b}[0m", 3, &["red"]);
+        check("a\tb", 20, &["a       b"]);
+        check("back\u{8}\rhome", 20, &["backhome"]);
+        // A letter of East Asia takes two columns, an accent none.
+        check("漢字漢字", 5, &["漢字", "漢字"]);
+        check("e\u{301}e\u{301}", 2, &["e\u{301}e\u{301}"]);
+        check("漢", 1, &["漢"]);
+        let coloured = wrap("\u{1b}[31mred and red\u{1b}[0m", 8);
+        assert_eq!(coloured, ["\u{1b}[31mred and\u{1b}[0m", "\u{1b}[31mred\u{1b}[0m"]);
     }
 }

@@ -172,8 +172,8 @@ impl Session {
                 Some(report) = self.reported.recv() => events.extend(self.take(report).await?),
                 Some(heard) = self.heard.recv() => events.extend(self.listen(heard).await),
                 _ = ticks.tick() => {
-                    for found in self.advisor.tick(Instant::now()) {
-                        self.trouble(found).await;
+                    for advice in self.advisor.tick(Instant::now()) {
+                        self.tell(Fact::Advice(advice.subject, Box::new(advice.found))).await;
                     }
                 }
                 saved = self.watcher.next() => events.extend(self.saved(&saved).await),
@@ -520,13 +520,16 @@ impl Session {
             }
         };
         let ready = self.readiness.hear(&message);
-        let advice = match &*message {
-            Message::Observed(what) => self.advisor.hear(when, what),
-            _ => Vec::new(),
+        let (advice, answered) = match &*message {
+            Message::Observed(what) => (self.advisor.hear(when, what), self.advisor.answered(what)),
+            _ => (Vec::new(), Vec::new()),
         };
         let _ = self.equipment.news.send(News::Operator(when, message)).await;
-        for found in advice {
-            self.trouble(found).await;
+        for advice in advice {
+            self.tell(Fact::Advice(advice.subject, Box::new(advice.found))).await;
+        }
+        for subject in answered {
+            self.tell(Fact::Answered(subject)).await;
         }
         ready.then_some(Event::Ready)
     }

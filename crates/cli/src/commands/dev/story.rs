@@ -74,6 +74,10 @@ pub(crate) enum Fact {
     Note(String),
     /// Something did not work or is about to go wrong.
     Trouble(Box<Diagnostic>),
+    /// What the operator does wrong, by its subject; pinned until it is answered or another operator starts.
+    Advice(String, Box<Diagnostic>),
+    /// What the advice of this subject was about works now.
+    Answered(String),
 }
 
 /// One thing as it is printed.
@@ -148,6 +152,8 @@ pub(crate) struct Story {
     /// Controllers of which the operator speaks.
     heroes: BTreeSet<String>,
     readiness: Readiness,
+    /// What is not answered, by its subject; the oldest first.
+    advice: Vec<(String, Diagnostic)>,
 }
 
 impl Story {
@@ -175,7 +181,13 @@ impl Story {
             in_operator: None,
             heroes: BTreeSet::new(),
             readiness: Readiness::default(),
+            advice: Vec::new(),
         }
+    }
+
+    /// The advice that is not answered, by its subject; the oldest first.
+    pub(crate) fn advice(&self) -> &[(String, Diagnostic)] {
+        &self.advice
     }
 
     /// Learns the news and gives what is to be printed about it.
@@ -360,6 +372,7 @@ impl Story {
                 self.counts = Counts::default();
                 self.heroes.clear();
                 self.readiness = Readiness::default();
+                self.advice.clear();
                 self.running.clear();
                 self.queues.clear();
                 self.in_operator = self.built.take();
@@ -374,6 +387,8 @@ impl Story {
                 self.pid = None;
                 self.running.clear();
             }
+            Fact::Advice(subject, found) => self.advice.push((subject.clone(), (**found).clone())),
+            Fact::Answered(subject) => self.advice.retain(|(open, _)| open != subject),
             Fact::Watching(_) | Fact::Samples(_) | Fact::Note(_) | Fact::Trouble(_) => {}
         }
     }
@@ -468,7 +483,12 @@ impl Story {
             }
             Fact::Ended { exit, again_in, .. } => self.crashed(now, exit, *again_in),
             Fact::Note(words) => step("note", words.clone(), json!({"event": "note", "note": words})),
-            Fact::Trouble(diagnostic) => {
+            Fact::Answered(subject) => step(
+                "answered",
+                paint(DIM, format!("what was advised for {subject}")),
+                json!({"event": "answered", "subject": subject}),
+            ),
+            Fact::Trouble(diagnostic) | Fact::Advice(_, diagnostic) => {
                 let mut event = json!({"event": "trouble"});
                 event["diagnostic"] = serde_json::to_value(diagnostic).unwrap_or(Value::Null);
                 let text = diagnostic.to_string().replace('\n', &format!("\n{:12}", ""));

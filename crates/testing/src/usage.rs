@@ -1,0 +1,273 @@
+//! Which rules of an operator's role its tests used: the requests of its client, held against the role.
+//!
+//! A rule that no test uses is one that production may use untested, or one too many. A request counts when the API server did not refuse it.
+//! Not here: rights that are missing (`troubles.rs`).
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use http::{Method, Request, StatusCode, Uri};
+use kubewright::Rule;
+use kubewright::kube::api::DynamicObject;
+use kubewright::kube::{self, client::Body};
+use serde::Deserialize;
+
+/// What operators of a cluster may do, and what they did.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Usage(Arc<Mutex<Seen>>);
+
+#[derive(Debug, Default)]
+struct Seen {
+    granted: BTreeSet<Granted>,
+    asked: BTreeSet<Asked>,
+}
+
+/// A rule as it stands in a role (`PolicyRule` of rbac.authorization.k8s.io/v1).
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct Granted {
+    api_groups: Vec<String>,
+    resources: Vec<String>,
+    resource_names: Vec<String>,
+    verbs: Vec<String>,
+    #[serde(rename = "nonResourceURLs")]
+    non_resource_urls: Vec<String>,
+}
+
+/// What a request asks for, as kube-apiserver's `RequestInfo` has it.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Asked {
+    Resource {
+        group: String,
+        /// With its subresource: `deployments/status`.
+        resource: String,
+        name: Option<String>,
+        verb: &'static str,
+    },
+    Path {
+        path: String,
+        verb: &'static str,
+    },
+}
+
+impl Usage {
+    /// Counts the rules of these roles among those that may be used.
+    pub(crate) fn grant(&self, roles: &[DynamicObject]) {
+        let rules = roles.iter().filter_map(|role| role.data.get("rules")?.as_array());
+        let granted = rules.flatten().filter_map(|rule| Granted::deserialize(rule).ok());
+        self.seen().granted.extend(granted);
+    }
+
+    /// The same client, whose requests are noted.
+    pub(crate) fn noting(&self, client: &kube::Client) -> kube::Client {
+        let (usage, inner) = (self.clone(), client.clone());
+        let service = tower::service_fn(move |request: Request<Body>| {
+            let (usage, inner) = (usage.clone(), inner.clone());
+            let asked = Asked::of(request.method(), request.uri());
+            async move {
+                let answer = inner.send(request).await?;
+                if answer.status() != StatusCode::FORBIDDEN {
+                    usage.seen().asked.insert(asked);
+                }
+                Ok::<_, kube::Error>(answer)
+            }
+        });
+        kube::Client::new(service, client.default_namespace())
+    }
+
+    /// The rules that were not used, each for one resource, with the verbs that nobody needed.
+    pub(crate) fn unused(&self) -> Vec<Rule> {
+        let seen = self.seen();
+        let of_each = seen.granted.iter().flat_map(|rule| rule.unused(&seen.asked));
+        of_each.collect()
+    }
+
+    fn seen(&self) -> MutexGuard<'_, Seen> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn fits(pattern: &str, text: &str) -> bool {
+    pattern == "*" || pattern == text || pattern.strip_suffix('*').is_some_and(|start| text.starts_with(start))
+}
+
+impl Granted {
+    fn unused(&self, asked: &BTreeSet<Asked>) -> Vec<Rule> {
+        let mut unused = Vec::new();
+        for group in &self.api_groups {
+            // No request asks for it: it is what an owner reference that blocks deletion needs (OwnerReferencesPermissionEnforcement).
+            let asked_for = self
+                .resources
+                .iter()
+                .filter(|resource| !resource.ends_with("/finalizers"));
+            for resource in asked_for {
+                let used = |verb: &str| asked.iter().any(|asked| self.allowed(group, resource, verb, asked));
+                // Where a server sends no initial events, an informer lists before it watches.
+                let is_used = |verb: &str| used(verb) || verb == "list" && used("watch");
+                let verbs: Vec<&String> = self.verbs.iter().filter(|verb| !is_used(verb)).collect();
+                if !verbs.is_empty() {
+                    let rule = Rule::new().groups([group]).resources([resource]).verbs(verbs);
+                    unused.push(rule.resource_names(&self.resource_names));
+                }
+            }
+        }
+        for url in &self.non_resource_urls {
+            let is_used = |verb: &str| {
+                asked.iter().any(|asked| match asked {
+                    Asked::Path { path, verb: used } => fits(url, path) && fits(verb, used),
+                    Asked::Resource { .. } => false,
+                })
+            };
+            let verbs: Vec<&String> = self.verbs.iter().filter(|verb| !is_used(verb)).collect();
+            if !verbs.is_empty() {
+                unused.push(Rule::new().urls([url]).verbs(verbs));
+            }
+        }
+        unused
+    }
+
+    /// Whether this part of the rule is what allowed a request.
+    fn allowed(&self, in_group: &str, of: &str, to: &str, asked: &Asked) -> bool {
+        let Asked::Resource {
+            group,
+            resource,
+            name,
+            verb,
+        } = asked
+        else {
+            return false;
+        };
+        let names = &self.resource_names;
+        fits(in_group, group)
+            && fits(of, resource)
+            && fits(to, verb)
+            && (names.is_empty() || name.as_ref().is_some_and(|name| names.contains(name)))
+    }
+}
+
+impl Asked {
+    fn of(method: &Method, uri: &Uri) -> Asked {
+        let path = uri.path();
+        let parts: Vec<&str> = path.split('/').filter(|part| !part.is_empty()).collect();
+        let (group, rest) = match parts.as_slice() {
+            ["api", _, rest @ ..] => ("", rest),
+            ["apis", group, _, rest @ ..] => (*group, rest),
+            _ => ("", &[][..]),
+        };
+        // `namespaces/NAME` alone, or with a subresource of its own, is the Namespace.
+        let rest = match rest {
+            ["namespaces", _, "status" | "finalize"] => rest,
+            ["namespaces", _, inner @ ..] if !inner.is_empty() => inner,
+            _ => rest,
+        };
+        let Some((resource, rest)) = rest.split_first() else {
+            let verb = if *method == Method::GET { "get" } else { "other" };
+            return Asked::Path {
+                path: path.to_owned(),
+                verb,
+            };
+        };
+        let name = rest.first().map(|name| (*name).to_owned());
+        let query = uri.query().unwrap_or_default();
+        let is_watch = query.split('&').any(|pair| pair == "watch=true" || pair == "watch=1");
+        let verb = match (method.as_str(), &name) {
+            ("GET", _) if is_watch => "watch",
+            ("GET", Some(_)) => "get",
+            ("GET", None) => "list",
+            ("POST", _) => "create",
+            ("PUT", _) => "update",
+            ("PATCH", _) => "patch",
+            ("DELETE", Some(_)) => "delete",
+            ("DELETE", None) => "deletecollection",
+            _ => "other",
+        };
+        let resource = match rest.get(1) {
+            Some(part) => format!("{resource}/{part}"),
+            None => (*resource).to_owned(),
+        };
+        Asked::Resource {
+            group: group.to_owned(),
+            resource,
+            name,
+            verb,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_request_asks_for_what_the_server_authorizes() {
+        let check = |method: &str, uri: &str, expected: &str| {
+            let method = Method::from_bytes(method.as_bytes()).expect("a method");
+            let told = match Asked::of(&method, &uri.parse().expect("an address")) {
+                Asked::Resource {
+                    group,
+                    resource,
+                    name,
+                    verb,
+                } => {
+                    format!("{verb} {resource}.{group} {}", name.unwrap_or_default())
+                }
+                Asked::Path { path, verb } => format!("{verb} {path}"),
+            };
+            assert_eq!(told.trim_end(), expected, "{method} {uri}");
+        };
+        check("GET", "/api/v1/pods?limit=500", "list pods.");
+        check("GET", "/api/v1/pods?watch=true&resourceVersion=1", "watch pods.");
+        check("GET", "/api/v1/namespaces/a/pods/b", "get pods. b");
+        check("GET", "/api/v1/namespaces/a", "get namespaces. a");
+        check("PUT", "/api/v1/namespaces/a/finalize", "update namespaces/finalize. a");
+        check(
+            "PATCH",
+            "/apis/apps/v1/namespaces/a/deployments/b/scale?force=true",
+            "patch deployments/scale.apps b",
+        );
+        check(
+            "DELETE",
+            "/apis/apps/v1/namespaces/a/deployments",
+            "deletecollection deployments.apps",
+        );
+        check("POST", "/api/v1/namespaces", "create namespaces.");
+        check("GET", "/metrics", "get /metrics");
+        check("GET", "/apis/apps/v1", "get /apis/apps/v1");
+    }
+
+    #[test]
+    fn what_is_not_used_is_left() {
+        let check = |rule: serde_json::Value, requests: &[(&str, &str)], expected: &[&str]| {
+            let rule = Granted::deserialize(&rule).expect("a rule");
+            let asked = requests
+                .iter()
+                .map(|(method, uri)| Asked::of(&method.parse().expect("a method"), &uri.parse().expect("an address")))
+                .collect();
+            let unused: Vec<String> = rule.unused(&asked).iter().map(ToString::to_string).collect();
+            assert_eq!(unused, expected, "{rule:?}");
+        };
+        let pods = serde_json::json!({"apiGroups": [""], "resources": ["pods", "pods/log"], "verbs": ["get", "list"]});
+        check(
+            pods.clone(),
+            &[("GET", "/api/v1/pods")],
+            &[
+                r#"#[rbac(groups = "", resources = "pods", verbs = "get")]"#,
+                r#"#[rbac(groups = "", resources = "pods/log", verbs = ["get", "list"])]"#,
+            ],
+        );
+        let all = serde_json::json!({"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]});
+        check(all, &[("GET", "/api/v1/pods")], &[]);
+        let named = serde_json::json!({
+            "apiGroups": [""], "resources": ["secrets"], "resourceNames": ["a"], "verbs": ["get"],
+        });
+        let left = r#"#[rbac(groups = "", resources = "secrets", resourceNames = "a", verbs = "get")]"#;
+        check(named.clone(), &[("GET", "/api/v1/namespaces/x/secrets/b")], &[left]);
+        check(named, &[("GET", "/api/v1/namespaces/x/secrets/a")], &[]);
+        let urls = serde_json::json!({"nonResourceURLs": ["/metrics", "/healthz*"], "verbs": ["get"]});
+        check(
+            urls,
+            &[("GET", "/healthz/ready")],
+            &[r#"#[rbac(urls = "/metrics", verbs = "get")]"#],
+        );
+    }
+}
