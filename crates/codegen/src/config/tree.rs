@@ -183,7 +183,9 @@ impl Tree {
             self.kustomization(folder, values);
         }
         let hubs = project.apis().filter(|api| is_hub(api));
-        let definitions: Vec<String> = hubs.map(|hub| format!("{}.{}", hub.plural(), hub.full_group())).collect();
+        let definitions: Vec<String> = hubs
+            .map(|hub| format!("{}.{}", hub.plural(), hub.full_group()))
+            .collect();
         self.file("certificates/role.yaml", &context! { definitions, ..values.clone() });
         for file in [
             "certificates/manager_certificates_patch.yaml",
