@@ -43,6 +43,14 @@ const RUNTIME: &[Panel] = &[
         "ops",
     ),
     (
+        "Reconciles that woke themselves, a second",
+        &[(
+            "sum by (controller) (rate(kubewright_reconcile_self_woken_total{WHERE}[5m]))",
+            "{{controller}}",
+        )],
+        "ops",
+    ),
+    (
         "Failed reconciles a second",
         &[
             (
