@@ -95,7 +95,7 @@ async fn rules_that_the_test_did_not_use_are_listed() -> Result<()> {
     insta::assert_snapshot!(unused.join("\n"), @r##"
     #[rbac(groups = "", resources = "configmaps", verbs = "get")]
     #[rbac(groups = "", resources = "secrets", verbs = "delete")]
-    #[rbac(groups = "", resources = "secrets", verbs = ["get", "list", "create", "update"])]
+    #[rbac(groups = "", resources = "secrets", verbs = ["get", "create", "update"])]
     "##);
     Ok(())
 }
