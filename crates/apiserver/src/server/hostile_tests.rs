@@ -368,7 +368,10 @@ fn a_slice_of_endpoints_is_told_that_it_is_too_long() {
     for count in [1_001, 20_000] {
         let cause = check(count, 422)["details"]["causes"][0].clone();
         let why = format!("Too many: {count}: must have at most 1000 items");
-        assert_eq!(cause, json!({"reason": "FieldValueTooMany", "message": why, "field": "endpoints"}));
+        assert_eq!(
+            cause,
+            json!({"reason": "FieldValueTooMany", "message": why, "field": "endpoints"})
+        );
     }
 }
 
