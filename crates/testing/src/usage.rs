@@ -267,7 +267,7 @@ mod tests {
         check(
             urls,
             &[("GET", "/healthz/ready")],
-            &[r#"#[rbac(urls = "/metrics", verbs = "get")]"#],
+            &[r#"#[rbac(verbs = "get", urls = "/metrics")]"#],
         );
     }
 }
