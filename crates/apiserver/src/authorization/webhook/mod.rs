@@ -8,7 +8,7 @@
 //! | `cache.rs` | answers that are still good |
 //!
 //! Invariants: an answer is remembered no longer than its time to live, and never for questions that a client made long; a request waits
-//! for at most [`Settings::timeout`] and the retries of [`RETRIES`]. A webhook that cannot be asked has no opinion, or refuses, as
+//! for at most [`Settings::timeout`] and the retries of `RETRIES`. A webhook that cannot be asked has no opinion, or refuses, as
 //! [`Settings::on_error`] says, and the request is answered 500 unless another authorizer allows it.
 //!
 //! Not here: how the review is sent ([`Reviewer`], in the shell), and how the settings are read (the command).
