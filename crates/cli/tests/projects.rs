@@ -18,8 +18,8 @@ use support::operators;
 const REFUSED: [&str; 2] = [
     // A plugin that makes a kind with an image; ours has no such plugin.
     "deploy-image",
-    // Plugins that add files outside of `config/`.
-    "edit --plugins",
+    // Nor one that opens pull requests.
+    "autoupdate",
 ];
 
 /// Projects whose manifests are made for real where operators are built: what the others declare, one of these declares, too.

@@ -1849,6 +1849,8 @@ impl Reconciler for Restless {
 async fn a_controller_that_wakes_itself_is_told() {
     let log: Arc<Mutex<Vec<u8>>> = Arc::default();
     let sink = log.clone();
+    // With only one subscriber in the process, tracing asks that of the thread which comes by first, for ever: other tests have none.
+    let _another = tracing::Dispatch::new(tracing_subscriber::registry());
     let subscriber = tracing_subscriber::fmt()
         .with_ansi(false)
         .with_max_level(tracing::Level::WARN)

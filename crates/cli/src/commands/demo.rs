@@ -239,6 +239,27 @@ impl Demo {
         })
     }
 
+    /// Waits until an object is as a story wants it, which `state` says in words.
+    async fn until_ready(&self, object: &Value, state: &str, is_there: fn(&Value) -> bool) -> Result<(), Failure> {
+        let (kind, name) = (text(&object["kind"]), text(&object["metadata"]["name"]));
+        let unseen = |why| Failure::new(format!("cannot look at the {kind} {name}")).because(why);
+        let api = self.api(object).await.map_err(unseen)?;
+        let begin = Instant::now();
+        loop {
+            let seen = api.get(name).await.map(|seen| json!(seen));
+            let seen = seen.map_err(unseen)?;
+            if is_there(&seen) {
+                return Ok(());
+            }
+            if begin.elapsed() > PATIENCE {
+                let why = format!("its status is {}", seen["status"]);
+                let late = format!("{kind} {name} is not {state} after {} s", PATIENCE.as_secs());
+                return Err(Failure::new(late).because(why));
+            }
+            tokio::time::sleep(LOOK).await;
+        }
+    }
+
     /// Creates what a story needs, and waits for its hero.
     async fn tell(&self, story: &Story, once: bool) -> Result<(), Failure> {
         self.narrator.begin().await;
@@ -250,26 +271,14 @@ impl Demo {
                 text(&object["metadata"]["name"])
             );
             self.step("you", &created).await;
+            if story.waits_for == Some(text(&object["kind"])) {
+                self.until_ready(object, "ready", story.is_there).await?;
+            }
         }
         let (kind, name, state) = story.hero;
         let hero = story.objects.iter().find(|object| object["kind"] == kind);
-        let api = self.api(hero.unwrap_or(&Value::Null)).await;
-        let api = api.map_err(|why| Failure::new(format!("cannot look at the {kind} {name}")).because(why))?;
-        let begin = Instant::now();
-        loop {
-            let seen = api.get(name).await.map(|seen| json!(seen));
-            let seen = seen.map_err(|why| Failure::new(format!("cannot look at the {kind} {name}")).because(why))?;
-            if (story.is_there)(&seen) {
-                break;
-            }
-            if begin.elapsed() > PATIENCE {
-                let why = format!("its status is {}", seen["status"]);
-                return Err(
-                    Failure::new(format!("{kind} {name} is not {state} after {} s", PATIENCE.as_secs())).because(why),
-                );
-            }
-            tokio::time::sleep(LOOK).await;
-        }
+        self.until_ready(hero.unwrap_or(&Value::Null), state, story.is_there)
+            .await?;
         let took = self.started.elapsed().as_secs_f64();
         if once {
             self.narrator.end();

@@ -29,6 +29,8 @@ pub(super) struct Story {
     pub(super) operators: Vec<Operator>,
     /// Created one after the other, in the namespace `default` where they have one.
     pub(super) objects: Vec<Value>,
+    /// The kind whose object must be ready before what comes after it is created.
+    pub(super) waits_for: Option<&'static str>,
     /// The object that is waited for: its kind and name, and what it is then.
     pub(super) hero: (&'static str, &'static str, &'static str),
     /// Whether it is.
@@ -67,6 +69,7 @@ fn sidecarset() -> Story {
     Story {
         operators: vec![sidecarset::operator()],
         objects: vec![own, set, shop(3, Value::Null)],
+        waits_for: None,
         hero: ("SidecarSet", "log-agent", "in three pods"),
         is_there: |set| set["status"]["updatedReadyPods"] == 3,
         processes: None,
@@ -80,6 +83,7 @@ fn database() -> Result<Story, Failure> {
     Ok(Story {
         operators: vec![database::operator()],
         objects: vec![mydb()],
+        waits_for: None,
         hero: ("Database", "mydb", "running, and somebody has logged in"),
         is_there: is_ready,
         processes: Some(processes),
@@ -104,6 +108,8 @@ fn autorebooter() -> Result<Story, Failure> {
     Ok(Story {
         operators: vec![database::operator(), autorebooter::operator()],
         objects: vec![mydb(), shop(2, json!("simulated")), policy],
+        // A policy that cannot log in yet looks again after two minutes.
+        waits_for: Some("Database"),
         hero: (
             "RebootPolicy",
             "price-list",
