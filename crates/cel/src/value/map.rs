@@ -116,7 +116,7 @@ pub trait Fields<'a> {
     fn get(&self, name: &str) -> Option<Result<Value<'a>, Error>>;
 }
 
-/// A map or an object, and how many values lie in each other in it ([`Value::nesting`]).
+/// A map or an object, and how many values lie in each other in it (`Value::nesting`).
 #[derive(Clone)]
 pub struct Map<'a>(Entries<'a>, u32);
 

@@ -1,6 +1,6 @@
 //! The databases: a connection for each distinct source, shared by the policies that read from it.
 //!
-//! Invariants: a policy uses one source at a time; a source that nobody uses has no connection; there are at most [`MOST`] connections; a
+//! Invariants: a policy uses one source at a time; a source that nobody uses has no connection; there are at most `MOST` connections; a
 //! connection that failed is dropped, and the next look makes another; a look has a bound in time. Whoever uses a connection is woken when
 //! the database tells of a change, and when the connection is lost: PostgreSQL keeps nothing for those who do not listen.
 
