@@ -247,9 +247,6 @@ fn paths_in_the_architecture_exist() {
     );
 }
 
-/// Crates whose folders still import each other in circles. The list only becomes shorter.
-const TANGLED: &[&str] = &["cluster"];
-
 /// The folders and files at the top of a crate that lie on a circle of imports. Files of tests may name anything.
 fn on_a_circle(crate_folder: &Path) -> BTreeSet<String> {
     let source = crate_folder.join("src");
@@ -314,14 +311,7 @@ fn folders_do_not_import_each_other_in_a_circle() {
             .to_string_lossy()
             .into_owned();
         let circle = on_a_circle(&folder);
-        if TANGLED.contains(&name.as_str()) {
-            assert!(
-                !circle.is_empty(),
-                "{name} has no circle any more: take it off the list"
-            );
-        } else {
-            assert!(circle.is_empty(), "{name}: in a circle: {circle:?}");
-        }
+        assert!(circle.is_empty(), "{name}: in a circle: {circle:?}");
     }
 }
 

@@ -193,6 +193,63 @@ fn how_containers_end() {
     kubectl.ready("simulated");
 }
 
+const ASKING: &str = r#"
+apiVersion: v1
+kind: ServiceAccount
+metadata: { name: asker }
+---
+apiVersion: v1
+kind: Pod
+metadata: { name: asking }
+spec:
+  serviceAccountName: asker
+  restartPolicy: Never
+  containers:
+  - { name: main, image: busybox, command: [kubectl, auth, whoami, -o, "jsonpath={.status.userInfo.username}"] }
+---
+apiVersion: v1
+kind: Pod
+metadata: { name: mute }
+spec:
+  automountServiceAccountToken: false
+  restartPolicy: Never
+  containers:
+  - { name: main, image: "shop:dev", command: [kubectl, config, view, -o, "jsonpath=<{.clusters}>"] }
+---
+apiVersion: v1
+kind: Pod
+metadata: { name: operator }
+spec:
+  restartPolicy: Never
+  containers:
+  - name: main
+    image: shop:dev
+    command: [/manager]
+    args: [--certs=/tmp/certs, --leader-elect]
+    volumeMounts: [{ name: certs, mountPath: /tmp/certs }]
+  volumes: [{ name: certs, downwardAPI: { items: [{ path: name, fieldRef: { fieldPath: metadata.name } }] } }]
+"#;
+
+#[test]
+fn an_operator_as_it_is_deployed() {
+    if !kubectl_is_there() {
+        return;
+    }
+    let table = "[images]\n\"shop:dev\" = \"sh manager.sh\"\n";
+    let manager = "echo \"${1#--certs=$TMPDIR} $2\"; cat \"$TMPDIR/certs/name\"\n";
+    let cluster = cluster(&[("kubewright.toml", table), ("manager.sh", manager)], &[]);
+    let kubectl = Kubectl::of(&cluster);
+    apply(&kubectl, &cluster, ASKING);
+    let check = |pod: &str, expected: &str| {
+        let phase = ["get", "pod", pod, "-o", "jsonpath={.status.phase}"];
+        kubectl.until(&phase, |said| said.out == "Succeeded" || said.out == "Failed");
+        assert_eq!(kubectl.ok(&["logs", pod]), expected, "{pod}");
+    };
+    check("asking", "system:serviceaccount:default:asker");
+    check("mute", "<>");
+    check("operator", "/certs --leader-elect\noperator");
+}
+
 const LINGERING: &str = r#"
 apiVersion: v1
 kind: Pod

@@ -17,7 +17,8 @@ use kubewright::kube::core::{Selector, SelectorExt as _};
 use kubewright::{Action, Context, Controller, Reconciler, Request, Result};
 use serde_json::json;
 
-use super::{Waiting, meta};
+use super::Waiting;
+use crate::objects::meta;
 
 const NAME: &str = "clusterrole-aggregation-controller";
 

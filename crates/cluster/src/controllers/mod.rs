@@ -29,8 +29,8 @@
 //! | `horizontalpodautoscaler` | `horizontalpodautoscaler/` | makes targets as large as their pods need; what pods use is said by annotations |
 //! | `clusterrole-aggregation` | `clusterrole_aggregation.rs` | ClusterRoles that gather the rules of others: view, edit, admin |
 //!
-//! Shared: `claim` (adoption), `pod_control` (making and deleting pods), `history` (ControllerRevisions), `meta`, `pods`, `selecting` (what
-//! selects a pod), `intstr`.
+//! Shared: `claim` (adoption), `pod_control` (making and deleting pods), `history` (ControllerRevisions), `pods`, `selecting` (what
+//! selects a pod), `intstr`; and `objects` outside, which processes read with, too.
 
 mod bound;
 mod certificates;
@@ -47,7 +47,6 @@ mod history;
 mod horizontalpodautoscaler;
 mod intstr;
 mod job;
-pub(crate) mod meta;
 mod namespace;
 mod node;
 mod node_lifecycle;
@@ -55,7 +54,6 @@ mod pod_control;
 mod podgc;
 mod pods;
 mod protection;
-pub(crate) mod quantity;
 mod replicaset;
 mod resourcequota;
 mod scheduler;

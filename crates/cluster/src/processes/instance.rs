@@ -21,8 +21,8 @@ use super::launch::{Launched, Order, Reins};
 use super::logs::Log;
 use super::paths::Paths;
 use super::volumes::{self, Given};
-use super::{Processes, Seen, State, lock, probes};
-use crate::controllers::{meta, quantity};
+use super::{Processes, Seen, State, access, lock, probes};
+use crate::objects::{meta, quantity};
 
 /// How much of a message of termination is told (`MaxContainerTerminationMessageLength`), and of a log in its place.
 const MESSAGE: usize = 4096;
@@ -273,6 +273,9 @@ impl Processes {
             .map_err(|why| ("CreateContainerConfigError", why))?;
         let (home, mounted) = (self.0.home.clone(), (container.clone(), prepared.volumes.clone()));
         let (new_root, owned, known) = (root.clone(), folders(container, &program), environment.clone());
+        let paths = paths(self.0.home.path(), container, &program, &root);
+        let namespace = pod.metadata.namespace.as_deref().unwrap_or_default();
+        let kubeconfig = access::kubeconfig(prepared.sources.api.as_ref(), namespace, container, &paths);
         let made = tokio::task::spawn_blocking(move || {
             if let Some(before) = attempt.checked_sub(1) {
                 // The files of the life before are gone, as those of a container are.
@@ -282,10 +285,10 @@ impl Processes {
             home.make_own(&run).map_err(|error| error.to_string())?;
             let (container, volumes) = mounted;
             let expanded = |text: &str| expand(text, |name| known.get(name).cloned());
-            volumes::mount(&home, &new_root, &container, &volumes, &owned, expanded)
+            volumes::mount(&home, &new_root, &container, &volumes, &owned, expanded)?;
+            access::write(&home, &access_file(&new_root), &kubeconfig).map_err(|error| error.to_string())
         });
         made.await.map_err(|error| failed(error.to_string()))?.map_err(failed)?;
-        let paths = paths(self.0.home.path(), container, &program, &root);
         let mut order = order(container, &program, &paths, environment, &root);
         if order.command.is_empty() {
             return Err(failed("no command specified".to_owned()));
@@ -356,7 +359,8 @@ impl Processes {
         let mut all: BTreeMap<String, String> = [
             ("PATH", path.to_string_lossy().into_owned()),
             ("HOME", text(root)),
-            ("TMPDIR", text(&self.0.home.run(uid))),
+            ("TMPDIR", text(&temporary(container, root, self.0.home.run(uid)))),
+            ("KUBECONFIG", text(&access_file(root))),
             ("HOSTNAME", hostname.unwrap_or_default()),
             ("KUBEWRIGHT_ROOT", text(root)),
             ("KUBEWRIGHT_RUN", text(&self.0.home.run(uid))),
@@ -494,6 +498,25 @@ fn message_path(container: &Container) -> &str {
         .unwrap_or("/dev/termination-log")
 }
 
+/// Where the kubeconfig of a container is: beside its root folder, in which it may change everything.
+fn access_file(root: &Path) -> PathBuf {
+    root.with_file_name("kubeconfig")
+}
+
+/// Where a program makes its temporary files: the pod's own folder, whose name is short enough for sockets. A program with a mount at or
+/// below `/tmp` looks for it below `TMPDIR`, so that is the folder with the mount.
+fn temporary(container: &Container, root: &Path, run: PathBuf) -> PathBuf {
+    match has_mount_in_tmp(container) {
+        true => root.join("tmp"),
+        false => run,
+    }
+}
+
+fn has_mount_in_tmp(container: &Container) -> bool {
+    let mut mounts = container.volume_mounts.iter().flatten();
+    mounts.any(|mount| Path::new(&mount.mount_path).starts_with("/tmp"))
+}
+
 /// The folders that a container finds besides its mounts.
 fn folders(container: &Container, program: &Program) -> Vec<String> {
     let of_image = program.owned.iter().map(|path| (*path).to_owned());
@@ -515,6 +538,15 @@ fn paths(home: &Path, container: &Container, program: &Program, root: &Path) -> 
     Paths::new(home, root, mounts.chain(of_image).chain([message]))
 }
 
+/// Whether a command names a file that only the image has: `/manager` of an operator, for which the user's program stands.
+fn is_of_image(container: &Container, command: &[String]) -> bool {
+    let said = container.command.iter().flatten().next();
+    let is_as_said = said == command.first();
+    command
+        .first()
+        .is_some_and(|program| is_as_said && program.starts_with('/') && !Path::new(program).exists())
+}
+
 /// What is started: the command of the container, or that of its image, with the arguments; in its folder.
 fn order(
     container: &Container,
@@ -532,6 +564,9 @@ fn order(
     // What the image says is no text of the pod.
     for text in command.iter_mut().skip(fixed) {
         *text = paths.rewrite(&expand(text, known));
+    }
+    if is_own && program.is_users && is_of_image(container, &command) {
+        command.splice(..1, program.command.iter().cloned());
     }
     images::resolve(&mut command, &program.path);
     let folder = match &container.working_dir {

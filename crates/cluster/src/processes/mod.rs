@@ -10,7 +10,7 @@
 //! | file | what |
 //! |---|---|
 //! | `images` | which program stands for an image |
-//! | `environment`, `volumes`, `paths`, `tokens` | what a program is given |
+//! | `environment`, `volumes`, `paths`, `tokens`, `access` | what a program is given |
 //! | `instance` | the life of one container, its hooks |
 //! | `beside` | commands that clients run beside it |
 //! | `probes` | its probes |
@@ -22,6 +22,7 @@
 //! Invariants: nothing of a pod runs when it is forgotten, nothing at all when the cluster has ended, however it did; every folder is the
 //! cluster's own, and goes with it, but those of PersistentVolumes in a data folder.
 
+mod access;
 mod beside;
 mod environment;
 mod home;
@@ -56,7 +57,7 @@ use self::instance::Instance;
 use self::launch::Launcher;
 pub(crate) use self::logs::Reader;
 pub use self::shim::called;
-use crate::controllers::meta;
+use crate::objects::meta;
 
 /// The RuntimeClass of pods that are processes, and the one of pods that are simulated all the same.
 pub(crate) const CLASS: &str = "process";

@@ -16,7 +16,8 @@ use kubewright::k8s_openapi::jiff::Timestamp;
 use super::behaviour::{Behaviour, KILLED, Role};
 use super::container::{self, Notes, Progress, Scene, since};
 use super::{ephemeral, live};
-use crate::controllers::{meta, pods};
+use crate::controllers::pods;
+use crate::objects::meta;
 
 /// Where a pod is.
 pub(super) struct Place<'a> {

@@ -15,7 +15,8 @@ use kubewright::{Action, Client, Context, EventType, Result};
 use super::container::{Notes, Scene};
 use super::life::{self, Place};
 use super::{Kubelet, behaviour, ephemeral, fleet, hindrances, write};
-use crate::controllers::{meta, pods};
+use crate::controllers::pods;
+use crate::objects::meta;
 use crate::processes::{self, Processes};
 
 /// Nodes that run processes are this machine.
