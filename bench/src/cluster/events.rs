@@ -77,11 +77,12 @@ pub(super) async fn create(connection: &mut Connection, path: &str, object: &Val
 
 /// Changes an object by a merge patch.
 pub(super) async fn patch(connection: &mut Connection, path: &str, patch: &Value) -> Result<(), String> {
+    let patch = patch.to_string();
     let call = Call {
         method: "PATCH",
         path,
         content_type: "application/merge-patch+json",
-        body: patch.to_string().as_bytes(),
+        body: patch.as_bytes(),
     };
     connection.call(&call).await.map(drop)
 }

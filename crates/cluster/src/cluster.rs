@@ -340,6 +340,14 @@ impl ClusterBuilder {
         let (source, stop) = Stop::pair();
         let mut config = self.config;
         config.loopback_endpoints |= processes.is_some();
+        if let Some(processes) = processes
+            .as_ref()
+            .filter(|_| config.service_range == ServiceRange::default())
+        {
+            // Their programs reach Services at loopback addresses. Whoever chose a range keeps it.
+            let range = processes.service_range().parse();
+            config.service_range = range.map_err(|why: String| Error::Processes(std::io::Error::other(why)))?;
+        }
         config.service_account_admission |= names.contains(&"serviceaccount");
         let bounds = config.bounds();
         let mut parts = Parts::new(Arc::new(RealEnv::new(settings.clock.clone())), config);

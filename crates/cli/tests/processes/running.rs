@@ -250,6 +250,51 @@ fn an_operator_as_it_is_deployed() {
     check("operator", "/certs --leader-elect\noperator");
 }
 
+const SHOP: &str = r#"
+apiVersion: v1
+kind: Service
+metadata: { name: shop }
+spec: { selector: { app: shop }, ports: [{ name: http, port: 8080, targetPort: 9000 }] }
+---
+apiVersion: v1
+kind: Pod
+metadata: { name: shop, labels: { app: shop } }
+spec:
+  containers:
+  - { name: main, image: "shop:dev", ports: [{ containerPort: 9000 }] }
+---
+apiVersion: v1
+kind: Pod
+metadata: { name: customer }
+spec:
+  restartPolicy: OnFailure
+  containers:
+  - name: main
+    image: busybox
+    command: [bash, -c, 'exec 3<>"/dev/tcp/$SHOP_SERVICE_HOST/$SHOP_SERVICE_PORT" && cat <&3']
+"#;
+
+/// A program that answers everybody who connects to its pod's address, in Perl, which Debian always has.
+const SERVER: &str = r#"use IO::Socket::INET;
+my $s = IO::Socket::INET->new(LocalAddr => $ENV{KUBEWRIGHT_POD_IP}, LocalPort => 9000, Listen => 5) or die $!;
+while (my $c = $s->accept) { print $c "hello from $ENV{HOSTNAME}\n"; close $c }
+"#;
+
+#[test]
+fn services_lead_to_programs() {
+    if !kubectl_is_there() {
+        return;
+    }
+    let table = "[images]\n\"shop:dev\" = \"perl server.pl\"\n";
+    let cluster = cluster(&[("kubewright.toml", table), ("server.pl", SERVER)], &[]);
+    let kubectl = Kubectl::of(&cluster);
+    apply(&kubectl, &cluster, SHOP);
+    kubectl.ready("shop");
+    let phase = ["get", "pod", "customer", "-o", "jsonpath={.status.phase}"];
+    kubectl.until(&phase, |said| said.out == "Succeeded");
+    assert_eq!(kubectl.ok(&["logs", "customer"]), "hello from shop\n");
+}
+
 const LINGERING: &str = r#"
 apiVersion: v1
 kind: Pod

@@ -23,6 +23,7 @@
 //! | `volume-protection` | `protection.rs` | claims and volumes in use are not taken away |
 //! | `resourcequota` | `resourcequota.rs` | what a namespace uses of its quotas |
 //! | `endpoints` | `endpoints/` | EndpointSlices and Endpoints of Services, mirrors of Endpoints made by hand |
+//! | `service-proxy` | `service_proxy.rs` | where pods are processes: connections to Services reach their endpoints |
 //! | `disruption` | `disruption/` | what PodDisruptionBudgets allow |
 //! | `persistentvolume-binder` | `volumes/` | claims and volumes, a provisioner that simulates, the default StorageClass |
 //! | `certificatesigningrequest` | `certificates.rs` | approves the requests of kubelets, signs, and removes old requests |
@@ -58,6 +59,7 @@ mod replicaset;
 mod resourcequota;
 mod scheduler;
 mod selecting;
+mod service_proxy;
 mod serviceaccount;
 mod statefulset;
 mod taint_eviction;
@@ -100,6 +102,7 @@ pub const NAMES: &[&str] = &[
     "persistentvolume-binder",
     "certificatesigningrequest",
     "horizontalpodautoscaler",
+    "service-proxy",
 ];
 
 /// Where the certificate of the cluster's authority comes from (PEM); `None` when there is none to publish.
@@ -266,6 +269,10 @@ pub fn add(manager: ManagerBuilder, name: &str, settings: &Settings) -> ManagerB
         "horizontalpodautoscaler" => manager.add(horizontalpodautoscaler::controller()),
         "taint-eviction" => manager.add(taint_eviction::controller()),
         "pod-garbage-collector" => manager.add(podgc::controller()),
+        "service-proxy" => match &settings.processes {
+            Some(processes) => manager.add(service_proxy::controller(processes.clone())),
+            None => manager,
+        },
         "disruption" => manager.add(disruption::budgets()).add(disruption::stale()),
         "clusterrole-aggregation" => manager.add(clusterrole_aggregation::controller()),
         _ => manager,

@@ -14,6 +14,7 @@
 //! | `instance` | the life of one container, its hooks |
 //! | `beside` | commands that clients run beside it |
 //! | `probes` | its probes |
+//! | `proxy` | the addresses of Services |
 //! | `stop` | how containers and pods end |
 //! | `launch`, `shim` | how a program is started so that nothing of it is left behind |
 //! | `logs`, `lines` | what it writes |
@@ -33,6 +34,7 @@ pub(crate) mod lines;
 mod logs;
 mod paths;
 mod probes;
+mod proxy;
 mod shim;
 mod stop;
 mod tokens;
@@ -40,13 +42,14 @@ mod volumes;
 
 use std::collections::BTreeMap;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use jiff::Timestamp;
-use kubewright::k8s_openapi::api::core::v1::Pod;
+use kubewright::k8s_openapi::api::core::v1::{Pod, Service};
+use kubewright::k8s_openapi::api::discovery::v1::EndpointSlice;
 use kubewright::{EventType, Request, Source, Waker};
 use tokio::sync::watch;
 
@@ -56,6 +59,7 @@ pub use self::images::Images;
 use self::instance::Instance;
 use self::launch::Launcher;
 pub(crate) use self::logs::Reader;
+use self::proxy::Proxy;
 pub use self::shim::called;
 use crate::objects::meta;
 
@@ -99,9 +103,10 @@ struct Inner {
     home: Arc<Home>,
     launcher: Launcher,
     waker: Waker,
-    /// The second number of the addresses of pods.
+    /// The second number of the addresses of pods and Services.
     network: u8,
     api: Mutex<Option<SocketAddr>>,
+    proxy: Mutex<Proxy>,
     pods: Mutex<BTreeMap<String, OfPod>>,
 }
 
@@ -156,17 +161,15 @@ impl Processes {
             return Err(io::Error::other("pods run as processes on Linux only"));
         }
         let home = Arc::new(Home::make(kept)?);
-        let mut random = [0];
-        ring::rand::SecureRandom::fill(&ring::rand::SystemRandom::new(), &mut random)
-            .map_err(|_| io::Error::other("the system has no entropy"))?;
+        let network = network(kept)?;
         Ok(Processes(Arc::new(Inner {
             launcher: Launcher::start(home.clone())?,
             runtime,
             home,
             waker: Waker::new(),
-            // Not 127.0, where other programs are, nor 127.255, where broadcasts are.
-            network: 16 + random[0] % 224,
+            network,
             api: Mutex::default(),
+            proxy: Mutex::default(),
             pods: Mutex::default(),
         })))
     }
@@ -181,8 +184,30 @@ impl Processes {
         self.0.waker.source()
     }
 
+    /// The second number of the addresses of pods, which are in the lower half of this network.
     pub(crate) fn network(&self) -> u8 {
         self.0.network
+    }
+
+    /// The addresses of Services: the upper half.
+    pub(crate) fn service_range(&self) -> String {
+        format!("127.{}.128.0/17", self.0.network)
+    }
+
+    /// Passes connections to a Service on to these endpoints. Answers where it cannot be reached, and why.
+    pub(crate) fn proxy(
+        &self,
+        request: &Request,
+        service: &Service,
+        slices: &[Arc<EndpointSlice>],
+    ) -> Vec<(SocketAddr, io::Error)> {
+        let wanted = proxy::wanted(service, slices, Ipv4Addr::LOCALHOST.into());
+        lock(&self.0.proxy).set(request, wanted)
+    }
+
+    /// A Service is gone.
+    pub(crate) fn proxy_no_more(&self, request: &Request) {
+        lock(&self.0.proxy).set(request, proxy::Wanted::new());
     }
 
     /// Whether a pod is one of processes.
@@ -271,6 +296,7 @@ impl Processes {
 
     /// Ends everything and takes the folders away. Programs are asked first, and killed when they take longer than this.
     pub(crate) async fn end(&self, grace: Duration) {
+        lock(&self.0.proxy).clear();
         let all: Vec<Arc<Instance>> = {
             let mut pods = lock(&self.0.pods);
             let all = std::mem::take(&mut *pods);
@@ -289,6 +315,22 @@ impl Processes {
         // It says itself what it could not do.
         let _ = tokio::task::spawn_blocking(move || home.clear()).await;
     }
+}
+
+/// The second number of this cluster's addresses: by chance, or the same each time for the cluster of a data folder, whose Services keep theirs.
+/// Not 127.0, where other programs are, nor 127.255, where broadcasts are.
+fn network(kept: Option<&Path>) -> io::Result<u8> {
+    let mut number = [0];
+    match kept {
+        Some(folder) => {
+            let folder = folder.canonicalize()?;
+            let sum = ring::digest::digest(&ring::digest::SHA256, folder.as_os_str().as_encoded_bytes());
+            number.copy_from_slice(&sum.as_ref()[..1]);
+        }
+        None => ring::rand::SecureRandom::fill(&ring::rand::SystemRandom::new(), &mut number)
+            .map_err(|_| io::Error::other("the system has no entropy"))?,
+    }
+    Ok(16 + number[0] % 224)
 }
 
 /// The runtime class of a pod.
