@@ -53,7 +53,7 @@ impl Reconciler for ServiceProxy {
         for (address, error) in &failed {
             ctx.event(&*service, EventType::Warning, "FailedToListen", &words(*address, error));
         }
-        Ok(Action::requeue(AGAIN))
+        Ok(Action::requeue_after(AGAIN))
     }
 
     async fn deleted(&self, request: Request, _: Context) -> Result<Action> {

@@ -290,6 +290,7 @@ impl Processes {
         });
         made.await.map_err(|error| failed(error.to_string()))?.map_err(failed)?;
         let mut order = order(container, &program, &paths, environment, &root);
+        order.hosts = Some(self.hosts(namespace).map_err(|error| failed(error.to_string()))?);
         if order.command.is_empty() {
             return Err(failed("no command specified".to_owned()));
         }
@@ -584,6 +585,7 @@ fn order(
         folder,
         memory: memory.and_then(|milli| u64::try_from(milli / 1000).ok()),
         terminal: None,
+        hosts: None,
     }
 }
 

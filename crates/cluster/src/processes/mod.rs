@@ -14,7 +14,7 @@
 //! | `instance` | the life of one container, its hooks |
 //! | `beside` | commands that clients run beside it |
 //! | `probes` | its probes |
-//! | `proxy` | the addresses of Services |
+//! | `proxy`, `names` | the addresses of Services, and their names |
 //! | `stop` | how containers and pods end |
 //! | `launch`, `shim` | how a program is started so that nothing of it is left behind |
 //! | `logs`, `lines` | what it writes |
@@ -32,6 +32,7 @@ mod instance;
 mod launch;
 pub(crate) mod lines;
 mod logs;
+mod names;
 mod paths;
 mod probes;
 mod proxy;
@@ -43,7 +44,7 @@ mod volumes;
 use std::collections::BTreeMap;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -59,6 +60,7 @@ pub use self::images::Images;
 use self::instance::Instance;
 use self::launch::Launcher;
 pub(crate) use self::logs::Reader;
+use self::names::Names;
 use self::proxy::Proxy;
 pub use self::shim::called;
 use crate::objects::meta;
@@ -66,6 +68,9 @@ use crate::objects::meta;
 /// The RuntimeClass of pods that are processes, and the one of pods that are simulated all the same.
 pub(crate) const CLASS: &str = "process";
 pub(crate) const SIMULATED_CLASS: &str = "simulated";
+
+/// How long changes of names are gathered before they are written.
+const MOMENT: Duration = Duration::from_millis(20);
 
 /// Allows that pods run as processes of this machine, and says how.
 ///
@@ -107,6 +112,7 @@ struct Inner {
     network: u8,
     api: Mutex<Option<SocketAddr>>,
     proxy: Mutex<Proxy>,
+    names: Mutex<Names>,
     pods: Mutex<BTreeMap<String, OfPod>>,
 }
 
@@ -170,6 +176,7 @@ impl Processes {
             network,
             api: Mutex::default(),
             proxy: Mutex::default(),
+            names: Mutex::default(),
             pods: Mutex::default(),
         })))
     }
@@ -201,13 +208,41 @@ impl Processes {
         service: &Service,
         slices: &[Arc<EndpointSlice>],
     ) -> Vec<(SocketAddr, io::Error)> {
+        self.name(request, names::lines(service, slices));
         let wanted = proxy::wanted(service, slices, Ipv4Addr::LOCALHOST.into());
         lock(&self.0.proxy).set(request, wanted)
     }
 
     /// A Service is gone.
     pub(crate) fn proxy_no_more(&self, request: &Request) {
+        self.name(request, Vec::new());
         lock(&self.0.proxy).set(request, proxy::Wanted::new());
+    }
+
+    /// Enters the names of a Service; the files follow a moment later, once for all changes of that moment.
+    fn name(&self, request: &Request, lines: Vec<names::Line>) {
+        let is_first = {
+            let mut names = lock(&self.0.names);
+            let was_stale = names.is_stale;
+            names.set(request, lines);
+            names.is_stale && !was_stale
+        };
+        if !is_first {
+            return;
+        }
+        let processes = self.clone();
+        tokio::spawn(async move {
+            tokio::time::sleep(MOMENT).await;
+            let written = tokio::task::spawn_blocking(move || lock(&processes.0.names).write()).await;
+            if let Ok(Err(error)) = written {
+                tracing::error!(%error, "programs do not find the present names of Services");
+            }
+        });
+    }
+
+    /// The file of hosts for programs of a namespace.
+    fn hosts(&self, namespace: &str) -> io::Result<PathBuf> {
+        lock(&self.0.names).file(&self.0.home, namespace)
     }
 
     /// Whether a pod is one of processes.

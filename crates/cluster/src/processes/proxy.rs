@@ -4,8 +4,8 @@
 //! listeners there are to be is pure ([`wanted`]); the shell opens and closes them.
 //!
 //! Invariants: a Service without an endpoint refuses connections, because nothing listens; a connection goes to one endpoint, in turn, and to
-//! the next when that one refuses; connections end with their listener, and all with the cluster. Not here: UDP and SCTP, names (there is
-//! no DNS), session affinity, and endpoints that are simulated pods, where nothing answers.
+//! the next when that one refuses; connections end with their listener, and all with the cluster. Not here: UDP and SCTP, names (`names`),
+//! session affinity, and endpoints that are simulated pods, where nothing answers.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use kubewright::Request;
 use kubewright::k8s_openapi::api::core::v1::Service;
-use kubewright::k8s_openapi::api::discovery::v1::EndpointSlice;
+use kubewright::k8s_openapi::api::discovery::v1::{Endpoint, EndpointSlice};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, watch};
 use tokio::task::{AbortHandle, JoinSet};
@@ -162,10 +162,7 @@ fn endpoints(slices: &[Arc<EndpointSlice>], name: &str) -> Vec<SocketAddr> {
         let ports = slice.ports.iter().flatten();
         let ports = ports.filter(|port| port.name.as_deref().unwrap_or_default() == name);
         for number in ports.filter_map(|port| u16::try_from(port.port?).ok()) {
-            let ready = slice.endpoints.iter().filter(|endpoint| {
-                let conditions = endpoint.conditions.as_ref();
-                conditions.and_then(|conditions| conditions.ready) != Some(false)
-            });
+            let ready = slice.endpoints.iter().flatten().filter(|endpoint| is_ready(endpoint));
             // All addresses of an endpoint are the same one.
             let addresses = ready.filter_map(|endpoint| endpoint.addresses.first()?.parse::<IpAddr>().ok());
             all.extend(
@@ -180,8 +177,14 @@ fn endpoints(slices: &[Arc<EndpointSlice>], name: &str) -> Vec<SocketAddr> {
     all
 }
 
+/// Whether connections may go to an endpoint; one that does not say is.
+pub(super) fn is_ready(endpoint: &Endpoint) -> bool {
+    let conditions = endpoint.conditions.as_ref();
+    conditions.and_then(|conditions| conditions.ready) != Some(false)
+}
+
 /// Whether an address is that of a simulated pod (`controllers::node::addresses`).
-fn is_simulated(ip: IpAddr) -> bool {
+pub(super) fn is_simulated(ip: IpAddr) -> bool {
     matches!(ip, IpAddr::V4(ip) if ip.octets()[..2] == Ipv4Addr::new(10, 244, 0, 0).octets()[..2])
 }
 
