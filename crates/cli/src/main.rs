@@ -14,6 +14,7 @@ mod audit;
 mod commands;
 mod descriptors;
 mod dropin;
+mod external;
 mod files;
 mod hints;
 mod images;
@@ -81,17 +82,24 @@ fn main() -> ExitCode {
     if let Some(done) = dropin::called(started) {
         return done;
     }
-    let arguments = match Arguments::try_parse() {
+    let (typed, plugins) = match external::Chain::prepare(std::env::args_os().collect()) {
+        Ok(prepared) => prepared,
+        Err(wrong) => {
+            Format::Text.failure(&wrong.into());
+            return ExitCode::FAILURE;
+        }
+    };
+    let arguments = match Arguments::try_parse_from(typed) {
         Ok(arguments) => arguments,
-        Err(wrong) => return misused(&wrong),
+        Err(wrong) => return misused(&wrong, &plugins),
     };
     let output = arguments.output;
     log_to_stderr();
     descriptors::raise();
     let done = match arguments.command {
-        Command::Init(init) => init.run(output),
-        Command::Edit(edit) => edit.run(output),
-        Command::Create(create) => create.run(output),
+        Command::Init(init) => init.run(output, &plugins),
+        Command::Edit(edit) => edit.run(output, &plugins),
+        Command::Create(create) => create.run(output, &plugins),
         Command::Delete(delete) => delete.run(output),
         Command::Upgrade(upgrade) => upgrade.run(output),
         Command::Alpha(alpha) => alpha.run(output),
@@ -122,13 +130,23 @@ fn main() -> ExitCode {
 }
 
 /// Says what is wrong with the arguments, or the help that was asked for. Without a command the help is what a person wants.
-fn misused(wrong: &clap::Error) -> ExitCode {
+fn misused(wrong: &clap::Error, plugins: &external::Chain) -> ExitCode {
     use clap::error::ErrorKind::{DisplayHelp, DisplayHelpOnMissingArgumentOrSubcommand, DisplayVersion};
     // Nobody is left to be told when the output is gone.
     let _ = wrong.print();
-    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let arguments = std::env::args_os().skip(1);
+    let arguments: Vec<String> = arguments
+        .map(|argument| argument.to_string_lossy().into_owned())
+        .collect();
     match wrong.kind() {
-        DisplayHelp | DisplayVersion => ExitCode::SUCCESS,
+        DisplayHelp => {
+            let help = plugins.help();
+            if !help.is_empty() {
+                Format::Text.say(help.trim_end(), &serde_json::Value::Null);
+            }
+            ExitCode::SUCCESS
+        }
+        DisplayVersion => ExitCode::SUCCESS,
         DisplayHelpOnMissingArgumentOrSubcommand if arguments.is_empty() => ExitCode::SUCCESS,
         _ => {
             if let Some(hint) = hints::old_spelling(&arguments) {

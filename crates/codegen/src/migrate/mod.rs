@@ -59,6 +59,7 @@ pub fn migrate(files: &dyn Files, dependency: &Dependency, cli_version: &str) ->
         multigroup: project.multigroup,
         namespaced: project.namespaced,
         plugins: Vec::new(),
+        external: Vec::new(),
         dependency: dependency.clone(),
         cli_version: cli_version.to_owned(),
     };
