@@ -125,6 +125,11 @@ impl Sharding {
         }
     }
 
+    /// The other members that are known, whether they live or not.
+    pub fn others(&self) -> impl Iterator<Item = &str> {
+        self.others.keys().map(String::as_str)
+    }
+
     /// All members were told of.
     pub fn members_listed(&mut self) {
         self.listed = true;
@@ -144,7 +149,10 @@ impl Sharding {
     /// Members that have been gone for long, with the version of their Leases: whoever sees them may delete those.
     pub fn dead(&self, now: Instant) -> impl Iterator<Item = (&str, &str)> {
         let long = self.settings.lease.saturating_mul(REMEMBERED);
-        let dead = self.others.iter().filter(move |(_, member)| member.dies() + long <= now);
+        let dead = self
+            .others
+            .iter()
+            .filter(move |(_, member)| member.dies() + long <= now);
         dead.map(|(name, member)| (name.as_str(), member.record.version.as_str()))
     }
 
@@ -178,6 +186,11 @@ impl Sharding {
         if let Some(shard) = self.shards.get_mut(shard) {
             shard.at_work = Some(term);
         }
+    }
+
+    /// Whether something works on a shard, perhaps of a term that is over.
+    pub fn is_worked_on(&self, shard: usize) -> bool {
+        self.shards.get(shard).is_some_and(|shard| shard.at_work.is_some())
     }
 
     /// Everything that worked on a shard has ended.
@@ -229,7 +242,11 @@ impl Sharding {
     /// Until when nothing changes by itself: a term that ends, a member that is not heard of.
     pub fn wake(&self, now: Instant) -> Instant {
         let terms = self.shards.iter().filter_map(|shard| shard.election.leads_until());
-        let deaths = self.others.values().filter(|member| member.lives(now)).map(Member::dies);
+        let deaths = self
+            .others
+            .values()
+            .filter(|member| member.lives(now))
+            .map(Member::dies);
         let own = self.own.leads_until();
         terms.chain(deaths).chain(own).min().unwrap_or(Instant::MAX)
     }

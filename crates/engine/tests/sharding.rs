@@ -177,7 +177,8 @@ impl World {
             if replica.pending.get(&slot).is_none_or(|pending| pending.due > now) {
                 continue;
             }
-            let (Some(pending), Some(election)) = (replica.pending.remove(&slot), replica.sharding.election(slot)) else {
+            let (Some(pending), Some(election)) = (replica.pending.remove(&slot), replica.sharding.election(slot))
+            else {
                 continue;
             };
             match (pending.write, pending.answer) {
@@ -202,7 +203,10 @@ impl World {
             };
             if let (Slot::Shard(shard), Some(write)) = (slot, &write) {
                 let works = self.replicas[at].working[shard].is_some();
-                assert!(!works || write.purpose == Purpose::Renew, "{write:?} while shard {shard} is worked on");
+                assert!(
+                    !works || write.purpose == Purpose::Renew,
+                    "{write:?} while shard {shard} is worked on"
+                );
             }
             let (name, lease) = (self.replicas[at].name.clone(), self.lease_of(at, slot));
             let answer = match (fate, &write) {
@@ -266,7 +270,10 @@ impl World {
             if may != Some(worked.term) {
                 let left = worked.ends_in.unwrap_or(replica.slow_work);
                 // When the term is over whatever worked is dropped, however long it would have taken.
-                let holds = replica.sharding.election(Slot::Shard(shard)).and_then(|election| election.term(now));
+                let holds = replica
+                    .sharding
+                    .election(Slot::Shard(shard))
+                    .and_then(|election| election.term(now));
                 if left == 0 || holds != Some(worked.term) {
                     *working = None;
                     replica.sharding.ended(shard);
@@ -336,9 +343,15 @@ impl World {
         for shard in 0..SHARDS {
             let workers = self.workers(shard);
             assert!(workers.len() <= 1, "{workers:?} work on shard {shard} at {}", self.now);
-            let Some((name, term)) = workers.into_iter().next() else { continue };
+            let Some((name, term)) = workers.into_iter().next() else {
+                continue;
+            };
             if let Some((before, number)) = &self.terms[shard] {
-                let grows = if *before == name { term >= *number } else { term > *number };
+                let grows = if *before == name {
+                    term >= *number
+                } else {
+                    term > *number
+                };
                 assert!(grows, "shard {shard}: {before} in {number}, {name} in {term}");
             }
             self.terms[shard] = Some((name, term));
@@ -390,10 +403,14 @@ fn shards_of_a_replica_that_is_gone_are_taken() {
         world.step(&[fate, Fate::Well, Fate::Well]);
         let gone = world.now;
         let of_first = world.replicas[0].name.clone();
-        let taken = |world: &mut World| (0..SHARDS).all(|shard| world.workers(shard).iter().any(|(name, _)| *name != of_first));
+        let taken =
+            |world: &mut World| (0..SHARDS).all(|shard| world.workers(shard).iter().any(|(name, _)| *name != of_first));
         while !taken(&mut world) {
             let since = world.now.since(gone);
-            assert!(since < Duration::from_secs(seconds), "{fate:?}: not all shards are worked on after {since:?}");
+            assert!(
+                since < Duration::from_secs(seconds),
+                "{fate:?}: not all shards are worked on after {since:?}"
+            );
             world.step(&[Fate::Paused(1), Fate::Well, Fate::Well]);
         }
     }
@@ -405,5 +422,9 @@ fn sh3_who_is_no_member_wants_nothing() {
     let mut world = World::new();
     world.step(&[Fate::Blind, Fate::Blind, Fate::Blind]);
     world.step(&[Fate::Blind, Fate::Blind, Fate::Blind]);
-    assert!(!world.leases.keys().any(|lease| lease.starts_with("shard-")), "{:?}", world.leases);
+    assert!(
+        !world.leases.keys().any(|lease| lease.starts_with("shard-")),
+        "{:?}",
+        world.leases
+    );
 }

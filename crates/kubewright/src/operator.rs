@@ -21,6 +21,7 @@ use crate::object::Object;
 use crate::observe::{Listener, Observer};
 use crate::rule::Rule;
 use crate::runnable::Runnable;
+use crate::sharding::Sharding;
 use crate::webhook::{Conversion, ConversionDescription, Description, Parts, Webhook, WebhookServer};
 
 /// How long a CRD may take to be established.
@@ -56,6 +57,7 @@ pub struct Operator {
     controllers: Vec<Controller>,
     runnables: Vec<(String, Box<dyn Runnable>)>,
     leader_election: Option<LeaderElection>,
+    sharding: Option<Sharding>,
     crds: Vec<Generated>,
     rules: Vec<Rule>,
     observers: Vec<Arc<dyn Observer>>,
@@ -87,6 +89,7 @@ impl Operator {
             controllers: Vec::new(),
             runnables: Vec::new(),
             leader_election: None,
+            sharding: None,
             crds: Vec::new(),
             rules: Vec::new(),
             observers: Vec::new(),
@@ -184,6 +187,22 @@ impl Operator {
                 self.leader_election(lease)
             }
         }
+    }
+
+    /// Lets several replicas share the objects of all controllers out; see [`Sharding`]. In a program the flag `--shards` does so too, with Leases of
+    /// the operator's name.
+    pub fn sharding(mut self, sharding: Sharding) -> Operator {
+        self.sharding = Some(sharding);
+        self
+    }
+
+    /// With `--shards`: so many shards, by Leases of the operator's name unless it says another.
+    pub(crate) fn share_out(self, shards: usize) -> Operator {
+        let sharding = match self.sharding.clone() {
+            Some(sharding) => sharding.into_shards(shards),
+            None => Sharding::new(&self.name, shards),
+        };
+        self.sharding(sharding)
     }
 
     /// Tells an observer everything that happens.
@@ -300,6 +319,9 @@ impl Operator {
         }
         if let Some(election) = self.leader_election {
             builder = builder.leader_election(election);
+        }
+        if let Some(sharding) = self.sharding {
+            builder = builder.sharding(sharding);
         }
         for add in self.metrics {
             builder = builder.metrics(add);

@@ -73,14 +73,15 @@ mod tests {
         let check = |namespace: Option<&str>, name: &str, shard: usize| {
             assert_eq!(shard_of(namespace, name, 256), shard, "{namespace:?} {name}");
         };
-        check(None, "", 0);
-        check(None, "node-1", 0);
-        check(Some("default"), "guestbook", 0);
-        check(Some("a"), "b-c", 0);
-        check(Some("a-b"), "c", 0);
-        let owners = assigned(6, &names(3)).into_iter().flatten();
+        check(None, "", 9);
+        check(None, "node-1", 26);
+        check(Some("default"), "guestbook", 243);
+        check(Some("a"), "b-c", 69);
+        check(Some("a-b"), "c", 46);
+        let members = names(3);
+        let owners = assigned(6, &members).into_iter().flatten();
         let owners: Vec<&str> = owners.filter_map(|name| name.get(12..)).collect();
-        assert_eq!(owners, ["0000"; 6]);
+        assert_eq!(owners, ["0002", "0001", "0000", "0002", "0000", "0001"]);
     }
 
     #[test]
@@ -94,10 +95,17 @@ mod tests {
                 let loads: Vec<usize> = members.iter().map(load).collect();
                 assert_eq!(loads.iter().sum::<usize>(), shards, "{shards} over {count}");
                 let (least, most) = (loads.iter().min(), loads.iter().max());
-                assert!(most.zip(least).is_some_and(|(most, least)| most - least <= 1), "{loads:?}");
+                assert!(
+                    most.zip(least).is_some_and(|(most, least)| most - least <= 1),
+                    "{loads:?}"
+                );
                 let mut turned = members.clone();
                 turned.reverse();
-                assert_eq!(assigned(shards, &turned), owners, "the order of members does not matter");
+                assert_eq!(
+                    assigned(shards, &turned),
+                    owners,
+                    "the order of members does not matter"
+                );
             }
         }
     }
@@ -113,9 +121,16 @@ mod tests {
                 let mut left = members.clone();
                 left.remove(gone);
                 let after = assigned(shards, &left);
-                moved += before.iter().zip(&after).filter(|(before, after)| before != after).count();
+                moved += before
+                    .iter()
+                    .zip(&after)
+                    .filter(|(before, after)| before != after)
+                    .count();
             }
-            assert!(moved <= 2 * shards, "{shards} over {count}: {moved} moves for {count} members");
+            assert!(
+                moved <= 2 * shards,
+                "{shards} over {count}: {moved} moves for {count} members"
+            );
         }
     }
 

@@ -3,8 +3,9 @@
 //! Invariants: R4 no reconcile before all sources of the controller are synced; R5 success forgets the key's failures, an error lets the
 //! delay grow, a terminal error drops the key until the next event; R6 after the stop no reconcile starts, running ones see the stop in their
 //! context and are waited for; R7 a panic is an error of its key and nothing else; M1 workers take keys only within a term of leading, and its
-//! end drops them where they wait. (R1–R3 are the queue's.)
+//! end drops them where they wait; SH8 with sharding a reconcile holds the term of its key's shard, and ends with it. (R1–R3 are the queue's.)
 
+use std::convert::Infallible;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -31,6 +32,7 @@ use crate::metrics::{ControllerMetrics, Metrics, ReconcileResult};
 use crate::observe::{Observation, Outcome};
 use crate::queue::Queue;
 use crate::request::Request;
+use crate::sharding::Shards;
 use crate::stop::Stop;
 
 /// A controller whose informers run and fill its queue.
@@ -43,6 +45,8 @@ pub(crate) struct Prepared {
     feeds: Vec<Feed>,
     queue: Queue<Request, Causes>,
     own_writes: OwnWrites,
+    /// Which keys are worked on here; without it all.
+    shards: Option<Shards>,
     settings: Settings,
 }
 
@@ -57,7 +61,7 @@ pub(crate) struct Equipment {
 
 impl Controller {
     /// Starts the informers and wires them to the queue. Call it inside a tokio runtime.
-    pub(crate) fn prepare(self, client: &Client) -> Result<Prepared> {
+    pub(crate) fn prepare(self, client: &Client, shards: Option<&Shards>) -> Result<Prepared> {
         let name: Arc<str> = Arc::from(self.name());
         let mut known: Vec<_> = self.sources.iter().filter_map(Source::type_id).collect();
         known.push(self.form.id);
@@ -70,7 +74,11 @@ impl Controller {
             super::finalizer::check(&name, finalizer)?;
         }
         let queue = Queue::new(self.limiter);
-        let sink = Sink(queue.clone());
+        let shards = shards.filter(|_| !self.settings.on_every_replica).cloned();
+        let sink = Sink {
+            queue: queue.clone(),
+            shards: shards.clone(),
+        };
         let owner = OwnerKind::new(&self.form.resource, self.form.cluster_scoped);
         let client = client.for_controller(&name);
         let own = client.cache().parts_in(&self.form, self.settings.scope.clone());
@@ -91,6 +99,7 @@ impl Controller {
             feeds,
             queue,
             own_writes: OwnWrites::new(),
+            shards,
             settings: self.settings,
         })
     }
@@ -117,7 +126,8 @@ impl Prepared {
             synced = self.synced() => synced?,
         }
         told.synced();
-        let mut terms = match self.settings.on_every_replica {
+        // The shards' terms count instead of the leader's.
+        let mut terms = match self.settings.on_every_replica || self.shards.is_some() {
             true => Terms::default(),
             false => terms,
         };
@@ -140,7 +150,12 @@ impl Prepared {
             terms_before = terms_before.saturating_add(1);
             let (workshop, workers) = prepared.open(&equipment, &metrics, &term, &stop);
             told.started();
-            if workshop.work_until(workers, &term, &stop).await? == Ended::Stopped {
+            let ended = tokio::select! {
+                biased;
+                ended = workshop.work_until(workers, &term, &stop) => ended?,
+                never = prepared.take_over() => match never {},
+            };
+            if ended == Ended::Stopped {
                 break;
             }
         }
@@ -153,6 +168,23 @@ impl Prepared {
         for request in self.own.keys().all() {
             let causes = Causes::of(Cause::requested("this replica leads again"));
             self.queue.add(request, Priority::Low, causes);
+        }
+    }
+
+    /// Looks at every key of the shards that are gained, for ever: what happened before was another replica's (SH7).
+    async fn take_over(&self) -> Infallible {
+        let Some(mut shards) = self.shards.clone() else {
+            return std::future::pending().await;
+        };
+        let mut known = Vec::new();
+        loop {
+            let gained = shards.gained(&mut known).await;
+            for request in self.own.keys().all() {
+                if gained.has(&request) {
+                    let causes = Causes::of(Cause::requested("this replica takes over its shard"));
+                    self.queue.add(request, Priority::Low, causes);
+                }
+            }
         }
     }
 
@@ -306,12 +338,40 @@ impl Workshop {
                 token: work.token,
                 request: Some(request.clone()),
             };
-            let reconciled = AssertUnwindSafe(self.reconcile(work)).catch_unwind().await;
+            let reconciled = match &self.prepared.shards {
+                None => AssertUnwindSafe(self.reconcile(work, &self.term)).catch_unwind().await,
+                Some(shards) => self.reconcile_shared(work, shards).await,
+            };
             if let Err(payload) = reconciled {
                 self.broken(&request, end_of_panic(payload));
             }
             taken.done();
         }
+    }
+
+    /// Reconciles within the term of the key's shard, which is held meanwhile (SH8). A key whose shard is another replica's is forgotten: whoever
+    /// gains it looks at it.
+    async fn reconcile_shared(&self, work: Work<Request, Causes>, shards: &Shards) -> std::thread::Result<()> {
+        let request = work.item.clone();
+        let term = shards.term_of(&request);
+        let over = async {
+            match &term {
+                Some(term) => term.over().await,
+                None => {}
+            }
+        };
+        tokio::select! {
+            biased;
+            () = over => {}
+            reconciled = AssertUnwindSafe(async {
+                if let Some(term) = &term {
+                    self.reconcile(work, term).await;
+                }
+            }).catch_unwind() => return reconciled,
+        }
+        tracing::debug!(controller = %self.prepared.name, object = %request, "its shard is not this replica's; the key is dropped");
+        self.prepared.queue.forget(&request);
+        Ok(())
     }
 
     /// Something around a reconcile panicked: the `Drop` of what it had left, of its error or of an object.
@@ -322,7 +382,7 @@ impl Workshop {
         self.prepared.queue.add_rate_limited(request.clone(), causes);
     }
 
-    async fn reconcile(&self, work: Work<Request, Causes>) {
+    async fn reconcile(&self, work: Work<Request, Causes>, term: &Term) {
         let Work {
             item: request,
             causes,
@@ -355,7 +415,7 @@ impl Workshop {
             });
             let began = tokio::time::Instant::now();
             let result = self
-                .guarded(&request, self.context(&request, causes, reconcile_id))
+                .guarded(&request, self.context(&request, causes, reconcile_id, term))
                 .await;
             let took = began.elapsed();
             let outcome = self.settle(&request, retries, result);
@@ -373,18 +433,21 @@ impl Workshop {
         .await;
     }
 
-    fn context(&self, request: &Request, causes: Vec<Cause>, reconcile_id: u64) -> Context {
+    fn context(&self, request: &Request, causes: Vec<Cause>, reconcile_id: u64, term: &Term) -> Context {
         Context::from_inner(Inner {
             request: request.clone(),
             causes,
-            client: self.client.clone(),
+            client: match self.prepared.shards {
+                None => self.client.clone(),
+                Some(_) => self.client.under(term.lead()),
+            },
             controller: self.prepared.name.clone(),
             reconcile_id,
             clock: self.equipment.clock.clone(),
             recorder: Some(self.equipment.recorder.clone()),
             owner: None,
             stop: self.stop.clone(),
-            term: self.term.lead().number(),
+            term: term.lead().number(),
         })
     }
 

@@ -26,6 +26,7 @@ use crate::form::{Cached, Form, typed_event};
 use crate::object::{Object, group_of};
 use crate::queue::Queue;
 use crate::request::Request;
+use crate::sharding::Shards;
 use crate::webhook::Kind;
 
 impl Merge for Causes {
@@ -36,13 +37,18 @@ impl Merge for Causes {
     }
 }
 
-/// Where keys go.
+/// Where keys go, unless they belong to the shards of other replicas (SH7).
 #[derive(Clone)]
-pub(crate) struct Sink(pub(crate) Queue<Request, Causes>);
+pub(crate) struct Sink {
+    pub(crate) queue: Queue<Request, Causes>,
+    pub(crate) shards: Option<Shards>,
+}
 
 impl Sink {
     pub(crate) fn add(&self, request: Request, priority: Priority, causes: Causes) {
-        self.0.add(request, priority, causes);
+        if self.shards.as_ref().is_none_or(|shards| shards.holds(&request)) {
+            self.queue.add(request, priority, causes);
+        }
     }
 }
 

@@ -19,6 +19,7 @@ use crate::form::packed::Budget;
 use crate::metrics::{Metrics, MetricsServer};
 use crate::observe::{Observer, Observers};
 use crate::runnable::Runnable;
+use crate::sharding::Sharding;
 use crate::webhook::{Parts, WebhookHandlers, WebhookServer};
 
 /// Puts a [`Manager`] together.
@@ -31,6 +32,7 @@ pub struct ManagerBuilder {
     pub(super) runnables: Vec<(String, Box<dyn Runnable>)>,
     pub(super) everywhere: Vec<(String, Box<dyn Runnable>)>,
     pub(super) leader_election: Option<LeaderElection>,
+    pub(super) sharding: Option<Sharding>,
     pub(super) health: Option<String>,
     pub(super) webhooks: Parts,
     pub(super) webhook_server: Option<WebhookServer>,
@@ -125,6 +127,12 @@ impl ManagerBuilder {
         self
     }
 
+    /// Lets several replicas share the objects of all controllers out. Off by default.
+    pub fn sharding(mut self, sharding: Sharding) -> ManagerBuilder {
+        self.sharding = Some(sharding);
+        self
+    }
+
     /// Restricts the manager to one namespace; see [`ManagerBuilder::namespaces`].
     pub fn namespace(self, namespace: impl Into<String>) -> ManagerBuilder {
         self.namespaces([namespace])
@@ -160,6 +168,19 @@ impl ManagerBuilder {
         self
     }
 
+    fn check_sharding(&self) -> Result<()> {
+        let Some(sharding) = &self.sharding else { return Ok(()) };
+        sharding.check()?;
+        match self.runnables.first() {
+            Some((name, _)) if self.leader_election.is_none() => Err(Error::Configuration(format!(
+                "{}: runnable {name:?} would run on every replica, because only controllers are shared out; add a leader election, or say \
+                 runnable_on_every_replica",
+                self.name
+            ))),
+            _ => Ok(()),
+        }
+    }
+
     /// Checks that the parts fit together. Nothing runs yet.
     ///
     /// # Errors
@@ -169,6 +190,7 @@ impl ManagerBuilder {
         if let Some(election) = &self.leader_election {
             election.check()?;
         }
+        self.check_sharding()?;
         let mut names = BTreeSet::new();
         let all = self.controllers.iter().map(Controller::name).chain(
             self.runnables

@@ -87,6 +87,12 @@ const FLAGS: &[Flag] = &[
         "the namespaces to work in, with commas between, instead of WATCH_NAMESPACE; default all",
     ),
     text(
+        "shards",
+        "NUMBER",
+        "0",
+        "let the replicas share the objects out, in so many shards, by Leases of the operator's name; 0 for not",
+    ),
+    text(
         "webhook-cert-key",
         "FILE",
         "tls.key",

@@ -112,6 +112,9 @@ async fn serve(mut operator: Operator, settings: Settings) -> Result<()> {
     if settings.leader_election {
         operator = operator.elect_leader();
     }
+    if let Some(shards) = settings.shards {
+        operator = operator.share_out(shards);
+    }
     operator = operator.observe_from_environment();
     let orphaned = operator.orphaned();
     if !settings.namespaces.is_empty() {

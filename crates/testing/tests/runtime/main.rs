@@ -8,4 +8,5 @@ mod metrics;
 mod namespaces;
 mod own_writes;
 mod rights;
+mod sharding;
 mod sources;
