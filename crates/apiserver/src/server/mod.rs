@@ -126,6 +126,8 @@ pub(crate) struct Inner {
     flow_schemas: Followed<upkeep::FlowSchemas>,
     /// See [`crate::model::StrategyContext::turns`].
     turns: AtomicU64,
+    /// The compiled regular expressions of rules and policies.
+    pub(crate) patterns: kubewright_schema::rules::Patterns,
 }
 
 /// A request on its way through the pipeline.
@@ -197,6 +199,7 @@ impl ApiServer {
             of_others: upkeep::api_services::of_others(),
             flow_schemas: upkeep::flow_schemas(),
             turns,
+            patterns: kubewright_schema::rules::Patterns::default(),
         };
         inner.recall();
         upkeep::bootstrap::fill(&inner);
