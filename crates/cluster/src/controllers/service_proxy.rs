@@ -1,7 +1,8 @@
 //! What kube-proxy is to nodes, where pods are processes: connections to the addresses of Services reach their endpoints.
 //!
 //! What is listened for is decided and done by `processes::proxy`; this tells it what Services and EndpointSlices say. Invariant: where an
-//! address cannot be listened at, an event of the Service says why, and it is tried again.
+//! address cannot be listened at, an event of the Service says why; one that is taken is
+//! tried again.
 
 use std::io;
 use std::net::SocketAddr;
@@ -47,13 +48,16 @@ impl Reconciler for ServiceProxy {
         let namespace = ctx.request().namespace();
         let slices = ctx.client().list_matching::<EndpointSlice>(namespace, &labels).await?;
         let failed = self.0.proxy(ctx.request(), &service, &slices);
-        if failed.is_empty() {
-            return Ok(Action::await_change());
-        }
-        for (address, error) in &failed {
+        let is_api_server = namespace == Some("default") && ctx.request().name() == "kubernetes";
+        // Programs are told the API server's true address: the Service's port 443 is missed by nobody.
+        for (address, error) in failed.iter().filter(|_| !is_api_server) {
             ctx.event(&*service, EventType::Warning, "FailedToListen", &words(*address, error));
         }
-        Ok(Action::requeue_after(AGAIN))
+        let may_come = |(_, error): &(SocketAddr, io::Error)| error.kind() == io::ErrorKind::AddrInUse;
+        Ok(match failed.iter().any(may_come) {
+            true => Action::requeue_after(AGAIN),
+            false => Action::await_change(),
+        })
     }
 
     async fn deleted(&self, request: Request, _: Context) -> Result<Action> {
