@@ -21,6 +21,10 @@ pub(crate) struct Arguments {
     #[arg(value_name = "DIR")]
     folder: PathBuf,
 
+    /// Name of the new project; that of PROJECT otherwise
+    #[arg(long, value_name = "NAME")]
+    project_name: Option<String>,
+
     /// Where the project's dependency on kubewright comes from, as in `kubewright init`
     #[arg(long, value_name = "PATH|VERSION")]
     kubewright: Option<String>,
@@ -34,7 +38,12 @@ const ATTEMPTED: &str = "cannot carry the project over";
 impl Arguments {
     pub(crate) fn run(self, output: Format) -> Result<(), Failure> {
         let (dependency, _) = init::dependency(self.kubewright.as_deref(), Some(&self.folder))?;
-        let done = migrate::migrate(&Disk::new(&self.from), &dependency, env!("CARGO_PKG_VERSION"))?;
+        let done = migrate::migrate(
+            &Disk::new(&self.from),
+            self.project_name.as_deref(),
+            &dependency,
+            env!("CARGO_PKG_VERSION"),
+        )?;
         let disk = Disk::new(&self.folder);
         let mut plan = Plan::new(&disk);
         for (path, text) in &done.files.0 {

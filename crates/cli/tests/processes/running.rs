@@ -246,9 +246,9 @@ fn an_operator_as_it_is_deployed() {
         kubectl.until(&phase, |said| said.out == "Succeeded" || said.out == "Failed");
         assert_eq!(kubectl.ok(&["logs", pod]), expected, "{pod}");
     };
-    check("asking", "system:serviceaccount:default:asker");
-    check("mute", "<>");
-    check("operator", "/certs --leader-elect\noperator");
+    check("asking", "system:serviceaccount:default:asker\n");
+    check("mute", "<null>\n");
+    check("operator", "/certs --leader-elect\noperator\n");
 }
 
 const SHOP: &str = r#"

@@ -3,31 +3,29 @@
 //! [`migrate`] reads PROJECT and the Go files (declarations, by a parser of the language's grammar), scaffolds a project with the same names, and
 //! writes the types with every marker said in Rust; controllers and webhooks are skeletons with the Go text beside them in comments. Invariants:
 //! the Go project is only read; what cannot be said is noted with its place and left to a person; the result compiles as far as the notes say.
-//! Inside: `go` parses, `markers` reads markers, `types`, `kinds` and `words` write Rust. Not here: what Go's functions do, conversions between versions.
+//! Inside: `go` parses, `origin` reads the project, `markers` markers; `types`, `shared`, `kinds` and `words` write Rust. Not here: what Go's functions do, conversions between versions.
 
 use std::collections::BTreeMap;
 
-use serde_json::Value;
-
-use crate::codes;
-use crate::diagnostic::{Diagnostic, Place};
+use crate::diagnostic::Diagnostic;
 use crate::plan::{Files, MemoryFiles, Plan};
-use crate::project::{self, LAYOUT, Project, Resource};
+use crate::project::{Project, Resource};
 use crate::scaffold::{
     CreateApi, CreateWebhook, Dependency, External, Init, License, Subject, create_api, create_webhook, init,
 };
-use crate::yaml;
 
 mod go;
 mod kinds;
 mod markers;
+mod origin;
+mod shared;
 mod types;
 mod words;
 
 #[cfg(test)]
 mod tests;
 
-use go::File;
+use origin::{Origin, Source};
 use types::{Package, Types};
 
 /// What a migration gives.
@@ -41,13 +39,22 @@ pub struct Migrated {
     pub kinds: usize,
 }
 
-/// Reads a project in Go and says it in Rust.
+/// Reads a project in Go and says it in Rust, under another name if one is given.
 ///
 /// # Errors
-/// When there is no PROJECT of version 3, a Go file of the API is no Go, or a name cannot be used here.
-pub fn migrate(files: &dyn Files, dependency: &Dependency, cli_version: &str) -> Result<Migrated, Diagnostic> {
-    let project = go_project(files)?;
-    let sources = sources(files)?;
+/// When there is no PROJECT of version 2 or 3, a Go file is no Go, or a name cannot be used here.
+pub fn migrate(
+    files: &dyn Files,
+    name: Option<&str>,
+    dependency: &Dependency,
+    cli_version: &str,
+) -> Result<Migrated, Diagnostic> {
+    let Origin {
+        project,
+        module,
+        sources,
+        notes,
+    } = Origin::read(files, name)?;
     let mut made = MemoryFiles::default();
     let asked = Init {
         name: project.name.clone(),
@@ -64,7 +71,8 @@ pub fn migrate(files: &dyn Files, dependency: &Dependency, cli_version: &str) ->
     };
     let mut migration = Migration {
         project: &project,
-        notes: Vec::new(),
+        module: &module,
+        notes,
         kinds: 0,
     };
     step(&mut made, |files| init(files, &asked))?;
@@ -87,20 +95,13 @@ pub fn migrate(files: &dyn Files, dependency: &Dependency, cli_version: &str) ->
     })
 }
 
-/// A Go file that was read.
-struct Source {
-    path: String,
-    text: String,
-    file: File,
-}
-
 struct Migration<'p> {
     project: &'p Project,
+    /// What imports of its packages begin with.
+    module: &'p str,
     notes: Vec<String>,
     kinds: usize,
 }
-
-const ATTEMPTED: &str = "cannot carry the project over";
 
 fn step(
     made: &mut MemoryFiles,
@@ -110,62 +111,6 @@ fn step(
     let plan = command(&before)?;
     made.apply(&plan);
     Ok(())
-}
-
-/// PROJECT, with our layout in the place of Go's.
-fn go_project(files: &dyn Files) -> Result<Project, Diagnostic> {
-    let wrong = |why: String| {
-        Diagnostic::new(codes::project::FOREIGN, ATTEMPTED)
-            .at(Place::file(project::FILE))
-            .because(why)
-            .fix("name the folder of a kubebuilder project whose PROJECT has version \"3\"; `kubebuilder alpha generate` renews older ones")
-    };
-    let text = files
-        .read(project::FILE)?
-        .ok_or_else(|| wrong("the folder has no file named PROJECT".to_owned()))?;
-    let mut fields = yaml::parse(&text).map_err(&wrong)?;
-    let Some(map) = fields.as_object_mut() else {
-        return Err(wrong("it is not a YAML mapping".to_owned()));
-    };
-    map.insert("layout".to_owned(), vec![LAYOUT].into());
-    map.remove("plugins");
-    map.remove("cliVersion");
-    map.remove("componentConfig");
-    for resource in map
-        .get_mut("resources")
-        .and_then(Value::as_array_mut)
-        .into_iter()
-        .flatten()
-    {
-        let is_external = resource["external"] == true || resource["core"] == true;
-        if let Some(resource) = resource.as_object_mut().filter(|_| !is_external) {
-            resource.remove("path");
-        }
-    }
-    Project::parse(&yaml::to_string(&fields))
-}
-
-/// All Go files but tests, generated ones and other people's.
-fn sources(files: &dyn Files) -> Result<Vec<Source>, Diagnostic> {
-    let mut sources = Vec::new();
-    for path in files.list("")? {
-        let name = path.rsplit('/').next().unwrap_or_default();
-        let is_foreign = path
-            .split('/')
-            .any(|part| matches!(part, "vendor" | "test" | "testdata" | "hack"));
-        if !name.ends_with(".go") || name.ends_with("_test.go") || name.starts_with("zz_generated") || is_foreign {
-            continue;
-        }
-        let text = files.read(&path)?.unwrap_or_default();
-        let file = go::parse(&text).map_err(|(line, why)| {
-            Diagnostic::new(codes::source::SYNTAX, ATTEMPTED)
-                .at(Place::file(&path).line(line))
-                .because(why)
-                .fix("see that the project builds: go vet ./...")
-        })?;
-        sources.push(Source { path, text, file });
-    }
-    Ok(sources)
 }
 
 impl Migration<'_> {
@@ -236,7 +181,7 @@ impl Migration<'_> {
         for source in sources {
             let folder = folder(&source.path);
             let Some(resources) = places.get(folder) else { continue };
-            let import = format!("{}/{folder}", project.repo);
+            let import = format!("{}/{folder}", self.module);
             let module = format!("crate::{}", project.layout(resources[0]).api_modules.join("::"));
             let package = packages.entry(import).or_insert_with(|| Package {
                 module,
@@ -250,10 +195,17 @@ impl Migration<'_> {
                     .map(|decl| (decl.name.clone(), (decl, &source.file))),
             );
         }
+        let shared = shared::packages(&packages, sources, self.module);
+        let folders: Vec<(String, String)> = shared
+            .iter()
+            .map(|(import, package)| (import.clone(), package.module.clone()))
+            .collect();
+        packages.extend(shared);
         let mut types = Types {
             packages,
             notes: std::collections::BTreeSet::new(),
         };
+        shared::write(&folders, &mut types, made);
         for (folder, resources) in &places {
             self.package(folder, resources, &project, sources, &mut types, made);
         }
@@ -271,7 +223,7 @@ impl Migration<'_> {
         types: &mut Types<'p>,
         made: &mut MemoryFiles,
     ) {
-        let import = format!("{}/{folder}", project.repo);
+        let import = format!("{}/{folder}", self.module);
         let mut roots = BTreeMap::new();
         let declared = types
             .packages
@@ -344,25 +296,9 @@ impl Migration<'_> {
         }
         made.0.insert(module, lines.join("\n") + "\n");
         for (file, text) in files {
-            let about = format!(
-                "//! Types of `{}`, carried over from {folder} of the project in Go.\n\n",
-                layout.api_modules.join("::")
-            );
-            let uses = [
-                ("CustomResource", "use kube::CustomResource;\n"),
-                (
-                    "JsonSchema",
-                    "use schemars::JsonSchema;\nuse serde::{Deserialize, Serialize};\n",
-                ),
-            ];
-            let uses: String = uses
-                .iter()
-                .filter(|(word, _)| text.contains(word))
-                .map(|(_, line)| *line)
-                .collect();
-            let siblings = "#[allow(unused_imports)]\nuse super::*;\n";
-            made.0
-                .insert(file, format!("{about}{uses}\n{siblings}\n{}\n", text.trim_end()));
+            let about = format!("//! Types of `{}`", layout.api_modules.join("::"));
+            let text = types_file(&about, folder, &text, "#[allow(unused_imports)]\nuse super::*;\n");
+            made.0.insert(file, text);
         }
     }
 
@@ -402,15 +338,7 @@ impl Migration<'_> {
             let default = project.default_controller_name(resource);
             for name in project.controller_names(resource) {
                 let file = layout.controller_file((name != default).then_some(name.as_str()));
-                let reconciles = |source: &&Source| {
-                    source
-                        .file
-                        .functions
-                        .iter()
-                        .any(|function| function.name == "Reconcile" && function.receiver.is_some())
-                };
-                let made_of = format!("{}{{}}", resource.kind);
-                let is_of = |source: &&Source| source.text.contains(&made_of) && reconciles(source);
+                let is_of = |source: &&Source| source.reconciles(&resource.kind);
                 let Some(source) = sources.iter().find(is_of) else {
                     self.notes
                         .push(format!("{file}: no Go controller of {} was found", resource.kind));
@@ -441,6 +369,23 @@ impl Migration<'_> {
         }
         Ok(())
     }
+}
+
+/// A file of types, with what it imports.
+fn types_file(about: &str, folder: &str, text: &str, siblings: &str) -> String {
+    let uses = [
+        ("CustomResource", "use kube::CustomResource;\n"),
+        (
+            "JsonSchema",
+            "use schemars::JsonSchema;\nuse serde::{Deserialize, Serialize};\n",
+        ),
+    ];
+    let uses = uses.iter().filter(|(word, _)| text.contains(word));
+    let uses: String = uses.map(|(_, line)| *line).collect();
+    format!(
+        "{about}, carried over from {folder} of the project in Go.\n\n{uses}\n{siblings}\n{}\n",
+        text.trim_end()
+    )
 }
 
 fn subject(resource: &Resource) -> Subject {

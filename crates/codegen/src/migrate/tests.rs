@@ -114,7 +114,7 @@ fn project() -> MemoryFiles {
 }
 
 fn carried(files: &MemoryFiles) -> Result<Migrated, Diagnostic> {
-    migrate(files, &Dependency::Version("0.1.0".to_owned()), "0.1.0")
+    migrate(files, None, &Dependency::Version("0.1.0".to_owned()), "0.1.0")
 }
 
 #[test]
@@ -136,6 +136,79 @@ fn types_controllers_and_samples_are_carried_over() {
 }
 
 #[test]
+fn types_of_packages_beside_the_api_are_shared() {
+    let mut files = project();
+    let mut add = |path: &str, text: &str| files.0.insert(path.to_owned(), text.to_owned());
+    add("go.mod", "module example.com/fleet/v2\n\ngo 1.26\n");
+    add(
+        "api/common/v1/types.go",
+        "package v1\n\nimport \"example.com/fleet/v2/pkg/sea\"\n\n// Port is where ships lie.\ntype Port struct {\n\tName string `json:\"name\"`\n\tDepth sea.Depth `json:\"depth,omitempty\"`\n}\n\ntype Unused struct{}\n",
+    );
+    add(
+        "pkg/sea/sea.go",
+        "package sea\n\ntype Depth int32\n\nvar C <-chan int\n",
+    );
+    add(
+        "api/v1/more_types.go",
+        "package v1\n\nimport commonv1 \"example.com/fleet/v2/api/common/v1\"\n\ntype Harbour struct {\n\tPorts []commonv1.Port `json:\"ports,omitempty\"`\n}\n",
+    );
+    let done = carried(&files).unwrap();
+    let mut text = String::new();
+    for path in [
+        "api/src/lib.rs",
+        "api/src/shared/mod.rs",
+        "api/src/shared/common_v1.rs",
+        "api/src/shared/sea.rs",
+        "api/src/v1/types.rs",
+    ] {
+        text.push_str(&format!("===== {path}\n{}\n", done.files.0[path]));
+    }
+    insta::assert_snapshot!("shared", text);
+}
+
+#[test]
+fn projects_as_they_are_found() {
+    let check = |from: &str, to: &str, name: Option<&str>, expected: &[&str]| {
+        let mut files = project();
+        assert!(PROJECT.contains(from), "{from}");
+        files.0.insert("PROJECT".to_owned(), PROJECT.replace(from, to));
+        let done = migrate(&files, name, &Dependency::Version("0.1.0".to_owned()), "0.1.0");
+        let said = match done {
+            Ok(done) => format!("{}\n{}", done.files.0["PROJECT"], done.notes.join("\n")),
+            Err(wrong) => wrong.to_string(),
+        };
+        for expected in expected {
+            assert!(said.contains(expected), "{to}: {expected} in {said}");
+        }
+    };
+    let other = "resources:\n- {api: {crdVersion: v1, namespaced: true}, domain: example.org, group: port, kind: Quay, version: v1}\n";
+    check(
+        "resources:\n",
+        other,
+        None,
+        &["multigroup: true", "of several groups", "kind: Quay"],
+    );
+    let long = "projectName: a-name-that-is-much-too-long-for-a-service\n";
+    check("projectName: fleet\n", long, None, &["--project-name"]);
+    check("projectName: fleet\n", long, Some("short"), &["projectName: short"]);
+}
+
+#[test]
+fn a_project_of_version_2() {
+    let mut files = project();
+    let old = "domain: example.com\nrepo: example.com/Fleet/v3\nresources:\n- {group: crew, kind: Captain, version: v1}\nversion: \"2\"\n";
+    files.0.insert("PROJECT".to_owned(), old.to_owned());
+    let done = carried(&files).unwrap();
+    assert_eq!(done.kinds, 1);
+    assert!(
+        done.files.0["PROJECT"].contains("projectName: fleet\n"),
+        "{}",
+        done.files.0["PROJECT"]
+    );
+    assert!(done.files.0.contains_key("src/controller/captain_controller.rs"));
+}
+
+#[test]
 fn what_cannot_be_read_is_refused_with_its_place() {
     let refused = |path: &str, text: &str| {
         let mut files = project();
@@ -143,7 +216,7 @@ fn what_cannot_be_read_is_refused_with_its_place() {
         carried(&files).unwrap_err().to_string()
     };
     assert!(refused("api/v1/more.go", "package v1\ntype A struct {\n").contains("api/v1/more.go:2"));
-    assert!(refused("PROJECT", "version: \"2\"\n").contains("version"));
+    assert!(refused("PROJECT", "version: \"1\"\n").contains("version"));
     assert!(refused("PROJECT", "- a\n").contains("PROJECT"));
     let refused = carried(&MemoryFiles::default()).unwrap_err().to_string();
     assert!(refused.contains("no file named PROJECT"), "{refused}");

@@ -336,6 +336,8 @@ impl Parser {
                 Type::Other("an array")
             });
         }
+        // `<-chan T`, from which is only read.
+        self.take_sign("<-");
         let name = self.word()?;
         match name.as_str() {
             "map" => {

@@ -56,6 +56,7 @@ type Spec struct {
 	A, B *string `yaml:"a" json:"a,omitempty"` // +not:a:marker
 	M map[string][]Level
 	F func(int) (string, error)
+	C <-chan struct{}
 	N struct { X int `json:"x"` }
 }
 
