@@ -51,7 +51,7 @@ impl Reconciler for ServiceProxy {
         let is_api_server = namespace == Some("default") && ctx.request().name() == "kubernetes";
         // Programs are told the API server's true address: the Service's port 443 is missed by nobody.
         for (address, error) in failed.iter().filter(|_| !is_api_server) {
-            ctx.event(&*service, EventType::Warning, "FailedToListen", &words(*address, error));
+            ctx.event(&*service, EventType::Warning, "FailedToListen", words(*address, error));
         }
         let may_come = |(_, error): &(SocketAddr, io::Error)| error.kind() == io::ErrorKind::AddrInUse;
         Ok(match failed.iter().any(may_come) {

@@ -431,7 +431,9 @@ impl<'p> Types<'p> {
             }
             ("apimachinery/pkg/api/resource", "Quantity") => "k8s_openapi::apimachinery::pkg::api::resource::Quantity",
             ("apiextensions-apiserver/pkg/apis/apiextensions/v1", "JSON") => "serde_json::Value",
-            ("apimachinery/pkg/types", "UID" | "NodeName") => "String",
+            ("apimachinery/pkg/types", "UID" | "NodeName") | ("apimachinery/pkg/apis/meta/v1", "ConditionStatus") => {
+                "String"
+            }
             ("api/core/v1", "ResourceList") => {
                 "std::collections::BTreeMap<String, k8s_openapi::apimachinery::pkg::api::resource::Quantity>"
             }

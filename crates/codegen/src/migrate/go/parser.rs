@@ -384,7 +384,9 @@ impl Parser {
             let doc = self.doc(line);
             let mut names = Vec::new();
             let second = self.tokens.get(self.at + 1).map(|token| token.kind.clone());
-            let embeds = self.is_sign("*") || matches!(second, Some(Kind::End | Kind::Text(_) | Kind::Sign("." | "}")));
+            let embeds = self.is_sign("*")
+                || matches!(second, Some(Kind::End | Kind::Text(_) | Kind::Sign("." | "}")))
+                || self.is_generic_alone();
             if !embeds {
                 names.push(Some(self.word()?));
                 while self.take_sign(",") {
@@ -413,6 +415,24 @@ impl Parser {
                 return self.wanted("the end of a field");
             }
         }
+    }
+
+    /// Whether `Name[T]` stands here and nothing behind it: an embedded type, where `Name []T` is a field.
+    fn is_generic_alone(&self) -> bool {
+        let mut depth = 0usize;
+        for (at, token) in self.tokens.iter().enumerate().skip(self.at + 1) {
+            match token.kind {
+                Kind::Sign("[" | "(" | "{") => depth += 1,
+                Kind::Sign("]" | ")" | "}") => depth = depth.saturating_sub(1),
+                _ => {}
+            }
+            if depth == 0 {
+                let next = self.tokens.get(at + 1).map(|token| &token.kind);
+                return token.kind == Kind::Sign("]")
+                    && matches!(next, Some(Kind::End | Kind::Text(_) | Kind::Sign("}")));
+            }
+        }
+        false
     }
 
     /// The comment that ends in the line before, and the markers of the block before that.

@@ -57,6 +57,7 @@ type Spec struct {
 	M map[string][]Level
 	F func(int) (string, error)
 	C <-chan struct{}
+	Generic[*Inner]
 	N struct { X int `json:"x"` }
 }
 
@@ -107,6 +108,8 @@ func (r *Reconciler[T]) Reconcile(ctx context.Context, f func() struct{}) (_ str
         (Some("B"), Some("a,omitempty")),
         (Some("M"), None),
         (Some("F"), None),
+        (Some("C"), None),
+        (None, None),
         (Some("N"), None),
     ];
     assert_eq!(short, wanted);
