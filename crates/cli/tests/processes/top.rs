@@ -178,4 +178,86 @@ spec:
         kubectl.ok(&["delete", "pod", "busy", "--now"]);
         assert!(kubectl.run(&["top", "pod", "busy"]).err.contains("not found"));
     }
+
+    const SCALED: &str = r#"
+apiVersion: apps/v1
+kind: Deployment
+metadata: { name: busy }
+spec:
+  replicas: 1
+  selector: { matchLabels: { app: busy } }
+  template:
+    metadata: { labels: { app: busy } }
+    spec:
+      terminationGracePeriodSeconds: 0
+      containers:
+      - name: loop
+        image: busybox
+        command: [sh, -c, "while :; do :; done"]
+        resources: { requests: { cpu: 10m } }
+---
+apiVersion: autoscaling/v2
+kind: HorizontalPodAutoscaler
+metadata: { name: busy }
+spec:
+  minReplicas: 1
+  maxReplicas: 2
+  scaleTargetRef: { apiVersion: apps/v1, kind: Deployment, name: busy }
+  metrics: [{ type: Resource, resource: { name: cpu, target: { type: Utilization, averageUtilization: 50 } } }]
+"#;
+
+    #[test]
+    fn an_autoscaler_follows_processes() {
+        if !kubectl_is_there() {
+            return;
+        }
+        let cluster = cluster(&[], &[]);
+        let kubectl = Kubectl::of(&cluster);
+        apply(&kubectl, &cluster, SCALED);
+        let scaler = [
+            "get",
+            "hpa",
+            "busy",
+            "-o",
+            "jsonpath={.status.desiredReplicas} {.status.currentMetrics[0].resource.current.averageUtilization}",
+        ];
+        let said = kubectl.until(&scaler, |said| said.out.starts_with("2 "));
+        let percent = said
+            .out
+            .split(' ')
+            .nth(1)
+            .and_then(|percent| percent.parse::<u32>().ok());
+        assert!(percent.is_some_and(|percent| percent > 50), "{said:?}");
+        kubectl.until(&["get", "pods", "-o", "name"], |said| said.out.lines().count() == 2);
+    }
+
+    const HUNGRY: &str = r#"
+apiVersion: v1
+kind: Pod
+metadata: { name: hungry }
+spec:
+  restartPolicy: Never
+  terminationGracePeriodSeconds: 0
+  containers:
+  - name: main
+    image: busybox
+    command: [sh, -c, "for i in 1 2 3; do (head -c 20000000 /dev/zero; sleep 1000) | tail -c 30000000 & done; wait"]
+    resources: { limits: { memory: 48Mi } }
+"#;
+
+    /// Each of its processes is within the limit, all together are not.
+    #[test]
+    fn a_container_above_its_limit_is_killed() {
+        if !kubectl_is_there() {
+            return;
+        }
+        let cluster = cluster(&[], &[]);
+        let kubectl = Kubectl::of(&cluster);
+        apply(&kubectl, &cluster, HUNGRY);
+        let ended = "{.status.phase} {.status.containerStatuses[0].state.terminated.reason} {.status.containerStatuses[0].state.terminated.exitCode}";
+        let said = kubectl.until(&["get", "pod", "hungry", "-o", &format!("jsonpath={ended}")], |said| {
+            said.out.starts_with("Failed")
+        });
+        assert_eq!(said.out, "Failed OOMKilled 137");
+    }
 }

@@ -73,6 +73,7 @@ use std::time::Duration;
 use kubewright::{Clock, Error, ManagerBuilder, Request, SystemClock};
 
 pub use self::node::{Behaviours, Nodes, Stages};
+use crate::meter::Meter;
 pub use crate::processes::Processes;
 
 /// The names of the built-in controllers, as `--controllers` takes them.
@@ -249,6 +250,7 @@ pub fn add(manager: ManagerBuilder, name: &str, settings: &Settings) -> ManagerB
                     settings.processes.clone(),
                 ))
                 .add(node::keeper(nodes.clone(), settings.heartbeats))
+                .add(node::evictor(Meter::new(settings.processes.clone())))
                 .runnable("node", move |client, _| node::register(nodes.clone(), client))
                 .runnable("metrics", |client, _| node::register_metrics(client))
         }
@@ -264,7 +266,7 @@ pub fn add(manager: ManagerBuilder, name: &str, settings: &Settings) -> ManagerB
             .add(volumes::volumes())
             .runnable("default-storage-class", volumes::default_class),
         "certificatesigningrequest" => manager.add(certificates::controller(settings.certificates.clone())),
-        "horizontalpodautoscaler" => manager.add(horizontalpodautoscaler::controller(crate::meter::Meter::new(
+        "horizontalpodautoscaler" => manager.add(horizontalpodautoscaler::controller(Meter::new(
             settings.processes.clone(),
         ))),
         "taint-eviction" => manager.add(taint_eviction::controller()),

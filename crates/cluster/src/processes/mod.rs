@@ -142,7 +142,13 @@ pub(crate) enum State {
     /// It runs, and its probes have said this.
     Running { started: bool, ready: bool },
     /// It has ended.
-    Ended { at: Timestamp, code: i32, message: String },
+    Ended {
+        at: Timestamp,
+        code: i32,
+        /// Why, where that does not follow from the code.
+        reason: Option<&'static str>,
+        message: String,
+    },
     /// It could not be started: the reason and the message with which it waits.
     CannotStart { reason: &'static str, message: String },
 }
