@@ -102,6 +102,7 @@ mod run;
 mod runnable;
 mod sharding;
 mod stop;
+mod trace;
 pub mod webhook;
 pub mod workloads;
 

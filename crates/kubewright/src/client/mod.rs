@@ -26,8 +26,9 @@ use kubewright_engine::retry::Effect;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
+use tracing::Instrument;
 
-use self::send::exchange;
+use self::send::Sending;
 pub use self::send::{REQUEST_DEADLINE, connect};
 use crate::cache::{Cache, Gone, Written};
 use crate::diff::changes_between;
@@ -37,6 +38,7 @@ use crate::form::{Cached, Form, guarded};
 use crate::loops::OwnWrites;
 use crate::object::{ObjectRef, collection_path};
 use crate::observe::{Observation, Observers};
+use crate::trace;
 use apply::Applied;
 
 /// How long a read waits for the cache to show a write of our own.
@@ -239,15 +241,15 @@ impl Client {
             return Err(Error::NotLeading { attempted });
         }
         let may_repeat = || reads || !self.lead.is_over();
-        let answer = exchange(
-            self.kube(),
-            self.cache().metrics(),
-            request,
+        let span = trace::request(request.method(), request.uri().path());
+        let sending = Sending {
+            kube: self.kube(),
+            metrics: self.cache().metrics(),
             effect,
-            self.request_deadline,
-            may_repeat,
-        )
-        .await;
+            deadline: self.request_deadline,
+            span: &span,
+        };
+        let answer = sending.exchange(request, may_repeat).instrument(span.clone()).await;
         answer.map_err(|error| Error::from_api(attempt, error))
     }
 

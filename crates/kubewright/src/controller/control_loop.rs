@@ -15,6 +15,7 @@ use futures::FutureExt;
 use kubewright_engine::queue::{Priority, Token, Work};
 use tokio::task::JoinSet;
 use tracing::Instrument;
+use tracing::field::Empty;
 
 use super::sources::{Feed, OwnerKind, Sink, Source, Watched, Wiring, feed_self};
 use super::{Controller, Drive, Settings};
@@ -34,6 +35,7 @@ use crate::queue::Queue;
 use crate::request::Request;
 use crate::sharding::Shards;
 use crate::stop::Stop;
+use crate::trace;
 
 /// A controller whose informers run and fill its queue.
 pub(crate) struct Prepared {
@@ -394,9 +396,17 @@ impl Workshop {
         let reconcile_id = NEXT_ID.fetch_add(1, Ordering::Relaxed);
         let controller = self.prepared.name.clone();
         // At the level of errors: what is logged within says whose it is, whatever the level of the log.
-        let span = tracing::error_span!("reconcile", controller = %controller, object = %request, reconcile_id);
+        let span = tracing::error_span!(
+            "reconcile",
+            %controller,
+            object = %request,
+            reconcile_id,
+            cause = Empty,
+            waited = Empty
+        );
+        let causes = causes.taken();
+        trace::caused(&span, &causes, waited);
         async {
-            let causes = causes.taken();
             tracing::debug!(?causes, "reconcile starts");
             if self.prepared.own_writes.woke(&request, &causes) {
                 self.metrics.self_woken();

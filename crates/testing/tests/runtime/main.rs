@@ -10,3 +10,4 @@ mod own_writes;
 mod rights;
 mod sharding;
 mod sources;
+mod spans;
