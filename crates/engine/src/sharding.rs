@@ -3,8 +3,8 @@
 //! Each shard has a Lease, and an [`Election`] of its own decides who holds it. So nothing new is needed for safety: a shard's keys are
 //! worked on only within a term of its Lease (LE1, LE2), and the Lease is given back only when that work has ended (LE3). What is added here
 //! is who *wants* which shard. Every replica has a Lease more, by which the others see that it lives; from the names of those that live all of
-//! them compute the same assignment ([`assign`]). A replica takes part in the elections of the shards that are assigned to it, and gives back the others. Two
-//! that see different members want the same shard, and one of them waits; no view, however wrong or late, lets two work on one.
+//! them compute the same assignment ([`assign`]). A replica takes part in the elections of the shards that are assigned to it, and gives back the
+//! others. Two that see different members want the same shard, and one of them waits; no view, however wrong or late, lets two work on one.
 //!
 //! Invariants:
 //! - SH1 at most one replica works on a shard, as long as clocks run at nearly the same rate;

@@ -1,7 +1,7 @@
 //! Several replicas, the Leases of their shards and their own, and everything that goes wrong between them: requests that are slow, lost
-//! before or after they took effect, watches that are late, processes that stop for a while, end or crash, and work that takes its time to end. Whatever happens, at
-//! most one replica works on a shard (SH1, SH2), the terms of each grow (SH5), and where nothing fails any more every shard is worked on by
-//! the replica that it is assigned to (SH4).
+//! before or after they took effect, watches that are late, processes that stop for a while, end or crash, and work that takes its time to end.
+//! Whatever happens, at most one replica works on a shard (SH1, SH2), the terms of each grow (SH5), and where nothing fails any more every shard is
+//! worked on by the replica that it is assigned to (SH4).
 
 use std::collections::BTreeMap;
 use std::time::Duration;

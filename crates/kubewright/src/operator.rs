@@ -67,6 +67,7 @@ pub struct Operator {
     webhook_server: Option<WebhookServer>,
     metrics: Vec<AddMetrics>,
     namespaces: Vec<String>,
+    clusters: Vec<(String, kube::Client)>,
 }
 
 /// Adds metrics of the operator's own.
@@ -99,6 +100,7 @@ impl Operator {
             webhook_server: None,
             metrics: Vec::new(),
             namespaces: Vec::new(),
+            clusters: Vec::new(),
         }
     }
 
@@ -249,6 +251,12 @@ impl Operator {
         self
     }
 
+    /// Adds another cluster, under a name; see [`ManagerBuilder::cluster`].
+    pub fn cluster(mut self, name: impl Into<String>, client: kube::Client) -> Operator {
+        self.clusters.push((name.into(), client));
+        self
+    }
+
     /// Answers health probes on this address.
     pub fn health(mut self, address: impl Into<String>) -> Operator {
         self.health = Some(address.into());
@@ -308,6 +316,9 @@ impl Operator {
     /// The manager that runs this operator.
     pub fn manager(self, client: kube::Client) -> ManagerBuilder {
         let mut builder = Manager::builder(client).name(self.name).namespaces(self.namespaces);
+        for (name, client) in self.clusters {
+            builder = builder.cluster(name, client);
+        }
         for observer in self.observers {
             builder = builder.observe(observer);
         }

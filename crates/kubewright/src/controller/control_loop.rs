@@ -27,7 +27,6 @@ use crate::clock::Clock;
 use crate::context::{Context, Inner};
 use crate::election::{Term, Terms};
 use crate::error::{Error, Result, end_of_panic, text_of};
-use crate::events::EventRecorder;
 use crate::loops::OwnWrites;
 use crate::metrics::{ControllerMetrics, Metrics, ReconcileResult};
 use crate::observe::{Observation, Outcome};
@@ -43,6 +42,8 @@ pub(crate) struct Prepared {
     drive: Box<dyn Drive>,
     /// Of the controller's own kind.
     own: Parts,
+    /// Of the controller, in its cluster.
+    client: Client,
     /// Of its own kind and of what it owns and watches.
     feeds: Vec<Feed>,
     queue: Queue<Request, Causes>,
@@ -57,7 +58,6 @@ pub(crate) struct Prepared {
 pub(crate) struct Equipment {
     pub(crate) client: Client,
     pub(crate) clock: Arc<dyn Clock>,
-    pub(crate) recorder: EventRecorder,
     pub(crate) metrics: Metrics,
 }
 
@@ -82,22 +82,26 @@ impl Controller {
             shards: shards.clone(),
         };
         let owner = OwnerKind::new(&self.form.resource, self.form.cluster_scoped);
-        let client = client.for_controller(&name);
+        let client = client.cluster(&self.settings.cluster)?.for_controller(&name);
         let own = client.cache().parts_in(&self.form, self.settings.scope.clone());
         let mut feeds = vec![feed_self(&own, &self.predicates, sink.clone())];
         let wiring = Wiring {
             controller: &name,
+            cluster: &self.settings.cluster,
             client: &client,
             predicates: &self.predicates,
             sink,
             owner,
             own: own.clone(),
         };
-        feeds.extend(self.sources.into_iter().map(|source| source.start(&wiring)));
+        for source in self.sources {
+            feeds.push(source.start(&wiring)?);
+        }
         Ok(Prepared {
             name,
             drive: self.drive,
             own,
+            client,
             feeds,
             queue,
             own_writes: OwnWrites::new(),
@@ -198,11 +202,7 @@ impl Prepared {
         term: &Term,
         stop: &Stop,
     ) -> (Arc<Workshop>, JoinSet<()>) {
-        let client = equipment
-            .client
-            .for_controller(&self.name)
-            .under(term.lead())
-            .noted_in(&self.own_writes);
+        let client = self.client.under(term.lead()).noted_in(&self.own_writes);
         let workers = self.settings.concurrency;
         client.observers().tell(|| Observation::ControllerStarted {
             controller: self.name.clone(),
@@ -454,7 +454,7 @@ impl Workshop {
             controller: self.prepared.name.clone(),
             reconcile_id,
             clock: self.equipment.clock.clone(),
-            recorder: Some(self.equipment.recorder.clone()),
+            recorder: self.client.cache().recorder(),
             owner: None,
             stop: self.stop.clone(),
             term: term.lead().number(),

@@ -103,6 +103,7 @@ impl Manager {
             metrics: Metrics::new(),
             metrics_server: None,
             namespaces: Vec::new(),
+            clusters: Vec::new(),
             decoded: Budget::DEFAULT,
             clock: Arc::new(SystemClock),
             graceful: GRACEFUL_SHUTDOWN,
@@ -223,6 +224,11 @@ impl Manager {
         let (recorder, writing) = EventRecorder::start(kube.clone(), clock.clone(), writers.stop());
         writers.adopt("event writer", writing);
         client.cache().record_events(recorder.clone(), &name);
+        for other in client.other_clusters() {
+            let (recorder, writing) = EventRecorder::start(other.kube().clone(), clock.clone(), writers.stop());
+            writers.adopt("event writer", writing);
+            other.cache().record_events(recorder, &name);
+        }
 
         let mut elections = Group::new(failures.clone());
         let (begins, may_begin) = watch::channel(false);
@@ -248,7 +254,6 @@ impl Manager {
         let equipment = Equipment {
             client: client.clone(),
             clock,
-            recorder,
             metrics,
         };
         let mut loops = Loops::new(Group::new(failures.clone()), equipment, terms.clone(), shards, checks);

@@ -87,6 +87,12 @@ const FLAGS: &[Flag] = &[
         "the namespaces to work in, with commas between, instead of WATCH_NAMESPACE; default all",
     ),
     text(
+        "pprof-bind-address",
+        "ADDRESS",
+        "0",
+        "where profiles would be served: they are not, and only 0 is accepted",
+    ),
+    text(
         "shards",
         "NUMBER",
         "0",

@@ -55,6 +55,7 @@ impl Settings {
         let webhook_port: u16 = port
             .parse()
             .map_err(|_| format!("--webhook-port={port}: a port is a number between 0 and 65535"))?;
+        no_profiles(flags)?;
         Ok(Settings {
             kubeconfig: flags.given("kubeconfig").map(str::to_owned),
             health: flags
@@ -92,6 +93,17 @@ fn namespaces(flags: &Flags, environment: &Environment) -> Vec<String> {
     let listed = flags.given("namespaces").or(environment.watch_namespace.as_deref());
     let names = listed.unwrap_or_default().split(',').map(str::trim);
     names.filter(|name| !name.is_empty()).map(str::to_owned).collect()
+}
+
+/// An endpoint that answers nothing would be found out when it is needed most.
+fn no_profiles(flags: &Flags) -> Result<(), String> {
+    match flags.get("pprof-bind-address") {
+        "" | "0" => Ok(()),
+        address => Err(format!(
+            "--pprof-bind-address={address}: this operator serves no profiles, because a profiler within the process needs signal handlers and some \
+             fifty crates; sample it from outside, with perf record -g -p PID, as the book says (Going to production, Profiles)"
+        )),
+    }
 }
 
 /// Whether there may be so many is the manager's matter.
@@ -245,6 +257,14 @@ mod tests {
         check(
             "--zap-time-encoding=sundial",
             Err("--zap-time-encoding=sundial: it is one of epoch, millis, nano, iso8601, rfc3339 and rfc3339nano"),
+        );
+        check("--pprof-bind-address=0", Ok(None));
+        check(
+            "--pprof-bind-address=:6060",
+            Err(
+                "--pprof-bind-address=:6060: this operator serves no profiles, because a profiler within the process needs signal handlers and some \
+                 fifty crates; sample it from outside, with perf record -g -p PID, as the book says (Going to production, Profiles)",
+            ),
         );
         check("--shards=-1", Err("--shards=-1: it is a number, and 0 for none"));
         check(

@@ -23,17 +23,17 @@ const MOST: usize = 256;
 /// How the replicas of an operator share its objects out: every object belongs to a shard, by its namespace and name, and every shard to one
 /// replica at a time.
 ///
-/// Each shard has a Lease, as [`LeaderElection`](crate::LeaderElection) has one, and each replica another, by which the others see that it lives. A replica
-/// that comes is given its share, those of one that ends or crashes are taken by the others; all have the same number, or one more. A shard
+/// Each shard has a Lease, as [`LeaderElection`](crate::LeaderElection) has one, and each replica another, by which the others see that it lives. A
+/// replica that comes is given its share, those of one that ends or crashes are taken by the others; all have the same number, or one more. A shard
 /// changes hands in order: its reconciles are dropped, its Lease is given back, another replica takes it and looks at every object of it once. At no
 /// time do two replicas work on one object. [`Context::term`](crate::Context::term) is the fencing token of the object's shard.
 ///
 /// It is for controllers. Every replica watches everything, as it must to take over in a moment: what is shared is the work, not the cache.
-/// Runnables are not shared out; a manager with some needs a [`LeaderElection`](crate::LeaderElection) beside it. What a [`Waker`](crate::Waker) wakes
-/// is worked on only where the key's shard is, so wake on all replicas.
+/// Runnables are not shared out; a manager with some needs a [`LeaderElection`](crate::LeaderElection) beside it. What a [`Waker`](crate::Waker)
+/// wakes is worked on only where the key's shard is, so wake on all replicas.
 ///
-/// The operator needs the verbs `get`, `list`, `watch`, `create`, `update` and `delete` on `leases` of `coordination.k8s.io` in the namespace of the Leases.
-/// The role `leader-election-role` in a project's `config/rbac` has them.
+/// The operator needs the verbs `get`, `list`, `watch`, `create`, `update` and `delete` on `leases` of `coordination.k8s.io` in the namespace of the
+/// Leases. The role `leader-election-role` in a project's `config/rbac` has them.
 ///
 /// ```
 /// use kubewright::{Manager, Result, Sharding};
@@ -56,8 +56,8 @@ impl Sharding {
     /// So many shards, up to 256, by Leases whose names begin with this one: the same for all replicas of an operator, and of no other operator in
     /// the namespace. Take a few times as many as there will ever be replicas; each is a Lease that is renewed every two seconds.
     ///
-    /// The number counts when the Lease `<name>-shards` is made, by the first replica ever. Later ones take what it says and log a warning when they were told
-    /// another: a key must not belong to two shards. To change it, end all replicas, delete that Lease, and start them again.
+    /// The number counts when the Lease `<name>-shards` is made, by the first replica ever. Later ones take what it says and log a warning when they
+    /// were told another: a key must not belong to two shards. To change it, end all replicas, delete that Lease, and start them again.
     pub fn new(name: impl Into<String>, shards: usize) -> Sharding {
         Sharding {
             name: name.into(),

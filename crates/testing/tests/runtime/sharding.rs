@@ -1,7 +1,7 @@
 //! Sharding with a real API server: replicas of one operator, each of which works on a part of the objects.
 //!
-//! A reconciler enters an object's key in a journal that all replicas share, writes, and leaves it. Two in it at once are an error, and so is a write to a
-//! system outside with a term that is older than one before (fencing).
+//! A reconciler enters an object's key in a journal that all replicas share, writes, and leaves it. Two in it at once are an error, and so is a
+//! write to a system outside with a term that is older than one before (fencing).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, Ordering};

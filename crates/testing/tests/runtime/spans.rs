@@ -3,12 +3,14 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use k8s_openapi::api::core::v1::ConfigMap;
 use kubewright::kube::Api;
 use kubewright::kube::api::PostParams;
-use kubewright::{Action, Context, Controller, Manager, Reconciler, Stop};
+use kubewright::{Action, Context, Controller, Operator, Reconciler, Stop, Validator, Webhook};
 use kubewright_testing::{Result, TestCluster};
+use serde_json::json;
 use tokio::sync::watch;
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
@@ -91,7 +93,13 @@ impl Reconciler for Copier {
     }
 }
 
-/// Runs one reconcile that writes, in the sight of a subscriber that takes some targets.
+struct Anything;
+
+impl Validator for Anything {
+    type Object = ConfigMap;
+}
+
+/// Runs one reconcile that writes, and one webhook, in the sight of a subscriber that takes some targets.
 async fn reconciled(targets: &str) -> Result<Collector> {
     let collector = Collector::default();
     let targets: Targets = targets.parse().expect("targets");
@@ -100,7 +108,24 @@ async fn reconciled(targets: &str) -> Result<Collector> {
     let cluster = TestCluster::start().await?;
     let (done, mut reconciles) = watch::channel(0);
     let controller = Controller::of(Copier(done)).named("copier");
-    let manager = Manager::builder(cluster.kube()).add(controller).build()?;
+    let webhook = Webhook::of::<ConfigMap>().validator(Anything);
+    let operator = Operator::new("copier").controller(controller).webhook(webhook);
+    let manager = operator.manager(cluster.kube()).build()?;
+    let webhooks = manager.webhooks();
+    let review = json!({
+        "apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview",
+        "request": {
+            "uid": "u-1", "operation": "CREATE", "name": "b", "namespace": "default", "userInfo": {"username": "alice"},
+            "kind": {"group": "", "version": "v1", "kind": "ConfigMap"},
+            "resource": {"group": "", "version": "v1", "resource": "configmaps"},
+            "object": {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "b", "namespace": "default"}},
+        },
+    });
+    let answer = webhooks
+        .call("/validate--v1-configmap", Duration::from_secs(10), review)
+        .await;
+    assert_eq!(answer.expect("an answer")["response"]["allowed"], true);
+    drop(webhooks);
     let (stop, token) = Stop::pair();
     let running = tokio::spawn(async move { manager.run(async move { token.requested().await }).await });
     let mut object = ConfigMap::default();
@@ -118,7 +143,7 @@ async fn reconciled(targets: &str) -> Result<Collector> {
 #[tokio::test]
 async fn a_reconcile_is_a_span_and_its_requests_are_within() -> Result<()> {
     let seen = reconciled("info").await?;
-    assert!(seen.of("request").is_empty());
+    assert!(seen.of("request").is_empty() && seen.of("webhook").is_empty());
     let reconciles = seen.of("reconcile");
     assert!(!reconciles.is_empty(), "log lines need them");
     let with_cause = reconciles.iter().find(|span| span.fields.contains_key("cause"));
@@ -139,6 +164,22 @@ async fn a_reconcile_is_a_span_and_its_requests_are_within() -> Result<()> {
         .find(|span| span.fields.get("verb").is_some_and(|verb| verb == "patch"))
         .unwrap_or_else(|| panic!("{requests:?}"));
     assert_eq!(request.parent, Some("reconcile"));
+    let webhooks = seen.of("webhook");
+    let [webhook] = &webhooks[..] else {
+        panic!("{webhooks:?}")
+    };
+    for (field, value) in [
+        ("path", "/validate--v1-configmap"),
+        ("uid", "u-1"),
+        ("operation", "Create"),
+        ("code", "200"),
+    ] {
+        assert_eq!(
+            webhook.fields.get(field).map(String::as_str),
+            Some(value),
+            "{field} of {webhook:?}"
+        );
+    }
     for (field, value) in [
         ("resource", "configmaps"),
         ("namespace", "default"),
