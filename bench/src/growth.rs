@@ -4,6 +4,7 @@
 //!   kind, the other many. Both create, change and delete as many more as the figure is the mean of, in turns: a shared
 //!   machine is now fast and now slow, and both sides of a ratio have to be of the same moment.
 //! * The figures are medians of the rounds, the ratio is the median of the rounds' own ratios.
+//! * `KUBEWRIGHT_BENCH_KIND` names the one kind to measure, as it is called in the table.
 //! * *definitions*: each is 49 KB of JSON with a group of its own, sent one after another on one connection, as
 //!   `kubectl` does it. Memory is what is private to the server a moment after the last, less what the idle server has, over the
 //!   bytes sent.
@@ -362,7 +363,9 @@ pub(crate) async fn measure(kubewright: &Path) -> Result<(), String> {
         sides.push(Side::start(kubewright, &folder).await?);
     }
     println!("\nCPU of a write by how many there are, µs: create, update, delete; goal ≤ {MOST} ×\n");
-    for kind in kinds() {
+    let only = std::env::var("KUBEWRIGHT_BENCH_KIND").ok();
+    let wanted = |kind: &Kind| only.as_deref().is_none_or(|only| only == kind.name);
+    for kind in kinds().into_iter().filter(wanted) {
         let mut next = if kind.name == "IPAddress" { 20_000 } else { 1_000_000 };
         for (side, count) in sides.iter_mut().zip([FEW, kind.many]) {
             side.fill(&kind, count).await?;

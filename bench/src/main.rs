@@ -4,7 +4,8 @@
 //! given: `KUBEWRIGHT_BENCH_KUBE_APISERVER` and `KUBEWRIGHT_BENCH_ETCD`. Only ratios of one run are worth quoting: absolute times depend
 //! on the machine. Each line says what is measured, from where to where.
 //!
-//! Without arguments everything is measured; `start`, `load`, `queue`, `memory`, `growth`, `definitions` and `watchers` name parts.
+//! Without arguments everything is measured; `start`, `load`, `queue`, `memory`, `growth`, `definitions`, `watchers` and `cluster` name
+//! parts.
 
 #![allow(clippy::print_stdout, reason = "printing figures is what this program is for")]
 
@@ -12,6 +13,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 mod client;
+mod cluster;
 mod growth;
 mod https;
 mod load;
@@ -26,7 +28,16 @@ mod watchers;
 /// Runs of each measurement; the median is printed with the extremes.
 const RUNS: usize = 7;
 
-const PARTS: [&str; 7] = ["start", "load", "queue", "memory", "definitions", "growth", "watchers"];
+const PARTS: [&str; 8] = [
+    "start",
+    "load",
+    "queue",
+    "memory",
+    "definitions",
+    "growth",
+    "watchers",
+    "cluster",
+];
 
 #[tokio::main(worker_threads = 2)]
 async fn main() -> ExitCode {
@@ -73,6 +84,9 @@ async fn run() -> Result<(), String> {
     }
     if asked("watchers") {
         watchers::measure(&kubewright).await?;
+    }
+    if asked("cluster") {
+        cluster::measure(&kubewright, peer.as_ref()).await?;
     }
     Ok(())
 }

@@ -52,6 +52,11 @@ impl Peer {
         }
     }
 
+    /// Where another program of the peer is, if it lies beside kube-apiserver.
+    pub(crate) fn beside(&self, name: &str) -> PathBuf {
+        self.kube_apiserver.with_file_name(name)
+    }
+
     /// Starts both programs in `folder`. The server is not ready yet when this returns.
     pub(crate) async fn start(&self, folder: &Path, fsync: Fsync) -> Result<RunningPeer, String> {
         let tokens = write_tokens(folder, TOKEN)?;
@@ -131,6 +136,54 @@ impl RunningPeer {
             .iter()
             .map(|process| private_megabytes(process.id()))
             .sum()
+    }
+
+    /// Starts what makes a cluster of a server that is ready: kube-controller-manager, kube-scheduler and kwok, in this order.
+    pub(crate) fn start_the_rest(&mut self, programs: &[PathBuf; 3], folder: &Path) -> Result<(), String> {
+        let config = folder.join("kubeconfig");
+        let server = self.address;
+        let text = format!(
+            "apiVersion: v1\nkind: Config\nclusters: [{{name: peer, cluster: {{server: \"https://{server}\", insecure-skip-tls-verify: true}}}}]\n\
+             users: [{{name: admin, user: {{token: {TOKEN}}}}}]\ncontexts: [{{name: peer, context: {{cluster: peer, user: admin}}}}]\n\
+             current-context: peer\n"
+        );
+        fs::write(&config, text).map_err(|why| format!("cannot write {}: {why}", config.display()))?;
+        let [manager, scheduler, kwok] = programs;
+        let kubeconfig = format!("--kubeconfig={}", config.display());
+        let component = |program: &Path| -> Result<Command, String> {
+            let mut command = Command::new(program);
+            command
+                .arg(&kubeconfig)
+                .args(["--bind-address=127.0.0.1", "--leader-elect=false"])
+                .arg(format!("--secure-port={}", free_address()?.port()))
+                .arg(format!("--authentication-kubeconfig={}", config.display()))
+                .arg(format!("--authorization-kubeconfig={}", config.display()));
+            Ok(command)
+        };
+        let mut of_manager = component(manager)?;
+        of_manager
+            .arg(format!(
+                "--service-account-private-key-file={}",
+                folder.join("sa.key").display()
+            ))
+            .arg(format!(
+                "--root-ca-file={}",
+                folder.join("certs/apiserver.crt").display()
+            ))
+            .arg(format!("--cert-dir={}", folder.join("manager").display()));
+        let mut of_scheduler = component(scheduler)?;
+        of_scheduler.arg(format!("--cert-dir={}", folder.join("scheduler").display()));
+        let mut of_kwok = Command::new(kwok);
+        of_kwok
+            .arg(&kubeconfig)
+            .args(["--manage-all-nodes=true", "--cidr=10.1.0.0/16"]);
+        for (mut command, program) in [(of_manager, manager), (of_scheduler, scheduler), (of_kwok, kwok)] {
+            let quiet = command.stdout(Stdio::null()).stderr(Stdio::null()).kill_on_drop(true);
+            let started = quiet.spawn();
+            self.processes
+                .push(started.map_err(|why| format!("cannot start {}: {why}", program.display()))?);
+        }
+        Ok(())
     }
 
     /// The ids of its processes.

@@ -8,6 +8,7 @@ use std::time::Duration;
 use tokio::process::{Child, Command};
 
 use crate::client::TOKEN;
+use crate::cluster::sides::Whole;
 use crate::machine::{cpu_milliseconds, descriptors, free_address, private_megabytes};
 use crate::peer::{self, Fsync, Peer, RunningPeer};
 use crate::{https, write_tokens};
@@ -36,11 +37,21 @@ impl Server {
         data: Option<&Path>,
         arguments: &[&str],
     ) -> Result<Server, String> {
+        let alone = ["--controllers", "none"];
+        Server::start(program, folder, data, &[&alone, arguments].concat()).await
+    }
+
+    /// Ours, with all controllers.
+    pub(crate) async fn whole(program: &Path, folder: &Path, arguments: &[&str]) -> Result<Server, String> {
+        Server::start(program, folder, None, arguments).await
+    }
+
+    async fn start(program: &Path, folder: &Path, data: Option<&Path>, arguments: &[&str]) -> Result<Server, String> {
         let address = free_address()?;
         let tokens = write_tokens(folder, TOKEN)?;
         let mut command = Command::new(program);
         command
-            .args(["cluster", "--controllers", "none", "--listen", &address.to_string()])
+            .args(["cluster", "--listen", &address.to_string()])
             .arg("--token-auth-file")
             .arg(tokens)
             .arg("--kubeconfig")
@@ -65,6 +76,17 @@ impl Server {
     pub(crate) async fn theirs(peer: &Peer, folder: &Path, fsync: Fsync) -> Result<Server, String> {
         let running = peer.start(folder, fsync).await?;
         https::until_ready(running.address, peer::PATIENCE).await?;
+        Ok(Server {
+            address: running.address,
+            processes: Processes::Theirs(running),
+        })
+    }
+
+    /// The peer with its controllers, scheduler and kubelets.
+    pub(crate) async fn theirs_whole(whole: &Whole<'_>, folder: &Path, fsync: Fsync) -> Result<Server, String> {
+        let mut running = whole.peer.start(folder, fsync).await?;
+        https::until_ready(running.address, peer::PATIENCE).await?;
+        running.start_the_rest(&whole.programs, folder)?;
         Ok(Server {
             address: running.address,
             processes: Processes::Theirs(running),

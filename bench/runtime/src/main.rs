@@ -6,7 +6,7 @@
 //! the run says so.
 //!
 //! Without arguments everything is measured; `cache`, `reconciles`, `queue` and `idle` name parts. `KUBEWRIGHT_BENCH_OBJECTS` says how many
-//! objects there are, 50,000 unless it is set.
+//! objects there are, 50,000 unless it is set; with `KUBEWRIGHT_BENCH_ALONE` only kubewright is measured.
 
 #![allow(clippy::print_stdout, reason = "printing figures is what this program is for")]
 
@@ -44,11 +44,15 @@ async fn run() -> Result<(), String> {
         Ok(text) => text.parse().map_err(|why| format!("KUBEWRIGHT_BENCH_OBJECTS: {why}"))?,
         Err(_) => 50_000,
     };
-    let programs = [
-        Some(beside("kubewright-bench-subject")?),
-        Some(beside("kube-bench-subject")?),
-        controller_runtime().await?,
-    ];
+    let alone = std::env::var_os("KUBEWRIGHT_BENCH_ALONE").is_some();
+    let programs = match alone {
+        true => [Some(beside("kubewright-bench-subject")?), None, None],
+        false => [
+            Some(beside("kubewright-bench-subject")?),
+            Some(beside("kube-bench-subject")?),
+            controller_runtime().await?,
+        ],
+    };
     let mut columns: [Option<Figures>; 3] = [None, None, None];
     for (program, column) in programs.iter().zip(&mut columns) {
         let Some(program) = program else { continue };

@@ -8,9 +8,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
 use k8s_openapi::api::core::v1::Pod;
-use kube::ResourceExt;
 use kube::core::PartialObjectMeta;
-use kubewright::{Action, Cache, Context, Controller, Event, Manager, Object, Reconciler, Stop, WorkQueue, connect};
+use kubewright::{
+    Action, Cache, ChangeKind, Context, Controller, Manager, Object, Reconciler, Stop, WorkQueue, connect,
+};
 
 mod common;
 
@@ -48,10 +49,10 @@ async fn cache<K: Object>(arguments: &Arguments, words: Words, containers: fn(&K
     let cache = Cache::new(client(arguments)?);
     let informer = cache.informer::<K>();
     let (store, changes) = (informer.store(), AtomicUsize::new(0));
-    informer.add_inline_handler(move |event| {
-        if let Event::Modified { new, .. } = event {
+    informer.add_key_handler(move |change| {
+        if change.kind == ChangeKind::Modified {
             let changes = changes.fetch_add(1, Ordering::Relaxed) + 1;
-            if new.name_any() == MARKER {
+            if change.request.name() == MARKER {
                 println!("marked {changes} {}", store.len());
             }
         }

@@ -140,6 +140,17 @@ impl Program {
         &self.environment
     }
 
+    /// The same for somebody who only evaluates it: without the environment and the types, which may be large. Nodes are then of any
+    /// type.
+    #[must_use]
+    pub fn to_be_evaluated(self) -> Program {
+        Program {
+            types: Vec::new(),
+            environment: Environment::new(),
+            ..self
+        }
+    }
+
     /// Whether the expression names this variable anywhere.
     pub fn names(&self, variable: &str) -> bool {
         let mut found = false;

@@ -57,7 +57,7 @@ pub enum Type {
 }
 
 /// An object with declared fields.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct ObjectType {
     /// The name that tells it apart, such as `selfType.spec`.
     pub name: Arc<str>,

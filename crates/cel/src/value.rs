@@ -119,15 +119,38 @@ pub struct Object<'a> {
     pub type_name: Text<'a>,
     /// The fields that were given, by the name as it was written.
     pub fields: BTreeMap<Text<'a>, Value<'a>>,
+    nesting: u32,
 }
 
 impl<'a> Object<'a> {
+    /// An object of a type with these fields.
+    pub(crate) fn new(type_name: Text<'a>, fields: BTreeMap<Text<'a>, Value<'a>>) -> Self {
+        Self {
+            type_name,
+            nesting: nesting_of(fields.values()),
+            fields,
+        }
+    }
+
     /// The value of a field that was given.
     pub fn field(&self, name: &str) -> Option<&Value<'a>> {
         self.fields
             .iter()
             .find_map(|(known, value)| (&**known == name).then_some(value))
     }
+}
+
+/// Values that the evaluation made may lie in each other so deep. Whatever walks through them recurses, and through variables of a
+/// policy they may come to hold each other without end. cel-go has no such bound; nobody writes so many brackets.
+const MAX_NESTING: u32 = 500;
+
+/// How many values lie in each other where these lie in one: beyond [`MAX_NESTING`] the request is more than one may cost.
+pub(crate) fn nesting_of<'v, 'a: 'v>(values: impl IntoIterator<Item = &'v Value<'a>>) -> u32 {
+    let below = values.into_iter().map(Value::nesting).max().unwrap_or(0);
+    if below >= MAX_NESTING {
+        budget::spend(usize::MAX);
+    }
+    below.saturating_add(1)
 }
 
 impl PartialEq for Text<'_> {
@@ -168,7 +191,19 @@ impl<'a> Value<'a> {
 
     /// `optional.of(value)`.
     pub fn some(value: Value<'a>) -> Self {
+        nesting_of([&value]);
         Self::Optional(Some(Rc::new(value)))
+    }
+
+    /// How many values that the evaluation made lie in each other here. Parts of the object count as one.
+    pub(crate) fn nesting(&self) -> u32 {
+        match self {
+            Self::List(list) => list.nesting(),
+            Self::Map(map) => map.nesting(),
+            Self::Object(object) => object.nesting,
+            Self::Optional(Some(value)) => value.nesting().saturating_add(1),
+            _ => 0,
+        }
     }
 
     /// What JSON without a schema says, as `object` of an admission policy is seen.

@@ -38,13 +38,7 @@ impl KubeconfigFile {
                 }),
             }
         } else {
-            let folder = std::env::temp_dir().join(format!("kubewright-{}", std::process::id()));
-            // A folder left by a process that was killed and had our number.
-            let _ = fs::remove_dir_all(&folder);
-            fs::DirBuilder::new()
-                .mode(0o700)
-                .create(&folder)
-                .map_err(|why| Failure::new(format!("cannot make the folder {}", folder.display())).because(why))?;
+            let folder = private_folder(&std::env::temp_dir())?;
             Ok(KubeconfigFile {
                 path: folder.join("kubeconfig"),
                 folder: Some(folder),
@@ -79,6 +73,30 @@ impl Drop for KubeconfigFile {
     }
 }
 
+/// Makes a folder that is this process' own. Its name says the process' number; when that name is taken it gets a second number. What is there
+/// may be another cluster's whose process has the same number, in a container that shares the folder for temporary files.
+fn private_folder(temporary: &Path) -> Result<PathBuf, Failure> {
+    let name = format!("kubewright-{}", std::process::id());
+    let names = (0..u32::MAX).map(|number| match number {
+        0 => name.clone(),
+        number => format!("{name}.{number}"),
+    });
+    for name in names {
+        let folder = temporary.join(name);
+        match fs::DirBuilder::new().mode(0o700).create(&folder) {
+            Ok(()) => return Ok(folder),
+            Err(why) if why.kind() == ErrorKind::AlreadyExists => {}
+            Err(why) => {
+                return Err(Failure::new(format!("cannot make the folder {}", folder.display())).because(why));
+            }
+        }
+    }
+    Err(Failure::new(format!(
+        "every name of a folder in {} is taken",
+        temporary.display()
+    )))
+}
+
 /// Whether the text is a kubeconfig of an embedded cluster.
 fn is_ours(text: &str) -> bool {
     text.lines()
@@ -99,6 +117,17 @@ mod tests {
 
         fs::write(&path, "apiVersion: v1\ncurrent-context: kubernetes-admin@kubewright\n").unwrap();
         assert!(KubeconfigFile::plan(Some(&path)).is_ok());
+    }
+
+    #[test]
+    fn a_folder_of_another_cluster_stays() {
+        let temporary = tempfile::tempdir().unwrap();
+        let first = private_folder(temporary.path()).unwrap();
+        fs::write(first.join("kubeconfig"), "of another").unwrap();
+        let second = private_folder(temporary.path()).unwrap();
+        assert_ne!(first, second);
+        assert!(first.join("kubeconfig").exists());
+        assert!(second.file_name().unwrap().to_string_lossy().ends_with(".1"));
     }
 
     #[test]

@@ -40,6 +40,50 @@ fn once_tells_the_walk_and_succeeds() {
     );
 }
 
+/// The other stories. Those of databases need a PostgreSQL, and say what to install where there is none.
+#[test]
+fn every_story_comes_to_its_end() {
+    let has_postgres = std::fs::read_dir("/usr/lib/postgresql").is_ok();
+    let check = |operator: &str, wanted: &[&str]| {
+        let output = Command::new(KUBEWRIGHT)
+            .args(["demo", operator, "--once"])
+            .output()
+            .unwrap();
+        let said = String::from_utf8_lossy(&output.stdout);
+        let wrong = String::from_utf8_lossy(&output.stderr);
+        if !has_postgres && operator != "sidecarset" {
+            assert!(
+                !output.status.success() && wrong.contains("apt-get install postgresql"),
+                "{said}\n{wrong}"
+            );
+            eprintln!("NOT RUN: PostgreSQL is not on this machine: apt-get install postgresql");
+            return;
+        }
+        assert!(output.status.success(), "{operator}: {said}\n{wrong}");
+        for text in wanted {
+            assert!(said.contains(text), "the demo should say {text:?}; it said:\n{said}");
+        }
+    };
+    check(
+        "sidecarset",
+        &[
+            "sidecarset runs in this process",
+            "SidecarSet log-agent is in three pods after",
+        ],
+    );
+    check(
+        "database",
+        &[
+            "+ created StatefulSet default/mydb",
+            "Database mydb is running, and somebody has logged in after",
+        ],
+    );
+    check(
+        "autorebooter",
+        &["RebootPolicy price-list is watching the comment of the database mydb after"],
+    );
+}
+
 /// A demo that runs, and its events.
 struct Demo {
     process: Child,

@@ -18,8 +18,8 @@ use support::operators;
 const REFUSED: [&str; 2] = [
     // A plugin that makes a kind with an image; ours has no such plugin.
     "deploy-image",
-    // Plugins that add files outside of `config/`.
-    "edit --plugins",
+    // Nor one that opens pull requests.
+    "autoupdate",
 ];
 
 /// Projects whose manifests are made for real where operators are built: what the others declare, one of these declares, too.
@@ -31,10 +31,19 @@ const BUILT: [&str; 5] = [
     "namespaced-manager",
 ];
 
+/// What is meant only where manifests are made out of the code: elsewhere webhook configurations are those of the recording.
+const MADE: &str = r#"[
+{"project": "core-types", "rendering": "*", "object": "*WebhookConfiguration/*", "path": "/webhooks/*/namespaceSelector", "reason": "a webhook for built-in kinds leaves out kube-system and operators: while it is down, they are what brings it back"},
+{"project": "core-types", "rendering": "*", "object": "*WebhookConfiguration/*", "path": "/webhooks/*/timeoutSeconds", "actual": 5, "reason": "every write of a built-in kind waits for it; the server's own default is ten seconds"}
+]"#;
+
 #[test]
 fn the_same_commands_make_a_project_that_renders_to_the_same_objects() {
     let building = operators::are_built();
     let mut meant = Meant::read();
+    if building {
+        meant.and(MADE);
+    }
     let mut wrong = String::new();
     for recording in recordings() {
         if recording
@@ -55,6 +64,9 @@ fn the_same_commands_make_a_project_that_renders_to_the_same_objects() {
                 continue;
             };
             let refused = REFUSED.iter().any(|words| arguments.contains(words));
+            // A chart is rendered out of a whole `config/`, whose role is written from the code.
+            let without_role = !folder.path().join("config/rbac/role.yaml").exists();
+            let refused = refused || arguments.contains("helm.kubebuilder.io") && without_role;
             let output = Command::new(env!("CARGO_BIN_EXE_kubewright"))
                 .args(arguments.split(' '))
                 .current_dir(folder.path())

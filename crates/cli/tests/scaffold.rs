@@ -169,3 +169,100 @@ fn where_nothing_can_be_written_nothing_is() {
 fn name(path: &Path) -> String {
     path.file_name().unwrap().to_string_lossy().into_owned()
 }
+
+#[test]
+fn optional_plugins_are_run_by_edit_and_twice_is_once() {
+    let folder = Folder::new();
+    let mut told = String::new();
+    for line in [INIT, GUESTBOOK, WEBHOOK] {
+        folder.type_in(line);
+    }
+    // What `manifests` writes from the code, which is not compiled here.
+    for file in [
+        "rbac/role.yaml",
+        "webhook/manifests.yaml",
+        "crd/bases/webapp.my.domain_guestbooks.yaml",
+    ] {
+        let golden = support::operators::checkout()
+            .join("testdata/golden/plain/config")
+            .join(file);
+        let path = folder.path().join("config").join(file);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::copy(golden, path).unwrap();
+    }
+    for line in [
+        "edit --plugins helm/v2-alpha --dry-run",
+        "edit --plugins helm/v2-alpha,grafana",
+        "edit --plugins helm,grafana.kubebuilder.io/v1-alpha",
+        "edit --plugins helm --output-dir ../outside",
+        "edit --plugins deploy-image/v1-alpha",
+        "edit --plugins autopilot",
+        "init --plugins helm",
+    ] {
+        told += &folder.type_in(line);
+    }
+    insta::assert_snapshot!("plugins", told);
+}
+
+#[test]
+fn a_project_is_scaffolded_again_and_upgraded() {
+    let folder = Folder::new();
+    for line in [INIT, GUESTBOOK] {
+        folder.type_in(line);
+    }
+    let mut told = folder.type_in("upgrade");
+    let program = format!("upgrade --from-program {KUBEWRIGHT}");
+    told += &folder.type_in(&program).replace(KUBEWRIGHT, "OLD");
+    told += &folder.type_in("alpha generate");
+    let old = folder.type_in("alpha generate --output-dir ../old");
+    assert!(old.contains("create src/lib.rs") && old.ends_with("[0]\n"), "{old}");
+    // The old version said something else in two files, and a person changed one of them in the same place.
+    let root = folder.path().parent().unwrap().join("old");
+    let replace = |path: PathBuf, from: &str, to: &str| {
+        let text = fs::read_to_string(&path).unwrap();
+        assert!(text.contains(from), "{}", path.display());
+        fs::write(path, text.replace(from, to)).unwrap();
+    };
+    for at in [&root, &folder.path()] {
+        replace(at.join("src/lib.rs"), "declared once", "declared one time");
+        replace(at.join("config/manager/manager.yaml"), "memory: 64Mi", "memory: 32Mi");
+        replace(at.join("PROJECT"), "cliVersion: 0.1.0", "cliVersion: 0.0.9");
+    }
+    replace(
+        folder.path().join("config/manager/manager.yaml"),
+        "memory: 32Mi",
+        "memory: 48Mi",
+    );
+    replace(folder.path().join("src/main.rs"), "use ", "// Mine.\nuse ");
+    let before = folder.files();
+    told += &folder.type_in("upgrade");
+    told += &folder.type_in("upgrade --from ../old");
+    told += &folder.type_in("upgrade --from ../old --force --diff");
+    assert_eq!(folder.files(), before, "nothing is written until it is said");
+    told += &folder.type_in("upgrade --from ../old --force");
+    told += &folder.type_in(&program).replace(KUBEWRIGHT, "OLD");
+    insta::assert_snapshot!("upgrade", told);
+}
+
+#[test]
+fn a_project_in_go_is_carried_over_whole_or_not_at_all() {
+    let folder = Folder::new();
+    let go = folder.path().join("go");
+    fs::create_dir_all(go.join("api/v1")).unwrap();
+    let project = "domain: my.domain\nlayout: [go.kubebuilder.io/v4]\nprojectName: shop\nrepo: example.com/shop\nresources:\n\
+                   - {api: {crdVersion: v1, namespaced: true}, domain: my.domain, group: web, kind: Page, version: v1}\nversion: \"3\"\n";
+    let types = "package v1\n\ntype PageSpec struct {\n\t// +kubebuilder:validation:MinLength=1\n\tTitle string `json:\"title\"`\n}\n\n\
+                 // +kubebuilder:object:root=true\ntype Page struct {\n\tmetav1.TypeMeta `json:\",inline\"`\n\tmetav1.ObjectMeta `json:\"metadata\"`\n\tSpec PageSpec `json:\"spec\"`\n}\n";
+    fs::write(go.join("PROJECT"), project).unwrap();
+    fs::write(go.join("api/v1/page_types.go"), types).unwrap();
+    let before = folder.files();
+    let mut told = folder.type_in("migrate go rust --kubewright 0.1.0 --dry-run");
+    fs::write(go.join("api/v1/more.go"), "package v1\n\ntype A struct\n").unwrap();
+    told += &folder.type_in("migrate go rust --kubewright 0.1.0");
+    fs::remove_file(go.join("api/v1/more.go")).unwrap();
+    told += &folder.type_in("migrate nowhere rust --kubewright 0.1.0");
+    assert_eq!(folder.files(), before, "nothing is written");
+    told += &folder.type_in("migrate go rust --kubewright 0.1.0");
+    told += &folder.type_in("migrate go rust --kubewright 0.1.0");
+    insta::assert_snapshot!("migrate", told);
+}

@@ -35,7 +35,7 @@ use crate::listen::{self, Listening, Threads};
 use crate::outbound::{Functions, HttpsOutbound};
 use crate::pki::Pki;
 use crate::places::Limits;
-use crate::processes::{ProcessRuntime, Processes};
+use crate::processes::{self, ProcessRuntime, Processes};
 use crate::signer::ServiceAccountKey;
 use crate::tls::{Serving, Tls};
 use crate::work::Workers;
@@ -339,7 +339,7 @@ impl ClusterBuilder {
         let threads = Threads::start(self.threads).map_err(Error::Threads)?;
         let (source, stop) = Stop::pair();
         let mut config = self.config;
-        config.loopback_endpoints |= processes.is_some();
+        processes::adapt(processes.as_ref(), &mut config).map_err(Error::Processes)?;
         config.service_account_admission |= names.contains(&"serviceaccount");
         let bounds = config.bounds();
         let mut parts = Parts::new(Arc::new(RealEnv::new(settings.clock.clone())), config);
@@ -359,7 +359,7 @@ impl ClusterBuilder {
         let expiring = tokio::spawn(async move { attended.expire_events().await });
         let attended = api.clone();
         let ending = tokio::spawn(async move { attended.end_definitions().await });
-        let front = Front {
+        let mut front = Front {
             api,
             stop,
             body_timeout: self.limits.body,
@@ -370,8 +370,9 @@ impl ClusterBuilder {
                 Workers::for_this_machine()
             },
             warns: !names.is_empty(),
-            processes,
+            streams: None,
         };
+        front.streams = Some(inprocess::streams(&front, processes));
         let client = inprocess::client(front.clone(), UserInfo::admin());
         let (controllers_stop, stopped) = Stop::pair();
         let controllers = control::start(
@@ -504,7 +505,7 @@ impl Cluster {
                 SocketAddr::V6(_) => Ipv6Addr::LOCALHOST.into(),
             });
         }
-        if let Some(processes) = &self.inner.front.processes {
+        if let Some(processes) = self.inner.front.processes() {
             processes.announce(address);
         }
         self.inner.front.api.announce(address, authorities);
@@ -541,7 +542,7 @@ impl Cluster {
         if let Some(task) = controllers.take() {
             ended(task, begun + STOP / 2).await;
         }
-        if let Some(processes) = &inner.front.processes {
+        if let Some(processes) = inner.front.processes() {
             // What they are told now they may still do: half of what is left.
             let left = (begun + STOP).saturating_duration_since(tokio::time::Instant::now());
             processes.end(left / 2).await;

@@ -35,7 +35,7 @@ use crate::places::Place;
 use crate::processes::Processes;
 use crate::response::unsent::{Counted, Sending, Unsent};
 use crate::response::{Elsewhere, ResponseBody};
-use crate::streams;
+use crate::streams::Streams;
 use crate::work::{Client, Crowded, Workers};
 
 /// How much of a body that is too large is read and thrown away, so that the client gets to read the answer: many see nothing but
@@ -86,14 +86,19 @@ pub(crate) struct Front {
     pub(crate) workers: Workers,
     /// Whether clients are told of controllers that do not exist.
     pub(crate) warns: bool,
-    /// What runs as processes, whose streams clients may have.
-    pub(crate) processes: Option<Processes>,
+    /// What clients may be connected with; without them nothing is.
+    pub(crate) streams: Option<Streams>,
 }
 
 /// How many bytes the bodies of all requests under way may take together; who comes later gets 429.
 pub(crate) const BODIES: usize = 256 * 1024 * 1024;
 
 impl Front {
+    /// What runs as processes.
+    pub(crate) fn processes(&self) -> Option<&Processes> {
+        self.streams.as_ref()?.processes.as_ref()
+    }
+
     /// Answers one request of somebody. Never fails: whatever goes wrong is an answer.
     pub(crate) async fn answer<B>(&self, request: Request<B>, peer: &Peer) -> Response<ResponseBody>
     where
@@ -159,7 +164,11 @@ impl Front {
         asked.admitted.complete(&mut response);
         found.warn(&mut response);
         if let Some(connect) = response.extensions_mut().remove::<Connect>() {
-            return streams::connect(self, connect, &asked.head, response);
+            let Some(streams) = &self.streams else {
+                return self.respond(response);
+            };
+            let connected = streams.connect(connect, &asked.head, response);
+            return connected.unwrap_or_else(|refusal| self.respond(*refusal));
         }
         drop(asked);
         let client = || Elsewhere {

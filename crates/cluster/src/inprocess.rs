@@ -3,6 +3,8 @@
 //! The client is who its maker says. Requests and answers are the same as over HTTPS: both doors lead to the same front. A watch's
 //! body streams; dropping it, or the future of a request, cancels what it was for.
 
+use std::sync::Arc;
+
 use futures::future::BoxFuture;
 use http::{Request, Response};
 use kubewright::kube;
@@ -11,12 +13,24 @@ use kubewright_apiserver::authentication::Identity;
 
 use crate::error::Error;
 use crate::front::{Front, Peer};
+use crate::processes::Processes;
 use crate::response::ResponseBody;
+use crate::streams::Streams;
 
 /// A client of the server behind `front`. Must be called inside a tokio runtime, which carries the client's requests.
 pub(crate) fn client(front: Front, user: UserInfo) -> kube::Client {
     let service = tower::service_fn(move |request| answer(front.clone(), user.clone(), request));
     kube::Client::new(service, "default")
+}
+
+/// What clients of `front` may be connected with. It holds the server as it is now: a client that it makes is connected with nothing.
+pub(crate) fn streams(front: &Front, processes: Option<Processes>) -> Streams {
+    let behind = front.clone();
+    Streams {
+        processes,
+        client: Arc::new(move || client(behind.clone(), UserInfo::admin())),
+        stop: front.stop.clone(),
+    }
 }
 
 fn answer(

@@ -35,6 +35,7 @@ mod inprocess;
 mod keys;
 pub mod kubeconfig;
 mod listen;
+mod objects;
 mod outbound;
 mod pki;
 mod places;

@@ -2,6 +2,8 @@
 //! on its connection, whatever its client says beside.
 
 mod common;
+#[path = "crowds/frames.rs"]
+mod frames;
 
 use common::{Who, listening, raw, raw_with, soon};
 use kubewright_cluster::{Cluster, Controllers, Limits, Listening};

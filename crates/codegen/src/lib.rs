@@ -5,6 +5,7 @@
 //!
 //! - [`scaffold`]: what `init`, `edit`, `create` and `delete` do; [`source`]: edits of Rust; [`names`]: what things may be called.
 //! - [`project`]: the PROJECT file; [`config`]: the `config/` folder; [`kustomize`]: what it renders to.
+//! - [`helm`], [`grafana`]: what the optional plugins write; [`upgrade`]: a project brought to a newer scaffold.
 //! - [`manifests`]: CRDs, roles and webhook configurations; [`yaml`]: how objects are written.
 //! - [`plan`]: changes before they happen; - [`diagnostic`]: errors with a code, a place, a cause and a fix; - [`codes`]: the long stories
 //!   that `kubewright explain` tells.
@@ -12,14 +13,18 @@
 pub mod codes;
 pub mod config;
 pub mod diagnostic;
+pub mod grafana;
+pub mod helm;
 pub mod kustomize;
 pub mod manifests;
+pub mod migrate;
 pub mod names;
 mod outline;
 pub mod plan;
 pub mod project;
 pub mod scaffold;
 pub mod source;
+pub mod upgrade;
 pub mod yaml;
 
 pub use codes::Code;

@@ -67,6 +67,7 @@
 //! | LE2–LE5 | `election::tests::le2_…` to `le5_…` |
 //! | R5 backoff resets | `queue::tests::r5_success_resets_the_backoff` |
 //! | R6 nothing starts after shutdown | `queue::tests::q6_shutdown_hands_out_nothing` |
+//! | a controller that wakes itself is told once (ours) | `loops::tests` |
 //! | R8 priority is the highest pending, kept by retries | `queue::tests::r8_priority_is_the_highest_pending` |
 
 pub mod backoff;
@@ -74,6 +75,7 @@ pub mod delta;
 pub mod dispatch;
 pub mod election;
 pub mod key;
+pub mod loops;
 pub mod meta;
 pub mod queue;
 pub mod rate;

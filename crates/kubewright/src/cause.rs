@@ -107,10 +107,22 @@ impl Cause {
         }
     }
 
+    #[cfg(test)]
     pub(crate) fn changed(object: ObjectRef, old: Arc<dyn AsJson>, new: Arc<dyn AsJson>) -> Cause {
+        Cause::changed_to(object, old, new, None)
+    }
+
+    /// An object changed, to this resourceVersion.
+    pub(crate) fn changed_to(
+        object: ObjectRef,
+        old: Arc<dyn AsJson>,
+        new: Arc<dyn AsJson>,
+        version: Option<&str>,
+    ) -> Cause {
         let change = Change {
             old,
             new,
+            version: version.map(Box::from),
             fields: OnceLock::new(),
         };
         Cause {
@@ -136,6 +148,11 @@ impl Cause {
         self.change.as_ref().map_or(&[], |change| change.fields())
     }
 
+    /// The resourceVersion that a changed object has, as far as it is known in this process.
+    pub(crate) fn version(&self) -> Option<&str> {
+        self.change.as_ref()?.version.as_deref()
+    }
+
     /// Adds what happened later to the same object; `false` when the two cannot be told as one.
     fn absorb(&mut self, later: &Cause) -> bool {
         if self.object != later.object {
@@ -151,6 +168,7 @@ impl Cause {
                     let change = Change {
                         old: first.old.clone(),
                         new: last.new.clone(),
+                        version: last.version.clone(),
                         fields: OnceLock::new(),
                     };
                     self.change = Some(Arc::new(change));
@@ -223,6 +241,7 @@ impl<'de> Deserialize<'de> for Cause {
             Arc::new(Change {
                 old: Arc::new(Value::Null),
                 new: Arc::new(Value::Null),
+                version: None,
                 fields: OnceLock::from(changes),
             })
         });
@@ -245,6 +264,8 @@ impl fmt::Debug for Cause {
 struct Change {
     old: Arc<dyn AsJson>,
     new: Arc<dyn AsJson>,
+    /// The resourceVersion of the new one.
+    version: Option<Box<str>>,
     fields: OnceLock<Vec<FieldChange>>,
 }
 

@@ -1,8 +1,14 @@
-//! The certificate of a server: two files, read again when they change.
+//! The certificate of a server: two files, read again when they change; or one that the operator makes itself (`managed`).
 //!
 //! Invariants: W5 a new pair serves new connections and drops none; a pair that cannot be read or does not fit together is reported once
 //! and the last good one stays. The contents are compared, not times or events: a mounted Secret changes by a switched link, and what is read
-//! half-way is read again. Not here: making certificates.
+//! half-way is read again.
+//!
+//! - `managed.rs`: a certificate in a Secret that replicas share, - `issue.rs`: making and judging it, - `bundles.rs`: whom the API server trusts.
+
+mod bundles;
+mod issue;
+mod managed;
 
 use std::io;
 use std::path::PathBuf;
@@ -15,6 +21,8 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::{ClientHello, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
 
+pub(crate) use self::bundles::Served;
+pub(crate) use self::managed::manage;
 use crate::stop::Stop;
 
 /// How often the files are looked at. They are small; what costs is a certificate that is not used in time.
@@ -62,22 +70,23 @@ impl Files {
     }
 
     fn parse(&self, contents: &Contents, provider: &CryptoProvider) -> Result<CertifiedKey, String> {
-        let wrong = |path: &PathBuf, error: pem::Error| format!("{} is not as it should be: {error}", path.display());
-        let chain: Vec<CertificateDer<'static>> = CertificateDer::pem_slice_iter(&contents.certificate)
-            .collect::<Result<_, _>>()
-            .map_err(|error| wrong(&self.certificate, error))?;
-        if chain.is_empty() {
-            return Err(format!("{} holds no certificate in PEM", self.certificate.display()));
-        }
-        let key = PrivateKeyDer::from_pem_slice(&contents.key).map_err(|error| wrong(&self.key, error))?;
-        CertifiedKey::from_der(chain, key, provider).map_err(|error| {
-            format!(
-                "{} and {} do not make a pair: {error}",
-                self.certificate.display(),
-                self.key.display()
-            )
-        })
+        let names = [&self.certificate, &self.key].map(|path| path.display().to_string());
+        parse([&names[0], &names[1]], &contents.certificate, &contents.key, provider)
     }
+}
+
+/// A certificate and its key, in PEM; the names are what they are called in errors.
+fn parse(names: [&str; 2], certificate: &[u8], key: &[u8], provider: &CryptoProvider) -> Result<CertifiedKey, String> {
+    let wrong = |name: &str, error: pem::Error| format!("{name} is not as it should be: {error}");
+    let chain: Vec<CertificateDer<'static>> = CertificateDer::pem_slice_iter(certificate)
+        .collect::<Result<_, _>>()
+        .map_err(|error| wrong(names[0], error))?;
+    if chain.is_empty() {
+        return Err(format!("{} holds no certificate in PEM", names[0]));
+    }
+    let key = PrivateKeyDer::from_pem_slice(key).map_err(|error| wrong(names[1], error))?;
+    CertifiedKey::from_der(chain, key, provider)
+        .map_err(|error| format!("{} and {} do not make a pair: {error}", names[0], names[1]))
 }
 
 /// Reads the pair for the first time; `server` is what logs call the one that serves it. The future keeps it current until the stop.

@@ -118,7 +118,7 @@ impl Context {
                 .get_shared(informer, request.namespace(), request.name())
                 .await?;
             let ctx = match &found {
-                Some(object) => self.owned_by(Owner::of_form(informer.form(), object.metadata())),
+                Some(object) => self.owned_by(Owner::of_form(informer.form(), &object.metadata())),
                 None => self,
             };
             Ok((found, ctx))
@@ -236,7 +236,7 @@ impl Context {
             };
             let meta = base.metadata();
             let refused = |why: &str| {
-                let object = ObjectRef::new(&form.resource, meta);
+                let object = ObjectRef::new(&form.resource, &meta);
                 Err(Error::terminal(format!("patch_status of {object}: {why}")))
             };
             let Value::Object(mut fields) = patch else {
@@ -271,7 +271,7 @@ impl Context {
                 .client()
                 .get_shared(parts.of(meta.namespace.as_deref()), meta.namespace.as_deref(), name)
                 .await?;
-            Ok(cached.filter(|cached| cached.metadata().uid == meta.uid))
+            Ok(cached.filter(|cached| cached.identity().uid == meta.uid.as_deref()))
         })
     }
 

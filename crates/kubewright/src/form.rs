@@ -9,19 +9,29 @@
 //! Invariants: an informer of a form holds nothing but objects of its type; each type is read from JSON text and written to a JSON value and in
 //! no other way, because each way is another copy of serde's code for every type.
 
+pub(crate) mod cut;
+pub(crate) mod packed;
+
 use std::any::{Any, TypeId};
+use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::fmt;
-use std::marker::PhantomData;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::core::{ApiResource, ObjectMeta};
 use kubewright_engine::Event;
-use kubewright_engine::reflector::WatchEvent;
-use serde::de::{DeserializeOwned, IgnoredAny, MapAccess, SeqAccess, Visitor};
-use serde::{Deserialize, Deserializer, Serialize};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use crate::object::{AnyObject, Object, api_resource, is_cluster_scoped};
+use self::packed::{Packed, Read, looked, unpacked};
+use crate::error::end_of_panic;
+use crate::object::{AnyObject, Object, ObjectRef, api_resource, is_cluster_scoped};
+
+/// How many bytes of the reason are kept for an object that does not decode: serde quotes values, which may be long.
+const MAX_REASON: usize = 1024;
 
 /// Something that can be looked at as JSON.
 pub(crate) trait AsJson: Send + Sync {
@@ -40,25 +50,78 @@ impl<T: Serialize + Send + Sync> AsJson for T {
     }
 }
 
-/// An object of any type.
+/// Which object it is. What is absent or empty is `None`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Identity<'a> {
+    pub(crate) namespace: Option<&'a str>,
+    pub(crate) name: Option<&'a str>,
+    pub(crate) uid: Option<&'a str>,
+    /// The resourceVersion.
+    pub(crate) version: Option<&'a str>,
+}
+
+impl Identity<'_> {
+    /// The reference of the object, for messages.
+    pub(crate) fn reference(&self, resource: &ApiResource) -> ObjectRef {
+        ObjectRef::named(resource, self.namespace, self.name.unwrap_or_default())
+    }
+}
+
+/// An object of any type, decoded or at rest.
+///
+/// Which object it is costs nothing to ask. All metadata of an object at rest are decoded for whoever asks for them.
 pub(crate) trait Cached: Any + AsJson {
-    fn metadata(&self) -> &ObjectMeta;
+    fn identity(&self) -> Identity<'_>;
+    fn metadata(&self) -> Cow<'_, ObjectMeta>;
+    fn labels(&self) -> Cow<'_, BTreeMap<String, String>>;
+    fn owners(&self) -> Cow<'_, [OwnerReference]>;
 }
 
 impl<K: AnyObject> Cached for K {
-    fn metadata(&self) -> &ObjectMeta {
-        self.meta()
+    fn identity(&self) -> Identity<'_> {
+        identity_of(self.meta())
+    }
+
+    fn metadata(&self) -> Cow<'_, ObjectMeta> {
+        Cow::Borrowed(self.meta())
+    }
+
+    fn labels(&self) -> Cow<'_, BTreeMap<String, String>> {
+        labels_of(self.meta())
+    }
+
+    fn owners(&self) -> Cow<'_, [OwnerReference]> {
+        Cow::Borrowed(self.meta().owner_references.as_deref().unwrap_or_default())
+    }
+}
+
+fn identity_of(meta: &ObjectMeta) -> Identity<'_> {
+    fn said(text: Option<&String>) -> Option<&str> {
+        text.map(String::as_str).filter(|text| !text.is_empty())
+    }
+    Identity {
+        namespace: said(meta.namespace.as_ref()),
+        name: said(meta.name.as_ref()),
+        uid: said(meta.uid.as_ref()),
+        version: said(meta.resource_version.as_ref()),
+    }
+}
+
+fn labels_of(meta: &ObjectMeta) -> Cow<'_, BTreeMap<String, String>> {
+    match &meta.labels {
+        Some(labels) => Cow::Borrowed(labels),
+        None => Cow::Owned(BTreeMap::new()),
     }
 }
 
 impl fmt::Debug for dyn Cached {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let meta = self.metadata();
-        write!(f, "Cached({:?}, {:?})", meta.namespace, meta.name)
+        let identity = self.identity();
+        write!(f, "Cached({:?}, {:?})", identity.namespace, identity.name)
     }
 }
 
-/// The object with its type again.
+/// The object with its type again. What a cache holds is unpacked first, which may fail.
 pub(crate) fn typed<K: AnyObject>(object: Arc<dyn Cached>) -> Arc<K> {
     let any: Arc<dyn Any + Send + Sync> = object;
     any.downcast().expect("what was made with the form of K is a K")
@@ -69,15 +132,47 @@ pub(crate) fn typed_all<K: AnyObject>(objects: Vec<Arc<dyn Cached>>) -> Vec<Arc<
     objects.into_iter().map(typed).collect()
 }
 
-/// As [`typed`], for a reference.
-pub(crate) fn typed_ref<K: AnyObject>(object: &dyn Cached) -> &K {
+/// Shows an object of a cache with its type; `None` when it cannot be decoded.
+pub(crate) fn with_typed<K: AnyObject, R>(object: &dyn Cached, show: impl FnOnce(&K) -> R) -> Option<R> {
     let any: &dyn Any = object;
-    any.downcast_ref().expect("what was made with the form of K is a K")
+    let looked = any.downcast_ref::<Packed>().map(Packed::look).transpose().ok()?;
+    let any: &dyn Any = looked.as_deref().map_or(any, |object| object);
+    Some(show(
+        any.downcast_ref().expect("what was made with the form of K is a K"),
+    ))
 }
 
-/// As [`typed`], for an event.
-pub(crate) fn typed_event<K: AnyObject>(event: &Event<dyn Cached>) -> Event<K> {
-    event.map(|object| typed(object.clone()))
+/// An object of a cache with its type.
+///
+/// # Errors
+/// Why it cannot be decoded.
+pub(crate) fn read_typed<K: AnyObject>(object: Arc<dyn Cached>) -> Result<Arc<K>, Arc<str>> {
+    unpacked(object).map(typed)
+}
+
+/// An event with its type, for handlers. A state that cannot be decoded is as good as none: whoever waits for a type has it checked when it
+/// arrives, so that this is said only of what was there before.
+pub(crate) fn typed_event<K: AnyObject>(event: &Event<dyn Cached>) -> Option<Event<K>> {
+    let read = |object: &Arc<dyn Cached>| looked(object).ok().map(typed);
+    Some(match event {
+        Event::Added { object, initial } => Event::Added {
+            object: read(object)?,
+            initial: *initial,
+        },
+        Event::Modified { old, new } => match (read(old), read(new)?) {
+            (Some(old), new) => Event::Modified { old, new },
+            (None, object) => Event::Added { object, initial: false },
+        },
+        Event::Deleted {
+            key,
+            object,
+            final_state_unknown,
+        } => Event::Deleted {
+            key: key.clone(),
+            object: read(object)?,
+            final_state_unknown: *final_state_unknown,
+        },
+    })
 }
 
 /// What is known of a type when it is not named.
@@ -98,12 +193,8 @@ pub(crate) struct Form {
 pub(crate) struct Decode {
     /// One object.
     pub(crate) object: fn(&[u8]) -> serde_json::Result<Arc<dyn Cached>>,
-    /// A page of a list; without managedFields.
-    pub(crate) page: fn(&[u8]) -> serde_json::Result<Page>,
-    /// A frame of a watch; without managedFields.
-    pub(crate) frame: fn(&[u8]) -> serde_json::Result<Frame>,
     /// As `object`, without managedFields.
-    pub(crate) kept: fn(&[u8]) -> serde_json::Result<Arc<dyn Cached>>,
+    pub(crate) kept: Read,
 }
 
 impl fmt::Debug for Form {
@@ -131,8 +222,6 @@ impl Form {
             says_kind: TypeId::of::<K::DynamicType>() == TypeId::of::<()>(),
             decode: Decode {
                 object: |text| serde_json::from_slice::<K>(text).map(|object| Arc::new(object) as Arc<dyn Cached>),
-                page: |text| serde_json::from_slice::<PageOf<K>>(text).map(|page| page.0),
-                frame: |text| serde_json::from_slice::<FrameOf<K>>(text).map(|frame| frame.0),
                 kept: |text| serde_json::from_slice::<K>(text).map(kept),
             },
         }
@@ -157,151 +246,35 @@ pub(crate) fn without_place(error: &serde_json::Error) -> String {
     text.strip_suffix(&place).map(str::to_owned).unwrap_or(text)
 }
 
-/// One page of a list.
-#[derive(Default)]
-pub(crate) struct Page {
-    pub(crate) items: Vec<Arc<dyn Cached>>,
-    pub(crate) resource_version: Option<String>,
-    pub(crate) continue_token: Option<String>,
-}
-
-#[derive(Deserialize, Default)]
-#[serde(rename_all = "camelCase", default)]
-struct PageMeta {
-    resource_version: Option<String>,
-    #[serde(rename = "continue")]
-    token: Option<String>,
-}
-
-struct PageOf<K>(Page, PhantomData<K>);
-
-impl<'de, K: AnyObject> Deserialize<'de> for PageOf<K> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<PageOf<K>, D::Error> {
-        struct Fields<K>(PhantomData<K>);
-        impl<'de, K: AnyObject> Visitor<'de> for Fields<K> {
-            type Value = Page;
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a list with `metadata` and `items`")
-            }
-            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Page, A::Error> {
-                let mut page = Page::default();
-                while let Some(key) = map.next_key::<Field>()? {
-                    match key {
-                        Field::Metadata => {
-                            let PageMeta {
-                                resource_version,
-                                token,
-                            } = map.next_value()?;
-                            page.resource_version = resource_version;
-                            page.continue_token = token;
-                        }
-                        // Go writes `null` for an empty list in places.
-                        Field::Items => {
-                            page.items = map
-                                .next_value::<Option<ItemsOf<K>>>()?
-                                .map_or_else(Vec::new, |items| items.0);
-                        }
-                        _ => drop(map.next_value::<IgnoredAny>()?),
-                    }
-                }
-                Ok(page)
-            }
-        }
-        deserializer
-            .deserialize_map(Fields::<K>(PhantomData))
-            .map(|page| PageOf(page, PhantomData))
+/// Runs a user's `Deserialize`, which may panic (and so may a `Drop` of what it had read).
+pub(crate) fn guarded<T>(decode: impl FnOnce() -> serde_json::Result<T>) -> Result<T, String> {
+    match catch_unwind(AssertUnwindSafe(decode)) {
+        Ok(Ok(value)) => Ok(value),
+        Ok(Err(error)) => Err(bounded(without_place(&error))),
+        Err(payload) => Err(bounded(format!("its Deserialize panicked: {}", end_of_panic(payload)))),
     }
 }
 
-/// The items of a page, shared as they are read: a page is never there twice.
-struct ItemsOf<K>(Vec<Arc<dyn Cached>>, PhantomData<K>);
-
-impl<'de, K: AnyObject> Deserialize<'de> for ItemsOf<K> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<ItemsOf<K>, D::Error> {
-        struct Items<K>(PhantomData<K>);
-        impl<'de, K: AnyObject> Visitor<'de> for Items<K> {
-            type Value = Vec<Arc<dyn Cached>>;
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a list of objects")
-            }
-            fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Self::Value, A::Error> {
-                let mut list = Vec::new();
-                while let Some(item) = items.next_element::<K>()? {
-                    list.push(kept(item));
-                }
-                Ok(list)
-            }
-        }
-        deserializer
-            .deserialize_seq(Items::<K>(PhantomData))
-            .map(|items| ItemsOf(items, PhantomData))
+fn bounded(mut reason: String) -> String {
+    if reason.len() > MAX_REASON {
+        let end = (0..=MAX_REASON).rev().find(|at| reason.is_char_boundary(*at));
+        reason.truncate(end.unwrap_or(0));
+        reason.push('…');
     }
+    reason
 }
 
-/// One line of a watch, before it is known what it means.
-#[derive(Default)]
-pub(crate) struct Frame {
-    pub(crate) event: String,
-    /// An object of the kind.
-    pub(crate) object: Option<Arc<dyn Cached>>,
-    /// What is no object of the kind, or came in an order that no server is known to write: before its `type`.
-    pub(crate) other: Option<Value>,
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde::de::Error as _;
 
-impl Frame {
-    fn is_about_object(&self) -> bool {
-        matches!(self.event.as_str(), "ADDED" | "MODIFIED" | "DELETED")
+    /// RF11: a panic of the type is an error of one object, and a long reason is cut.
+    #[test]
+    fn rf11_a_panic_while_decoding_is_an_error_of_the_object() {
+        let reason = guarded::<()>(|| panic!("unexpected colour")).expect_err("it panicked");
+        assert_eq!(reason, "its Deserialize panicked: unexpected colour");
+        let reason = guarded::<()>(|| Err(serde_json::Error::custom("é".repeat(MAX_REASON)))).expect_err("it failed");
+        assert!(reason.len() < MAX_REASON + 8 && reason.ends_with('…'));
     }
-
-    /// What happened to the object; `None` when it is about none.
-    pub(crate) fn event_of(event: &str, object: Arc<dyn Cached>) -> Option<WatchEvent<dyn Cached>> {
-        match event {
-            "ADDED" => Some(WatchEvent::Added(object)),
-            "MODIFIED" => Some(WatchEvent::Modified(object)),
-            "DELETED" => Some(WatchEvent::Deleted(object)),
-            _ => None,
-        }
-    }
-}
-
-/// Read by hand and not as kube's enum: serde's code for enums keeps a second reader of every type for a `type` that comes behind its `object`.
-struct FrameOf<K>(Frame, PhantomData<K>);
-
-impl<'de, K: AnyObject> Deserialize<'de> for FrameOf<K> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<FrameOf<K>, D::Error> {
-        struct Fields<K>(PhantomData<K>);
-        impl<'de, K: AnyObject> Visitor<'de> for Fields<K> {
-            type Value = Frame;
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("an event of a watch, with `type` and `object`")
-            }
-            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Frame, A::Error> {
-                let mut frame = Frame::default();
-                while let Some(key) = map.next_key::<Field>()? {
-                    match key {
-                        Field::Type => frame.event = map.next_value()?,
-                        Field::Object if frame.is_about_object() => frame.object = Some(kept(map.next_value::<K>()?)),
-                        Field::Object => frame.other = Some(map.next_value()?),
-                        _ => drop(map.next_value::<IgnoredAny>()?),
-                    }
-                }
-                Ok(frame)
-            }
-        }
-        deserializer
-            .deserialize_map(Fields::<K>(PhantomData))
-            .map(|frame| FrameOf(frame, PhantomData))
-    }
-}
-
-/// The keys of pages and frames.
-#[derive(Deserialize)]
-#[serde(field_identifier, rename_all = "lowercase")]
-enum Field {
-    Type,
-    Object,
-    Metadata,
-    Items,
-    #[serde(other)]
-    Other,
 }

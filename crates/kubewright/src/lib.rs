@@ -28,6 +28,8 @@
 //! | K4 unknown outcomes, dry runs, dropped futures, restores | the engine's `receipts::tests`, `tests/runtime.rs::k4_…` |
 //! | K5 a delete means one uid | `tests/runtime.rs::k5_…` |
 //! | RF5, RF11 lists, bad frames, objects that do not decode | `tests/runtime.rs::rf5_…`, `rf11_…`, `cache::wire::tests::rf11_…` |
+//! | objects at rest, lists cut as they arrive | `form::packed::tests`, `form::cut::tests` |
+//! | a controller that wakes itself is told | the engine's `loops::tests`, `tests/runtime.rs::a_controller_that_wakes_…` |
 //! | DF2 missed deletions | `tests/runtime.rs::df2_…`, `tests/runtime.rs::causes_lead_from_a_change_to_its_reconcile` |
 //! | C8 a failing kind fails alone | `tests/runtime.rs::c8_…` |
 //! | SI10 one watch for all users, gone with the last | `tests/runtime.rs::si10_…` |
@@ -82,6 +84,7 @@ mod events;
 mod fault;
 mod form;
 mod health;
+mod loops;
 mod manager;
 mod metrics;
 mod net;
@@ -101,7 +104,10 @@ pub mod webhook;
 pub mod workloads;
 
 pub use action::Action;
-pub use cache::{CONTROLLER_UID, Cache, Event, HandlerId, Health, Informer, SYNC_TIMEOUT, Scope, Store, Unreadable};
+pub use cache::{
+    CONTROLLER_UID, Cache, Change, ChangeKind, Event, HandlerId, Health, Informer, SYNC_TIMEOUT, Scope, Store,
+    Unreadable,
+};
 pub use cause::{Cause, CauseKind, MAX_CAUSES};
 pub use client::{Client, FIRST_READ_DEADLINE, READ_DEADLINE, REQUEST_DEADLINE, connect};
 pub use clock::{Clock, SystemClock};

@@ -1811,6 +1811,7 @@ async fn rf11_panics_of_a_types_own_code_end_no_informer() {
     fake.put(BOMBS, bomb("y", "drop"));
     let cache = Cache::new(fake.client());
     let bombs = cache.informer::<bombs::Bomb>();
+    bombs.add_inline_handler(|_: &Event<bombs::Bomb>| {});
     bombs.synced().await.expect("synced");
     assert!(
         says(bombs.health(), "it went off while it was decoded"),
@@ -1822,6 +1823,131 @@ async fn rf11_panics_of_a_types_own_code_end_no_informer() {
     fake.put(BOMBS, bomb("x", "ok"));
     eventually("the watch goes on", || bombs.store().len() == 2).await;
     assert_eq!(bombs.health(), Health::Synced);
+}
+
+/// Writes a new phase at every pass, so that each wakes the next.
+struct Restless;
+
+impl Reconciler for Restless {
+    type Object = Pod;
+
+    async fn reconcile(&self, pod: Arc<Pod>, ctx: Context) -> Result<Action> {
+        let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
+        let passes: u32 = phase.and_then(|phase| phase.parse().ok()).unwrap_or_default();
+        if passes < 30 {
+            ctx.patch_status(&*pod, |pod| {
+                pod.status.get_or_insert_default().phase = Some((passes + 1).to_string());
+            })
+            .await?;
+        }
+        Ok(Action::await_change())
+    }
+}
+
+/// A controller that wakes itself is counted, and told once, with the field; one that is woken by others is not.
+#[tokio::test]
+async fn a_controller_that_wakes_itself_is_told() {
+    let log: Arc<Mutex<Vec<u8>>> = Arc::default();
+    let sink = log.clone();
+    // With only one subscriber in the process, tracing asks that of the thread which comes by first, for ever: other tests have none.
+    let _another = tracing::Dispatch::new(tracing_subscriber::registry());
+    let subscriber = tracing_subscriber::fmt()
+        .with_ansi(false)
+        .with_max_level(tracing::Level::WARN)
+        .with_writer(move || Lines(sink.clone()))
+        .finish();
+    let _logging = tracing::subscriber::set_default(subscriber);
+    let fake = Fake::new();
+    fake.put(PODS, pod("x"));
+    let calm = Scripted::new(|_, _| Ok(Action::await_change()));
+    let manager = Manager::builder(fake.client())
+        .add(Controller::of(Restless).named("restless"))
+        .add(Controller::of::<Pod>(calm.clone()).named("calm"))
+        .build()
+        .expect("it fits");
+    let metrics = manager.metrics();
+    let counted = |controller: &str| {
+        let text = metrics.encode();
+        let name = format!("kubewright_reconcile_self_woken_total{{controller=\"{controller}\"}} ");
+        let value = text.lines().find_map(|line| line.strip_prefix(&name)?.parse().ok());
+        value.unwrap_or(0_u32)
+    };
+    with_manager(manager, async {
+        eventually("it comes to rest", || counted("restless") == 30).await;
+        assert_eq!(counted("calm"), 0, "it is woken by the other's writes");
+    })
+    .await;
+    let log = String::from_utf8(log.lock().expect("quiet").clone()).expect("text");
+    let lines: Vec<&str> = log.lines().filter(|line| line.contains("wakes itself")).collect();
+    assert_eq!(lines.len(), 1, "{log}");
+    for part in ["restless", "a/x", "Pod a/x changed: status.phase"] {
+        assert!(lines[0].contains(part), "{part}: {log}");
+    }
+}
+
+/// Where a log goes.
+struct Lines(Arc<Mutex<Vec<u8>>>);
+
+impl std::io::Write for Lines {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.lock().expect("quiet").extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+/// RF11: what nobody wants to see with its type is not decoded. The first read finds what cannot be, and says so to its reader and to people.
+#[tokio::test]
+async fn rf11_what_nobody_reads_is_not_decoded() {
+    let fake = Fake::new();
+    fake.put(PODS, pod("good"));
+    fake.put(PODS, broken_pod("bad"));
+    let client = client(&fake);
+    let pods = client.cache().informer::<Pod>();
+    let told: Arc<Mutex<Vec<String>>> = Arc::default();
+    let sink = told.clone();
+    pods.add_key_handler(move |change| {
+        let kind = change.kind;
+        sink.lock().expect("quiet").push(format!("{kind:?} {}", change.request));
+    });
+    pods.synced().await.expect("synced");
+    assert_eq!((pods.health(), pods.store().len()), (Health::Synced, 2));
+    assert_eq!(
+        *told.lock().expect("quiet"),
+        ["Added { initial: true } a/bad", "Added { initial: true } a/good"]
+    );
+
+    assert!(pods.store().get(Some("a"), "bad").is_none());
+    assert!(says(pods.health(), "Pod a/bad"), "{:?}", pods.health());
+    assert_eq!((pods.unreadable().len(), pods.store().len()), (1, 1));
+    let error = client.get::<Pod>(Some("a"), "bad").await.expect_err("it is there");
+    assert!(matches!(error, Error::Undecodable { .. }), "{error:?}");
+
+    // A handler of the type is not told of it, and of its change as of something new.
+    let typed: Arc<Mutex<Vec<String>>> = Arc::default();
+    let sink = typed.clone();
+    pods.add_inline_handler(move |event: &Event<Pod>| {
+        let word = match event {
+            Event::Added { .. } => "added",
+            Event::Modified { .. } => "modified",
+            Event::Deleted { .. } => "deleted",
+        };
+        sink.lock()
+            .expect("quiet")
+            .push(format!("{word} {}", event.object().name_any()));
+    });
+    assert_eq!(*typed.lock().expect("quiet"), ["added good"]);
+    fake.put(PODS, pod("bad"));
+    eventually("it is read again", || typed.lock().expect("quiet").len() == 2).await;
+    assert_eq!(typed.lock().expect("quiet")[1], "added bad");
+    assert_eq!((pods.health(), pods.unreadable().len()), (Health::Synced, 0));
+    // From now on objects are decoded when they come, and the last state that could be read stays.
+    fake.put(PODS, broken_pod("good"));
+    eventually("it is reported", || says(pods.health(), "Pod a/good")).await;
+    assert!(pods.store().get(Some("a"), "good").is_some());
 }
 
 /// An error that panics when it is printed, and again when it is dropped.

@@ -260,9 +260,15 @@ impl TestCluster {
     /// # Errors
     /// As [`run_as_admin`](TestCluster::run_as_admin), and [`Error::Runtime`] when the file cannot be read.
     pub async fn run(&self, operator: Operator) -> Result<RunningOperator> {
+        let kube = self.kube_of(&operator).await?;
+        self.run_with(operator, kube).await
+    }
+
+    /// The client of an operator under the role of its package, or of the administrator where there is none.
+    pub(crate) async fn kube_of(&self, operator: &Operator) -> Result<kube::Client> {
         match Rights::of_package(operator.name())? {
-            Some(rights) => self.run_with_rights(operator, rights).await,
-            None => self.run_as_admin(operator).await,
+            Some(rights) => self.kube_with_rights(operator.name(), rights).await,
+            None => Ok(self.kube()),
         }
     }
 
@@ -272,18 +278,16 @@ impl TestCluster {
     /// As [`run`](TestCluster::run), also when there is no `role.yaml`.
     pub async fn run_under(&self, operator: Operator, folder: &Path) -> Result<RunningOperator> {
         let rights = Rights::in_folder(folder, operator.name())?;
-        self.run_with_rights(operator, rights).await
+        let kube = self.kube_with_rights(operator.name(), rights).await?;
+        self.run_with(operator, kube).await
     }
 
-    async fn run_with_rights(&self, operator: Operator, rights: Rights) -> Result<RunningOperator> {
-        let name = operator.name().to_owned();
-        rights.grant(&self.kube(), &name).await?;
+    async fn kube_with_rights(&self, name: &str, rights: Rights) -> Result<kube::Client> {
+        rights.grant(&self.kube(), name).await?;
         let (namespace, account) = rights.account();
         self.usage.grant(rights.roles());
-        let kube = self
-            .usage
-            .noting(&self.cluster.client_of_service_account(namespace, account));
-        self.run_with(operator, kube).await
+        let kube = self.cluster.client_of_service_account(namespace, account);
+        Ok(self.usage.noting(&kube))
     }
 
     /// The rules of the operators' roles that no request has used so far, each with the verbs that are left: what a deployment would allow and
@@ -313,7 +317,7 @@ impl TestCluster {
         self.run_with(operator, self.kube()).await
     }
 
-    async fn run_with(&self, operator: Operator, kube: kube::Client) -> Result<RunningOperator> {
+    pub(crate) async fn run_with(&self, operator: Operator, kube: kube::Client) -> Result<RunningOperator> {
         let name = operator.name().to_owned();
         let mut crds = operator.crds()?;
         let observer = Arc::new(self.troubles.clone());

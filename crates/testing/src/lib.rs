@@ -16,12 +16,15 @@
 //! ```
 //!
 //! Inside: `cluster` is the kit, `wait` looks at one object or one kind until it is as expected, `running` is an operator in the
-//! background, `rights` the role that it runs under, `usage` which of its rules were used, `troubles` why a wait was in vain, `routes` leads the API server to its webhooks; [`conversion`] tries conversions on random objects. `time` is time that a test owns, `pods` makes pods misbehave. Not here: the fault explorer.
+//! background, `rights` the role that it runs under, `usage` which of its rules were used, `troubles` why a wait was in vain, `routes` leads the API server to its webhooks; [`conversion`] tries conversions on random objects. `time` is time that a test owns, `pods` makes pods misbehave, `dying` kills an operator after one of its writes, [`processes`] is for
+//! tests whose pods really run. Not here: the fault explorer.
 
 mod cluster;
 pub mod conversion;
+mod dying;
 mod error;
 mod pods;
+pub mod processes;
 mod rights;
 mod routes;
 mod running;
@@ -31,8 +34,9 @@ mod usage;
 mod wait;
 
 pub use cluster::TestCluster;
+pub use dying::DyingOperator;
 pub use error::{Error, Result};
-pub use kubewright_cluster::{Cluster, ClusterBuilder, Controllers, Nodes, Stages};
+pub use kubewright_cluster::{Cluster, ClusterBuilder, Controllers, Images, Nodes, ProcessRuntime, Stages};
 pub use pods::Pods;
 pub use running::RunningOperator;
 

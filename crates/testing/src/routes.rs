@@ -118,6 +118,13 @@ impl Routes {
     }
 }
 
+/// A killed operator cannot say that it ends.
+impl Drop for Routes {
+    fn drop(&mut self) {
+        self.close();
+    }
+}
+
 fn present(handlers: &RwLock<Option<WebhookHandlers>>) -> Option<WebhookHandlers> {
     handlers.read().unwrap_or_else(PoisonError::into_inner).clone()
 }

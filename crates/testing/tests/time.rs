@@ -86,6 +86,7 @@ async fn restarts_back_off() -> Result<()> {
 }
 
 /// A node that falls silent loses its pods after five minutes, as the default tolerations say.
+// ANCHOR: silent
 #[tokio::test]
 async fn a_silent_node_loses_its_pods() -> Result<()> {
     let cluster = cluster().await?;
@@ -115,6 +116,7 @@ async fn a_silent_node_loses_its_pods() -> Result<()> {
     cluster.stop().await;
     Ok(())
 }
+// ANCHOR_END: silent
 
 /// A cluster in the machine's time says so.
 #[tokio::test]

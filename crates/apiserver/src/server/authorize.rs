@@ -14,7 +14,7 @@ use crate::model::user::UserInfo;
 use crate::wire::query::Query;
 
 /// What a request on a resource asks. No verb stands for a method that resources never take.
-pub(super) fn resource_attributes(path: &ResourcePath, verb: Option<Verb>, query: &Query) -> Attributes {
+pub(crate) fn resource_attributes(path: &ResourcePath, verb: Option<Verb>, query: &Query) -> Attributes {
     let mut attributes = Attributes {
         verb: verb.map_or("", Verb::as_str).to_owned(),
         group: path.group.clone(),

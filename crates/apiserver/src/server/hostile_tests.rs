@@ -353,6 +353,28 @@ fn a_column_that_explodes_is_cut() {
     }
 }
 
+/// Upstream's word for a slice that is too long comes before ours for a request that costs too much.
+#[test]
+fn a_slice_of_endpoints_is_told_that_it_is_too_long() {
+    let hostile = Hostile::new();
+    let check = |count: usize, code: u16| {
+        let endpoints = many(count, |_| json!({"addresses": ["10.0.0.1"]}));
+        let slice = json!({"apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice",
+            "metadata": {"name": format!("s{count}")}, "addressType": "IPv4", "endpoints": endpoints});
+        let path = "POST /apis/discovery.k8s.io/v1/namespaces/default/endpointslices";
+        hostile.check("slice", path, &slice, code, ANY)
+    };
+    check(1_000, 201);
+    for count in [1_001, 20_000] {
+        let cause = check(count, 422)["details"]["causes"][0].clone();
+        let why = format!("Too many: {count}: must have at most 1000 items");
+        assert_eq!(
+            cause,
+            json!({"reason": "FieldValueTooMany", "message": why, "field": "endpoints"})
+        );
+    }
+}
+
 /// The largest that kube-apiserver 1.36.3 kept with etcd's own limit, and one byte more.
 #[test]
 fn built_in_objects_are_as_large_as_in_etcd() {

@@ -24,10 +24,7 @@ pub(crate) fn construct<'a>(type_name: &'a str, fields: BTreeMap<Text<'a>, Value
     } else if type_name != "Object" && !type_name.starts_with("Object.") {
         return Err(Error::new(format!("unknown type: {type_name}")));
     }
-    Ok(Object {
-        type_name: Text::Borrowed(type_name),
-        fields,
-    })
+    Ok(Object::new(Text::Borrowed(type_name), fields))
 }
 
 /// The Go type behind a value.

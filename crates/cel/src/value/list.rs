@@ -7,7 +7,7 @@ use std::rc::Rc;
 
 use serde_json::Value as Json;
 
-use super::{Key, Text, Value};
+use super::{Key, Text, Value, nesting_of};
 use crate::error::Error;
 use crate::types::Decl;
 use crate::value::equal;
@@ -30,6 +30,7 @@ pub enum ListKind<'a> {
 pub struct List<'a> {
     elements: Elements<'a>,
     kind: ListKind<'a>,
+    nesting: u32,
 }
 
 #[derive(Clone, Debug)]
@@ -42,9 +43,15 @@ impl<'a> List<'a> {
     /// A list of values.
     pub fn new(elements: Vec<Value<'a>>) -> Self {
         Self {
+            nesting: nesting_of(&elements),
             elements: Elements::Owned(Rc::new(elements)),
             kind: ListKind::Atomic,
         }
+    }
+
+    /// See [`Value::nesting`].
+    pub(super) fn nesting(&self) -> u32 {
+        self.nesting
     }
 
     /// The items of a JSON array; `decl` is the declaration of the list.
@@ -57,6 +64,7 @@ impl<'a> List<'a> {
         Self {
             elements: Elements::Json(items, decl.and_then(|decl| decl.items.as_deref())),
             kind,
+            nesting: 1,
         }
     }
 
@@ -154,6 +162,7 @@ impl<'a> List<'a> {
             ListKind::Atomic if self.is_empty() => Ok(Self {
                 elements: other.elements.clone(),
                 kind,
+                nesting: other.nesting,
             }),
             ListKind::Atomic => {
                 // A list that nobody else holds, such as the accumulator of a loop, grows in place.
@@ -167,6 +176,7 @@ impl<'a> List<'a> {
                 Ok(Self {
                     elements: Elements::Owned(items),
                     kind,
+                    nesting: self.nesting.max(other.nesting),
                 })
             }
             ListKind::Set | ListKind::Map(_) => {

@@ -11,7 +11,7 @@ use std::rc::Rc;
 use serde_json::Value as Json;
 
 use super::number::Number;
-use super::{Text, Value};
+use super::{Text, Value, nesting_of};
 use crate::error::Error;
 use crate::names;
 use crate::types::{Decl, Type};
@@ -116,9 +116,9 @@ pub trait Fields<'a> {
     fn get(&self, name: &str) -> Option<Result<Value<'a>, Error>>;
 }
 
-/// A map or an object.
+/// A map or an object, and how many values lie in each other in it (`Value::nesting`).
 #[derive(Clone)]
-pub struct Map<'a>(Entries<'a>);
+pub struct Map<'a>(Entries<'a>, u32);
 
 #[derive(Clone)]
 enum Entries<'a> {
@@ -140,17 +140,28 @@ impl fmt::Debug for Map<'_> {
 impl<'a> Map<'a> {
     /// A map of values.
     pub fn new(entries: BTreeMap<Key<'a>, Value<'a>>) -> Self {
-        Self(Entries::Owned(Rc::new(entries)))
+        let nesting = nesting_of(entries.values());
+        Self(Entries::Owned(Rc::new(entries)), nesting)
     }
 
     /// A JSON object; `decl` is the declaration of the map or object.
     pub fn json(object: &'a serde_json::Map<String, Json>, decl: Option<&'a Decl>) -> Self {
-        Self(Entries::Json(object, decl))
+        Self(Entries::Json(object, decl), 1)
     }
 
-    /// An object whose fields are computed.
+    /// An object whose fields are computed. It may not lie in another value: what a field holds could be the object itself.
     pub fn computed(fields: Rc<dyn Fields<'a> + 'a>) -> Self {
-        Self(Entries::Computed(fields))
+        Self(Entries::Computed(fields), u32::MAX)
+    }
+
+    /// Whether it is one whose fields are computed.
+    pub fn is_computed(&self) -> bool {
+        matches!(self.0, Entries::Computed(_))
+    }
+
+    /// See [`Value::nesting`].
+    pub(super) fn nesting(&self) -> u32 {
+        self.1
     }
 
     pub(super) fn type_name(&self) -> &str {
@@ -307,12 +318,13 @@ impl<'a> Map<'a> {
         };
         // An entry, and its share of a node.
         made(4 * ITEM * (copied + 1))?;
+        let nesting = self.1.max(nesting_of([&value]));
         let known = Key::from_value(key).ok_or_else(Error::no_overload)?;
         if entries.contains_key(&known) {
             return Err(Error::new(format!("insert failed: key {key} already exists")));
         }
         Rc::make_mut(&mut entries).insert(known, value);
-        Ok(Self(Entries::Owned(entries)))
+        Ok(Self(Entries::Owned(entries), nesting))
     }
 
     /// `self == other`.

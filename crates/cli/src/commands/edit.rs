@@ -21,9 +21,13 @@ pub(crate) struct Arguments {
     #[command(flatten)]
     terms: Terms,
 
-    /// Layout; there is one
+    /// Plugins to run: helm/v2-alpha (a chart out of config/), grafana/v1-alpha (dashboards)
     #[arg(long, value_delimiter = ',', value_name = "KEYS")]
     plugins: Vec<String>,
+
+    /// Folder for the plugin helm, in which `chart` is made [default: the one of last time, at first dist]
+    #[arg(long, value_name = "DIR")]
+    output_dir: Option<String>,
 
     /// Write over files that are in the way
     #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true", default_value = "false", value_name = "BOOL", hide_default_value = true)]
@@ -46,6 +50,7 @@ impl Arguments {
             owner: self.terms.owner(),
             boilerplate: self.terms.boilerplate(ATTEMPTED)?,
             plugins: self.plugins,
+            output: self.output_dir,
             force: self.force,
         };
         let plan = scaffold::edit(&disk, &asked)?;

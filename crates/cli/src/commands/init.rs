@@ -132,7 +132,10 @@ fn folder_name(root: &Path) -> String {
 }
 
 /// Where kubewright comes from: as said, as the environment says, from the checkout of this program, or by version.
-fn dependency(said: Option<&str>, folder: Option<&Path>) -> Result<(Dependency, Option<String>), Diagnostic> {
+pub(super) fn dependency(
+    said: Option<&str>,
+    folder: Option<&Path>,
+) -> Result<(Dependency, Option<String>), Diagnostic> {
     let environment = std::env::var("KUBEWRIGHT_PATH").ok().filter(|path| !path.is_empty());
     let typed = said.is_some();
     if let Some(said) = said.map(str::to_owned).or(environment) {

@@ -1,5 +1,6 @@
 //! The commands, one file each.
 
+pub(crate) mod alpha;
 pub(crate) mod assets;
 pub(crate) mod build_installer;
 pub(crate) mod cluster;
@@ -15,8 +16,10 @@ pub(crate) mod explain;
 pub(crate) mod init;
 pub(crate) mod install;
 pub(crate) mod manifests;
+pub(crate) mod migrate;
 pub(crate) mod repair;
 pub(crate) mod run;
 pub(crate) mod undeploy;
 pub(crate) mod uninstall;
+pub(crate) mod upgrade;
 pub(crate) mod version;

@@ -9,5 +9,9 @@ mod support;
 
 mod kubectl;
 #[cfg(target_os = "linux")]
+mod postgres;
+#[cfg(target_os = "linux")]
 mod running;
 mod simulated;
+#[cfg(target_os = "linux")]
+mod streams;

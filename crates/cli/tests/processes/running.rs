@@ -3,6 +3,7 @@
 use std::io::{BufRead as _, BufReader};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use crate::kubectl::Kubectl;
@@ -191,6 +192,122 @@ fn how_containers_end() {
     field("own", ".status.phase", "Succeeded");
     assert_eq!(kubectl.ok(&["logs", "own"]), "from the table and more\n");
     kubectl.ready("simulated");
+}
+
+const ASKING: &str = r#"
+apiVersion: v1
+kind: ServiceAccount
+metadata: { name: asker }
+---
+apiVersion: v1
+kind: Pod
+metadata: { name: asking }
+spec:
+  serviceAccountName: asker
+  restartPolicy: Never
+  containers:
+  - { name: main, image: busybox, command: [kubectl, auth, whoami, -o, "jsonpath={.status.userInfo.username}"] }
+---
+apiVersion: v1
+kind: Pod
+metadata: { name: mute }
+spec:
+  automountServiceAccountToken: false
+  restartPolicy: Never
+  containers:
+  - { name: main, image: "shop:dev", command: [kubectl, config, view, -o, "jsonpath=<{.clusters}>"] }
+---
+apiVersion: v1
+kind: Pod
+metadata: { name: operator }
+spec:
+  restartPolicy: Never
+  containers:
+  - name: main
+    image: shop:dev
+    command: [/manager]
+    args: [--certs=/tmp/certs, --leader-elect]
+    volumeMounts: [{ name: certs, mountPath: /tmp/certs }]
+  volumes: [{ name: certs, downwardAPI: { items: [{ path: name, fieldRef: { fieldPath: metadata.name } }] } }]
+"#;
+
+#[test]
+fn an_operator_as_it_is_deployed() {
+    if !kubectl_is_there() {
+        return;
+    }
+    let table = "[images]\n\"shop:dev\" = \"sh manager.sh\"\n";
+    let manager = "echo \"${1#--certs=$TMPDIR} $2\"; cat \"$TMPDIR/certs/name\"\n";
+    let cluster = cluster(&[("kubewright.toml", table), ("manager.sh", manager)], &[]);
+    let kubectl = Kubectl::of(&cluster);
+    apply(&kubectl, &cluster, ASKING);
+    let check = |pod: &str, expected: &str| {
+        let phase = ["get", "pod", pod, "-o", "jsonpath={.status.phase}"];
+        kubectl.until(&phase, |said| said.out == "Succeeded" || said.out == "Failed");
+        assert_eq!(kubectl.ok(&["logs", pod]), expected, "{pod}");
+    };
+    check("asking", "system:serviceaccount:default:asker\n");
+    check("mute", "<null>\n");
+    check("operator", "/certs --leader-elect\noperator\n");
+}
+
+const SHOP: &str = r#"
+apiVersion: v1
+kind: Service
+metadata: { name: shop }
+spec: { selector: { app: shop }, ports: [{ name: http, port: 8080, targetPort: 9000 }] }
+---
+apiVersion: v1
+kind: Pod
+metadata: { name: shop, labels: { app: shop } }
+spec:
+  containers:
+  - { name: main, image: "shop:dev", ports: [{ containerPort: 9000 }] }
+"#;
+
+const CUSTOMER: &str = r#"
+apiVersion: v1
+kind: Pod
+metadata: { name: customer }
+spec:
+  restartPolicy: OnFailure
+  containers:
+  - name: main
+    image: busybox
+    command: [bash, -c, 'for host in $SHOP_SERVICE_HOST NAMES; do exec 3<>"/dev/tcp/$host/8080" && cat <&3 || exit 1; done']
+"#;
+
+/// A program that answers everybody who connects to its pod's address, in Perl, which Debian always has.
+const SERVER: &str = r#"use IO::Socket::INET;
+my $s = IO::Socket::INET->new(LocalAddr => $ENV{KUBEWRIGHT_POD_IP}, LocalPort => 9000, Listen => 5) or die $!;
+while (my $c = $s->accept) { print $c "hello from $ENV{HOSTNAME}\n"; close $c }
+"#;
+
+#[test]
+fn services_lead_to_programs() {
+    if !kubectl_is_there() {
+        return;
+    }
+    let table = "[images]\n\"shop:dev\" = \"perl server.pl\"\n";
+    let cluster = cluster(&[("kubewright.toml", table), ("server.pl", SERVER)], &[]);
+    let kubectl = Kubectl::of(&cluster);
+    apply(&kubectl, &cluster, SHOP);
+    kubectl.ready("shop");
+    let may_mount = Command::new("unshare")
+        .args(["--mount", "--map-current-user", "true"])
+        .status();
+    let names = match may_mount.is_ok_and(|status| status.success()) {
+        true => "shop shop.default.svc.cluster.local",
+        false => {
+            eprintln!("no mount namespaces here: names of Services were not tried");
+            ""
+        }
+    };
+    apply(&kubectl, &cluster, &CUSTOMER.replace("NAMES", names));
+    let phase = ["get", "pod", "customer", "-o", "jsonpath={.status.phase}"];
+    kubectl.until(&phase, |said| said.out == "Succeeded");
+    let expected = "hello from shop\n".repeat(1 + names.split_whitespace().count());
+    assert_eq!(kubectl.ok(&["logs", "customer"]), expected);
 }
 
 const LINGERING: &str = r#"

@@ -74,3 +74,33 @@ fn a_log_is_followed_to_the_end_of_its_container() {
     assert_eq!(lines, expected);
     assert!(following.wait().unwrap().success());
 }
+
+#[test]
+fn nothing_runs() {
+    if !kubectl_is_there() {
+        return;
+    }
+    let cluster = RunningCluster::start(&[]);
+    let kubectl = Kubectl::of(&cluster);
+    kubectl.ok(&["run", "web", "--image=nginx:1"]);
+    kubectl.ready("web");
+    let check = |arguments: &[&str], expected: &str| {
+        let said = kubectl.run(arguments);
+        assert!(
+            said.code == Some(1) && said.err.contains(expected),
+            "{arguments:?}: {said:?}"
+        );
+    };
+    check(
+        &["exec", "web", "--", "true"],
+        "pods/exec is not served: there is no kubelet: nodes are simulated and containers do not run",
+    );
+    check(
+        &["attach", "web"],
+        "pods/attach is not served: there is no kubelet: nodes are simulated and containers do not run",
+    );
+    check(
+        &["port-forward", "web", ":80"],
+        "pods/portforward is not served: there is no kubelet: nodes are simulated and containers do not run",
+    );
+}

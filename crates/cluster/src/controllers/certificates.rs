@@ -20,8 +20,9 @@ use kubewright::kube::api::{Api, Patch, PostParams};
 use kubewright::{Action, Context, Controller, Reconciler, Result};
 use serde_json::json;
 
-use super::{CertificateSource, meta};
+use super::CertificateSource;
 use crate::csr::Wish;
+use crate::objects::meta;
 
 const CLIENT: &str = "kubernetes.io/kube-apiserver-client";
 const KUBELET_CLIENT: &str = "kubernetes.io/kube-apiserver-client-kubelet";

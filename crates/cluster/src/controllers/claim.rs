@@ -15,7 +15,7 @@ use kubewright::kube::core::Selector;
 use kubewright::{Client, Context, Object, Request, Result};
 use serde_json::json;
 
-use super::meta;
+use crate::objects::meta;
 
 /// What to do about one object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

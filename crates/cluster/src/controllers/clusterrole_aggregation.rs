@@ -17,10 +17,12 @@ use kubewright::kube::core::{Selector, SelectorExt as _};
 use kubewright::{Action, Context, Controller, Reconciler, Request, Result};
 use serde_json::json;
 
-use super::{Waiting, meta};
+use super::Waiting;
+use crate::objects::meta;
 
 const NAME: &str = "clusterrole-aggregation-controller";
 
+// ANCHOR: wiring
 /// Knows which roles gather others.
 pub(crate) struct ClusterRoleAggregation {
     gathering: Waiting,
@@ -35,7 +37,9 @@ pub(crate) fn controller() -> Controller {
         // Any role may be one of those that are gathered, or may have been.
         .watches::<ClusterRole>(move |_| all.all())
 }
+// ANCHOR_END: wiring
 
+// ANCHOR: reconcile
 impl Reconciler for ClusterRoleAggregation {
     type Object = ClusterRole;
 
@@ -70,7 +74,9 @@ impl Reconciler for ClusterRoleAggregation {
         Ok(Action::await_change())
     }
 }
+// ANCHOR_END: reconcile
 
+// ANCHOR: decision
 /// The rules that a role is to have, out of all roles.
 fn gathered(role: &ClusterRole, all: &[Arc<ClusterRole>]) -> Result<Vec<PolicyRule>> {
     let selectors = role
@@ -94,6 +100,7 @@ fn gathered(role: &ClusterRole, all: &[Arc<ClusterRole>]) -> Result<Vec<PolicyRu
     }
     Ok(rules)
 }
+// ANCHOR_END: decision
 
 #[cfg(test)]
 mod tests {

@@ -5,7 +5,8 @@ use kubewright::kube::api::Patch;
 use kubewright::{Context, Result};
 use serde_json::{Value, json};
 
-use super::{meta, pods};
+use super::pods;
+use crate::objects::meta;
 
 /// The type of the condition.
 pub(crate) const DISRUPTION_TARGET: &str = "DisruptionTarget";

@@ -16,7 +16,7 @@ use kubewright::{Context, Error, Object, Result};
 use serde_json::{Value, json};
 
 use super::deployment::template;
-use super::meta;
+use crate::objects::meta;
 
 /// The label of a pod, and of a DaemonSet's revision, that says of which revision it is.
 pub(crate) const POD_LABEL: &str = "controller-revision-hash";

@@ -23,14 +23,15 @@
 //! | `volume-protection` | `protection.rs` | claims and volumes in use are not taken away |
 //! | `resourcequota` | `resourcequota.rs` | what a namespace uses of its quotas |
 //! | `endpoints` | `endpoints/` | EndpointSlices and Endpoints of Services, mirrors of Endpoints made by hand |
+//! | `service-proxy` | `service_proxy.rs` | where pods are processes: connections to Services reach their endpoints |
 //! | `disruption` | `disruption/` | what PodDisruptionBudgets allow |
 //! | `persistentvolume-binder` | `volumes/` | claims and volumes, a provisioner that simulates, the default StorageClass |
 //! | `certificatesigningrequest` | `certificates.rs` | approves the requests of kubelets, signs, and removes old requests |
 //! | `horizontalpodautoscaler` | `horizontalpodautoscaler/` | makes targets as large as their pods need; what pods use is said by annotations |
 //! | `clusterrole-aggregation` | `clusterrole_aggregation.rs` | ClusterRoles that gather the rules of others: view, edit, admin |
 //!
-//! Shared: `claim` (adoption), `pod_control` (making and deleting pods), `history` (ControllerRevisions), `meta`, `pods`, `selecting` (what
-//! selects a pod), `intstr`.
+//! Shared: `claim` (adoption), `pod_control` (making and deleting pods), `history` (ControllerRevisions), `pods`, `selecting` (what
+//! selects a pod), `intstr`; and `objects` outside, which processes read with, too.
 
 mod bound;
 mod certificates;
@@ -47,7 +48,6 @@ mod history;
 mod horizontalpodautoscaler;
 mod intstr;
 mod job;
-pub(crate) mod meta;
 mod namespace;
 mod node;
 mod node_lifecycle;
@@ -55,11 +55,11 @@ mod pod_control;
 mod podgc;
 mod pods;
 mod protection;
-pub(crate) mod quantity;
 mod replicaset;
 mod resourcequota;
 mod scheduler;
 mod selecting;
+mod service_proxy;
 mod serviceaccount;
 mod statefulset;
 mod taint_eviction;
@@ -102,6 +102,7 @@ pub const NAMES: &[&str] = &[
     "persistentvolume-binder",
     "certificatesigningrequest",
     "horizontalpodautoscaler",
+    "service-proxy",
 ];
 
 /// Where the certificate of the cluster's authority comes from (PEM); `None` when there is none to publish.
@@ -268,6 +269,10 @@ pub fn add(manager: ManagerBuilder, name: &str, settings: &Settings) -> ManagerB
         "horizontalpodautoscaler" => manager.add(horizontalpodautoscaler::controller()),
         "taint-eviction" => manager.add(taint_eviction::controller()),
         "pod-garbage-collector" => manager.add(podgc::controller()),
+        "service-proxy" => match &settings.processes {
+            Some(processes) => manager.add(service_proxy::controller(processes.clone())),
+            None => manager,
+        },
         "disruption" => manager.add(disruption::budgets()).add(disruption::stale()),
         "clusterrole-aggregation" => manager.add(clusterrole_aggregation::controller()),
         _ => manager,

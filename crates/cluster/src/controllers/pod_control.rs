@@ -11,7 +11,8 @@ use kubewright::k8s_openapi::api::core::v1::{Pod, PodTemplateSpec};
 use kubewright::k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kubewright::{Context, Error, EventType, Object, Result};
 
-use super::{meta, plain};
+use super::plain;
+use crate::objects::meta;
 
 /// How many pods one reconcile makes or deletes at most; the rest is the next one's.
 pub(crate) const BURST: usize = 500;

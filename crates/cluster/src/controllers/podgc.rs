@@ -16,7 +16,8 @@ use kubewright::{Action, Context, Controller, Reconciler, Request, Result};
 use serde_json::json;
 
 use super::bound::{self, Bound};
-use super::{disruption_target, meta, pods};
+use super::{disruption_target, pods};
+use crate::objects::meta;
 
 /// How long a node may be missing (`quarantineTime`).
 const QUARANTINE: Duration = Duration::from_secs(40);

@@ -9,7 +9,7 @@ use std::time::Duration;
 use kubewright::k8s_openapi::api::core::v1::{Pod, PodCondition};
 use kubewright::k8s_openapi::jiff::Timestamp;
 
-use super::meta;
+use crate::objects::meta;
 
 /// The annotation with which a user says how dear a pod is when one has to go.
 pub(crate) const DELETION_COST: &str = "controller.kubernetes.io/pod-deletion-cost";

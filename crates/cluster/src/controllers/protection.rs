@@ -11,7 +11,8 @@ use kubewright::k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeC
 use kubewright::kube::api::ObjectMeta;
 use kubewright::{Action, Context, Controller, Reconciler, Request, Result};
 
-use super::{meta, pods};
+use super::pods;
+use crate::objects::meta;
 
 const CLAIM_FINALIZER: &str = "kubernetes.io/pvc-protection";
 const VOLUME_FINALIZER: &str = "kubernetes.io/pv-protection";

@@ -14,7 +14,8 @@ use kubewright::k8s_openapi::api::core::v1::{ConfigMap, Namespace, ServiceAccoun
 use kubewright::k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kubewright::{Action, Context, Controller, Error, Reconciler, Request, Result, Scope};
 
-use super::{RootCa, meta};
+use super::RootCa;
+use crate::objects::meta;
 
 const ACCOUNT: &str = "default";
 const ROOT_CA: &str = "kube-root-ca.crt";

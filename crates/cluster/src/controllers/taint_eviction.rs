@@ -13,7 +13,8 @@ use kubewright::{Action, Context, Controller, Event, EventType, Reconciler, Requ
 use serde_json::json;
 
 use super::bound::{self, Bound};
-use super::{disruption_target, meta, pods, tolerations};
+use super::{disruption_target, pods, tolerations};
+use crate::objects::meta;
 
 const REASON: (&str, &str) = (
     "DeletionByTaintManager",

@@ -12,7 +12,8 @@ use kubewright::k8s_openapi::ByteString;
 use kubewright::k8s_openapi::api::core::v1::{Secret, ServiceAccount};
 use kubewright::{Action, Context, Controller, Reconciler, Request, Result, Scope};
 
-use super::{RootCa, SecretToken, TokenSource, is_namespace_going, meta};
+use super::{RootCa, SecretToken, TokenSource, is_namespace_going};
+use crate::objects::meta;
 
 const TYPE: &str = "kubernetes.io/service-account-token";
 const ACCOUNT_NAME: &str = "kubernetes.io/service-account.name";

@@ -31,7 +31,7 @@ use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt as _, ReadBuf};
 
 use super::{Ended, GRACE, MAX_HEADERS, Sent, Session};
 use crate::places::UnderWay;
-use crate::response::{ResponseBody, Watch};
+use crate::response::{ResponseBody, Upgrade, Watch};
 
 pub(super) fn builder() -> http1::Builder {
     let mut http = http1::Builder::new();
@@ -44,13 +44,34 @@ pub(super) fn builder() -> http1::Builder {
 /// Serves a connection until its client goes, or it is asked to leave.
 pub(super) async fn serve<S>(mut stream: S, http: &http1::Builder, session: &Session) -> Result<(), Ended>
 where
-    S: AsyncRead + AsyncWrite + Unpin + Send,
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     loop {
         // In boxes of their own: a watch does not carry what requests and its beginning need.
         let turn = Box::pin(requests(stream, http, session)).await?;
-        let Some((back, watching)) = turn else { return Ok(()) };
-        stream = back;
+        let watching = match turn {
+            None => return Ok(()),
+            Some((
+                mut back,
+                Taken::Upgraded {
+                    head,
+                    upgrade,
+                    begun,
+                    under_way,
+                },
+            )) => {
+                back.write_all(&head).await?;
+                back.flush().await?;
+                // The request is under way until the connection ends.
+                let _under_way = under_way;
+                (upgrade.0)(Box::new(back), begun).await;
+                return Ok(());
+            }
+            Some((back, Taken::Watching(watching))) => {
+                stream = back;
+                watching
+            }
+        };
         let (watch, after) = Box::pin(begin(&mut stream, watching)).await?;
         send(&mut stream, watch).await?;
         if after == After::Close {
@@ -58,6 +79,18 @@ where
             return Ok(());
         }
     }
+}
+
+/// What takes a connection from hyper.
+enum Taken {
+    Watching(Watching),
+    /// Another protocol, behind this head; the client may have begun to speak it.
+    Upgraded {
+        head: Vec<u8>,
+        upgrade: Upgrade,
+        begun: Bytes,
+        under_way: UnderWay,
+    },
 }
 
 /// A watch that is the answer to a request.
@@ -83,14 +116,14 @@ enum After {
 }
 
 /// Where a request leaves the watch that is its answer.
-type Handed = Arc<Mutex<Option<Watching>>>;
+type Handed = Arc<Mutex<Option<Taken>>>;
 
-fn take(handed: &Handed) -> Option<Watching> {
+fn take(handed: &Handed) -> Option<Taken> {
     handed.lock().unwrap_or_else(PoisonError::into_inner).take()
 }
 
 /// Answers requests until one is answered with a watch; `None`: the connection is over.
-async fn requests<S>(stream: S, http: &http1::Builder, session: &Session) -> Result<Option<(S, Watching)>, Ended>
+async fn requests<S>(stream: S, http: &http1::Builder, session: &Session) -> Result<Option<(S, Taken)>, Ended>
 where
     S: AsyncRead + AsyncWrite + Unpin + Send,
 {
@@ -117,15 +150,17 @@ where
     .await?;
     let parts = serving.into_parts();
     let mut stream = parts.io.into_inner();
-    let Some(mut watching) = watching else {
+    let Some(mut taken) = watching else {
         stream.shutdown().await?;
         return Ok(None);
     };
-    // Nobody sends the next request before he has seen the end of this answer; who did so will have to ask again.
-    if !parts.read_buf.is_empty() || grace.is_some() {
-        watching.after = After::Close;
+    match &mut taken {
+        // Nobody sends the next request before he has seen the end of this answer; who did so will have to ask again.
+        Taken::Watching(watching) if !parts.read_buf.is_empty() || grace.is_some() => watching.after = After::Close,
+        Taken::Watching(_) => {}
+        Taken::Upgraded { begun, .. } => *begun = parts.read_buf,
     }
-    Ok(Some((stream, watching)))
+    Ok(Some((stream, taken)))
 }
 
 /// Answers a request; one that is answered with a watch hands it over and is never heard of again.
@@ -135,17 +170,28 @@ fn answer(
     handed: Handed,
 ) -> BoxFuture<'static, Result<Response<Sent>, Infallible>> {
     let (front, peer, under_way) = (session.front.clone(), session.peer.clone(), session.place.begin());
-    let chunks = request.version() == Version::HTTP_11 && request.method() == Method::GET;
+    let is_latest = request.version() == Version::HTTP_11;
+    let chunks = is_latest && request.method() == Method::GET;
     let after = after(request.headers());
     Box::pin(async move {
         let (head, body) = front.answer(request, &peer).await.into_parts();
         match body {
             ResponseBody::Watch(watch) if chunks => {
                 under_way.watches();
-                let head = written(&head, after);
+                let head = written(&head, Framed::Chunks(after));
                 let body = Watched { watch, under_way };
                 let watching = Watching { head, body, after };
-                *handed.lock().unwrap_or_else(PoisonError::into_inner) = Some(watching);
+                *handed.lock().unwrap_or_else(PoisonError::into_inner) = Some(Taken::Watching(watching));
+                pending().await
+            }
+            ResponseBody::Upgrade(upgrade) if is_latest => {
+                let taken = Taken::Upgraded {
+                    head: written(&head, Framed::Not),
+                    upgrade,
+                    begun: Bytes::new(),
+                    under_way,
+                };
+                *handed.lock().unwrap_or_else(PoisonError::into_inner) = Some(taken);
                 pending().await
             }
             body => {
@@ -171,8 +217,17 @@ fn after(headers: &HeaderMap) -> After {
     }
 }
 
-/// The head of an answer whose body comes in chunks.
-fn written(head: &response::Parts, after: After) -> Vec<u8> {
+/// How what follows a head is told apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Framed {
+    /// A body in chunks, and what becomes of the connection.
+    Chunks(After),
+    /// What follows is no HTTP.
+    Not,
+}
+
+/// The head of an answer that hyper does not send.
+fn written(head: &response::Parts, framed: Framed) -> Vec<u8> {
     let mut text = format!("HTTP/1.1 {} ", head.status.as_str()).into_bytes();
     text.extend_from_slice(head.status.canonical_reason().unwrap_or_default().as_bytes());
     let mut line = |name: &str, value: &[u8]| {
@@ -183,8 +238,10 @@ fn written(head: &response::Parts, after: After) -> Vec<u8> {
     for (name, value) in &head.headers {
         line(name.as_str(), value.as_bytes());
     }
-    line("transfer-encoding", b"chunked");
-    if after == After::Close {
+    if framed != Framed::Not {
+        line("transfer-encoding", b"chunked");
+    }
+    if framed == Framed::Chunks(After::Close) {
         line("connection", b"close");
     }
     if let Ok(date) = jiff::fmt::rfc2822::DateTimePrinter::new().timestamp_to_rfc9110_string(&jiff::Timestamp::now()) {

@@ -10,7 +10,7 @@ use kubewright::k8s_openapi::api::core::v1::{
 };
 use kubewright::{Client, Result};
 
-use crate::controllers::{meta, quantity};
+use crate::objects::{meta, quantity};
 
 /// What the environment of a pod's containers is made from.
 #[derive(Default)]

@@ -4,6 +4,7 @@
 //! HOME/owner              when the cluster of this folder started, whose number is in the name
 //! HOME/shims/PID          when the shim of this number started
 //! HOME/control            the socket that shims connect to
+//! HOME/names/NAMESPACE    the file of hosts of a namespace
 //! HOME/pods/UID/          one pod: volumes/NAME, logs/CONTAINER, c/CONTAINER/root-ATTEMPT
 //! HOME/r/XXXXXXXX         one pod's own folder for sockets, whose names must be short
 //! VOLUMES/NAME            one PersistentVolume
@@ -114,6 +115,11 @@ impl Home {
     /// The socket that shims connect to.
     pub(super) fn control(&self) -> PathBuf {
         self.path.join("control")
+    }
+
+    /// Where the files of hosts are.
+    pub(super) fn names(&self) -> PathBuf {
+        self.path.join("names")
     }
 
     /// Where shims are written down.

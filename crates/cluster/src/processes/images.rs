@@ -34,6 +34,14 @@ impl Images {
         }
     }
 
+    /// Whether a program that stands for the image is on this machine.
+    ///
+    /// # Errors
+    /// In words, with what to do about it, when there is none.
+    pub fn check(&self, image: &str) -> Result<(), String> {
+        self.find(image).map(drop)
+    }
+
     /// The program that stands for an image.
     ///
     /// # Errors
@@ -149,6 +157,15 @@ const BUILT_IN: &[Row] = &[
         environment: &[("PGDATA", "/var/lib/postgresql/data"), ("PGHOST", "$(KUBEWRIGHT_RUN)")],
         owned: &["/var/lib/postgresql", "/docker-entrypoint-initdb.d"],
         install: "apt-get install postgresql",
+    },
+    Row {
+        names: &["mariadb", "mysql"],
+        programs: &["mariadbd"],
+        folders: &["/opt/homebrew/opt/mariadb/bin"],
+        script: Some(include_str!("programs/mariadb.sh")),
+        environment: &[("DATADIR", "/var/lib/mysql")],
+        owned: &["/var/lib/mysql"],
+        install: "apt-get install mariadb-server-core mariadb-client-core",
     },
     Row {
         names: &["busybox", "alpine", "debian", "ubuntu"],

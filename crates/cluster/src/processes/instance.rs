@@ -5,27 +5,34 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::process::Stdio;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
+use bytes::Bytes;
 use jiff::Timestamp;
-use kubewright::k8s_openapi::api::core::v1::{Container, LifecycleHandler, Pod, Volume};
+use kubewright::k8s_openapi::api::core::v1::{Container, Pod, Volume};
 use kubewright::{Client, EventType};
-use tokio::sync::watch;
+use tokio::sync::{broadcast, watch};
 
+use super::beside::{Input, Terminal};
 use super::environment::{Sources, expand};
 use super::images::{self, Program};
 use super::launch::{Launched, Order, Reins};
 use super::logs::Log;
+use super::order::{access_file, folders, message_path, order, paths, temporary};
 use super::paths::Paths;
 use super::volumes::{self, Given};
-use super::{Processes, Seen, State, lock, probes};
-use crate::controllers::{meta, quantity};
+use super::{Processes, Seen, State, access, lock, probes};
+use crate::objects::meta;
 
 /// How much of a message of termination is told (`MaxContainerTerminationMessageLength`), and of a log in its place.
 const MESSAGE: usize = 4096;
 const MESSAGE_OF_LOG: (usize, usize) = (80, 2048);
+
+/// How many pieces of output a client may be behind, and the numbers of the streams, as clients know them.
+const PIECES: usize = 64;
+const STDOUT: u8 = 1;
+const STDERR: u8 = 2;
 
 /// One life of a container.
 pub(super) struct Instance {
@@ -36,6 +43,8 @@ pub(super) struct Instance {
     pub(super) log: Arc<Log>,
     /// The log of the life before.
     pub(super) before: Option<Arc<Log>>,
+    /// What it writes, to clients who have joined it.
+    pub(super) output: broadcast::Sender<(u8, Bytes)>,
     /// None when it could not be started.
     running: Option<Running>,
     ended: watch::Sender<bool>,
@@ -50,6 +59,8 @@ pub(super) struct Running {
     path: Vec<PathBuf>,
     root: PathBuf,
     pub(super) ip: String,
+    pub(super) input: Option<Arc<Input>>,
+    pub(super) terminal: Option<Arc<Terminal>>,
 }
 
 /// What is known of a pod before one of its containers is started.
@@ -117,6 +128,17 @@ impl Running {
     pub(super) fn beside(&self, command: &[String]) -> Order {
         let mut order = self.order.clone();
         order.command = self.paths.rewrite_all(command);
+        if let [tar, flags, to, path] = command
+            && (tar, flags, to) == (&"tar".to_owned(), &"cf".to_owned(), &"-".to_owned())
+            && order.command[3] != *path
+        {
+            // As `kubectl cp` asks for files: their names are those in the container, behind the links to volumes.
+            let below = path.trim_start_matches('/').to_owned();
+            let root = self.root.display().to_string();
+            order.command = ["tar", "chf", "-", "-C", &root, "--", &below]
+                .map(str::to_owned)
+                .to_vec();
+        }
         images::resolve(&mut order.command, &self.path);
         order
     }
@@ -199,6 +221,7 @@ impl Processes {
                     state: Mutex::new(State::CannotStart { reason, message }),
                     log,
                     before,
+                    output: broadcast::Sender::new(1),
                     running: None,
                     ended: watch::Sender::new(true),
                     is_being_stopped: AtomicBool::new(false),
@@ -251,6 +274,9 @@ impl Processes {
             .map_err(|why| ("CreateContainerConfigError", why))?;
         let (home, mounted) = (self.0.home.clone(), (container.clone(), prepared.volumes.clone()));
         let (new_root, owned, known) = (root.clone(), folders(container, &program), environment.clone());
+        let paths = paths(self.0.home.path(), container, &program, &root);
+        let namespace = pod.metadata.namespace.as_deref().unwrap_or_default();
+        let kubeconfig = access::kubeconfig(prepared.sources.api.as_ref(), namespace, container, &paths);
         let made = tokio::task::spawn_blocking(move || {
             if let Some(before) = attempt.checked_sub(1) {
                 // The files of the life before are gone, as those of a container are.
@@ -260,19 +286,29 @@ impl Processes {
             home.make_own(&run).map_err(|error| error.to_string())?;
             let (container, volumes) = mounted;
             let expanded = |text: &str| expand(text, |name| known.get(name).cloned());
-            volumes::mount(&home, &new_root, &container, &volumes, &owned, expanded)
+            volumes::mount(&home, &new_root, &container, &volumes, &owned, expanded)?;
+            access::write(&home, &access_file(&new_root), &kubeconfig).map_err(|error| error.to_string())
         });
         made.await.map_err(|error| failed(error.to_string()))?.map_err(failed)?;
-        let paths = paths(self.0.home.path(), container, &program, &root);
-        let order = order(container, &program, &paths, environment, &root);
+        let mut order = order(container, &program, &paths, environment, &root);
+        order.hosts = Some(self.hosts(namespace).map_err(|error| failed(error.to_string()))?);
         if order.command.is_empty() {
             return Err(failed("no command specified".to_owned()));
         }
         let log = self.log_file(uid, &container.name, attempt);
         let log = log.ok_or_else(|| failed("its log cannot be written".to_owned()))?;
-        let pipes = [Stdio::null(), Stdio::piped(), Stdio::piped()];
-        let launched = self.0.launcher.launch(&order, pipes).await;
-        let launched = launched.map_err(|error| ("RunContainerError", error.to_string()))?;
+        let (has_input, is_once) = (container.stdin == Some(true), container.stdin_once == Some(true));
+        let not_run = |error: std::io::Error| ("RunContainerError", error.to_string());
+        let (terminal, pipes) = self
+            .stdio(&mut order, has_input, container.tty == Some(true))
+            .map_err(not_run)?;
+        let mut launched = self.0.launcher.launch(&order, pipes).await.map_err(not_run)?;
+        // What runs beside the program has streams of its own.
+        order.terminal = None;
+        let input = match &terminal {
+            Some(terminal) if has_input => Some(Input::new(terminal.half().map_err(not_run)?, false)),
+            _ => launched.shim.stdin.take().map(|to| Input::new(to, is_once)),
+        };
         let has_hook = container
             .lifecycle
             .as_ref()
@@ -289,6 +325,7 @@ impl Processes {
             state: Mutex::new(state),
             log,
             before,
+            output: broadcast::Sender::new(PIECES),
             running: Some(Running {
                 reins: launched.reins.clone(),
                 order,
@@ -296,6 +333,8 @@ impl Processes {
                 path: program.path,
                 root,
                 ip: prepared.sources.ip.clone(),
+                input: input.map(Arc::new),
+                terminal,
             }),
             ended: watch::Sender::new(false),
             is_being_stopped: AtomicBool::new(false),
@@ -322,7 +361,8 @@ impl Processes {
         let mut all: BTreeMap<String, String> = [
             ("PATH", path.to_string_lossy().into_owned()),
             ("HOME", text(root)),
-            ("TMPDIR", text(&self.0.home.run(uid))),
+            ("TMPDIR", text(&temporary(container, root, self.0.home.run(uid)))),
+            ("KUBECONFIG", text(&access_file(root))),
             ("HOSTNAME", hostname.unwrap_or_default()),
             ("KUBEWRIGHT_ROOT", text(root)),
             ("KUBEWRIGHT_RUN", text(&self.0.home.run(uid))),
@@ -356,19 +396,25 @@ impl Processes {
     /// Reads what a program writes, and says how it ended.
     async fn attend(self, uid: String, instance: Arc<Instance>, mut launched: Launched) {
         let (out, err) = (launched.shim.stdout.take(), launched.shim.stderr.take());
-        let log = &instance.log;
+        let (log, output) = (&instance.log, &instance.output);
+        let terminal = instance.running.as_ref().and_then(|running| running.terminal.as_ref());
         let reading = async {
             let out = async {
                 if let Some(out) = out {
-                    log.take("stdout", out).await;
+                    log.take("stdout", out, |piece| show(output, STDOUT, piece)).await;
                 }
             };
             let err = async {
                 if let Some(err) = err {
-                    log.take("stderr", err).await;
+                    log.take("stderr", err, |piece| show(output, STDERR, piece)).await;
                 }
             };
-            tokio::join!(out, err);
+            let both = async {
+                if let Some(Ok(half)) = terminal.map(|terminal| terminal.half()) {
+                    log.take("stdout", half, |piece| show(output, STDOUT, piece)).await;
+                }
+            };
+            tokio::join!(out, err, both);
         };
         let (code, ()) = tokio::join!(launched.ended(), reading);
         log.end();
@@ -410,71 +456,6 @@ impl Processes {
             () = instance.ended() => {}
         }
     }
-
-    /// Runs a hook to its end.
-    pub(super) async fn hook(&self, instance: &Instance, hook: &LifecycleHandler) -> Result<(), String> {
-        let Some(running) = instance.running() else {
-            return Ok(());
-        };
-        if let Some(exec) = &hook.exec {
-            let command = exec.command.clone().unwrap_or_default();
-            let (code, said) = self.run_beside(instance, running, &command).await?;
-            return match code {
-                0 => Ok(()),
-                code => Err(format!("command '{}' exited with {code}: {said}", command.join(" "))),
-            };
-        }
-        if let Some(sleep) = &hook.sleep {
-            let seconds = u64::try_from(sleep.seconds).unwrap_or(0);
-            tokio::time::sleep(std::time::Duration::from_secs(seconds)).await;
-            return Ok(());
-        }
-        match &hook.http_get {
-            Some(get) => probes::http(running, &instance.container, get).await,
-            None => Ok(()),
-        }
-    }
-
-    /// Runs a command beside a container's program to its end; its exit code and the first 10 KiB that it says.
-    pub(super) async fn run_beside(
-        &self,
-        instance: &Instance,
-        running: &Running,
-        command: &[String],
-    ) -> Result<(i32, String), String> {
-        use tokio::io::AsyncReadExt as _;
-        let order = running.beside(command);
-        let pipes = [Stdio::null(), Stdio::piped(), Stdio::piped()];
-        let mut launched = self
-            .0
-            .launcher
-            .launch(&order, pipes)
-            .await
-            .map_err(|error| error.to_string())?;
-        let (out, err) = (launched.shim.stdout.take(), launched.shim.stderr.take());
-        let read = |stream: Option<std::pin::Pin<Box<dyn tokio::io::AsyncRead + Send>>>| async {
-            let mut said = Vec::new();
-            if let Some(mut stream) = stream {
-                // What could be read counts.
-                let _ = (&mut stream).take(10 * 1024).read_to_end(&mut said).await;
-                let _ = tokio::io::copy(&mut stream, &mut tokio::io::sink()).await;
-            }
-            said
-        };
-        let (out, err) = (out.map(|out| Box::pin(out) as _), err.map(|err| Box::pin(err) as _));
-        let reins = launched.reins.clone();
-        let done = async { tokio::join!(launched.ended(), read(out), read(err)) };
-        tokio::select! {
-            (code, out, err) = done => {
-                let said = String::from_utf8_lossy(&[out, err].concat()).trim_end().to_owned();
-                Ok((code, said))
-            }
-            () = instance.ended() => {
-                reins.kill();
-                Err("the container ended".to_owned())
-            }
-        }
-    }
 }
 
 impl Instance {
@@ -503,69 +484,11 @@ impl Instance {
     }
 }
 
-/// Where the message of a container is when it ends.
-fn message_path(container: &Container) -> &str {
-    container
-        .termination_message_path
-        .as_deref()
-        .unwrap_or("/dev/termination-log")
-}
-
-/// The folders that a container finds besides its mounts.
-fn folders(container: &Container, program: &Program) -> Vec<String> {
-    let of_image = program.owned.iter().map(|path| (*path).to_owned());
-    let of_message = message_path(container)
-        .rsplit_once('/')
-        .map(|(folder, _)| folder.to_owned());
-    of_image.chain(of_message.filter(|folder| !folder.is_empty())).collect()
-}
-
-/// The paths of a container that lead into its root folder.
-fn paths(home: &Path, container: &Container, program: &Program, root: &Path) -> Paths {
-    let mounts = container
-        .volume_mounts
-        .iter()
-        .flatten()
-        .map(|mount| mount.mount_path.clone());
-    let message = message_path(container).to_owned();
-    let of_image = program.owned.iter().map(|path| (*path).to_owned());
-    Paths::new(home, root, mounts.chain(of_image).chain([message]))
-}
-
-/// What is started: the command of the container, or that of its image, with the arguments; in its folder.
-fn order(
-    container: &Container,
-    program: &Program,
-    paths: &Paths,
-    environment: BTreeMap<String, String>,
-    root: &Path,
-) -> Order {
-    let known = |name: &str| environment.get(name).cloned();
-    let own = container.command.clone().filter(|command| !command.is_empty());
-    let is_own = own.is_some();
-    let mut command = own.unwrap_or_else(|| program.command.clone());
-    let fixed = if is_own { 0 } else { command.len() };
-    command.extend(container.args.iter().flatten().cloned());
-    // What the image says is no text of the pod.
-    for text in command.iter_mut().skip(fixed) {
-        *text = paths.rewrite(&expand(text, known));
-    }
-    images::resolve(&mut command, &program.path);
-    let folder = match &container.working_dir {
-        Some(folder) => PathBuf::from(paths.rewrite(folder)),
-        None => program.folder.clone().unwrap_or_else(|| root.to_owned()),
-    };
-    let limits = container
-        .resources
-        .as_ref()
-        .and_then(|resources| resources.limits.as_ref());
-    let memory = limits.and_then(|limits| limits.get("memory")).and_then(quantity::milli);
-    Order {
-        command,
-        environment,
-        folder,
-        memory: memory.and_then(|milli| u64::try_from(milli / 1000).ok()),
-        terminal: None,
+/// Shows a piece of output to those who have joined the program.
+fn show(to: &broadcast::Sender<(u8, Bytes)>, stream: u8, piece: &[u8]) {
+    if to.receiver_count() > 0 {
+        // The last of them may have gone at this moment.
+        let _ = to.send((stream, Bytes::copy_from_slice(piece)));
     }
 }
 

@@ -9,7 +9,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, Once, PoisonError};
 use std::time::Duration;
 
 use serde_json::{Value, json};
@@ -25,7 +25,7 @@ use super::shim::{KILL, SHIM, TERMINATE};
 /// How long a shim may take to report.
 const PATIENCE: Duration = Duration::from_secs(20);
 /// How long its longest line may be.
-const LONGEST: u64 = 128;
+const LONGEST: u64 = 256;
 
 /// What is to be run.
 #[derive(Clone, Debug)]
@@ -37,6 +37,8 @@ pub(super) struct Order {
     pub(super) memory: Option<u64>,
     /// The path of its terminal.
     pub(super) terminal: Option<String>,
+    /// The file that it finds at `/etc/hosts`, where the system lets it.
+    pub(super) hosts: Option<PathBuf>,
 }
 
 impl Order {
@@ -47,6 +49,7 @@ impl Order {
             "folder": self.folder,
             "limits": { "memory": self.memory, "core": 0 },
             "terminal": self.terminal,
+            "hosts": self.hosts,
             "user": user,
             "group": user,
         })
@@ -63,14 +66,14 @@ pub(super) struct Launched {
 
 /// Tells a shim what to do with its program. Cheap to clone; when the last is dropped, the program ends.
 #[derive(Clone)]
-pub(super) struct Reins(Arc<OwnedWriteHalf>);
+pub(crate) struct Reins(Arc<OwnedWriteHalf>);
 
 impl Reins {
     pub(super) fn terminate(&self) {
         self.say(TERMINATE);
     }
 
-    pub(super) fn kill(&self) {
+    pub(crate) fn kill(&self) {
         self.say(KILL);
     }
 
@@ -100,6 +103,8 @@ pub(super) struct Launcher {
     home: Arc<Home>,
     waiting: Arc<Waiting>,
     accepting: tokio::task::JoinHandle<()>,
+    /// Done when it was said that there are no names.
+    nameless: Once,
 }
 
 type Waiting = Mutex<BTreeMap<String, oneshot::Sender<BufReader<UnixStream>>>>;
@@ -127,6 +132,7 @@ impl Launcher {
             home,
             waiting,
             accepting,
+            nameless: Once::new(),
         })
     }
 
@@ -156,6 +162,8 @@ impl Launcher {
         let reported = async {
             let mut shim = spawned?;
             let record = Record::of(&self.home.shims(), shim.id())?;
+            // Waiting for a process closes what it reads.
+            let stdin = shim.stdin.take();
             let mut stream = tokio::select! {
                 stream = receiver => stream.map_err(io::Error::other)?,
                 status = shim.wait() => {
@@ -166,9 +174,15 @@ impl Launcher {
             let spec = format!("{}\n", order.spec(self.home.user()));
             stream.get_mut().write_all(spec.as_bytes()).await?;
             let news = line(&mut stream).await?;
-            if !news.starts_with("started ") {
+            let Some(started) = news.strip_prefix("started ") else {
                 return Err(io::Error::other(format!("its shim said {news:?}")));
+            };
+            if let Some((_, why)) = started.split_once(' ') {
+                // The same for every program of this machine: said once.
+                self.nameless
+                    .call_once(|| tracing::info!(why, "programs do not find Services by their names here"));
             }
+            shim.stdin = stdin;
             let (read, write) = stream.into_inner().into_split();
             Ok(Launched {
                 shim,

@@ -78,8 +78,8 @@ impl Log {
         self.told.send_modify(|told| told.is_over = true);
     }
 
-    /// Keeps all that comes from a stream, line by line, until it ends.
-    pub(super) async fn take(&self, stream: &str, from: impl AsyncRead + Unpin) {
+    /// Keeps all that comes from a stream, line by line, until it ends; each piece is shown as it comes.
+    pub(super) async fn take(&self, stream: &str, from: impl AsyncRead + Unpin, show: impl Fn(&[u8])) {
         let mut from = BufReader::with_capacity(LONGEST_LINE, from);
         let mut line = Vec::new();
         while let Ok(piece) = from.fill_buf().await {
@@ -89,6 +89,7 @@ impl Log {
             let end = piece.iter().position(|byte| *byte == b'\n');
             let taken = end.map_or(piece.len(), |end| end + 1);
             line.extend_from_slice(&piece[..end.unwrap_or(taken)]);
+            show(&piece[..taken]);
             from.consume(taken);
             if end.is_some() || line.len() >= LONGEST_LINE {
                 self.keep(stream, &line);
@@ -210,7 +211,7 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         let log = Log::create(&folder.path().join("0.log")).expect("a file");
         let mut reader = log.reader();
-        log.take("stdout", &b"one\ntwo\nunfinished"[..]).await;
+        log.take("stdout", &b"one\ntwo\nunfinished"[..], |_| ()).await;
         assert_eq!(texts(&reader.read().expect("it reads")), ["one", "two", "unfinished"]);
         assert_eq!(texts(&reader.read().expect("it reads")), Vec::<String>::new());
         log.write("stderr", b"three").expect("it writes");

@@ -10,9 +10,11 @@
 //! | file | what |
 //! |---|---|
 //! | `images` | which program stands for an image |
-//! | `environment`, `volumes`, `paths`, `tokens` | what a program is given |
-//! | `instance` | the life of one container, its hooks |
+//! | `environment`, `volumes`, `paths`, `tokens`, `access` | what a program is given |
+//! | `instance`, `order` | the life of one container, its hooks; what is started |
+//! | `beside` | commands that clients run beside it |
 //! | `probes` | its probes |
+//! | `proxy`, `names` | the addresses of Services, and their names |
 //! | `stop` | how containers and pods end |
 //! | `launch`, `shim` | how a program is started so that nothing of it is left behind |
 //! | `logs`, `lines` | what it writes |
@@ -21,6 +23,8 @@
 //! Invariants: nothing of a pod runs when it is forgotten, nothing at all when the cluster has ended, however it did; every folder is the
 //! cluster's own, and goes with it, but those of PersistentVolumes in a data folder.
 
+mod access;
+mod beside;
 mod environment;
 mod home;
 mod images;
@@ -28,8 +32,11 @@ mod instance;
 mod launch;
 pub(crate) mod lines;
 mod logs;
+mod names;
+mod order;
 mod paths;
 mod probes;
+mod proxy;
 mod shim;
 mod stop;
 mod tokens;
@@ -37,27 +44,35 @@ mod volumes;
 
 use std::collections::BTreeMap;
 use std::io;
-use std::net::SocketAddr;
-use std::path::Path;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use jiff::Timestamp;
-use kubewright::k8s_openapi::api::core::v1::Pod;
+use kubewright::k8s_openapi::api::core::v1::{Pod, Service};
+use kubewright::k8s_openapi::api::discovery::v1::EndpointSlice;
 use kubewright::{EventType, Request, Source, Waker};
+use kubewright_apiserver::{Config, ServiceRange};
 use tokio::sync::watch;
 
+pub(crate) use self::beside::{Attached, Beside, Terminal};
 use self::home::Home;
 pub use self::images::Images;
 use self::instance::Instance;
 use self::launch::Launcher;
 pub(crate) use self::logs::Reader;
+use self::names::Names;
+use self::proxy::Proxy;
 pub use self::shim::called;
-use crate::controllers::meta;
+use crate::objects::meta;
 
 /// The RuntimeClass of pods that are processes, and the one of pods that are simulated all the same.
 pub(crate) const CLASS: &str = "process";
 pub(crate) const SIMULATED_CLASS: &str = "simulated";
+
+/// How long changes of names are gathered before they are written.
+const MOMENT: Duration = Duration::from_millis(20);
 
 /// Allows that pods run as processes of this machine, and says how.
 ///
@@ -95,9 +110,11 @@ struct Inner {
     home: Arc<Home>,
     launcher: Launcher,
     waker: Waker,
-    /// The second number of the addresses of pods.
+    /// The second number of the addresses of pods and Services.
     network: u8,
     api: Mutex<Option<SocketAddr>>,
+    proxy: Mutex<Proxy>,
+    names: Mutex<Names>,
     pods: Mutex<BTreeMap<String, OfPod>>,
 }
 
@@ -152,17 +169,16 @@ impl Processes {
             return Err(io::Error::other("pods run as processes on Linux only"));
         }
         let home = Arc::new(Home::make(kept)?);
-        let mut random = [0];
-        ring::rand::SecureRandom::fill(&ring::rand::SystemRandom::new(), &mut random)
-            .map_err(|_| io::Error::other("the system has no entropy"))?;
+        let network = network(kept)?;
         Ok(Processes(Arc::new(Inner {
             launcher: Launcher::start(home.clone())?,
             runtime,
             home,
             waker: Waker::new(),
-            // Not 127.0, where other programs are, nor 127.255, where broadcasts are.
-            network: 16 + random[0] % 224,
+            network,
             api: Mutex::default(),
+            proxy: Mutex::default(),
+            names: Mutex::default(),
             pods: Mutex::default(),
         })))
     }
@@ -177,8 +193,53 @@ impl Processes {
         self.0.waker.source()
     }
 
+    /// The second number of the addresses of pods, which are in the lower half of this network.
     pub(crate) fn network(&self) -> u8 {
         self.0.network
+    }
+
+    /// Passes connections to a Service on to these endpoints. Answers where it cannot be reached, and why.
+    pub(crate) fn proxy(
+        &self,
+        request: &Request,
+        service: &Service,
+        slices: &[Arc<EndpointSlice>],
+    ) -> Vec<(SocketAddr, io::Error)> {
+        self.name(request, names::lines(service, slices));
+        let wanted = proxy::wanted(service, slices, Ipv4Addr::LOCALHOST.into());
+        lock(&self.0.proxy).set(request, wanted)
+    }
+
+    /// A Service is gone.
+    pub(crate) fn proxy_no_more(&self, request: &Request) {
+        self.name(request, Vec::new());
+        lock(&self.0.proxy).set(request, proxy::Wanted::new());
+    }
+
+    /// Enters the names of a Service; the files follow a moment later, once for all changes of that moment.
+    fn name(&self, request: &Request, lines: Vec<names::Line>) {
+        let is_first = {
+            let mut names = lock(&self.0.names);
+            let was_stale = names.is_stale;
+            names.set(request, lines);
+            names.is_stale && !was_stale
+        };
+        if !is_first {
+            return;
+        }
+        let processes = self.clone();
+        tokio::spawn(async move {
+            tokio::time::sleep(MOMENT).await;
+            let written = tokio::task::spawn_blocking(move || lock(&processes.0.names).write()).await;
+            if let Ok(Err(error)) = written {
+                tracing::error!(%error, "programs do not find the present names of Services");
+            }
+        });
+    }
+
+    /// The file of hosts for programs of a namespace.
+    fn hosts(&self, namespace: &str) -> io::Result<PathBuf> {
+        lock(&self.0.names).file(&self.0.home, namespace)
     }
 
     /// Whether a pod is one of processes.
@@ -222,6 +283,19 @@ impl Processes {
         Some(log.reader())
     }
 
+    /// Whether anything of a pod runs here.
+    pub(crate) fn runs_any_of(&self, uid: &str) -> bool {
+        let pods = lock(&self.0.pods);
+        let mut containers = pods.get(uid).into_iter().flat_map(|pod| pod.containers.values());
+        containers.any(|instance| instance.is_running())
+    }
+
+    /// Whether a container is a process that runs.
+    pub(crate) fn is_running(&self, uid: &str, container: &str) -> bool {
+        self.instance(uid, container)
+            .is_some_and(|instance| instance.is_running())
+    }
+
     fn instance(&self, uid: &str, container: &str) -> Option<Arc<Instance>> {
         lock(&self.0.pods).get(uid)?.containers.get(container).cloned()
     }
@@ -254,6 +328,7 @@ impl Processes {
 
     /// Ends everything and takes the folders away. Programs are asked first, and killed when they take longer than this.
     pub(crate) async fn end(&self, grace: Duration) {
+        lock(&self.0.proxy).clear();
         let all: Vec<Arc<Instance>> = {
             let mut pods = lock(&self.0.pods);
             let all = std::mem::take(&mut *pods);
@@ -272,6 +347,34 @@ impl Processes {
         // It says itself what it could not do.
         let _ = tokio::task::spawn_blocking(move || home.clear()).await;
     }
+}
+
+/// Has the API server take loopback addresses for what they are where pods are processes: pods' in the lower half of their network, Services' in
+/// the upper half. Whoever chose a range of Services keeps it.
+pub(crate) fn adapt(processes: Option<&Processes>, config: &mut Config) -> io::Result<()> {
+    let Some(processes) = processes else { return Ok(()) };
+    config.loopback_endpoints = true;
+    if config.service_range == ServiceRange::default() {
+        let range = format!("127.{}.128.0/17", processes.0.network).parse();
+        config.service_range = range.map_err(io::Error::other::<String>)?;
+    }
+    Ok(())
+}
+
+/// The second number of this cluster's addresses: by chance, or the same each time for the cluster of a data folder, whose Services keep theirs.
+/// Not 127.0, where other programs are, nor 127.255, where broadcasts are.
+fn network(kept: Option<&Path>) -> io::Result<u8> {
+    let mut number = [0];
+    match kept {
+        Some(folder) => {
+            let folder = folder.canonicalize()?;
+            let sum = ring::digest::digest(&ring::digest::SHA256, folder.as_os_str().as_encoded_bytes());
+            number.copy_from_slice(&sum.as_ref()[..1]);
+        }
+        None => ring::rand::SecureRandom::fill(&ring::rand::SystemRandom::new(), &mut number)
+            .map_err(|_| io::Error::other("the system has no entropy"))?,
+    }
+    Ok(16 + number[0] % 224)
 }
 
 /// The runtime class of a pod.

@@ -15,7 +15,7 @@ use tokio::net::TcpStream;
 
 use super::Processes;
 use super::instance::{Instance, Running};
-use crate::controllers::meta;
+use crate::objects::meta;
 
 /// Makes the probes of a container as long as this is polled.
 pub(super) async fn run(processes: &Processes, pod: &Pod, instance: &Instance) {

@@ -103,10 +103,15 @@ fn shim(arguments: Vec<OsString>) -> io::Result<u8> {
     rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?;
     // The keyboard's signals are for the cluster, which tells its shims.
     rustix::process::setsid()?;
+    // Without it the program runs all the same; the cluster is told why.
+    let names = spec["hosts"].as_str().map_or(Ok(()), own_hosts);
     let mut child = command(&spec)?.spawn()?;
     let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
     let main = Arc::new(Mutex::new(pid));
-    writeln!(control, "started {}", child.id())?;
+    match names {
+        Ok(()) => writeln!(control, "started {}", child.id())?,
+        Err(why) => writeln!(control, "started {} {why}", child.id())?,
+    }
     let listening = main.clone();
     std::thread::spawn(move || listen(orders, &listening));
     if let Some(pid) = pid {
@@ -124,6 +129,36 @@ fn shim(arguments: Vec<OsString>) -> io::Result<u8> {
     // The cluster may be gone.
     let _ = writeln!(control, "ended {code}");
     Ok(u8::try_from(code).unwrap_or(u8::MAX))
+}
+
+/// Puts a file in the place of `/etc/hosts`, for this process and all below it. Root may do so in a mount namespace; others in a user
+/// namespace of their own as well, in which they stay who they are.
+#[cfg(target_os = "linux")]
+fn own_hosts(file: &str) -> io::Result<()> {
+    use rustix::mount::{MountPropagationFlags, mount_bind, mount_change};
+    use rustix::thread::UnshareFlags;
+    let (user, group) = (rustix::process::geteuid(), rustix::process::getegid());
+    let flags = match user.is_root() {
+        true => UnshareFlags::NEWNS,
+        false => UnshareFlags::NEWNS | UnshareFlags::NEWUSER,
+    };
+    #[expect(deprecated, reason = "its successor is unsafe for threads; this process has one")]
+    rustix::thread::unshare(flags)?;
+    if !user.is_root() {
+        let (user, group) = (user.as_raw(), group.as_raw());
+        fs::write("/proc/self/setgroups", "deny")?;
+        fs::write("/proc/self/uid_map", format!("{user} {user} 1"))?;
+        fs::write("/proc/self/gid_map", format!("{group} {group} 1"))?;
+    }
+    // What is mounted here stays here.
+    mount_change("/", MountPropagationFlags::PRIVATE | MountPropagationFlags::REC)?;
+    mount_bind(file, "/etc/hosts")?;
+    Ok(())
+}
+
+#[cfg(not(target_os = "linux"))]
+fn own_hosts(_: &str) -> io::Result<()> {
+    Err(io::ErrorKind::Unsupported.into())
 }
 
 /// Does what the cluster says, until it says nothing more.
@@ -218,7 +253,7 @@ fn become_program(arguments: Vec<OsString>) -> io::Result<u8> {
 
 fn limit(limits: &Value) -> io::Result<()> {
     use rustix::process::{Resource, Rlimit, setrlimit};
-    for (name, resource) in [("memory", Resource::As), ("core", Resource::Core)] {
+    for (name, resource) in [("memory", Resource::Data), ("core", Resource::Core)] {
         if let Some(most) = limits[name].as_u64() {
             let most = Some(most);
             setrlimit(

@@ -13,7 +13,7 @@ use tokio::time::Instant;
 
 use super::instance::Instance;
 use super::{Processes, lock};
-use crate::controllers::meta;
+use crate::objects::meta;
 
 /// The grace of a pod that says none.
 const GRACE: i64 = 30;

@@ -11,7 +11,7 @@ use kubewright::k8s_openapi::api::core::v1::{Pod, ServiceAccount};
 use kubewright::kube::Api;
 use kubewright::kube::api::PostParams;
 
-use crate::controllers::meta;
+use crate::objects::meta;
 
 /// The tokens of a pod by volume and path, each with the time of its renewal.
 #[derive(Clone, Default)]

@@ -23,6 +23,7 @@ use futures::future::BoxFuture;
 use http_body::{Frame, SizeHint};
 use kubewright::Stop;
 use kubewright_apiserver::{Body, LongBody, WatchBody};
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::mpsc;
 use tokio::time::{Instant, Sleep, sleep_until};
 
@@ -41,7 +42,20 @@ pub(crate) enum ResponseBody {
     Sending(Box<Sending>),
     /// Pieces as they come, until there are no more: a log.
     Flow(mpsc::Receiver<Bytes>),
+    /// No body: behind this answer the connection speaks another protocol. Only HTTP/1.1 has that.
+    Upgrade(Upgrade),
 }
+
+/// A connection that speaks in both directions.
+pub(crate) trait Duplex: AsyncRead + AsyncWrite + Send + Unpin {}
+
+impl<S: AsyncRead + AsyncWrite + Send + Unpin> Duplex for S {}
+
+/// What a connection does behind its last answer, with what the client has said already.
+pub(crate) struct Upgrade(pub(crate) Behind);
+
+/// Speaks another protocol until the connection ends.
+type Behind = Box<dyn FnOnce(Box<dyn Duplex>, Bytes) -> BoxFuture<'static, ()> + Send>;
 
 /// A body that was announced and cannot be sent as announced.
 #[derive(Debug, thiserror::Error)]
@@ -313,6 +327,7 @@ impl ResponseBody {
             ResponseBody::Watch(watch) => watch.poll_guarded(cx).map(|frame| frame.map(Ok)),
             ResponseBody::Sending(sending) => sending.poll_piece(cx),
             ResponseBody::Flow(pieces) => pieces.poll_recv(cx).map(|piece| piece.map(Ok)),
+            ResponseBody::Upgrade(_) => Poll::Ready(None),
         }
     }
 }
@@ -341,6 +356,7 @@ impl http_body::Body for ResponseBody {
             ResponseBody::Full(bytes) => bytes.as_ref().is_none_or(Bytes::is_empty),
             ResponseBody::Long(pieces) => pieces.is_empty(),
             ResponseBody::Watch(_) | ResponseBody::Flow(_) => false,
+            ResponseBody::Upgrade(_) => true,
             ResponseBody::Sending(sending) => sending.is_end_stream(),
         }
     }
@@ -351,6 +367,7 @@ impl http_body::Body for ResponseBody {
             ResponseBody::Long(pieces) => SizeHint::with_exact(pieces.len() as u64),
             ResponseBody::Watch(_) | ResponseBody::Flow(_) => SizeHint::default(),
             ResponseBody::Sending(sending) => sending.size_hint(),
+            ResponseBody::Upgrade(_) => SizeHint::with_exact(0),
         }
     }
 }

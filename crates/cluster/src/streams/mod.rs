@@ -4,24 +4,31 @@
 //! - a stream ends when its client goes, when what it is connected with ends, and when the cluster stops;
 //! - what a client does not take is not read: nothing is gathered for a client that is slow.
 //!
-//! `simulated` is what a pod says in which nothing runs.
+//! `exec` and `attach` are in `exec`, over what `remote` makes of a client: WebSockets (`websocket`) or SPDY/3.1 (`spdy`). `forward` has the
+//! ports. `simulated` is what a pod says in which nothing runs.
 
+mod exec;
+mod forward;
+mod remote;
 mod simulated;
+mod spdy;
+mod websocket;
+
+use std::sync::Arc;
 
 use bytes::Bytes;
 use futures::StreamExt as _;
 use http::request::Parts;
-use http::{HeaderValue, Response, header};
+use http::{HeaderValue, Response, Version, header};
+use kubewright::Stop;
 use kubewright::k8s_openapi::api::core::v1::Pod;
 use kubewright::kube::api::WatchParams;
 use kubewright::kube::core::WatchEvent;
 use kubewright::kube::{self, Api};
-use kubewright_apiserver::{Body, Connect, LogOptions, UserInfo, Wants};
+use kubewright_apiserver::{Body, Connect, LogOptions, Wants};
 use serde_json::Value;
 use tokio::sync::mpsc;
 
-use crate::front::Front;
-use crate::inprocess;
 use crate::processes::lines::{Filter, Line, tail};
 use crate::processes::{Processes, Reader};
 use crate::response::ResponseBody;
@@ -29,47 +36,145 @@ use crate::response::ResponseBody;
 /// How many pieces may wait for a client.
 const PIECES: usize = 8;
 
-/// Connects a client with what it wants; `refusal` says that this is not served.
-pub(crate) fn connect(
-    front: &Front,
-    connect: Connect,
-    _head: &Parts,
-    refusal: Response<Body>,
-) -> Response<ResponseBody> {
-    match connect.wants {
-        Wants::Log(ref options) => {
-            let options = options.clone();
-            log(front, connect, options)
+/// What clients may be connected with. Cheap to clone.
+#[derive(Clone)]
+pub(crate) struct Streams {
+    /// What runs as processes.
+    pub(crate) processes: Option<Processes>,
+    /// Makes a client of the API server, which sees what happens to pods.
+    pub(crate) client: Arc<dyn Fn() -> kube::Client + Send + Sync>,
+    /// Ends all streams.
+    pub(crate) stop: Stop,
+}
+
+impl Streams {
+    /// Connects a client with what it wants.
+    ///
+    /// # Errors
+    /// `refusal`, which says that this is not served, where nothing runs or the client speaks none of the protocols.
+    pub(crate) fn connect(
+        &self,
+        connect: Connect,
+        head: &Parts,
+        refusal: Response<Body>,
+    ) -> Result<Response<ResponseBody>, Box<Response<Body>>> {
+        let answer = match connect.wants {
+            Wants::Log(ref options) => {
+                let options = options.clone();
+                Some(self.log(connect, options))
+            }
+            // Nothing else has connections that become others.
+            _ if head.version != Version::HTTP_11 => None,
+            Wants::Exec { ref command, streams } => self.exec(&connect, head, command.clone(), streams),
+            Wants::Attach(streams) => self.attach(&connect, head, streams),
+            Wants::PortForward => self.forward(&connect, head),
+        };
+        answer.ok_or_else(|| Box::new(refusal))
+    }
+
+    fn exec(
+        &self,
+        connect: &Connect,
+        head: &Parts,
+        command: Vec<String>,
+        streams: kubewright_apiserver::Streams,
+    ) -> Option<Response<ResponseBody>> {
+        let target = exec::Target {
+            uid: uid(connect),
+            container: connect.container.clone(),
+            streams,
+        };
+        let processes = self.processes.clone()?;
+        if !processes.is_running(&target.uid, &target.container) {
+            return None;
         }
-        _ => front.respond(refusal),
+        let run = move |remote| exec::run(processes, target, command, remote);
+        remote::answer(head, streams, &self.stop, run)
+    }
+
+    fn attach(
+        &self,
+        connect: &Connect,
+        head: &Parts,
+        streams: kubewright_apiserver::Streams,
+    ) -> Option<Response<ResponseBody>> {
+        let attached = self
+            .processes
+            .as_ref()?
+            .attach(&uid(connect), &connect.container, streams.stdin)?;
+        let join = move |remote| exec::attach(attached, streams, remote);
+        remote::answer(head, streams, &self.stop, join)
+    }
+
+    fn forward(&self, connect: &Connect, head: &Parts) -> Option<Response<ResponseBody>> {
+        let pod = connect.pod.value();
+        let text = |path: &str| pod.pointer(path).and_then(Value::as_str).unwrap_or_default().to_owned();
+        let uid = uid(connect);
+        if !self.processes.as_ref()?.runs_any_of(&uid) {
+            return None;
+        }
+        let ip = text("/status/podIP").parse().ok()?;
+        let name = format!("{}_{}", text("/metadata/name"), text("/metadata/namespace"));
+        forward::answer(head, forward::Pod { name, uid, ip }, &self.stop)
+    }
+
+    fn log(&self, connect: Connect, options: LogOptions) -> Response<ResponseBody> {
+        let (sender, receiver) = mpsc::channel(PIECES);
+        let streams = self.clone();
+        tokio::spawn(async move {
+            let sending = async {
+                let log = streams.processes.as_ref();
+                // Who goes ends the stream; there is nobody to tell.
+                let _ = match log.and_then(|processes| real_log(processes, &connect, &options)) {
+                    Some(log) => send_real(log, &options, &sender).await,
+                    None => streams.send_simulated(&connect, &options, &sender).await,
+                };
+            };
+            tokio::select! {
+                () = sending => {}
+                () = sender.closed() => {}
+                () = streams.stop.requested() => {}
+            }
+        });
+        let mut response = Response::new(ResponseBody::Flow(receiver));
+        let text = HeaderValue::from_static("text/plain");
+        response.headers_mut().insert(header::CONTENT_TYPE, text);
+        response
+    }
+
+    /// The log of a container in which nothing runs.
+    async fn send_simulated(
+        &self,
+        connect: &Connect,
+        options: &LogOptions,
+        to: &mpsc::Sender<Bytes>,
+    ) -> Result<(), Gone> {
+        let (pod, container) = (connect.pod.value(), connect.container.as_str());
+        let mut filter = Filter::new(options);
+        let first = simulated::log(pod, container, options.previous);
+        send(tail(&first, options.tail_lines), &mut filter, to).await?;
+        if !options.follow || options.previous || !simulated::is_running(pod, container) {
+            return Ok(());
+        }
+        let mut told = first.len();
+        let Ok(mut changes) = changes((self.client)(), connect).await else {
+            return Ok(());
+        };
+        while let Some(Some(pod)) = changes.next().await {
+            let all = simulated::log(&pod, container, false);
+            send(all.get(told..).unwrap_or_default(), &mut filter, to).await?;
+            told = told.max(all.len());
+            if filter.is_spent() || !simulated::is_running(&pod, container) {
+                break;
+            }
+        }
+        Ok(())
     }
 }
 
-fn log(front: &Front, connect: Connect, options: LogOptions) -> Response<ResponseBody> {
-    let (sender, receiver) = mpsc::channel(PIECES);
-    let (front, stop) = (front.clone(), front.stop.clone());
-    tokio::spawn(async move {
-        let sending = async {
-            // Who goes ends the stream; there is nobody to tell.
-            let _ = match front
-                .processes
-                .as_ref()
-                .and_then(|processes| real_log(processes, &connect, &options))
-            {
-                Some(log) => send_real(log, &options, &sender).await,
-                None => send_simulated(&front, &connect, &options, &sender).await,
-            };
-        };
-        tokio::select! {
-            () = sending => {}
-            () = sender.closed() => {}
-            () = stop.requested() => {}
-        }
-    });
-    let mut response = Response::new(ResponseBody::Flow(receiver));
-    let text = HeaderValue::from_static("text/plain");
-    response.headers_mut().insert(header::CONTENT_TYPE, text);
-    response
+fn uid(connect: &Connect) -> String {
+    let uid = connect.pod.value().pointer("/metadata/uid").and_then(Value::as_str);
+    uid.unwrap_or_default().to_owned()
 }
 
 /// The client went.
@@ -86,8 +191,7 @@ async fn send(lines: &[Line], filter: &mut Filter, to: &mpsc::Sender<Bytes>) -> 
 
 /// The log of a container that runs, or has run.
 fn real_log(processes: &Processes, connect: &Connect, options: &LogOptions) -> Option<Reader> {
-    let uid = connect.pod.value().pointer("/metadata/uid")?.as_str()?;
-    processes.log(uid, &connect.container, options.previous)
+    processes.log(&uid(connect), &connect.container, options.previous)
 }
 
 async fn send_real(mut log: Reader, options: &LogOptions, to: &mpsc::Sender<Bytes>) -> Result<(), Gone> {
@@ -97,36 +201,6 @@ async fn send_real(mut log: Reader, options: &LogOptions, to: &mpsc::Sender<Byte
     while options.follow && !filter.is_spent() && log.more().await {
         let Ok(lines) = log.read() else { return Ok(()) };
         send(&lines, &mut filter, to).await?;
-    }
-    Ok(())
-}
-
-/// The log of a container in which nothing runs.
-async fn send_simulated(
-    front: &Front,
-    connect: &Connect,
-    options: &LogOptions,
-    to: &mpsc::Sender<Bytes>,
-) -> Result<(), Gone> {
-    let (pod, container) = (connect.pod.value(), connect.container.as_str());
-    let mut filter = Filter::new(options);
-    let first = simulated::log(pod, container, options.previous);
-    send(tail(&first, options.tail_lines), &mut filter, to).await?;
-    if !options.follow || options.previous || !simulated::is_running(pod, container) {
-        return Ok(());
-    }
-    let mut told = first.len();
-    let client = inprocess::client(front.clone(), UserInfo::admin());
-    let Ok(mut changes) = changes(client, connect).await else {
-        return Ok(());
-    };
-    while let Some(Some(pod)) = changes.next().await {
-        let all = simulated::log(&pod, container, false);
-        send(all.get(told..).unwrap_or_default(), &mut filter, to).await?;
-        told = told.max(all.len());
-        if filter.is_spent() || !simulated::is_running(&pod, container) {
-            break;
-        }
     }
     Ok(())
 }

@@ -116,7 +116,7 @@ impl Connection {
             .lines()
             .find_map(|line| line.strip_prefix("content-length: ")?.parse::<usize>().ok());
         let (body, ends) = match length {
-            _ if request.method == "HEAD" => (Vec::new(), head_ends),
+            _ if request.method == "HEAD" || code == 204 => (Vec::new(), head_ends),
             Some(length) => {
                 self.read_at_least(head_ends + length).await?;
                 (self.read[head_ends..head_ends + length].to_vec(), head_ends + length)

@@ -17,6 +17,8 @@ pub(crate) const CLUSTER_BINDINGS: &str = "/apis/rbac.authorization.k8s.io/v1/cl
 pub(crate) const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
 pub(crate) const VALIDATING_POLICIES: &str = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies";
 pub(crate) const VALIDATING_BINDINGS: &str = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicybindings";
+pub(crate) const MUTATING_POLICIES: &str = "/apis/admissionregistration.k8s.io/v1/mutatingadmissionpolicies";
+pub(crate) const MUTATING_BINDINGS: &str = "/apis/admissionregistration.k8s.io/v1/mutatingadmissionpolicybindings";
 /// Where the objects of [`definition`] are.
 pub(crate) const THINGS: &str = "/apis/hostile.example.com/v1/namespaces/default/things";
 

@@ -26,6 +26,8 @@ pub const PLUGIN: Code = Code(109);
 pub const KEPT: Code = Code(110);
 /// Where the dependency on kubewright comes from is not known.
 pub const SOURCE: Code = Code(111);
+/// The scaffold and its users changed the same lines.
+pub const CONFLICT: Code = Code(112);
 
 pub(super) const EXPLANATIONS: &[Explanation] = &[
     Explanation {
@@ -93,8 +95,10 @@ pub(super) const EXPLANATIONS: &[Explanation] = &[
     Explanation {
         code: PLUGIN,
         title: "no such plugin",
-        story: "kubewright has one layout, `rust.kubewright.dev/v1-alpha`, and no optional plugins yet. kubebuilder's own (`go/v4`, \
-                `kustomize/v2`, `helm`, `grafana`, `autoupdate`, `deploy-image`) are not part of it.\n\nLeave `--plugins` out.",
+        story: "kubewright has one layout, `rust.kubewright.dev/v1-alpha`, and optional plugins that are called as kubebuilder's: \
+                `edit --plugins helm/v2-alpha` (a chart out of `config/`), `edit --plugins grafana/v1-alpha` (dashboards), `create api \
+                --plugins deploy-image/v1-alpha --image IMAGE` (a kind whose controller runs an image). The short key may go without the \
+                version.\n\nOther keys of kubebuilder (`go/v4`, `kustomize/v2`) are what the layout does here; leave them out.",
     },
     Explanation {
         code: KEPT,
@@ -108,5 +112,13 @@ pub(super) const EXPLANATIONS: &[Explanation] = &[
         story: "A project depends on the `kubewright` crate. Until it is published, the dependency is a path to a checkout: `init --kubewright \
                 ../kubewright`, or the variable KUBEWRIGHT_PATH. A program that was built from a checkout writes that checkout's path by itself. \
                 A version (`--kubewright 0.1.0`) is written as a version.",
+    },
+    Explanation {
+        code: CONFLICT,
+        title: "the scaffold and you changed the same lines",
+        story: "`upgrade` merges three texts of each file: what the version that made the project wrote, what this version writes, and what \
+                you made of it. Where you and the scaffold changed the same lines, only a person can decide; nothing was written.\n\n`--force` \
+                writes the file with both between `<<<<<<< yours`, `=======` and `>>>>>>> kubewright VERSION`, as `git merge` does. Choose, \
+                remove the marks, and look at `git diff`. `--force --diff` shows the result first.",
     },
 ];

@@ -10,6 +10,8 @@ pub const TWICE: Code = Code(502);
 pub const PATCH: Code = Code(503);
 /// An API server refuses a webhook.
 pub const REFUSED: Code = Code(504);
+/// A webhook keeps its own operator from starting.
+pub const DEADLOCK: Code = Code(505);
 
 pub(super) const EXPLANATIONS: &[Explanation] = &[
     Explanation {
@@ -36,5 +38,14 @@ pub(super) const EXPLANATIONS: &[Explanation] = &[
         title: "an API server refuses a webhook",
         story: "Before they are written, the configurations are sent to kubewright's own API server, which says what kube-apiserver says. They are whole, with \
                 the fields that a patch added: match conditions are compiled, selectors read, policies and times checked. The message is the server's.",
+    },
+    Explanation {
+        code: DEADLOCK,
+        title: "a webhook keeps its own operator from starting",
+        story: "With the failure policy `Fail` nothing is written while nobody answers. A webhook for pods, or for what pods are made by, that is asked about the \
+                operator's own namespace must answer before the operator's pods may be created: once none of them runs, none starts again. Webhooks for \
+                kinds of Kubernetes itself therefore leave out `kube-system` and namespaces with the label `control-plane`, as the scaffold labels the \
+                operator's, unless `.everywhere()` or a selector of your own says otherwise. Who is caught in it deletes the webhook configuration, lets \
+                the operator start, and applies it again.",
     },
 ];

@@ -120,6 +120,19 @@ fn grouped_kinds(before: Option<&Project>, after: &Project, plan: &Plan<'_>) -> 
     Ok(grouped)
 }
 
+/// Switches an optional part of `config/default` on, as a person does who takes the `#` away: `prometheus`, `network-policy`.
+///
+/// # Errors
+/// When the list of components cannot be edited.
+pub(crate) fn switch_on(part: &str, plan: &mut Plan<'_>) -> Result<(), Diagnostic> {
+    let item = Item::new(tree::DEFAULT, "components", format!("../{part}"));
+    if let Some(text) = plan.read(&item.file)? {
+        let edited = lists::add(&text, &item)?;
+        plan.write(&item.file, edited)?;
+    }
+    Ok(())
+}
+
 /// Creates a file. What is there already stays when it is the file of a kind: it was made before, and belongs to the user.
 fn create(path: &str, text: &str, of_kind: bool, plan: &mut Plan<'_>) -> Result<(), Diagnostic> {
     match plan.read(path)? {

@@ -12,6 +12,11 @@ macro_rules! templates {
 }
 
 templates![
+    "certificates/kustomization.yaml",
+    "certificates/manager_certificates_patch.yaml",
+    "certificates/manager_volume_patch.yaml",
+    "certificates/role.yaml",
+    "certificates/role_binding.yaml",
     "certmanager/ca_injection_patch.yaml",
     "certmanager/certificate-metrics.yaml",
     "certmanager/certificate-webhook.yaml",

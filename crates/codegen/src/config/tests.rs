@@ -63,10 +63,12 @@ fn a_new_part_leaves_the_users_lines_alone() {
         .context_radius(1)
         .to_string();
     insta::assert_snapshot!(diff, @"
-    @@ -24 +24,7 @@
+    @@ -24 +24,9 @@
      #- ../network-policy
     +# Receive webhooks: a Service, what the API server sends to it, and where the operator finds its certificate.
     +- ../webhook
+    +# Let the operator make its certificate itself, with nothing installed. Either this or ../certmanager below.
+    +#- ../certificates
     +# Let cert-manager, which must be in the cluster, make the certificates and tell the API server whom to trust.
     +- ../certmanager
     +# Serve metrics with a certificate of cert-manager's too; stands after ../prometheus, which then checks it.

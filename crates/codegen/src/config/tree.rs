@@ -31,6 +31,8 @@ const WEBHOOK_COMMENT: &str =
     "# Receive webhooks: a Service, what the API server sends to it, and where the operator finds its certificate.";
 const CERTMANAGER_COMMENT: &str =
     "# Let cert-manager, which must be in the cluster, make the certificates and tell the API server whom to trust.";
+const CERTIFICATES: &str = "# Let the operator make its certificate itself, with nothing installed. Either this or ../certmanager below.\n\
+                            #- ../certificates";
 const METRICS_CERTS: &str = "# Serve metrics with a certificate of cert-manager's too; stands after ../prometheus, which then checks it.\n\
                              #- ../metrics-certs";
 
@@ -177,10 +179,18 @@ impl Tree {
     }
 
     fn webhooks(&mut self, project: &Project, is_grouped: &dyn Fn(&Resource) -> bool, values: &Value) {
-        for folder in ["webhook", "certmanager", "metrics-certs"] {
+        for folder in ["webhook", "certificates", "certmanager", "metrics-certs"] {
             self.kustomization(folder, values);
         }
+        let hubs = project.apis().filter(|api| is_hub(api));
+        let definitions: Vec<String> = hubs
+            .map(|hub| format!("{}.{}", hub.plural(), hub.full_group()))
+            .collect();
+        self.file("certificates/role.yaml", &context! { definitions, ..values.clone() });
         for file in [
+            "certificates/manager_certificates_patch.yaml",
+            "certificates/manager_volume_patch.yaml",
+            "certificates/role_binding.yaml",
             "certmanager/ca_injection_patch.yaml",
             "certmanager/certificate-metrics.yaml",
             "certmanager/certificate-webhook.yaml",
@@ -204,7 +214,7 @@ impl Tree {
             trailer,
             ..Item::new(DEFAULT, "components", yaml)
         };
-        self.items.push(component("../webhook", WEBHOOK_COMMENT, ""));
+        self.items.push(component("../webhook", WEBHOOK_COMMENT, CERTIFICATES));
         self.items
             .push(component("../certmanager", CERTMANAGER_COMMENT, METRICS_CERTS));
         if project.has_admission_webhooks() {

@@ -6,11 +6,11 @@ use crate::plan::{Files, Plan};
 use crate::project::{Project, Resource};
 use crate::source::Source;
 
-use super::init::{License, boilerplate, plugins};
+use super::init::{License, boilerplate};
 use super::subject::module_of;
 use super::tree::{API_LIB, LIB};
 use super::words::{Words, controllers};
-use super::{BOILERPLATE, Change};
+use super::{BOILERPLATE, Change, plugins};
 
 /// What `edit` is asked for; what is not said stays.
 #[derive(Clone, Debug, Default)]
@@ -25,8 +25,10 @@ pub struct Edit {
     pub owner: Option<String>,
     /// The comment that begins every Rust file that will be created (`--license-file`).
     pub boilerplate: Option<String>,
-    /// The layouts that were asked for (`--plugins`).
+    /// The plugins that were asked for (`--plugins`).
     pub plugins: Vec<String>,
+    /// The folder that the chart of the plugin helm stands in (`--output-dir`).
+    pub output: Option<String>,
     /// Whether to write over what a person edited.
     pub force: bool,
 }
@@ -38,7 +40,8 @@ pub struct Edit {
 pub fn edit<'a>(files: &'a dyn Files, asked: &Edit) -> Result<Plan<'a>, Diagnostic> {
     const ATTEMPTED: &str = "cannot edit the project";
     let mut change = Change::of(files, asked.force)?;
-    plugins(&asked.plugins, ATTEMPTED)?;
+    let optional = plugins::asked(&asked.plugins, "edit", ATTEMPTED)?;
+    output_folder(asked, &optional, ATTEMPTED)?;
     if let Some(namespaced) = asked.namespaced {
         change.project.namespaced = namespaced;
     }
@@ -65,11 +68,40 @@ pub fn edit<'a>(files: &'a dyn Files, asked: &Edit) -> Result<Plan<'a>, Diagnost
         .before
         .as_ref()
         .is_some_and(|before| before.namespaced != change.project.namespaced);
+    for plugin in &optional {
+        plugins::remember(*plugin, asked.output.as_deref(), &mut change.project);
+    }
+    let project = change.project.clone();
     let mut plan = change.finish()?;
+    for plugin in optional {
+        plugins::write(plugin, &project, asked.force, &mut plan)?;
+    }
     if moved_roles {
         plan.next.push("kubewright manifests".to_owned());
     }
     Ok(plan)
+}
+
+/// A chart stands inside the project, and only a chart has a folder to choose.
+fn output_folder(asked: &Edit, optional: &[plugins::Optional], attempted: &str) -> Result<(), Diagnostic> {
+    let Some(output) = &asked.output else { return Ok(()) };
+    let wrong = |why: String, fix: &str| Err(Diagnostic::new(codes::project::FLAGS, attempted).because(why).fix(fix));
+    if !optional.contains(&plugins::Optional::Helm) {
+        return wrong(
+            "--output-dir is about the chart of the plugin helm/v2-alpha".to_owned(),
+            "add --plugins helm/v2-alpha, or leave --output-dir out",
+        );
+    }
+    let is_inside = output
+        .split('/')
+        .all(|part| !part.is_empty() && part != "." && part != "..");
+    if !is_inside || output.contains('\\') {
+        return wrong(
+            format!("--output-dir {output:?} is no folder of the project"),
+            "write it relative to the project, such as dist or deploy/helm",
+        );
+    }
+    Ok(())
 }
 
 /// Sets a field of the workspace's packages, which take it from there, or removes it everywhere.

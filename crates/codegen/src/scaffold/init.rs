@@ -7,11 +7,11 @@ use crate::codes;
 use crate::diagnostic::{Diagnostic, Place};
 use crate::names;
 use crate::plan::{Files, Plan};
-use crate::project::{self, LAYOUT, Project};
+use crate::project::{self, Project};
 
 use super::render::render;
 use super::tree::{API_LIB, LIB};
-use super::{BOILERPLATE, Change, bad_name};
+use super::{BOILERPLATE, Change, bad_name, plugins};
 
 /// Where the project's dependency on kubewright comes from.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -80,7 +80,7 @@ const KEPT: [&str; 3] = ["README.md", ".gitignore", ".dockerignore"];
 /// When a name cannot be used, or there is a project already.
 pub fn init<'a>(files: &'a dyn Files, asked: &Init) -> Result<Plan<'a>, Diagnostic> {
     const ATTEMPTED: &str = "cannot create the project";
-    plugins(&asked.plugins, ATTEMPTED)?;
+    plugins::asked(&asked.plugins, "init", ATTEMPTED)?;
     names::project(&asked.name).map_err(|wrong| bad_name(ATTEMPTED, "--project-name", &asked.name, &wrong))?;
     // Without a domain groups are written in full: `--group webapp.my.domain`.
     if !asked.domain.is_empty() {
@@ -115,18 +115,6 @@ pub fn init<'a>(files: &'a dyn Files, asked: &Init) -> Result<Plan<'a>, Diagnost
     let mut plan = change.finish()?;
     plan.next.push("kubewright create api".to_owned());
     Ok(plan)
-}
-
-/// kubewright has one layout; names of others are refused rather than ignored.
-pub(super) fn plugins(asked: &[String], attempted: &str) -> Result<(), Diagnostic> {
-    let short = LAYOUT.replace(".kubewright.dev", "");
-    let unknown = asked.iter().find(|key| **key != LAYOUT && **key != short);
-    match unknown {
-        Some(key) => Err(Diagnostic::new(codes::project::PLUGIN, attempted)
-            .because(format!("there is no plugin {key:?}; the one layout is {LAYOUT}"))
-            .fix("leave --plugins out")),
-        None => Ok(()),
-    }
 }
 
 /// A header must be comments, or no file would compile.

@@ -11,12 +11,14 @@ use crate::diagnostic::{Diagnostic, Place};
 use crate::plan::{Files, Plan};
 use crate::project::{self, Project};
 
+mod again;
 mod create_api;
 mod create_webhook;
 mod delete;
 mod edit;
 mod init;
 mod meet;
+mod plugins;
 mod render;
 mod subject;
 mod tree;
@@ -26,6 +28,7 @@ mod words;
 #[cfg(test)]
 mod tests;
 
+pub use again::again;
 pub use create_api::{CreateApi, create_api};
 pub use create_webhook::{CreateWebhook, create_webhook};
 pub use delete::{Delete, delete_api, delete_webhook};

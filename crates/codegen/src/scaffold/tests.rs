@@ -83,6 +83,7 @@ fn plan<'a>(files: &'a MemoryFiles, command: &str) -> Result<Plan<'a>, Diagnosti
                 owner: value("--owner"),
                 boilerplate: flag("--license-file").then(|| "// A shop.\n".to_owned()),
                 plugins: value("--plugins").into_iter().collect(),
+                output: value("--output-dir"),
                 force: flag("--force"),
             },
         ),

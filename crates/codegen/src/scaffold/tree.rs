@@ -91,6 +91,11 @@ impl Change<'_> {
         let about = |module: &String| {
             let group = groups.iter().find(|(known, _)| known == module);
             match group {
+                // The words that `create` has for the same folder.
+                Some((_, title)) if root == LIB && modules[0] == "webhook" => {
+                    format!("Webhooks for the group `{title}`.")
+                }
+                Some((_, title)) if root == LIB => format!("Controllers for the group `{title}`."),
                 Some((_, title)) => format!("The group `{title}`."),
                 None if root == LIB && modules.len() > 1 => format!("Webhooks for kinds of version `{module}`."),
                 None => format!("Kinds of version `{module}`."),

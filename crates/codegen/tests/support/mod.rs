@@ -53,15 +53,19 @@ pub(crate) struct Meant {
 
 impl Meant {
     pub(crate) fn read() -> Meant {
-        let text = std::fs::read_to_string(format!("{FOLDER}/allowed.json")).unwrap();
-        let allowed: Vec<compare::Allowed> = serde_json::from_str(&text).unwrap();
+        let mut meant = Meant { allowed: Vec::new() };
+        meant.and(&std::fs::read_to_string(format!("{FOLDER}/allowed.json")).unwrap());
+        meant
+    }
+
+    /// Adds a list of differences in the form of `allowed.json`.
+    pub(crate) fn and(&mut self, list: &str) {
+        let allowed: Vec<compare::Allowed> = serde_json::from_str(list).unwrap();
         assert!(
             allowed.iter().all(|allowed| !allowed.reason.is_empty()),
             "each has a reason"
         );
-        Meant {
-            allowed: allowed.into_iter().map(|allowed| (allowed, false)).collect(),
-        }
+        self.allowed.extend(allowed.into_iter().map(|allowed| (allowed, false)));
     }
 
     fn covers(&mut self, project: &str, rendering: &str, difference: &compare::Difference) -> bool {

@@ -33,7 +33,8 @@ use super::scope::{Membership, Scope};
 use super::store::{CONTROLLER_UID, KubeMeta, controller_uid};
 use crate::error::{Error, Result};
 use crate::events::{EventRecorder, EventType};
-use crate::form::{Cached, Form};
+use crate::form::packed::{Budget, Shelf, unpacked, with_decoded};
+use crate::form::{Cached, Form, Identity};
 use crate::metrics::Metrics;
 use crate::object::ObjectRef;
 use crate::observe::{Observation, Observers};
@@ -45,10 +46,10 @@ pub(crate) type IndexValues = Box<dyn Fn(&dyn Cached) -> Vec<String> + Send + Sy
 /// What the store shows for a key.
 fn view_of<'a>(store: &'a EngineStore, key: &ObjectKey) -> View<'a> {
     let shown = |object: &'a Arc<dyn Cached>| {
-        let meta = object.metadata();
+        let identity = object.identity();
         Shown {
-            uid: meta.uid.as_deref(),
-            version: meta.resource_version.as_deref(),
+            uid: identity.uid,
+            version: identity.version,
         }
     };
     View {
@@ -62,6 +63,8 @@ pub(crate) struct Core {
     pub(crate) name: String,
     pub(crate) form: Form,
     pub(crate) scope: Scope,
+    /// What of its objects is decoded.
+    pub(crate) shelf: Arc<Shelf>,
     store: RwLock<EngineStore>,
     dispatcher: Mutex<Dispatcher<dyn Cached>>,
     /// The handlers that have a task.
@@ -98,7 +101,7 @@ const REPORTED: usize = 10;
 
 impl Core {
     /// Call it inside a tokio runtime.
-    pub(crate) fn new(form: Form, scope: Scope, reports: Reports) -> Core {
+    pub(crate) fn new(form: Form, scope: Scope, decoded: Budget, reports: Reports) -> Core {
         let resource = &form.resource;
         let mut store = EngineStore::new();
         store
@@ -111,6 +114,7 @@ impl Core {
         };
         Core {
             name: format!("{kind} {scope}"),
+            shelf: Shelf::new(form.decode.kept, decoded),
             form,
             scope,
             store: RwLock::new(store),
@@ -253,7 +257,68 @@ impl Core {
         self.progress.borrow().synced
     }
 
+    /// Files what reads could not decode, unless it has changed since.
+    fn file_broken(&self) {
+        let broken = self.shelf.take_broken();
+        if broken.is_empty() {
+            return;
+        }
+        let mut store = self.store.write().unwrap_or_else(PoisonError::into_inner);
+        for object in broken {
+            let stored = store.peek(&object.key).map(|stored| stored.identity());
+            let version = object.resource_version.as_ref().map(ResourceVersion::as_str);
+            if stored.is_some_and(|stored| stored.version == version && stored.uid == object.uid.as_deref()) {
+                // Nothing of the store's content changes, so that nobody is to be told but people.
+                store.apply(Delta::Unreadable(object));
+            }
+        }
+    }
+
+    /// Somebody needs the type of its objects: from now on they are decoded when they arrive, and those that are there are looked at now.
+    pub(crate) fn check_objects(&self) {
+        if !self.shelf.check() {
+            return;
+        }
+        for object in self.list_in(None) {
+            with_decoded(&*object);
+        }
+        self.report_unreadable();
+    }
+
+    /// What the store holds in this very version.
+    pub(crate) fn known(&self, identity: Identity<'_>) -> Option<Arc<dyn Cached>> {
+        let found = self.get(identity.namespace, identity.name?)?;
+        let known = found.identity();
+        (known.version.is_some() && known.version == identity.version && known.uid == identity.uid).then_some(found)
+    }
+
+    /// An object of the store, decoded.
+    ///
+    /// # Errors
+    /// [`Error::Undecodable`].
+    pub(crate) fn unpacked(&self, object: Arc<dyn Cached>) -> Result<Arc<dyn Cached>> {
+        let reference = object.identity().reference(&self.form.resource);
+        unpacked(object).map_err(|reason| {
+            self.report_unreadable();
+            Error::Undecodable {
+                object: reference.to_string(),
+                reason: reason.to_string(),
+            }
+        })
+    }
+
+    /// Objects of the store, decoded; those that cannot be are left out, and reported.
+    pub(crate) fn all_unpacked(&self, objects: Objects) -> Objects {
+        let count = objects.len();
+        let readable: Objects = objects.into_iter().filter_map(|object| unpacked(object).ok()).collect();
+        if readable.len() < count {
+            self.report_unreadable();
+        }
+        readable
+    }
+
     pub(crate) fn health(&self) -> Health {
+        self.report_unreadable();
         let progress = self.progress.borrow().clone();
         if let Some(reason) = progress.trouble {
             return Health::Degraded { reason };
@@ -279,6 +344,7 @@ impl Core {
     }
 
     fn report_unreadable(&self) {
+        self.file_broken();
         // Looked at with a read lock first: this runs after every batch.
         if self.read().unreadable().len() == 0 {
             return;
@@ -359,6 +425,7 @@ impl Core {
     }
 
     pub(crate) fn unreadable(&self) -> Vec<informer::Unreadable> {
+        self.report_unreadable();
         let store = self.read();
         let all = store.unreadable().map(|object| informer::Unreadable {
             request: Request::from(&object.key),
@@ -399,8 +466,15 @@ impl Core {
         self.read().keys().map(Request::from).collect()
     }
 
+    /// Without the objects that were read in vain.
     pub(crate) fn len(&self) -> usize {
-        self.read().len()
+        let store = self.read();
+        let shown = |key| store.peek(key).map(|stored| stored.identity().version);
+        let in_vain = store.unreadable().filter(|object| {
+            shown(&object.key)
+                .is_some_and(|version| version == object.resource_version.as_ref().map(ResourceVersion::as_str))
+        });
+        store.len() - in_vain.count()
     }
 
     pub(crate) fn resource_version(&self) -> Option<String> {
@@ -412,9 +486,8 @@ impl Core {
 
 /// The objects whose labels match.
 pub(crate) fn matching(store: &EngineStore, namespace: Option<&str>, labels: &Selector) -> Objects {
-    let none = Default::default();
     let mut objects = store.list(namespace).items;
-    objects.retain(|object| labels.matches(object.metadata().labels.as_ref().unwrap_or(&none)));
+    objects.retain(|object| labels.matches(&object.labels()));
     objects
 }
 

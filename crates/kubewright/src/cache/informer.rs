@@ -14,12 +14,13 @@ use kube::core::ApiResource;
 use kubewright_engine::dispatch::Handler;
 use kubewright_engine::{Event, HandlerId};
 
+use super::change::Change;
 use super::core::Shared;
 use super::parts::Parts;
 use super::scope::Scope;
 use super::store::Store;
 use crate::error::Result;
-use crate::form::{Cached, typed_event, typed_ref};
+use crate::form::{Cached, typed_event, with_typed};
 use crate::object::AnyObject;
 use crate::request::Request;
 
@@ -88,7 +89,8 @@ pub enum Health {
 
 /// An object that exists and does not decode into the type of its informer. It is in no list; a read of it is
 /// [`Error::Undecodable`](crate::Error::Undecodable). Handlers that knew it keep its last readable state until it is
-/// deleted.
+/// deleted. An informer without handlers, indexes, predicates or mappings of its type decodes what is read, and
+/// knows of such an object when somebody has read it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Unreadable {
@@ -194,7 +196,7 @@ impl<K: AnyObject> Informer<K> {
     ///
     /// A handler must not remove itself.
     pub fn add_handler(&self, handler: impl Fn(&Event<K>) + Send + Sync + 'static) -> HandlerId {
-        let handler: Handler<dyn Cached> = Arc::new(move |event| handler(&typed_event(event)));
+        let handler = self.of_type(handler);
         self.add(|part| part.add_slow_handler(handler.clone()))
     }
 
@@ -204,8 +206,24 @@ impl<K: AnyObject> Informer<K> {
     /// The store and all other handlers wait until it returns, so it must be quick: turn the event into keys and add them
     /// to a queue. It must not add or remove handlers of the same informer.
     pub fn add_inline_handler(&self, handler: impl Fn(&Event<K>) + Send + Sync + 'static) -> HandlerId {
-        let handler: Handler<dyn Cached> = Arc::new(move |event| handler(&typed_event(event)));
+        let handler = self.of_type(handler);
         self.add(|part| part.add_handler(handler.clone()))
+    }
+
+    /// As [`Informer::add_inline_handler`], for a handler that is content with which object changed, and how. Nothing is decoded for it.
+    pub fn add_key_handler(&self, handler: impl Fn(&Change) + Send + Sync + 'static) -> HandlerId {
+        let handler: Handler<dyn Cached> = Arc::new(move |event| handler(&Change::of(event)));
+        self.add(|part| part.add_handler(handler.clone()))
+    }
+
+    /// A handler of typed events, which wants objects that can be decoded.
+    fn of_type(&self, handler: impl Fn(&Event<K>) + Send + Sync + 'static) -> Handler<dyn Cached> {
+        self.parts.check_objects();
+        Arc::new(move |event| {
+            if let Some(event) = typed_event(event) {
+                handler(&event);
+            }
+        })
     }
 
     /// Removes a handler; when this returns it is not called again. It waits for a call that is under way. `false` when it
@@ -252,9 +270,13 @@ impl<K: AnyObject> Informer<K> {
     /// [`Error::Configuration`](crate::Error::Configuration) when the name is taken.
     pub fn add_index(&self, name: &str, values: impl Fn(&K) -> Vec<String> + Send + Sync + 'static) -> Result<()> {
         let values = Arc::new(values);
+        self.parts.check_objects();
         for part in self.parts.iter() {
             let values = values.clone();
-            part.add_index(name, Box::new(move |object| values(typed_ref(object))))?;
+            part.add_index(
+                name,
+                Box::new(move |object| with_typed(object, &*values).unwrap_or_default()),
+            )?;
         }
         Ok(())
     }

@@ -2,11 +2,12 @@
 //!
 //! Invariants: SI10 one watch per (type, resource, scope), counted by reference; C8 a kind that cannot be listed hurts nobody but its
 //! readers; C2 what is read is immutable. Objects are cached without `metadata.managedFields`, which make up to half of an object and which
-//! no controller reads; a write that carries none leaves the server's alone.
+//! no controller reads; a write that carries none leaves the server's alone. They are at rest as text (`crate::form::packed`).
 //!
-//! - `informer.rs`: the informer, - `core.rs`: the same without its type, - `handlers.rs`: handlers that may be slow, - `watch.rs`: the task that lists and watches, - `wire.rs`: requests and decoding,
+//! - `informer.rs`: the informer, - `core.rs`: the same without its type, - `handlers.rs`: handlers that may be slow, - `watch.rs`: the task that lists and watches, - `wire.rs`: requests and decoding, - `change.rs`: what a handler of keys is told,
 //! - `scope.rs`: which objects, - `parts.rs`: several namespaces, - `store.rs`: reading. Which writes a store does not show yet is decided by the engine's receipts.
 
+mod change;
 pub(crate) mod collector;
 mod core;
 mod handlers;
@@ -24,6 +25,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use kube::core::ApiResource;
 
+pub use self::change::{Change, ChangeKind};
 pub use self::informer::{Health, Informer, SYNC_TIMEOUT, Unreadable};
 pub use self::scope::Scope;
 pub use self::store::{CONTROLLER_UID, Store};
@@ -36,9 +38,10 @@ use self::core::{Lease, ReceiptTarget, Reports};
 pub(crate) use self::parts::{Keys, Parts};
 pub(crate) use self::store::KubeMeta;
 pub(crate) use self::watch::entropy;
-pub(crate) use self::wire::{decode_page, guarded};
+pub(crate) use self::wire::decode_page;
 use crate::events::EventRecorder;
 use crate::form::Form;
+use crate::form::packed::Budget;
 use crate::metrics::Metrics;
 use crate::object::{AnyObject, Object};
 use crate::observe::Observers;
@@ -69,6 +72,8 @@ struct Inner {
     reports: Reports,
     /// The namespaces of which objects are cached unless a scope names another, in order; none means all.
     namespaces: Vec<String>,
+    /// How much text of decoded objects each informer keeps.
+    decoded: Budget,
     state: Mutex<State>,
 }
 
@@ -95,7 +100,13 @@ impl fmt::Debug for Cache {
 impl Cache {
     /// An empty cache that lists and watches through this client.
     pub fn new(client: kube::Client) -> Cache {
-        Cache::observed(client, Observers::default(), Metrics::new(), Vec::new())
+        Cache::observed(
+            client,
+            Observers::default(),
+            Metrics::new(),
+            Vec::new(),
+            Budget::DEFAULT,
+        )
     }
 
     pub(crate) fn observed(
@@ -103,6 +114,7 @@ impl Cache {
         observers: Observers,
         metrics: Metrics,
         mut namespaces: Vec<String>,
+        decoded: Budget,
     ) -> Cache {
         namespaces.sort();
         namespaces.dedup();
@@ -114,6 +126,7 @@ impl Cache {
                 ..Reports::default()
             },
             namespaces,
+            decoded,
             state: Mutex::default(),
         }));
         metrics.register(|registry| collector::register(registry, &cache));
@@ -205,7 +218,7 @@ impl Cache {
         if let Some(informer) = state.living(&key) {
             return informer;
         }
-        let core = Arc::new(Core::new(form.clone(), scope, self.0.reports.clone()));
+        let core = Arc::new(Core::new(form.clone(), scope, self.0.decoded, self.0.reports.clone()));
         let (source, stop) = Stop::pair();
         watch::spawn(self.0.kube.clone(), self.metrics().clone(), core.clone(), stop);
         let informer = Shared::new(core.clone(), source);

@@ -97,6 +97,11 @@ impl Parts {
             .unwrap_or(Health::Syncing)
     }
 
+    /// Somebody needs the type of its objects; see [`Core::check_objects`].
+    pub(crate) fn check_objects(&self) {
+        self.0.iter().for_each(|part| part.core().check_objects());
+    }
+
     pub(super) fn cores(&self) -> Vec<Arc<Core>> {
         self.0.iter().map(|part| part.core().clone()).collect()
     }

@@ -40,10 +40,11 @@ impl<K: AnyObject> Store<K> {
         Store(cores, PhantomData)
     }
 
-    /// One object.
+    /// One object; `None` also when it cannot be decoded, which [`super::Informer::unreadable`] says.
     pub fn get(&self, namespace: Option<&str>, name: &str) -> Option<Arc<K>> {
-        let found = self.0.iter().find_map(|core| core.get(namespace, name));
-        found.map(typed)
+        let mut cores = self.0.iter();
+        let (core, found) = cores.find_map(|core| Some((core, core.get(namespace, name)?)))?;
+        core.unpacked(found).ok().map(typed)
     }
 
     /// All objects, ordered by namespace and name.
@@ -53,17 +54,21 @@ impl<K: AnyObject> Store<K> {
 
     /// The objects of one namespace, or all.
     pub fn list_in(&self, namespace: Option<&str>) -> Vec<Arc<K>> {
-        typed_all(of_each(&self.0, |core| core.list_in(namespace)))
+        typed_all(of_each(&self.0, |core| core.all_unpacked(core.list_in(namespace))))
     }
 
     /// The objects whose labels match.
     pub fn matching(&self, namespace: Option<&str>, labels: &Selector) -> Vec<Arc<K>> {
-        typed_all(of_each(&self.0, |core| core.matching(namespace, labels)))
+        typed_all(of_each(&self.0, |core| {
+            core.all_unpacked(core.matching(namespace, labels))
+        }))
     }
 
     /// The objects whose controller has this uid.
     pub fn owned_by(&self, namespace: Option<&str>, owner_uid: &str) -> Vec<Arc<K>> {
-        typed_all(of_each(&self.0, |core| core.owned_by(namespace, owner_uid)))
+        typed_all(of_each(&self.0, |core| {
+            core.all_unpacked(core.owned_by(namespace, owner_uid))
+        }))
     }
 
     /// The objects that an index of [`super::Informer::add_index`] files under a value, in one namespace or in all.
@@ -73,7 +78,7 @@ impl<K: AnyObject> Store<K> {
     pub fn by_index(&self, index: &str, value: &str, namespace: Option<&str>) -> Result<Vec<Arc<K>>> {
         let mut found = Vec::new();
         for core in &self.0 {
-            found.extend(core.by_index(index, value, namespace)?);
+            found.extend(core.all_unpacked(core.by_index(index, value, namespace)?));
         }
         Ok(typed_all(found))
     }
@@ -104,24 +109,24 @@ pub(crate) struct KubeMeta;
 
 impl Meta<dyn Cached> for KubeMeta {
     fn key(object: &dyn Cached) -> Option<ObjectKey> {
-        let meta = object.metadata();
-        let name = meta.name.as_deref().filter(|name| !name.is_empty())?;
-        Some(ObjectKey::new(meta.namespace.as_deref(), name))
+        let identity = object.identity();
+        Some(ObjectKey::new(identity.namespace, identity.name?))
     }
 
     fn uid(object: &dyn Cached) -> Option<&str> {
-        object.metadata().uid.as_deref()
+        object.identity().uid
     }
 
     fn resource_version(object: &dyn Cached) -> Option<&str> {
-        object.metadata().resource_version.as_deref()
+        object.identity().version
     }
 }
 
 /// The uid of the controller of an object, if it has one.
 pub(crate) fn controller_uid(object: &dyn Cached) -> Vec<String> {
-    let owners = object.metadata().owner_references.iter().flatten();
-    owners
+    object
+        .owners()
+        .iter()
         .filter(|owner| owner.controller == Some(true))
         .map(|owner| owner.uid.clone())
         .take(1)

@@ -35,8 +35,7 @@ pub(super) fn spawn(kube: kube::Client, metrics: Metrics, core: Arc<Core>, stop:
     let wire = Arc::new(Wire {
         kube,
         metrics,
-        form: core.form.clone(),
-        scope: core.scope.clone(),
+        core: core.clone(),
     });
     tokio::spawn(supervise(core, wire, stop));
 }

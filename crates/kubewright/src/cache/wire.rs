@@ -1,15 +1,17 @@
 //! Requests of a reflector, and how their answers become objects.
 //!
-//! Answers are decoded straight into `K`. Where that fails, a second look goes object by object: what can be named is handed on as
-//! [`Unreadable`] and its neighbours are kept. Invariants: managedFields never reach the cache; an object of a list that does not say its
-//! kind, as the API allows, gets the kind of the list when it is dynamic; what is no JSON, or has no name, is a failed answer; a panic in
-//! the type's `Deserialize` is an error of that object (RF11).
+//! Answers are cut into the texts of their objects as their bytes arrive (`cut.rs`): a list is never there as a whole. What a cache is to hold
+//! is packed (`packed.rs`), and what it already holds in this very version is not packed again. What cannot be decoded and can be named is
+//! handed on as [`Unreadable`], and its neighbours are kept. Invariants: managedFields never reach the cache; an object of a list that does
+//! not say its kind, as the API allows, gets the kind of the list when it is dynamic; what is no JSON, or has no name, is a failed
+//! answer; a panic in the type's `Deserialize` is an error of that object (RF11).
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::{Buf, BytesMut};
 use http_body_util::BodyExt;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ListMeta;
 use kube::client::Body;
 use kube::core::params::{ListParams, VersionMatch, WatchParams};
 use kube::core::watch::Bookmark;
@@ -20,9 +22,11 @@ use serde::Deserialize;
 use serde::de::Error as _;
 use serde_json::Value;
 
-use super::scope::Scope;
-use crate::error::{Chain, end_of_panic};
-use crate::form::{Cached, Form, Frame, Page, without_place};
+use super::core::Core;
+use crate::error::Chain;
+use crate::form::cut::{self, Lister};
+use crate::form::packed::{Head, Packed};
+use crate::form::{Cached, Form, guarded, without_place};
 use crate::metrics::Metrics;
 use crate::object::collection_path;
 
@@ -32,8 +36,6 @@ const LIST_TIMEOUT: Duration = Duration::from_secs(60);
 const WATCH_OPENING: Duration = Duration::from_secs(30);
 /// The longest watch frame: far above what etcd can store, and a bound for what a broken server can make us hold.
 const MAX_FRAME: usize = 64 << 20;
-/// How many bytes of the reason are kept for an object that does not decode: serde quotes values, which may be long.
-const MAX_REASON: usize = 1024;
 /// The annotation of the bookmark that ends the initial events.
 const INITIAL_EVENTS_END: &str = "k8s.io/initial-events-end";
 
@@ -41,17 +43,19 @@ const INITIAL_EVENTS_END: &str = "k8s.io/initial-events-end";
 pub(super) struct Wire {
     pub(super) kube: kube::Client,
     pub(super) metrics: Metrics,
-    pub(super) form: Form,
-    pub(super) scope: Scope,
+    pub(super) core: Arc<Core>,
 }
 
 impl Wire {
     fn requests(&self) -> Requests {
-        Requests::new(collection_path(&self.form.resource, self.scope.namespace.as_deref()))
+        Requests::new(collection_path(
+            &self.core.form.resource,
+            self.core.scope.namespace.as_deref(),
+        ))
     }
 
     fn label_selector(&self) -> Option<String> {
-        (!self.scope.labels.selects_all()).then(|| self.scope.labels.to_string())
+        (!self.core.scope.labels.selects_all()).then(|| self.core.scope.labels.to_string())
     }
 
     /// One page of a LIST.
@@ -63,7 +67,7 @@ impl Wire {
     ) -> Input<dyn Cached> {
         let params = ListParams {
             label_selector: self.label_selector(),
-            field_selector: self.scope.fields.clone(),
+            field_selector: self.core.scope.fields.clone(),
             limit,
             continue_token: token,
             version_match: matches!(version, ListVersion::NotOlderThan(_)).then_some(VersionMatch::NotOlderThan),
@@ -74,7 +78,7 @@ impl Wire {
             ..Default::default()
         };
         let requests = self.requests();
-        let request = if self.form.metadata_only {
+        let request = if self.core.form.metadata_only {
             requests.list_metadata(&params)
         } else {
             requests.list(&params)
@@ -90,9 +94,14 @@ impl Wire {
     }
 
     async fn page(&self, request: Built) -> Result<ListPage<dyn Cached>, Failure> {
-        let body = self.send(request).await?;
-        let body = body.collect().await.map_err(|error| broken(&error))?.to_bytes();
-        decode_page(&body, &self.form)
+        let mut body = self.send(request).await?;
+        let mut page = Page::new(&self.core.form, Some(&self.core));
+        while let Some(frame) = body.frame().await {
+            if let Ok(data) = frame.map_err(|error| broken(&error))?.into_data() {
+                page.feed(&data)?;
+            }
+        }
+        page.finish()
     }
 
     /// Opens a watch.
@@ -104,14 +113,14 @@ impl Wire {
     ) -> Result<Frames, Failure> {
         let params = WatchParams {
             label_selector: self.label_selector(),
-            field_selector: self.scope.fields.clone(),
+            field_selector: self.core.scope.fields.clone(),
             timeout: Some(u32::try_from(timeout.as_secs()).unwrap_or(u32::MAX)),
             bookmarks: true,
             send_initial_events,
         };
         let version = version.as_ref().map_or("", ResourceVersion::as_str);
         let requests = self.requests();
-        let request = if self.form.metadata_only {
+        let request = if self.core.form.metadata_only {
             requests.watch_metadata(&params, version)
         } else {
             requests.watch(&params, version)
@@ -124,7 +133,8 @@ impl Wire {
             body: answered?,
             buffer: BytesMut::new(),
             scanned: 0,
-            form: self.form.clone(),
+            core: self.core.clone(),
+            scratch: Vec::new(),
         })
     }
 
@@ -213,7 +223,8 @@ pub(super) struct Frames {
     buffer: BytesMut,
     /// Up to here the buffer is known to hold no line end.
     scanned: usize,
-    form: Form,
+    core: Arc<Core>,
+    scratch: Vec<u8>,
 }
 
 impl Frames {
@@ -227,7 +238,7 @@ impl Frames {
                 if line.iter().all(u8::is_ascii_whitespace) {
                     continue;
                 }
-                return decode_event(&line, &self.form);
+                return Reader::new(&self.core.form, Some(&self.core), &mut self.scratch).event(&line);
             }
             self.scanned = self.buffer.len();
             if self.scanned > MAX_FRAME {
@@ -253,54 +264,122 @@ impl Frames {
     }
 }
 
-fn decode_event(line: &[u8], form: &Form) -> Input<dyn Cached> {
-    let error = match guarded(|| (form.decode.frame)(line).and_then(|frame| meaning(frame, form))) {
-        Ok(event) => return Input::Event(event),
-        Err(error) => error,
-    };
-    let value: Value = serde_json::from_slice(line).unwrap_or_default();
-    let object = unreadable(&value["object"], &error);
-    match (value["type"].as_str(), object) {
-        (Some("ADDED" | "MODIFIED"), Some(object)) => Input::Event(WatchEvent::Unreadable(object)),
-        (Some("DELETED"), Some(object)) => Input::Event(WatchEvent::UnreadableDeleted(object)),
-        _ => Input::Failed(undecodable(&error)),
-    }
+/// Reads objects.
+struct Reader<'a> {
+    form: &'a Form,
+    /// Whose cache they are for; live reads are for none.
+    core: Option<&'a Arc<Core>>,
+    /// Where the text is put together.
+    scratch: &'a mut Vec<u8>,
 }
 
-/// Runs a user's `Deserialize`, which may panic (and so may a `Drop` of what it had read).
-pub(crate) fn guarded<T>(decode: impl FnOnce() -> serde_json::Result<T>) -> Result<T, String> {
-    match catch_unwind(AssertUnwindSafe(decode)) {
-        Ok(Ok(value)) => Ok(value),
-        Ok(Err(error)) => Err(bounded(without_place(&error))),
-        Err(payload) => Err(bounded(format!("its Deserialize panicked: {}", end_of_panic(payload)))),
+impl<'a> Reader<'a> {
+    fn new(form: &'a Form, core: Option<&'a Arc<Core>>, scratch: &'a mut Vec<u8>) -> Reader<'a> {
+        Reader { form, core, scratch }
     }
-}
 
-fn bounded(mut reason: String) -> String {
-    if reason.len() > MAX_REASON {
-        let end = (0..=MAX_REASON).rev().find(|at| reason.is_char_boundary(*at));
-        reason.truncate(end.unwrap_or(0));
-        reason.push('…');
+    /// What an event says; its members may come in any order.
+    fn event(&mut self, line: &[u8]) -> Input<dyn Cached> {
+        self.meaning(line)
+            .map_or_else(|reason| Input::Failed(undecodable(&reason)), Input::Event)
     }
-    reason
-}
 
-fn meaning(frame: Frame, form: &Form) -> Result<WatchEvent<dyn Cached>, serde_json::Error> {
-    const KNOWN: &[&str] = &["ADDED", "MODIFIED", "DELETED", "BOOKMARK", "ERROR"];
-    let Frame { event, object, other } = frame;
-    let object = match (event.as_str(), object, other) {
-        ("", ..) => return Err(serde_json::Error::missing_field("type")),
-        (_, None, None) => return Err(serde_json::Error::missing_field("object")),
-        ("BOOKMARK", _, Some(other)) => return Ok(bookmark(&Bookmark::deserialize(&other)?)),
-        ("ERROR", _, Some(other)) => {
-            let status = Status::deserialize(&other)?;
-            return Ok(WatchEvent::Error(status_failure(status.code, &status)));
+    fn meaning(&mut self, line: &[u8]) -> Result<WatchEvent<dyn Cached>, String> {
+        const KNOWN: &[&str] = &["ADDED", "MODIFIED", "DELETED", "BOOKMARK", "ERROR"];
+        if let Some((kind, object)) = cut::event(line)
+            && let Some(event) = self.whole(kind, object)
+        {
+            return Ok(event);
         }
-        (kind, None, Some(_)) if !KNOWN.contains(&kind) => return Err(serde_json::Error::unknown_variant(kind, KNOWN)),
-        (_, Some(object), _) => object,
-        (_, None, Some(other)) => (form.decode.kept)(&serde_json::to_vec(&other)?)?,
-    };
-    Frame::event_of(&event, object).ok_or_else(|| serde_json::Error::unknown_variant(&event, KNOWN))
+        let said = |error: serde_json::Error| without_place(&error);
+        let members = cut::members(line).ok_or_else(|| broken_text(line))?;
+        let part = |name: &'static str| {
+            let found = members.iter().find(|member| member.is(name)).map(|member| member.value);
+            found.ok_or_else(|| said(serde_json::Error::missing_field(name)))
+        };
+        let kind: String = serde_json::from_slice(part("type")?).map_err(said)?;
+        let object = part("object")?;
+        match kind.as_str() {
+            "BOOKMARK" => serde_json::from_slice(object)
+                .map(|object| bookmark(&object))
+                .map_err(said),
+            "ERROR" => {
+                let status: Status = serde_json::from_slice(object).map_err(said)?;
+                Ok(WatchEvent::Error(status_failure(status.code, &status)))
+            }
+            kind => match of_object(kind.as_bytes()) {
+                Some(meaning) => self.object(object).map(meaning),
+                None => Err(said(serde_json::Error::unknown_variant(kind, KNOWN))),
+            },
+        }
+    }
+
+    /// The event of an object that is whole; `None` when it is no event of an object, or broken: then it is looked at with more care.
+    fn whole(&mut self, kind: &[u8], object: &[u8]) -> Option<WatchEvent<dyn Cached>> {
+        let meaning = of_object(kind)?;
+        let head = self.lean(object)?;
+        self.packed(head).map(|object| meaning(Ok(object)))
+    }
+
+    /// One object. What cannot be decoded but named is the inner error, everything else the outer one.
+    fn object(&mut self, text: &[u8]) -> Result<Found, String> {
+        let head = self.lean(text);
+        if let Some(object) = head.and_then(|head| self.packed(head)) {
+            return Ok(Ok(object));
+        }
+        // What is no object is left to serde, which says what it is.
+        let lean = if head.is_some() { &self.scratch[..] } else { text };
+        match guarded(|| (self.form.decode.kept)(lean)) {
+            Ok(object) => Ok(Ok(object)),
+            Err(reason) => {
+                let value: Value = serde_json::from_slice(text).unwrap_or_default();
+                unreadable(&value, &reason).map(Err).ok_or(reason)
+            }
+        }
+    }
+
+    /// Puts the text of an object into the scratch, as it is kept.
+    fn lean(&mut self, text: &[u8]) -> Option<Head> {
+        let resource = &self.form.resource;
+        let kind = (!self.form.says_kind).then_some((resource.api_version.as_str(), resource.kind.as_str()));
+        self.scratch.clear();
+        cut::lean(text, kind, self.scratch)
+    }
+
+    /// The object in the scratch, packed; `None` when it is for no cache, or cannot be packed or decoded.
+    fn packed(&self, head: Head) -> Option<Arc<dyn Cached>> {
+        let core = self.core?;
+        let text = std::str::from_utf8(self.scratch).ok()?;
+        let identity = head.identity(text)?;
+        if let Some(known) = core.known(identity) {
+            return Some(known);
+        }
+        if !core.shelf.checks() {
+            return Some(Packed::unread(text, head, &core.shelf));
+        }
+        let object = guarded(|| (self.form.decode.kept)(text.as_bytes())).ok()?;
+        Some(Packed::decoded(object, text, head, &core.shelf))
+    }
+}
+
+/// An object, or what is known of one that cannot be decoded.
+type Found = Result<Arc<dyn Cached>, Unreadable>;
+
+/// What an object means in an event of this type; `None` when the type is not about objects of the kind.
+fn of_object(kind: &[u8]) -> Option<fn(Found) -> WatchEvent<dyn Cached>> {
+    match kind {
+        b"ADDED" => Some(|read| read.map_or_else(WatchEvent::Unreadable, WatchEvent::Added)),
+        b"MODIFIED" => Some(|read| read.map_or_else(WatchEvent::Unreadable, WatchEvent::Modified)),
+        b"DELETED" => Some(|read| read.map_or_else(WatchEvent::UnreadableDeleted, WatchEvent::Deleted)),
+        _ => None,
+    }
+}
+
+/// Why a text is no JSON, or no object.
+fn broken_text(text: &[u8]) -> String {
+    let read: serde_json::Result<serde_json::Map<String, Value>> = serde_json::from_slice(text);
+    read.err()
+        .map_or_else(|| "not a JSON object".to_owned(), |error| without_place(&error))
 }
 
 fn bookmark(bookmark: &Bookmark) -> WatchEvent<dyn Cached> {
@@ -333,79 +412,109 @@ fn undecodable(reason: &str) -> Failure {
     )
 }
 
-/// Reads a page of a list, object by object where some do not decode.
-pub(crate) fn decode_page(body: &[u8], form: &Form) -> Result<ListPage<dyn Cached>, Failure> {
-    if form.says_kind
-        && let Ok(page) = guarded(|| (form.decode.page)(body))
-    {
-        return Ok(list_page(page, Vec::new()));
-    }
-    page_by_object(body, form)
+/// One page of a list, read object by object as it arrives.
+struct Page<'a> {
+    form: &'a Form,
+    core: Option<&'a Arc<Core>>,
+    lister: Lister,
+    scratch: Vec<u8>,
+    items: Vec<Arc<dyn Cached>>,
+    unreadable: Vec<Unreadable>,
 }
 
-fn list_page(page: Page, unreadable: Vec<Unreadable>) -> ListPage<dyn Cached> {
-    ListPage {
-        items: page.items,
-        unreadable,
-        resource_version: page
-            .resource_version
-            .filter(|version| !version.is_empty())
-            .map(|version| ResourceVersion::new(&version)),
-        continue_token: page.continue_token,
+impl<'a> Page<'a> {
+    fn new(form: &'a Form, core: Option<&'a Arc<Core>>) -> Page<'a> {
+        Page {
+            form,
+            core,
+            lister: Lister::default(),
+            scratch: Vec::new(),
+            items: Vec::new(),
+            unreadable: Vec::new(),
+        }
+    }
+
+    fn feed(&mut self, bytes: &[u8]) -> Result<(), Failure> {
+        let mut reader = Reader::new(self.form, self.core, &mut self.scratch);
+        let take = |item: &[u8]| {
+            match reader.object(item)? {
+                Ok(object) => self.items.push(object),
+                Err(object) => self.unreadable.push(object),
+            }
+            Ok(())
+        };
+        self.lister.feed(bytes, take).map_err(|reason| undecodable(&reason))?;
+        if self.lister.held() > MAX_FRAME {
+            let message = format!("one item of the list, or what is no item, is longer than {MAX_FRAME} bytes");
+            return Err(Failure::new(FailureKind::Decode, message));
+        }
+        Ok(())
+    }
+
+    fn finish(mut self) -> Result<ListPage<dyn Cached>, Failure> {
+        self.lister.settle();
+        self.feed(b"")?;
+        let outer = self.lister.finish();
+        let list: Outer = serde_json::from_slice(&outer)
+            .map_err(|error| undecodable(&format!("it is no list: {}", without_place(&error))))?;
+        let meta = list.metadata.unwrap_or_default();
+        Ok(ListPage {
+            items: self.items,
+            unreadable: self.unreadable,
+            resource_version: meta
+                .resource_version
+                .filter(|version| !version.is_empty())
+                .map(|version| ResourceVersion::new(&version)),
+            continue_token: meta.continue_,
+        })
     }
 }
 
-/// A page as it was sent.
+/// A list without its items.
 #[derive(Deserialize)]
-struct Raw {
-    #[serde(default)]
-    metadata: Value,
-    #[serde(default = "Option::default")]
-    items: Option<Vec<Value>>,
+struct Outer {
+    metadata: Option<ListMeta>,
+    /// Go writes `null` for an empty list in places.
+    #[serde(default, rename = "items")]
+    _items: Option<[(); 0]>,
 }
 
-/// A page, decoded object by object: because they must be told their kind, or because not all of them can be decoded.
-fn page_by_object(body: &[u8], form: &Form) -> Result<ListPage<dyn Cached>, Failure> {
-    let raw: Raw = serde_json::from_slice(body).map_err(|error| undecodable(&without_place(&error)))?;
-    let text = |field: &str| raw.metadata[field].as_str().map(str::to_owned);
-    let mut page = Page {
-        items: Vec::new(),
-        resource_version: text("resourceVersion"),
-        continue_token: text("continue"),
-    };
-    let mut bad = Vec::new();
-    for mut item in raw.items.unwrap_or_default() {
-        if !form.says_kind {
-            tell_kind(&mut item, form);
-        }
-        match guarded(|| serde_json::to_vec(&item).and_then(|text| (form.decode.kept)(&text))) {
-            Ok(object) => page.items.push(object),
-            Err(reason) => bad.push(unreadable(&item, &reason).ok_or_else(|| undecodable(&reason))?),
-        }
-    }
-    Ok(list_page(page, bad))
-}
-
-fn tell_kind(item: &mut Value, form: &Form) {
-    if let Some(object) = item.as_object_mut() {
-        let resource = &form.resource;
-        let version = || resource.api_version.clone().into();
-        object.entry("apiVersion").or_insert_with(version);
-        object.entry("kind").or_insert_with(|| resource.kind.clone().into());
-    }
+/// Reads a page of a list that no cache is to hold.
+pub(crate) fn decode_page(body: &[u8], form: &Form) -> Result<ListPage<dyn Cached>, Failure> {
+    let mut page = Page::new(form, None);
+    page.feed(body)?;
+    page.finish()
 }
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use super::*;
+    use crate::cache::Scope;
+    use crate::cache::core::Reports;
+    use crate::form::packed::Budget;
     use crate::form::typed;
     use k8s_openapi::api::core::v1::ConfigMap;
     use kube::core::DynamicObject;
 
     fn form() -> Form {
         Form::of::<ConfigMap>()
+    }
+
+    /// The core of an informer; `checks`: of one with a handler of its type.
+    fn core(checks: bool) -> Arc<Core> {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .build()
+            .expect("a runtime");
+        let _entered = runtime.enter();
+        let core = Arc::new(Core::new(form(), Scope::all(), Budget::fixed(0), Reports::default()));
+        if checks {
+            core.check_objects();
+        }
+        core
+    }
+
+    fn decode_event(line: &[u8], core: &Arc<Core>) -> Input<dyn Cached> {
+        Reader::new(&core.form, Some(core), &mut Vec::new()).event(line)
     }
 
     fn bad(key: &str, version: &str, reason: &str) -> Unreadable {
@@ -429,11 +538,12 @@ mod tests {
                 r#"{{"type":"{kind}","object":{{"metadata":{{"namespace":"a","name":"b","resourceVersion":"5"}},"data":7}}}}"#
             )
         };
-        let Input::Event(WatchEvent::Unreadable(object)) = decode_event(line("MODIFIED").as_bytes(), &form()) else {
+        let Input::Event(WatchEvent::Unreadable(object)) = decode_event(line("MODIFIED").as_bytes(), &core(true))
+        else {
             panic!("a number is no map of strings")
         };
         assert_eq!(object, bad("a/b", "5", reason));
-        let deleted = decode_event(line("DELETED").as_bytes(), &form());
+        let deleted = decode_event(line("DELETED").as_bytes(), &core(true));
         assert!(
             matches!(deleted, Input::Event(WatchEvent::UnreadableDeleted(_))),
             "{deleted:?}"
@@ -455,19 +565,10 @@ mod tests {
         decode_page(b"{\"items\":[", &form()).expect_err("no JSON");
     }
 
-    /// RF11: a panic of the type is an error of one object, and a long reason is cut.
-    #[test]
-    fn rf11_a_panic_while_decoding_is_an_error_of_the_object() {
-        let reason = guarded::<()>(|| panic!("unexpected colour")).expect_err("it panicked");
-        assert_eq!(reason, "its Deserialize panicked: unexpected colour");
-        let reason = guarded::<()>(|| Err(serde_json::Error::custom("é".repeat(MAX_REASON)))).expect_err("it failed");
-        assert!(reason.len() < MAX_REASON + 8 && reason.ends_with('…'));
-    }
-
     #[test]
     fn events_are_read_in_whatever_order_they_are_written() {
         let check = |line: &str, expected: &str| {
-            let said = match decode_event(line.as_bytes(), &form()) {
+            let said = match decode_event(line.as_bytes(), &core(true)) {
                 Input::Event(WatchEvent::Added(object)) => {
                     format!("added {}", object.metadata().name.clone().unwrap_or_default())
                 }
@@ -521,7 +622,7 @@ mod tests {
         assert_eq!(status(403, "Forbidden"), FailureKind::Forbidden);
         assert_eq!(status(404, "NotFound"), FailureKind::NotFound);
         let line = br#"{"type":"ERROR","object":{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":"too old","reason":"Expired","code":410}}"#;
-        let Input::Event(WatchEvent::Error(failure)) = decode_event(line, &form()) else {
+        let Input::Event(WatchEvent::Error(failure)) = decode_event(line, &core(true)) else {
             panic!("an error event")
         };
         assert_eq!(failure.kind, FailureKind::Expired);

@@ -111,10 +111,11 @@ impl Client {
     ) -> BoxFuture<'a, Result<Arc<dyn Cached>>> {
         Box::pin(async move {
             let wanted = to_desired(form, desired)?;
-            let target = Target::of_object(form, desired.metadata())?;
+            let meta = desired.metadata();
+            let target = Target::of_object(form, &meta)?;
             let live = self.get_of(form, target.namespace, target.name).await?;
             if let Some(live) = &live {
-                check_controller(owner, &target, live.metadata())?;
+                check_controller(owner, &target, &live.metadata())?;
             }
             let key = (
                 self.field_manager().to_owned(),
@@ -123,7 +124,7 @@ impl Client {
             if let Some(live) = &live
                 && self.applied().holds(
                     &key,
-                    &State::of(live.metadata(), &wanted, &live.json()?),
+                    &State::of(&live.metadata(), &wanted, &live.json()?),
                     Instant::now(),
                 )
             {
@@ -132,7 +133,7 @@ impl Client {
             let verb = if live.is_some() { "patch" } else { "create" };
             let written = self.send_apply(form, &target, verb, &wanted, live.as_deref()).await?;
             if !self.is_dry_run() {
-                let state = State::of(written.metadata(), &wanted, &written.json()?);
+                let state = State::of(&written.metadata(), &wanted, &written.json()?);
                 self.applied().remember(key, state, Instant::now());
             }
             Ok(written)

@@ -29,11 +29,12 @@ use serde_json::Value;
 
 use self::send::exchange;
 pub use self::send::{REQUEST_DEADLINE, connect};
-use crate::cache::{Cache, Gone, Written, guarded};
+use crate::cache::{Cache, Gone, Written};
 use crate::diff::changes_between;
 use crate::election::Lead;
 use crate::error::{Error, Result};
-use crate::form::{Cached, Form};
+use crate::form::{Cached, Form, guarded};
+use crate::loops::OwnWrites;
 use crate::object::{ObjectRef, collection_path};
 use crate::observe::{Observation, Observers};
 use apply::Applied;
@@ -71,6 +72,8 @@ pub struct Client {
     dry_run: bool,
     only_reads: bool,
     lead: Lead,
+    /// Where a controller's writes are noted.
+    own_writes: Option<OwnWrites>,
     read_deadline: Duration,
     request_deadline: Duration,
 }
@@ -107,6 +110,7 @@ impl Client {
             dry_run: false,
             only_reads: false,
             lead: Lead::default(),
+            own_writes: None,
             read_deadline: READ_DEADLINE,
             request_deadline: REQUEST_DEADLINE,
         }
@@ -132,6 +136,14 @@ impl Client {
     /// The same client, whose writes are sent only as long as this replica leads (LE6).
     pub(crate) fn under(&self, lead: Lead) -> Client {
         Client { lead, ..self.clone() }
+    }
+
+    /// The same client, whose writes are noted as those of one controller.
+    pub(crate) fn noted_in(&self, own_writes: &OwnWrites) -> Client {
+        Client {
+            own_writes: Some(own_writes.clone()),
+            ..self.clone()
+        }
     }
 
     /// The same client with another field manager (`fieldManager` of every write).
@@ -259,7 +271,7 @@ impl Client {
         let written = decode(&attempt, &text, form);
         if !self.dry_run {
             match &written {
-                Ok(written) => self.arm(target, written.metadata(), &|| written.json_or_null()),
+                Ok(written) => self.arm(target, &written.metadata(), &|| written.json_or_null()),
                 // It was written nevertheless.
                 Err(_) => self.arm_text(target, &text),
             }
@@ -309,13 +321,16 @@ impl Client {
             return;
         }
         let meta = after.metadata();
-        if before.is_some_and(|before| before.metadata().resource_version == meta.resource_version) {
+        if before.is_some_and(|before| before.identity().version == meta.resource_version.as_deref()) {
             return; // The server changed nothing, so nothing was written.
         }
         let named = Target {
             name: meta.name.as_deref().unwrap_or(target.name),
             ..*target
         };
+        if let (Some(own_writes), Some(version)) = (&self.own_writes, meta.resource_version.as_deref()) {
+            own_writes.wrote(ObjectRef::named(named.resource, named.namespace, named.name), version);
+        }
         self.tell(&named, verb, subresource, || match before {
             Some(before) => changes_between(&before.json_or_null(), &after.json_or_null()),
             None => Vec::new(),

@@ -148,7 +148,7 @@ impl Client {
             let ticket = informer.ticket();
             let deadline = Instant::now() + self.read_deadline;
             if let Some(found) = informer.read_one(&request, ticket, deadline).await {
-                return found;
+                return found?.map(|object| informer.core().unpacked(object)).transpose();
             }
             tracing::debug!(resource = %informer.name(), object = %request, "the cache lags behind our own write; asking the API server");
             self.ask(informer, &ObjectKey::from(&request), ticket).await
@@ -201,7 +201,7 @@ impl Client {
             };
             loop {
                 match informer.read_many(namespace, ticket, deadline, read).await {
-                    Listed::Ready(objects) => return Ok(objects),
+                    Listed::Ready(objects) => return Ok(informer.core().all_unpacked(objects)),
                     Listed::Ask(keys) => self.ask_for(informer, namespace, &keys, ticket).await?,
                     Listed::Late => break,
                 }

@@ -243,7 +243,8 @@ impl Client {
         subresource: Option<&'a str>,
     ) -> BoxFuture<'a, Result<Arc<dyn Cached>>> {
         Box::pin(async move {
-            let target = Target::of_object(form, object.metadata())?;
+            let meta = object.metadata();
+            let target = Target::of_object(form, &meta)?;
             let before = self.cached(form, &target);
             let wanted = object.json()?;
             let (requests, params) = (target.requests(), self.post_params());

@@ -26,6 +26,7 @@ use crate::context::{Context, Inner};
 use crate::election::{Term, Terms};
 use crate::error::{Error, Result, end_of_panic, text_of};
 use crate::events::EventRecorder;
+use crate::loops::OwnWrites;
 use crate::metrics::{ControllerMetrics, Metrics, ReconcileResult};
 use crate::observe::{Observation, Outcome};
 use crate::queue::Queue;
@@ -41,6 +42,7 @@ pub(crate) struct Prepared {
     /// Of its own kind and of what it owns and watches.
     feeds: Vec<Feed>,
     queue: Queue<Request, Causes>,
+    own_writes: OwnWrites,
     settings: Settings,
 }
 
@@ -72,7 +74,7 @@ impl Controller {
         let owner = OwnerKind::new(&self.form.resource, self.form.cluster_scoped);
         let client = client.for_controller(&name);
         let own = client.cache().parts_in(&self.form, self.settings.scope.clone());
-        let mut feeds = vec![feed_self(&own, self.predicates.of(self.form.id), sink.clone())];
+        let mut feeds = vec![feed_self(&own, &self.predicates, sink.clone())];
         let wiring = Wiring {
             controller: &name,
             client: &client,
@@ -88,6 +90,7 @@ impl Controller {
             own,
             feeds,
             queue,
+            own_writes: OwnWrites::new(),
             settings: self.settings,
         })
     }
@@ -161,7 +164,11 @@ impl Prepared {
         term: &Term,
         stop: &Stop,
     ) -> (Arc<Workshop>, JoinSet<()>) {
-        let client = equipment.client.for_controller(&self.name).under(term.lead());
+        let client = equipment
+            .client
+            .for_controller(&self.name)
+            .under(term.lead())
+            .noted_in(&self.own_writes);
         let workers = self.settings.concurrency;
         client.observers().tell(|| Observation::ControllerStarted {
             controller: self.name.clone(),
@@ -326,10 +333,14 @@ impl Workshop {
         let _active = self.metrics.began(waited);
         let reconcile_id = NEXT_ID.fetch_add(1, Ordering::Relaxed);
         let controller = self.prepared.name.clone();
-        let span = tracing::info_span!("reconcile", controller = %controller, object = %request, reconcile_id);
+        // At the level of errors: what is logged within says whose it is, whatever the level of the log.
+        let span = tracing::error_span!("reconcile", controller = %controller, object = %request, reconcile_id);
         async {
             let causes = causes.taken();
             tracing::debug!(?causes, "reconcile starts");
+            if self.prepared.own_writes.woke(&request, &causes) {
+                self.metrics.self_woken();
+            }
             let observers = self.client.observers();
             observers.tell(|| {
                 let (ready, delayed) = self.prepared.queue.depth();

@@ -47,14 +47,14 @@ pub(super) async fn turn(
         return Ok(Turn::Reconcile(object));
     };
     let meta = object.metadata();
-    match (meta.deletion_timestamp.is_some(), carries(meta, finalizer)) {
-        (false, true) => Ok(Turn::Reconcile(object)),
+    match (meta.deletion_timestamp.is_some(), carries(&meta, finalizer)) {
+        (false, true) => Ok(Turn::Reconcile(object.clone())),
         (true, true) => Ok(Turn::CleanUp),
         (true, false) => Ok(Turn::Nothing),
         (false, false) => {
             let mut finalizers = meta.finalizers.clone().unwrap_or_default();
             finalizers.push(finalizer.to_owned());
-            write(informer, meta, ctx, &finalizers).await.map(Turn::Reconcile)
+            write(informer, &meta, ctx, &finalizers).await.map(Turn::Reconcile)
         }
     }
 }

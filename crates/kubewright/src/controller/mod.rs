@@ -364,7 +364,7 @@ impl<R: Reconciler> Drive for DriveOf<R> {
                         Cleanup::AwaitChange => Ok(Action::await_change()),
                         Cleanup::RequeueAfter(delay) => Ok(Action::requeue_after(delay)),
                         Cleanup::Done => {
-                            finalizer::release(informer, object.metadata(), &ctx, finalizer.unwrap_or_default())
+                            finalizer::release(informer, &object.metadata(), &ctx, finalizer.unwrap_or_default())
                                 .await?;
                             Ok(Action::await_change())
                         }

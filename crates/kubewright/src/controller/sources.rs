@@ -10,7 +10,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
-use kube::core::{ApiResource, ObjectMeta};
+use kube::core::ApiResource;
 use kubewright_engine::dispatch::Handler;
 use kubewright_engine::queue::{Merge, Priority};
 use kubewright_engine::{Event, HandlerId};
@@ -23,7 +23,7 @@ use crate::client::Client;
 use crate::controller::waker::Waker;
 use crate::error::Result;
 use crate::form::{Cached, Form, typed_event};
-use crate::object::{Object, ObjectRef, group_of};
+use crate::object::{Object, group_of};
 use crate::queue::Queue;
 use crate::request::Request;
 use crate::webhook::Kind;
@@ -217,8 +217,13 @@ pub(crate) struct Predicates(Vec<(TypeId, String, Passes)>);
 
 impl Predicates {
     pub(crate) fn add<K: Object>(&mut self, predicate: impl Fn(&Event<K>) -> bool + Send + Sync + 'static) {
-        let passes = Arc::new(move |event: &Event<Any>| predicate(&typed_event(event)));
+        let passes = Arc::new(move |event: &Event<Any>| typed_event(event).is_none_or(|event| predicate(&event)));
         self.0.push((TypeId::of::<K>(), K::kind(&()).into_owned(), passes));
+    }
+
+    /// Whether there are any for a kind.
+    fn concern(&self, kind: TypeId) -> bool {
+        self.0.iter().any(|(id, _, _)| *id == kind)
     }
 
     /// All predicates of a kind as one.
@@ -264,19 +269,26 @@ impl OwnerKind {
     }
 
     /// The keys of the owners of an object that are of this kind: of the one that controls it, or of any.
-    fn owners_of<'a>(&'a self, meta: &'a ObjectMeta, any: bool) -> impl Iterator<Item = Request> + 'a {
-        let references = meta.owner_references.iter().flatten();
-        let named =
-            references.filter(move |reference| (any || reference.controller == Some(true)) && self.names(reference));
-        let namespace = meta.namespace.as_deref().filter(|_| !self.cluster_scoped);
-        named.map(move |reference| Request::new(namespace, &reference.name))
+    fn owners_of(&self, object: &Any, any: bool) -> Vec<Request> {
+        let owners = object.owners();
+        let named = owners
+            .iter()
+            .filter(|reference| (any || reference.controller == Some(true)) && self.names(reference));
+        let namespace = object.identity().namespace.filter(|_| !self.cluster_scoped);
+        named
+            .map(|reference| Request::new(namespace, &reference.name))
+            .collect()
     }
 }
 
 /// The objects of the controller's own kind.
-pub(crate) fn feed_self(own: &Parts, passes: Passes, sink: Sink) -> Feed {
-    let keys = keys_of(sink, |event| vec![request_of(event.object().metadata())]);
-    feed(own, passes, false, keys)
+pub(crate) fn feed_self(own: &Parts, predicates: &Predicates, sink: Sink) -> Feed {
+    let kind = own.form().id;
+    if predicates.concern(kind) {
+        own.check_objects();
+    }
+    let keys = keys_of(sink, |event| vec![request_of(&**event.object())]);
+    feed(own, predicates.of(kind), false, keys)
 }
 
 impl Source {
@@ -348,6 +360,10 @@ impl Watching {
     /// Feeds the queue from the informer of the kind.
     fn start(self, wiring: &Wiring<'_>) -> Feed {
         let parts = wiring.client.cache().parts_in(&self.form, self.scope);
+        let maps = matches!(self.keys, Wakes::Mapped(_) | Wakes::LookedUp(_));
+        if maps || !self.passes.is_empty() || wiring.predicates.concern(self.form.id) {
+            parts.check_objects();
+        }
         let (of_kind, of_source) = (wiring.predicates.of(self.form.id), self.passes);
         let passes: Passes = Arc::new(move |event| of_kind(event) && of_source.iter().all(|passes| passes(event)));
         let (sink, low) = (wiring.sink.clone(), self.low);
@@ -356,9 +372,7 @@ impl Watching {
                 let owner = wiring.owner.clone();
                 let keys = move |event: &Event<Any>| {
                     let states = each_state(event);
-                    states
-                        .flat_map(|object| owner.owners_of(object.metadata(), any))
-                        .collect()
+                    states.flat_map(|object| owner.owners_of(object, any)).collect()
                 };
                 feed(&parts, passes, low, keys_of(sink, keys))
             }
@@ -386,8 +400,9 @@ impl Watching {
     }
 }
 
-fn request_of(meta: &ObjectMeta) -> Request {
-    Request::new(meta.namespace.as_deref(), meta.name.as_deref().unwrap_or_default())
+fn request_of(object: &Any) -> Request {
+    let identity = object.identity();
+    Request::new(identity.namespace, identity.name.unwrap_or_default())
 }
 
 /// The new state and, for a modification, the old one.
@@ -441,11 +456,11 @@ fn feed(
 }
 
 fn cause_of(resource: &ApiResource, event: &Event<Any>) -> Cause {
-    let object = ObjectRef::new(resource, event.object().metadata());
+    let object = event.object().identity().reference(resource);
     match event {
         Event::Added { initial: true, .. } => Cause::about(CauseKind::InitialList, object),
         Event::Added { .. } => Cause::about(CauseKind::Created, object),
-        Event::Modified { old, new } => Cause::changed(object, old.clone(), new.clone()),
+        Event::Modified { old, new } => Cause::changed_to(object, old.clone(), new.clone(), new.identity().version),
         Event::Deleted { .. } => Cause::about(CauseKind::Deleted, object),
     }
 }
@@ -485,9 +500,8 @@ mod tests {
             cluster_scoped: true,
         };
         let owners = |owner: &OwnerKind, references: Vec<OwnerReference>, any| {
-            let meta = pod(references).metadata;
-            let keys: Vec<String> = owner.owners_of(&meta, any).map(|key| key.to_string()).collect();
-            keys
+            let keys = owner.owners_of(&pod(references), any);
+            keys.iter().map(ToString::to_string).collect::<Vec<String>>()
         };
         let check = |owner: &OwnerKind, references: Vec<OwnerReference>, expected: Option<&str>| {
             assert_eq!(owners(owner, references, false), Vec::from_iter(expected));

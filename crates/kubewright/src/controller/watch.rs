@@ -3,7 +3,7 @@
 //! `sources.rs` turns it into handlers of informers.
 
 use std::fmt;
-use std::future::Future;
+use std::future::{Future, ready};
 use std::marker::PhantomData;
 use std::sync::Arc;
 
@@ -14,8 +14,8 @@ use kubewright_engine::Event;
 use super::sources::{Passes, Source, Wakes, Watching};
 use crate::cache::Scope;
 use crate::client::Client;
-use crate::error::Result;
-use crate::form::{Form, typed, typed_event, typed_ref};
+use crate::error::{Error, Result};
+use crate::form::{Form, read_typed, typed_event, with_typed};
 use crate::object::{AnyObject, Object};
 use crate::request::Request;
 use crate::webhook::Kind;
@@ -110,7 +110,9 @@ impl<K: AnyObject> Watch<K> {
     /// it concerns this source alone.
     #[must_use]
     pub fn when(mut self, predicate: impl Fn(&Event<K>) -> bool + Send + Sync + 'static) -> Watch<K> {
-        self.passes.push(Arc::new(move |event| predicate(&typed_event(event))));
+        self.passes.push(Arc::new(move |event| {
+            typed_event(event).is_none_or(|event| predicate(&event))
+        }));
         self
     }
 
@@ -134,7 +136,9 @@ impl<K: AnyObject> Watch<K> {
     /// Wakes the keys that `map` answers. It is called where changes are told, so it must be quick. For a modification the old and the new
     /// state are asked.
     pub fn map(self, map: impl Fn(&K) -> Vec<Request> + Send + Sync + 'static) -> Source {
-        self.wakes(Wakes::Mapped(Arc::new(move |object| map(typed_ref(object)))))
+        self.wakes(Wakes::Mapped(Arc::new(move |object| {
+            with_typed(object, &map).unwrap_or_default()
+        })))
     }
 
     /// Wakes the keys that `map` answers, which may take its time and read through the client. The client does not write: the function runs
@@ -148,7 +152,10 @@ impl<K: AnyObject> Watch<K> {
         F: Future<Output = Result<Vec<Request>>> + Send + 'static,
     {
         self.wakes(Wakes::LookedUp(Arc::new(move |object, client| {
-            map(typed(object), client).boxed()
+            match read_typed(object) {
+                Ok(object) => map(object, client).boxed(),
+                Err(reason) => ready(Err(Error::terminal(format!("it cannot be decoded: {reason}")))).boxed(),
+            }
         })))
     }
 

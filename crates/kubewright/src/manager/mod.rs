@@ -37,6 +37,7 @@ use crate::controller::Equipment;
 use crate::election::{Elector, Terms};
 use crate::error::{Error, Result};
 use crate::events::EventRecorder;
+use crate::form::packed::Budget;
 use crate::health::{self, Checks};
 use crate::metrics::Metrics;
 use crate::webhook::{Parts, WebhookHandlers};
@@ -100,6 +101,7 @@ impl Manager {
             metrics: Metrics::new(),
             metrics_server: None,
             namespaces: Vec::new(),
+            decoded: Budget::DEFAULT,
             clock: Arc::new(SystemClock),
             graceful: GRACEFUL_SHUTDOWN,
         }
@@ -208,7 +210,7 @@ impl Manager {
         }
         let mut answering = Group::new(failures.clone());
         if let Some(server) = webhook_server {
-            let (address, serving) = server.bind(webhooks.clone(), answering.stop()).await?;
+            let (address, serving) = server.bind(webhooks.clone(), kube.clone(), answering.stop()).await?;
             tracing::info!(%address, paths = ?webhooks, "webhook server listens");
             webhook_address.send_replace(Some(address));
             answering.spawn("webhook server", serving);

@@ -35,6 +35,7 @@ pub(super) struct Families {
     terminal: ByController<Counter>,
     panics: ByController<Counter>,
     timeouts: ByController<Counter>,
+    self_woken: ByController<Counter>,
     time: ByController<Histogram>,
     workers: ByController<Gauge>,
     active: ByController<Gauge>,
@@ -51,6 +52,7 @@ pub(crate) struct ControllerMetrics {
     terminal: Counter,
     panics: Counter,
     timeouts: Counter,
+    self_woken: Counter,
     time: Histogram,
     active: Gauge,
     waited: Histogram,
@@ -84,6 +86,11 @@ impl Families {
             timeouts: add.add(
                 "controller_runtime_reconcile_timeouts",
                 "Total number of reconciliation timeouts per controller",
+                Counter::default,
+            ),
+            self_woken: add.add(
+                "kubewright_reconcile_self_woken",
+                "Total number of reconciliations that nothing but writes of the same controller caused",
                 Counter::default,
             ),
             time: add.add(
@@ -165,6 +172,7 @@ impl Metrics {
             terminal: families.terminal.get_or_create_owned(&one),
             panics: families.panics.get_or_create_owned(&one),
             timeouts: families.timeouts.get_or_create_owned(&one),
+            self_woken: families.self_woken.get_or_create_owned(&one),
             time: families.time.get_or_create_owned(&one),
             active: families.active.get_or_create_owned(&one),
             waited: families.waited.get_or_create_owned(&two),
@@ -198,6 +206,10 @@ impl ControllerMetrics {
 
     pub(crate) fn panicked(&self) {
         self.panics.inc();
+    }
+
+    pub(crate) fn self_woken(&self) {
+        self.self_woken.inc();
     }
 
     pub(crate) fn timed_out(&self) {

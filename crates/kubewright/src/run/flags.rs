@@ -105,6 +105,12 @@ const FLAGS: &[Flag] = &[
         "the directory of the webhook server's certificate; default k8s-webhook-server/serving-certs in the temporary directory",
     ),
     text(
+        "webhook-cert-secret",
+        "NAME",
+        "",
+        "the operator makes the webhook server's certificate itself and keeps it in this Secret, instead of --webhook-cert-path",
+    ),
+    text(
         "webhook-host",
         "HOST",
         "",

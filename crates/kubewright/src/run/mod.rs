@@ -104,6 +104,9 @@ async fn serve(mut operator: Operator, settings: Settings) -> Result<()> {
         if let Some(directory) = settings.certificate_dir {
             server = server.certificate_dir(directory);
         }
+        if let Some(secret) = settings.certificate_secret {
+            server = server.own_certificate(secret);
+        }
         operator = operator.webhook_server(server);
     }
     if settings.leader_election {

@@ -39,6 +39,8 @@ pub(super) struct Settings {
     pub(super) webhook_address: String,
     pub(super) certificate_dir: Option<PathBuf>,
     pub(super) certificate_names: (String, String),
+    /// The Secret of a certificate that the operator makes itself.
+    pub(super) certificate_secret: Option<String>,
     pub(super) http2: bool,
     pub(super) logging: Logging,
     /// What was asked for and is not done, in words.
@@ -67,6 +69,7 @@ impl Settings {
                 flags.get("webhook-cert-name").to_owned(),
                 flags.get("webhook-cert-key").to_owned(),
             ),
+            certificate_secret: flags.given("webhook-cert-secret").map(str::to_owned),
             http2: flags.is_set("enable-http2"),
             logging: logging(flags, environment)?,
             warnings: warnings(flags),

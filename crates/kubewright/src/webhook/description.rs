@@ -140,6 +140,11 @@ impl Description {
             Some(operations) => operations.iter().map(|operation| operation.verb()).collect(),
             None => vec!["create", "update"],
         };
+        let is_built_in = kind.namespaced && is_built_in(&kind.group);
+        let mut patch = told.patch.clone();
+        if is_built_in && !told.everywhere && !patch.contains_key("namespaceSelector") {
+            patch.insert("namespaceSelector".to_owned(), elsewhere());
+        }
         Description {
             mutating,
             path: told.path.clone().unwrap_or_else(path),
@@ -158,7 +163,7 @@ impl Description {
                 SideEffects::None => "None",
                 SideEffects::NoneOnDryRun => "NoneOnDryRun",
             },
-            timeout_seconds: told.timeout_seconds,
+            timeout_seconds: told.timeout_seconds.or((is_built_in && !told.everywhere).then_some(5)),
             reinvocation_policy: told.reinvocation.map(|policy| match policy {
                 Reinvocation::Never => "Never",
                 Reinvocation::IfNeeded => "IfNeeded",
@@ -170,7 +175,7 @@ impl Description {
             service_port,
             url: told.url.clone(),
             configuration_name: told.configuration_name.clone(),
-            patch: (!told.patch.is_empty()).then(|| Value::Object(told.patch.clone())),
+            patch: (!patch.is_empty()).then_some(Value::Object(patch)),
             kind,
         }
     }
@@ -242,6 +247,19 @@ impl Description {
         }
         Value::Object(entry)
     }
+}
+
+/// Whether a group is one of Kubernetes itself: such kinds are what operators are made of.
+fn is_built_in(group: &str) -> bool {
+    !group.contains('.') || group.ends_with(".k8s.io")
+}
+
+/// All namespaces but `kube-system` and those of operators, which the scaffold labels as kubebuilder does.
+fn elsewhere() -> Value {
+    json!({"matchExpressions": [
+        {"key": "control-plane", "operator": "DoesNotExist"},
+        {"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": ["kube-system"]},
+    ]})
 }
 
 /// The versions of one kind that an operator converts between, as a declaration names them.

@@ -66,6 +66,7 @@ pub struct Registration {
     pub(super) configuration_name: Option<String>,
     pub(super) service: Option<(String, String, Option<u16>)>,
     pub(super) url: Option<String>,
+    pub(super) everywhere: bool,
     pub(super) patch: Map<String, Value>,
 }
 
@@ -120,7 +121,8 @@ impl Registration {
         self
     }
 
-    /// How long the API server waits for an answer, in seconds, 1 to 30. The API server's default is 10.
+    /// How long the API server waits for an answer, in seconds, 1 to 30. The API server's default is 10; for kinds of Kubernetes itself the default is 5,
+    /// because much of a cluster waits with them.
     pub fn timeout_seconds(mut self, seconds: u8) -> Registration {
         self.timeout_seconds = Some(seconds);
         self
@@ -142,6 +144,14 @@ impl Registration {
     /// Only objects with such labels.
     pub fn object_selector(self, selector: LabelSelector) -> Registration {
         self.patch("objectSelector", json!(selector))
+    }
+
+    /// Also objects in `kube-system` and in namespaces of operators. Without this, a webhook for a kind of Kubernetes itself (pods, say) is not asked
+    /// about those, unless [`namespace_selector`](Registration::namespace_selector) says otherwise: an operator that must answer before its own pods may
+    /// start never starts.
+    pub fn everywhere(mut self) -> Registration {
+        self.everywhere = true;
+        self
     }
 
     /// Only objects in namespaces with such labels.

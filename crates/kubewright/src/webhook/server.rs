@@ -15,6 +15,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use futures::future::BoxFuture;
 use http::{Method, Request, Response, StatusCode, header};
 use http_body_util::Full;
 use hyper::body::Incoming;
@@ -23,6 +24,7 @@ use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
 use kube::core::Status;
 use rustls::ServerConfig;
+use rustls::crypto::CryptoProvider;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
@@ -73,6 +75,7 @@ pub struct WebhookServer {
     directory: PathBuf,
     certificate: String,
     key: String,
+    secret: Option<String>,
     http2: bool,
 }
 
@@ -83,6 +86,7 @@ impl Default for WebhookServer {
             directory: default_certificate_dir(),
             certificate: "tls.crt".to_owned(),
             key: "tls.key".to_owned(),
+            secret: None,
             http2: false,
         }
     }
@@ -117,29 +121,72 @@ impl WebhookServer {
         self
     }
 
+    /// A certificate that the operator makes itself, and keeps in this Secret of its own namespace, instead of one in files. It is good for 90 days and
+    /// replaced after 60, without a call that fails; the API server is told whom to trust (`caBundle`) in every webhook configuration
+    /// and definition that leads here. Replicas share the Secret.
+    ///
+    /// The operator needs the verbs `create`, `get` and `update` on `secrets` in its namespace; `list` and `update` on
+    /// `mutatingwebhookconfigurations` and `validatingwebhookconfigurations`; and, where it converts, `get` and `patch` on `customresourcedefinitions`.
+    /// `config/certificates` has them.
+    pub fn own_certificate(mut self, secret: impl Into<String>) -> WebhookServer {
+        self.secret = Some(secret.into());
+        self
+    }
+
     /// Offers HTTP/2 as well.
     pub fn http2(mut self, offered: bool) -> WebhookServer {
         self.http2 = offered;
         self
     }
 
-    /// Reads the certificate and listens. The future serves until the stop.
-    pub(crate) async fn bind(
-        self,
-        handlers: WebhookHandlers,
-        stop: Stop,
-    ) -> Result<(SocketAddr, impl Future<Output = Result<()>> + Send + 'static)> {
-        let provider = Arc::new(rustls::crypto::ring::default_provider());
+    /// The certificate, and what keeps it current.
+    async fn certificate(
+        &self,
+        handlers: &WebhookHandlers,
+        kube: kube::Client,
+        provider: &Arc<CryptoProvider>,
+        stop: &Stop,
+    ) -> Result<(Arc<certificate::Current>, BoxFuture<'static, ()>)> {
+        if let Some(secret) = &self.secret {
+            let conversions = handlers.conversions();
+            let served = certificate::Served {
+                paths: handlers.paths(),
+                definitions: conversions
+                    .iter()
+                    .map(|of| format!("{}.{}", of.hub.plural, of.hub.group))
+                    .collect(),
+            };
+            let managed = certificate::manage(kube, secret.clone(), served, provider.clone(), stop.clone()).await;
+            let (current, keeping) = managed.map_err(|why| {
+                Error::Configuration(format!(
+                    "the webhook server has no certificate of its own: {why}. config/certificates has the rights that it needs (KWR0550)"
+                ))
+            })?;
+            return Ok((current, Box::pin(keeping)));
+        }
         let files = Files {
             certificate: self.directory.join(&self.certificate),
             key: self.directory.join(&self.key),
         };
-        let (certificates, keeping) = certificate::load(files, "the webhook server", provider.clone(), stop.clone()).map_err(|why| {
+        let loaded = certificate::load(files, "the webhook server", provider.clone(), stop.clone());
+        let (current, keeping) = loaded.map_err(|why| {
             Error::Configuration(format!(
                 "the webhook server has no certificate: {why}. In a cluster cert-manager puts it there; name another directory with \
                  --webhook-cert-path, or set ENABLE_WEBHOOKS=false to run without webhooks (KWR0550)"
             ))
         })?;
+        Ok((current, Box::pin(keeping)))
+    }
+
+    /// Gets the certificate and listens. The future serves until the stop.
+    pub(crate) async fn bind(
+        self,
+        handlers: WebhookHandlers,
+        kube: kube::Client,
+        stop: Stop,
+    ) -> Result<(SocketAddr, impl Future<Output = Result<()>> + Send + 'static)> {
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let (certificates, keeping) = self.certificate(&handlers, kube, &provider, &stop).await?;
         let mut config = ServerConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()
             .map_err(|error| Error::Configuration(format!("cannot set up TLS for webhooks: {error}")))?

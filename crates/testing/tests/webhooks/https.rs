@@ -8,7 +8,6 @@ use base64::Engine as _;
 use kubewright::kube;
 use kubewright::kube::ResourceExt as _;
 use kubewright::kube::api::{Api, DynamicObject, PostParams};
-use kubewright::kube::core::{ApiResource, GroupVersionKind};
 use kubewright::webhook::{WebhookServer, configurations};
 use kubewright::{Action, Context, Controller, Reconciler, Stop, StopSource};
 use kubewright_cluster::WebhookCertificates;
@@ -20,7 +19,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
 
 use crate::kinds::{v1, v2};
-use crate::{guestbook, operator, words};
+use crate::{admission, guestbook, operator, words};
 
 const NAMES: &[&str] = &["127.0.0.1", "localhost"];
 
@@ -85,11 +84,6 @@ async fn served() -> Result<Served> {
     })
 }
 
-fn admission(cluster: &TestCluster, kind: &str) -> Api<DynamicObject> {
-    let kind = GroupVersionKind::gvk("admissionregistration.k8s.io", "v1", kind);
-    Api::all_with(cluster.kube(), &ApiResource::from_gvk(&kind))
-}
-
 impl Served {
     async fn create(&self, name: &str, spec: Value) -> Result<v1::Guestbook, kube::Error> {
         let mut guestbook = guestbook(spec);
@@ -115,6 +109,13 @@ impl Served {
         // The server may close without saying goodbye after a body that it did not read.
         let _ = stream.read_to_end(&mut answer).await;
         String::from_utf8_lossy(&answer).into_owned()
+    }
+
+    /// The certificate that a new connection is shown.
+    async fn leaf(&self) -> CertificateDer<'static> {
+        let stream = self.send(b"").await;
+        let shown = stream.get_ref().1.peer_certificates().expect("a certificate");
+        shown[0].clone().into_owned()
     }
 
     /// Sends raw bytes on a new connection.
@@ -243,6 +244,32 @@ async fn w5_certificates_are_read_again() -> Result<()> {
         created = served.create("after", json!({"size": 1})).await;
     }
     // The validator's configuration knows the old authority only: its connection was not dropped.
+    served.stop.stop();
+    Ok(())
+}
+
+/// W5: while a certificate gives way to the next one of its authority, no request fails.
+#[tokio::test]
+async fn w5_a_rotation_fails_no_request() -> Result<()> {
+    let served = served().await?;
+    let first = served.leaf().await;
+    served.certificates.write(served.directory.path(), NAMES)?;
+    let deadline = tokio::time::Instant::now() + std::time::Duration::from_secs(30);
+    let mut number = 0;
+    let mut create = async || {
+        number += 1;
+        served.create(&format!("under-load-{number}"), json!({"size": 1})).await
+    };
+    while served.leaf().await == first {
+        assert!(
+            tokio::time::Instant::now() < deadline,
+            "the new certificate is not served"
+        );
+        create().await?;
+    }
+    for _ in 0..20 {
+        create().await?;
+    }
     served.stop.stop();
     Ok(())
 }

@@ -1,18 +1,27 @@
 //! Webhooks and conversions of an operator, seen through the API of a cluster with real objects.
 
 mod book;
+mod faults;
 mod https;
 mod kinds;
+mod own_certificate;
 mod round_trip;
 
 use kinds::{v1, v2};
 use kubewright::k8s_openapi::api::core::v1::Pod;
 use kubewright::kube::api::{Api, DeleteParams, DynamicObject, Patch, PatchParams, PostParams};
+use kubewright::kube::core::{ApiResource, GroupVersionKind};
 use kubewright::kube::{self, ResourceExt as _};
 use kubewright::webhook::{FailurePolicy, Operation};
 use kubewright::{AdmissionRequest, Conversion, Defaulter, Denied, FieldErrors, Operator, Validator, Webhook};
 use kubewright_testing::{Cluster, Controllers, Result, TestCluster};
 use serde_json::{Value, json};
+
+/// The configurations of webhooks of a kind.
+fn admission(cluster: &TestCluster, kind: &str) -> Api<DynamicObject> {
+    let kind = GroupVersionKind::gvk("admissionregistration.k8s.io", "v1", kind);
+    Api::all_with(cluster.kube(), &ApiResource::from_gvk(&kind))
+}
 
 struct GuestbookDefaulter;
 

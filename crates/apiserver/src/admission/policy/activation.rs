@@ -1,22 +1,29 @@
 //! The values that expressions of a policy see, and how an expression is evaluated within a budget.
 //!
 //! Invariants: a variable of the policy is computed when it is first named, and once; what that costs is charged to the expression that
-//! named it.
+//! named it. A variable holds neither itself nor the map of all variables, so that every value has an end.
+//!
+//! cel-go computes variables on a stack of up to 1 GB, and has no bound for how many name each other; here there is one ([`MAX_CHAIN`]).
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
+use kubewright_cel::Program;
 use kubewright_cel::eval::{Error, PER_CALL_LIMIT, Variables, evaluate};
 use kubewright_cel::value::{Fields, Map, Value as Cel};
+use kubewright_schema::{budget, stack};
 use serde_json::{Map as JsonMap, Value, json};
 
-use super::compiled::{Expression, Variable};
+use super::compiled::{Expression, Variable, Variables as Declared};
 use crate::values::get;
 
 /// Said where the budget of a request is used up.
 const OUT_OF_BUDGET: &str =
     "validation failed due to running out of cost budget, no further validation rules will be run";
+
+/// So many variables may be under way at once because each names the next one. Each takes a few kilobytes of stack.
+const MAX_CHAIN: u32 = 1_000;
 
 /// The budget is used up, and nothing more is evaluated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,8 +68,10 @@ struct Activation<'a> {
     inputs: Inputs<'a>,
     /// None where expressions may not ask.
     authorizer: Option<Authorizers<'a>>,
-    variables: &'a [Variable],
+    variables: &'a Declared,
     computed: RefCell<BTreeMap<&'a str, Result<Cel<'a>, Error>>>,
+    /// How many variables are being computed.
+    under_way: Cell<u32>,
     cost: Cell<u64>,
 }
 
@@ -74,12 +83,13 @@ pub(super) struct Authorizers<'a> {
 }
 
 impl<'a> Scope<'a> {
-    pub(super) fn new(inputs: Inputs<'a>, variables: &'a [Variable], authorizer: Option<Authorizers<'a>>) -> Scope<'a> {
+    pub(super) fn new(inputs: Inputs<'a>, variables: &'a Declared, authorizer: Option<Authorizers<'a>>) -> Scope<'a> {
         Scope(Rc::new(Activation {
             inputs,
             authorizer,
             variables,
             computed: RefCell::default(),
+            under_way: Cell::new(0),
             cost: Cell::new(0),
         }))
     }
@@ -106,19 +116,35 @@ impl<'a> Scope<'a> {
 
     fn compute(&self, variable: &'a Variable) -> Result<Cel<'a>, Error> {
         let name = &variable.name;
-        match &variable.program {
-            Err(why) => Err(Error::new(format!(
-                "composited variable {name:?} fails to compile: {why}"
-            ))),
-            Ok(program) => {
-                let outcome = evaluate(program, self, PER_CALL_LIMIT);
-                let cost = &self.0.cost;
-                cost.set(cost.get().saturating_add(outcome.cost));
-                outcome
-                    .result
-                    .map_err(|error| Error::new(format!("composited variable {name:?} fails to evaluate: {error}")))
-            }
+        let value = match &variable.program {
+            Err(why) => Err(format!("composited variable {name:?} fails to compile: {why}")),
+            Ok(program) => self
+                .evaluate(program)
+                .map_err(|error| format!("composited variable {name:?} fails to evaluate: {error}")),
+        };
+        value.map_err(|text| {
+            // It is kept, and lies in the errors of all variables that name this one.
+            budget::produce(text.len());
+            Error::new(text)
+        })
+    }
+
+    /// The value of a variable, which may name one that names one, and so on.
+    fn evaluate(&self, program: &'a Program) -> Result<Cel<'a>, Error> {
+        let Activation { cost, under_way, .. } = &*self.0;
+        if under_way.get() >= MAX_CHAIN {
+            return Err(Error::new(format!(
+                "more than {MAX_CHAIN} variables name each other in a chain"
+            )));
         }
+        under_way.set(under_way.get() + 1);
+        let outcome = stack::with_room(|| evaluate(program, self, PER_CALL_LIMIT));
+        under_way.set(under_way.get() - 1);
+        cost.set(cost.get().saturating_add(outcome.cost));
+        outcome.result.and_then(|value| match &value {
+            Cel::Map(map) if map.is_computed() => Err(Error::new("a variable cannot hold all variables")),
+            _ => Ok(value),
+        })
     }
 }
 
@@ -147,15 +173,17 @@ impl<'a> Fields<'a> for Scope<'a> {
     }
 
     fn names(&self) -> Vec<String> {
-        self.0.variables.iter().map(|variable| variable.name.clone()).collect()
+        self.0.variables.names().cloned().collect()
     }
 
     fn get(&self, name: &str) -> Option<Result<Cel<'a>, Error>> {
-        // Of two variables of one name the later one counts.
-        let variable = self.0.variables.iter().rev().find(|variable| variable.name == name)?;
+        let variable = self.0.variables.get(name)?;
         if let Some(known) = self.0.computed.borrow().get(variable.name.as_str()) {
             return Some(known.clone());
         }
+        // Where types are not known before, a variable can ask for itself.
+        let itself = Error::new(format!("variable {name:?} is asked for while it is computed"));
+        self.0.computed.borrow_mut().insert(&variable.name, Err(itself));
         let value = self.compute(variable);
         self.0.computed.borrow_mut().insert(&variable.name, value.clone());
         Some(value)
@@ -203,7 +231,7 @@ mod tests {
             name: name.to_owned(),
             program: compiler.declare(name, source),
         };
-        let variables = [declare("a", "[1, 2, 3].map(x, x + 1)"), declare("b", "object.nope")];
+        let variables = Declared::new([declare("a", "[1, 2, 3].map(x, x + 1)"), declare("b", "object.nope")]);
         let expression = Expression {
             source: source.to_owned(),
             program: compiler.compile(source, Returns::Bool),
@@ -242,6 +270,107 @@ mod tests {
         let why = "composited variable \"b\" fails to evaluate: no such key: nope";
         let text = format!("expression 'object.n == 1 && variables.b == 1' resulted in error: {why}");
         assert_eq!(found, Err(text));
+    }
+
+    fn declared(sources: impl IntoIterator<Item = (String, String)>, compiler: &mut Compiler) -> Declared {
+        let declare = |(name, source): (String, String)| Variable {
+            program: compiler.declare(&name, &source),
+            name,
+        };
+        Declared::new(sources.into_iter().map(declare).collect::<Vec<_>>())
+    }
+
+    const NOTHING: Inputs<'static> = Inputs {
+        object: &Value::Null,
+        old: &Value::Null,
+        params: &Value::Null,
+        request: &Value::Null,
+        namespace: &Value::Null,
+    };
+
+    /// What a policy with these variables says, which may not say it for ever.
+    fn with_variables(sources: impl IntoIterator<Item = (String, String)>, expression: &str) -> Result<String, String> {
+        let mut compiler = Compiler::with_variables(false);
+        let variables = declared(sources, &mut compiler);
+        let expression = Expression {
+            source: expression.to_owned(),
+            program: compiler.compile(expression, Returns::Bool),
+        };
+        let mut budget = u64::MAX;
+        let found = Scope::new(NOTHING, &variables, None).run(&expression, &mut budget);
+        found.expect("the budget is large").map(|value| value.to_string())
+    }
+
+    #[test]
+    fn a_variable_that_asks_for_itself_fails() {
+        let check = |sources: &[(&str, &str)]| {
+            let sources = sources
+                .iter()
+                .map(|(name, source)| ((*name).to_owned(), (*source).to_owned()));
+            let why = with_variables(sources, "variables.a == 1").expect_err("there is no value");
+            assert!(why.contains("is asked for while it is computed"), "{why}");
+        };
+        check(&[("a", "dyn(variables).a")]);
+        check(&[("a", "dyn(variables)['a']")]);
+        check(&[("a", "dyn(variables).b"), ("b", "variables.a")]);
+    }
+
+    #[test]
+    fn no_variable_holds_all_variables() {
+        let sources = [("a", "variables"), ("b", "true")].map(|(name, source)| (name.to_owned(), source.to_owned()));
+        let why = with_variables(sources, "'%s'.format([variables.a]) == ''").expect_err("it has no end");
+        assert!(why.contains("a variable cannot hold all variables"), "{why}");
+    }
+
+    /// Each of these lies in the next one.
+    fn nested(count: usize, around: fn(usize) -> String) -> Vec<(String, String)> {
+        let variable = |index: usize| {
+            let source = if index == 0 { "1".to_owned() } else { around(index - 1) };
+            (format!("v{index}"), source)
+        };
+        (0..count).map(variable).collect()
+    }
+
+    #[test]
+    fn a_chain_of_variables_is_followed_as_far_as_the_stack_may_grow() {
+        let chain = |count| nested(count, |before| format!("variables.v{before} + 1"));
+        assert_eq!(
+            with_variables(chain(900), "variables.v899 == 900"),
+            Ok("true".to_owned())
+        );
+        let why = with_variables(chain(1_500), "variables.v1499 == 1500").expect_err("it is too long");
+        assert!(why.contains("more than 1000 variables name each other"), "{why:.300}");
+    }
+
+    #[test]
+    fn what_the_errors_of_a_chain_hold_is_counted() {
+        // From the first to the last: no chain is long, but each error holds those of all variables before.
+        let mut failing = nested(2_000, |before| format!("variables.v{before} + 1"));
+        failing[0].1 = "object.none".to_owned();
+        let variables = declared(failing, &mut Compiler::with_variables(false));
+        let scope = Scope::new(NOTHING, &variables, None);
+        let held = |index| match Fields::get(&scope, &format!("v{index}")) {
+            Some(Err(Error::Runtime(text))) => text.len() as u64,
+            other => panic!("v{index}: {other:?}"),
+        };
+        let limits = budget::Limits::REQUEST;
+        let all = budget::within(limits, || (0..2_000).map(held).sum::<u64>()).expect("CEL stops by itself before");
+        assert!(all <= limits.bytes, "{all} bytes");
+    }
+
+    #[test]
+    fn values_do_not_lie_in_each_other_without_end() {
+        let limits = budget::Limits::REQUEST;
+        for around in [
+            |before: usize| format!("[variables.v{before}]"),
+            |before: usize| format!("{{'a': variables.v{before}}}"),
+            |before: usize| format!("optional.of(variables.v{before})"),
+        ] {
+            let few = || with_variables(nested(100, around), "type(variables.v99) != int");
+            assert_eq!(budget::within(limits, few), Ok(Ok("true".to_owned())));
+            let many = || with_variables(nested(1_000, around), "type(variables.v999) != int");
+            assert!(budget::within(limits, many).is_err());
+        }
     }
 
     #[test]

@@ -1,5 +1,7 @@
 //! Policies and bindings as they are in force: read once from what is stored.
 
+use std::collections::BTreeMap;
+
 use kubewright_cel::Program;
 use serde_json::Value;
 
@@ -31,6 +33,25 @@ impl Expression {
 pub(super) struct Variable {
     pub(super) name: String,
     pub(super) program: Result<Program, String>,
+}
+
+/// The variables of a policy by name. Of two of one name the later one counts.
+#[derive(Debug, Default)]
+pub(super) struct Variables(BTreeMap<String, Variable>);
+
+impl Variables {
+    pub(super) fn new(variables: impl IntoIterator<Item = Variable>) -> Variables {
+        let named = |variable: Variable| (variable.name.clone(), variable);
+        Variables(variables.into_iter().map(named).collect())
+    }
+
+    pub(super) fn get(&self, name: &str) -> Option<&Variable> {
+        self.0.get(name)
+    }
+
+    pub(super) fn names(&self) -> impl Iterator<Item = &String> {
+        self.0.keys()
+    }
 }
 
 /// What parameters are: the kind that a policy names.
@@ -78,7 +99,7 @@ pub(super) struct Policy {
     pub(super) fails: bool,
     pub(super) criteria: Criteria,
     pub(super) param_kind: Option<ParamKind>,
-    pub(super) variables: Vec<Variable>,
+    pub(super) variables: Variables,
     pub(super) conditions: Vec<Expression>,
 }
 
@@ -95,12 +116,10 @@ impl Policy {
         let spec = get(stored, &["spec"]);
         let param_kind = ParamKind::new(get(spec, &["paramKind"]));
         let mut compiler = Compiler::with_variables(param_kind.is_some());
-        let variables = items(spec, "variables")
-            .map(|variable| Variable {
-                name: text(variable, "name").to_owned(),
-                program: compiler.declare(text(variable, "name"), text(variable, "expression")),
-            })
-            .collect();
+        let variables = Variables::new(items(spec, "variables").map(|variable| Variable {
+            name: text(variable, "name").to_owned(),
+            program: compiler.declare(text(variable, "name"), text(variable, "expression")),
+        }));
         let condition = |condition| Expression::new(&compiler, text(condition, "expression"), Returns::Bool);
         let policy = Policy {
             name: object::name(stored).to_owned(),

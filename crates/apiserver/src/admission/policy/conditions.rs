@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::super::{Attributes, Session};
 use super::activation::{Inputs, Scope};
 use super::authorizer;
-use super::compiled::{Expression, Policy};
+use super::compiled::{Expression, Policy, Variables};
 use crate::admission::matching::Matched;
 use crate::kinds::admission_policies::expression::{Compiler, Returns};
 use crate::values::get;
@@ -80,7 +80,8 @@ impl Conditions {
             request: &request,
             namespace: &Value::Null,
         };
-        let scope = Scope::new(inputs, &[], authorizer::bind(session, attributes));
+        let none = Variables::default();
+        let scope = Scope::new(inputs, &none, authorizer::bind(session, attributes));
         match ask(&self.0, fails, &scope) {
             Met::Yes => Ok(true),
             Met::No => Ok(false),

@@ -63,7 +63,8 @@ fn shown(ty: &Type) -> String {
 #[derive(Clone, Debug)]
 pub(crate) struct Compiler {
     params: bool,
-    variables: Option<BTreeMap<Arc<str>, Field>>,
+    /// Shared with the expression that is being compiled and with none that is: of many variables, each adds itself and copies none.
+    variables: Option<Arc<ObjectType>>,
 }
 
 impl Compiler {
@@ -79,7 +80,10 @@ impl Compiler {
     pub(crate) fn with_variables(params: bool) -> Compiler {
         Compiler {
             params,
-            variables: Some(BTreeMap::new()),
+            variables: Some(Arc::new(ObjectType {
+                name: "kubernetes.variables".into(),
+                fields: BTreeMap::new(),
+            })),
         }
     }
 
@@ -88,12 +92,14 @@ impl Compiler {
     /// # Errors
     /// What is wrong with it, in the words of upstream.
     pub(crate) fn declare(&mut self, name: &str, source: &str) -> Result<Program, String> {
-        let compiled = self.compile(source, Returns::Anything);
-        let ty = compiled
+        let checked = self.check(source, Returns::Anything);
+        let ty = checked
             .as_ref()
-            .map_or(Type::Dyn, |program| kept(program.result_type()));
+            .map_or(Type::Dyn, |program| kept(program.result_type(), KEPT_LEVELS));
+        let compiled = checked.map(Program::to_be_evaluated);
         if let Some(variables) = &mut self.variables {
-            variables.insert(name.into(), field(name, Decl::new(ty)));
+            let fields = &mut Arc::make_mut(variables).fields;
+            fields.insert(name.into(), field(name, Decl::new(ty)));
         }
         compiled
     }
@@ -103,6 +109,10 @@ impl Compiler {
     /// # Errors
     /// What is wrong with it, in the words of upstream: `compilation failed: ERROR: …`, `must evaluate to bool but got int`.
     pub(crate) fn compile(&self, source: &str, returns: Returns) -> Result<Program, String> {
+        self.check(source, returns).map(Program::to_be_evaluated)
+    }
+
+    fn check(&self, source: &str, returns: Returns) -> Result<Program, String> {
         let program =
             compile(source, &self.environment(returns)).map_err(|issues| format!("compilation failed: {issues}"))?;
         returns.check(program.result_type())?;
@@ -132,11 +142,7 @@ impl Compiler {
                 );
         }
         if let Some(variables) = &self.variables {
-            let ty = ObjectType {
-                name: "kubernetes.variables".into(),
-                fields: variables.clone(),
-            };
-            environment = environment.variable("variables", Decl::new(Type::Object(Arc::new(ty))));
+            environment = environment.variable("variables", Decl::new(Type::Object(variables.clone())));
         }
         match returns {
             Returns::Configuration | Returns::Patches => environment.constructing_objects(),
@@ -153,11 +159,17 @@ fn field(name: &str, decl: Decl) -> Field {
     }
 }
 
+/// A variable's type is kept to so many levels: each variable may wrap the type of the one before it, and all of them are held.
+const KEPT_LEVELS: u32 = 32;
+
 /// The type of a variable as others see it: scalars, lists and maps keep theirs, everything else is known at run time only.
-fn kept(ty: &Type) -> Type {
+fn kept(ty: &Type, levels: u32) -> Type {
+    let Some(below) = levels.checked_sub(1) else {
+        return Type::Dyn;
+    };
     match ty {
-        Type::List(element) => Type::list(kept(element)),
-        Type::Map(key, value) => Type::map(kept(key), kept(value)),
+        Type::List(element) => Type::list(kept(element, below)),
+        Type::Map(key, value) => Type::map(kept(key, below), kept(value, below)),
         Type::Bool
         | Type::Int
         | Type::Uint
@@ -254,3 +266,22 @@ static NAMESPACE: LazyLock<Decl> = LazyLock::new(|| {
         object("kubernetes.Namespace", &fields)
     })
 });
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn variables_add_themselves_to_those_before_and_copy_none() {
+        let mut compiler = Compiler::with_variables(false);
+        compiler.declare("a", "1").expect("it compiles");
+        let address = |compiler: &Compiler| compiler.variables.as_ref().map(Arc::as_ptr);
+        let before = address(&compiler);
+        // The type of this one is all of them.
+        let all = compiler.declare("b", "variables");
+        let failed = compiler.declare("c", "variables.none");
+        let sum = compiler.compile("variables.a + variables.c == 2", Returns::Bool);
+        assert!(all.is_ok() && failed.is_err() && sum.is_ok(), "{failed:?} {sum:?}");
+        assert_eq!(address(&compiler), before);
+    }
+}

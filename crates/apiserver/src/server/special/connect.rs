@@ -14,7 +14,9 @@ use crate::model::Operation;
 use crate::model::status::Status;
 use crate::server::Call;
 use crate::server::admit;
+use crate::server::authorize::resource_attributes;
 use crate::server::respond::{Content, Reply};
+use crate::server::route::Verb;
 use crate::storage::StoredObject;
 
 impl Call<'_> {
@@ -24,6 +26,7 @@ impl Call<'_> {
             self.check_log_options()?;
         } else {
             self.admit_connection(name, kind).await?;
+            self.check_may_stream(name).await?;
         }
         let mut connect = None;
         if name == "proxy" {
@@ -41,6 +44,16 @@ impl Call<'_> {
         let mut reply = Reply::status(&refusal);
         reply.connect = Some(Box::new(connect));
         Ok(reply)
+    }
+
+    /// Whoever runs something may create, however he asks: a WebSocket begins with a GET (`ensureAuthorizedForVerb` in
+    /// pkg/registry/core/pod/rest, the gate AuthorizePodWebsocketUpgradeCreatePermission).
+    async fn check_may_stream(&self, name: &str) -> Result<(), Status> {
+        if !matches!(name, "exec" | "attach" | "portforward") {
+            return Ok(());
+        }
+        let attributes = resource_attributes(&self.path, Some(Verb::Create), self.query);
+        self.server.authorize(self.user, &attributes).await
     }
 
     /// Makes sure that there is what is connected to.

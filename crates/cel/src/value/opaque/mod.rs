@@ -16,6 +16,7 @@ use kubewright_values::quantity::Quantity;
 
 use super::Value;
 use crate::error::Error;
+use crate::work::worked;
 use authorizer::{Authorization, Decision, ResourceCheck};
 
 pub use cidr::Cidr;
@@ -28,6 +29,15 @@ pub(crate) type Called<'a> = Option<Result<Value<'a>, Error>>;
 
 /// Calls the function of such values behind an overload.
 pub(crate) fn call<'a>(overload: &str, args: &[Value<'a>]) -> Called<'a> {
+    // What reads a text looks at each letter, and some copy it: the cost of CEL counts ten letters as one.
+    let length = |arg: &Value<'a>| match arg {
+        Value::String(text) => text.len(),
+        _ => 0,
+    };
+    let read: usize = args.iter().map(length).sum();
+    if let Err(spent) = worked(read / 8) {
+        return Some(Err(spent));
+    }
     None.or_else(|| quantities::call(overload, args))
         .or_else(|| url::call(overload, args))
         .or_else(|| ip::call(overload, args))

@@ -29,7 +29,7 @@ pub(super) fn call<'a>(overload: &str, args: &[Value<'a>]) -> Called<'a> {
             .and_then(|()| Url::parse(text))
             .map(|url| Value::Opaque(Opaque::Url(Rc::new(url))))
             .map_err(|error| Error::new(format!("URL parse error during conversion from string: {error}"))),
-        ("is_url_string", [Value::String(text)]) => Ok(Value::Bool(check_request_uri(text).is_ok())),
+        ("is_url_string", [Value::String(text)]) => Ok(Value::Bool(read(text, true).is_ok())),
         (_, [Value::Opaque(Opaque::Url(url))]) => match overload {
             "url_get_scheme" => text(&url.scheme),
             "url_get_host" => text(&url.host),

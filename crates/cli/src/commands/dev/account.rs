@@ -66,11 +66,20 @@ impl Account {
     /// # Errors
     /// KWR0703 with the server's words.
     pub(crate) async fn grant(&self, client: &Client, roles: &[Value]) -> Result<(), Diagnostic> {
+        let items = self.grant_beside(client, roles).await?;
+        objects::remove_others(client, objects::RIGHTS, &items).await
+    }
+
+    /// [`grant`](Account::grant) beside the accounts of other operators, whose roles stay.
+    ///
+    /// # Errors
+    /// KWR0703 with the server's words.
+    pub(crate) async fn grant_beside(&self, client: &Client, roles: &[Value]) -> Result<Vec<Item>, Diagnostic> {
         let items: Vec<Item> = self.objects(roles).into_iter().map(item).collect();
         for item in &items {
             objects::apply_configuration(client, item).await?;
         }
-        objects::remove_others(client, objects::RIGHTS, &items).await
+        Ok(items)
     }
 
     fn objects(&self, roles: &[Value]) -> Vec<Value> {

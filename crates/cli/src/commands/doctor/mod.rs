@@ -15,6 +15,7 @@ use crate::output::{BAD, CHANGE, DIM, Failure, Format, GOOD, STRONG, paint};
 use crate::program::{self, How, declaration};
 use crate::project::Project;
 
+mod deadlock;
 mod drift;
 mod installed;
 mod machine;
@@ -195,6 +196,7 @@ impl Arguments {
                 if let Some(said) = &said {
                     checks.extend(drift::drift(said, &declaration));
                 }
+                checks.extend(deadlock::deadlocks(&declaration));
                 checks.extend(generated(&declaration, &project.root));
             }
             Err(why) => checks.push(Check::of("declaration", State::Bad, &why)),

@@ -10,7 +10,7 @@ use kubewright::k8s_openapi::api::batch::v1::{CronJob, CronJobStatus, Job};
 use kubewright::k8s_openapi::jiff::Timestamp;
 
 use super::schedule::Schedule;
-use crate::controllers::meta;
+use crate::objects::meta;
 
 /// How long after the due time to look, so that clocks which differ a little do not make it early (`nextScheduleDelta`).
 const DELTA: Duration = Duration::from_millis(100);

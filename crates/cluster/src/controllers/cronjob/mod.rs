@@ -25,7 +25,7 @@ use kubewright::{Action, Cause, Context, Controller, EventType, Reconciler, Requ
 
 use self::due::Due;
 use self::schedule::Schedule;
-use super::meta;
+use crate::objects::meta;
 
 /// Says for which time a Job was made (KEP-4026).
 const SCHEDULED: &str = "batch.kubernetes.io/cronjob-scheduled-timestamp";

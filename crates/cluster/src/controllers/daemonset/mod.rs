@@ -22,7 +22,8 @@ use self::failures::Failures;
 use self::plan::{Changes, View};
 use super::claim::{self, Selectors};
 use super::pod_control::{self, BURST};
-use super::{history, meta, pods};
+use super::{history, pods};
+use crate::objects::meta;
 
 /// Knows who selects what, to find a DaemonSet for an orphaned pod, and which nodes let pods fail, which no object says.
 #[derive(Default)]

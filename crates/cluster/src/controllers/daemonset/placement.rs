@@ -10,7 +10,8 @@ use kubewright::k8s_openapi::api::core::v1::{
 };
 
 use crate::controllers::scheduler::fit;
-use crate::controllers::{history, meta, pod_control, pods, tolerations};
+use crate::controllers::{history, pod_control, pods, tolerations};
+use crate::objects::meta;
 
 /// The annotation of a DaemonSet that counts its templates.
 pub(crate) const GENERATION: &str = "deprecated.daemonset.template.generation";

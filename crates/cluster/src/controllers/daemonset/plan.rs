@@ -14,7 +14,8 @@ use kubewright::k8s_openapi::jiff::Timestamp;
 
 use super::placement::{self, Place};
 use crate::controllers::intstr::resolve;
-use crate::controllers::{meta, pods};
+use crate::controllers::pods;
+use crate::objects::meta;
 
 /// The set, its nodes and its pods at one moment.
 #[derive(Debug)]

@@ -26,7 +26,7 @@ use kubewright::{Action, Context, Controller, Error, EventType, Reconciler, Requ
 
 use self::rollout::{Bounds, Scale, Size};
 use super::claim::{self, Selectors};
-use super::meta;
+use crate::objects::meta;
 
 /// Knows who selects what, to find a Deployment for an orphaned ReplicaSet; everything else is in the objects.
 #[derive(Default)]

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use kubewright::k8s_openapi::api::apps::v1::{Deployment, ReplicaSet};
 
 use super::rollout::Bounds;
-use crate::controllers::meta;
+use crate::objects::meta;
 
 /// The revision of a ReplicaSet, and of a Deployment the one of its present template.
 pub(crate) const REVISION: &str = "deployment.kubernetes.io/revision";

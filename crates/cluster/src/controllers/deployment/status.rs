@@ -9,7 +9,7 @@ use kubewright::k8s_openapi::api::apps::v1::{Deployment, DeploymentCondition, De
 use kubewright::k8s_openapi::jiff::Timestamp;
 
 use super::rollout::Bounds;
-use crate::controllers::meta;
+use crate::objects::meta;
 
 /// Condition types.
 pub(crate) const AVAILABLE: &str = "Available";

@@ -14,7 +14,8 @@ use kubewright::k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Labe
 use kubewright::k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use kubewright::k8s_openapi::jiff::{SignedDuration, Timestamp};
 
-use crate::controllers::{meta, pods};
+use crate::controllers::pods;
+use crate::objects::meta;
 
 /// How long an evicted pod may take to be deleted until it counts again (`DeletionTimeout`).
 const DELETION_TIMEOUT: SignedDuration = SignedDuration::from_mins(2);

@@ -21,8 +21,9 @@ use kubewright::{Action, Context, Controller, EventType, Reconciler, Request, Re
 use serde_json::json;
 
 use super::disruption_target::{self, DISRUPTION_TARGET};
+use super::pods;
 use super::selecting::Selecting;
-use super::{meta, pods};
+use crate::objects::meta;
 
 /// How long a pod may be a target without being deleted (`stalePodDisruptionTimeout`).
 const STALE: Duration = Duration::from_secs(120);

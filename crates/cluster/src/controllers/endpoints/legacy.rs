@@ -8,7 +8,8 @@ use kubewright::k8s_openapi::api::core::v1::{EndpointAddress, EndpointPort, Endp
 
 use super::pods::{self, Family};
 use super::{HEADLESS, LEGACY_MANAGED_BY};
-use crate::controllers::{meta, pods as any};
+use crate::controllers::pods as any;
+use crate::objects::meta;
 
 /// How many addresses an Endpoints object holds.
 const MAX: usize = 1000;

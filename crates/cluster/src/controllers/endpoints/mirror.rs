@@ -11,7 +11,7 @@ use kubewright::k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use super::pods::Family;
 use super::slices::Plan;
 use super::{LAST_CHANGE, MANAGED_BY, SERVICE_NAME};
-use crate::controllers::meta;
+use crate::objects::meta;
 
 /// The value of [`MANAGED_BY`] on our slices.
 pub(super) const MANAGER: &str = "endpointslicemirroring-controller.k8s.io";

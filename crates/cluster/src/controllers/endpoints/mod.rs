@@ -24,8 +24,9 @@ use kubewright::{Action, Context, Controller, Error, Event, Reconciler, Request,
 
 use self::slices::Plan;
 use self::trigger::Triggers;
+use super::Waiting;
 use super::selecting::Selecting;
-use super::{Waiting, meta};
+use crate::objects::meta;
 
 const MANAGED_BY: &str = "endpointslice.kubernetes.io/managed-by";
 const LEGACY_MANAGED_BY: &str = "endpoints.kubernetes.io/managed-by";

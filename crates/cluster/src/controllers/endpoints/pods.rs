@@ -8,7 +8,8 @@ use kubewright::k8s_openapi::api::core::v1::{ObjectReference, Pod, Service, Serv
 use kubewright::k8s_openapi::api::discovery::v1::{Endpoint, EndpointConditions, EndpointPort};
 use kubewright::k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 
-use crate::controllers::{meta, pods};
+use crate::controllers::pods;
+use crate::objects::meta;
 
 /// The two families of addresses that slices have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -11,7 +11,7 @@ use kubewright::k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use super::pods::{self, Family};
 use super::{HEADLESS, MANAGED_BY, SERVICE_NAME};
-use crate::controllers::meta;
+use crate::objects::meta;
 
 /// How many endpoints a slice holds (`--max-endpoints-per-slice`).
 const MAX: usize = 100;

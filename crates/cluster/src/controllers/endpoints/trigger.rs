@@ -9,7 +9,8 @@ use kubewright::Request;
 use kubewright::k8s_openapi::api::core::v1::{Pod, Service};
 use kubewright::k8s_openapi::jiff::Timestamp;
 
-use crate::controllers::{meta, pods};
+use crate::controllers::pods;
+use crate::objects::meta;
 
 type Seen = BTreeMap<String, Timestamp>;
 

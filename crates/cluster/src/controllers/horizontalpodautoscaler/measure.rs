@@ -11,8 +11,9 @@ use kubewright::k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use kubewright::k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kubewright::k8s_openapi::jiff::Timestamp;
 
-use crate::controllers::quantity::milli;
-use crate::controllers::{meta, pods};
+use crate::controllers::pods;
+use crate::objects::meta;
+use crate::objects::quantity::milli;
 
 /// `--horizontal-pod-autoscaler-cpu-initialization-period` and `--horizontal-pod-autoscaler-initial-readiness-delay`.
 const CPU_INITIALIZATION: Duration = Duration::from_secs(300);

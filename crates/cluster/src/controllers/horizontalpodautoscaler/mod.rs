@@ -25,8 +25,9 @@ use serde_json::json;
 
 use self::measure::{Measured, Target, Wanted};
 use self::pace::Past;
-use super::quantity::milli;
-use super::{meta, plain};
+use super::plain;
+use crate::objects::meta;
+use crate::objects::quantity::milli;
 
 /// How often targets are looked at (`--horizontal-pod-autoscaler-sync-period`).
 const PERIOD: Duration = Duration::from_secs(15);

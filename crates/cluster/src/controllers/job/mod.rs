@@ -31,7 +31,8 @@ use self::backoff::Records;
 use self::state::{End, State, TRACKING, is_tracked, uid};
 use self::status::Turn;
 use super::claim::{self, Selectors};
-use super::{meta, pod_control, pods};
+use super::{pod_control, pods};
+use crate::objects::meta;
 
 /// The label that names a pod's Job, also when it has lost its owner.
 const JOB_NAME: &str = "batch.kubernetes.io/job-name";

@@ -8,7 +8,8 @@ use kubewright::k8s_openapi::api::batch::v1::{
 use kubewright::k8s_openapi::api::core::v1::{ContainerStatus, Pod};
 
 use super::indexes::Indexes;
-use crate::controllers::{meta, pods};
+use crate::controllers::pods;
+use crate::objects::meta;
 
 /// What the first rule that fits a failed pod wants.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -13,7 +13,8 @@ use kubewright::k8s_openapi::jiff::Timestamp;
 
 use super::indexes::Indexes;
 use super::policy::{self, Verdict};
-use crate::controllers::{meta, pods};
+use crate::controllers::pods;
+use crate::objects::meta;
 
 /// The finalizer of pods that are not counted yet.
 pub(super) const TRACKING: &str = "batch.kubernetes.io/job-tracking";

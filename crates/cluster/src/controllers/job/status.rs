@@ -10,7 +10,8 @@ use kubewright::k8s_openapi::api::core::v1::{EnvVar, EnvVarSource, ObjectFieldSe
 use kubewright::k8s_openapi::jiff::Timestamp;
 
 use super::state::{End, INDEX, INDEX_FAILURES, INDEX_IGNORED, State, TRACKING, index, number, uid};
-use crate::controllers::{meta, pod_control, pods};
+use crate::controllers::{pod_control, pods};
+use crate::objects::meta;
 
 /// Whether the Job is over and its status says so.
 pub(super) fn is_finished(job: &Job) -> bool {

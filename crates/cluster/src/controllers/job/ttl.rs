@@ -9,7 +9,7 @@ use kubewright::k8s_openapi::jiff::Timestamp;
 use kubewright::kube::api::{DeleteParams, PropagationPolicy};
 use kubewright::{Action, Context, Controller, Reconciler, Result};
 
-use crate::controllers::meta;
+use crate::objects::meta;
 
 struct TtlReconciler;
 

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use kubewright::k8s_openapi::api::core::v1::NamespaceCondition;
 use kubewright::k8s_openapi::jiff::Timestamp;
 
-use crate::controllers::meta;
+use crate::objects::meta;
 
 /// What was found when the content was deleted.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

@@ -22,7 +22,7 @@ use kubewright::kube::discovery::{Discovery, Scope, verbs};
 use kubewright::{Action, Context, Controller, Reconciler, Request, Result};
 
 use self::conditions::Found;
-use super::meta;
+use crate::objects::meta;
 
 /// The entry of `spec.finalizers` that is ours.
 const FINALIZER: &str = "kubernetes";

@@ -35,7 +35,7 @@ impl Addresses {
         loop {
             let ip = numbered(self.next, loopback);
             self.next = self.next.wrapping_add(1);
-            if !self.taken.contains(&ip) || self.taken.len() > 65_000 {
+            if !self.taken.contains(&ip) || self.taken.len() >= room(loopback) {
                 self.take(request, &ip);
                 return ip;
             }
@@ -50,9 +50,17 @@ impl Addresses {
     }
 }
 
-/// The pod address with this number, out of 10.244.0.0/16 or 127.x.0.0/16 without its first and last.
+/// How many addresses there are: in 10.244.0.0/16, or in 127.x.0.0/17, whose other half is for Services; without the first and the last.
+const fn room(loopback: Option<u8>) -> usize {
+    match loopback {
+        Some(_) => (1 << 15) - 2,
+        None => (1 << 16) - 2,
+    }
+}
+
+/// The pod address with this number.
 fn numbered(number: u32, loopback: Option<u8>) -> String {
-    let number = number % 65_534 + 1;
+    let number = number as usize % room(loopback) + 1;
     let network = loopback.map_or_else(|| "10.244".to_owned(), |second| format!("127.{second}"));
     format!("{network}.{}.{}", number / 256, number % 256)
 }
@@ -70,6 +78,7 @@ mod tests {
         check(65_533, "10.244.255.254");
         check(65_534, "10.244.0.1");
         assert_eq!(numbered(300, Some(77)), "127.77.1.45");
+        assert_eq!(numbered(32_766, Some(77)), "127.77.0.1");
     }
 
     #[test]

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use kubewright::k8s_openapi::api::core::v1::{Container, Pod, Probe};
 
-use crate::controllers::meta;
+use crate::objects::meta;
 
 /// What annotations of the simulation begin with.
 pub(crate) const PREFIX: &str = "kubewright.dev/";

@@ -15,7 +15,7 @@ use kubewright::k8s_openapi::jiff::Timestamp;
 
 use super::behaviour::{self, Behaviour, KILLED, Role, Which};
 use super::live;
-use crate::controllers::meta;
+use crate::objects::meta;
 use crate::processes::Seen;
 
 /// Begins the ids of containers, as the node says that its runtime is called.

@@ -10,8 +10,8 @@ use kubewright::k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use kubewright::k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kubewright::k8s_openapi::jiff::Timestamp;
 
-use crate::controllers::meta;
-use crate::controllers::quantity::milli;
+use crate::objects::meta;
+use crate::objects::quantity::milli;
 
 /// The label of a node that exists in the API only. Whoever sees it need not look for a machine.
 pub(crate) const SIMULATED: &str = "kubewright.dev/simulated";

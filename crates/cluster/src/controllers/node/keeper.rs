@@ -13,7 +13,7 @@ use kubewright::{Action, Client, Context, Controller, Reconciler, Request, Resul
 
 use super::fleet::{self, NOT_READY, Nodes, State};
 use super::{RENEW, lease};
-use crate::controllers::meta;
+use crate::objects::meta;
 
 /// Keeps the nodes.
 pub(crate) struct Keeper {

@@ -10,7 +10,7 @@ use kubewright::k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, Obje
 use kubewright::k8s_openapi::jiff::Timestamp;
 
 use super::RENEW;
-use crate::controllers::meta;
+use crate::objects::meta;
 
 /// Where the Leases of nodes are.
 pub(super) const NAMESPACE: &str = "kube-node-lease";

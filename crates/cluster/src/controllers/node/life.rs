@@ -15,8 +15,9 @@ use kubewright::k8s_openapi::jiff::Timestamp;
 
 use super::behaviour::{Behaviour, KILLED, Role};
 use super::container::{self, Notes, Progress, Scene, since};
-use super::live;
-use crate::controllers::{meta, pods};
+use super::{ephemeral, live};
+use crate::controllers::pods;
+use crate::objects::meta;
 
 /// Where a pod is.
 pub(super) struct Place<'a> {
@@ -105,10 +106,14 @@ pub(super) fn go_on(scene: &Scene<'_>, place: &Place<'_>, notes: &mut Notes) -> 
         None if main.iter().any(|status| status.container_id.is_some()) => "Running",
         None => "Pending",
     };
+    if !place.unmounted {
+        status.ephemeral_container_statuses = ephemeral::go_on(scene, notes);
+    }
     let phase = match phase {
         "Succeeded" | "Failed" if live::stop_all(scene, notes) => "Running",
         "Succeeded" | "Failed" => {
             end_sidecars(scene, spec, &mut init);
+            ephemeral::end(scene, &mut status);
             phase
         }
         phase => phase,
@@ -226,6 +231,7 @@ fn end_all(scene: &Scene<'_>, spec: &PodSpec, status: &mut PodStatus, grace: Dur
         let (takes, code) = stopping(scene.pod, container, role);
         container::end(scene, status, if takes > grace { KILLED } else { code }, None);
     }
+    ephemeral::end(scene, status);
 }
 
 /// How long a container takes to end, with its hook preStop, and with which code.
@@ -289,7 +295,8 @@ pub(super) fn ended(scene: &Scene<'_>, place: &Place<'_>, notes: &mut Notes) -> 
 pub(super) fn mark(pod: &Pod, status: &PodStatus) -> String {
     let init = status.init_container_statuses.iter().flatten();
     let mut text = format!("{:?} {:?}", pod.metadata.generation, status.phase);
-    for one in init.chain(status.container_statuses.iter().flatten()) {
+    let added = status.ephemeral_container_statuses.iter().flatten();
+    for one in init.chain(status.container_statuses.iter().flatten()).chain(added) {
         let state = one.state.as_ref();
         let waiting = state
             .and_then(|state| state.waiting.as_ref())

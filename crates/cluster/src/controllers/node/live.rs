@@ -11,7 +11,7 @@ use kubewright::k8s_openapi::api::core::v1::{Container, ContainerStatus};
 
 use super::behaviour::{KILLED, Role};
 use super::container::{self, Notes, Scene};
-use crate::controllers::meta;
+use crate::objects::meta;
 use crate::processes::{Seen, State};
 
 /// Begins the ids of containers that are processes.

@@ -10,6 +10,7 @@
 mod addresses;
 mod behaviour;
 mod container;
+mod ephemeral;
 mod fleet;
 mod keeper;
 mod lease;
@@ -42,7 +43,8 @@ pub(crate) use self::running::register_classes;
 use self::stage::Stage;
 pub use self::stage::Stages;
 use super::bound::{self, Bound};
-use super::{Waiting, meta, pods};
+use super::{Waiting, pods};
+use crate::objects::meta;
 use crate::processes::{self, Processes};
 
 /// How often a node's Lease is renewed (`nodeLeaseDurationSeconds` / 4).

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use kubewright::k8s_openapi::api::core::v1::Pod;
 use kubewright::kube::core::{Expression, Selector, SelectorExt as _};
 
-use crate::controllers::meta;
+use crate::objects::meta;
 
 /// How pods with certain labels behave. Cheap to clone; all clones are the same.
 #[derive(Clone, Debug, Default)]

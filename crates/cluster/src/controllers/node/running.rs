@@ -14,8 +14,9 @@ use kubewright::{Action, Client, Context, EventType, Result};
 
 use super::container::{Notes, Scene};
 use super::life::{self, Place};
-use super::{Kubelet, behaviour, fleet, hindrances, write};
-use crate::controllers::{meta, pods};
+use super::{Kubelet, behaviour, ephemeral, fleet, hindrances, write};
+use crate::controllers::pods;
+use crate::objects::meta;
 use crate::processes::{self, Processes};
 
 /// Nodes that run processes are this machine.
@@ -91,7 +92,7 @@ impl Kubelet {
             for start in std::mem::take(&mut notes.starts) {
                 let container = container(pod, &start.0);
                 if let (Some(prepared), Some(container), true) = (&prepared, container, tried.insert(start.clone())) {
-                    processes.start_container(pod, container, start.1, prepared).await;
+                    processes.start_container(pod, &container, start.1, prepared).await;
                     is_new = true;
                 }
             }
@@ -174,9 +175,10 @@ impl Kubelet {
     }
 }
 
-fn container<'a>(pod: &'a Pod, name: &str) -> Option<&'a Container> {
+fn container(pod: &Pod, name: &str) -> Option<Container> {
     let spec = pod.spec.iter();
-    let mut all = spec.flat_map(|spec| spec.init_containers.iter().flatten().chain(&spec.containers));
+    let all = spec.flat_map(|spec| spec.init_containers.iter().flatten().chain(&spec.containers));
+    let mut all = all.cloned().chain(ephemeral::of(pod));
     all.find(|container| container.name == name)
 }
 

@@ -11,7 +11,7 @@ use kubewright::k8s_openapi::api::core::v1::{Node, NodeCondition};
 use kubewright::k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, Time};
 use kubewright::k8s_openapi::jiff::Timestamp;
 
-use crate::controllers::meta;
+use crate::objects::meta;
 
 /// `--node-monitor-grace-period`.
 const GRACE: Duration = Duration::from_secs(50);

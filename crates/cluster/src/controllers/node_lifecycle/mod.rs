@@ -17,7 +17,8 @@ use kubewright::{Action, Context, Controller, Error, EventType, Reconciler, Requ
 use serde_json::json;
 
 use self::health::Heard;
-use super::{bound, disruption_target, meta, pods};
+use super::{bound, disruption_target, pods};
+use crate::objects::meta;
 
 const NAME: &str = "node-lifecycle-controller";
 /// Where kubelets renew their leases.

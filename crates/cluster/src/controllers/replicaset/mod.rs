@@ -27,7 +27,8 @@ use self::kinds::{Replicated, Wish};
 use self::status::Failure;
 use super::claim::{self, Selectors};
 use super::pod_control::{self, BURST};
-use super::{meta, pods};
+use super::pods;
+use crate::objects::meta;
 
 /// Knows who selects what, to find an owner for an orphaned pod; everything else is in the objects.
 pub(crate) struct ReplicaReconciler<K> {

@@ -7,7 +7,8 @@ use kubewright::k8s_openapi::api::core::v1::Pod;
 use kubewright::k8s_openapi::jiff::Timestamp;
 
 use super::kinds::{Replicated, Wish};
-use crate::controllers::{meta, pods};
+use crate::controllers::pods;
+use crate::objects::meta;
 
 const REPLICA_FAILURE: &str = "ReplicaFailure";
 

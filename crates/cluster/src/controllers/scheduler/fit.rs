@@ -11,8 +11,8 @@ use kubewright::k8s_openapi::api::core::v1::{
 };
 
 use super::ledger::{self, Taken};
-use crate::controllers::meta;
 use crate::controllers::tolerations::tolerates;
+use crate::objects::meta;
 
 /// The taint that stands for `spec.unschedulable`; a toleration of it makes the node usable all the same.
 const UNSCHEDULABLE: &str = "node.kubernetes.io/unschedulable";

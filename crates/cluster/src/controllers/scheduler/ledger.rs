@@ -10,8 +10,8 @@ use kubewright::k8s_openapi::api::core::v1::{Container, Node, Pod, ResourceRequi
 use kubewright::k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 
 use super::neighbours;
-use crate::controllers::quantity::milli;
 use crate::controllers::{bound, pods};
+use crate::objects::quantity::milli;
 
 /// Amounts in thousandths by name.
 pub(super) type Amounts = BTreeMap<String, i128>;

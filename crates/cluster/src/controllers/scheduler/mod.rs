@@ -33,7 +33,8 @@ use self::ledger::{Ledger, Taken};
 use self::neighbours::{Namespaces, Neighbours};
 use self::preempt::Candidate;
 use self::volumes::Volumes;
-use super::{Waiting, bound, disruption_target, meta, pods};
+use super::{Waiting, bound, disruption_target, pods};
+use crate::objects::meta;
 
 /// The name that pods ask for, and that signs events.
 const NAME: &str = "default-scheduler";

@@ -12,8 +12,8 @@ use kubewright::kube::core::{Selector, SelectorExt as _};
 
 use super::fit;
 use super::ledger::Ledger;
-use crate::controllers::meta;
 use crate::controllers::tolerations::tolerates;
+use crate::objects::meta;
 
 /// The labels of namespaces by name.
 pub(super) type Namespaces = BTreeMap<String, BTreeMap<String, String>>;

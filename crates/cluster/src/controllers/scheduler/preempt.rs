@@ -18,7 +18,8 @@ use kubewright::kube::core::Selector;
 use super::fit::Refusal;
 use super::ledger::Ledger;
 use crate::controllers::disruption_target::DISRUPTION_TARGET;
-use crate::controllers::{meta, pods};
+use crate::controllers::pods;
+use crate::objects::meta;
 
 /// The reason of the condition of those that have to go.
 pub(super) const REASON: &str = "PreemptionByScheduler";

@@ -12,8 +12,8 @@ use kubewright::{Context, Result};
 use serde_json::json;
 
 use super::fit;
-use crate::controllers::meta;
 use crate::controllers::volumes::{self, binding};
+use crate::objects::meta;
 
 /// What a pod's claims mean for its place.
 #[derive(Default)]

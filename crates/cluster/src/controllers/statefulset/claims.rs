@@ -10,7 +10,7 @@ use kubewright::k8s_openapi::api::apps::v1::StatefulSet;
 use kubewright::k8s_openapi::api::core::v1::{PersistentVolumeClaim, PersistentVolumeClaimVolumeSource, Pod, Volume};
 use kubewright::k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 
-use crate::controllers::meta;
+use crate::objects::meta;
 
 /// Whether claims are deleted, with the set and with a scale down.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -23,7 +23,8 @@ use kubewright::{Action, Context, Controller, Error, EventType, Reconciler, Requ
 use self::claims::Policy;
 use self::plan::{Shape, Step};
 use super::claim::{self, Selectors};
-use super::{history, intstr, meta, plain, pod_control, pods};
+use super::{history, intstr, plain, pod_control, pods};
+use crate::objects::meta;
 
 /// The label of a pod with its name.
 const POD_NAME: &str = "statefulset.kubernetes.io/pod-name";

@@ -10,7 +10,8 @@ use kubewright::k8s_openapi::api::core::v1::Pod;
 use kubewright::k8s_openapi::jiff::Timestamp;
 
 use crate::controllers::history::POD_LABEL;
-use crate::controllers::{meta, pods};
+use crate::controllers::pods;
+use crate::objects::meta;
 
 /// What the spec and the revisions ask for.
 #[derive(Debug, Clone)]

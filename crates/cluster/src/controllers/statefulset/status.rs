@@ -9,7 +9,8 @@ use kubewright::k8s_openapi::api::core::v1::Pod;
 use kubewright::k8s_openapi::jiff::Timestamp;
 
 use super::plan;
-use crate::controllers::{meta, pods};
+use crate::controllers::pods;
+use crate::objects::meta;
 
 /// The names of the revisions that a status speaks of.
 #[derive(Debug, Clone, Copy)]

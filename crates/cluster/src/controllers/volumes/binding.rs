@@ -12,8 +12,8 @@ use kubewright::k8s_openapi::api::storage::v1::StorageClass;
 use kubewright::k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kubewright::kube::core::{Selector, SelectorExt as _};
 
-use crate::controllers::meta;
-use crate::controllers::quantity::milli;
+use crate::objects::meta;
+use crate::objects::quantity::milli;
 
 /// The provisioner that makes volumes which exist in the API only.
 pub(super) const SIMULATED: &str = "kubewright.dev/simulated";

@@ -16,7 +16,8 @@ use kubewright::k8s_openapi::api::storage::v1::StorageClass;
 use kubewright::k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kubewright::{Action, Client, Context, Controller, EventType, Reconciler, Request, Result, Stop};
 
-use super::{Waiting, meta};
+use super::Waiting;
+use crate::objects::meta;
 
 /// The class of claims that name none.
 const DEFAULT_CLASS: &str = "standard";

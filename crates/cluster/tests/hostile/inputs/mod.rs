@@ -4,7 +4,9 @@ mod depth;
 mod encodings;
 mod heads;
 mod kinds;
+mod macros;
 mod numbers;
+mod owners;
 mod patches;
 mod policies;
 mod protobuf;
@@ -32,5 +34,7 @@ pub(crate) fn groups() -> Vec<(&'static str, Vec<Input>)> {
         ("Selectors, pages and watches", queries::inputs()),
         ("Heads of requests and frames of bodies", heads::inputs()),
         ("Kinds, reviews and subresources", kinds::inputs()),
+        ("Macros and functions that multiply", macros::inputs()),
+        ("Owners of fields, directives and odd reads", owners::inputs()),
     ]
 }

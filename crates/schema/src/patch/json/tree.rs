@@ -154,16 +154,20 @@ pub(super) struct Items {
 }
 
 impl Items {
-    fn new(items: Vec<Value>) -> Items {
+    fn new(mut items: Vec<Value>) -> Items {
+        /// So many blocks are taken before their room in the list is given back.
+        const TAKEN: usize = 128;
         let len = items.len();
         let mut blocks: Vec<Vec<Tree>> = Vec::with_capacity(len.div_ceil(BLOCK));
-        let mut items = items.into_iter();
-        while items.len() > 0 {
-            // As many as there are: a block has room for more when something is put into it.
-            let mut block = Vec::with_capacity(items.len().min(BLOCK));
-            block.extend(items.by_ref().take(BLOCK).map(Tree::from));
-            blocks.push(block);
+        // From the end, and what is in blocks is given back: otherwise a long list is there twice.
+        while let Some(last) = items.len().checked_sub(1) {
+            let block = items.split_off(last / BLOCK * BLOCK);
+            blocks.push(block.into_iter().map(Tree::from).collect());
+            if blocks.len().is_multiple_of(TAKEN) {
+                items.shrink_to_fit();
+            }
         }
+        blocks.reverse();
         Items { blocks, len }
     }
 

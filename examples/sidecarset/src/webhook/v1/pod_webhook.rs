@@ -4,7 +4,7 @@ use kubewright::prelude::*;
 
 use kubewright::jiff::Timestamp;
 use kubewright::k8s_openapi::api::core::v1;
-use kubewright::k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, LabelSelectorRequirement, Time};
+use kubewright::k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kubewright::webhook::Operation;
 use sidecarset_api::v1alpha1::SidecarSet;
 
@@ -39,21 +39,9 @@ impl Defaulter for PodDefaulter {
     }
 }
 
-/// The webhooks of pods, and what the API server is told about them. The operator's own pods must start while nobody answers, so its namespace, which
-/// is labelled, is left out.
+/// The webhooks of pods, and what the API server is told about them. The framework leaves out kube-system and the namespaces of operators.
 pub fn webhook() -> Webhook<v1::Pod> {
-    let elsewhere = LabelSelector {
-        match_expressions: Some(vec![LabelSelectorRequirement {
-            key: "control-plane".to_owned(),
-            operator: "DoesNotExist".to_owned(),
-            values: None,
-        }]),
-        match_labels: None,
-    };
-    Webhook::of::<v1::Pod>().defaulter(PodDefaulter).mutating(|webhook| {
-        webhook
-            .path("/mutate-pod")
-            .operations([Operation::Create])
-            .namespace_selector(elsewhere)
-    })
+    Webhook::of::<v1::Pod>()
+        .defaulter(PodDefaulter)
+        .mutating(|webhook| webhook.path("/mutate-pod").operations([Operation::Create]))
 }

@@ -1,3 +1,3 @@
-//! The group `crew.fleet.example`.
+//! Controllers for the group `crew.fleet.example`.
 
 pub mod sailor_controller;

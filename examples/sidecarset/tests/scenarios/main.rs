@@ -1,5 +1,8 @@
 //! What the operator promises: each test is one scenario, or two, on a cluster of its own; its name begins with the number of the scenario.
 
+mod crashes;
+mod sources;
+
 use kubewright::k8s_openapi::api::apps::v1::{ControllerRevision, Deployment};
 use kubewright::k8s_openapi::api::core::v1::{Event, Namespace, Pod};
 use kubewright::kube::api::{Api, ListParams, Patch, PatchParams, PostParams};
@@ -69,17 +72,7 @@ impl World {
     }
 
     async fn deployment(&self, name: &str, replicas: i32) -> Outcome {
-        let labels = json!({"app": name});
-        let deployment: Deployment = serde_json::from_value(json!({
-            "metadata": {"name": name},
-            "spec": {
-                "replicas": replicas, "selector": {"matchLabels": labels},
-                "template": {"metadata": {"labels": labels}, "spec": {"containers": [{"name": "main", "image": "main:1"}]}},
-            },
-        }))?;
-        let deployments: Api<Deployment> = Api::namespaced(self.cluster.kube(), DEFAULT);
-        deployments.create(&PostParams::default(), &deployment).await?;
-        Ok(())
+        deployment(&self.cluster, name, replicas).await
     }
 
     async fn pod(&self, namespace: &str, name: &str, labels: Value) -> kube::Result<Pod> {
@@ -108,6 +101,20 @@ impl World {
     async fn all_pods(&self) -> Outcome<Vec<Pod>> {
         Ok(self.pods(DEFAULT).list(&ListParams::default()).await?.items)
     }
+}
+
+async fn deployment(cluster: &TestCluster, name: &str, replicas: i32) -> Outcome {
+    let labels = json!({"app": name});
+    let deployment: Deployment = serde_json::from_value(json!({
+        "metadata": {"name": name},
+        "spec": {
+            "replicas": replicas, "selector": {"matchLabels": labels},
+            "template": {"metadata": {"labels": labels}, "spec": {"containers": [{"name": "main", "image": "main:1"}]}},
+        },
+    }))?;
+    let deployments: Api<Deployment> = Api::namespaced(cluster.kube(), DEFAULT);
+    deployments.create(&PostParams::default(), &deployment).await?;
+    Ok(())
 }
 
 fn counts(set: &SidecarSet) -> Option<[i32; 4]> {

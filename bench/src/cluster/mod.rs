@@ -1,0 +1,101 @@
+//! Workloads: what a cluster with its controllers, scheduler and nodes makes of them, ours beside kube-apiserver with etcd,
+//! kube-controller-manager, kube-scheduler and kwok.
+//!
+//! Time runs from the request that creates (or changes, or deletes) to the event in which a watch sees the end; CPU is that of all programs
+//! of a side over the same time. Both sides have the same nodes and the same pods, which nobody runs; kwok's pods become ready as soon as it
+//! sees them, ours as well. The peer's programs have their defaults, of which the limits of requests per second (20 for a controller, 50
+//! for the scheduler) are a part: the time that it waits for itself is time, not CPU.
+//!
+//! Invariant: during a rolling update the pods themselves are counted at each event, not what a status says. What goes below
+//! maxUnavailable or above maxSurge fails the run.
+//!
+//! Only ours is measured at 10,000 pods, where the peer takes its minutes; and with time that is a test's, which the peer does not have.
+
+mod events;
+mod objects;
+pub(crate) mod sides;
+mod time;
+mod works;
+
+use std::path::Path;
+
+use crate::cluster::sides::{Side, Whole};
+use crate::peer::Peer;
+
+/// What is measured of a work.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Cost {
+    /// From the request to the last event, in seconds.
+    seconds: f64,
+    /// On processors, in seconds.
+    cpu: f64,
+    /// Private to all programs of the side when it was done, in megabytes.
+    memory: f64,
+}
+
+/// The part of the peer's time and CPU that is the goal.
+const PART: f64 = 10.0;
+
+/// Measures and prints.
+pub(crate) async fn measure(kubewright: &Path, peer: Option<&Peer>) -> Result<(), String> {
+    let whole = peer.map(Whole::of).transpose()?;
+    println!(
+        "\nworkloads: seconds, CPU seconds, MB; ours beside the whole control plane (goal: 1/{PART} of its time and of its CPU)\n"
+    );
+    for work in works::BOTH {
+        let ours = works::run(&Side::ours(kubewright, 10).await?, work).await?;
+        let theirs = match &whole {
+            Some(whole) => Some(works::run(&Side::theirs(whole, 10).await?, work).await?),
+            None => None,
+        };
+        for (at, (what, cost)) in ours.iter().enumerate() {
+            row(
+                what,
+                *cost,
+                theirs.as_ref().and_then(|all| all.get(at)).map(|(_, cost)| *cost),
+            );
+        }
+    }
+    println!();
+    large(kubewright).await?;
+    time::a_year(kubewright).await?;
+    time::postgres(kubewright).await
+}
+
+fn row(what: &str, ours: Cost, theirs: Option<Cost>) {
+    let show = |cost: Cost| format!("{:>7.2} {:>7.2} {:>6.0}", cost.seconds, cost.cpu, cost.memory);
+    let beside = theirs.map_or_else(String::new, |theirs| {
+        let (time, cpu) = (theirs.seconds / ours.seconds, theirs.cpu / ours.cpu);
+        let verdict = if time >= PART && cpu >= PART { "met" } else { "MISSED" };
+        format!("   {}   1/{time:.1} 1/{cpu:.1} {verdict}", show(theirs))
+    });
+    println!("{what:<44} {}{beside}", show(ours));
+}
+
+/// 10,000 pods on 100 nodes, and what they cost beside 1,000.
+async fn large(kubewright: &Path) -> Result<(), String> {
+    let few = works::crowd(&Side::ours(kubewright, 100).await?, 1_000).await?;
+    let many = works::crowd(&Side::ours(kubewright, 100).await?, 10_000).await?;
+    let verdict = |met: bool| if met { "met" } else { "MISSED" };
+    let both = many.up.seconds + many.down.seconds;
+    row("10,000 pods on 100 nodes to Ready", many.up, None);
+    row("all deleted", many.down, None);
+    println!("both, s{both:>45.1}   (≤ 30) {}", verdict(both <= 30.0));
+    println!(
+        "memory with 10,000 pods, MB{:>25.0}   (≤ 250) {}",
+        many.up.memory,
+        verdict(many.up.memory <= 250.0)
+    );
+    let of_one = |cost: Cost, pods: f64| cost.cpu / pods;
+    let ratio = of_one(many.up, 10_000.0) / of_one(few.up, 1_000.0);
+    println!(
+        "CPU of a pod at 10,000 beside 1,000{ratio:>17.2}   (0.8–1.2) {}",
+        verdict(ratio <= 1.2)
+    );
+    println!(
+        "idle with 10,000 pods, % of a core{:>18.2}   (≤ 1) {}",
+        many.idle,
+        verdict(many.idle <= 1.0)
+    );
+    Ok(())
+}

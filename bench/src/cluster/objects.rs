@@ -1,0 +1,70 @@
+//! The objects of the works: the same on both sides.
+
+use serde_json::{Value, json};
+
+/// A node that nobody runs, as kwok knows it; on our side the label says the same.
+pub(super) fn node(number: usize) -> Value {
+    let name = format!("bench-{number}");
+    let room = json!({ "cpu": "32", "memory": "256Gi", "pods": "1000" });
+    json!({
+        "apiVersion": "v1", "kind": "Node",
+        "metadata": {
+            "name": name,
+            "annotations": { "kwok.x-k8s.io/node": "fake" },
+            "labels": { "kubernetes.io/hostname": name, "kubernetes.io/os": "linux", "type": "kwok" },
+        },
+        "status": { "allocatable": room, "capacity": room },
+    })
+}
+
+fn template(image: &str) -> Value {
+    json!({
+        "metadata": { "labels": { "app": "bench" } },
+        "spec": {
+            "terminationGracePeriodSeconds": 0,
+            "containers": [{
+                "name": "main", "image": image,
+                "resources": { "requests": { "cpu": "10m", "memory": "16Mi" } },
+            }],
+        },
+    })
+}
+
+/// A Deployment with the defaults of a rolling update: a quarter may be missing, a quarter may be too many.
+pub(super) fn deployment(name: &str, replicas: usize) -> Value {
+    json!({
+        "apiVersion": "apps/v1", "kind": "Deployment",
+        "metadata": { "name": name },
+        "spec": { "replicas": replicas, "selector": { "matchLabels": { "app": "bench" } }, "template": template("app:1") },
+    })
+}
+
+/// A StatefulSet whose pods come one after the other.
+pub(super) fn statefulset(replicas: usize) -> Value {
+    json!({
+        "apiVersion": "apps/v1", "kind": "StatefulSet",
+        "metadata": { "name": "ordered" },
+        "spec": { "replicas": replicas, "serviceName": "ordered", "selector": { "matchLabels": { "app": "bench" } }, "template": template("app:1") },
+    })
+}
+
+/// A Job of one pod, which ends well: kwok completes pods of Jobs, and so do we.
+pub(super) fn job(number: usize) -> Value {
+    let mut template = template("app:1");
+    template["spec"]["restartPolicy"] = "Never".into();
+    json!({
+        "apiVersion": "batch/v1", "kind": "Job",
+        "metadata": { "name": format!("job-{number}") },
+        "spec": { "template": template },
+    })
+}
+
+/// A small object.
+pub(super) fn config_map(number: usize) -> Value {
+    json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": format!("map-{number}") }, "data": { "key": "value" } })
+}
+
+/// A namespace.
+pub(super) fn namespace(name: &str) -> Value {
+    json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": name } })
+}

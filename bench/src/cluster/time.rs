@@ -1,0 +1,111 @@
+//! Time that is a test's, and pods that are processes: what only our side has.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use kubewright::kube::Api;
+use kubewright::kube::api::PostParams;
+use kubewright_cluster::Cluster;
+use kubewright_testing::TestCluster;
+use serde_json::{Value, json};
+
+use super::events::{self, Events};
+use super::objects;
+use crate::client::Connection;
+use crate::servers::Server;
+
+const HOURS: u64 = 365 * 24;
+
+/// A CronJob that runs every hour, for a year, on one thread.
+pub(super) async fn a_year(_: &Path) -> Result<(), String> {
+    let on_its_thread = std::thread::spawn(|| {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .map_err(|why| format!("no runtime: {why}"))?;
+        runtime.block_on(year())
+    });
+    let seconds = tokio::task::spawn_blocking(|| on_its_thread.join())
+        .await
+        .map_err(|why| why.to_string())?
+        .map_err(|_| "the year panicked".to_owned())??;
+    let verdict = if seconds <= 3.0 { "met" } else { "MISSED" };
+    println!("a year of a CronJob every hour, virtual time, s{seconds:>6.1}   (≤ 3) {verdict}");
+    Ok(())
+}
+
+async fn year() -> Result<f64, String> {
+    let failed = |why: kubewright_testing::Error| why.to_string();
+    let start = "2026-01-01T00:00:00Z".parse().map_err(|_| "no time".to_owned())?;
+    let cluster = TestCluster::in_virtual_time(start, Cluster::builder())
+        .await
+        .map_err(failed)?;
+    let cronjob = json!({ "metadata": { "name": "hourly" }, "spec": { "schedule": "0 * * * *", "jobTemplate": { "spec": { "template": objects::job(0)["spec"]["template"] } } } });
+    let cronjob = serde_json::from_value(cronjob).map_err(|why| why.to_string())?;
+    let cronjobs: Api<k8s_openapi::api::batch::v1::CronJob> = Api::default_namespaced(cluster.kube());
+    cronjobs
+        .create(&PostParams::default(), &cronjob)
+        .await
+        .map_err(|why| why.to_string())?;
+    let begin = Instant::now();
+    cluster
+        .advance(Duration::from_secs(HOURS * 3600))
+        .await
+        .map_err(failed)?;
+    cluster.settle().await.map_err(failed)?;
+    let took = begin.elapsed().as_secs_f64();
+    let seen = cronjobs.get("hourly").await.map_err(|why| why.to_string())?;
+    let last = seen.status.and_then(|status| status.last_successful_time);
+    let last = last.map(|time| time.0.to_string()).unwrap_or_default();
+    if !last.starts_with("2027-01-01T00:") && !last.starts_with("2026-12-31T23:") {
+        return Err(format!("the CronJob's last run of the year was at {last:?}"));
+    }
+    cluster.stop().await;
+    Ok(took)
+}
+
+/// PostgreSQL in a StatefulSet, from the request to Ready, when a database was made from the template before.
+pub(super) async fn postgres(program: &Path) -> Result<(), String> {
+    if !Path::new("/usr/lib/postgresql").exists() {
+        println!("(no PostgreSQL on this machine: the StatefulSet of a process is left out)");
+        return Ok(());
+    }
+    let folder = tempfile::tempdir().map_err(|why| format!("no temporary folder: {why}"))?;
+    let server = Server::whole(program, folder.path(), &["--runtime", "process"]).await?;
+    let mut connection = Connection::open(server.address).await?;
+    let path = "/apis/apps/v1/namespaces/default/statefulsets";
+    let mut accounts = Events::of(&server, "/api/v1/namespaces/default/serviceaccounts").await?;
+    accounts
+        .until(|_, account| Ok(account["metadata"]["name"] == "default"))
+        .await?;
+    let mut watch = Events::of(&server, path).await?;
+    let mut last = 0.0;
+    for name in ["cold", "warm"] {
+        let begin = Instant::now();
+        events::create(&mut connection, path, &database(name)).await?;
+        watch
+            .until(|_, seen| Ok(seen["metadata"]["name"] == name && seen["status"]["readyReplicas"] == 1))
+            .await?;
+        last = begin.elapsed().as_secs_f64();
+    }
+    server.stop().await;
+    let verdict = if last <= 1.5 { "met" } else { "MISSED" };
+    println!("PostgreSQL of a StatefulSet, apply to Ready, s{last:>7.2}   (≤ 1.5) {verdict}");
+    Ok(())
+}
+
+fn database(name: &str) -> Value {
+    let labels = json!({ "app": name });
+    json!({
+        "apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": { "name": name },
+        "spec": {
+            "replicas": 1, "serviceName": name, "selector": { "matchLabels": labels },
+            "template": { "metadata": { "labels": labels }, "spec": { "containers": [{
+                "name": "db", "image": "postgres:17", "env": [{ "name": "POSTGRES_PASSWORD", "value": "bench" }],
+                "readinessProbe": { "exec": { "command": ["pg_isready", "-U", "postgres"] }, "periodSeconds": 1 },
+                "volumeMounts": [{ "name": "data", "mountPath": "/var/lib/postgresql/data" }],
+            }] } },
+            "volumeClaimTemplates": [{ "metadata": { "name": "data" }, "spec": { "accessModes": ["ReadWriteOnce"], "resources": { "requests": { "storage": "1Gi" } } } }],
+        },
+    })
+}

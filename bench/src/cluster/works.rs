@@ -1,0 +1,272 @@
+//! The works: what is asked for, and when it is over.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+use super::Cost;
+use super::events::{self, Events};
+use super::objects;
+use super::sides::Side;
+use crate::client::Connection;
+
+/// A work that both sides do.
+#[derive(Clone, Copy)]
+pub(super) enum Work {
+    /// A Deployment comes up and is then rolled over.
+    Deployment(usize),
+    /// So many Jobs run to their end.
+    Jobs(usize),
+    /// A StatefulSet comes up, one pod after the other.
+    StatefulSet(usize),
+    /// A namespace with so many objects is deleted.
+    Namespace(usize),
+}
+
+pub(super) const BOTH: [Work; 4] = [
+    Work::Deployment(500),
+    Work::Jobs(1_000),
+    Work::StatefulSet(200),
+    Work::Namespace(5_000),
+];
+
+const DEPLOYMENTS: &str = "/apis/apps/v1/namespaces/default/deployments";
+const JOBS: &str = "/apis/batch/v1/namespaces/default/jobs";
+const STATEFULSETS: &str = "/apis/apps/v1/namespaces/default/statefulsets";
+const PODS: &str = "/api/v1/namespaces/default/pods";
+
+/// Does a work; its parts with their costs.
+pub(super) async fn run(side: &Side, work: Work) -> Result<Vec<(String, Cost)>, String> {
+    match work {
+        Work::Deployment(pods) => {
+            let up = deployment(side, pods).await?;
+            let rolled = rolling_update(side, pods).await?;
+            Ok(vec![
+                (format!("Deployment of {pods} pods to Ready"), up),
+                ("its rolling update".to_owned(), rolled),
+            ])
+        }
+        Work::Jobs(jobs) => Ok(vec![(
+            format!("{jobs} Jobs to Complete"),
+            self::jobs(side, jobs).await?,
+        )]),
+        Work::StatefulSet(pods) => Ok(vec![(
+            format!("StatefulSet of {pods}, ordered"),
+            statefulset(side, pods).await?,
+        )]),
+        Work::Namespace(objects) => Ok(vec![(
+            format!("namespace with {objects} objects gone"),
+            namespace(side, objects).await?,
+        )]),
+    }
+}
+
+/// What it costs until `work` is over.
+async fn cost(side: &Side, work: impl Future<Output = Result<(), String>>) -> Result<Cost, String> {
+    let (before, begin) = (side.server.cpu_milliseconds()?, Instant::now());
+    work.await?;
+    Ok(Cost {
+        seconds: begin.elapsed().as_secs_f64(),
+        cpu: (side.server.cpu_milliseconds()? - before) / 1000.0,
+        memory: side.server.private_megabytes()?,
+    })
+}
+
+fn counted(object: &Value, field: &str) -> usize {
+    let number = object["status"][field].as_u64().unwrap_or(0);
+    usize::try_from(number).unwrap_or(usize::MAX)
+}
+
+async fn deployment(side: &Side, pods: usize) -> Result<Cost, String> {
+    let mut connection = Connection::open(side.server.address).await?;
+    let mut watch = Events::of(&side.server, DEPLOYMENTS).await?;
+    cost(side, async {
+        events::create(&mut connection, DEPLOYMENTS, &objects::deployment("web", pods)).await?;
+        watch.until(|_, seen| Ok(counted(seen, "readyReplicas") == pods)).await
+    })
+    .await
+}
+
+/// Pods that are there and not being deleted, with whether they are ready.
+#[derive(Default)]
+struct Counted(BTreeMap<String, bool>);
+
+impl Counted {
+    fn see(&mut self, kind: &str, pod: &Value) {
+        let name = pod["metadata"]["name"].as_str().unwrap_or_default().to_owned();
+        if kind == "DELETED" || !pod["metadata"]["deletionTimestamp"].is_null() {
+            self.0.remove(&name);
+            return;
+        }
+        let conditions = pod["status"]["conditions"].as_array().into_iter().flatten();
+        let is_ready = conditions
+            .into_iter()
+            .any(|one| one["type"] == "Ready" && one["status"] == "True");
+        self.0.insert(name, is_ready);
+    }
+
+    fn ready(&self) -> usize {
+        self.0.values().filter(|ready| **ready).count()
+    }
+}
+
+/// Each pod is replaced; at no event are fewer ready than three quarters or more there than five quarters.
+async fn rolling_update(side: &Side, pods: usize) -> Result<Cost, String> {
+    let (least, most) = (pods - pods / 4, pods + pods.div_ceil(4));
+    let mut connection = Connection::open(side.server.address).await?;
+    let mut watch = Events::of(&side.server, DEPLOYMENTS).await?;
+    let mut of_pods = Events::of(&side.server, PODS).await?;
+    let mut counted_pods = Counted::default();
+    of_pods
+        .until(|kind, pod| {
+            counted_pods.see(kind, pod);
+            Ok(counted_pods.ready() == pods)
+        })
+        .await?;
+    let change = json!({ "spec": { "template": { "spec": { "containers": [{
+        "name": "main", "image": "app:2", "resources": { "requests": { "cpu": "10m", "memory": "16Mi" } },
+    }] } } } });
+    let guarding = of_pods.until(|kind, pod| {
+        counted_pods.see(kind, pod);
+        let (ready, there) = (counted_pods.ready(), counted_pods.0.len());
+        match ready < least || there > most {
+            true => Err(format!(
+                "a rolling update of {pods} had {ready} ready pods of {there}: at least {least} and at most {most} are allowed"
+            )),
+            false => Ok(false),
+        }
+    });
+    let rolling = cost(side, async {
+        events::patch(&mut connection, &format!("{DEPLOYMENTS}/web"), &change).await?;
+        let is_over = |seen: &Value| {
+            seen["metadata"]["generation"].as_u64() >= Some(2)
+                && seen["status"]["observedGeneration"] == seen["metadata"]["generation"]
+                && ["replicas", "updatedReplicas", "availableReplicas"]
+                    .iter()
+                    .all(|field| counted(seen, field) == pods)
+        };
+        watch.until(|_, seen| Ok(is_over(seen))).await
+    });
+    tokio::select! {
+        broken = guarding => Err(broken.err().unwrap_or_else(|| "the watch of pods ended".to_owned())),
+        cost = rolling => cost,
+    }
+}
+
+async fn jobs(side: &Side, jobs: usize) -> Result<Cost, String> {
+    let mut connection = Connection::open(side.server.address).await?;
+    let mut watch = Events::of(&side.server, JOBS).await?;
+    cost(side, async {
+        let mut complete = 0;
+        let creating = async {
+            for number in 0..jobs {
+                events::create(&mut connection, JOBS, &objects::job(number)).await?;
+            }
+            Ok::<_, String>(())
+        };
+        let mut done = std::collections::BTreeSet::new();
+        let watching = watch.until(|_, job| {
+            let conditions = job["status"]["conditions"].as_array().into_iter().flatten();
+            let is_complete = conditions
+                .into_iter()
+                .any(|one| one["type"] == "Complete" && one["status"] == "True");
+            if is_complete && done.insert(job["metadata"]["name"].to_string()) {
+                complete += 1;
+            }
+            Ok(complete == jobs)
+        });
+        tokio::try_join!(creating, watching).map(drop)
+    })
+    .await
+}
+
+async fn statefulset(side: &Side, pods: usize) -> Result<Cost, String> {
+    let mut connection = Connection::open(side.server.address).await?;
+    let mut watch = Events::of(&side.server, STATEFULSETS).await?;
+    cost(side, async {
+        events::create(&mut connection, STATEFULSETS, &objects::statefulset(pods)).await?;
+        watch.until(|_, seen| Ok(counted(seen, "readyReplicas") == pods)).await
+    })
+    .await
+}
+
+async fn namespace(side: &Side, objects: usize) -> Result<Cost, String> {
+    let mut connection = Connection::open(side.server.address).await?;
+    events::create(&mut connection, "/api/v1/namespaces", &objects::namespace("full")).await?;
+    for number in 0..objects {
+        events::create(
+            &mut connection,
+            "/api/v1/namespaces/full/configmaps",
+            &objects::config_map(number),
+        )
+        .await?;
+    }
+    let mut watch = Events::of(&side.server, "/api/v1/namespaces?fieldSelector=metadata.name%3Dfull").await?;
+    cost(side, async {
+        events::delete(&mut connection, "/api/v1/namespaces/full").await?;
+        watch.until(|kind, _| Ok(kind == "DELETED")).await
+    })
+    .await
+}
+
+/// What a crowd of pods costs.
+pub(super) struct Crowd {
+    pub(super) up: Cost,
+    pub(super) down: Cost,
+    /// While nothing happens, in percent of a processor.
+    pub(super) idle: f64,
+}
+
+/// How many pods each Deployment of a crowd has.
+const OF_ONE: usize = 500;
+/// How long idleness is looked at, after as long a time for what is still to do.
+const IDLE: Duration = Duration::from_secs(10);
+
+/// Deployments of 500 pods until there are so many; then nothing; then all of them deleted.
+pub(super) async fn crowd(side: &Side, pods: usize) -> Result<Crowd, String> {
+    let mut connection = Connection::open(side.server.address).await?;
+    let mut watch = Events::of(&side.server, DEPLOYMENTS).await?;
+    let names: Vec<String> = (0..pods / OF_ONE).map(|number| format!("crowd-{number}")).collect();
+    let up = cost(side, async {
+        for name in &names {
+            let mut one = objects::deployment(name, OF_ONE);
+            for at in ["/spec/selector/matchLabels/app", "/spec/template/metadata/labels/app"] {
+                if let Some(label) = one.pointer_mut(at) {
+                    *label = name.clone().into();
+                }
+            }
+            events::create(&mut connection, DEPLOYMENTS, &one).await?;
+        }
+        let mut ready = BTreeMap::new();
+        watch
+            .until(|_, seen| {
+                ready.insert(seen["metadata"]["name"].to_string(), counted(seen, "readyReplicas"));
+                Ok(ready.values().sum::<usize>() == pods)
+            })
+            .await
+    })
+    .await?;
+    tokio::time::sleep(IDLE).await;
+    let before = side.server.cpu_milliseconds()?;
+    tokio::time::sleep(IDLE).await;
+    let idle = (side.server.cpu_milliseconds()? - before) / (IDLE.as_secs_f64() * 1000.0) * 100.0;
+    let down = cost(side, async {
+        for name in &names {
+            events::delete(&mut connection, &format!("{DEPLOYMENTS}/{name}")).await?;
+        }
+        // No event says that nothing is left; a page of one pod does.
+        loop {
+            let list = connection
+                .answer(&crate::client::Call::get(&format!("{PODS}?limit=1")))
+                .await?;
+            let list: Value = serde_json::from_slice(&list.1).map_err(|why| format!("a list is no JSON: {why}"))?;
+            if list["items"].as_array().is_some_and(Vec::is_empty) {
+                return Ok(());
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    })
+    .await?;
+    Ok(Crowd { up, down, idle })
+}

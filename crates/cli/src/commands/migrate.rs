@@ -1,0 +1,82 @@
+//! `kubewright migrate`: a kubebuilder project in Go, said in Rust.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use kubewright_codegen::{Diagnostic, Files, Place, Plan, codes, migrate};
+
+use super::init;
+use crate::files::Disk;
+use crate::output::{Failure, Format, count};
+use crate::scaffolding::{Writing, recover};
+
+/// Carry a kubebuilder project in Go over to Rust: types and their markers, roles, skeletons of controllers and webhooks
+#[derive(Debug, Args)]
+pub(crate) struct Arguments {
+    /// Folder of the project in Go, which is only read
+    #[arg(value_name = "FROM")]
+    from: PathBuf,
+
+    /// Folder of the new project, made if need be
+    #[arg(value_name = "DIR")]
+    folder: PathBuf,
+
+    /// Name of the new project; that of PROJECT otherwise
+    #[arg(long, value_name = "NAME")]
+    project_name: Option<String>,
+
+    /// Where the project's dependency on kubewright comes from, as in `kubewright init`
+    #[arg(long, value_name = "PATH|VERSION")]
+    kubewright: Option<String>,
+
+    #[command(flatten)]
+    writing: Writing,
+}
+
+const ATTEMPTED: &str = "cannot carry the project over";
+
+impl Arguments {
+    pub(crate) fn run(self, output: Format) -> Result<(), Failure> {
+        let (dependency, _) = init::dependency(self.kubewright.as_deref(), Some(&self.folder))?;
+        let done = migrate::migrate(
+            &Disk::new(&self.from),
+            self.project_name.as_deref(),
+            &dependency,
+            env!("CARGO_PKG_VERSION"),
+        )?;
+        let disk = Disk::new(&self.folder);
+        let mut plan = Plan::new(&disk);
+        for (path, text) in &done.files.0 {
+            if disk.read(path)?.is_some_and(|there| there != *text) {
+                return Err(Diagnostic::new(codes::files::EXISTS, ATTEMPTED)
+                    .at(Place::file(path))
+                    .because(format!(
+                        "{} is not empty, and this file has other content",
+                        self.folder.display()
+                    ))
+                    .fix("name an empty folder")
+                    .into());
+            }
+            plan.write(path, text.clone())?;
+        }
+        if !self.writing.dry_run && !self.writing.diff {
+            std::fs::create_dir_all(&self.folder).map_err(|why| {
+                Diagnostic::new(codes::files::IO, ATTEMPTED)
+                    .at(Place::file(self.folder.display().to_string()))
+                    .because(why)
+            })?;
+            recover(&disk, output)?;
+        }
+        plan.notes.push(format!("{} carried over", count(done.kinds, "kind")));
+        plan.notes.extend(done.notes);
+        if !plan.is_empty() {
+            let folder = self.folder.display();
+            plan.next.extend([
+                format!("cd {folder}"),
+                "cargo fmt".to_owned(),
+                "kubewright manifests".to_owned(),
+            ]);
+        }
+        self.writing.finish(&disk, &plan, output)
+    }
+}

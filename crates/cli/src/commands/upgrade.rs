@@ -1,0 +1,119 @@
+//! `kubewright upgrade` (kubebuilder's `alpha update`): a project brought to what this version of the command writes.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use clap::Args;
+use kubewright_codegen::project::Project;
+use kubewright_codegen::{Diagnostic, Files, MemoryFiles, Place, codes, scaffold, upgrade};
+
+use crate::files::Disk;
+use crate::output::{Failure, Format};
+use crate::scaffolding::{Writing, recover};
+
+/// Bring the project to what this version scaffolds, and keep what you changed
+#[derive(Debug, Args)]
+pub(crate) struct Arguments {
+    /// Folder with what the old version scaffolds for this project: its `kubewright alpha generate --output-dir DIR`
+    #[arg(long, value_name = "DIR", conflicts_with = "from_program")]
+    from: Option<PathBuf>,
+
+    /// The old version's program, which is asked for that folder
+    #[arg(long, value_name = "PROGRAM")]
+    from_program: Option<PathBuf>,
+
+    /// Where you and the scaffold changed the same lines, write both between marks
+    #[arg(long)]
+    force: bool,
+
+    #[command(flatten)]
+    writing: Writing,
+}
+
+const ATTEMPTED: &str = "cannot upgrade the project";
+const VERSION: &str = env!("CARGO_PKG_VERSION");
+
+impl Arguments {
+    pub(crate) fn run(self, output: Format) -> Result<(), Failure> {
+        let disk = Disk::here()?;
+        recover(&disk, output)?;
+        let project = Project::load(&disk)?;
+        let base = match (&self.from, &self.from_program) {
+            (Some(folder), _) => folder_files(folder)?,
+            (None, Some(program)) => asked(program, disk.root())?,
+            (None, None) => return Err(nothing_to_compare(&project).into()),
+        };
+        let theirs = scaffold::again(&disk, VERSION)?;
+        let mut plan = upgrade::upgrade(&disk, &base, &theirs, VERSION, self.force)?;
+        if !plan.is_empty() {
+            plan.next.push("git diff".to_owned());
+            plan.next.push("kubewright manifests".to_owned());
+        }
+        self.writing.finish(&disk, &plan, output)
+    }
+}
+
+/// The scaffold of the old version has to come from somewhere: this program only has its own.
+fn nothing_to_compare(project: &Project) -> Diagnostic {
+    let old = project.cli_version.as_deref().unwrap_or("unknown");
+    let wrong = Diagnostic::new(codes::project::MISSING, ATTEMPTED).because(format!(
+        "PROJECT says that version {old} made it, and this is {VERSION}; what {old} wrote is needed to see what you changed"
+    ));
+    if old == VERSION {
+        return wrong.fix("nothing needs to be done when this very build made it; another build of the same version is named with --from-program");
+    }
+    wrong.fix(format!(
+        "cargo install kubewright-cli --locked --version {old} --root DIR, then kubewright upgrade --from-program DIR/bin/kubewright"
+    ))
+}
+
+/// All files of a folder that another version scaffolded.
+fn folder_files(folder: &Path) -> Result<MemoryFiles, Diagnostic> {
+    let disk = Disk::new(folder);
+    let mut files = MemoryFiles::default();
+    for path in disk.list("")? {
+        if let Some(text) = disk.read(&path)? {
+            files.0.insert(path, text);
+        }
+    }
+    if files.0.contains_key("PROJECT") {
+        return Ok(files);
+    }
+    Err(Diagnostic::new(codes::project::NONE, ATTEMPTED)
+        .at(Place::file(folder.display().to_string()))
+        .because("the folder has no file named PROJECT, so it is no scaffold of this project")
+        .fix("make it with the old version: kubewright alpha generate --output-dir DIR"))
+}
+
+/// What the old version's program scaffolds for this project, in a folder that goes again.
+fn asked(program: &Path, project: &Path) -> Result<MemoryFiles, Diagnostic> {
+    let io = |why: std::io::Error| {
+        Diagnostic::new(codes::files::IO, ATTEMPTED)
+            .at(Place::file(program.display().to_string()))
+            .because(why)
+            .fix("name a program that can be run with --from-program")
+    };
+    let folder = std::env::temp_dir().join(format!("kubewright-upgrade-{}", std::process::id()));
+    // Fails when it is there: nothing of somebody else's is read or removed.
+    std::fs::create_dir(&folder).map_err(io)?;
+    let done = Command::new(program)
+        .args(["alpha", "generate", "--input-dir"])
+        .arg(project)
+        .arg("--output-dir")
+        .arg(&folder)
+        .stdin(Stdio::null())
+        .output();
+    let files = done.map_err(io).and_then(|done| {
+        if done.status.success() {
+            return folder_files(&folder);
+        }
+        let told = String::from_utf8_lossy(&done.stderr);
+        Err(Diagnostic::new(codes::project::UNKNOWN, ATTEMPTED)
+            .at(Place::file(program.display().to_string()))
+            .because(format!("`alpha generate` ended with {}: {}", done.status, told.trim()))
+            .fix("make the folder in another way, and name it with --from"))
+    });
+    // The folder is in the place for what is temporary; that it stays there harms nobody.
+    let _ = std::fs::remove_dir_all(&folder);
+    files
+}

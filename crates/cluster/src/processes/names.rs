@@ -1,0 +1,197 @@
+//! The names of Services, for programs: a file of hosts for each namespace, which a program finds at `/etc/hosts`.
+//!
+//! A cluster has a DNS server, at port 53 and with every container's `resolv.conf` naming it. A process has this machine's files; but where the
+//! system lets it, its shim gives it a mount namespace of its own, with this file in the place of `/etc/hosts`, which every resolver
+//! reads first. The file has what the records of KEP-496's specification say: Services by their four names, Services without a head with the
+//! addresses of their endpoints, and endpoints with a hostname below their Service.
+//!
+//! Invariants: what the machine's own file says comes first; a file keeps its inode, because what is mounted is the inode. Not here: SRV
+//! records, ExternalName (a file of hosts has no aliases of names), names of Services whose address leads nowhere.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::fs;
+use std::io::{self, Seek as _, Write as _};
+use std::net::IpAddr;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use kubewright::Request;
+use kubewright::k8s_openapi::api::core::v1::Service;
+use kubewright::k8s_openapi::api::discovery::v1::EndpointSlice;
+
+use super::home::Home;
+use super::proxy;
+
+/// What every cluster's names end with (`clusterDomain` of a kubelet).
+const DOMAIN: &str = "svc.cluster.local";
+
+/// An address of a Service, of the endpoint with this hostname if one is said.
+pub(super) type Line = (IpAddr, Option<String>);
+
+/// All names, and the namespaces whose programs look for them.
+#[derive(Default)]
+pub(super) struct Names {
+    services: BTreeMap<Request, Vec<Line>>,
+    files: BTreeMap<String, PathBuf>,
+    /// Whether the files say something else.
+    pub(super) is_stale: bool,
+}
+
+impl Names {
+    /// Enters the addresses of a Service; none takes it out.
+    pub(super) fn set(&mut self, service: &Request, lines: Vec<Line>) {
+        let before = match lines.is_empty() {
+            true => self.services.remove(service),
+            false => self.services.insert(service.clone(), lines),
+        };
+        self.is_stale |= before.as_ref() != self.services.get(service);
+    }
+
+    /// The file of a namespace, which is made when it is asked for the first time.
+    pub(super) fn file(&mut self, home: &Home, namespace: &str) -> io::Result<PathBuf> {
+        if let Some(path) = self.files.get(namespace) {
+            return Ok(path.clone());
+        }
+        let path = home.names().join(namespace);
+        home.make_passage(&home.names())?;
+        fs::write(&path, self.text(&machine(), namespace))?;
+        home.show(&path, 0o600)?;
+        self.files.insert(namespace.to_owned(), path.clone());
+        Ok(path)
+    }
+
+    /// Writes all files anew.
+    pub(super) fn write(&mut self) -> io::Result<()> {
+        self.is_stale = false;
+        let machine = machine();
+        for (namespace, path) in &self.files {
+            replace(path, &self.text(&machine, namespace))?;
+        }
+        Ok(())
+    }
+
+    fn text(&self, machine: &str, namespace: &str) -> String {
+        let mut text = machine.to_owned();
+        if !text.is_empty() && !text.ends_with('\n') {
+            text.push('\n');
+        }
+        for (service, lines) in &self.services {
+            let (name, of) = (service.name(), service.namespace().unwrap_or_default());
+            for (ip, hostname) in lines {
+                let host = hostname
+                    .as_ref()
+                    .map_or_else(String::new, |hostname| format!("{hostname}."));
+                let short = if of == namespace {
+                    format!(" {host}{name}")
+                } else {
+                    String::new()
+                };
+                // Writing to a text does not fail.
+                let _ = writeln!(
+                    text,
+                    "{ip} {host}{name}.{of}.{DOMAIN} {host}{name}.{of}.svc {host}{name}.{of}{short}"
+                );
+            }
+        }
+        text
+    }
+}
+
+/// What this machine's file says. Without one a program still finds itself.
+fn machine() -> String {
+    fs::read_to_string("/etc/hosts").unwrap_or_else(|_| "127.0.0.1 localhost\n".to_owned())
+}
+
+/// Puts a text into a file that stays the same file. Who reads meanwhile may find the end of the text before.
+fn replace(path: &Path, text: &str) -> io::Result<()> {
+    let mut file = fs::OpenOptions::new().write(true).open(path)?;
+    file.seek(io::SeekFrom::Start(0))?;
+    file.write_all(text.as_bytes())?;
+    file.set_len(text.len() as u64)
+}
+
+/// The addresses that a Service's names lead to: its own, or those of its endpoints when it has no head.
+pub(super) fn lines(service: &Service, slices: &[Arc<EndpointSlice>]) -> Vec<Line> {
+    let spec = service.spec.as_ref();
+    let ip = spec.and_then(|spec| spec.cluster_ip.as_deref()).unwrap_or_default();
+    if ip != "None" {
+        let ip = ip.parse::<IpAddr>().ok().filter(IpAddr::is_loopback);
+        return ip.map(|ip| (ip, None)).into_iter().collect();
+    }
+    let endpoints = slices.iter().flat_map(|slice| slice.endpoints.iter().flatten());
+    let mut lines = Vec::new();
+    for endpoint in endpoints.filter(|endpoint| proxy::is_ready(endpoint)) {
+        let ip = endpoint.addresses.first().and_then(|ip| ip.parse::<IpAddr>().ok());
+        let Some(ip) = ip.filter(|ip| !proxy::is_simulated(*ip)) else {
+            continue;
+        };
+        lines.push((ip, None));
+        lines.extend(endpoint.hostname.clone().map(|hostname| (ip, Some(hostname))));
+    }
+    lines.sort();
+    lines.dedup();
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    #[test]
+    fn the_file_of_a_namespace() {
+        let mut names = Names::default();
+        let mut enter = |name: &str, ip: &str, endpoints: Value| {
+            let service = json!({ "metadata": { "name": name }, "spec": { "clusterIP": ip } });
+            let service: Service = serde_json::from_value(service).expect("a Service");
+            let slice = json!({ "metadata": {}, "addressType": "IPv4", "endpoints": endpoints });
+            let slices = [Arc::new(serde_json::from_value(slice).expect("a slice"))];
+            names.set(&Request::new(Some("shop"), name), lines(&service, &slices));
+        };
+        enter("web", "127.9.128.7", json!([]));
+        enter("old", "10.0.0.7", json!([]));
+        let endpoints = json!([
+            { "addresses": ["127.9.0.2"], "hostname": "db-0", "conditions": { "ready": true } },
+            { "addresses": ["127.9.0.3"], "hostname": "db-1", "conditions": { "ready": false } },
+            { "addresses": ["10.244.0.9"], "conditions": {} },
+        ]);
+        enter("db", "None", endpoints);
+        let check = |names: &Names, namespace: &str, expected: &str| {
+            assert_eq!(names.text("127.0.0.1 localhost", namespace), expected, "{namespace}");
+        };
+        check(
+            &names,
+            "shop",
+            "127.0.0.1 localhost\n\
+             127.9.0.2 db.shop.svc.cluster.local db.shop.svc db.shop db\n\
+             127.9.0.2 db-0.db.shop.svc.cluster.local db-0.db.shop.svc db-0.db.shop db-0.db\n\
+             127.9.128.7 web.shop.svc.cluster.local web.shop.svc web.shop web\n",
+        );
+        let web = Request::new(Some("shop"), "web");
+        names.set(&Request::new(Some("shop"), "db"), vec![]);
+        check(
+            &names,
+            "other",
+            "127.0.0.1 localhost\n127.9.128.7 web.shop.svc.cluster.local web.shop.svc web.shop\n",
+        );
+        names.is_stale = false;
+        names.set(&web, vec![("127.9.128.7".parse().expect("an address"), None)]);
+        assert!(!names.is_stale, "it says the same");
+        names.set(&web, vec![]);
+        assert!(names.is_stale);
+    }
+
+    #[test]
+    fn a_file_stays_the_same_file() {
+        use std::os::unix::fs::MetadataExt as _;
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("hosts");
+        fs::write(&path, "a longer text\n").expect("it is ours");
+        let before = fs::metadata(&path).expect("it is there").ino();
+        replace(&path, "short\n").expect("it is ours");
+        assert_eq!(fs::read_to_string(&path).expect("it is there"), "short\n");
+        assert_eq!(fs::metadata(&path).expect("it is there").ino(), before);
+    }
+}

@@ -1,0 +1,195 @@
+//! Runs a command beside a container's program, or joins the program itself, and connects the streams with a client.
+//!
+//! Invariants: a command ends with its client and with its container, a container's program does not; what the client does not take is not
+//! read. As `ServeExec` and `ServeAttach` of the CRI's streaming server.
+
+use std::io;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use kubewright_apiserver::Streams;
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
+use tokio::sync::{broadcast, mpsc};
+
+use super::remote::Remote;
+use super::websocket::{self, STATUS, STDERR, STDOUT, Said};
+use crate::processes::{Attached, Beside, Processes, Terminal};
+
+/// How large a piece of output may be.
+const PIECE: usize = 16 * 1024;
+
+/// Of which container, and which of its streams.
+#[derive(Clone)]
+pub(super) struct Target {
+    pub(super) uid: String,
+    pub(super) container: String,
+    pub(super) streams: Streams,
+}
+
+/// Runs a command for a client.
+pub(super) async fn run(processes: Processes, target: Target, command: Vec<String>, remote: Remote) {
+    let streams = target.streams;
+    let run = processes.run_connected(&target.uid, &target.container, &command, streams.stdin, streams.tty);
+    match run.await {
+        Ok(beside) => connect(beside, streams, remote).await,
+        Err(why) => {
+            let why = format!("error executing command in container: {why}");
+            // A client that has gone is told nothing.
+            let _ = remote.to.send((STATUS, websocket::failed(&why))).await;
+        }
+    }
+}
+
+async fn connect(beside: Beside, streams: Streams, remote: Remote) {
+    let Beside {
+        input,
+        output,
+        error,
+        terminal,
+        ended,
+        reins,
+    } = beside;
+    let Remote { said, to } = remote;
+    let wanted = |is_wanted: bool| is_wanted.then(|| to.clone());
+    let reading = async {
+        tokio::join!(
+            read(output, STDOUT, wanted(streams.stdout)),
+            read(error, STDERR, wanted(streams.stderr))
+        );
+    };
+    let running = async {
+        let (code, ()) = tokio::join!(ended, reading);
+        // Behind the last piece.
+        let _ = to.send((STATUS, websocket::ended(code))).await;
+    };
+    let mut running = std::pin::pin!(running);
+    tokio::select! {
+        () = &mut running => {}
+        () = hear(said, input, terminal) => {
+            reins.kill();
+            running.await;
+        }
+        () = to.closed() => {
+            reins.kill();
+            running.await;
+        }
+    }
+}
+
+/// Reads a stream to its end; what nobody wants is thrown away.
+async fn read(from: Option<Box<dyn AsyncRead + Send + Unpin>>, stream: u8, to: Option<mpsc::Sender<(u8, Bytes)>>) {
+    let Some(mut from) = from else { return };
+    let mut piece = vec![0; PIECE];
+    // A terminal ends with an error when its program has ended.
+    while let Ok(length @ 1..) = from.read(&mut piece).await {
+        if let Some(to) = &to
+            && to
+                .send((stream, Bytes::copy_from_slice(&piece[..length])))
+                .await
+                .is_err()
+        {
+            return;
+        }
+    }
+}
+
+/// Hears what the client says until it goes.
+async fn hear(
+    mut said: mpsc::Receiver<Said>,
+    mut input: Option<Box<dyn AsyncWrite + Send + Unpin>>,
+    terminal: Option<Arc<Terminal>>,
+) {
+    while let Some(said) = said.recv().await {
+        match said {
+            Said::Input(bytes) => {
+                if let Some(to) = &mut input
+                    && write(to, &bytes).await.is_err()
+                {
+                    // The program reads nothing more.
+                    input = None;
+                }
+            }
+            Said::InputEnds => input = None,
+            Said::Size(columns, rows) => {
+                if let Some(terminal) = &terminal {
+                    terminal.resize(columns, rows);
+                }
+            }
+            Said::Nothing => {}
+        }
+    }
+}
+
+async fn write(to: &mut (dyn AsyncWrite + Send + Unpin), bytes: &[u8]) -> io::Result<()> {
+    to.write_all(bytes).await?;
+    to.flush().await
+}
+
+/// Joins a client with the program of a container, until that ends.
+pub(super) async fn attach(attached: Attached, streams: Streams, remote: Remote) {
+    let Remote { mut said, to } = remote;
+    let Attached {
+        mut output,
+        input,
+        terminal,
+        ended,
+    } = attached;
+    let telling = async {
+        loop {
+            let (stream, piece) = match output.recv().await {
+                Ok(piece) => piece,
+                // A client that is too slow misses something; the log has it.
+                Err(broadcast::error::RecvError::Lagged(_)) => continue,
+                Err(broadcast::error::RecvError::Closed) => return,
+            };
+            let is_wanted = if stream == STDERR {
+                streams.stderr
+            } else {
+                streams.stdout
+            };
+            if is_wanted && to.send((stream, piece)).await.is_err() {
+                return;
+            }
+        }
+    };
+    let hearing = async {
+        while let Some(said) = said.recv().await {
+            match said {
+                Said::Input(bytes) => {
+                    if let Some(input) = &input {
+                        input.write(&bytes).await;
+                    }
+                }
+                Said::InputEnds => {
+                    if let Some(input) = &input {
+                        input.detach().await;
+                    }
+                }
+                Said::Size(columns, rows) => {
+                    if let Some(terminal) = &terminal {
+                        terminal.resize(columns, rows);
+                    }
+                }
+                Said::Nothing => {}
+            }
+        }
+    };
+    let is_over = async {
+        let mut telling = std::pin::pin!(telling);
+        tokio::select! {
+            () = &mut telling => {}
+            () = ended => {
+                // What was written before the end is there already.
+                let _ = tokio::time::timeout(std::time::Duration::from_millis(100), telling).await;
+            }
+        }
+        let _ = to.send((STATUS, websocket::ended(0))).await;
+    };
+    tokio::select! {
+        () = is_over => {}
+        () = hearing => {}
+    }
+    if let Some(input) = &input {
+        input.detach().await;
+    }
+}

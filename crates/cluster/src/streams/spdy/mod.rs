@@ -1,0 +1,213 @@
+//! SPDY/3.1 on the server's side: streams that a client opens, over one connection or tunnelled in the messages of a WebSocket.
+//!
+//! kubectl forwards ports so, and runs commands so where it finds no WebSockets (`k8s.io/streaming/pkg/httpstream/spdy`). As in
+//! `moby/spdystream`, there are no windows: what a stream does not take holds up the whole connection, and is gathered nowhere.
+//!
+//! Invariants: so many streams at a time ([`STREAMS`]); a queue has a bound; when the connection ends, all its streams do.
+//! Not here: what the streams are for (`forward`, `remote`).
+
+mod dictionary;
+mod frames;
+mod headers;
+
+use std::collections::BTreeMap;
+use std::io;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use futures::{Sink, SinkExt as _, Stream, StreamExt as _};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
+
+use frames::Frame;
+pub(super) use headers::Headers;
+
+/// How many streams of a connection there may be at a time.
+const STREAMS: usize = 512;
+/// How many frames may wait in each queue.
+const QUEUE: usize = 8;
+
+/// What comes on a stream. When the queue ends without [`Came::End`], the client wants nothing more of it, or has gone.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Came {
+    Bytes(Bytes),
+    End,
+}
+
+/// A stream that a client has opened.
+pub(super) struct Opened {
+    pub(super) headers: Headers,
+    pub(super) from: mpsc::Receiver<Came>,
+    pub(super) to: Sender,
+}
+
+/// Sends on a stream. It counts until it is dropped.
+pub(super) struct Sender {
+    stream: u32,
+    frames: mpsc::Sender<Bytes>,
+    _counted: OwnedSemaphorePermit,
+}
+
+/// The connection has ended.
+#[derive(Debug)]
+pub(super) struct Gone;
+
+impl Sender {
+    pub(super) async fn send(&self, bytes: &[u8]) -> Result<(), Gone> {
+        for frame in frames::data(self.stream, bytes) {
+            self.put(frame).await?;
+        }
+        Ok(())
+    }
+
+    /// Nothing more is sent.
+    pub(super) async fn end(&self) -> Result<(), Gone> {
+        self.put(frames::end(self.stream)).await
+    }
+
+    /// Nothing more is wanted, either.
+    pub(super) async fn reset(&self) -> Result<(), Gone> {
+        self.put(frames::reset(self.stream, frames::CANCEL)).await
+    }
+
+    async fn put(&self, frame: Bytes) -> Result<(), Gone> {
+        self.frames.send(frame).await.map_err(|_| Gone)
+    }
+}
+
+/// A connection, and the streams that its client opens.
+pub(super) fn session() -> (Session, mpsc::Receiver<Opened>) {
+    let (opened, streams) = mpsc::channel(QUEUE);
+    let (frames, to_send) = mpsc::channel(QUEUE);
+    let hearing = Hearing {
+        reader: frames::Reader::new(),
+        open: BTreeMap::new(),
+        counted: Arc::new(Semaphore::new(STREAMS)),
+        has_replied: false,
+        latest: 0,
+        opened,
+        frames,
+    };
+    (Session { hearing, to_send }, streams)
+}
+
+/// What is known of a connection.
+pub(super) struct Session {
+    hearing: Hearing,
+    to_send: mpsc::Receiver<Bytes>,
+}
+
+impl Session {
+    /// Serves the connection until it ends, or nobody wants its streams any more.
+    ///
+    /// # Errors
+    /// When the client breaks the rules, or its connection does.
+    pub(super) async fn run(
+        self,
+        mut from: impl Stream<Item = io::Result<Bytes>> + Unpin,
+        mut to: impl Sink<Bytes, Error = io::Error> + Unpin,
+    ) -> io::Result<()> {
+        let Session {
+            mut hearing,
+            mut to_send,
+        } = self;
+        let opened = hearing.opened.clone();
+        let hear = async {
+            while let Some(piece) = from.next().await {
+                if !hearing.take(&piece?).await? {
+                    return Ok(());
+                }
+            }
+            Ok(())
+        };
+        let send = async {
+            while let Some(frame) = to_send.recv().await {
+                to.send(frame).await?;
+            }
+            Ok(())
+        };
+        tokio::select! {
+            heard = hear => heard,
+            sent = send => sent,
+            () = opened.closed() => Ok(()),
+        }
+    }
+}
+
+/// What hears a client.
+struct Hearing {
+    reader: frames::Reader,
+    open: BTreeMap<u32, mpsc::Sender<Came>>,
+    counted: Arc<Semaphore>,
+    has_replied: bool,
+    latest: u32,
+    opened: mpsc::Sender<Opened>,
+    frames: mpsc::Sender<Bytes>,
+}
+
+impl Hearing {
+    /// Takes what has come; false when the client leaves.
+    async fn take(&mut self, piece: &[u8]) -> io::Result<bool> {
+        self.reader.take(piece);
+        let broken = |why| io::Error::new(io::ErrorKind::InvalidData, format!("SPDY: the client sent {why}"));
+        while let Some(frame) = self.reader.next().map_err(broken)? {
+            match frame {
+                Frame::Open(stream, headers, is_last) => {
+                    // Section 2.3.2: a client's are odd, and each is higher than those before.
+                    if stream % 2 == 0 || stream <= self.latest {
+                        return Err(broken("a stream whose number is not the next"));
+                    }
+                    self.latest = stream;
+                    self.open(stream, headers, is_last).await;
+                }
+                Frame::Data(stream, bytes, is_last) => {
+                    if let Some(to) = self.open.get(&stream) {
+                        // Whoever wants it no more is not told.
+                        if !bytes.is_empty() {
+                            let _ = to.send(Came::Bytes(bytes)).await;
+                        }
+                        if is_last {
+                            let _ = to.send(Came::End).await;
+                            self.open.remove(&stream);
+                        }
+                    }
+                }
+                Frame::Reset(stream) => {
+                    self.open.remove(&stream);
+                }
+                Frame::Ping(id) => self.say(frames::ping(id)).await,
+                Frame::Leave => return Ok(false),
+                Frame::Other => {}
+            }
+        }
+        Ok(true)
+    }
+
+    async fn open(&mut self, stream: u32, headers: Headers, is_last: bool) {
+        // Those that were dropped on this side are forgotten here.
+        self.open.retain(|_, to| !to.is_closed());
+        let Ok(counted) = self.counted.clone().try_acquire_owned() else {
+            return self.say(frames::reset(stream, frames::REFUSED)).await;
+        };
+        let is_first = !std::mem::replace(&mut self.has_replied, true);
+        self.say(frames::reply(stream, is_first)).await;
+        let (to, from) = mpsc::channel(QUEUE);
+        if is_last {
+            // There is room for one.
+            let _ = to.try_send(Came::End);
+        } else {
+            self.open.insert(stream, to);
+        }
+        let to = Sender {
+            stream,
+            frames: self.frames.clone(),
+            _counted: counted,
+        };
+        // When nobody wants streams any more the connection ends.
+        let _ = self.opened.send(Opened { headers, from, to }).await;
+    }
+
+    async fn say(&self, frame: Bytes) {
+        // When nothing can be sent the connection ends.
+        let _ = self.frames.send(frame).await;
+    }
+}

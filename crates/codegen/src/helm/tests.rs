@@ -1,0 +1,233 @@
+//! Charts of the golden projects, rendered: with their defaults they are `config/default`, and every value does something.
+
+use std::path::Path;
+
+use serde_json::{Value, json};
+
+use super::render::Chart;
+use super::*;
+use crate::plan::MemoryFiles;
+use crate::yaml;
+
+/// A golden project.
+fn golden(name: &str) -> MemoryFiles {
+    fn add(root: &Path, folder: &Path, files: &mut MemoryFiles) {
+        for entry in std::fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                add(root, &path, files);
+            } else if let Ok(text) = std::fs::read_to_string(&path) {
+                let path = path.strip_prefix(root).unwrap().to_str().unwrap().to_owned();
+                files.0.insert(path, text);
+            }
+        }
+    }
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../../testdata/golden")
+        .join(name);
+    let mut files = MemoryFiles::default();
+    for part in ["config", "PROJECT"] {
+        let path = root.join(part);
+        if path.is_dir() {
+            add(&root, &path, &mut files);
+        } else {
+            files.0.insert(part.to_owned(), std::fs::read_to_string(path).unwrap());
+        }
+    }
+    files
+}
+
+fn with_chart(name: &str) -> MemoryFiles {
+    let mut files = golden(name);
+    let before = files.clone();
+    let project = Project::load(&before).unwrap();
+    let mut plan = Plan::new(&before);
+    chart(&project, "dist", false, &mut plan).unwrap();
+    files.apply(&plan);
+    files
+}
+
+/// What a release is made of, when it says these values.
+fn released(files: &MemoryFiles, release: &str, said: &[(&str, Value)]) -> Vec<Value> {
+    let project = Project::load(files).unwrap();
+    let mut values = yaml::parse(&files.0["dist/chart/values.yaml"]).unwrap();
+    for (pointer, value) in said {
+        *values
+            .pointer_mut(pointer)
+            .unwrap_or_else(|| panic!("there is a value {pointer}")) = value.clone();
+    }
+    let helpers = &files.0["dist/chart/templates/_helpers.tpl"];
+    let namespace = if release == project.name {
+        project.namespace()
+    } else {
+        "elsewhere".to_owned()
+    };
+    let chart = Chart::new(helpers, values, &project.name, release, &namespace);
+    let mut objects = Vec::new();
+    for (path, text) in &files.0 {
+        if path.starts_with("dist/chart/templates/") && path.ends_with(".yaml") {
+            let rendered = chart.render(text);
+            if !rendered.trim().is_empty() {
+                objects.push(yaml::parse(&rendered).unwrap_or_else(|why| panic!("{path}: {why}\n{rendered}")));
+            }
+        }
+    }
+    assert!(!chart.render(&files.0["dist/chart/templates/NOTES.txt"]).contains("{{"));
+    objects
+}
+
+/// Without what only releases have, and with lists whose order means nothing in order.
+fn plain(value: &mut Value) {
+    match value {
+        Value::Object(fields) => {
+            for only in [
+                "app.kubernetes.io/instance",
+                "app.kubernetes.io/managed-by",
+                "helm.sh/resource-policy",
+                "imagePullPolicy",
+            ] {
+                fields.remove(only);
+            }
+            if let Some(args) = fields.get_mut("args").and_then(Value::as_array_mut) {
+                args.sort_by_key(ToString::to_string);
+            }
+            fields.values_mut().for_each(plain);
+            // What is empty says nothing.
+            fields.retain(|_, field| !field.is_null() && *field != json!({}) && *field != json!([]));
+        }
+        Value::Array(items) => items.iter_mut().for_each(plain),
+        _ => {}
+    }
+}
+
+fn by_name(mut objects: Vec<Value>) -> Vec<Value> {
+    objects.iter_mut().for_each(plain);
+    objects.sort_by_key(|object| format!("{} {}", object["kind"], object["metadata"]["name"]));
+    objects
+}
+
+#[test]
+fn a_release_with_the_defaults_is_what_config_says() {
+    for name in ["plain", "multigroup", "conversion", "core", "external"] {
+        let files = with_chart(name);
+        let mut wanted = kustomize::build("config/default", &files).unwrap();
+        wanted.retain(|object| object["kind"] != "Namespace");
+        let released = released(&files, name, &[]);
+        similar_asserts(name, &by_name(released), &by_name(wanted));
+    }
+}
+
+fn similar_asserts(name: &str, made: &[Value], wanted: &[Value]) {
+    let names = |objects: &[Value]| -> Vec<String> {
+        objects
+            .iter()
+            .map(|object| format!("{} {}", object["kind"], object["metadata"]["name"]))
+            .collect()
+    };
+    assert_eq!(names(made), names(wanted), "{name}");
+    for (made, wanted) in made.iter().zip(wanted) {
+        let (made, wanted) = (yaml::to_string(made), yaml::to_string(wanted));
+        assert!(
+            made == wanted,
+            "{name}:\n{}",
+            similar::TextDiff::from_lines(&wanted, &made).unified_diff()
+        );
+    }
+}
+
+#[test]
+fn every_value_does_something() {
+    let files = with_chart("conversion");
+    let defaults = released(&files, "conversion", &[]);
+    let switches = [
+        ("/manager/replicas", json!(3)),
+        ("/manager/image/repository", json!("example.com/other")),
+        ("/manager/image/tag", json!("v9")),
+        ("/manager/image/digest", json!("sha256:00")),
+        ("/manager/image/pullPolicy", json!("Always")),
+        ("/manager/imagePullSecrets", json!([{"name": "pull"}])),
+        ("/manager/args", json!(["--leader-elect=false"])),
+        ("/manager/env", json!([{"name": "A", "value": "1"}])),
+        ("/manager/resources", json!({"limits": {"cpu": "2"}})),
+        ("/manager/podSecurityContext", json!({"runAsUser": 7})),
+        ("/manager/securityContext", json!({"runAsUser": 8})),
+        ("/manager/nodeSelector", json!({"disk": "ssd"})),
+        ("/manager/tolerations", json!([{"operator": "Exists"}])),
+        ("/manager/affinity", json!({"podAffinity": {}})),
+        ("/manager/topologySpreadConstraints", json!([{"maxSkew": 1}])),
+        ("/manager/priorityClassName", json!("high")),
+        ("/serviceAccount/enabled", json!(false)),
+        ("/serviceAccount/name", json!("mine")),
+        ("/serviceAccount/annotations", json!({"role": "r"})),
+        ("/rbac/helpers/enabled", json!(false)),
+        ("/crd/enabled", json!(false)),
+        ("/crd/keep", json!(false)),
+        ("/metrics/enabled", json!(false)),
+        ("/metrics/port", json!(9000)),
+        ("/webhook/enabled", json!(false)),
+        ("/webhook/port", json!(9001)),
+        ("/certManager/enabled", json!(false)),
+        ("/prometheus/enabled", json!(true)),
+        ("/networkPolicy/enabled", json!(true)),
+        ("/nameOverride", json!("short")),
+        ("/fullnameOverride", json!("whole")),
+    ];
+    for (pointer, value) in switches {
+        // The release's name contains the chart's; only another name shows what nameOverride is for.
+        let (release, before) = if pointer == "/nameOverride" {
+            ("other", released(&files, "other", &[]))
+        } else {
+            ("conversion", defaults.clone())
+        };
+        assert_ne!(
+            released(&files, release, &[(pointer, value)]),
+            before,
+            "{pointer} changes something"
+        );
+    }
+}
+
+#[test]
+fn no_name_of_the_project_is_left_in_another_release() {
+    let files = with_chart("conversion");
+    for object in released(
+        &files,
+        "blue",
+        &[
+            ("/networkPolicy/enabled", json!(true)),
+            ("/fullnameOverride", json!("blue")),
+        ],
+    ) {
+        let mut object = object;
+        if object["kind"] == "CustomResourceDefinition" {
+            object["spec"]["versions"].take();
+        }
+        assert!(!object.to_string().contains("conversion-"), "{object:#}");
+    }
+}
+
+#[test]
+fn twice_is_once_and_what_people_wrote_stays() {
+    let mut files = with_chart("plain");
+    let project = Project::load(&files).unwrap();
+    let again = files.clone();
+    let mut plan = Plan::new(&again);
+    chart(&project, "dist", false, &mut plan).unwrap();
+    assert!(plan.is_empty(), "{}", plan.diff());
+    files.0.insert("dist/chart/values.yaml".into(), "mine: true\n".into());
+    files
+        .0
+        .insert("dist/chart/templates/mine.yaml".into(), "kind: Mine\n".into());
+    let stale = format!("{HEADER}kind: Old\n");
+    files.0.insert("dist/chart/templates/rbac/old.yaml".into(), stale);
+    let edited = files.clone();
+    let mut plan = Plan::new(&edited);
+    chart(&project, "dist", false, &mut plan).unwrap();
+    let changes: Vec<&str> = plan.changes().map(|(path, _)| path).collect();
+    assert_eq!(changes, ["dist/chart/templates/rbac/old.yaml"]);
+    let file = "dist/chart/templates/manager/controller-manager.yaml";
+    files.0.insert(file.into(), "kind: Mine\n".into());
+    let mut plan = Plan::new(&files);
+    let refused = chart(&project, "dist", false, &mut plan).unwrap_err();
+    assert!(refused.to_string().contains(file), "{refused}");
+}

@@ -1,0 +1,98 @@
+//! Declarations of Go: packages, imports, types, constants and functions, with their comments. Bodies of functions are skipped.
+//!
+//! [`parse`] reads one file by the grammar of the language's specification, as far as declarations go. Invariants: what is read is told with
+//! its line; a text that is no Go is an error with its line, never a guess; what nests is bounded by [`DEPTH`]. Inside: `lexer`, `parser`.
+//! Not here: what the types mean ([`super::types`]).
+
+use std::collections::BTreeMap;
+
+mod lexer;
+mod parser;
+
+#[cfg(test)]
+mod tests;
+
+pub(super) use parser::parse;
+
+/// How deep types may nest; far more than any API has.
+const DEPTH: usize = 64;
+
+/// A file.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct File {
+    pub(super) package: String,
+    /// What stands before `package`.
+    pub(super) doc: Doc,
+    /// Name in the file, and path.
+    pub(super) imports: BTreeMap<String, String>,
+    /// All comment lines that begin with `+`, wherever they stand: markers of the package.
+    pub(super) markers: Vec<String>,
+    pub(super) types: Vec<Decl>,
+    pub(super) constants: Vec<Constant>,
+    pub(super) functions: Vec<Function>,
+}
+
+/// What stands before a declaration.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct Doc {
+    /// The comment's lines that are no markers, as `go doc` shows them.
+    pub(super) text: Vec<String>,
+    /// The markers, without their `+`.
+    pub(super) markers: Vec<String>,
+}
+
+/// `type Name …`.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Decl {
+    pub(super) name: String,
+    pub(super) of: Type,
+    pub(super) is_generic: bool,
+    pub(super) doc: Doc,
+    pub(super) line: usize,
+}
+
+/// A constant with a type and a text: `const Low Level = "low"`.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Constant {
+    pub(super) name: String,
+    pub(super) of: Option<String>,
+    pub(super) text: String,
+}
+
+/// A function or method.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Function {
+    pub(super) name: String,
+    /// The type that it is a method of.
+    pub(super) receiver: Option<String>,
+    pub(super) doc: Doc,
+    /// The bytes from `func` to the closing brace.
+    pub(super) span: std::ops::Range<usize>,
+}
+
+/// A type, as written.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Type {
+    Named {
+        package: Option<String>,
+        name: String,
+    },
+    Pointer(Box<Type>),
+    List(Box<Type>),
+    Map(Box<Type>, Box<Type>),
+    Struct(Vec<Field>),
+    /// Functions, channels, interfaces, generic types: what no API has.
+    Other(&'static str),
+}
+
+/// A field of a struct.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Field {
+    /// None for an embedded type.
+    pub(super) name: Option<String>,
+    pub(super) of: Type,
+    /// The tag `json`.
+    pub(super) json: Option<String>,
+    pub(super) doc: Doc,
+    pub(super) line: usize,
+}

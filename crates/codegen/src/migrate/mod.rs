@@ -1,0 +1,516 @@
+//! `migrate`: a kubebuilder project in Go, said in Rust.
+//!
+//! [`migrate`] reads PROJECT and the Go files (declarations, by a parser of the language's grammar), scaffolds a project with the same names, and
+//! writes the types with every marker said in Rust; controllers and webhooks are skeletons with the Go text beside them in comments. Invariants:
+//! the Go project is only read; what cannot be said is noted with its place and left to a person; the result compiles as far as the notes say.
+//! Inside: `go` parses, `origin` reads the project, `markers` markers; `types`, `shared`, `kinds` and `words` write Rust. Not here: what Go's functions do, conversions between versions.
+
+use std::collections::BTreeMap;
+
+use crate::diagnostic::Diagnostic;
+use crate::plan::{Files, MemoryFiles, Plan};
+use crate::project::{Project, Resource};
+use crate::scaffold::{
+    CreateApi, CreateWebhook, Dependency, External, Init, License, Subject, create_api, create_webhook, init,
+};
+
+mod go;
+mod kinds;
+mod markers;
+mod origin;
+mod shared;
+mod types;
+mod words;
+
+#[cfg(test)]
+mod tests;
+
+use origin::{Origin, Source};
+use types::{Package, Types};
+
+/// What a migration gives.
+#[derive(Debug)]
+pub struct Migrated {
+    /// The Rust project.
+    pub files: MemoryFiles,
+    /// What was left to a person, in words.
+    pub notes: Vec<String>,
+    /// How many kinds were carried over.
+    pub kinds: usize,
+}
+
+/// Reads a project in Go and says it in Rust, under another name if one is given.
+///
+/// # Errors
+/// When there is no PROJECT of version 2 or 3, a Go file is no Go, or a name cannot be used here.
+pub fn migrate(
+    files: &dyn Files,
+    name: Option<&str>,
+    dependency: &Dependency,
+    cli_version: &str,
+) -> Result<Migrated, Diagnostic> {
+    let Origin {
+        project,
+        module,
+        sources,
+        notes,
+    } = Origin::read(files, name)?;
+    let mut made = MemoryFiles::default();
+    let asked = Init {
+        name: project.name.clone(),
+        domain: project.domain.clone(),
+        repo: project.repo.clone(),
+        owner: String::new(),
+        license: License::Apache2,
+        boilerplate: None,
+        multigroup: project.multigroup,
+        namespaced: project.namespaced,
+        plugins: Vec::new(),
+        dependency: dependency.clone(),
+        cli_version: cli_version.to_owned(),
+    };
+    let mut migration = Migration {
+        project: &project,
+        module: &module,
+        notes,
+        kinds: 0,
+    };
+    step(&mut made, |files| init(files, &asked))?;
+    migration.scaffold(&mut made)?;
+    migration.types(&sources, &mut made)?;
+    migration.bodies(&sources, &mut made)?;
+    for path in files.list("config/samples")? {
+        // An example that a person wrote says more than ours.
+        if made.0.contains_key(&path)
+            && !path.ends_with("kustomization.yaml")
+            && let Some(text) = files.read(&path)?
+        {
+            made.0.insert(path, text);
+        }
+    }
+    Ok(Migrated {
+        files: made,
+        notes: migration.notes,
+        kinds: migration.kinds,
+    })
+}
+
+struct Migration<'p> {
+    project: &'p Project,
+    /// What imports of its packages begin with.
+    module: &'p str,
+    notes: Vec<String>,
+    kinds: usize,
+}
+
+fn step(
+    made: &mut MemoryFiles,
+    command: impl for<'a> FnOnce(&'a dyn Files) -> Result<Plan<'a>, Diagnostic>,
+) -> Result<(), Diagnostic> {
+    let before = made.clone();
+    let plan = command(&before)?;
+    made.apply(&plan);
+    Ok(())
+}
+
+impl Migration<'_> {
+    fn scaffold(&mut self, made: &mut MemoryFiles) -> Result<(), Diagnostic> {
+        for resource in &self.project.resources {
+            let subject = subject(resource);
+            let default = self.project.default_controller_name(resource);
+            if let Some(api) = &resource.api {
+                let asked = CreateApi {
+                    subject: subject.clone(),
+                    plural: resource.plural.clone(),
+                    namespaced: api.namespaced,
+                    resource: true,
+                    ..CreateApi::default()
+                };
+                step(made, |files| create_api(files, &asked))?;
+            }
+            for name in self.project.controller_names(resource) {
+                let asked = CreateApi {
+                    subject: subject.clone(),
+                    controller: true,
+                    controller_name: (name != default).then_some(name),
+                    external: external(resource),
+                    ..CreateApi::default()
+                };
+                step(made, |files| create_api(files, &asked))?;
+            }
+        }
+        for resource in &self.project.resources {
+            let Some(webhooks) = &resource.webhooks else { continue };
+            if webhooks.conversion {
+                self.notes.push(format!(
+                    "{}: conversions are not carried over; when the types are right, kubewright create webhook --conversion --spoke …",
+                    resource.kind
+                ));
+            }
+            if !webhooks.defaulting && !webhooks.validation {
+                continue;
+            }
+            let asked = CreateWebhook {
+                subject: subject(resource),
+                defaulting: webhooks.defaulting,
+                validation: webhooks.validation,
+                defaulting_path: webhooks.defaulting_path.clone(),
+                validation_path: webhooks.validation_path.clone(),
+                external: external(resource),
+                ..CreateWebhook::default()
+            };
+            step(made, |files| create_webhook(files, &asked))?;
+        }
+        Ok(())
+    }
+
+    /// The types, in the place of the scaffold's.
+    fn types(&mut self, sources: &[Source], made: &mut MemoryFiles) -> Result<(), Diagnostic> {
+        let project = Project::load(made)?;
+        let mut packages: BTreeMap<String, Package<'_>> = BTreeMap::new();
+        let mut places: BTreeMap<String, Vec<&Resource>> = BTreeMap::new();
+        for resource in project.apis() {
+            match package_of(resource, sources) {
+                Some(folder) => places.entry(folder.to_owned()).or_default().push(resource),
+                None => self.notes.push(format!(
+                    "{}: no Go file declares it; its type is the scaffold's",
+                    resource.title()
+                )),
+            }
+        }
+        for source in sources {
+            let folder = folder(&source.path);
+            let Some(resources) = places.get(folder) else { continue };
+            let import = format!("{}/{folder}", self.module);
+            let module = format!("crate::{}", project.layout(resources[0]).api_modules.join("::"));
+            let package = packages.entry(import).or_insert_with(|| Package {
+                module,
+                types: BTreeMap::new(),
+            });
+            package.types.extend(
+                source
+                    .file
+                    .types
+                    .iter()
+                    .map(|decl| (decl.name.clone(), (decl, &source.file))),
+            );
+        }
+        let shared = shared::packages(&packages, sources, self.module);
+        let folders: Vec<(String, String)> = shared
+            .iter()
+            .map(|(import, package)| (import.clone(), package.module.clone()))
+            .collect();
+        packages.extend(shared);
+        let mut types = Types {
+            packages,
+            notes: std::collections::BTreeSet::new(),
+        };
+        shared::write(&folders, &mut types, made);
+        for (folder, resources) in &places {
+            self.package(folder, resources, &project, sources, &mut types, made);
+        }
+        self.notes.extend(types.notes);
+        Ok(())
+    }
+
+    /// One version of a group: the types of each kind's file in its file, all others in `types.rs`.
+    fn package<'p>(
+        &mut self,
+        folder: &str,
+        resources: &[&Resource],
+        project: &Project,
+        sources: &'p [Source],
+        types: &mut Types<'p>,
+        made: &mut MemoryFiles,
+    ) {
+        let import = format!("{}/{folder}", self.module);
+        let mut roots = BTreeMap::new();
+        let declared = types
+            .packages
+            .get(&import)
+            .map(|package| package.types.clone())
+            .unwrap_or_default();
+        for resource in resources {
+            let Some((decl, file)) = declared.get(&resource.kind) else {
+                continue;
+            };
+            match kinds::root(decl, file) {
+                Ok(root) => {
+                    if root.has_plain_status() {
+                        self.notes.push(format!(
+                            "{}: its status has no subresource in Go; kube has none without, so it was left out",
+                            resource.kind
+                        ));
+                    }
+                    roots.insert(root.spec, (root, *resource));
+                    self.kinds += 1;
+                }
+                Err(why) => self.notes.push(format!("{why}; its type is the scaffold's")),
+            }
+        }
+        let mut files: BTreeMap<String, String> = BTreeMap::new();
+        for source in sources.iter().filter(|source| self::folder(&source.path) == folder) {
+            let home = roots
+                .values()
+                .find(|(root, _)| source.file.types.contains(root.decl))
+                .map(|(_, resource)| project.layout(resource).types_file());
+            for decl in &source.file.types {
+                let is_root = resources.iter().any(|resource| resource.kind == decl.name);
+                let is_list = decl
+                    .name
+                    .strip_suffix("List")
+                    .is_some_and(|kind| resources.iter().any(|resource| resource.kind == kind));
+                let is_code = matches!(decl.of, go::Type::Other(_))
+                    || decl.name.ends_with("Defaulter")
+                    || decl.name.ends_with("Validator");
+                if is_root || is_list || is_code {
+                    continue;
+                }
+                let root = roots.get(decl.name.as_str());
+                let attributes = root.map_or(Vec::new(), |(root, resource)| {
+                    root.attributes(resource, self.is_stored(root, resource, types))
+                });
+                let file = match root {
+                    Some((_, resource)) => project.layout(resource).types_file(),
+                    None => home
+                        .clone()
+                        .unwrap_or_else(|| format!("{}/types.rs", project.layout(resources[0]).api_folder())),
+                };
+                let text = types.print(&import, decl, &source.file, &attributes);
+                files.entry(file).or_default().push_str(&text);
+            }
+        }
+        let layout = project.layout(resources[0]);
+        let module = format!("{}/mod.rs", layout.api_folder());
+        let mut lines: Vec<String> = Vec::new();
+        for line in made.0.get(&module).map(String::as_str).unwrap_or_default().lines() {
+            // What a file declares is not known by heart any more.
+            let reexport = line.strip_prefix("pub use ").and_then(|rest| rest.split_once("::"));
+            lines.push(match reexport {
+                Some((file, _)) => format!("pub use {file}::*;"),
+                None => line.to_owned(),
+            });
+        }
+        if files.contains_key(&format!("{}/types.rs", layout.api_folder())) {
+            lines.push("\nmod types;\n\npub use types::*;".to_owned());
+        }
+        made.0.insert(module, lines.join("\n") + "\n");
+        for (file, text) in files {
+            let about = format!("//! Types of `{}`", layout.api_modules.join("::"));
+            let text = types_file(&about, folder, &text, "#[allow(unused_imports)]\nuse super::*;\n");
+            made.0.insert(file, text);
+        }
+    }
+
+    /// The version with the marker is stored; without one, the only one is, or the first.
+    fn is_stored(&self, root: &kinds::Root<'_>, resource: &Resource, types: &Types<'_>) -> bool {
+        let mut others = self
+            .project
+            .apis()
+            .filter(|other| other.same_kind(resource) && other.version != resource.version)
+            .peekable();
+        if others.peek().is_none() || root.has_marker("storageversion") {
+            return true;
+        }
+        let marked = types
+            .packages
+            .values()
+            .filter_map(|package| package.types.get(&resource.kind));
+        let is_marked = marked.into_iter().any(|(decl, _)| {
+            decl.doc
+                .markers
+                .iter()
+                .any(|marker| marker == "kubebuilder:storageversion")
+        });
+        !is_marked
+            && self
+                .project
+                .apis()
+                .find(|other| other.same_kind(resource))
+                .is_some_and(|first| first.version == resource.version)
+    }
+
+    /// Controllers and webhooks: the Go text beside the skeletons, roles in words of Rust.
+    fn bodies(&mut self, sources: &[Source], made: &mut MemoryFiles) -> Result<(), Diagnostic> {
+        let project = Project::load(made)?;
+        for resource in &project.resources {
+            let layout = project.layout(resource);
+            let default = project.default_controller_name(resource);
+            for name in project.controller_names(resource) {
+                let file = layout.controller_file((name != default).then_some(name.as_str()));
+                let is_of = |source: &&Source| source.reconciles(&resource.kind);
+                let Some(source) = sources.iter().find(is_of) else {
+                    self.notes
+                        .push(format!("{file}: no Go controller of {} was found", resource.kind));
+                    continue;
+                };
+                let text = made.0.remove(&file).unwrap_or_default();
+                made.0.insert(file, controller(&text, source));
+                if resource.api.is_some() {
+                    // Ours waits for a condition that the status may not have.
+                    let named = layout.controller_file((name != default).then_some(name.as_str()));
+                    let stem = file_stem(&named);
+                    made.0
+                        .retain(|path, _| !(path.starts_with("tests/") && path.ends_with(&format!("{stem}.rs"))));
+                }
+            }
+            if resource.webhooks.is_some() {
+                let file = layout.webhook_file();
+                let made_of = format!("{}{{}}", resource.kind);
+                let is_of = |source: &&Source| {
+                    source.path.ends_with("_webhook.go")
+                        && source.text.contains(&made_of)
+                        && folder(&source.path).ends_with(&resource.version)
+                };
+                if let (Some(source), Some(text)) = (sources.iter().find(is_of), made.0.get_mut(&file)) {
+                    text.push_str(&beside(source));
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A file of types, with what it imports.
+fn types_file(about: &str, folder: &str, text: &str, siblings: &str) -> String {
+    let uses = [
+        ("CustomResource", "use kube::CustomResource;\n"),
+        (
+            "JsonSchema",
+            "use schemars::JsonSchema;\nuse serde::{Deserialize, Serialize};\n",
+        ),
+    ];
+    let uses = uses.iter().filter(|(word, _)| text.contains(word));
+    let uses: String = uses.map(|(_, line)| *line).collect();
+    format!(
+        "{about}, carried over from {folder} of the project in Go.\n\n{uses}\n{siblings}\n{}\n",
+        text.trim_end()
+    )
+}
+
+fn subject(resource: &Resource) -> Subject {
+    Subject {
+        group: if resource.core && resource.domain == "k8s.io" {
+            resource.full_group()
+        } else {
+            resource.group.clone()
+        },
+        version: resource.version.clone(),
+        kind: resource.kind.clone(),
+    }
+}
+
+fn external(resource: &Resource) -> External {
+    External {
+        domain: resource.external.then(|| resource.domain.clone()),
+        ..External::default()
+    }
+}
+
+fn folder(path: &str) -> &str {
+    path.rsplit_once('/').map_or("", |(folder, _)| folder)
+}
+
+fn file_stem(path: &str) -> &str {
+    let name = path.rsplit('/').next().unwrap_or(path);
+    name.strip_suffix(".rs").unwrap_or(name)
+}
+
+/// The folder of the package that declares a kind: of its version, and of its group where several have it.
+fn package_of<'s>(resource: &Resource, sources: &'s [Source]) -> Option<&'s str> {
+    let declares = |source: &&Source| {
+        source.file.package == resource.version.replace('-', "")
+            || source.path.split('/').any(|part| part == resource.version)
+    };
+    let mut found: Vec<&str> = sources
+        .iter()
+        .filter(declares)
+        .filter(|source| {
+            source
+                .file
+                .types
+                .iter()
+                .any(|decl| decl.name == resource.kind && matches!(decl.of, go::Type::Struct(_)))
+        })
+        .map(|source| folder(&source.path))
+        .collect();
+    found.sort_by_key(|folder| !folder.split('/').any(|part| part == resource.group));
+    found.first().copied()
+}
+
+/// A controller's skeleton: it does nothing yet, may do what Go's may, and has Go's text below.
+fn controller(text: &str, source: &Source) -> String {
+    let mut out = String::new();
+    let mut skips = false;
+    for line in text.lines() {
+        let trimmed = line.trim();
+        if trimmed == "use kubewright::conditions;" {
+            continue;
+        }
+        if trimmed.starts_with("// A child is created or updated") {
+            skips = true;
+            out.push_str("        // What Go's Reconcile does stands below this file's code.\n");
+        }
+        if trimmed.starts_with("Ok(Action::await_change())") {
+            skips = false;
+            let variable = text
+                .split("async fn reconcile(")
+                .nth(1)
+                .and_then(|rest| rest.split(": Arc<").next())
+                .and_then(|before| before.rsplit([' ', ',', '\n']).next());
+            out.push_str(&format!("        let _ = ({}, ctx);\n", variable.unwrap_or("ctx")));
+        }
+        if skips || trimmed.starts_with("// #[rbac(") {
+            continue;
+        }
+        if trimmed.starts_with("impl Reconciler for") {
+            out.extend(rules(source));
+        }
+        out.push_str(line);
+        out.push('\n');
+    }
+    out + &beside(source)
+}
+
+/// The rules of roles that a file's markers ask for.
+fn rules(source: &Source) -> Vec<String> {
+    let mut lines = Vec::new();
+    for marker in &source.file.markers {
+        let Some(said) = markers::Marker::arguments(marker, "kubebuilder:rbac") else {
+            continue;
+        };
+        let mut parts = Vec::new();
+        for (key, name) in [
+            ("groups", "groups"),
+            ("resources", "resources"),
+            ("resourceNames", "resource_names"),
+            ("urls", "urls"),
+            ("verbs", "verbs"),
+            ("namespace", "namespace"),
+        ] {
+            let words = words::words(&said, key);
+            if said.contains_key(key) {
+                parts.push(format!("{name} = {:?}", words.join(";")));
+            }
+        }
+        let line = format!("#[rbac({})]\n", parts.join(", "));
+        if !lines.contains(&line) {
+            lines.push(line);
+        }
+    }
+    lines
+}
+
+/// Go's functions, as comments.
+fn beside(source: &Source) -> String {
+    let mut out = format!("\n// {} in Go, to be said in Rust above:\n//\n", source.path);
+    for function in &source.file.functions {
+        for line in source.text[function.span.clone()].lines() {
+            out.push_str(format!("// {}", line.replace('\t', "    ")).trim_end());
+            out.push('\n');
+        }
+        out.push_str("//\n");
+    }
+    out.truncate(out.trim_end_matches("//\n").len());
+    out
+}

@@ -1,0 +1,173 @@
+//! The project in Go: PROJECT, go.mod and the Go files.
+//!
+//! Invariants: PROJECT of version 2 is read as the version 3 that it would be; a project with several groups in one layout gets a folder for
+//! each group, which is the only layout that the Rust project has for them.
+
+use serde_json::{Value, json};
+
+use super::go::{self, File};
+use crate::codes;
+use crate::diagnostic::{Diagnostic, Place};
+use crate::plan::Files;
+use crate::project::{self, LAYOUT, Project};
+use crate::yaml;
+
+const ATTEMPTED: &str = "cannot carry the project over";
+
+/// What there is to be carried over.
+pub(super) struct Origin {
+    pub(super) project: Project,
+    /// What imports of the project's own packages begin with.
+    pub(super) module: String,
+    pub(super) sources: Vec<Source>,
+    /// What was made of PROJECT that its author should know.
+    pub(super) notes: Vec<String>,
+}
+
+/// A Go file that was read.
+pub(super) struct Source {
+    pub(super) path: String,
+    pub(super) text: String,
+    pub(super) file: File,
+}
+
+impl Origin {
+    pub(super) fn read(files: &dyn Files, name: Option<&str>) -> Result<Origin, Diagnostic> {
+        let sources = sources(files)?;
+        let mut notes = Vec::new();
+        let project = project(files, name, &sources, &mut notes)?;
+        let declared = files.read("go.mod")?.unwrap_or_default();
+        let declared = declared
+            .lines()
+            .find_map(|line| line.trim().strip_prefix("module ").map(str::trim));
+        Ok(Origin {
+            module: declared.map_or_else(|| project.repo.clone(), |module| module.trim_matches('"').to_owned()),
+            project,
+            sources,
+            notes,
+        })
+    }
+}
+
+/// PROJECT, with our layout in the place of Go's.
+fn project(
+    files: &dyn Files,
+    name: Option<&str>,
+    sources: &[Source],
+    notes: &mut Vec<String>,
+) -> Result<Project, Diagnostic> {
+    let wrong = |why: String| {
+        Diagnostic::new(codes::project::FOREIGN, ATTEMPTED)
+            .at(Place::file(project::FILE))
+            .because(why)
+            .fix("name the folder of a kubebuilder project, in which PROJECT is")
+    };
+    let text = files
+        .read(project::FILE)?
+        .ok_or_else(|| wrong("the folder has no file named PROJECT".to_owned()))?;
+    let mut fields = yaml::parse(&text).map_err(&wrong)?;
+    if !fields.is_object() {
+        return Err(wrong("it is not a YAML mapping".to_owned()));
+    }
+    if fields["version"] == "2" {
+        renew(&mut fields, sources);
+        notes.push("PROJECT has version 2, which does not say what is scaffolded: kinds are taken as namespaced, and have a controller where a Reconcile names them".to_owned());
+    }
+    fields["layout"] = json!([LAYOUT]);
+    if let Some(name) = name {
+        fields["projectName"] = name.into();
+    }
+    if is_mixed(&fields) && fields["multigroup"] != true {
+        fields["multigroup"] = true.into();
+        notes.push("the kinds are of several groups: each has a folder in Rust (multigroup: true)".to_owned());
+    }
+    if let Some(map) = fields.as_object_mut() {
+        map.retain(|key, _| !["plugins", "cliVersion", "componentConfig"].contains(&key.as_str()));
+    }
+    for resource in resources(&mut fields) {
+        let is_external = resource["external"] == true || resource["core"] == true;
+        if let Some(resource) = resource.as_object_mut().filter(|_| !is_external) {
+            resource.remove("path");
+        }
+    }
+    // A name that was fit for Go may be too long here.
+    let parsed = Project::parse(&yaml::to_string(&fields));
+    parsed.map_err(
+        |wrong| match name.is_none() && wrong.to_string().contains("as projectName") {
+            true => wrong.fix("give the project in Rust a shorter name: --project-name NAME"),
+            false => wrong,
+        },
+    )
+}
+
+fn resources(fields: &mut Value) -> impl Iterator<Item = &mut Value> {
+    fields
+        .get_mut("resources")
+        .and_then(Value::as_array_mut)
+        .into_iter()
+        .flatten()
+}
+
+/// Whether own kinds are of several groups.
+fn is_mixed(fields: &Value) -> bool {
+    let own = fields["resources"].as_array().into_iter().flatten();
+    let own = own.filter(|resource| resource["external"] != true && resource["core"] != true);
+    let groups: std::collections::BTreeSet<[&str; 2]> = own
+        .map(|resource| ["group", "domain"].map(|key| resource[key].as_str().unwrap_or_default()))
+        .collect();
+    groups.len() > 1
+}
+
+/// Makes version 3 of PROJECT out of version 2.
+fn renew(fields: &mut Value, sources: &[Source]) {
+    fields["version"] = "3".into();
+    if fields["projectName"].is_null() {
+        let repo = fields["repo"].as_str().unwrap_or_default().trim_end_matches('/');
+        let mut parts = repo.rsplit('/');
+        let last = parts.next().unwrap_or_default();
+        // `…/operator/v2` is called operator.
+        let is_version = last.strip_prefix('v').is_some_and(|rest| rest.parse::<u32>().is_ok());
+        let name = if is_version { parts.next().unwrap_or(last) } else { last };
+        fields["projectName"] = name.to_ascii_lowercase().into();
+    }
+    let domain = fields["domain"].clone();
+    for resource in resources(fields) {
+        let kind = resource["kind"].as_str().unwrap_or_default();
+        let is_reconciled = sources.iter().any(|source| source.reconciles(kind));
+        resource["api"] = json!({ "crdVersion": "v1", "namespaced": true });
+        resource["controller"] = is_reconciled.into();
+        resource["domain"] = domain.clone();
+    }
+}
+
+impl Source {
+    /// Whether a controller of this kind stands in the file.
+    pub(super) fn reconciles(&self, kind: &str) -> bool {
+        let mut functions = self.file.functions.iter();
+        self.text.contains(&format!("{kind}{{}}"))
+            && functions.any(|function| function.name == "Reconcile" && function.receiver.is_some())
+    }
+}
+
+/// All Go files but tests, generated ones and other people's.
+fn sources(files: &dyn Files) -> Result<Vec<Source>, Diagnostic> {
+    let mut sources = Vec::new();
+    for path in files.list("")? {
+        let name = path.rsplit('/').next().unwrap_or_default();
+        let is_foreign = path
+            .split('/')
+            .any(|part| matches!(part, "vendor" | "test" | "testdata" | "hack"));
+        if !name.ends_with(".go") || name.ends_with("_test.go") || name.starts_with("zz_generated") || is_foreign {
+            continue;
+        }
+        let text = files.read(&path)?.unwrap_or_default();
+        let file = go::parse(&text).map_err(|(line, why)| {
+            Diagnostic::new(codes::source::SYNTAX, ATTEMPTED)
+                .at(Place::file(&path).line(line))
+                .because(why)
+                .fix("see that the project builds: go vet ./...")
+        })?;
+        sources.push(Source { path, text, file });
+    }
+    Ok(sources)
+}

@@ -1,0 +1,294 @@
+//! A project in Go as kubebuilder lays it out, carried over.
+
+use super::*;
+
+const PROJECT: &str = r#"domain: example.com
+layout:
+- go.kubebuilder.io/v4
+projectName: fleet
+repo: example.com/fleet
+resources:
+- api: {crdVersion: v1, namespaced: true}
+  controller: true
+  domain: example.com
+  group: crew
+  kind: Captain
+  path: example.com/fleet/api/v1
+  version: v1
+  webhooks: {defaulting: true, validation: true, webhookVersion: v1}
+version: "3"
+"#;
+
+const TYPES: &str = r#"package v1
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	other "example.org/other"
+)
+
+// Rank is what a captain may be.
+// +kubebuilder:validation:Enum=first;"second class"
+type Rank string
+
+// CaptainSpec is what is asked for.
+type CaptainSpec struct {
+	// Ship is her name.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:Pattern=`^[a-z"]+$`
+	Ship string `json:"ship"`
+	// +kubebuilder:default=3
+	// +kubebuilder:validation:Minimum=1
+	Mates *int32 `json:"mates,omitempty"`
+	Rank Rank `json:"rank,omitempty"`
+	PodIPs []string `json:"podIPs,omitempty"`
+	// +listType=map
+	// +listMapKey=name
+	Env []corev1.EnvVar `json:"env,omitempty"`
+	Pull corev1.PullPolicy `json:"pull,omitempty"`
+	Port intstr.IntOrString `json:"port"`
+	Since *metav1.Time `json:"since,omitempty"`
+	Foreign other.Thing `json:"foreign,omitempty"`
+	Type string `json:"type"`
+	Nested struct {
+		Deep []byte `json:"deep,omitempty"`
+	} `json:"nested,omitempty"`
+	Shared `json:",inline"`
+	hidden int
+}
+
+// +kubebuilder:validation:XValidation:rule="self.a <= self.b",message="a, then b"
+type Shared struct {
+	A int `json:"a"`
+	B int `json:"b"`
+}
+
+type CaptainStatus struct {
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+}
+
+// +kubebuilder:object:root=true
+// +kubebuilder:subresource:status
+// +kubebuilder:resource:shortName=cap;cpt,scope=Namespaced
+// +kubebuilder:printcolumn:name="Ship",type=string,JSONPath=`.spec.ship`
+
+// Captain sails.
+type Captain struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	Spec   CaptainSpec   `json:"spec,omitempty"`
+	Status CaptainStatus `json:"status,omitempty"`
+}
+
+type CaptainList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+	Items []Captain `json:"items"`
+}
+"#;
+
+const CONTROLLER: &str = r#"package controller
+
+// +kubebuilder:rbac:groups=crew.example.com,resources=captains,verbs=get;list;watch
+// +kubebuilder:rbac:groups="",resources=secrets,verbs=get
+
+// Reconcile sails.
+func (r *CaptainReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+	return ctrl.Result{}, nil
+}
+
+func (r *CaptainReconciler) SetupWithManager(mgr ctrl.Manager) error {
+	return ctrl.NewControllerManagedBy(mgr).For(&crewv1.Captain{}).Complete(r)
+}
+"#;
+
+fn project() -> MemoryFiles {
+    MemoryFiles::from([
+        ("PROJECT", PROJECT),
+        ("api/v1/captain_types.go", TYPES),
+        ("internal/controller/captain_controller.go", CONTROLLER),
+        ("config/samples/crew_v1_captain.yaml", "kind: Captain # mine\n"),
+    ])
+}
+
+fn carried(files: &MemoryFiles) -> Result<Migrated, Diagnostic> {
+    migrate(files, None, &Dependency::Version("0.1.0".to_owned()), "0.1.0")
+}
+
+#[test]
+fn types_controllers_and_samples_are_carried_over() {
+    let done = carried(&project()).unwrap();
+    let types = &done.files.0["api/src/v1/captain_types.rs"];
+    for (path, text) in done.files.0.iter().filter(|(path, _)| path.ends_with(".rs")) {
+        syn::parse_file(text).unwrap_or_else(|why| panic!("{path}: {why}\n{text}"));
+    }
+    let controller = &done.files.0["src/controller/captain_controller.rs"];
+    let notes = done.notes.join("\n");
+    insta::assert_snapshot!("carried", format!("{types}\n=====\n{controller}\n=====\n{notes}\n"));
+    assert_eq!(done.kinds, 1);
+    assert_eq!(
+        done.files.0["config/samples/crew_v1_captain.yaml"],
+        "kind: Captain # mine\n"
+    );
+    assert!(!done.files.0.contains_key("tests/captain_controller.rs"));
+}
+
+#[test]
+fn types_of_packages_beside_the_api_are_shared() {
+    let mut files = project();
+    let mut add = |path: &str, text: &str| files.0.insert(path.to_owned(), text.to_owned());
+    add("go.mod", "module example.com/fleet/v2\n\ngo 1.26\n");
+    add(
+        "api/common/v1/types.go",
+        "package v1\n\nimport \"example.com/fleet/v2/pkg/sea\"\n\n// Port is where ships lie.\ntype Port struct {\n\tName string `json:\"name\"`\n\tDepth sea.Depth `json:\"depth,omitempty\"`\n}\n\ntype Unused struct{}\n",
+    );
+    add(
+        "pkg/sea/sea.go",
+        "package sea\n\ntype Depth int32\n\nvar C <-chan int\n",
+    );
+    add(
+        "api/v1/more_types.go",
+        "package v1\n\nimport commonv1 \"example.com/fleet/v2/api/common/v1\"\n\ntype Harbour struct {\n\tPorts []commonv1.Port `json:\"ports,omitempty\"`\n}\n",
+    );
+    let done = carried(&files).unwrap();
+    let mut text = String::new();
+    for path in [
+        "api/src/lib.rs",
+        "api/src/shared/mod.rs",
+        "api/src/shared/common_v1.rs",
+        "api/src/shared/sea.rs",
+        "api/src/v1/types.rs",
+    ] {
+        text.push_str(&format!("===== {path}\n{}\n", done.files.0[path]));
+    }
+    insta::assert_snapshot!("shared", text);
+}
+
+#[test]
+fn projects_as_they_are_found() {
+    let check = |from: &str, to: &str, name: Option<&str>, expected: &[&str]| {
+        let mut files = project();
+        assert!(PROJECT.contains(from), "{from}");
+        files.0.insert("PROJECT".to_owned(), PROJECT.replace(from, to));
+        let done = migrate(&files, name, &Dependency::Version("0.1.0".to_owned()), "0.1.0");
+        let said = match done {
+            Ok(done) => format!("{}\n{}", done.files.0["PROJECT"], done.notes.join("\n")),
+            Err(wrong) => wrong.to_string(),
+        };
+        for expected in expected {
+            assert!(said.contains(expected), "{to}: {expected} in {said}");
+        }
+    };
+    let other = "resources:\n- {api: {crdVersion: v1, namespaced: true}, domain: example.org, group: port, kind: Quay, version: v1}\n";
+    check(
+        "resources:\n",
+        other,
+        None,
+        &["multigroup: true", "of several groups", "kind: Quay"],
+    );
+    let long = "projectName: a-name-that-is-much-too-long-for-a-service\n";
+    check("projectName: fleet\n", long, None, &["--project-name"]);
+    check("projectName: fleet\n", long, Some("short"), &["projectName: short"]);
+}
+
+#[test]
+fn a_project_of_version_2() {
+    let mut files = project();
+    let old = "domain: example.com\nrepo: example.com/Fleet/v3\nresources:\n- {group: crew, kind: Captain, version: v1}\nversion: \"2\"\n";
+    files.0.insert("PROJECT".to_owned(), old.to_owned());
+    let done = carried(&files).unwrap();
+    assert_eq!(done.kinds, 1);
+    assert!(
+        done.files.0["PROJECT"].contains("projectName: fleet\n"),
+        "{}",
+        done.files.0["PROJECT"]
+    );
+    assert!(done.files.0.contains_key("src/controller/captain_controller.rs"));
+}
+
+#[test]
+fn what_cannot_be_read_is_refused_with_its_place() {
+    let refused = |path: &str, text: &str| {
+        let mut files = project();
+        files.0.insert(path.to_owned(), text.to_owned());
+        carried(&files).unwrap_err().to_string()
+    };
+    assert!(refused("api/v1/more.go", "package v1\ntype A struct {\n").contains("api/v1/more.go:2"));
+    assert!(refused("PROJECT", "version: \"1\"\n").contains("version"));
+    assert!(refused("PROJECT", "- a\n").contains("PROJECT"));
+    let refused = carried(&MemoryFiles::default()).unwrap_err().to_string();
+    assert!(refused.contains("no file named PROJECT"), "{refused}");
+}
+
+/// Each case of `testdata/fixtures/go` as a project of its own: the kind's types in Rust.
+fn fixture(name: &str) -> String {
+    let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata/fixtures");
+    let go = std::fs::read_to_string(root.join(format!("go/{name}/types.go"))).unwrap();
+    let after = |word: &str| {
+        go.split(word)
+            .nth(1)
+            .and_then(|rest| rest.split_whitespace().next())
+            .unwrap()
+            .to_owned()
+    };
+    let group = after("groupName=");
+    let kind = go
+        .split("object:root=true")
+        .nth(1)
+        .unwrap()
+        .split("type ")
+        .nth(1)
+        .unwrap()
+        .split_whitespace()
+        .next()
+        .unwrap();
+    let (short, domain) = group.split_once('.').unwrap();
+    let version = if go.contains("versionName=") {
+        after("versionName=")
+    } else {
+        "v1".to_owned()
+    };
+    let project = format!(
+        "domain: {domain}\nlayout: [go.kubebuilder.io/v4]\nprojectName: fixture\nrepo: example.com/fixture\nresources:\n- {{api: {{crdVersion: v1, namespaced: true}}, domain: {domain}, group: {short}, kind: {kind}, version: {version}}}\nversion: \"3\"\n"
+    );
+    let files = MemoryFiles::from([
+        ("PROJECT", project.as_str()),
+        (&format!("api/{version}/types.go"), go.as_str()),
+    ]);
+    let done = carried(&files).unwrap_or_else(|why| panic!("{name}: {why}"));
+    assert_eq!(done.kinds, 1, "{name}: {:?}", done.notes);
+    let path = format!("api/src/{version}/{}_types.rs", kind.to_lowercase());
+    let notes: String = done.notes.iter().map(|note| format!("// note: {note}\n")).collect();
+    format!("{}{notes}", done.files.0[&path])
+}
+
+#[test]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "a test that renews what is committed writes it"
+)]
+fn the_fixtures_are_carried_over_as_committed() {
+    let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata/fixtures");
+    let mut names: Vec<String> = std::fs::read_dir(root.join("go"))
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
+    names.sort();
+    assert!(names.len() >= 15);
+    for name in names {
+        let made = fixture(&name);
+        syn::parse_file(&made).unwrap_or_else(|why| panic!("{name}: {why}"));
+        let path = root.join(format!("src/migrated/{name}.rs"));
+        if std::env::var_os("KUBEWRIGHT_UPDATE_MIGRATED").is_some() {
+            std::fs::write(&path, &made).unwrap();
+        }
+        let there = std::fs::read_to_string(&path).unwrap_or_default();
+        assert!(
+            made == there,
+            "{name}: KUBEWRIGHT_UPDATE_MIGRATED=1 writes it anew\n{}",
+            similar::TextDiff::from_lines(&there, &made).unified_diff()
+        );
+    }
+}

@@ -1,0 +1,175 @@
+//! A project scaffolded again out of its PROJECT file: `alpha generate`, and what [`crate::upgrade`] compares with.
+//!
+//! The commands that made the project are given once more, to an empty folder. Invariant: for a project whose files are the scaffold's, the
+//! answer is those files (a test compares the golden projects). Not here: what `manifests` writes out of the code.
+
+use crate::codes;
+use crate::diagnostic::{Diagnostic, Place};
+use crate::plan::{Files, MemoryFiles, Plan};
+use crate::project::{self, Project, Resource};
+
+use super::subject::has_stub;
+use super::words::controllers;
+use super::{
+    BOILERPLATE, CreateApi, CreateWebhook, Dependency, External, Init, License, Subject, create_api, create_webhook,
+    init,
+};
+
+/// The files that this version of the command writes for a project.
+///
+/// # Errors
+/// When PROJECT or Cargo.toml cannot be read, or PROJECT says something that the commands would refuse.
+pub fn again(files: &dyn Files, cli_version: &str) -> Result<MemoryFiles, Diagnostic> {
+    let project = Project::load(files)?;
+    let asked = first(files, &project, cli_version)?;
+    let mut made = MemoryFiles::default();
+    step(&mut made, |files| init(files, &asked))?;
+    // Roles that were named before there were several groups keep their names, and are found by their files.
+    for resource in project.apis().filter(|_| project.multigroup) {
+        for role in ["admin", "editor", "viewer"] {
+            let path = format!("config/rbac/{}_{role}_role.yaml", resource.kind.to_lowercase());
+            if let Some(text) = files.read(&path)? {
+                made.0.insert(path, text);
+            }
+        }
+    }
+    for resource in &project.resources {
+        types_and_controllers(&mut made, &project, resource)?;
+    }
+    for resource in &project.resources {
+        webhooks(&mut made, &project, resource)?;
+    }
+    let mut said = project;
+    said.cli_version = Some(cli_version.to_owned());
+    made.0.insert(project::FILE.to_owned(), said.to_text());
+    Ok(made)
+}
+
+fn step(
+    made: &mut MemoryFiles,
+    command: impl for<'a> FnOnce(&'a dyn Files) -> Result<Plan<'a>, Diagnostic>,
+) -> Result<(), Diagnostic> {
+    let before = made.clone();
+    let plan = command(&before)?;
+    made.apply(&plan);
+    Ok(())
+}
+
+/// What `init` was told: PROJECT says most of it, Cargo.toml the rest.
+fn first(files: &dyn Files, project: &Project, cli_version: &str) -> Result<Init, Diagnostic> {
+    let path = "Cargo.toml";
+    let cannot = |why: String| {
+        Diagnostic::new(codes::files::EDITED, "cannot scaffold the project again")
+            .at(Place::file(path))
+            .because(why)
+            .fix("mend Cargo.toml: [workspace.dependencies] says where kubewright comes from")
+    };
+    let text = files
+        .read(path)?
+        .ok_or_else(|| cannot("the file is not there".to_owned()))?;
+    let manifest: toml_edit::DocumentMut = text
+        .parse()
+        .map_err(|why: toml_edit::TomlError| cannot(why.message().to_owned()))?;
+    let find = |path: &[&str]| {
+        let mut item = manifest.as_item();
+        for part in path {
+            item = item.get(part)?;
+        }
+        Some(item)
+    };
+    let kubewright = find(&["workspace", "dependencies", "kubewright"])
+        .or_else(|| find(&["dependencies", "kubewright"]))
+        .ok_or_else(|| cannot("it does not depend on kubewright".to_owned()))?;
+    let said = |field: &str| kubewright.get(field).and_then(toml_edit::Item::as_str);
+    let dependency = match (said("path"), kubewright.as_str().or_else(|| said("version"))) {
+        (Some(path), _) => Dependency::Path(path.trim_end_matches("/crates/kubewright").to_owned()),
+        (None, Some(version)) => Dependency::Version(version.to_owned()),
+        (None, None) => return Err(cannot("kubewright has neither a path nor a version".to_owned())),
+    };
+    let package = |field: &str| find(&["workspace", "package", field]);
+    let owner = package("authors").and_then(|authors| authors.get(0)?.as_str().map(str::to_owned));
+    let license = match package("license") {
+        Some(_) => License::Apache2,
+        None => License::None,
+    };
+    Ok(Init {
+        name: project.name.clone(),
+        domain: project.domain.clone(),
+        repo: project.repo.clone(),
+        owner: owner.unwrap_or_default(),
+        license,
+        boilerplate: files.read(BOILERPLATE)?.filter(|text| !text.trim().is_empty()),
+        multigroup: project.multigroup,
+        namespaced: project.namespaced,
+        plugins: Vec::new(),
+        dependency,
+        cli_version: cli_version.to_owned(),
+    })
+}
+
+fn subject(resource: &Resource) -> Subject {
+    Subject {
+        group: if resource.core && resource.domain == "k8s.io" {
+            resource.full_group()
+        } else {
+            resource.group.clone()
+        },
+        version: resource.version.clone(),
+        kind: resource.kind.clone(),
+    }
+}
+
+fn external(project: &Project, resource: &Resource) -> External {
+    if !resource.external {
+        return External::default();
+    }
+    External {
+        path: resource.path.clone().filter(|_| !has_stub(project, resource)),
+        domain: Some(resource.domain.clone()),
+        module: resource.module.clone(),
+    }
+}
+
+fn types_and_controllers(made: &mut MemoryFiles, project: &Project, resource: &Resource) -> Result<(), Diagnostic> {
+    let default = project.default_controller_name(resource);
+    if let Some(api) = &resource.api {
+        let asked = CreateApi {
+            subject: subject(resource),
+            plural: resource.plural.clone(),
+            namespaced: api.namespaced,
+            resource: true,
+            ..CreateApi::default()
+        };
+        step(made, |files| create_api(files, &asked))?;
+    }
+    for controller in controllers(project, resource) {
+        let asked = CreateApi {
+            subject: subject(resource),
+            plural: resource.plural.clone().filter(|_| resource.external),
+            controller: true,
+            controller_name: (controller.name != default).then_some(controller.name),
+            external: external(project, resource),
+            ..CreateApi::default()
+        };
+        step(made, |files| create_api(files, &asked))?;
+    }
+    Ok(())
+}
+
+fn webhooks(made: &mut MemoryFiles, project: &Project, resource: &Resource) -> Result<(), Diagnostic> {
+    let Some(webhooks) = resource.webhooks.as_ref().filter(|webhooks| webhooks.any()) else {
+        return Ok(());
+    };
+    let asked = CreateWebhook {
+        subject: subject(resource),
+        defaulting: webhooks.defaulting,
+        validation: webhooks.validation,
+        conversion: webhooks.conversion,
+        spoke: webhooks.spoke.clone(),
+        defaulting_path: webhooks.defaulting_path.clone(),
+        validation_path: webhooks.validation_path.clone(),
+        external: external(project, resource),
+        force: false,
+    };
+    step(made, |files| create_webhook(files, &asked))
+}

@@ -1,0 +1,126 @@
+//! The optional plugins: how they are named, and what `edit` does for each.
+//!
+//! The keys are kubebuilder's, long (`helm.kubebuilder.io/v2-alpha`) or short (`helm/v2-alpha`, `helm`), so that PROJECT means the same to both.
+
+use serde_json::json;
+
+use crate::codes;
+use crate::diagnostic::Diagnostic;
+use crate::plan::Plan;
+use crate::project::{LAYOUT, Project};
+use crate::{grafana, helm};
+
+/// A plugin that a project may have beside its layout.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Optional {
+    /// A chart out of `config/`.
+    Helm,
+    /// Dashboards.
+    Grafana,
+    /// A kind whose controller runs an image.
+    DeployImage,
+}
+
+impl Optional {
+    const ALL: [Optional; 3] = [Optional::Helm, Optional::Grafana, Optional::DeployImage];
+
+    /// The key in PROJECT.
+    pub(super) fn key(self) -> &'static str {
+        match self {
+            Optional::Helm => helm::KEY,
+            Optional::Grafana => grafana::KEY,
+            Optional::DeployImage => "deploy-image.go.kubebuilder.io/v1-alpha",
+        }
+    }
+
+    /// The command that takes it.
+    fn command(self) -> &'static str {
+        match self {
+            Optional::Helm | Optional::Grafana => "edit",
+            Optional::DeployImage => "create api",
+        }
+    }
+
+    /// `helm/v2-alpha`.
+    fn short(self) -> String {
+        let (name, version) = self.key().split_once('/').unwrap_or((self.key(), ""));
+        format!("{}/{version}", name.split('.').next().unwrap_or_default())
+    }
+
+    fn is(self, typed: &str) -> bool {
+        let short = self.short();
+        typed == self.key() || typed == short || short.split('/').next() == Some(typed)
+    }
+}
+
+/// The plugins that were asked for, beside the layout, which every project has.
+///
+/// # Errors
+/// When one is not known, or is another command's.
+pub(super) fn asked(keys: &[String], command: &str, attempted: &str) -> Result<Vec<Optional>, Diagnostic> {
+    let short = LAYOUT.replace(".kubewright.dev", "");
+    let mut found = Vec::new();
+    for key in keys.iter().filter(|key| **key != LAYOUT && **key != short) {
+        let refused =
+            |why: String, fix: String| Diagnostic::new(codes::project::PLUGIN, attempted).because(why).fix(fix);
+        let listed: Vec<String> = Optional::ALL
+            .iter()
+            .filter(|plugin| plugin.command() == command)
+            .map(|plugin| plugin.short())
+            .collect();
+        let there = if listed.is_empty() {
+            format!("the layout is {LAYOUT}, and this command has no others")
+        } else {
+            format!("the layout is {LAYOUT}, and this command has {}", listed.join(", "))
+        };
+        match Optional::ALL.into_iter().find(|plugin| plugin.is(key)) {
+            Some(plugin) if plugin.command() == command => found.push(plugin),
+            Some(plugin) => {
+                return Err(refused(
+                    format!("{key} is a plugin of another command"),
+                    format!("kubewright {} --plugins {}", plugin.command(), plugin.short()),
+                ));
+            }
+            None => {
+                return Err(refused(
+                    format!("there is no plugin {key:?}; {there}"),
+                    "leave --plugins out".to_owned(),
+                ));
+            }
+        }
+    }
+    Ok(found)
+}
+
+/// What PROJECT remembers of a plugin.
+pub(super) fn remember(plugin: Optional, output: Option<&str>, project: &mut Project) {
+    let there = project.plugins.remove(plugin.key());
+    let value = match plugin {
+        Optional::Helm => {
+            let before = there.as_ref().and_then(|there| there["output"].as_str());
+            json!({"manifests": "config/default", "output": output.or(before).unwrap_or("dist")})
+        }
+        Optional::Grafana | Optional::DeployImage => there.unwrap_or_else(|| json!({})),
+    };
+    project.plugins.insert(plugin.key().to_owned(), value);
+}
+
+/// What `edit` writes for a plugin.
+///
+/// # Errors
+/// See [`helm::chart`] and [`grafana::dashboards`].
+pub(super) fn write(plugin: Optional, project: &Project, force: bool, plan: &mut Plan<'_>) -> Result<(), Diagnostic> {
+    match plugin {
+        Optional::Helm => {
+            let output = project.plugins[helm::KEY]["output"].as_str().unwrap_or("dist");
+            helm::chart(project, output, force, plan)?;
+            plan.next.push(format!(
+                "helm install {0} {output}/chart --namespace {0}-system --create-namespace",
+                project.name
+            ));
+            Ok(())
+        }
+        Optional::Grafana => grafana::dashboards(&project.name, plan),
+        Optional::DeployImage => Ok(()),
+    }
+}

@@ -1,0 +1,226 @@
+//! Controllers that wake themselves: each reconcile of a key writes what wakes the next one.
+//!
+//! Told which versions the controller's own writes gave to objects, and which changes woke a key, it says when a key was woken by nothing but
+//! own writes [`LENGTH`] times in a row within [`WITHIN`]. A controller that goes through some states of its own, each of which it writes down,
+//! stops before that; one that writes a time stamp at every pass does not.
+//!
+//! Invariants: any other cause, a change by somebody else, a timer, a retry, begins anew; a loop is told once, until it was interrupted; what is
+//! remembered is bounded, and what is forgotten counts as somebody else's.
+//!
+//! Not here: two controllers that wake each other, which cannot be told from two that work hand in hand without comparing what they write.
+
+use crate::time::Instant;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::time::Duration;
+
+/// So many reconciles of a key in a row that own writes caused are a loop…
+pub const LENGTH: u32 = 10;
+/// …when the first is not longer ago than this.
+pub const WITHIN: Duration = Duration::from_secs(30);
+/// How many writes are remembered: what a controller has written that its watches have not shown yet.
+const WRITES: usize = 1024;
+/// How many keys are followed.
+const KEYS: usize = 1024;
+
+/// What is remembered of one controller. `K`: its keys; `O`: how objects are named.
+#[derive(Debug)]
+pub struct Loops<K, O> {
+    writes: BTreeSet<(O, String)>,
+    /// The same in the order in which they came.
+    order: VecDeque<(O, String)>,
+    runs: BTreeMap<K, Run>,
+}
+
+#[derive(Debug)]
+struct Run {
+    length: u32,
+    since: Instant,
+    told: bool,
+}
+
+/// What a key was woken by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Woken {
+    /// Nothing but the controller's own writes.
+    pub by_itself: bool,
+    /// It is a loop, and this is the first time that it is said.
+    pub is_loop: bool,
+}
+
+impl<K, O> Default for Loops<K, O> {
+    fn default() -> Loops<K, O> {
+        Loops {
+            writes: BTreeSet::new(),
+            order: VecDeque::new(),
+            runs: BTreeMap::new(),
+        }
+    }
+}
+
+impl<K: Ord + Clone, O: Ord + Clone> Loops<K, O> {
+    /// Nothing is known.
+    pub fn new() -> Loops<K, O> {
+        Loops::default()
+    }
+
+    /// The controller has written an object, which has this resourceVersion since.
+    pub fn wrote(&mut self, object: O, version: &str) {
+        let write = (object, version.to_owned());
+        if !self.writes.insert(write.clone()) {
+            return;
+        }
+        self.order.push_back(write);
+        if self.order.len() > WRITES
+            && let Some(oldest) = self.order.pop_front()
+        {
+            self.writes.remove(&oldest);
+        }
+    }
+
+    /// A reconcile of the key begins. `changes`: which objects have changed, to which version; `others`: something else asks for it, too.
+    pub fn woken<'a>(
+        &mut self,
+        key: &K,
+        changes: impl IntoIterator<Item = (&'a O, &'a str)>,
+        others: bool,
+        now: Instant,
+    ) -> Woken
+    where
+        O: 'a,
+    {
+        let mut any = false;
+        let by_itself = !others
+            && changes.into_iter().all(|(object, version)| {
+                any = true;
+                self.writes.contains(&(object.clone(), version.to_owned()))
+            })
+            && any;
+        if !by_itself {
+            self.runs.remove(key);
+        }
+        Woken {
+            by_itself,
+            is_loop: by_itself && self.again(key, now),
+        }
+    }
+
+    /// Counts one more; whether it is a loop that was not told yet.
+    fn again(&mut self, key: &K, now: Instant) -> bool {
+        if self.runs.len() >= KEYS && !self.runs.contains_key(key) {
+            return false;
+        }
+        let begins = || Run {
+            length: 0,
+            since: now,
+            told: false,
+        };
+        let run = self.runs.entry(key.clone()).or_insert_with(begins);
+        run.length += 1;
+        if run.length < LENGTH {
+            return false;
+        }
+        let fast = now.since(run.since) <= WITHIN;
+        let first = fast && !run.told;
+        // Counted anew, so that the next ones are measured by their own time.
+        *run = Run {
+            length: 0,
+            since: now,
+            told: run.told || fast,
+        };
+        first
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A controller of the key `k` that writes `o` at every pass.
+    struct World {
+        loops: Loops<&'static str, &'static str>,
+        version: u64,
+        now: Instant,
+    }
+
+    impl World {
+        fn new() -> World {
+            World {
+                loops: Loops::new(),
+                version: 0,
+                now: Instant::ZERO,
+            }
+        }
+
+        /// So many passes, each woken by the write before; how often a loop is told.
+        fn spin(&mut self, passes: u32, every: Duration) -> usize {
+            let mut told = 0;
+            for _ in 0..passes {
+                self.version += 1;
+                self.now = self.now + every;
+                let version = self.version.to_string();
+                self.loops.wrote("o", &version);
+                let woken = self.loops.woken(&"k", [(&"o", version.as_str())], false, self.now);
+                assert!(woken.by_itself);
+                told += usize::from(woken.is_loop);
+            }
+            told
+        }
+    }
+
+    #[test]
+    fn a_loop_is_told_once() {
+        let mut world = World::new();
+        assert_eq!(world.spin(LENGTH - 1, Duration::from_millis(1)), 0);
+        assert_eq!(world.spin(1, Duration::from_millis(1)), 1);
+        assert_eq!(world.spin(10 * LENGTH, Duration::from_millis(1)), 0);
+    }
+
+    #[test]
+    fn what_others_do_begins_anew() {
+        let check = |changes: &[(&'static str, &str)], others: bool| {
+            let mut world = World::new();
+            assert_eq!(world.spin(LENGTH - 1, Duration::from_millis(1)), 0);
+            let changes = changes.iter().map(|(object, version)| (object, *version));
+            let woken = world.loops.woken(&"k", changes, others, world.now);
+            assert_eq!((woken.by_itself, woken.is_loop), (false, false));
+            assert_eq!(world.spin(LENGTH - 1, Duration::from_millis(1)), 0);
+            assert_eq!(world.spin(1, Duration::from_millis(1)), 1, "and then it is one");
+        };
+        check(&[("o", "x")], false); // a version that somebody else wrote
+        check(&[("o", "1"), ("p", "1")], false); // one of two
+        check(&[("o", "1")], true); // a timer as well
+        check(&[], true);
+        check(&[], false);
+    }
+
+    #[test]
+    fn a_loop_after_an_interruption_is_told_again() {
+        let mut world = World::new();
+        assert_eq!(world.spin(LENGTH, Duration::from_millis(1)), 1);
+        world.loops.woken(&"k", [(&"o", "x")], false, world.now);
+        assert_eq!(world.spin(LENGTH, Duration::from_millis(1)), 1);
+    }
+
+    #[test]
+    fn slow_ones_are_no_loop_and_a_fast_one_after_them_is() {
+        let mut world = World::new();
+        assert_eq!(world.spin(10 * LENGTH, WITHIN), 0);
+        assert_eq!(world.spin(2 * LENGTH, Duration::from_millis(1)), 1);
+    }
+
+    #[test]
+    fn what_is_remembered_is_bounded() {
+        let mut loops = Loops::new();
+        for number in 0..2 * WRITES {
+            loops.wrote(number, "1");
+            let key = number;
+            loops.woken(&key, [(&number, "1")], false, Instant::ZERO);
+        }
+        assert_eq!((loops.writes.len(), loops.order.len()), (WRITES, WRITES));
+        assert_eq!(loops.runs.len(), KEYS);
+        assert!(
+            !loops.woken(&0, [(&0, "1")], false, Instant::ZERO).by_itself,
+            "it is forgotten"
+        );
+    }
+}

@@ -1,0 +1,515 @@
+//! Where the parts of a JSON text begin and end, without reading them.
+//!
+//! A list is cut into its items as its bytes arrive ([`Lister`]) and an event into its object, so that each object is read by itself and
+//! can be kept as text. [`lean`] leaves managedFields out and notes where the identity of an object stands. One pass over the bytes that
+//! looks at quotes and brackets only: what is wrong inside of a part is found by whoever decodes it. Invariants: no recursion, whatever
+//! nests; a text that ends too early is `None`; what a list costs grows with its bytes, in however small pieces they come.
+
+use std::ops::Range;
+
+use super::packed::Head;
+
+/// A member of an object: its name with the quotes, and its value.
+pub(crate) struct Member<'a> {
+    pub(crate) name: &'a [u8],
+    pub(crate) value: &'a [u8],
+}
+
+impl Member<'_> {
+    /// Whether this is its name.
+    pub(crate) fn is(&self, name: &str) -> bool {
+        is_name(self.name, name)
+    }
+}
+
+/// Names are compared as they are written: no server writes those of Kubernetes with escapes.
+fn is_name(quoted: &[u8], name: &str) -> bool {
+    quoted.get(1..quoted.len() - 1) == Some(name.as_bytes())
+}
+
+/// The members of an object; `None` when the text is none.
+pub(crate) fn members(text: &[u8]) -> Option<Vec<Member<'_>>> {
+    let mut members = Vec::new();
+    let end = object(text, blank(text, 0), |name, at| {
+        let value = value(text, at)?;
+        let end = value.end;
+        members.push(Member {
+            name: &text[name],
+            value: &text[value],
+        });
+        Some(end)
+    })?;
+    ends(text, end).then_some(members)
+}
+
+/// The value of a member of an object, wherever it stands in there.
+pub(crate) fn member<'a>(text: &'a str, wanted: &str) -> Option<&'a str> {
+    let bytes = text.as_bytes();
+    let mut found = None;
+    object(bytes, blank(bytes, 0), |name, at| {
+        let value = value(bytes, at)?;
+        let end = value.end;
+        if is_name(&bytes[name], wanted) {
+            found = Some(value);
+        }
+        Some(end)
+    })?;
+    text.get(found?)
+}
+
+/// The type and the object of a watch's event, as every known server writes it. `None` when it is written in another way; the object is not
+/// looked at.
+pub(crate) fn event(line: &[u8]) -> Option<(&[u8], &[u8])> {
+    let rest = line.strip_prefix(b"{\"type\":\"")?;
+    let kind = rest.split(|byte| *byte == b'"').next()?;
+    let object = rest[kind.len()..].strip_prefix(b"\",\"object\":")?;
+    Some((kind, object.strip_suffix(b"}")?))
+}
+
+/// Appends the text of an object without its managedFields, and with its kind when it does not say one, and answers where its identity
+/// stands in that; `None` when it is no object.
+pub(crate) fn lean(text: &[u8], kind: Option<(&str, &str)>, lean: &mut Vec<u8>) -> Option<Head> {
+    let mut head = Head::default();
+    let (mut says_version, mut says_kind) = (false, false);
+    lean.push(b'{');
+    let end = object(text, blank(text, 0), |name, at| {
+        let quoted = &text[name];
+        says_version |= is_name(quoted, "apiVersion");
+        says_kind |= is_name(quoted, "kind");
+        if is_name(quoted, "metadata") && text.get(at) == Some(&b'{') {
+            push(lean, quoted, b"");
+            return metadata(text, at, lean, &mut head);
+        }
+        let value = value(text, at)?;
+        let end = value.end;
+        push(lean, quoted, &text[value]);
+        Some(end)
+    })?;
+    for (name, value, said) in kind
+        .into_iter()
+        .flat_map(|(version, word)| [("apiVersion", version, says_version), ("kind", word, says_kind)])
+    {
+        if !said {
+            let value = serde_json::to_vec(value).ok()?;
+            push(lean, format!("\"{name}\"").as_bytes(), &value);
+        }
+    }
+    lean.push(b'}');
+    ends(text, end).then_some(head)
+}
+
+/// Appends the metadata that begin at `at`, and answers where they end.
+fn metadata(text: &[u8], at: usize, lean: &mut Vec<u8>, head: &mut Head) -> Option<usize> {
+    let begin = lean.len();
+    // Two of them, or a name with escapes, cannot be pointed to.
+    head.odd |= head.metadata != (0, 0);
+    lean.push(b'{');
+    let end = object(text, at, |name, at| {
+        let value = value(text, at)?;
+        let (quoted, end) = (&text[name], value.end);
+        if is_name(quoted, "managedFields") {
+            return Some(end);
+        }
+        push(lean, quoted, &text[value.clone()]);
+        let part = match quoted {
+            b"\"name\"" => &mut head.name,
+            b"\"namespace\"" => &mut head.namespace,
+            b"\"uid\"" => &mut head.uid,
+            b"\"resourceVersion\"" => &mut head.version,
+            b"\"ownerReferences\"" => {
+                head.owners = part(lean.len() - value.len(), lean.len());
+                return Some(end);
+            }
+            _ => return Some(end),
+        };
+        let value = &text[value];
+        head.odd |= *part != (0, 0) || value.contains(&b'\\');
+        if value.len() > 2 && value[0] == b'"' {
+            *part = self::part(lean.len() - value.len() + 1, lean.len() - 1);
+        }
+        Some(end)
+    })?;
+    lean.push(b'}');
+    head.metadata = part(begin, lean.len());
+    Some(end)
+}
+
+/// A range as it is kept. No text is longer than a frame of a watch, or an item of a list, may be.
+fn part(from: usize, to: usize) -> (u32, u32) {
+    (
+        u32::try_from(from).unwrap_or_default(),
+        u32::try_from(to).unwrap_or_default(),
+    )
+}
+
+/// Appends a member.
+fn push(text: &mut Vec<u8>, name: &[u8], value: &[u8]) {
+    if text.last() != Some(&b'{') {
+        text.push(b',');
+    }
+    text.extend_from_slice(name);
+    text.push(b':');
+    text.extend_from_slice(value);
+}
+
+/// Cuts a list into its items as it arrives. It holds what has arrived of one item, and what is not items.
+#[derive(Default)]
+pub(crate) struct Lister {
+    place: Place,
+    /// What has arrived and is not cut yet.
+    rest: Vec<u8>,
+    /// So much must have arrived before cutting is tried again: an item in a thousand pieces is not looked at a thousand times.
+    enough: usize,
+    /// The list without its items.
+    outer: Vec<u8>,
+}
+
+#[derive(Clone, Copy, Default, PartialEq)]
+enum Place {
+    #[default]
+    Before,
+    Items(Next),
+    After,
+}
+
+/// What may come next among the items.
+#[derive(Clone, Copy, PartialEq)]
+enum Next {
+    ItemOrEnd,
+    Item,
+    CommaOrEnd,
+}
+
+impl Lister {
+    /// Takes the next bytes, and tells `item` of each whole item.
+    ///
+    /// # Errors
+    /// When the items are no list, and those of `item`.
+    pub(crate) fn feed(
+        &mut self,
+        bytes: &[u8],
+        mut item: impl FnMut(&[u8]) -> Result<(), String>,
+    ) -> Result<(), String> {
+        let mut rest = std::mem::take(&mut self.rest);
+        let whole = if rest.is_empty() {
+            bytes
+        } else {
+            rest.extend_from_slice(bytes);
+            &rest[..]
+        };
+        let mut cut = 0;
+        if whole.len() >= self.enough {
+            cut = self.cut(whole, &mut item)?;
+            let left = whole.len() - cut;
+            self.enough = if cut == 0 { left + left / 2 } else { 0 };
+        }
+        if rest.is_empty() {
+            rest.extend_from_slice(&bytes[cut..]);
+        } else {
+            rest.drain(..cut);
+        }
+        self.rest = rest;
+        Ok(())
+    }
+
+    /// How many bytes are held.
+    pub(crate) fn held(&self) -> usize {
+        self.rest.len() + self.outer.len()
+    }
+
+    /// Nothing more arrives: the next feed looks at all that waits.
+    pub(crate) fn settle(&mut self) {
+        self.enough = 0;
+    }
+
+    /// The list without its items, and with what is not whole. Whether that is JSON is for the reader.
+    pub(crate) fn finish(mut self) -> Vec<u8> {
+        self.outer.append(&mut self.rest);
+        self.outer
+    }
+
+    /// Cuts what is whole, and answers up to where.
+    fn cut(&mut self, text: &[u8], item: &mut impl FnMut(&[u8]) -> Result<(), String>) -> Result<usize, String> {
+        let mut at = 0;
+        if self.place == Place::Before {
+            let Some(begin) = items_begin(text) else { return Ok(0) };
+            self.outer.extend_from_slice(&text[..begin]);
+            self.place = Place::Items(Next::ItemOrEnd);
+            at = begin;
+        }
+        while let Place::Items(expected) = self.place {
+            let next = blank(text, at);
+            let Some(byte) = text.get(next) else { return Ok(at) };
+            self.place = match (byte, expected) {
+                (b']', Next::ItemOrEnd | Next::CommaOrEnd) => Place::After,
+                (b',', Next::CommaOrEnd) => {
+                    at = next + 1;
+                    Place::Items(Next::Item)
+                }
+                (b',' | b']' | b'}', _) | (_, Next::CommaOrEnd) => {
+                    return Err("its items are no list".to_owned());
+                }
+                _ => {
+                    let Some(found) = value(text, next).filter(|found| is_whole(text, found)) else {
+                        return Ok(at);
+                    };
+                    at = found.end;
+                    item(&text[found])?;
+                    Place::Items(Next::CommaOrEnd)
+                }
+            };
+        }
+        self.outer.extend_from_slice(&text[at..]);
+        Ok(text.len())
+    }
+}
+
+/// Whether a value cannot go on behind its end.
+fn is_whole(text: &[u8], value: &Range<usize>) -> bool {
+    matches!(text[value.start], b'"' | b'{' | b'[') || value.end < text.len()
+}
+
+/// Where the items of a list begin, behind their bracket.
+fn items_begin(text: &[u8]) -> Option<usize> {
+    let mut begin = None;
+    object(text, blank(text, 0), |name, at| {
+        if is_name(&text[name], "items") && text.get(at) == Some(&b'[') {
+            begin = Some(at + 1);
+            return None;
+        }
+        value(text, at).map(|value| value.end)
+    });
+    begin
+}
+
+/// Walks over the members of the object that begins at `at`, and answers where it ends. `member` is told where a name stands and where its
+/// value begins, and answers where that ends.
+fn object(text: &[u8], at: usize, mut member: impl FnMut(Range<usize>, usize) -> Option<usize>) -> Option<usize> {
+    if text.get(at) != Some(&b'{') {
+        return None;
+    }
+    let mut at = blank(text, at + 1);
+    if text.get(at) == Some(&b'}') {
+        return Some(at + 1);
+    }
+    loop {
+        let name = string(text, at)?;
+        let colon = blank(text, name.end);
+        if text.get(colon) != Some(&b':') {
+            return None;
+        }
+        at = blank(text, member(name, blank(text, colon + 1))?);
+        match text.get(at) {
+            Some(b',') => at = blank(text, at + 1),
+            Some(b'}') => return Some(at + 1),
+            _ => return None,
+        }
+    }
+}
+
+/// Whether nothing follows but blanks.
+fn ends(text: &[u8], at: usize) -> bool {
+    blank(text, at) == text.len()
+}
+
+/// The next byte from `at` on that is no blank.
+fn blank(text: &[u8], at: usize) -> usize {
+    let rest = text.get(at..).unwrap_or_default();
+    at + rest
+        .iter()
+        .take_while(|byte| matches!(byte, b' ' | b'\t' | b'\r' | b'\n'))
+        .count()
+}
+
+/// The string that begins at `at`, with its quotes.
+fn string(text: &[u8], at: usize) -> Option<Range<usize>> {
+    if text.get(at) != Some(&b'"') {
+        return None;
+    }
+    let mut next = at + 1;
+    loop {
+        next += text.get(next..)?.iter().position(|byte| matches!(byte, b'"' | b'\\'))?;
+        match text[next] {
+            b'"' => return Some(at..next + 1),
+            _ => next += 2,
+        }
+    }
+}
+
+/// The value that begins at `at`.
+fn value(text: &[u8], at: usize) -> Option<Range<usize>> {
+    let mut next = at;
+    let mut depth = 0_usize;
+    match text.get(at)? {
+        b'"' => return string(text, at),
+        b'{' | b'[' => {}
+        _ => {
+            let rest = &text[at..];
+            let length = rest
+                .iter()
+                .position(|byte| matches!(byte, b',' | b'}' | b']' | b' ' | b'\t' | b'\r' | b'\n'))
+                .unwrap_or(rest.len());
+            return (length > 0).then_some(at..at + length);
+        }
+    }
+    loop {
+        next += text
+            .get(next..)?
+            .iter()
+            .position(|byte| matches!(byte, b'"' | b'{' | b'[' | b'}' | b']'))?;
+        match text[next] {
+            b'"' => next = string(text, next)?.end,
+            b'{' | b'[' => {
+                depth += 1;
+                next += 1;
+            }
+            _ => {
+                depth -= 1;
+                next += 1;
+                if depth == 0 {
+                    return Some(at..next);
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn text(bytes: &[u8]) -> &str {
+        std::str::from_utf8(bytes).expect("a part of a string, cut at quotes and brackets")
+    }
+
+    fn leaned(object: &str, kind: Option<(&str, &str)>) -> Option<(String, Head)> {
+        let mut cut = Vec::new();
+        let head = lean(object.as_bytes(), kind, &mut cut)?;
+        Some((text(&cut).to_owned(), head))
+    }
+
+    #[test]
+    fn objects_lose_their_managed_fields_and_nothing_else() {
+        let check = |object: &str, expected: &str| {
+            let (cut, _) = leaned(object, None).expect("an object");
+            assert_eq!(cut, expected, "{object}");
+        };
+        check("{}", "{}");
+        check(
+            r#"{"metadata":{"managedFields":[{"a":"}]\"{"}],"name":"x"},"managedFields":1}"#,
+            r#"{"metadata":{"name":"x"},"managedFields":1}"#,
+        );
+        check(
+            " { \"metadata\" : { \"name\" : \"x\" , \"managedFields\" : [ ] } , \"a\" : [ 1 , -2e3 ] }\n",
+            r#"{"metadata":{"name":"x"},"a":[ 1 , -2e3 ]}"#,
+        );
+        check(
+            r#"{"metadata":7,"a\"b":"\\","c":"\\\""}"#,
+            r#"{"metadata":7,"a\"b":"\\","c":"\\\""}"#,
+        );
+        check(
+            r#"{"metadata":{},"metadata":null}"#,
+            r#"{"metadata":{},"metadata":null}"#,
+        );
+    }
+
+    #[test]
+    fn objects_are_told_their_kind_when_they_do_not_say_it() {
+        let check = |object: &str, expected: &str| {
+            let (cut, _) = leaned(object, Some(("v1", "Pod"))).expect("an object");
+            assert_eq!(cut, expected);
+        };
+        check(r#"{"a":1}"#, r#"{"a":1,"apiVersion":"v1","kind":"Pod"}"#);
+        check(r#"{"kind":"X"}"#, r#"{"kind":"X","apiVersion":"v1"}"#);
+    }
+
+    #[test]
+    fn the_identity_of_an_object_is_pointed_to() {
+        let check = |object: &str, expected: Option<[&str; 5]>| {
+            let (cut, head) = leaned(object, None).expect("an object");
+            let of = |(from, to): (u32, u32)| &cut[from as usize..to as usize];
+            let found = [head.name, head.namespace, head.uid, head.version, head.owners].map(of);
+            assert_eq!((!head.odd).then_some(found), expected, "{object}");
+        };
+        check(
+            r#"{"metadata": {"managedFields":[], "uid":"u","ownerReferences":[{"name":"o"}],"namespace":"s","resourceVersion":"7","name":"n"}}"#,
+            Some(["n", "s", "u", "7", r#"[{"name":"o"}]"#]),
+        );
+        check(r#"{"metadata":{"name":""}}"#, Some([""; 5]));
+        check(r#"{"metadata":{"name":7}}"#, Some([""; 5]));
+        check(r#"{"name":"x"}"#, Some([""; 5]));
+        check(r#"{"metadata":{"name":"a\u0062"}}"#, None);
+        check(r#"{"metadata":{"name":"a","name":"b"}}"#, None);
+        check(r#"{"metadata":{},"metadata":{"name":"b"}}"#, None);
+    }
+
+    fn cut(list: &str, piece: usize) -> Result<(Vec<String>, String), String> {
+        let mut items = Vec::new();
+        let mut lister = Lister::default();
+        let mut take = |item: &[u8]| {
+            items.push(text(item).to_owned());
+            Ok(())
+        };
+        for bytes in list.as_bytes().chunks(piece) {
+            lister.feed(bytes, &mut take)?;
+        }
+        lister.settle();
+        lister.feed(b"", &mut take)?;
+        let outer = lister.finish();
+        Ok((items, text(&outer).to_owned()))
+    }
+
+    #[test]
+    fn lists_are_cut_into_items_in_whatever_pieces_they_come() {
+        let check = |list: &str, expected: Result<(&[&str], &str), &str>| {
+            let expected = expected
+                .map(|(items, outer)| (items.iter().map(|item| (*item).to_owned()).collect(), outer.to_owned()))
+                .map_err(str::to_owned);
+            for piece in 1..=list.len() {
+                assert_eq!(cut(list, piece), expected, "{list} by {piece}");
+            }
+        };
+        check(
+            r#"{"kind":"L","metadata":{"items":[1]},"items": [{"a":[1,{"b":"]"}]}, 7 ,"x,y",null] ,"z":1}"#,
+            Ok((
+                &[r#"{"a":[1,{"b":"]"}]}"#, "7", "\"x,y\"", "null"],
+                r#"{"kind":"L","metadata":{"items":[1]},"items": [] ,"z":1}"#,
+            )),
+        );
+        check(r#"{"items":[]}"#, Ok((&[], r#"{"items":[]}"#)));
+        check(r#"{"items":null}"#, Ok((&[], r#"{"items":null}"#)));
+        for wrong in [
+            r#"{"items":[1 2]}"#,
+            r#"{"items":[1,]}"#,
+            r#"{"items":[,1]}"#,
+            r#"{"items":[1}}"#,
+        ] {
+            check(wrong, Err("its items are no list"));
+        }
+        // What ends too early is seen by whoever reads the rest.
+        check(r#"{"items":[{"a":1}"#, Ok((&[r#"{"a":1}"#], r#"{"items":["#)));
+        check(r#"{"items":[1,{"a":"#, Ok((&["1"], r#"{"items":[{"a":"#)));
+        check("[1]", Ok((&[], "[1]")));
+    }
+
+    #[test]
+    fn what_ends_too_early_is_no_object() {
+        let whole = r#"{"metadata":{"name":"a\"b","managedFields":[{"c":1}]},"items":[{"d":"e"},2]}"#;
+        for end in 0..whole.len() {
+            assert!(leaned(&whole[..end], None).is_none(), "{}", &whole[..end]);
+        }
+        for wrong in [
+            r#"{"a"}"#,
+            r#"{"a":}"#,
+            r#"{a:1}"#,
+            r#"{"a":1,}"#,
+            r#"{"a":1}}"#,
+            "7",
+            "",
+        ] {
+            assert!(members(wrong.as_bytes()).is_none(), "{wrong}");
+        }
+        let deep = format!("{{\"a\":{}", "[".repeat(1_000_000));
+        assert!(members(deep.as_bytes()).is_none());
+    }
+}

@@ -1,0 +1,504 @@
+//! Cached objects at rest: JSON text, decoded when read and kept decoded while they are used.
+//!
+//! A decoded Pod takes eight times its text, and of 50,000 Pods an operator looks at few; a controller that maps Pods to their owners reads
+//! nothing but metadata. So a cache holds [`Packed`] objects: the text, and where the identity of the object stands in it. What a read decodes
+//! stays on the informer's [`Shelf`] until that is full: a kind whose texts fit is decoded once, of a larger one the objects that were read
+//! last are. Whoever holds a decoded object keeps it, and others are given the same. A shelf grows when what it gave up is read again and again:
+//! one whose objects are listed by every reconcile ends with all of them decoded.
+//!
+//! An object is decoded when it arrives if somebody is waiting for its type ([`Shelf::check`]: a handler, predicate, mapping or index that sees
+//! typed objects), so that one that cannot be decoded never replaces the last state that could. Otherwise that is found by the first
+//! read, which is told the error; the shelf notes it, for the informer to report.
+//!
+//! Invariants: a `Packed` never changes; its text is without managedFields; the shelf counts the texts of what it keeps decoded, and holds no
+//! object that the cache has dropped; a text is decoded by one function only, and a panic of that is an error of the object (RF11).
+
+use std::any::Any;
+use std::borrow::Cow;
+use std::collections::{BTreeMap, VecDeque};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+use kube::core::ObjectMeta;
+use kubewright_engine::{ObjectKey, ResourceVersion, Unreadable};
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+use tokio::time::Instant;
+
+use super::cut::member;
+use super::{AsJson, Cached, Identity, guarded};
+use crate::error::end_of_panic;
+
+/// So much text must be decoded again, which takes a third of a second, …
+const AGAIN: usize = 64 << 20;
+/// … within this time, before a shelf grows…
+const WITHIN: Duration = Duration::from_secs(60);
+/// … by this factor.
+const GROWTH: usize = 4;
+
+/// How much text of decoded objects an informer keeps.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Budget {
+    least: usize,
+    most: usize,
+}
+
+impl Budget {
+    /// From 2 MiB to 64 MiB, as reads need it; decoded it is about eight times as much.
+    pub(crate) const DEFAULT: Budget = Budget {
+        least: 2 << 20,
+        most: 64 << 20,
+    };
+
+    /// So much, whatever is read.
+    pub(crate) fn fixed(bytes: usize) -> Budget {
+        Budget {
+            least: bytes,
+            most: bytes,
+        }
+    }
+}
+/// At most so many objects that turned out to be unreadable wait to be reported; what is left out is found by the next read.
+const NOTED: usize = 1024;
+
+/// How an object is read out of its text.
+pub(crate) type Read = fn(&[u8]) -> serde_json::Result<Arc<dyn Cached>>;
+
+/// Where the identity of an object stands in its text, as ranges of bytes; empty where it says none.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Head {
+    pub(crate) name: (u32, u32),
+    pub(crate) namespace: (u32, u32),
+    pub(crate) uid: (u32, u32),
+    pub(crate) version: (u32, u32),
+    pub(crate) owners: (u32, u32),
+    pub(crate) metadata: (u32, u32),
+    /// It is written so that it cannot be pointed to.
+    pub(crate) odd: bool,
+}
+
+impl Head {
+    /// The identity; `None` when it cannot be pointed to, or when the object has no name.
+    pub(crate) fn identity<'a>(&self, text: &'a str) -> Option<Identity<'a>> {
+        let part = |(from, to): (u32, u32)| text.get(from as usize..to as usize).filter(|part| !part.is_empty());
+        let identity = Identity {
+            namespace: part(self.namespace),
+            name: part(self.name),
+            uid: part(self.uid),
+            version: part(self.version),
+        };
+        (!self.odd && identity.name.is_some()).then_some(identity)
+    }
+}
+
+/// One object of a cache.
+pub(crate) struct Packed {
+    text: Box<str>,
+    head: Head,
+    shelf: Arc<Shelf>,
+    state: Mutex<State>,
+}
+
+enum State {
+    /// Nobody has read it yet.
+    Unread,
+    /// On the shelf.
+    Decoded(Arc<dyn Cached>),
+    /// At rest, but for those who hold it.
+    AtRest(Weak<dyn Cached>),
+    /// It cannot be decoded, and why.
+    Broken(Arc<str>),
+}
+
+/// The decoded objects of one informer, and how its objects are decoded.
+pub(crate) struct Shelf {
+    read: Read,
+    budget: Budget,
+    /// Objects are decoded when they arrive.
+    checks: AtomicBool,
+    line: Mutex<Line>,
+    /// What turned out to be unreadable and was not reported yet.
+    broken: Mutex<Vec<Unreadable>>,
+}
+
+/// In the order in which they were decoded.
+#[derive(Default)]
+struct Line {
+    objects: VecDeque<(Weak<Packed>, usize)>,
+    bytes: usize,
+    /// How much there may be now, beyond the least.
+    grown: usize,
+    /// How much of what was given up was decoded again, and since when that is counted.
+    again: usize,
+    since: Option<Instant>,
+}
+
+impl Line {
+    /// What was given up is decoded again; more is kept when that happens often.
+    fn decoded_again(&mut self, bytes: usize, budget: Budget, now: Instant) {
+        let since = *self.since.get_or_insert(now);
+        if now.duration_since(since) > WITHIN {
+            (self.since, self.again) = (Some(now), 0);
+        }
+        self.again = self.again.saturating_add(bytes);
+        if self.again > AGAIN {
+            self.grown = self.allowed(budget).saturating_mul(GROWTH).min(budget.most);
+            (self.since, self.again) = (None, 0);
+        }
+    }
+
+    fn allowed(&self, budget: Budget) -> usize {
+        self.grown.max(budget.least)
+    }
+}
+
+impl Packed {
+    /// An object that was decoded when it arrived. The head is that of the text, and has an identity.
+    pub(crate) fn decoded(object: Arc<dyn Cached>, text: &str, head: Head, shelf: &Arc<Shelf>) -> Arc<Packed> {
+        let packed = Packed::new(text, head, shelf, State::Decoded(object));
+        shelf.put(&packed, false);
+        packed
+    }
+
+    /// An object that nobody has read. The head is that of the text, and has an identity.
+    pub(crate) fn unread(text: &str, head: Head, shelf: &Arc<Shelf>) -> Arc<Packed> {
+        Packed::new(text, head, shelf, State::Unread)
+    }
+
+    fn new(text: &str, head: Head, shelf: &Arc<Shelf>, state: State) -> Arc<Packed> {
+        Arc::new(Packed {
+            text: Box::from(text),
+            head,
+            shelf: shelf.clone(),
+            state: Mutex::new(state),
+        })
+    }
+
+    /// The object, which is on the shelf from now on.
+    ///
+    /// # Errors
+    /// Why it cannot be decoded.
+    pub(crate) fn unpack(self: &Arc<Packed>) -> Result<Arc<dyn Cached>, Arc<str>> {
+        let mut state = self.state();
+        if let Some(held) = state.held() {
+            return held;
+        }
+        let again = matches!(*state, State::AtRest(_));
+        let object = self.decode(&mut state)?;
+        *state = State::Decoded(object.clone());
+        drop(state);
+        self.shelf.put(self, again);
+        Ok(object)
+    }
+
+    /// The object; the shelf stays as it is.
+    ///
+    /// # Errors
+    /// Why it cannot be decoded.
+    pub(crate) fn look(&self) -> Result<Arc<dyn Cached>, Arc<str>> {
+        let mut state = self.state();
+        if let Some(held) = state.held() {
+            return held;
+        }
+        let object = self.decode(&mut state)?;
+        *state = State::AtRest(Arc::downgrade(&object));
+        Ok(object)
+    }
+
+    fn decode(&self, state: &mut State) -> Result<Arc<dyn Cached>, Arc<str>> {
+        guarded(|| (self.shelf.read)(self.text.as_bytes())).map_err(|reason| {
+            let reason: Arc<str> = Arc::from(reason);
+            *state = State::Broken(reason.clone());
+            let identity = self.identity();
+            self.shelf.note(Unreadable {
+                key: ObjectKey::new(identity.namespace, identity.name.unwrap_or_default()),
+                uid: identity.uid.map(str::to_owned),
+                resource_version: identity.version.map(ResourceVersion::new),
+                message: reason.to_string(),
+            });
+            reason
+        })
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        // Panics of the type's code are caught before they come here.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes it from the shelf. The `Drop` of the object is the user's.
+    fn rest(&self) {
+        let mut state = self.state();
+        let State::Decoded(object) = &*state else { return };
+        let at_rest = State::AtRest(Arc::downgrade(object));
+        let object = std::mem::replace(&mut *state, at_rest);
+        drop(state);
+        if let Err(payload) = catch_unwind(AssertUnwindSafe(|| drop(object))) {
+            let (name, error) = (self.identity().name, end_of_panic(payload));
+            tracing::error!(name, error, "the Drop of an object panicked");
+        }
+    }
+
+    fn part(&self, (from, to): (u32, u32)) -> &str {
+        self.text.get(from as usize..to as usize).unwrap_or_default()
+    }
+}
+
+/// What a part of the metadata says; what cannot be read is as good as absent, and said by whoever reads the object.
+fn read<T: DeserializeOwned + Default>(text: &str) -> T {
+    serde_json::from_str(text).unwrap_or_default()
+}
+
+impl State {
+    fn held(&self) -> Option<Result<Arc<dyn Cached>, Arc<str>>> {
+        match self {
+            State::Unread => None,
+            State::Decoded(object) => Some(Ok(object.clone())),
+            State::AtRest(object) => object.upgrade().map(Ok),
+            State::Broken(reason) => Some(Err(reason.clone())),
+        }
+    }
+}
+
+impl Cached for Packed {
+    fn identity(&self) -> Identity<'_> {
+        self.head.identity(&self.text).unwrap_or_default()
+    }
+
+    fn metadata(&self) -> Cow<'_, ObjectMeta> {
+        let whole: Result<ObjectMeta, _> = serde_json::from_str(self.part(self.head.metadata));
+        Cow::Owned(whole.unwrap_or_else(|_| {
+            let identity = self.identity();
+            ObjectMeta {
+                name: identity.name.map(str::to_owned),
+                namespace: identity.namespace.map(str::to_owned),
+                uid: identity.uid.map(str::to_owned),
+                resource_version: identity.version.map(str::to_owned),
+                owner_references: Some(read(self.part(self.head.owners))),
+                ..ObjectMeta::default()
+            }
+        }))
+    }
+
+    fn labels(&self) -> Cow<'_, BTreeMap<String, String>> {
+        let labels = member(self.part(self.head.metadata), "labels");
+        Cow::Owned(labels.map(read).unwrap_or_default())
+    }
+
+    fn owners(&self) -> Cow<'_, [OwnerReference]> {
+        match self.part(self.head.owners) {
+            "" => Cow::Borrowed(&[]),
+            owners => Cow::Owned(read(owners)),
+        }
+    }
+}
+
+impl AsJson for Packed {
+    /// As its type writes it, which may know less than the text says; as the text says it when its type cannot be read.
+    fn json(&self) -> serde_json::Result<Value> {
+        match self.look() {
+            Ok(object) => object.json(),
+            Err(_) => serde_json::from_str(&self.text),
+        }
+    }
+}
+
+impl Shelf {
+    /// An empty shelf.
+    pub(crate) fn new(read: Read, budget: Budget) -> Arc<Shelf> {
+        Arc::new(Shelf {
+            read,
+            budget,
+            checks: AtomicBool::new(false),
+            line: Mutex::default(),
+            broken: Mutex::default(),
+        })
+    }
+
+    /// From now on objects are decoded when they arrive. `false` when they were before.
+    pub(crate) fn check(&self) -> bool {
+        !self.checks.swap(true, Ordering::Relaxed)
+    }
+
+    /// Whether objects are decoded when they arrive.
+    pub(crate) fn checks(&self) -> bool {
+        self.checks.load(Ordering::Relaxed)
+    }
+
+    fn note(&self, object: Unreadable) {
+        let mut broken = self.broken.lock().unwrap_or_else(PoisonError::into_inner);
+        if broken.len() < NOTED {
+            broken.push(object);
+        }
+    }
+
+    /// What turned out to be unreadable since this was last called.
+    pub(crate) fn take_broken(&self) -> Vec<Unreadable> {
+        std::mem::take(&mut self.broken.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// `again`: the object was decoded before.
+    fn put(&self, packed: &Arc<Packed>, again: bool) {
+        if self.budget.least == usize::MAX {
+            return; // nothing is ever taken down
+        }
+        let mut over = Vec::new();
+        let mut line = self.line.lock().unwrap_or_else(PoisonError::into_inner);
+        if again {
+            line.decoded_again(packed.text.len(), self.budget, Instant::now());
+        }
+        line.objects.push_back((Arc::downgrade(packed), packed.text.len()));
+        line.bytes += packed.text.len();
+        while line.bytes > line.allowed(self.budget)
+            && let Some((oldest, bytes)) = line.objects.pop_front()
+        {
+            line.bytes -= bytes;
+            over.extend(oldest.upgrade());
+        }
+        drop(line);
+        over.iter().for_each(|packed| packed.rest());
+    }
+}
+
+/// Decodes what is packed once, so that its shelf notes whether it can be.
+pub(crate) fn with_decoded(object: &dyn Cached) {
+    let any: &dyn Any = object;
+    if let Some(packed) = any.downcast_ref::<Packed>() {
+        drop(packed.look());
+    }
+}
+
+/// As [`unpacked`], and the shelf stays as it is: for states that pass by.
+///
+/// # Errors
+/// Why it cannot be decoded.
+pub(crate) fn looked(object: &Arc<dyn Cached>) -> Result<Arc<dyn Cached>, Arc<str>> {
+    let any: &dyn Any = &**object;
+    match any.downcast_ref::<Packed>() {
+        Some(packed) => packed.look(),
+        None => Ok(object.clone()),
+    }
+}
+
+/// What is packed, out of it.
+///
+/// # Errors
+/// Why it cannot be decoded.
+pub(crate) fn unpacked(object: Arc<dyn Cached>) -> Result<Arc<dyn Cached>, Arc<str>> {
+    let any: &dyn Any = &*object;
+    if !any.is::<Packed>() {
+        return Ok(object);
+    }
+    let any: Arc<dyn Any + Send + Sync> = object;
+    let packed: Arc<Packed> = any.downcast().expect("looked at above");
+    packed.unpack()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::form::{Form, cut, typed};
+    use k8s_openapi::api::core::v1::ConfigMap;
+
+    fn shelf(budget: usize) -> Arc<Shelf> {
+        Shelf::new(Form::of::<ConfigMap>().decode.kept, Budget::fixed(budget))
+    }
+
+    fn config(name: &str, data: &str, shelf: &Arc<Shelf>) -> Arc<Packed> {
+        let text = format!(
+            r#"{{"metadata":{{"name":"{name}","labels":{{"a":"b"}},"ownerReferences":[{{"apiVersion":"v1","kind":"K","name":"o","uid":"u"}}]}},"data":{data}}}"#
+        );
+        let mut lean = Vec::new();
+        let head = cut::lean(text.as_bytes(), None, &mut lean).expect("an object");
+        let lean = String::from_utf8(lean).expect("text");
+        Packed::unread(&lean, head, shelf)
+    }
+
+    fn is_decoded(packed: &Packed) -> bool {
+        packed.state().held().is_some()
+    }
+
+    #[test]
+    fn what_was_read_last_stays_decoded() {
+        let some = r#"{"a":"b"}"#;
+        let room_for_two = 2 * config("a", some, &shelf(usize::MAX)).text.len();
+        let shelf = shelf(room_for_two);
+        let [a, b, c] = ["a", "b", "c"].map(|name| config(name, some, &shelf));
+        let decoded = || [&a, &b, &c].map(|packed| is_decoded(packed));
+        assert_eq!(decoded(), [false; 3]);
+        for packed in [&a, &b, &c] {
+            packed.unpack().expect("a ConfigMap");
+        }
+        assert_eq!(decoded(), [false, true, true]);
+        drop(a.unpack());
+        assert_eq!(decoded(), [true, false, true], "reading puts on the shelf");
+        drop(b.look());
+        assert_eq!(decoded(), [true, false, true], "looking does not");
+    }
+
+    #[test]
+    fn a_shelf_grows_when_what_it_gave_up_is_read_again_and_again() {
+        let budget = Budget { least: 10, most: 100 };
+        let mut line = Line::default();
+        let start = Instant::now();
+        let mut check = |bytes: usize, after: Duration, expected: usize| {
+            line.decoded_again(bytes, budget, start + after);
+            assert_eq!(line.allowed(budget), expected, "{bytes} after {after:?}");
+        };
+        let second = Duration::from_secs(1);
+        check(AGAIN, second, 10);
+        // Slowly, it may go on for ever.
+        check(AGAIN, second + 2 * WITHIN, 10);
+        check(AGAIN, second + 4 * WITHIN, 10);
+        check(1, second + 4 * WITHIN, 40);
+        check(AGAIN, second + 4 * WITHIN, 40);
+        check(AGAIN, second + 4 * WITHIN, 100);
+        check(usize::MAX, second + 4 * WITHIN, 100);
+    }
+
+    #[test]
+    fn an_object_that_is_held_is_the_same_for_everybody() {
+        let object = config("a", r#"{"a":"b"}"#, &shelf(0));
+        let read = || typed::<ConfigMap>(object.unpack().expect("a ConfigMap"));
+        let held = read();
+        assert_eq!(held.data.as_ref().map(|data| data["a"].as_str()), Some("b"));
+        assert!(Arc::ptr_eq(&held, &read()));
+        drop(held);
+        assert!(!is_decoded(&object));
+        assert_eq!(object.json().expect("an object")["data"]["a"], "b");
+    }
+
+    #[test]
+    fn a_shelf_keeps_nothing_that_the_cache_has_dropped() {
+        let shelf = shelf(1 << 20);
+        let object = config("a", "{}", &shelf);
+        let held = Arc::downgrade(&object.unpack().expect("a ConfigMap"));
+        drop(object);
+        assert!(held.upgrade().is_none());
+    }
+
+    #[test]
+    fn the_metadata_are_read_without_the_rest() {
+        let object = config("a", "7", &shelf(0));
+        assert_eq!(object.identity().name, Some("a"));
+        assert_eq!(object.metadata().name.as_deref(), Some("a"));
+        assert_eq!(object.labels()["a"], "b");
+        assert_eq!(object.owners()[0].name, "o");
+        assert!(object.shelf.take_broken().is_empty(), "nobody has read it");
+    }
+
+    #[test]
+    fn what_cannot_be_decoded_is_noted_once_and_says_why_again() {
+        let shelf = shelf(1 << 20);
+        let object = config("a", "7", &shelf);
+        for _ in 0..2 {
+            let why = object.unpack().expect_err("a number is no map");
+            assert_eq!(&*why, "invalid type: integer `7`, expected a map");
+        }
+        let noted: Vec<String> = shelf.take_broken().iter().map(|noted| noted.key.to_string()).collect();
+        assert_eq!(noted, ["a"]);
+        assert_eq!(object.json().expect("JSON")["data"], 7);
+    }
+}

@@ -1,0 +1,6 @@
+//! What a RebootPolicy means. Nothing here does anything.
+
+pub mod decide;
+pub mod terms;
+pub mod validation;
+pub mod value;

@@ -1,0 +1,54 @@
+//! What is left when a Database goes.
+
+use database_api::v1alpha1::{Database, DeletionPolicy};
+use kubewright::k8s_openapi::api::apps::v1::StatefulSet;
+use kubewright::k8s_openapi::api::core::v1::{PersistentVolumeClaim, Secret};
+use kubewright::kube::api::{DeleteParams, Patch};
+use kubewright::prelude::*;
+use serde_json::json;
+
+use crate::database::shape::Shape;
+
+/// Ends a Database: its claim, which nobody owns, and its Secrets, which go with it unless somebody prevents that. Everything else goes by itself.
+pub(super) async fn clean_up(database: &Database, ctx: &Context) -> Result<Cleanup> {
+    let shape = Shape::of(database);
+    let namespace = ctx.request().namespace();
+    let secrets = [shape.credentials(), shape.operator()];
+    if database.spec.deletion_policy.unwrap_or_default() == DeletionPolicy::Delete {
+        // The server first: it holds the claim.
+        ctx.client()
+            .delete_named::<StatefulSet>(namespace, &shape.name, DeleteParams::foreground())
+            .await?;
+        ctx.client()
+            .delete_named::<PersistentVolumeClaim>(namespace, &shape.claim(), DeleteParams::default())
+            .await?;
+        return Ok(Cleanup::Done);
+    }
+    let mut kept = Vec::new();
+    for name in secrets {
+        let Some(secret) = ctx.client().get::<Secret>(namespace, &name).await? else {
+            continue;
+        };
+        if secret
+            .metadata
+            .owner_references
+            .as_ref()
+            .is_some_and(|owners| !owners.is_empty())
+        {
+            let patch = Patch::Merge(json!({"metadata": {"ownerReferences": null}}));
+            ctx.client().patch::<Secret, _>(namespace, &name, &patch).await?;
+        }
+        kept.push(format!("Secret {name}"));
+    }
+    if ctx
+        .client()
+        .get::<PersistentVolumeClaim>(namespace, &shape.claim())
+        .await?
+        .is_some()
+    {
+        kept.push(format!("PersistentVolumeClaim {}", shape.claim()));
+    }
+    let message = format!("deletionPolicy is Retain, so these are kept: {}", kept.join(", "));
+    ctx.event(database, EventType::Normal, "Retained", message);
+    Ok(Cleanup::Done)
+}

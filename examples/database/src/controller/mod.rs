@@ -1,0 +1,8 @@
+//! The controllers: what happens to objects.
+
+mod credentials;
+pub mod database_controller;
+mod deletion;
+mod server;
+mod status;
+mod storage;

@@ -1,0 +1,166 @@
+//! What the status says. A condition is of the generation that it names; nothing is written that does not change.
+
+use database_api::v1alpha1::{Database, DatabaseStatus, Endpoint, Named, Phase};
+use kubewright::conditions;
+use kubewright::prelude::*;
+
+use super::credentials::Credentials;
+use super::server::Server;
+use super::storage::Storage;
+use crate::database::shape::Shape;
+
+fn status(database: &mut Database) -> &mut DatabaseStatus {
+    let generation = database.metadata.generation.unwrap_or_default();
+    let status = database.status.get_or_insert_default();
+    status.observed_generation = generation;
+    status
+}
+
+/// A new generation was seen: nothing that was said before holds for it. Answers the object as it is now.
+pub(super) async fn begun(database: &Database, ctx: &Context) -> Result<()> {
+    let before = database.status.as_ref().map(|status| status.observed_generation);
+    if before == database.metadata.generation {
+        return Ok(());
+    }
+    let ready = ctx.condition(
+        database,
+        "Ready",
+        None,
+        "Reconciling",
+        "the newest spec is being worked on",
+    );
+    let progressing = ctx.condition(
+        database,
+        "Progressing",
+        true,
+        "Reconciling",
+        "the newest spec is being worked on",
+    );
+    ctx.patch_status(database, |database| {
+        let status = status(database);
+        status.phase.get_or_insert(Phase::Pending);
+        conditions::set(&mut status.conditions, ready);
+        conditions::set(&mut status.conditions, progressing);
+    })
+    .await?;
+    Ok(())
+}
+
+/// There is no password.
+pub(super) async fn without_credentials(database: &Database, ctx: &Context, reason: &str, why: &str) -> Result<()> {
+    let known = database
+        .status
+        .as_ref()
+        .and_then(|status| conditions::find(&status.conditions, "CredentialsReady"));
+    let is_news = known.is_none_or(|known| known.reason != reason);
+    let credentials = ctx.condition(database, "CredentialsReady", false, reason, why);
+    let ready = ctx.condition(database, "Ready", false, reason, why);
+    ctx.patch_status(database, |database| {
+        let status = status(database);
+        status.phase = Some(Phase::Pending);
+        conditions::set(&mut status.conditions, credentials);
+        conditions::set(&mut status.conditions, ready);
+    })
+    .await?;
+    if is_news {
+        ctx.event(database, EventType::Warning, reason, why);
+    }
+    Ok(())
+}
+
+/// All is there that is needed; how the server and the claim fare.
+pub(super) async fn seen(
+    database: &Database,
+    shape: &Shape,
+    credentials: &Credentials,
+    storage: &Storage,
+    server: &Server,
+    ctx: &Context,
+) -> Result<Phase> {
+    let was = database.status.as_ref().and_then(|status| status.phase);
+    let phase = phase(was, server, storage);
+    let (is_ready, reason, why) = match server {
+        Server::Running { .. } => (true, "LoggedIn", format!("{} can log in", shape.user)),
+        Server::Suspended => (false, "Suspended", "spec.suspend asks for it".to_owned()),
+        Server::Starting(why) => (false, "Starting", why.clone()),
+        Server::Updating => (false, "Updating", "its pod is being replaced".to_owned()),
+        Server::Sick(why) => (false, "NotAnswering", why.clone()),
+        Server::Failed(why) => (false, "Failed", why.clone()),
+    };
+    let is_moving = matches!(phase, Phase::Provisioning | Phase::Updating);
+    let is_degraded = matches!(phase, Phase::Degraded | Phase::Failed);
+    let degraded = match storage.reason {
+        "ExpansionNotSupported" => (storage.reason, storage.message.clone()),
+        _ => (reason, why.clone()),
+    };
+    let all = [
+        ctx.condition(database, "Ready", is_ready, reason, &why),
+        ctx.condition(database, "Progressing", is_moving, reason, &why),
+        ctx.condition(database, "Degraded", is_degraded, degraded.0, degraded.1),
+        ctx.condition(
+            database,
+            "CredentialsReady",
+            true,
+            "Found",
+            format!("the Secret {} has a password", credentials.secret),
+        ),
+        ctx.condition(
+            database,
+            "StorageReady",
+            storage.is_ready,
+            storage.reason,
+            &storage.message,
+        ),
+    ];
+    let host = format!("{}.{}.svc", shape.name, ctx.request().namespace().unwrap_or_default());
+    ctx.patch_status(database, |database| {
+        let status = status(database);
+        status.phase = Some(phase);
+        status.version = Some(shape.version.clone());
+        status.endpoint = Some(Endpoint {
+            host,
+            port: i32::from(shape.port()),
+        });
+        status.secret_ref = Some(Named {
+            name: credentials.secret.clone(),
+        });
+        if let Server::Running { hash, .. } = server {
+            status.password_hash = Some(hash.clone());
+        }
+        for condition in all {
+            conditions::set(&mut status.conditions, condition);
+        }
+    })
+    .await?;
+    if let Server::Running { is_rotated: true, .. } = server {
+        let message = format!("{} has the password of the Secret {}", shape.user, credentials.secret);
+        ctx.event(database, EventType::Normal, "PasswordRotated", message);
+    }
+    if was != Some(phase) {
+        let event_type = if is_degraded {
+            EventType::Warning
+        } else {
+            EventType::Normal
+        };
+        ctx.event(database, event_type, &format!("{phase:?}"), why);
+    }
+    Ok(phase)
+}
+
+/// All of it in a word.
+fn phase(was: Option<Phase>, server: &Server, storage: &Storage) -> Phase {
+    // What never worked is not broken.
+    let never_ran = matches!(was, None | Some(Phase::Pending | Phase::Provisioning));
+    match server {
+        Server::Running { .. } if storage.reason == "ExpansionNotSupported" => Phase::Degraded,
+        Server::Running { .. } => Phase::Running,
+        Server::Suspended => Phase::Suspended,
+        Server::Failed(_) => Phase::Failed,
+        Server::Starting(_) | Server::Updating | Server::Sick(_) if never_ran => Phase::Provisioning,
+        Server::Starting(_) if was == Some(Phase::Suspended) => Phase::Provisioning,
+        Server::Updating => Phase::Updating,
+        // A new server of a new version is not there at once.
+        Server::Starting(_) | Server::Sick(_) if was == Some(Phase::Updating) => Phase::Updating,
+        Server::Starting(_) | Server::Sick(_) => Phase::Degraded,
+    }
+}

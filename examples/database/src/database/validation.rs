@@ -1,0 +1,112 @@
+//! Which Databases may be stored, beyond what the definition says.
+
+use database_api::v1alpha1::{Database, DatabaseType};
+use kubewright::FieldErrors;
+use kubewright::k8s_openapi::apimachinery::pkg::api::resource::Quantity;
+
+use super::shape::{Shape, numbers};
+
+/// What is wrong with a Database.
+pub fn check(object: &Database) -> FieldErrors {
+    let mut errors = FieldErrors::new();
+    if object.spec.password.is_some() && object.spec.password_secret_ref.is_some() {
+        errors.forbidden("spec.password", "may not be set beside passwordSecretRef");
+    }
+    if object.metadata.name.as_ref().is_some_and(|name| name.len() > 40) {
+        errors.invalid(
+            "metadata.name",
+            &object.metadata.name,
+            "must be at most 40 characters: children have longer names",
+        );
+    }
+    if let Some(storage) = &object.spec.storage
+        && bytes(&storage.size).is_none_or(|bytes| bytes < 1 << 20)
+    {
+        errors.invalid("spec.storage.size", &storage.size, "must be a quantity of at least 1Mi");
+    }
+    if let Some(user) = object
+        .spec
+        .user
+        .as_ref()
+        .filter(|user| user.as_str() == crate::world::servers::OPERATOR)
+    {
+        errors.invalid("spec.user", user, "is the operator's own user");
+    }
+    errors
+}
+
+/// What is wrong with a change.
+pub fn check_change(before: &Database, after: &Database) -> FieldErrors {
+    let mut errors = check(after);
+    let (old, new) = (Shape::of(before), Shape::of(after));
+    if numbers(&new.version) < numbers(&old.version) {
+        errors.forbidden(
+            "spec.version",
+            format!(
+                "{} is older than {}: data of a newer server cannot be read by an older one",
+                new.version, old.version
+            ),
+        );
+    }
+    let major = |shape: &Shape| numbers(&shape.version).first().copied();
+    if new.kind == DatabaseType::Postgres && major(&new) != major(&old) {
+        errors.forbidden(
+            "spec.version",
+            "PostgreSQL does not read the data of another major version: make a new Database, and dump and restore",
+        );
+    }
+    for (field, is_same) in [
+        ("spec.user", old.user == new.user),
+        ("spec.database", old.database == new.database),
+    ] {
+        if !is_same {
+            errors.forbidden(field, "cannot be changed");
+        }
+    }
+    let size = |object: &Database| {
+        object
+            .spec
+            .storage
+            .as_ref()
+            .and_then(|storage| bytes(&storage.size))
+            .unwrap_or(DEFAULT_SIZE)
+    };
+    if size(after) < size(before) {
+        let given = after.spec.storage.as_ref().map(|storage| &storage.size);
+        errors.invalid("spec.storage.size", given, "cannot shrink");
+    }
+    let class = |object: &Database| {
+        object
+            .spec
+            .storage
+            .as_ref()
+            .and_then(|storage| storage.storage_class_name.clone())
+    };
+    if class(after) != class(before) {
+        errors.forbidden("spec.storage.storageClassName", "cannot be changed");
+    }
+    errors
+}
+
+/// The size of a claim that is given none, in bytes: 1Gi.
+const DEFAULT_SIZE: u128 = 1 << 30;
+
+/// A quantity of bytes; `None` for what is none.
+pub fn bytes(quantity: &Quantity) -> Option<u128> {
+    let text = quantity.0.as_str();
+    let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    let number: u128 = text[..digits].parse().ok()?;
+    let factor: u128 = match &text[digits..] {
+        "" => 1,
+        "k" => 1000,
+        "M" => 1_000_000,
+        "G" => 1_000_000_000,
+        "T" => 1_000_000_000_000,
+        "Ki" => 1 << 10,
+        "Mi" => 1 << 20,
+        "Gi" => 1 << 30,
+        "Ti" => 1 << 40,
+        _ => return None,
+    };
+    number.checked_mul(factor)
+}

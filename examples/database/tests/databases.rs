@@ -1,0 +1,294 @@
+//! The scenarios that real servers decide: a PostgreSQL and a MariaDB, which the cluster runs as processes of this machine.
+
+use std::time::{Duration, Instant};
+
+use database::operator;
+use database_api::v1alpha1::{Database, Phase};
+use kubewright::k8s_openapi::ByteString;
+use kubewright::k8s_openapi::api::core::v1::{Event, Namespace, PersistentVolumeClaim, Pod, Secret};
+use kubewright::k8s_openapi::api::node::v1::RuntimeClass;
+use kubewright::kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams};
+use kubewright::kube::{Resource, ResourceExt as _, core::NamespaceResourceScope};
+use kubewright_testing::processes::{mariadb_is_there, postgres_is_there};
+use kubewright_testing::{Cluster, Images, ProcessRuntime, RunningOperator, TestCluster};
+use mysql_async::prelude::Queryable as _;
+use serde_json::{Value, json};
+use tokio_postgres::NoTls;
+
+type Outcome<T = ()> = std::result::Result<T, Box<dyn std::error::Error>>;
+
+const TEAM: &str = "team";
+
+/// A cluster whose pods are processes, with the operator and a namespace.
+struct Scene {
+    cluster: TestCluster,
+    _operator: RunningOperator,
+}
+
+impl Scene {
+    async fn start() -> Outcome<Scene> {
+        let processes = ProcessRuntime::new(Images::default()).every_pod();
+        let cluster = TestCluster::start_with(Cluster::builder().processes(processes)).await?;
+        let cluster = cluster.with_deadline(Duration::from_secs(90));
+        cluster
+            .wait_for::<RuntimeClass>(None, "process", "is there", |_| true)
+            .await?;
+        let team: Namespace = serde_json::from_value(json!({"metadata": {"name": TEAM}}))?;
+        Api::all(cluster.kube()).create(&PostParams::default(), &team).await?;
+        let operator = cluster.run(operator()).await?;
+        Ok(Scene {
+            cluster,
+            _operator: operator,
+        })
+    }
+
+    fn api<K: Resource<DynamicType = (), Scope = NamespaceResourceScope>>(&self) -> Api<K> {
+        Api::namespaced(self.cluster.kube(), TEAM)
+    }
+
+    async fn database(&self, spec: Value) -> Outcome {
+        let database: Database = serde_json::from_value(json!({"metadata": {"name": "mydb"}, "spec": spec}))?;
+        self.api().create(&PostParams::default(), &database).await?;
+        Ok(())
+    }
+
+    async fn change(&self, spec: Value) -> Outcome {
+        self.api::<Database>()
+            .patch("mydb", &PatchParams::default(), &Patch::Merge(json!({"spec": spec})))
+            .await?;
+        Ok(())
+    }
+
+    /// Waits until the present generation is in a phase.
+    async fn phase(&self, phase: Phase) -> Outcome {
+        let is = move |database: &Database| {
+            let status = database.status.clone().unwrap_or_default();
+            Some(status.observed_generation) == database.metadata.generation && status.phase == Some(phase)
+        };
+        self.cluster
+            .wait_for(Some(TEAM), "mydb", &format!("is {phase:?}"), is)
+            .await?;
+        Ok(())
+    }
+
+    /// Waits until the pod is one of this image, other than `before`.
+    async fn pod(&self, image: &str, before: Option<&str>) -> Outcome<Pod> {
+        let is = |pod: &Pod| {
+            let of_image = pod.spec.as_ref().and_then(|spec| spec.containers[0].image.as_deref()) == Some(image);
+            of_image
+                && pod.uid().as_deref() != before
+                && pod.status.as_ref().is_some_and(|status| status.pod_ip.is_some())
+        };
+        Ok((*self.cluster.wait_for(Some(TEAM), "mydb-0", "is there", is).await?).clone())
+    }
+
+    async fn host(&self) -> Outcome<String> {
+        let pod = self.api::<Pod>().get("mydb-0").await?;
+        Ok(pod.status.and_then(|status| status.pod_ip).ok_or("it has an address")?)
+    }
+
+    async fn password(&self) -> Outcome<String> {
+        let secret = self.api::<Secret>().get("mydb-credentials").await?;
+        Ok(String::from_utf8(
+            secret
+                .data
+                .unwrap_or_default()
+                .remove("password")
+                .ok_or("a password")?
+                .0,
+        )?)
+    }
+
+    async fn postgres(&self, password: &str) -> Outcome<tokio_postgres::Client> {
+        let mut config = tokio_postgres::Config::new();
+        config
+            .host(self.host().await?)
+            .user("app")
+            .password(password)
+            .dbname("mydb");
+        let (client, connection) = config.connect(NoTls).await?;
+        tokio::spawn(connection);
+        Ok(client)
+    }
+
+    async fn mysql(&self, user: &str, password: &str) -> Outcome<mysql_async::Conn> {
+        let options = mysql_async::OptsBuilder::default()
+            .ip_or_hostname(self.host().await?)
+            .user(Some(user))
+            .pass(Some(password))
+            .db_name(Some("mydb"))
+            .prefer_socket(false);
+        Ok(mysql_async::Conn::new(options).await?)
+    }
+}
+
+async fn s01_s04_postgres_and_its_password() -> Outcome {
+    if !postgres_is_there() {
+        return Ok(());
+    }
+    let scene = Scene::start().await?;
+    scene.database(json!({"type": "postgres", "version": "15"})).await?;
+    scene.phase(Phase::Running).await?;
+    let first = scene.password().await?;
+    let client = scene.postgres(&first).await?;
+    client
+        .batch_execute("CREATE TABLE kept (a int); INSERT INTO kept VALUES (42)")
+        .await?;
+    let pod = scene.api::<Pod>().get("mydb-0").await?;
+
+    let secret = "quote's and \\ back";
+    let data = json!({"data": {"password": ByteString(secret.as_bytes().to_vec())}});
+    scene
+        .api::<Secret>()
+        .patch("mydb-credentials", &PatchParams::default(), &Patch::Merge(data))
+        .await?;
+    let begin = Instant::now();
+    while scene.postgres(secret).await.is_err() {
+        assert!(
+            begin.elapsed() < Duration::from_secs(20),
+            "the new password does not work"
+        );
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    assert!(scene.postgres(&first).await.is_err(), "the old password works");
+    let after = scene.api::<Pod>().get("mydb-0").await?;
+    assert_eq!(after.uid(), pod.uid());
+    let told = |events: &[Event]| {
+        events
+            .iter()
+            .any(|event| event.reason.as_deref() == Some("PasswordRotated"))
+    };
+    scene
+        .cluster
+        .wait_for_all(Some(TEAM), "tell of the rotation", told)
+        .await?;
+    let events = scene.api::<Event>().list(&ListParams::default()).await?;
+    let log = scene.api::<Pod>().logs("mydb-0", &Default::default()).await?;
+    let status = scene.api::<Database>().get("mydb").await?.status;
+    let all = format!("{events:?} {log} {status:?}");
+    assert!(!all.contains("quote") && !all.contains(&first));
+    Ok(())
+}
+
+async fn s08_postgres_is_deleted_and_comes_back() -> Outcome {
+    if !postgres_is_there() {
+        return Ok(());
+    }
+    let scene = Scene::start().await?;
+    scene.database(json!({"type": "postgres", "version": "15"})).await?;
+    scene.phase(Phase::Running).await?;
+    let password = scene.password().await?;
+    scene
+        .postgres(&password)
+        .await?
+        .batch_execute("CREATE TABLE kept (a int); INSERT INTO kept VALUES (42)")
+        .await?;
+    scene.api::<Database>().delete("mydb", &DeleteParams::default()).await?;
+    scene.cluster.wait_gone::<Database>(Some(TEAM), "mydb").await?;
+    scene.cluster.wait_gone::<Pod>(Some(TEAM), "mydb-0").await?;
+    scene
+        .database(json!({"type": "postgres", "version": "15", "deletionPolicy": "Delete"}))
+        .await?;
+    scene.phase(Phase::Running).await?;
+    let row = scene
+        .postgres(&password)
+        .await?
+        .query_one("SELECT a FROM kept", &[])
+        .await?;
+    assert_eq!(row.get::<_, i32>(0), 42);
+    // A namespace goes with all of it.
+    let namespaces: Api<Namespace> = Api::all(scene.cluster.kube());
+    namespaces.delete(TEAM, &DeleteParams::default()).await?;
+    scene
+        .cluster
+        .wait_gone::<PersistentVolumeClaim>(Some(TEAM), "data-mydb-0")
+        .await?;
+    scene.cluster.wait_gone::<Namespace>(None, TEAM).await?;
+    Ok(())
+}
+
+async fn s09_a_killed_postgres_comes_back() -> Outcome {
+    if !postgres_is_there() {
+        return Ok(());
+    }
+    let scene = Scene::start().await?;
+    scene.database(json!({"type": "postgres", "version": "15"})).await?;
+    scene.phase(Phase::Running).await?;
+    let password = scene.password().await?;
+    // The server is told to end at once, by one who may: its pod starts it again.
+    let secret = scene.api::<Secret>().get("mydb-operator").await?;
+    let operators = String::from_utf8(
+        secret
+            .data
+            .unwrap_or_default()
+            .remove("password")
+            .ok_or("a password")?
+            .0,
+    )?;
+    let mut config = tokio_postgres::Config::new();
+    config
+        .host(scene.host().await?)
+        .user("kubewright_operator")
+        .password(operators)
+        .dbname("postgres");
+    let (client, connection) = config.connect(NoTls).await?;
+    tokio::spawn(connection);
+    // The postmaster's number is in its first file; it may read it itself, and so may a program that it starts.
+    let kill = "COPY (SELECT 1) TO PROGRAM 'kill -9 $(head -1 postmaster.pid)'";
+    client.batch_execute(kill).await.ok(); // the connection breaks
+    let restarted = |pod: &Pod| {
+        let statuses = pod
+            .status
+            .iter()
+            .flat_map(|status| status.container_statuses.iter().flatten());
+        statuses.map(|status| status.restart_count).sum::<i32>() > 0
+    };
+    scene
+        .cluster
+        .wait_for(Some(TEAM), "mydb-0", "was restarted", restarted)
+        .await?;
+    let told = |events: &[Event]| events.iter().any(|event| event.reason.as_deref() == Some("Degraded"));
+    scene
+        .cluster
+        .wait_for_all(Some(TEAM), "tell that it is degraded", told)
+        .await?;
+    scene.phase(Phase::Running).await?;
+    scene.postgres(&password).await?;
+    Ok(())
+}
+
+async fn s02_s06_mariadb_from_the_seed_is_upgraded() -> Outcome {
+    if !mariadb_is_there() {
+        return Ok(());
+    }
+    let scene = Scene::start().await?;
+    scene
+        .database(json!({"type": "mariadb", "version": "10.11", "user": "root", "password": "root"}))
+        .await?;
+    scene.phase(Phase::Running).await?;
+    assert_eq!(scene.password().await?, "root");
+    let mut client = scene.mysql("root", "root").await?;
+    client.query_drop("CREATE TABLE kept (a int)").await?;
+    client.query_drop("INSERT INTO kept VALUES (42)").await?;
+    let before = scene.pod("mariadb:10.11", None).await?;
+    scene.change(json!({"version": "11.4"})).await?;
+    scene.pod("mariadb:11.4", before.uid().as_deref()).await?;
+    scene.phase(Phase::Running).await?;
+    let found: Option<i32> = scene
+        .mysql("root", "root")
+        .await?
+        .query_first("SELECT a FROM kept")
+        .await?;
+    assert_eq!(found, Some(42));
+    scene.change(json!({"suspend": true})).await?;
+    scene.phase(Phase::Suspended).await?;
+    scene.api::<PersistentVolumeClaim>().get("data-mydb-0").await?;
+    Ok(())
+}
+
+kubewright_testing::process_tests!(
+    s01_s04_postgres_and_its_password,
+    s08_postgres_is_deleted_and_comes_back,
+    s09_a_killed_postgres_comes_back,
+    s02_s06_mariadb_from_the_seed_is_upgraded,
+);
