@@ -416,6 +416,48 @@ fn a_write_looks_at_no_more_objects_when_there_are_more() {
     );
 }
 
+#[test]
+fn an_eviction_looks_at_the_budget_of_its_pod() {
+    const BUDGETS: &str = "/apis/policy/v1/namespaces/default/poddisruptionbudgets";
+    let world = World::new();
+    let pod = |name: &str| {
+        let spec = json!({"containers": [{"name": "c", "image": "i"}]});
+        let path = "/api/v1/namespaces/default/pods";
+        let metadata = json!({"name": name, "labels": {"app": "a1"}});
+        world.cost("POST", path, &json!({"metadata": metadata, "spec": spec}));
+        let running = json!({"status": {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}});
+        world.cost("PATCH", &format!("{path}/{name}/status"), &running);
+    };
+    let budget = |index: usize| {
+        let selector = json!({"matchLabels": {"app": format!("a{index}")}});
+        let spec = json!({"maxUnavailable": 1, "selector": selector});
+        world.cost("POST", BUDGETS, &named(index, json!({"spec": spec})));
+        // As the controller leaves it.
+        let status = json!({"status": {"observedGeneration": 1, "disruptionsAllowed": 5, "currentHealthy": 9,
+            "desiredHealthy": 1, "expectedPods": 9}});
+        world.cost("PATCH", &format!("{BUDGETS}/a{index}/status"), &status);
+    };
+    let evict = |name: &str| {
+        let eviction = json!({"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": name}});
+        let path = format!("/api/v1/namespaces/default/pods/{name}/eviction");
+        world.cost("POST", &path, &eviction)
+    };
+    (1..5).for_each(budget);
+    pod("first");
+    // It makes the budgets known.
+    evict("first");
+    pod("few");
+    let few = evict("few");
+    (5..60).for_each(budget);
+    pod("many");
+    assert_eq!(evict("many"), few, "objects with many budgets, and with few");
+    let charged = world
+        .storage
+        .get("poddisruptionbudgets.policy", "default/a1")
+        .expect("it is there");
+    assert_eq!(charged.value()["status"]["disruptionsAllowed"], 2, "each was charged");
+}
+
 /// A page copies what is on it; what is behind it is only counted.
 #[test]
 fn a_page_looks_at_no_more_objects_when_there_are_more() {

@@ -124,8 +124,11 @@ pub(crate) struct Inner {
     endings: upkeep::endings::Attended,
     of_others: Followed<upkeep::api_services::OfOthers>,
     flow_schemas: Followed<upkeep::FlowSchemas>,
+    budgets: Followed<special::eviction::budgets::Budgets>,
     /// See [`crate::model::StrategyContext::turns`].
     turns: AtomicU64,
+    /// The compiled regular expressions of rules and policies.
+    pub(crate) patterns: kubewright_schema::rules::Patterns,
 }
 
 /// A request on its way through the pipeline.
@@ -196,7 +199,9 @@ impl ApiServer {
             endings: upkeep::endings::Attended::default(),
             of_others: upkeep::api_services::of_others(),
             flow_schemas: upkeep::flow_schemas(),
+            budgets: special::eviction::budgets::budgets(),
             turns,
+            patterns: kubewright_schema::rules::Patterns::default(),
         };
         inner.recall();
         upkeep::bootstrap::fill(&inner);

@@ -33,7 +33,7 @@ use kubewright_engine::ObjectKey;
 pub use kubewright_engine::{Event, HandlerId};
 
 pub(crate) use self::core::Core;
-pub(crate) use self::core::{EngineStore, Gone, Listed, Objects, Shared, Written, matching, owned_by};
+pub(crate) use self::core::{EngineStore, Gone, Listed, Objects, Shared, Written, matching, orphans, owned_by};
 use self::core::{Lease, ReceiptTarget, Reports};
 pub(crate) use self::parts::{Keys, Parts};
 pub(crate) use self::store::KubeMeta;

@@ -6,6 +6,7 @@ mod election;
 mod finalizers;
 mod metrics;
 mod namespaces;
+mod orphans;
 mod own_writes;
 mod rights;
 mod sources;
