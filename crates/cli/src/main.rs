@@ -64,6 +64,7 @@ enum Command {
     Deploy(commands::deploy::Arguments),
     Undeploy(commands::undeploy::Arguments),
     BuildInstaller(commands::build_installer::Arguments),
+    Bundle(commands::bundle::Arguments),
     Cluster(commands::cluster::Arguments),
     Assets(commands::assets::Arguments),
     Demo(commands::demo::Arguments),
@@ -82,13 +83,7 @@ fn main() -> ExitCode {
     if let Some(done) = dropin::called(started) {
         return done;
     }
-    let (typed, plugins) = match external::Chain::prepare(std::env::args_os().collect()) {
-        Ok(prepared) => prepared,
-        Err(wrong) => {
-            Format::Text.failure(&wrong.into());
-            return ExitCode::FAILURE;
-        }
-    };
+    let (typed, plugins) = external::Chain::prepare(std::env::args_os().collect());
     let arguments = match Arguments::try_parse_from(typed) {
         Ok(arguments) => arguments,
         Err(wrong) => return misused(&wrong, &plugins),
@@ -112,6 +107,7 @@ fn main() -> ExitCode {
         Command::Deploy(deploy) => block_on(deploy.run(output)),
         Command::Undeploy(undeploy) => block_on(undeploy.run(output)),
         Command::BuildInstaller(build) => build.run(output),
+        Command::Bundle(bundle) => bundle.run(output),
         Command::Cluster(cluster) => block_on_one_thread(cluster.run(output, started)),
         Command::Assets(assets) => assets.run(output),
         Command::Demo(demo) => block_on(demo.run(output, started)),

@@ -37,6 +37,8 @@ struct Program {
 pub(crate) struct Chain {
     command: String,
     programs: Vec<Program>,
+    /// Those that are named and not installed.
+    missing: Vec<Key>,
     /// The keys of all plug-ins, kubewright's own included.
     keys: Vec<String>,
     /// What the programs are given as their arguments.
@@ -47,15 +49,12 @@ pub(crate) struct Chain {
 
 impl Chain {
     /// Finds the plug-ins of a command line, and takes what is theirs out of it.
-    ///
-    /// # Errors
-    /// When a plug-in that says which flags it takes fails to.
-    pub(crate) fn prepare(typed: Vec<OsString>) -> Result<(Vec<OsString>, Chain), Diagnostic> {
+    pub(crate) fn prepare(typed: Vec<OsString>) -> (Vec<OsString>, Chain) {
         // What is no text is for the one who reads the arguments to refuse.
         let arguments: Option<Vec<String>> = typed.iter().map(|word| word.to_str().map(str::to_owned)).collect();
         let arguments = arguments.unwrap_or_default();
         let Some((command, rest)) = command_of(&arguments) else {
-            return Ok((typed, Chain::default()));
+            return (typed, Chain::default());
         };
         let said = said_keys(&arguments[rest..]);
         let keys = match (&said, command.as_str()) {
@@ -73,12 +72,13 @@ impl Chain {
         };
         for key in chain.keys.iter().filter(|key| !scaffold::is_own_plugin(key)) {
             let Some(key) = Key::parse(key) else { continue };
-            if let Some(path) = process::find(&key) {
-                chain.programs.push(Program { key, path, flags: None });
+            match process::find(&key) {
+                Some(path) => chain.programs.push(Program { key, path, flags: None }),
+                None => chain.missing.push(key),
             }
         }
         if chain.programs.is_empty() {
-            return Ok((typed, chain));
+            return (typed, chain);
         }
         for program in &mut chain.programs {
             let asked = Request::about(&chain.command, "flags");
@@ -88,16 +88,16 @@ impl Chain {
                 Path::new("."),
                 &asked,
                 process::Words::Hidden,
-            )?;
-            // A program need not know the command; it is given all flags then.
-            let answer = Response::parse(&program.key, &answer).ok();
-            program.flags = answer.and_then(|answer| answer.flags().map(<[Flag]>::to_vec));
+            );
+            // A program need not know this command; it is given all flags then. What is wrong with it is said when it is run.
+            let answer = answer.and_then(|answer| Response::parse(&program.key, &answer));
+            program.flags = answer.ok().and_then(|answer| answer.flags().map(<[Flag]>::to_vec));
         }
         chain.arguments = theirs(&arguments[rest..]);
         let known = known_flags(&chain.command);
         let left = chain.without_theirs(&arguments[rest..], &known);
         let left = typed.into_iter().take(rest).chain(left.into_iter().map(OsString::from));
-        Ok((left.collect(), chain))
+        (left.collect(), chain)
     }
 
     /// Whether kubewright's own scaffold runs. A new project always has it.
@@ -121,6 +121,13 @@ impl Chain {
     /// # Errors
     /// When one fails, takes too long, or answers what cannot be taken. The plan is not to be carried out then.
     pub(crate) fn run(&self, root: &Path, plan: &mut Plan<'_>) -> Result<(), Diagnostic> {
+        if let Some(key) = self.missing.first() {
+            return Err(
+                Diagnostic::new(codes::project::EXTERNAL, "cannot run all plug-ins of the project")
+                    .because(format!("there is no program for {} in {}", key.title(), place()))
+                    .fix("install it there, or take it out of --plugins and of layout in PROJECT"),
+            );
+        }
         let mut keys: Vec<String> = self.keys.clone();
         if self.runs_own() && !keys.iter().any(|key| scaffold::is_layout(key)) {
             keys.insert(0, LAYOUT.to_owned());
@@ -190,12 +197,15 @@ pub(crate) fn or_where(wrong: Diagnostic, keys: &[String]) -> Diagnostic {
     let is_unknown = |key: &&String| !scaffold::is_own_plugin(key) && Key::parse(key).is_some();
     match keys.iter().find(is_unknown) {
         Some(key) if wrong.code == codes::project::PLUGIN => {
-            let place =
-                process::folder().map_or_else(|| "a home folder".to_owned(), |folder| folder.display().to_string());
-            wrong.because(format!("nor is there a program for {key} in {place}"))
+            wrong.because(format!("nor is there a program for {key} in {}", place()))
         }
         _ => wrong,
     }
+}
+
+/// Where programs are looked for, in words.
+fn place() -> String {
+    process::folder().map_or_else(|| "a home folder".to_owned(), |folder| folder.display().to_string())
 }
 
 /// The command of a command line, and where its own arguments begin.

@@ -17,6 +17,9 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// How long an answer may be.
 const ANSWER: u64 = 32 << 20;
 
+/// The variable that says another number of seconds.
+const SECONDS: &str = "KUBEWRIGHT_PLUGIN_SECONDS";
+
 /// The variable with the folder of all plug-ins.
 const FOLDER: &str = "EXTERNAL_PLUGINS_PATH";
 
@@ -25,6 +28,13 @@ const FOLDER: &str = "EXTERNAL_PLUGINS_PATH";
 pub(super) enum Words {
     Shown,
     Hidden,
+}
+
+/// How long is waited; at most an hour.
+fn patience() -> Duration {
+    let said = std::env::var(SECONDS).ok().and_then(|text| text.parse().ok());
+    said.filter(|seconds| (1..=3600).contains(seconds))
+        .map_or(PATIENCE, Duration::from_secs)
 }
 
 /// The folder that plug-ins are looked for in, as kubebuilder does.
@@ -79,7 +89,7 @@ pub(super) fn run(
     };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|why| wrong(why.to_string()))?;
-    let text = request.to_text();
+    let (text, patience) = (request.to_text(), patience());
     runtime.block_on(async {
         let mut child = Command::new(path)
             .current_dir(folder)
@@ -99,7 +109,7 @@ pub(super) fn run(
                 wrong(why.to_string()).fix(fix)
             })?;
         let group = child.id().and_then(|id| i32::try_from(id).ok()).and_then(Pid::from_raw);
-        let done = tokio::time::timeout(PATIENCE, talk(&mut child, &text)).await;
+        let done = tokio::time::timeout(patience, talk(&mut child, &text)).await;
         let outcome = match done {
             Ok(Ok((printed, _))) if printed.len() as u64 > ANSWER => {
                 Err(wrong(format!("its answer is longer than {} MiB", ANSWER >> 20)))
@@ -111,9 +121,9 @@ pub(super) fn run(
             Ok(Err(why)) => Err(wrong(why.to_string())),
             Err(_) => Err(wrong(format!(
                 "it has not answered in {} seconds, and was ended",
-                PATIENCE.as_secs()
+                patience.as_secs()
             ))
-            .fix("run it yourself to see what it waits for")),
+            .fix("run it yourself to see what it waits for; KUBEWRIGHT_PLUGIN_SECONDS gives it more time")),
         };
         if let Some(group) = group.filter(|_| outcome.is_err()) {
             // It may have ended by itself by now.

@@ -128,8 +128,8 @@ pub(super) const EXPLANATIONS: &[Explanation] = &[
         title: "an external plug-in failed",
         story: "`--plugins NAME/VERSION` runs a program: kubebuilder's protocol v1alpha1, JSON in and JSON out. It is looked for as \
                 `NAME/VERSION/NAME` (with any ending) below `$EXTERNAL_PLUGINS_PATH`, or else below `kubebuilder/plugins` in \
-                `$XDG_CONFIG_HOME` (`~/.config`; on a Mac `~/Library/Application Support`).\n\nIts answer is taken whole or not at all. It has a minute and \
-                32 MiB for it; it may print one JSON object and nothing else to standard output; the paths in it stay inside the project, and \
+                `$XDG_CONFIG_HOME` (`~/.config`; on a Mac `~/Library/Application Support`).\n\nIts answer is taken whole or not at all. It has a minute \
+                (`KUBEWRIGHT_PLUGIN_SECONDS` says another time) and 32 MiB for it; it may print one JSON object and nothing else to standard output; the paths in it stay inside the project, and \
                 PROJECT stays one of kubewright's. When it says that it failed, its words are what the message says.\n\nTo see what \
                 it is given and what it answers, run it yourself: `echo '{\"apiVersion\":\"v1alpha1\",\"command\":\"edit\",\"args\":[],\"universe\":{}}' | \
                 PROGRAM`.",

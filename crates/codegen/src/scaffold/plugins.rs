@@ -76,7 +76,7 @@ pub fn is_layout(key: &str) -> bool {
 /// # Errors
 /// When one is named all the same.
 pub fn no_plugins(keys: &[String], command: &str) -> Result<(), Diagnostic> {
-    asked(keys, command, &format!("cannot run {command}")).map(drop)
+    asked(keys, command, &format!("cannot {command}")).map(drop)
 }
 
 /// The plugins that were asked for, beside the layout, which every project has.
