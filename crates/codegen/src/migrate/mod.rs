@@ -66,6 +66,7 @@ pub fn migrate(
         multigroup: project.multigroup,
         namespaced: project.namespaced,
         plugins: Vec::new(),
+        external: Vec::new(),
         dependency: dependency.clone(),
         cli_version: cli_version.to_owned(),
     };

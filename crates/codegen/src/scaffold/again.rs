@@ -6,10 +6,10 @@
 use crate::codes;
 use crate::diagnostic::{Diagnostic, Place};
 use crate::plan::{Files, MemoryFiles, Plan};
-use crate::project::{self, Project, Resource};
+use crate::project::{self, DEPLOY_IMAGE, Project, Resource};
 
 use super::subject::has_stub;
-use super::words::controllers;
+use super::words::{ControllerFile, controllers};
 use super::{
     BOILERPLATE, CreateApi, CreateWebhook, Dependency, External, Init, License, Subject, create_api, create_webhook,
     init,
@@ -102,6 +102,7 @@ fn first(files: &dyn Files, project: &Project, cli_version: &str) -> Result<Init
         multigroup: project.multigroup,
         namespaced: project.namespaced,
         plugins: Vec::new(),
+        external: Vec::new(),
         dependency,
         cli_version: cli_version.to_owned(),
     })
@@ -132,8 +133,13 @@ fn external(project: &Project, resource: &Resource) -> External {
 
 fn types_and_controllers(made: &mut MemoryFiles, project: &Project, resource: &Resource) -> Result<(), Diagnostic> {
     let default = project.default_controller_name(resource);
+    let image = project.made_with_image(resource);
     if let Some(api) = &resource.api {
         let asked = CreateApi {
+            // The plugin makes the controller with the type.
+            controller: image.is_some(),
+            plugins: image.iter().map(|_| DEPLOY_IMAGE.to_owned()).collect(),
+            image: image.clone().unwrap_or_default(),
             subject: subject(resource),
             plural: resource.plural.clone(),
             namespaced: api.namespaced,
@@ -142,7 +148,9 @@ fn types_and_controllers(made: &mut MemoryFiles, project: &Project, resource: &R
         };
         step(made, |files| create_api(files, &asked))?;
     }
-    for controller in controllers(project, resource) {
+    let is_made = |controller: &ControllerFile| image.is_some() && controller.file_name.is_none();
+    let left = controllers(project, resource).into_iter();
+    for controller in left.filter(|controller| !is_made(controller)) {
         let asked = CreateApi {
             subject: subject(resource),
             plural: resource.plural.clone().filter(|_| resource.external),

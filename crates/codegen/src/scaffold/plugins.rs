@@ -7,7 +7,7 @@ use serde_json::json;
 use crate::codes;
 use crate::diagnostic::Diagnostic;
 use crate::plan::Plan;
-use crate::project::{LAYOUT, Project};
+use crate::project::{DEPLOY_IMAGE, LAYOUT, Project};
 use crate::{grafana, helm};
 
 /// A plugin that a project may have beside its layout.
@@ -29,7 +29,7 @@ impl Optional {
         match self {
             Optional::Helm => helm::KEY,
             Optional::Grafana => grafana::KEY,
-            Optional::DeployImage => "deploy-image.go.kubebuilder.io/v1-alpha",
+            Optional::DeployImage => DEPLOY_IMAGE,
         }
     }
 
@@ -53,14 +53,39 @@ impl Optional {
     }
 }
 
+/// Whether one of these plugins makes a type and its controller, so that nobody needs to be asked.
+#[must_use]
+pub fn makes_type_and_controller(keys: &[String]) -> bool {
+    keys.iter().any(|key| Optional::DeployImage.is(key))
+}
+
+/// Whether a key is one of kubewright's own: its layout, or an optional plugin.
+#[must_use]
+pub fn is_own_plugin(key: &str) -> bool {
+    is_layout(key) || Optional::ALL.iter().any(|plugin| plugin.is(key))
+}
+
+/// Whether a key is that of the layout, long or short.
+#[must_use]
+pub fn is_layout(key: &str) -> bool {
+    key == LAYOUT || key == LAYOUT.replace(".kubewright.dev", "")
+}
+
+/// For a command that has no optional plugins.
+///
+/// # Errors
+/// When one is named all the same.
+pub fn no_plugins(keys: &[String], command: &str) -> Result<(), Diagnostic> {
+    asked(keys, command, &format!("cannot {command}")).map(drop)
+}
+
 /// The plugins that were asked for, beside the layout, which every project has.
 ///
 /// # Errors
 /// When one is not known, or is another command's.
 pub(super) fn asked(keys: &[String], command: &str, attempted: &str) -> Result<Vec<Optional>, Diagnostic> {
-    let short = LAYOUT.replace(".kubewright.dev", "");
     let mut found = Vec::new();
-    for key in keys.iter().filter(|key| **key != LAYOUT && **key != short) {
+    for key in keys.iter().filter(|key| !is_layout(key)) {
         let refused =
             |why: String, fix: String| Diagnostic::new(codes::project::PLUGIN, attempted).because(why).fix(fix);
         let listed: Vec<String> = Optional::ALL
