@@ -83,6 +83,8 @@ pub(crate) struct Reports {
     pub(crate) metrics: Metrics,
     /// Who writes events on objects, and under which name; set when a manager runs.
     pub(crate) recorder: Arc<OnceLock<(EventRecorder, String)>>,
+    /// The name of the cluster, where it is not the only one.
+    pub(crate) cluster: Option<Arc<str>>,
 }
 
 pub(crate) type EngineStore = kubewright_engine::Store<dyn Cached, KubeMeta>;
@@ -112,8 +114,12 @@ impl Core {
         } else {
             format!("{}.{}", resource.kind, resource.group)
         };
+        let name = match &reports.cluster {
+            None => format!("{kind} {scope}"),
+            Some(cluster) => format!("{kind} {scope} of cluster {cluster}"),
+        };
         Core {
-            name: format!("{kind} {scope}"),
+            name,
             shelf: Shelf::new(form.decode.kept, decoded),
             form,
             scope,

@@ -1,6 +1,7 @@
 //! What operators rely on, tried with a real API server: one program, because each test program costs a link.
 
 mod apply;
+mod clusters;
 mod controllers;
 mod election;
 mod finalizers;
@@ -9,4 +10,6 @@ mod namespaces;
 mod orphans;
 mod own_writes;
 mod rights;
+mod sharding;
 mod sources;
+mod spans;
