@@ -35,6 +35,7 @@ mod inprocess;
 mod keys;
 pub mod kubeconfig;
 mod listen;
+mod meter;
 mod objects;
 mod outbound;
 mod pki;

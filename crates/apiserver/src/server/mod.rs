@@ -78,6 +78,7 @@ use crate::admission::standard::Standard;
 use crate::audit::{AuditLog, Entry};
 use crate::authentication::{Authenticated, Authenticator, Identity};
 use crate::authorization::{self, Authorizer, Policy, impersonation::Impersonation};
+use crate::meter::Meter;
 use crate::model::status::Status;
 use crate::model::{Resource, Verbs};
 use crate::outbound::Outbound;
@@ -114,6 +115,7 @@ pub(crate) struct Inner {
     impersonation: Impersonation,
     pub(crate) outbound: Arc<dyn Outbound>,
     audit: Option<AuditLog>,
+    pub(crate) meter: Option<Arc<dyn Meter>>,
     admission: Vec<Box<dyn Admission>>,
     /// Open watches.
     pub(crate) watches: Arc<AtomicUsize>,
@@ -165,6 +167,7 @@ impl ApiServer {
             outbound,
             signer,
             audit,
+            meter,
         } = parts;
         let policy = Arc::new(Policy::new(storage.clone()));
         let authorizer =
@@ -188,9 +191,13 @@ impl ApiServer {
             env,
             config,
             authenticator,
-            registry: Registry::new(),
+            registry: match &meter {
+                Some(_) => Registry::with_metrics(),
+                None => Registry::new(),
+            },
             outbound,
             audit,
+            meter,
             admission,
             storage,
             watches: Arc::default(),
