@@ -284,9 +284,15 @@ impl Migration<'_> {
         let layout = project.layout(resources[0]);
         let module = format!("{}/mod.rs", layout.api_folder());
         let mut lines: Vec<String> = Vec::new();
+        let mut is_list = false;
         for line in made.0.get(&module).map(String::as_str).unwrap_or_default().lines() {
+            if is_list {
+                is_list = !line.ends_with(';');
+                continue;
+            }
             // What a file declares is not known by heart any more.
             let reexport = line.strip_prefix("pub use ").and_then(|rest| rest.split_once("::"));
+            is_list = reexport.is_some() && !line.ends_with(';');
             lines.push(match reexport {
                 Some((file, _)) => format!("pub use {file}::*;"),
                 None => line.to_owned(),

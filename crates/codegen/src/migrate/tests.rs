@@ -194,6 +194,24 @@ fn projects_as_they_are_found() {
 }
 
 #[test]
+fn a_long_list_of_types_becomes_a_star() {
+    let mut files = project();
+    let long = "AVeryLongNameOfSomethingThatSails";
+    let resource = format!(
+        "resources:\n- {{api: {{crdVersion: v1, namespaced: true}}, domain: example.com, group: crew, kind: {long}, version: v1}}\n"
+    );
+    files
+        .0
+        .insert("PROJECT".to_owned(), PROJECT.replace("resources:\n", &resource));
+    let types = format!(
+        "package v1\n\ntype {long} struct {{\n\tSpec {long}Spec `json:\"spec,omitempty\"`\n\tStatus {long}Status `json:\"status,omitempty\"`\n}}\n\ntype {long}Spec struct{{}}\n\ntype {long}Status struct{{}}\n"
+    );
+    files.0.insert("api/v1/long_types.go".to_owned(), types);
+    let module = &carried(&files).unwrap().files.0["api/src/v1/mod.rs"];
+    syn::parse_file(module).unwrap_or_else(|why| panic!("{why}: {module}"));
+}
+
+#[test]
 fn a_project_of_version_2() {
     let mut files = project();
     let old = "domain: example.com\nrepo: example.com/Fleet/v3\nresources:\n- {group: crew, kind: Captain, version: v1}\nversion: \"2\"\n";
