@@ -8,9 +8,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 use std::time::{Duration, Instant};
 
+use kubewright::k8s_openapi::api::core::v1::Container;
+
 use super::launch::Reins;
 use super::lock;
 use super::table::{Table, resident};
+use crate::objects::quantity::milli;
 
 /// How often is looked at those whose memory is limited, and how many of these looks are one at all. A tick of the kernel is a hundredth of a second, so that a look tells two thousandths of a cpu.
 const LOOK: Duration = Duration::from_secs(1);
@@ -29,6 +32,12 @@ pub(crate) struct Usage {
     pub(crate) window: Duration,
     /// When it was found.
     pub(crate) at: Instant,
+}
+
+/// The most memory that a container may hold, in bytes.
+pub(super) fn limit(container: &Container) -> Option<u64> {
+    let limits = container.resources.as_ref()?.limits.as_ref()?;
+    u64::try_from(milli(limits.get("memory")?)? / 1000).ok()
 }
 
 /// One life of a container, as it is measured.

@@ -16,14 +16,14 @@ use tokio::sync::{broadcast, watch};
 
 use super::beside::{Input, Terminal};
 use super::environment::{Sources, expand};
-use super::gauges::Gauge;
+use super::gauges::{Gauge, limit};
 use super::images::{self, Program};
 use super::launch::{Launched, Order, Reins};
 use super::logs::Log;
 use super::paths::Paths;
 use super::volumes::{self, Given};
 use super::{Processes, Seen, State, access, lock, probes};
-use crate::objects::{meta, quantity};
+use crate::objects::meta;
 
 /// How much of a message of termination is told (`MaxContainerTerminationMessageLength`), and of a log in its place.
 const MESSAGE: usize = 4096;
@@ -560,12 +560,6 @@ fn is_of_image(container: &Container, command: &[String]) -> bool {
     command
         .first()
         .is_some_and(|program| is_as_said && program.starts_with('/') && !Path::new(program).exists())
-}
-
-/// The most memory that a container may hold, in bytes.
-fn limit(container: &Container) -> Option<u64> {
-    let limits = container.resources.as_ref()?.limits.as_ref()?;
-    u64::try_from(quantity::milli(limits.get("memory")?)? / 1000).ok()
 }
 
 /// What is started: the command of the container, or that of its image, with the arguments; in its folder.

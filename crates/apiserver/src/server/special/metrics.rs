@@ -48,6 +48,11 @@ pub(crate) fn of(resource: &Resource) -> Option<Whose> {
     }
 }
 
+/// Where the objects are that are looked at to compute the figures of this kind; none of another kind.
+pub(crate) fn looks_at(resource: &Resource) -> Option<&'static str> {
+    of(resource).map(|_| PODS)
+}
+
 impl Call<'_> {
     pub(crate) fn get_metrics(&self, whose: Whose) -> Result<Reply, Status> {
         let object = match whose {

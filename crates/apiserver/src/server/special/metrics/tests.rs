@@ -2,13 +2,14 @@
 
 use std::time::Duration;
 
+use futures::FutureExt as _;
 use kubewright_schema::protobuf;
 use serde_json::{Value, json};
 
 use crate::UserInfo;
 use crate::meter::{Measured, Meter, Used};
-use crate::server::Config;
 use crate::server::tests::World;
+use crate::server::{Config, Weight};
 
 const BASE: &str = "/apis/metrics.k8s.io/v1beta1";
 
@@ -367,6 +368,32 @@ fn the_api_service_is_available() {
         names(&world.call(&format!("GET {BASE}/nodes"), &Value::Null).body),
         ["/n1", "/n2"]
     );
+}
+
+/// Of many pods the figures are found where nobody else waits.
+#[test]
+fn many_pods_are_heavy() {
+    let world = world();
+    let check = |path: &str, expected: Weight| {
+        let request = http::Request::get(format!("{BASE}{path}")).body(()).expect("a request");
+        let (head, ()) = request.into_parts();
+        let admitted = world
+            .api
+            .admit(&head, UserInfo::admin())
+            .now_or_never()
+            .expect("no waiting");
+        let admitted = admitted.unwrap_or_else(|_| panic!("{path} is refused"));
+        assert_eq!(world.api.weight(&admitted, &head, 0), expected, "{path}");
+    };
+    check("/pods", Weight::Light);
+    for number in 0..500 {
+        let spec = json!({"containers": [{"name": "c", "image": "i"}]});
+        let pod = json!({"metadata": {"name": format!("p{number}")}, "spec": spec});
+        assert_eq!(world.call("POST /api/v1/namespaces/a/pods", &pod).code, 201);
+    }
+    check("/pods", Weight::Heavy);
+    check("/nodes", Weight::Heavy);
+    check("/nodes/n1", Weight::Heavy);
 }
 
 #[test]
