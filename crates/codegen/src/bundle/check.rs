@@ -15,6 +15,9 @@ use super::rights::account;
 /// A bundle is carried in a ConfigMap, compressed; beyond this it does not fit for certain.
 const SIZE: usize = 4 << 20;
 
+/// The value of a label is at most so long.
+const LABEL: usize = 63;
+
 /// The kinds that a bundle may hold (operator-registry's `IsSupported`).
 const KINDS: [&str; 17] = [
     "ClusterRole",
@@ -123,6 +126,7 @@ pub(super) fn bundle<'a>(
     warnings: &mut Vec<Diagnostic>,
 ) -> Result<(), Diagnostic> {
     let at = |wrong: Diagnostic| wrong.at(Place::file(format!("manifests/{file}")));
+    name(csv).map_err(at)?;
     fields(csv).map_err(at)?;
     modes(csv).map_err(at)?;
     deployments(csv).map_err(at)?;
@@ -135,6 +139,23 @@ pub(super) fn bundle<'a>(
     }
     said(csv, warnings);
     Ok(())
+}
+
+/// The name is that of an object, and the value of labels, too.
+fn name(csv: &Value) -> Result<(), Diagnostic> {
+    let name = csv["metadata"]["name"].as_str().unwrap_or_default();
+    if name.len() > LABEL || name.chars().any(|letter| letter.is_ascii_uppercase()) {
+        return Err(wrong(format!(
+            "{name:?} cannot be its name: labels have at most {LABEL} letters, and names only small ones"
+        ))
+        .fix("say a shorter --package, or a --version in small letters"));
+    }
+    match csv["spec"].get("minKubeVersion") {
+        Some(version) if !version.as_str().is_some_and(is_version) => {
+            Err(wrong(format!("minKubeVersion {version} is no version")).fix("write it in full: \"1.30.0\""))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// All values at a path with `*`.

@@ -160,7 +160,7 @@ fn base(project: &Project, package: &str, asked: &Asked, plan: &mut Plan<'_>) ->
     }
     let base = csv::new_base(project, package, asked);
     let text = format!(
-        "# What people read of the operator; `kubewright bundle` fills in the rest. This file is yours: add an icon, keywords, minKubeVersion, replaces.\n{}",
+        "# What people read of the operator; `kubewright bundle` fills in the rest. This file is yours: add an icon, keywords,\n# minKubeVersion, replaces.\n{}",
         yaml::to_string(&base)
     );
     plan.write(&path, text)?;

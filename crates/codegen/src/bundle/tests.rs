@@ -184,6 +184,8 @@ fn what_olm_would_refuse_is_refused() {
     let cases = [
         (plain.clone(), version("1.0")),
         (plain.clone(), version("1.0.0+build")),
+        (plain.clone(), version("1.0.0-RC.1")),
+        (with(base, "spec:\n", "spec:\n  minKubeVersion: 1.30\n"), asked()),
         (plain.clone(), channel("alpha", "stable")),
         (
             plain.clone(),

@@ -77,15 +77,8 @@ fn first(files: &dyn Files, project: &Project, cli_version: &str) -> Result<Init
         }
         Some(item)
     };
-    let kubewright = find(&["workspace", "dependencies", "kubewright"])
-        .or_else(|| find(&["dependencies", "kubewright"]))
-        .ok_or_else(|| cannot("it does not depend on kubewright".to_owned()))?;
-    let said = |field: &str| kubewright.get(field).and_then(toml_edit::Item::as_str);
-    let dependency = match (said("path"), kubewright.as_str().or_else(|| said("version"))) {
-        (Some(path), _) => Dependency::Path(path.trim_end_matches("/crates/kubewright").to_owned()),
-        (None, Some(version)) => Dependency::Version(version.to_owned()),
-        (None, None) => return Err(cannot("kubewright has neither a path nor a version".to_owned())),
-    };
+    let dependency =
+        dependency(&manifest).ok_or_else(|| cannot("it does not say where kubewright comes from".to_owned()))?;
     let package = |field: &str| find(&["workspace", "package", field]);
     let owner = package("authors").and_then(|authors| authors.get(0)?.as_str().map(str::to_owned));
     let license = match package("license") {
@@ -106,6 +99,19 @@ fn first(files: &dyn Files, project: &Project, cli_version: &str) -> Result<Init
         dependency,
         cli_version: cli_version.to_owned(),
     })
+}
+
+/// Where a Cargo.toml takes kubewright from; none when it does not say.
+pub(super) fn dependency(manifest: &toml_edit::DocumentMut) -> Option<Dependency> {
+    let shared = || manifest.get("workspace")?.get("dependencies")?.get("kubewright");
+    let own = || manifest.get("dependencies")?.get("kubewright");
+    let kubewright = shared().or_else(own)?;
+    let said = |field: &str| kubewright.get(field).and_then(toml_edit::Item::as_str);
+    match (said("path"), kubewright.as_str().or_else(|| said("version"))) {
+        (Some(path), _) => Some(Dependency::Path(path.trim_end_matches("/crates/kubewright").to_owned())),
+        (None, Some(version)) => Some(Dependency::Version(version.to_owned())),
+        (None, None) => None,
+    }
 }
 
 fn subject(resource: &Resource) -> Subject {

@@ -22,6 +22,7 @@ const TEMPLATES: &[(&str, &str)] = templates![
     "project/github/lint.yml",
     "project/github/test.yml",
     "project/github/test-e2e.yml",
+    "project/github/auto_update.yml",
     "rust/main.rs",
     "rust/lib.rs",
     "rust/api_lib.rs",
