@@ -355,21 +355,12 @@ impl Workshop {
     /// gains it looks at it.
     async fn reconcile_shared(&self, work: Work<Request, Causes>, shards: &Shards) -> std::thread::Result<()> {
         let request = work.item.clone();
-        let term = shards.term_of(&request);
-        let over = async {
-            match &term {
-                Some(term) => term.over().await,
-                None => {}
+        if let Some(term) = shards.term_of(&request) {
+            tokio::select! {
+                biased;
+                () = term.over() => {}
+                reconciled = AssertUnwindSafe(self.reconcile(work, &term)).catch_unwind() => return reconciled,
             }
-        };
-        tokio::select! {
-            biased;
-            () = over => {}
-            reconciled = AssertUnwindSafe(async {
-                if let Some(term) = &term {
-                    self.reconcile(work, term).await;
-                }
-            }).catch_unwind() => return reconciled,
         }
         tracing::debug!(controller = %self.prepared.name, object = %request, "its shard is not this replica's; the key is dropped");
         self.prepared.queue.forget(&request);

@@ -18,7 +18,7 @@ use tokio::sync::watch;
 use tokio::time::{sleep, sleep_until};
 
 use super::request::{Learnt, Outcome, Requests};
-use super::term::{Reign, Term, Terms, ended};
+use super::term::{Reign, Term, Terms};
 use super::{LeaderElection, identity, lease};
 use crate::clock::Clock;
 use crate::error::{Chain, Result};
@@ -172,9 +172,9 @@ impl Elector {
     fn end_term(&mut self, why: &str) {
         let Some(leading) = self.leading.take() else { return };
         let number = leading.number;
-        let work = leading.end();
+        let ended = leading.end();
         self.terms.send_replace(None);
-        self.working = Some(Box::pin(ended(work)));
+        self.working = Some(Box::pin(ended));
         match self.leaving {
             true => tracing::info!(lease = self.of.name, term = number, "this replica stops leading: {why}"),
             false => tracing::warn!(lease = self.of.name, term = number, "this replica stops leading: {why}"),

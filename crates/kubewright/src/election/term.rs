@@ -24,11 +24,11 @@ pub(crate) struct Reign {
     pub(crate) number: u64,
     until: watch::Sender<Instant>,
     over: StopSource,
-    work: Work,
+    work: Option<Work>,
 }
 
 /// Open as long as something works in a term.
-pub(crate) type Work = mpsc::Receiver<Infallible>;
+type Work = mpsc::Receiver<Infallible>;
 
 impl Reign {
     pub(crate) fn begin(number: u64, until: Instant) -> (Reign, Term) {
@@ -40,7 +40,7 @@ impl Reign {
             number,
             until,
             over,
-            work,
+            work: Some(work),
         };
         (reign, term)
     }
@@ -51,17 +51,21 @@ impl Reign {
             .send_if_modified(|known| std::mem::replace(known, until) != until);
     }
 
-    /// Ends it.
-    pub(crate) fn end(self) -> Work {
+    /// Ends it; resolves when everything that worked in it has ended.
+    pub(crate) fn end(mut self) -> impl Future<Output = ()> + Send + use<> {
         self.over.stop();
-        self.work
+        self.ended()
     }
-}
 
-/// Resolves when nothing works any more in a term that is over.
-pub(crate) async fn ended(mut work: Work) {
-    if let Some(never) = work.recv().await {
-        match never {}
+    /// Resolves when everything that works in it has ended, whether it is over or not. To be asked for once.
+    pub(crate) fn ended(&mut self) -> impl Future<Output = ()> + Send + use<> {
+        let work = self.work.take();
+        async move {
+            let Some(mut work) = work else { return };
+            if let Some(never) = work.recv().await {
+                match never {}
+            }
+        }
     }
 }
 

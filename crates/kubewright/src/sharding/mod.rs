@@ -25,8 +25,9 @@ const MOST: usize = 256;
 ///
 /// Each shard has a Lease, as [`LeaderElection`](crate::LeaderElection) has one, and each replica another, by which the others see that it lives. A
 /// replica that comes is given its share, those of one that ends or crashes are taken by the others; all have the same number, or one more. A shard
-/// changes hands in order: its reconciles are dropped, its Lease is given back, another replica takes it and looks at every object of it once. At no
-/// time do two replicas work on one object. [`Context::term`](crate::Context::term) is the fencing token of the object's shard.
+/// changes hands in order: what runs there is waited for, 30 seconds at most, its Lease is given back, another replica takes it and looks at every
+/// object of it once. At no time do two replicas work on one object. [`Context::term`](crate::Context::term) is the fencing token of the object's
+/// shard.
 ///
 /// It is for controllers. Every replica watches everything, as it must to take over in a moment: what is shared is the work, not the cache.
 /// Runnables are not shared out; a manager with some needs a [`LeaderElection`](crate::LeaderElection) beside it. What a [`Waker`](crate::Waker)

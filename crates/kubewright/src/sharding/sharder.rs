@@ -5,6 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures::future::BoxFuture;
 use futures::stream::{self, BoxStream, FuturesUnordered};
@@ -22,7 +23,7 @@ use super::shards::{Held, Publisher, Shards};
 use super::{MOST, Sharding};
 use crate::clock::Clock;
 use crate::election::request::{Learnt, Outcome, Requests};
-use crate::election::term::{Reign, ended};
+use crate::election::term::Reign;
 use crate::election::{identity, lease, sleep_to};
 use crate::error::{Chain, Error, Result};
 use crate::metrics::Metrics;
@@ -32,6 +33,8 @@ use crate::stop::Stop;
 const LABEL: &str = "kubewright.dev/sharding";
 /// The annotation that says how many shards there are.
 const COUNT: &str = "kubewright.dev/shards";
+/// How long reconciles may go on that run when a shard is to change hands; then they are dropped.
+const HAND_OVER: Duration = Duration::from_secs(30);
 /// How long one watch of the Leases lasts, in seconds.
 const WATCH_SECONDS: u32 = 290;
 
@@ -106,6 +109,7 @@ impl Sharder {
             present: BTreeMap::new(),
             reigns: std::iter::repeat_with(|| None).take(shards).collect(),
             busy: BTreeSet::new(),
+            closing: BTreeMap::new(),
             flights: FuturesUnordered::new(),
             ending: FuturesUnordered::new(),
             begun: 0,
@@ -213,6 +217,8 @@ struct Part {
     reigns: Vec<Option<Reign>>,
     busy: BTreeSet<Slot>,
     flights: FuturesUnordered<BoxFuture<'static, (Slot, Outcome)>>,
+    /// Shards that take no more work and are still renewed, until what runs there has ended, or until this moment.
+    closing: BTreeMap<usize, (Reign, Instant)>,
     /// Shards whose work comes to its end.
     ending: FuturesUnordered<BoxFuture<'static, usize>>,
     /// How often work has begun.
@@ -231,7 +237,8 @@ impl Part {
                 self.delete_own().await;
                 return Ok(());
             }
-            let wake = self.ask(now).min(self.machine.wake(now));
+            let closed = self.closing.values().map(|(_, due)| *due).min().unwrap_or(Instant::MAX);
+            let wake = self.ask(now).min(self.machine.wake(now)).min(closed);
             let origin = self.sharder.origin;
             tokio::select! {
                 biased;
@@ -240,7 +247,10 @@ impl Part {
                     self.machine.leave();
                 }
                 Some((slot, outcome)) = self.flights.next(), if !self.flights.is_empty() => self.learn(slot, outcome),
-                Some(shard) = self.ending.next(), if !self.ending.is_empty() => self.machine.ended(shard),
+                Some(shard) = self.ending.next(), if !self.ending.is_empty() => {
+                    self.closing.remove(&shard);
+                    self.machine.ended(shard);
+                }
                 Some(told) = told.next() => self.hear(told)?,
                 () = sleep_to(origin, wake) => {}
             }
@@ -282,16 +292,26 @@ impl Part {
             self.sharder.metrics.members(&self.sharder.of.name, members.len());
         }
         for shard in 0..self.reigns.len() {
-            let term = self.machine.work(shard, now);
+            let wanted = self.machine.work(shard, now);
             let election = self.machine.election(Slot::Shard(shard));
-            let until = election.and_then(|election| election.leads_until());
+            let (term, until) = election.map_or((None, None), |election| (election.term(now), election.leads_until()));
             let until = until.map(|until| self.sharder.origin + until.since(Instant::ZERO));
-            match (&self.reigns[shard], term, until) {
+            if let Some((reign, due)) = self.closing.get(&shard) {
+                match until.filter(|_| term == Some(reign.number) && now < *due) {
+                    Some(until) => reign.lasts(until),
+                    // Dropped, it is over, and what works in it ends.
+                    None => drop(self.closing.remove(&shard)),
+                }
+            }
+            match (&self.reigns[shard], wanted, until) {
                 (Some(reign), Some(term), Some(until)) if reign.number == term => reign.lasts(until),
-                (Some(_), _, _) => self.stop_work(shard),
+                (Some(reign), _, _) => {
+                    let holds = term == Some(reign.number);
+                    self.stop_work(shard, holds.then(|| now + HAND_OVER));
+                }
                 // Work that was stopped comes to its end first.
                 (None, Some(term), Some(until)) if !self.machine.is_worked_on(shard) => {
-                    self.begin_work(shard, term, until)
+                    self.begin_work(shard, term, until);
                 }
                 _ => {}
             }
@@ -314,20 +334,27 @@ impl Part {
         self.sharder.metrics.shard(&self.sharder.of.name, true);
     }
 
-    fn stop_work(&mut self, shard: usize) {
-        let Some(reign) = self.reigns[shard].take() else { return };
+    /// Lets a shard take no more work. Until `until`, if it is held so long, what runs there may go on.
+    fn stop_work(&mut self, shard: usize, until: Option<Instant>) {
+        let Some(mut reign) = self.reigns[shard].take() else {
+            return;
+        };
         tracing::info!(
             sharding = self.sharder.of.name,
             shard,
             term = reign.number,
             "this replica stops work on a shard"
         );
-        let work = reign.end();
         self.set(shard, None);
+        let ended = reign.ended();
         self.ending.push(Box::pin(async move {
-            ended(work).await;
+            ended.await;
             shard
         }));
+        match until {
+            Some(until) => drop(self.closing.insert(shard, (reign, until))),
+            None => drop(reign), // it is over, and what works in it ends
+        }
         self.sharder.metrics.shard(&self.sharder.of.name, false);
     }
 

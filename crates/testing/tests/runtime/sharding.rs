@@ -52,16 +52,26 @@ struct State {
     wrong: Vec<String>,
     /// Terms that the system outside has refused.
     refused: Vec<(String, u64)>,
+    /// Reconciles that were dropped.
+    dropped: usize,
     /// What a replica was told that wrote after a pause.
     late: Vec<String>,
 }
 
 /// A reconcile of a key, until it ends or is dropped.
-struct At<'a>(&'a Journal, String);
+struct At<'a>(&'a Journal, String, bool);
+
+impl At<'_> {
+    fn leave(mut self) {
+        self.2 = true;
+    }
+}
 
 impl Drop for At<'_> {
     fn drop(&mut self) {
-        self.0.state().active.remove(&self.1);
+        let mut state = self.0.state();
+        state.active.remove(&self.1);
+        state.dropped += usize::from(!self.2);
     }
 }
 
@@ -75,7 +85,7 @@ impl Journal {
         if let Some(other) = state.active.insert(key.to_owned(), replica) {
             state.wrong.push(format!("{other} and {replica} are both at {key}"));
         }
-        At(self, key.to_owned())
+        At(self, key.to_owned(), false)
     }
 
     /// The system outside: it takes nothing with an old term.
@@ -125,6 +135,8 @@ struct Sharer {
     replica: &'static str,
     journal: Journal,
     freezer: Option<Freezer>,
+    /// Until this says so, reconciles of the round "slow" do not end.
+    gate: Option<watch::Receiver<bool>>,
 }
 
 impl Reconciler for Sharer {
@@ -148,7 +160,7 @@ impl Reconciler for Sharer {
             && !froze.swap(true, Ordering::SeqCst)
         {
             // The others are to go on meanwhile: a stopped process is at no key.
-            drop(at);
+            at.leave();
             let _ = thaw.lock().unwrap_or_else(PoisonError::into_inner).recv();
             let written = write(ctx.client(), &key, self.replica).await;
             let outside = self.journal.outside(&key, term);
@@ -158,6 +170,10 @@ impl Reconciler for Sharer {
             );
             self.journal.state().late.push(told);
             return Ok(Action::await_change());
+        }
+        if let Some(gate) = self.gate.clone().filter(|_| round == "slow") {
+            let mut gate = gate;
+            let _ = gate.wait_for(|open| *open).await;
         }
         write(ctx.client(), &key, self.replica).await?;
         if !self.journal.outside(&key, term) {
@@ -173,7 +189,7 @@ impl Reconciler for Sharer {
             round,
         };
         self.journal.0.notes.send_modify(|notes| notes.push(note));
-        drop(at);
+        at.leave();
         Ok(Action::await_change())
     }
 }
@@ -246,6 +262,7 @@ fn sharer(replica: &'static str, journal: &Journal) -> Sharer {
         replica,
         journal: journal.clone(),
         freezer: None,
+        gate: None,
     }
 }
 
@@ -389,6 +406,40 @@ async fn sh8_a_replica_that_was_paused_writes_nothing_more() -> Result<()> {
         state.late
     );
     assert_eq!(state.refused.len(), 1, "{:?}", state.refused);
+    Ok(())
+}
+
+/// SH2: when a shard changes hands what runs there is waited for, and its Lease is kept meanwhile.
+#[tokio::test]
+async fn sh2_what_runs_is_waited_for_when_a_shard_changes_hands() -> Result<()> {
+    const KEYS: usize = 4;
+    let cluster = TestCluster::start().await?;
+    let journal = Journal::default();
+    let (open, gate) = watch::channel(false);
+    let slow = Sharer {
+        gate: Some(gate),
+        ..sharer("one", &journal)
+    };
+    let one = Replica::run(manager(cluster.kube(), sharding("one"), slow));
+    shares(&[&one], &[SHARDS]).await;
+    put(&cluster, KEYS, "slow").await?;
+    while journal.state().active.len() < KEYS {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    let two = Replica::start(&cluster, "two", &journal);
+    shares(&[&one], &[SHARDS / 2]).await;
+    // Longer than a Lease lasts: what is worked on is renewed.
+    tokio::time::sleep(Duration::from_secs(4)).await;
+    assert!(two.shards() < SHARDS / 2, "a shard that is worked on changed hands");
+    assert_eq!(journal.state().active.len(), KEYS, "they run");
+    open.send_replace(true);
+    shares(&[&one, &two], &[SHARDS / 2, SHARDS / 2]).await;
+    let notes = journal.all(KEYS, "slow", &["one"]).await;
+    assert!(notes.iter().all(|note| note.round == "slow"), "{notes:?}");
+    assert_eq!(journal.state().dropped, 0);
+    one.stop().await;
+    two.stop().await;
+    journal.check();
     Ok(())
 }
 
