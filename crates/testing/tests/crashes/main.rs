@@ -129,7 +129,8 @@ macro_rules! controllers {
         #[test]
         fn every_controller_is_killed() {
             let mut killed = [$($name),*];
-            let mut all = NAMES.to_vec();
+            // One writes nothing: it passes connections on.
+            let mut all: Vec<_> = NAMES.iter().copied().filter(|name| *name != "service-proxy").collect();
             (killed.sort_unstable(), all.sort_unstable());
             assert_eq!(killed.as_slice(), all);
             for name in all {
