@@ -35,7 +35,7 @@ use crate::listen::{self, Listening, Threads};
 use crate::outbound::{Functions, HttpsOutbound};
 use crate::pki::Pki;
 use crate::places::Limits;
-use crate::processes::{ProcessRuntime, Processes};
+use crate::processes::{self, ProcessRuntime, Processes};
 use crate::signer::ServiceAccountKey;
 use crate::tls::{Serving, Tls};
 use crate::work::Workers;
@@ -339,15 +339,7 @@ impl ClusterBuilder {
         let threads = Threads::start(self.threads).map_err(Error::Threads)?;
         let (source, stop) = Stop::pair();
         let mut config = self.config;
-        config.loopback_endpoints |= processes.is_some();
-        if let Some(processes) = processes
-            .as_ref()
-            .filter(|_| config.service_range == ServiceRange::default())
-        {
-            // Their programs reach Services at loopback addresses. Whoever chose a range keeps it.
-            let range = processes.service_range().parse();
-            config.service_range = range.map_err(|why: String| Error::Processes(std::io::Error::other(why)))?;
-        }
+        processes::adapt(processes.as_ref(), &mut config).map_err(Error::Processes)?;
         config.service_account_admission |= names.contains(&"serviceaccount");
         let bounds = config.bounds();
         let mut parts = Parts::new(Arc::new(RealEnv::new(settings.clock.clone())), config);

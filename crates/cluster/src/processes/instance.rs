@@ -16,10 +16,11 @@ use tokio::sync::{broadcast, watch};
 
 use super::beside::{Input, Terminal};
 use super::environment::{Sources, expand};
-use super::gauges::{Gauge, limit};
+use super::gauges::Gauge;
 use super::images::{self, Program};
 use super::launch::{Launched, Order, Reins};
 use super::logs::Log;
+use super::order::{access_file, folders, message_path, order, paths, temporary};
 use super::paths::Paths;
 use super::volumes::{self, Given};
 use super::{Processes, Seen, State, access, lock, probes};
@@ -502,100 +503,5 @@ fn show(to: &broadcast::Sender<(u8, Bytes)>, stream: u8, piece: &[u8]) {
     if to.receiver_count() > 0 {
         // The last of them may have gone at this moment.
         let _ = to.send((stream, Bytes::copy_from_slice(piece)));
-    }
-}
-
-/// Where the message of a container is when it ends.
-fn message_path(container: &Container) -> &str {
-    container
-        .termination_message_path
-        .as_deref()
-        .unwrap_or("/dev/termination-log")
-}
-
-/// Where the kubeconfig of a container is: beside its root folder, in which it may change everything.
-fn access_file(root: &Path) -> PathBuf {
-    root.with_file_name("kubeconfig")
-}
-
-/// Where a program makes its temporary files: the pod's own folder, whose name is short enough for sockets. A program with a mount at or
-/// below `/tmp` looks for it below `TMPDIR`, so that is the folder with the mount.
-fn temporary(container: &Container, root: &Path, run: PathBuf) -> PathBuf {
-    match has_mount_in_tmp(container) {
-        true => root.join("tmp"),
-        false => run,
-    }
-}
-
-fn has_mount_in_tmp(container: &Container) -> bool {
-    let mut mounts = container.volume_mounts.iter().flatten();
-    mounts.any(|mount| Path::new(&mount.mount_path).starts_with("/tmp"))
-}
-
-/// The folders that a container finds besides its mounts.
-fn folders(container: &Container, program: &Program) -> Vec<String> {
-    let of_image = program.owned.iter().map(|path| (*path).to_owned());
-    let of_message = message_path(container)
-        .rsplit_once('/')
-        .map(|(folder, _)| folder.to_owned());
-    of_image.chain(of_message.filter(|folder| !folder.is_empty())).collect()
-}
-
-/// The paths of a container that lead into its root folder.
-fn paths(home: &Path, container: &Container, program: &Program, root: &Path) -> Paths {
-    let mounts = container
-        .volume_mounts
-        .iter()
-        .flatten()
-        .map(|mount| mount.mount_path.clone());
-    let message = message_path(container).to_owned();
-    let of_image = program.owned.iter().map(|path| (*path).to_owned());
-    Paths::new(home, root, mounts.chain(of_image).chain([message]))
-}
-
-/// Whether a command names a file that only the image has: `/manager` of an operator, for which the user's program stands.
-fn is_of_image(container: &Container, command: &[String]) -> bool {
-    let said = container.command.iter().flatten().next();
-    let is_as_said = said == command.first();
-    command
-        .first()
-        .is_some_and(|program| is_as_said && program.starts_with('/') && !Path::new(program).exists())
-}
-
-/// What is started: the command of the container, or that of its image, with the arguments; in its folder.
-fn order(
-    container: &Container,
-    program: &Program,
-    paths: &Paths,
-    environment: BTreeMap<String, String>,
-    root: &Path,
-) -> Order {
-    let known = |name: &str| environment.get(name).cloned();
-    let own = container.command.clone().filter(|command| !command.is_empty());
-    let is_own = own.is_some();
-    let mut command = own.unwrap_or_else(|| program.command.clone());
-    let fixed = if is_own { 0 } else { command.len() };
-    command.extend(container.args.iter().flatten().cloned());
-    // What the image says is no text of the pod.
-    for text in command.iter_mut().skip(fixed) {
-        *text = paths.rewrite(&expand(text, known));
-    }
-    if is_own && program.is_users && is_of_image(container, &command) {
-        command.splice(..1, program.command.iter().cloned());
-    }
-    images::resolve(&mut command, &program.path);
-    let folder = match &container.working_dir {
-        Some(folder) => PathBuf::from(paths.rewrite(folder)),
-        None => program.folder.clone().unwrap_or_else(|| root.to_owned()),
-    };
-    // Whoever grows slowly is seen and killed at his limit; a little above it his memory ends.
-    let memory = limit(container).map(|limit| limit.saturating_add(limit / 4));
-    Order {
-        command,
-        environment,
-        folder,
-        memory,
-        terminal: None,
-        hosts: None,
     }
 }

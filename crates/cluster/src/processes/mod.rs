@@ -11,7 +11,7 @@
 //! |---|---|
 //! | `images` | which program stands for an image |
 //! | `environment`, `volumes`, `paths`, `tokens`, `access` | what a program is given |
-//! | `instance` | the life of one container, its hooks |
+//! | `instance`, `order` | the life of one container, its hooks; what is started |
 //! | `beside` | commands that clients run beside it |
 //! | `probes` | its probes |
 //! | `proxy`, `names` | the addresses of Services, and their names |
@@ -35,6 +35,7 @@ mod launch;
 pub(crate) mod lines;
 mod logs;
 mod names;
+mod order;
 mod paths;
 mod probes;
 mod proxy;
@@ -55,6 +56,7 @@ use jiff::Timestamp;
 use kubewright::k8s_openapi::api::core::v1::{Pod, Service};
 use kubewright::k8s_openapi::api::discovery::v1::EndpointSlice;
 use kubewright::{EventType, Request, Source, Waker};
+use kubewright_apiserver::{Config, ServiceRange};
 use tokio::sync::watch;
 
 pub(crate) use self::beside::{Attached, Beside, Terminal};
@@ -207,11 +209,6 @@ impl Processes {
     /// The second number of the addresses of pods, which are in the lower half of this network.
     pub(crate) fn network(&self) -> u8 {
         self.0.network
-    }
-
-    /// The addresses of Services: the upper half.
-    pub(crate) fn service_range(&self) -> String {
-        format!("127.{}.128.0/17", self.0.network)
     }
 
     /// Passes connections to a Service on to these endpoints. Answers where it cannot be reached, and why.
@@ -373,6 +370,18 @@ impl Processes {
         // It says itself what it could not do.
         let _ = tokio::task::spawn_blocking(move || home.clear()).await;
     }
+}
+
+/// Has the API server take loopback addresses for what they are where pods are processes: pods' in the lower half of their network, Services' in
+/// the upper half. Whoever chose a range of Services keeps it.
+pub(crate) fn adapt(processes: Option<&Processes>, config: &mut Config) -> io::Result<()> {
+    let Some(processes) = processes else { return Ok(()) };
+    config.loopback_endpoints = true;
+    if config.service_range == ServiceRange::default() {
+        let range = format!("127.{}.128.0/17", processes.0.network).parse();
+        config.service_range = range.map_err(io::Error::other::<String>)?;
+    }
+    Ok(())
 }
 
 /// The second number of this cluster's addresses: by chance, or the same each time for the cluster of a data folder, whose Services keep theirs.
