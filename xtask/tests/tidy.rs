@@ -433,6 +433,11 @@ const STATE: &[(&str, &str, &str)] = &[
         "the built-in part of the document of version 2",
     ),
     (
+        "apiserver/src/openapi/v2.rs",
+        "WITH_METRICS",
+        "the same with metrics.k8s.io",
+    ),
+    (
         "values/src/budget.rs",
         "LEFT",
         "what the request under way on this thread may still cost; empty between requests",

@@ -78,8 +78,11 @@ impl Registry {
         }
     }
 
-    /// The built-in kinds, and those of `metrics.k8s.io`.
-    pub fn with_metrics() -> Self {
+    /// The built-in kinds, with those of `metrics.k8s.io` where something measures.
+    pub fn serving(metrics: bool) -> Self {
+        if !metrics {
+            return Self::new();
+        }
         Self {
             current: RwLock::new(Arc::new(Snapshot::built_in().with(builtin::metrics()))),
         }

@@ -191,10 +191,7 @@ impl ApiServer {
             env,
             config,
             authenticator,
-            registry: match &meter {
-                Some(_) => Registry::with_metrics(),
-                None => Registry::new(),
-            },
+            registry: Registry::serving(meter.is_some()),
             outbound,
             audit,
             meter,

@@ -16,7 +16,7 @@ use tokio::sync::{broadcast, watch};
 
 use super::beside::{Input, Terminal};
 use super::environment::{Sources, expand};
-use super::gauges::Gauge;
+use super::gauges::{Gauge, limit};
 use super::images::{self, Program};
 use super::launch::{Launched, Order, Reins};
 use super::logs::Log;

@@ -1,7 +1,6 @@
 //! The task that takes part in the sharding: obeys the engine's [`Machine`], one request for each Lease at a time, and publishes the terms.
 //!
-//! One watch shows all Leases of the operator, by their label. Without a watch they are listed every retry period. A request that hangs delays no
-//! stand-down: the end of a term is a timer of its own.
+//! One watch shows all Leases of the operator; without one they are listed every retry period. The end of a term is a timer of its own.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
