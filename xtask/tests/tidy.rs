@@ -48,7 +48,11 @@ const ARROWS: &[(&str, &[&str], &[&str])] = &[
     ("sidecarset-api", &[], &[]),
     // Types for the generator of manifests, which its tests compare with controller-gen's.
     ("kubewright-fixtures", &["kubewright"], &["kubewright-codegen"]),
-    ("kubewright-bench", &["kubewright-cluster", "kubewright"], &[]),
+    (
+        "kubewright-bench",
+        &["kubewright-cluster", "kubewright", "kubewright-testing"],
+        &[],
+    ),
     ("kubewright-bench-runtime", &["kubewright"], &[]),
     ("xtask", &["kubewright-schema"], &[]),
 ];
