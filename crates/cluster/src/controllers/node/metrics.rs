@@ -15,7 +15,10 @@ const VERSION: &str = "v1beta1";
 
 /// Makes what is not there, where the group is served: on another API server an APIService without a Service would lead nowhere.
 pub(crate) async fn register(client: Client) -> Result<()> {
-    let served = client.kube().list_api_group_resources(&format!("{GROUP}/{VERSION}")).await;
+    let served = client
+        .kube()
+        .list_api_group_resources(&format!("{GROUP}/{VERSION}"))
+        .await;
     match served.map_err(kubewright::Error::from) {
         // No Status comes with it: it is no path at all.
         Err(error) if error.status().is_some_and(|status| status.code == 404) => return Ok(()),
