@@ -79,7 +79,7 @@ struct Ranked<'a> {
 
 /// The pod that goes next (`rankMemoryPressure`, `rankDiskPressure`, `rankPIDPressure`): one that uses more than it requests before others,
 /// then those of the lowest priority, then the one that is the farthest above what it requests. Never one that is critical.
-pub(super) fn next<'a>(all: &'a [Pod], short: Short, used: impl Fn(&Pod) -> i128) -> Option<&'a Pod> {
+pub(super) fn next(all: &[Pod], short: Short, used: impl Fn(&Pod) -> i128) -> Option<&Pod> {
     let candidates = all.iter().filter(|pod| is_active(pod) && !is_critical(pod));
     let ranked = candidates.map(|pod| Ranked {
         pod,

@@ -209,7 +209,7 @@ fn pods() {
     let seconds = |time: &Value| {
         time.as_str()
             .and_then(|time| time.parse::<jiff::Timestamp>().ok())
-            .map(|time| time.as_second())
+            .map(jiff::Timestamp::as_second)
     };
     let (now, then) = (
         seconds(&web["metadata"]["creationTimestamp"]),
