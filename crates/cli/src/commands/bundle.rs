@@ -46,14 +46,11 @@ impl Arguments {
         let disk = Disk::here()?;
         recover(&disk, output)?;
         let package = package(&disk)?;
-        let version = match self.version.or(package.version) {
-            Some(version) => version,
-            None => {
-                return Err(Diagnostic::new(codes::project::MISSING, ATTEMPTED)
-                    .because("Cargo.toml does not say which version the operator has")
-                    .fix("say --version 0.1.0")
-                    .into());
-            }
+        let Some(version) = self.version.or(package.version) else {
+            return Err(Diagnostic::new(codes::project::MISSING, ATTEMPTED)
+                .because("Cargo.toml does not say which version the operator has")
+                .fix("say --version 0.1.0")
+                .into());
         };
         let asked = bundle::Asked {
             version,

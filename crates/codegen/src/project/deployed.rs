@@ -99,7 +99,18 @@ impl Project {
     }
 
     /// Takes a version of a kind out, and the plugin with the last one.
-    pub(crate) fn forget_image(&mut self, resource: &Resource) {
+    fn forget_image(&mut self, resource: &Resource) {
+        self.forget_images(|entry| entry.is_kind(resource) && entry.version == resource.version);
+    }
+
+    /// The same for a kind, once the project has no version of it any more: until then the fields of the others follow from what was said.
+    pub(crate) fn forget_images_of_kind(&mut self, resource: &Resource) {
+        if !self.apis().any(|other| other.same_kind(resource)) {
+            self.forget_images(|entry| entry.is_kind(resource));
+        }
+    }
+
+    fn forget_images(&mut self, gone: impl Fn(&Deployed) -> bool) {
         let Some(entries) = self
             .plugins
             .get_mut(DEPLOY_IMAGE)
@@ -110,7 +121,7 @@ impl Project {
         };
         entries.retain(|entry| {
             let entry: Deployed = serde_json::from_value(entry.clone()).unwrap_or_default();
-            !(entry.is_kind(resource) && entry.version == resource.version)
+            !gone(&entry)
         });
         if entries.is_empty() {
             self.plugins.remove(DEPLOY_IMAGE);
