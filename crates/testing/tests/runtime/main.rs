@@ -11,4 +11,3 @@ mod own_writes;
 mod rights;
 mod sharding;
 mod sources;
-mod spans;
