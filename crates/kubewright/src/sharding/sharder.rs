@@ -547,8 +547,7 @@ fn at_version(version: &str) -> DeleteParams {
     }
 }
 
-/// What happens to the Leases, for ever: a list and a watch from there. A watch that ends or fails is followed by another list after the
-/// retry period.
+/// What happens to the Leases, for ever: a list and a watch from there. When that ends or fails, another list after the retry period.
 fn watching(api: Api<DynamicObject>, name: &str, settings: Settings) -> BoxStream<'static, Told> {
     let selector: Arc<str> = Arc::from(format!("{LABEL}={name}"));
     stream::unfold(0_u64, move |round| {

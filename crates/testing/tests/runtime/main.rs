@@ -12,4 +12,3 @@ mod own_writes;
 mod rights;
 mod sharding;
 mod sources;
-mod spans;
