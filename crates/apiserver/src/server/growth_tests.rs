@@ -7,8 +7,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use bytes::Bytes;
 use futures::FutureExt as _;
 use http::Request;
+use kubewright_schema::budget::{self, Limits};
 use serde_json::{Value, json};
 
+use crate::authorization::{Attributes, Authorizer as _, Rbac};
 use crate::env::fake::{FakeEnv, Shared};
 use crate::storage::{
     Bounds, ChangeStream, Entry, ListRequest, Listed, MemoryStorage, SizeLimit, Storage, StorageError, StoredObject,
@@ -456,6 +458,51 @@ fn an_eviction_looks_at_the_budget_of_its_pod() {
         .get("poddisruptionbudgets.policy", "default/a1")
         .expect("it is there");
     assert_eq!(charged.value()["status"]["disruptionsAllowed"], 2, "each was charged");
+}
+
+/// Others may have any number of bindings: who asks for something costs what his own bindings do.
+#[test]
+fn a_decision_looks_at_no_bindings_of_others() {
+    const BINDINGS: &str = "/apis/rbac.authorization.k8s.io/v1/namespaces/default/rolebindings";
+    let world = World::new();
+    let bind = |index: usize, user: &str| {
+        let role =
+            json!({"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "system:aggregate-to-view"});
+        let subjects = json!([{"kind": "User", "name": user}, {"kind": "Group", "name": format!("of-{user}")}]);
+        world.cost(
+            "POST",
+            BINDINGS,
+            &named(index, json!({"roleRef": role, "subjects": subjects})),
+        );
+    };
+    let rbac = Rbac::new(world.api.inner.policy.clone());
+    let user = UserInfo::authenticated("own", ["of-own"]);
+    // What was handed out for a decision, which is made within so many steps.
+    let decided = |verb: &str| {
+        let attributes = Attributes {
+            verb: verb.to_owned(),
+            resource: "pods".to_owned(),
+            version: "v1".to_owned(),
+            namespace: "default".to_owned(),
+            ..Attributes::default()
+        };
+        let limits = Limits {
+            steps: 2_000,
+            bytes: 20_000,
+        };
+        let before = world.storage.handed.load(Ordering::Relaxed);
+        let answer = budget::within(limits, || rbac.decide(&user, &attributes).known());
+        let answer = answer.unwrap_or_else(|why| panic!("{verb}: {why}"));
+        (answer, world.storage.handed.load(Ordering::Relaxed) - before)
+    };
+    bind(0, "own");
+    // It makes the bindings known.
+    decided("get");
+    let few = ["get", "delete"].map(decided);
+    assert_ne!(few[0].0, few[1].0, "the role allows one of them");
+    (1..500).for_each(|index| bind(index, &format!("other{index}")));
+    assert_eq!(["get", "delete"].map(decided), few);
+    assert_eq!(few[0].1, 0, "objects");
 }
 
 /// A page copies what is on it; what is behind it is only counted.
