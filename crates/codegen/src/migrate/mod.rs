@@ -117,6 +117,13 @@ fn step(
 impl Migration<'_> {
     fn scaffold(&mut self, made: &mut MemoryFiles) -> Result<(), Diagnostic> {
         for resource in &self.project.resources {
+            if !self.is_known(resource) {
+                self.notes.push(format!(
+                    "{}: PROJECT calls it neither a kind of the project's nor an external one; its controller was left out",
+                    resource.title()
+                ));
+                continue;
+            }
             let subject = subject(resource);
             let default = self.project.default_controller_name(resource);
             if let Some(api) = &resource.api {
@@ -163,6 +170,12 @@ impl Migration<'_> {
             step(made, |files| create_webhook(files, &asked))?;
         }
         Ok(())
+    }
+
+    /// Whether it can be said whose kind this is.
+    fn is_known(&self, resource: &Resource) -> bool {
+        let has_api = resource.api.is_some() || self.project.apis().any(|api| api.same_kind(resource));
+        has_api || resource.external || resource.core
     }
 
     /// The types, in the place of the scaffold's.

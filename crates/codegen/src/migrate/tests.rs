@@ -188,6 +188,13 @@ fn projects_as_they_are_found() {
         None,
         &["multigroup: true", "of several groups", "kind: Quay"],
     );
+    let stray = "resources:\n- {controller: true, domain: example.com, group: k8s, kind: Pod, version: v1}\n";
+    check(
+        "resources:\n",
+        stray,
+        None,
+        &["neither a kind of the project's nor an external one", "kind: Captain"],
+    );
     let long = "projectName: a-name-that-is-much-too-long-for-a-service\n";
     check("projectName: fleet\n", long, None, &["--project-name"]);
     check("projectName: fleet\n", long, Some("short"), &["projectName: short"]);
