@@ -59,8 +59,8 @@ const KEPT_WEIGHT: usize = 2_000;
 /// The most memory in which a compiled expression notes what it has seen of a text, for each thread.
 const NOTES: usize = 256 * 1024;
 
-/// The compiled expressions of those who evaluate rules again and again: a server has one. At most [`KEPT`] of them, none
-/// larger than [`KEPT_WEIGHT`]; when it is full it begins anew.
+/// The compiled expressions of those who evaluate rules again and again: a server has one. At most `KEPT` of them, none
+/// larger than `KEPT_WEIGHT`; when it is full it begins anew.
 #[derive(Debug, Default)]
 pub struct Patterns(Mutex<BTreeMap<String, Arc<GoRegex>>>);
 
