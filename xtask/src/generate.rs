@@ -4,9 +4,10 @@
 //! few words of the original: defaults, enumerations of string types and their texts, one format. They are kept in the
 //! committed supplement, one line a definition, which `--documents` renews out of the documents of a running server
 //! (`kubectl get --raw /openapi/v3/apis/apps/v1`). Out of both comes the text that the schema crate includes:
-//! the definitions as kube-apiserver publishes them, sorted, one a line.
+//! the definitions as kube-apiserver publishes them, sorted, one a line. Those of metrics.k8s.io, which another server publishes, are
+//! committed beside the supplement and join them.
 //!
-//! The output depends on the two inputs alone, so running it twice changes nothing.
+//! The output depends on the three inputs alone, so running it twice changes nothing.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -19,6 +20,8 @@ const CATALOG: &str = "kubernetes-1.36.jsonl";
 const INDEX: &str = "kubernetes-1.36.index";
 const KINDS: &str = "kubernetes-1.36.kinds";
 const SUPPLEMENT: &str = "kubernetes-1.36.supplement";
+/// Definitions of an API that is not kube-apiserver's own.
+const METRICS: &str = "metrics-v1beta1.jsonl";
 const REFERENCE: &str = "#/components/schemas/";
 
 /// In the supplement: text that follows the description of the input.
@@ -49,7 +52,9 @@ pub(crate) fn run(args: &[String]) -> Result<(), String> {
         }
         None => read_lines(&supplement_file)?,
     };
-    let catalog = complete(definitions, &supplement);
+    let mut catalog = complete(definitions, &supplement);
+    let metrics = read_lines(&data.join(METRICS))?;
+    catalog.extend(metrics.into_iter().map(|(name, value)| (name, unfold(value))));
     let text = lines(&catalog);
     put(&data.join(CATALOG), &text, options.check)?;
     put(&data.join(INDEX), &index(&text), options.check)?;

@@ -22,6 +22,9 @@ const HEADER: &str = "\
 #                           before it, `*` for a pointer, `[]` for a list, `{}` for a map with string keys.
 ";
 
+/// The one beta version that is served.
+const METRICS: &str = "metrics/pkg/apis/metrics/v1beta1";
+
 /// Messages that Go reads and writes with code of their own; the schema crate knows them by name.
 const SPECIAL: &[&str] = &[
     "io.k8s.apimachinery.pkg.api.resource.Quantity",
@@ -141,6 +144,7 @@ fn packages(options: &Options) -> Result<Vec<Package>, String> {
         "apimachinery/pkg/runtime".to_owned(),
         "apimachinery/pkg/util/intstr".to_owned(),
         "kube-aggregator/pkg/apis/apiregistration/v1".to_owned(),
+        METRICS.to_owned(),
     ];
     let api = options.source.join(format!("api@v{}", options.version));
     for group in folders(&api)? {
@@ -188,7 +192,7 @@ fn package(options: &Options, path: &str) -> Result<Package, String> {
 /// The apiVersion, whose group stands in the package's register.go; `-` for packages that are no group.
 fn api_version(path: &str, folder: &Path) -> Result<String, String> {
     let version = path.rsplit('/').next().unwrap_or("");
-    if !is_stable(version) {
+    if !is_stable(version) && path != METRICS {
         return Ok("-".to_owned());
     }
     let register = read(&folder.join("register.go"))?;

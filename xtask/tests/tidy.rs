@@ -1,7 +1,7 @@
 //! The tidy test: facts about the workspace that no compiler checks.
 //!
 //! Only facts, each with the reason: who may name whom, that the map (ARCHITECTURE.md) points at what exists, that no doc test is
-//! switched off, that purity is guarded, that the API server's pipeline knows no kind,
+//! switched off, that purity is guarded, that the API server's pipeline knows no kind, that no state is global,
 //! that a file of product code fits a head.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -413,6 +413,112 @@ fn names_of_kinds_are_found() {
         ("self.kinds.lookup(group)", 0),
     ] {
         assert_eq!(kinds_named_in(line, &names).len(), found, "{line}");
+    }
+}
+
+/// Crates whose state belongs to somebody: a server, a request.
+const WITHOUT_STATE: &[&str] = &["apiserver", "schema", "cel", "values"];
+
+/// What changes nevertheless, each a cache of constant data but the last: where, the name, why.
+const STATE: &[(&str, &str, &str)] = &[
+    (
+        "schema/src/schema/catalog.rs",
+        "PARSED",
+        "definitions of the built-in catalog, parsed at first use",
+    ),
+    (
+        "apiserver/src/openapi.rs",
+        "MADE",
+        "documents of built-in kinds, which are the same for all servers",
+    ),
+    (
+        "apiserver/src/openapi/v2.rs",
+        "BUILT_IN",
+        "the built-in part of the document of version 2",
+    ),
+    (
+        "apiserver/src/openapi/v2.rs",
+        "WITH_METRICS",
+        "the same with metrics.k8s.io",
+    ),
+    (
+        "values/src/budget.rs",
+        "LEFT",
+        "what the request under way on this thread may still cost; empty between requests",
+    ),
+];
+
+/// The statics of a source that may change: their names.
+fn changing_statics(code: &str) -> Vec<String> {
+    const CHANGING: [&str; 8] = [
+        "Mutex",
+        "RwLock",
+        "OnceLock",
+        "OnceCell",
+        "Atomic",
+        "RefCell",
+        "Cell<",
+        "UnsafeCell",
+    ];
+    let mut found = Vec::new();
+    for (at, word) in code.match_indices("static ") {
+        // `'static` is a lifetime.
+        if !code[..at].ends_with(|before: char| before.is_whitespace()) && at > 0 {
+            continue;
+        }
+        let declared = code[at + word.len()..].split('=').next().unwrap_or_default();
+        let (name, type_) = declared.split_once(':').unwrap_or((declared, ""));
+        if CHANGING.iter().any(|changing| type_.contains(changing)) {
+            found.push(name.trim_start_matches("mut ").trim().to_owned());
+        }
+    }
+    found
+}
+
+#[test]
+fn state_belongs_to_a_server() {
+    let mut found = BTreeSet::new();
+    for member in WITHOUT_STATE {
+        let (crates, mut sources) = (root().join("crates"), Vec::new());
+        files(&crates.join(member).join("src"), ".rs", &mut sources);
+        for path in sources.iter().filter(|path| !is_of_tests(path)) {
+            let content = fs::read_to_string(path).expect("a source can be read");
+            let path = path.strip_prefix(&crates).expect("it lies there").display().to_string();
+            let names = changing_statics(&product_code(&content));
+            found.extend(names.into_iter().map(|name| (path.clone(), name)));
+        }
+    }
+    let known = STATE.iter();
+    let known: BTreeSet<_> = known
+        .map(|(path, name, _)| ((*path).to_owned(), (*name).to_owned()))
+        .collect();
+    assert_eq!(
+        found, known,
+        "a static that changes is shared by all servers of a process, and whatever clients send stays in it: \
+         keep it in the server and hand it down"
+    );
+}
+
+#[test]
+fn changing_statics_are_found() {
+    for (code, found) in [
+        (
+            "static KEPT: LazyLock<Mutex<Vec<u8>>> = LazyLock::new(Mutex::default);",
+            1,
+        ),
+        (
+            "    pub(crate) static KEPT:\n        OnceLock<String> = OnceLock::new();",
+            1,
+        ),
+        (
+            "thread_local! {\n    static LEFT: Cell<u8> = const { Cell::new(0) };\n}",
+            1,
+        ),
+        ("static WORDS: LazyLock<Vec<u8>> = LazyLock::new(Vec::new);", 0),
+        ("cells: &'static [Cell<u8>],", 0),
+        ("fn f(kept: &'static Mutex<u8>) {}", 0),
+    ] {
+        assert_eq!(changing_statics(code).len(), found, "{code}");
     }
 }
 

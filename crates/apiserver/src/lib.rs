@@ -22,6 +22,7 @@ pub mod discovery;
 pub mod env;
 mod json;
 pub mod kinds;
+pub mod meter;
 pub mod model;
 pub mod openapi;
 pub mod outbound;

@@ -74,6 +74,11 @@ pub fn document(snapshot: &Snapshot, path: &str) -> Option<Arc<Document>> {
 fn built_in(snapshot: &Snapshot, path: &str) -> Option<Arc<Document>> {
     static MADE: LazyLock<Mutex<BTreeMap<String, Arc<Document>>>> = LazyLock::new(Mutex::default);
     let made = || MADE.lock().unwrap_or_else(PoisonError::into_inner);
+    // Another server of this process may serve more.
+    let group = path.strip_prefix("apis/").and_then(|rest| rest.split('/').next());
+    if group.is_some_and(|group| !snapshot.has_group(group)) {
+        return None;
+    }
     if let Some(document) = made().get(path) {
         return Some(document.clone());
     }

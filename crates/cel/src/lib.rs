@@ -9,7 +9,7 @@
 //! A caller declares once which variables its expressions may name, compiles, and evaluates as often as there are values:
 //!
 //! ```
-//! use kubewright_cel::eval::{Bindings, PER_CALL_LIMIT, evaluate};
+//! use kubewright_cel::eval::{Bindings, PER_CALL_LIMIT, Patterns, evaluate};
 //! use kubewright_cel::{Environment, compile, types::{Decl, Type}, value::Value};
 //! use serde_json::json;
 //!
@@ -21,7 +21,7 @@
 //!
 //! let object = json!({"spec": {"replicas": 2}});
 //! let variables = Bindings::new().with("object", Value::from_json(&object)).with("limit", Value::Int(3));
-//! let outcome = evaluate(&program, &variables, PER_CALL_LIMIT);
+//! let outcome = evaluate(&program, &variables, &Patterns::default(), PER_CALL_LIMIT);
 //! assert!(matches!(outcome.result, Ok(Value::Bool(true))));
 //!
 //! let issues = compile("limit + 'a'", &environment).expect_err("numbers and strings do not add");

@@ -4,7 +4,15 @@ use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 
-use kubewright_cluster::{AuditFile, AuditLog, AuditPolicy, AuditSink, AuditStdout, Rotation};
+use kubewright_cluster::{AuditFile, AuditFormat, AuditLog, AuditPolicy, AuditSink, AuditStdout, Rotation};
+
+/// How events are written.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Form {
+    pub(crate) format: AuditFormat,
+    /// In bytes; see [`AuditLog::max_event_size`].
+    pub(crate) max_event_size: Option<usize>,
+}
 
 /// The log, and what is to be said about its policy.
 ///
@@ -15,6 +23,7 @@ pub(crate) fn open(
     path: &Path,
     rotation: Rotation,
     strict: bool,
+    form: &Form,
 ) -> Result<(AuditLog, Vec<String>), String> {
     let read = |why: std::io::Error| {
         let what = match why.kind() {
@@ -41,6 +50,8 @@ pub(crate) fn open(
         policy: Arc::new(parsed),
         sink,
         strict,
+        format: form.format,
+        max_event_size: form.max_event_size,
     };
     Ok((log, warnings))
 }

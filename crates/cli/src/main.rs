@@ -14,6 +14,7 @@ mod audit;
 mod commands;
 mod descriptors;
 mod dropin;
+mod external;
 mod files;
 mod hints;
 mod images;
@@ -63,6 +64,7 @@ enum Command {
     Deploy(commands::deploy::Arguments),
     Undeploy(commands::undeploy::Arguments),
     BuildInstaller(commands::build_installer::Arguments),
+    Bundle(commands::bundle::Arguments),
     Cluster(commands::cluster::Arguments),
     Assets(commands::assets::Arguments),
     Demo(commands::demo::Arguments),
@@ -81,17 +83,18 @@ fn main() -> ExitCode {
     if let Some(done) = dropin::called(started) {
         return done;
     }
-    let arguments = match Arguments::try_parse() {
+    let (typed, plugins) = external::Chain::prepare(std::env::args_os().collect());
+    let arguments = match Arguments::try_parse_from(typed) {
         Ok(arguments) => arguments,
-        Err(wrong) => return misused(&wrong),
+        Err(wrong) => return misused(&wrong, &plugins),
     };
     let output = arguments.output;
     log_to_stderr();
     descriptors::raise();
     let done = match arguments.command {
-        Command::Init(init) => init.run(output),
-        Command::Edit(edit) => edit.run(output),
-        Command::Create(create) => create.run(output),
+        Command::Init(init) => init.run(output, &plugins),
+        Command::Edit(edit) => edit.run(output, &plugins),
+        Command::Create(create) => create.run(output, &plugins),
         Command::Delete(delete) => delete.run(output),
         Command::Upgrade(upgrade) => upgrade.run(output),
         Command::Alpha(alpha) => alpha.run(output),
@@ -104,6 +107,7 @@ fn main() -> ExitCode {
         Command::Deploy(deploy) => block_on(deploy.run(output)),
         Command::Undeploy(undeploy) => block_on(undeploy.run(output)),
         Command::BuildInstaller(build) => build.run(output),
+        Command::Bundle(bundle) => bundle.run(output),
         Command::Cluster(cluster) => block_on_one_thread(cluster.run(output, started)),
         Command::Assets(assets) => assets.run(output),
         Command::Demo(demo) => block_on(demo.run(output, started)),
@@ -122,13 +126,23 @@ fn main() -> ExitCode {
 }
 
 /// Says what is wrong with the arguments, or the help that was asked for. Without a command the help is what a person wants.
-fn misused(wrong: &clap::Error) -> ExitCode {
+fn misused(wrong: &clap::Error, plugins: &external::Chain) -> ExitCode {
     use clap::error::ErrorKind::{DisplayHelp, DisplayHelpOnMissingArgumentOrSubcommand, DisplayVersion};
     // Nobody is left to be told when the output is gone.
     let _ = wrong.print();
-    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let arguments = std::env::args_os().skip(1);
+    let arguments: Vec<String> = arguments
+        .map(|argument| argument.to_string_lossy().into_owned())
+        .collect();
     match wrong.kind() {
-        DisplayHelp | DisplayVersion => ExitCode::SUCCESS,
+        DisplayHelp => {
+            let help = plugins.help();
+            if !help.is_empty() {
+                Format::Text.say(help.trim_end(), &serde_json::Value::Null);
+            }
+            ExitCode::SUCCESS
+        }
+        DisplayVersion => ExitCode::SUCCESS,
         DisplayHelpOnMissingArgumentOrSubcommand if arguments.is_empty() => ExitCode::SUCCESS,
         _ => {
             if let Some(hint) = hints::old_spelling(&arguments) {

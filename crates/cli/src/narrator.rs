@@ -226,7 +226,13 @@ impl Line {
                     object.name == "kube-root-ca.crt" || (object.kind == "ServiceAccount" && object.name == "default");
                 let of_the_system = |namespace: &str| namespace.starts_with("kube-") || of_every_namespace;
                 // What a cluster makes for itself when it starts.
-                let of_the_start = object.kind == "StorageClass" && controller.is_none();
+                let of_the_start = controller.is_none()
+                    && match object.kind.as_str() {
+                        "StorageClass" => true,
+                        "APIService" => object.name == "v1beta1.metrics.k8s.io",
+                        "ClusterRole" => object.name.starts_with("system:"),
+                        _ => false,
+                    };
                 if object.kind == "Event"
                     || object.kind == "Lease"
                     || object.kind == "Node"

@@ -178,7 +178,15 @@ fn check_page(page: &Path, arguments: &[&str], expected: &[String], mut command:
 #[test]
 fn pages_about_scaffolding_say_what_the_command_says() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/src/commands");
-    for name in ["init", "create", "edit", "delete", "build-installer"] {
+    for name in [
+        "init",
+        "create",
+        "edit",
+        "delete",
+        "plugins",
+        "build-installer",
+        "bundle",
+    ] {
         let page = folder.join(format!("{name}.md"));
         let blocks = blocks(&fs::read_to_string(&page).unwrap());
         assert!(!blocks.is_empty(), "{} shows nothing", page.display());
@@ -191,6 +199,7 @@ fn pages_about_scaffolding_say_what_the_command_says() {
             command
                 .current_dir(&project)
                 .args(&arguments)
+                .env_remove("EXTERNAL_PLUGINS_PATH")
                 .env_remove("KUBEWRIGHT_PATH");
             if arguments.contains(&"--image") {
                 generated(&project);

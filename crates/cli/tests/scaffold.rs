@@ -196,6 +196,8 @@ fn optional_plugins_are_run_by_edit_and_twice_is_once() {
         "edit --plugins helm,grafana.kubebuilder.io/v1-alpha",
         "edit --plugins helm --output-dir ../outside",
         "edit --plugins deploy-image/v1-alpha",
+        "edit --plugins autoupdate",
+        "edit --plugins autoupdate/v1-alpha",
         "edit --plugins autopilot",
         "init --plugins helm",
     ] {

@@ -345,6 +345,7 @@ impl ClusterBuilder {
         let mut parts = Parts::new(Arc::new(RealEnv::new(settings.clock.clone())), config);
         parts.signer = key;
         parts.audit = self.audit;
+        parts.meter = crate::meter::served(&names, processes.as_ref());
         let journal = data.map(|data| {
             let storage = MemoryStorage::journaled(bounds, data.restored, data.journal.clone());
             parts.storage = Arc::new(storage);

@@ -35,6 +35,7 @@ mod inprocess;
 mod keys;
 pub mod kubeconfig;
 mod listen;
+mod meter;
 mod objects;
 mod outbound;
 mod pki;
@@ -55,7 +56,9 @@ pub use controllers::{Behaviours, Nodes, Stages};
 pub use csr::Wish as CertificateWish;
 pub use durable::{DataDirError, Report, repair};
 pub use error::{Error, Result};
-pub use kubewright_apiserver::audit::{AuditLog, AuditSink, Policy as AuditPolicy, PolicyError as AuditPolicyError};
+pub use kubewright_apiserver::audit::{
+    AuditLog, AuditSink, Format as AuditFormat, Policy as AuditPolicy, PolicyError as AuditPolicyError,
+};
 pub use kubewright_apiserver::authentication::{StaticTokens, TokenFileError};
 /// Who decides what users may do, and how another server is asked.
 pub mod authorization {

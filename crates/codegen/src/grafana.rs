@@ -166,6 +166,22 @@ const RUNTIME: &[Panel] = &[
         "short",
     ),
     (
+        "Shards of each replica",
+        &[
+            ("kubewright_shards_held{WHERE}", "{{pod}}"),
+            ("max(kubewright_shard_members{WHERE})", "replicas"),
+        ],
+        "short",
+    ),
+    (
+        "Shards that changed hands, a second",
+        &[(
+            "sum by (pod) (rate(kubewright_shards_taken_total{WHERE}[5m]))",
+            "{{pod}}",
+        )],
+        "ops",
+    ),
+    (
         "Requests to the API server a second",
         &[(
             "sum by (method, code) (rate(rest_client_requests_total{WHERE}[5m]))",

@@ -5,14 +5,16 @@
 //!
 //! - [`scaffold`]: what `init`, `edit`, `create` and `delete` do; [`source`]: edits of Rust; [`names`]: what things may be called.
 //! - [`project`]: the PROJECT file; [`config`]: the `config/` folder; [`kustomize`]: what it renders to.
-//! - [`helm`], [`grafana`]: what the optional plugins write; [`upgrade`]: a project brought to a newer scaffold.
+//! - [`helm`], [`grafana`]: what the optional plugins write; [`bundle`]: the operator as OLM takes it; [`external`]: plug-ins that are programs of their own; [`upgrade`]: a project brought to a newer scaffold.
 //! - [`manifests`]: CRDs, roles and webhook configurations; [`yaml`]: how objects are written.
 //! - [`plan`]: changes before they happen; - [`diagnostic`]: errors with a code, a place, a cause and a fix; - [`codes`]: the long stories
 //!   that `kubewright explain` tells.
 
+pub mod bundle;
 pub mod codes;
 pub mod config;
 pub mod diagnostic;
+pub mod external;
 pub mod grafana;
 pub mod helm;
 pub mod kustomize;

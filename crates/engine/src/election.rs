@@ -200,6 +200,16 @@ impl Election {
         self.leaves && self.held.is_none()
     }
 
+    /// Whether [`Election::leave`] was called.
+    pub fn is_leaving(&self) -> bool {
+        self.leaves
+    }
+
+    /// Takes [`Election::leave`] back, when it has left: it is a candidate again, and counts terms on.
+    pub fn stand_again(&mut self) {
+        self.leaves &= !self.has_left();
+    }
+
     /// What to do now.
     pub fn next(&mut self, now: Instant) -> Next {
         self.stand_down_if_late(now);

@@ -65,6 +65,7 @@
 //! | R1, R2 | `tests/queue_model.rs`, `queue::tests::q3_add_while_processing_is_not_lost` |
 //! | LE1, LE6 one leader, growing terms | `tests/election.rs` (property, several replicas and one Lease) |
 //! | LE2–LE5 | `election::tests::le2_…` to `le5_…` |
+//! | SH1–SH5 one replica at a time works on a shard, every shard is worked on | `tests/sharding.rs` (property, several replicas and their Leases) |
 //! | R5 backoff resets | `queue::tests::r5_success_resets_the_backoff` |
 //! | R6 nothing starts after shutdown | `queue::tests::q6_shutdown_hands_out_nothing` |
 //! | a controller that wakes itself is told once (ours) | `loops::tests` |
@@ -82,6 +83,7 @@ pub mod rate;
 pub mod receipts;
 pub mod reflector;
 pub mod retry;
+pub mod sharding;
 pub mod states;
 pub mod store;
 pub mod time;

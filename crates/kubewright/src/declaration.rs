@@ -11,6 +11,7 @@
 use serde::Serialize;
 use serde_json::Value;
 
+use crate::client::HOME_CLUSTER;
 use crate::controller::{Controller, Relation};
 use crate::crd::{self, Problem};
 use crate::error::Result;
@@ -60,6 +61,9 @@ pub struct DeclaredCrd {
 pub struct DeclaredController {
     /// The name.
     pub name: String,
+    /// The cluster of that kind, if it is not the home cluster ([`Controller::in_cluster`]): the operator's role says nothing about it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cluster: Option<String>,
     /// The kind that is reconciled.
     #[serde(rename = "for")]
     pub reconciles: Kind,
@@ -115,6 +119,7 @@ fn declared_controller(controller: &Controller) -> DeclaredController {
     };
     DeclaredController {
         name: controller.name(),
+        cluster: Some(controller.settings.cluster.clone()).filter(|cluster| cluster != HOME_CLUSTER),
         reconciles: controller.reconciles(),
         owns: kinds(Relation::Owns),
         watches: kinds(Relation::Watches),

@@ -46,6 +46,7 @@
 //! | R7 panics | `tests/runtime.rs::r7_…` |
 //! | M3 runnables after caches | `tests/runtime.rs::m3_…` |
 //! | LE1–LE6 leader election | the engine's `election::tests`, `tests/election.rs` there; with a server: `crates/testing/tests/runtime/election.rs` |
+//! | SH1–SH5 sharding | the engine's `tests/sharding.rs`, `sharding::assign::tests`; with a server, and SH6–SH8: `crates/testing/tests/runtime/sharding.rs`, `sharding::shards::tests` |
 //! | LE8 fields of others in a Lease | `election::lease::tests::le8_…` |
 //! | finalizers | `controller::finalizer::tests`; with a server: `crates/testing/tests/runtime/finalizers.rs` |
 //! | M5 the first error | `tests/runtime.rs::m5_…` |
@@ -99,7 +100,9 @@ mod request;
 mod rule;
 mod run;
 mod runnable;
+mod sharding;
 mod stop;
+mod trace;
 pub mod webhook;
 pub mod workloads;
 
@@ -109,7 +112,7 @@ pub use cache::{
     Unreadable,
 };
 pub use cause::{Cause, CauseKind, MAX_CAUSES};
-pub use client::{Client, FIRST_READ_DEADLINE, READ_DEADLINE, REQUEST_DEADLINE, connect};
+pub use client::{Client, FIRST_READ_DEADLINE, HOME_CLUSTER, READ_DEADLINE, REQUEST_DEADLINE, connect};
 pub use clock::{Clock, SystemClock};
 pub use context::Context;
 pub use controller::waker::{Waker, WakerFull};
@@ -130,5 +133,6 @@ pub use request::Request;
 pub use rule::Rule;
 pub use run::run;
 pub use runnable::Runnable;
+pub use sharding::Sharding;
 pub use stop::{Stop, StopSource};
 pub use webhook::{AdmissionRequest, Conversion, Defaulter, Denied, FieldErrors, Validator, Webhook};

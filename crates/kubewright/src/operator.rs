@@ -21,6 +21,7 @@ use crate::object::Object;
 use crate::observe::{Listener, Observer};
 use crate::rule::Rule;
 use crate::runnable::Runnable;
+use crate::sharding::Sharding;
 use crate::webhook::{Conversion, ConversionDescription, Description, Parts, Webhook, WebhookServer};
 
 /// How long a CRD may take to be established.
@@ -56,6 +57,7 @@ pub struct Operator {
     controllers: Vec<Controller>,
     runnables: Vec<(String, Box<dyn Runnable>)>,
     leader_election: Option<LeaderElection>,
+    sharding: Option<Sharding>,
     crds: Vec<Generated>,
     rules: Vec<Rule>,
     observers: Vec<Arc<dyn Observer>>,
@@ -65,6 +67,7 @@ pub struct Operator {
     webhook_server: Option<WebhookServer>,
     metrics: Vec<AddMetrics>,
     namespaces: Vec<String>,
+    clusters: Vec<(String, kube::Client)>,
 }
 
 /// Adds metrics of the operator's own.
@@ -87,6 +90,7 @@ impl Operator {
             controllers: Vec::new(),
             runnables: Vec::new(),
             leader_election: None,
+            sharding: None,
             crds: Vec::new(),
             rules: Vec::new(),
             observers: Vec::new(),
@@ -96,6 +100,7 @@ impl Operator {
             webhook_server: None,
             metrics: Vec::new(),
             namespaces: Vec::new(),
+            clusters: Vec::new(),
         }
     }
 
@@ -186,6 +191,22 @@ impl Operator {
         }
     }
 
+    /// Lets several replicas share the objects of all controllers out; see [`Sharding`]. In a program the flag `--shards` does so too, with Leases of
+    /// the operator's name.
+    pub fn sharding(mut self, sharding: Sharding) -> Operator {
+        self.sharding = Some(sharding);
+        self
+    }
+
+    /// With `--shards`: so many shards, by Leases of the operator's name unless it says another.
+    pub(crate) fn share_out(self, shards: usize) -> Operator {
+        let sharding = match self.sharding.clone() {
+            Some(sharding) => sharding.into_shards(shards),
+            None => Sharding::new(&self.name, shards),
+        };
+        self.sharding(sharding)
+    }
+
     /// Tells an observer everything that happens.
     pub fn observe(mut self, observer: Arc<dyn Observer>) -> Operator {
         self.observers.push(observer);
@@ -227,6 +248,12 @@ impl Operator {
     /// say so too, and count more.
     pub fn namespaces(mut self, namespaces: impl IntoIterator<Item = impl Into<String>>) -> Operator {
         self.namespaces = namespaces.into_iter().map(Into::into).collect();
+        self
+    }
+
+    /// Adds another cluster, under a name; see [`ManagerBuilder::cluster`].
+    pub fn cluster(mut self, name: impl Into<String>, client: kube::Client) -> Operator {
+        self.clusters.push((name.into(), client));
         self
     }
 
@@ -289,6 +316,9 @@ impl Operator {
     /// The manager that runs this operator.
     pub fn manager(self, client: kube::Client) -> ManagerBuilder {
         let mut builder = Manager::builder(client).name(self.name).namespaces(self.namespaces);
+        for (name, client) in self.clusters {
+            builder = builder.cluster(name, client);
+        }
         for observer in self.observers {
             builder = builder.observe(observer);
         }
@@ -300,6 +330,9 @@ impl Operator {
         }
         if let Some(election) = self.leader_election {
             builder = builder.leader_election(election);
+        }
+        if let Some(sharding) = self.sharding {
+            builder = builder.sharding(sharding);
         }
         for add in self.metrics {
             builder = builder.metrics(add);

@@ -12,7 +12,7 @@
 //! - Unknown tags are skipped, as Go does. There is no strict mode in protobuf.
 //! - Nothing is parsed before the first body comes, and then only the messages that occur in it.
 //!
-//! Not here: custom resources (Kubernetes refuses protobuf for them), alpha and beta versions.
+//! Not here: custom resources (Kubernetes refuses protobuf for them), alpha and beta versions (but metrics.k8s.io/v1beta1).
 
 mod encode;
 mod object;
@@ -26,6 +26,7 @@ use serde_json::{Map, Value};
 
 pub use self::encode::{EncodeError, encode, encode_as, encode_event, encode_list};
 use self::object::Decoder;
+pub use self::special::go_duration;
 use self::wire::Reader;
 
 /// The first four bytes of every body: `k8s` and a zero.

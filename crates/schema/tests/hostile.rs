@@ -4,7 +4,7 @@
 //! A table for each part of the crate, all through one `check`. What upstream takes is taken cheaply; what it refuses
 //! is refused with its words; what it would work on for long is cancelled.
 
-use kubewright_cel::eval::{Bindings, PER_CALL_LIMIT, evaluate};
+use kubewright_cel::eval::{Bindings, PER_CALL_LIMIT, Patterns, evaluate};
 use kubewright_cel::types::{Decl, Type};
 use kubewright_cel::value::Value as CelValue;
 use kubewright_cel::{Environment, compile};
@@ -402,7 +402,7 @@ fn evaluated(source: &str, object: &Value) -> Result<String, String> {
     let environment = Environment::new().variable("object", Decl::new(Type::Dyn));
     let program = compile(source, &environment).map_err(|issues| issues.to_string())?;
     let variables = Bindings::new().with("object", CelValue::from_json(object));
-    let outcome = evaluate(&program, &variables, PER_CALL_LIMIT);
+    let outcome = evaluate(&program, &variables, &Patterns::default(), PER_CALL_LIMIT);
     outcome
         .result
         .map(|value| value.type_name().to_owned())

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use k8s_openapi::api::batch::v1::{CronJob, Job};
-use k8s_openapi::api::core::v1::{Node, Pod};
+use k8s_openapi::api::core::v1::{Event, Node, Pod};
 use kubewright::k8s_openapi::jiff::Timestamp;
 use kubewright::kube::Api;
 use kubewright::kube::api::{Patch, PatchParams, PostParams};
@@ -124,5 +124,106 @@ async fn real_time_is_not_moved() -> Result<()> {
     let cluster = TestCluster::start().await?;
     let error = cluster.advance(HOUR).await.expect_err("it is refused");
     assert!(error.to_string().contains("in_virtual_time"), "{error}");
+    Ok(())
+}
+
+/// A node that is short of memory evicts one pod every ten seconds: those of the lowest priority, then those that use most, never critical
+/// ones. It takes up no pod that asks for nothing; and when it has enough again, whoever is left stays.
+#[tokio::test]
+async fn a_node_short_of_memory_evicts() -> Result<()> {
+    let cluster = cluster().await?;
+    let pods: Api<Pod> = Api::default_namespaced(cluster.kube());
+    let nodes: Api<Node> = Api::all(cluster.kube());
+    let create = async |name: &str, memory: &str, more: Value| -> Result<()> {
+        let mut spec = json!({ "nodeName": "node-0", "terminationGracePeriodSeconds": 0,
+            "containers": [{ "name": "c", "image": "app:1" }] });
+        let whole = spec.as_object_mut().expect("an object");
+        whole.extend(more.as_object().expect("an object").clone());
+        let annotations = json!({ "kubewright.dev/usage-memory": memory });
+        let pod = json!({ "metadata": { "name": name, "annotations": annotations }, "spec": spec });
+        pods.create(&PostParams::default(), &object(pod)).await?;
+        Ok(())
+    };
+    create("little", "1Mi", json!({})).await?;
+    create("much", "3Gi", json!({})).await?;
+    create(
+        "critical",
+        "9Gi",
+        json!({ "priorityClassName": "system-node-critical" }),
+    )
+    .await?;
+    let asks = json!([{ "name": "c", "image": "app:1", "resources": { "requests": { "memory": "2Gi" } } }]);
+    create("within", "2Gi", json!({ "containers": asks })).await?;
+    cluster.settle().await?;
+    let pressure = async |what: Option<&str>| -> Result<()> {
+        let patch = Patch::Merge(json!({ "metadata": { "annotations": { "kubewright.dev/pressure": what } } }));
+        nodes.patch("node-0", &PatchParams::default(), &patch).await?;
+        cluster.settle().await?;
+        Ok(())
+    };
+    let check = async |seconds: u64, expected: &[&str]| -> Result<()> {
+        cluster.advance(Duration::from_secs(seconds)).await?;
+        let all = pods.list(&Default::default()).await?.items;
+        let gone = all.iter().filter(|pod| {
+            let status = pod.status.as_ref();
+            status.is_some_and(|status| {
+                status.phase.as_deref() == Some("Failed") && status.reason.as_deref() == Some("Evicted")
+            })
+        });
+        let gone: Vec<&str> = gone.filter_map(|pod| pod.metadata.name.as_deref()).collect();
+        assert_eq!(gone, expected, "after {seconds} s more");
+        Ok(())
+    };
+    pressure(Some("memory")).await?;
+    check(0, &["much"]).await?;
+    // Settling takes some of the ten seconds.
+    check(4, &["much"]).await?;
+    check(8, &["little", "much"]).await?;
+    pressure(None).await?;
+    check(60, &["little", "much"]).await?;
+    pressure(Some("memory")).await?;
+    check(60, &["little", "much", "within"]).await?;
+    create("late", "0", json!({})).await?;
+    cluster.settle().await?;
+    check(0, &["late", "little", "much", "within"]).await?;
+
+    let much = pods.get("much").await?.status.expect("it has one");
+    let message = "The node was low on resource: memory. Container c was using 3Gi, request is 0, has larger consumption of memory. ";
+    assert_eq!(much.message.as_deref(), Some(message));
+    let of = |type_: &str| {
+        let conditions = much.conditions.iter().flatten();
+        let mut found = conditions.filter(|one| one.type_ == type_);
+        found
+            .next()
+            .map(|one| (one.status.as_str(), one.reason.as_deref().unwrap_or("")))
+    };
+    assert_eq!(of("DisruptionTarget"), Some(("True", "TerminationByKubelet")));
+    assert_eq!(of("Ready"), Some(("False", "PodFailed")));
+    let ended = much
+        .container_statuses
+        .iter()
+        .flatten()
+        .next()
+        .and_then(|one| one.state.clone());
+    assert!(ended.is_some_and(|state| state.terminated.is_some()));
+    let late = pods.get("late").await?.status.expect("it has one").message;
+    assert_eq!(
+        late.as_deref(),
+        Some("Pod was rejected: The node had condition: [MemoryPressure]. ")
+    );
+    let events: Api<Event> = Api::all(cluster.kube());
+    let events = events.list(&Default::default()).await?.items;
+    let said = |about: &str, reason: &str| {
+        let mut found = events.iter().filter(|event| {
+            event.involved_object.name.as_deref() == Some(about) && event.reason.as_deref() == Some(reason)
+        });
+        found.next().and_then(|event| event.message.clone())
+    };
+    assert_eq!(said("much", "Evicted").as_deref(), Some(message));
+    assert_eq!(
+        said("node-0", "EvictionThresholdMet").as_deref(),
+        Some("Attempting to reclaim memory")
+    );
+    cluster.stop().await;
     Ok(())
 }

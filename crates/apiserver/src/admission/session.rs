@@ -9,6 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use kubewright_schema::names;
+use kubewright_schema::rules::Patterns;
 use kubewright_schema::schema::GroupVersionKind;
 use serde_json::Value;
 
@@ -37,6 +38,8 @@ pub(crate) trait Host: Send + Sync {
     fn outbound(&self) -> &dyn Outbound;
     /// Who may do what.
     fn authorizer(&self) -> &dyn Authorizer;
+    /// The compiled regular expressions of policies.
+    fn patterns(&self) -> &Patterns;
     /// Replaces the status of a ResourceQuota.
     fn update_quota<'a>(
         &'a self,
@@ -127,6 +130,11 @@ impl<'a> Session<'a> {
     /// Time and entropy.
     pub fn env(&self) -> &dyn Env {
         self.server.env()
+    }
+
+    /// The server's compiled regular expressions.
+    pub(crate) fn patterns(&self) -> &Patterns {
+        self.server.patterns()
     }
 
     /// How webhooks are called.

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::event::{AuthenticationMetadata, Event, ObjectReference, without_managed_fields};
 use super::policy::{Chosen, Level, Stage};
-use super::{AUDIT_ID, AuditLog, PeerAddress};
+use super::{AUDIT_ID, AuditLog, Format, PeerAddress};
 use crate::authorization::Attributes;
 use crate::env::{self, Env, rfc3339_micros};
 use crate::model::object;
@@ -266,7 +266,12 @@ impl Entry {
             Stage::RequestReceived => self.received.clone(),
             _ => rfc3339_micros(self.env.now()),
         };
-        let line = self.line(stage, &now);
+        let Some(line) = self.line(stage, &now) else {
+            // Upstream does not refuse the request either.
+            let stage = stage.as_str();
+            tracing::error!(id = self.id, stage, "an audit event is too large even after truncating");
+            return Ok(());
+        };
         self.log.sink.write(&line).map_err(|why| {
             tracing::error!(
                 id = self.id,
@@ -277,14 +282,15 @@ impl Entry {
         })
     }
 
-    fn line(&self, stage: Stage, now: &str) -> String {
+    /// The event; none when it is too large.
+    fn line(&self, stage: Stage, now: &str) -> Option<String> {
         let notes = self.notes();
         let metadata = |(_, constraint): &(UserInfo, &'static str)| {
             (!constraint.is_empty()).then_some(AuthenticationMetadata {
                 impersonation_constraint: constraint,
             })
         };
-        let event = Event {
+        let mut event = Event {
             kind: "Event",
             api_version: "audit.k8s.io/v1",
             level: self.chosen.level.as_str(),
@@ -308,7 +314,27 @@ impl Entry {
             stage_timestamp: now,
             annotations: &notes.annotations,
         };
-        event.line()
+        let mut line = event.line();
+        let max = self.log.max_event_size.unwrap_or(usize::MAX);
+        // As upstream's backend `truncate` does it: only these levels have objects that can be left out.
+        let mut annotations;
+        if line.len() > max && self.chosen.level >= Level::Request {
+            annotations = notes.annotations.clone();
+            annotations.insert("audit.k8s.io/truncated".to_owned(), "true".to_owned());
+            event.annotations = &annotations;
+            (event.request_object, event.response_object) = (None, None);
+            line = event.line();
+        }
+        if line.len() > max {
+            return None;
+        }
+        Some(match self.log.format {
+            Format::Json => line,
+            Format::Legacy => {
+                let code = notes.status.as_ref().and_then(|status| status["code"].as_i64());
+                event.text(notes.status.as_ref().map(|_| code.unwrap_or(0)))
+            }
+        })
     }
 }
 

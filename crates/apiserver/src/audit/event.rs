@@ -1,7 +1,8 @@
-//! An event as it is written: fields in the order of Go's struct `Event`, one line of JSON.
+//! An event as it is written: fields in the order of Go's struct `Event`, one line of JSON, or the line of text of the form `legacy`.
 
 use std::collections::BTreeMap;
 
+use kubewright_schema::error::quote;
 use kubewright_schema::protobuf::order::Ordered;
 use serde::Serialize;
 use serde_json::Value;
@@ -96,11 +97,50 @@ pub(super) struct ObjectReference {
 }
 
 impl Event<'_> {
+    /// The event as a line of text, with its newline (`EventString`). `code` is that of the answer.
+    pub(super) fn text(&self, code: Option<i64>) -> String {
+        let none = |text: &str| quote(if text.is_empty() { "<none>" } else { text });
+        let listed = |groups: &[String]| groups.iter().map(|group| quote(group)).collect::<Vec<_>>().join(",");
+        // Who has no name has no groups.
+        let groups = if self.user.username.is_empty() {
+            &[]
+        } else {
+            self.user.groups
+        };
+        let namespace = self.object_ref.map_or("", |about| about.namespace.as_str());
+        let acting = self.impersonated_user.as_ref();
+        let for_groups = acting.map(|user| user.groups).filter(|groups| !groups.is_empty());
+        format!(
+            "{} AUDIT: id={} stage={} ip={} method={} user={} groups={} as={} asgroups={} user-agent={} namespace={} uri={} response=\"{}\"\n",
+            without_zeros(self.request_received_timestamp),
+            quote(self.audit_id),
+            quote(self.stage),
+            quote(self.source_ips.first().map_or("<unknown>", String::as_str)),
+            quote(self.verb),
+            none(self.user.username),
+            none(&listed(groups)),
+            quote(acting.map_or("<self>", |user| user.username)),
+            quote(&for_groups.map_or_else(|| "<lookup>".to_owned(), listed)),
+            quote(self.user_agent),
+            none(namespace),
+            quote(self.request_uri),
+            code.map_or_else(|| "<deferred>".to_owned(), |code| code.to_string()),
+        )
+    }
+
     /// The line, with its newline.
     pub(super) fn line(&self) -> String {
         let mut line = String::from_utf8(crate::json::text(self)).expect("JSON is UTF-8");
         line.push('\n');
         line
+    }
+}
+
+/// A time as Go's `RFC3339Nano` has it: the fraction of the second without the zeros at its end.
+fn without_zeros(time: &str) -> String {
+    match time.strip_suffix('Z') {
+        Some(time) if time.contains('.') => format!("{}Z", time.trim_end_matches('0').trim_end_matches('.')),
+        _ => time.to_owned(),
     }
 }
 
@@ -125,5 +165,18 @@ pub(super) fn without_managed_fields(object: &mut Value) {
         let mut items = list(object, "items");
         items.iter_mut().for_each(remove);
         object["items"] = Value::Array(items);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_those_of_go() {
+        let check = |time: &str, expected: &str| assert_eq!(without_zeros(time), expected);
+        check("2026-01-01T00:00:20.000000Z", "2026-01-01T00:00:20Z");
+        check("2026-01-01T00:00:20.120000Z", "2026-01-01T00:00:20.12Z");
+        check("2026-01-01T00:00:20Z", "2026-01-01T00:00:20Z");
     }
 }

@@ -9,7 +9,7 @@
 //! - `RequestReceived` is written before anything is done, `ResponseComplete` before the answer is sent, and once only;
 //! - a request that its client gave up is completed too: when the last one who holds its entry lets it go.
 //!
-//! Not here: where events go (files, rotation: the shell), and the batching and webhook backends of upstream.
+//! Not here: where events go (files, rotation: the shell), and the batching and webhook backends of upstream: each event is a batch.
 
 mod entry;
 mod event;
@@ -24,7 +24,7 @@ pub use policy::{Level, Policy, PolicyError};
 
 /// Where events go.
 pub trait AuditSink: Send + Sync + 'static {
-    /// Writes one event: a line of JSON, with its newline. Called on the thread that answers, one call after another for each request.
+    /// Writes one event: a line, with its newline. Called on the thread that answers, one call after another for each request.
     ///
     /// # Errors
     /// Why it could not be written, in words.
@@ -40,6 +40,21 @@ pub struct AuditLog {
     pub sink: Arc<dyn AuditSink>,
     /// Whether a request is refused that cannot be entered (`--audit-log-mode=blocking-strict`).
     pub strict: bool,
+    /// How events are written (`--audit-log-format`).
+    pub format: Format,
+    /// The size of an event as JSON, in bytes, above which it is written without the objects of the request and the answer, and not at
+    /// all when that does not help (`--audit-log-truncate-max-event-size`).
+    pub max_event_size: Option<usize>,
+}
+
+/// The form of events.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Format {
+    /// `audit.k8s.io/v1` Event, in one line.
+    #[default]
+    Json,
+    /// A line of text with a part of the event (`EventString`).
+    Legacy,
 }
 
 /// The address that a request came from. The shell puts it into the extensions of the request's head.

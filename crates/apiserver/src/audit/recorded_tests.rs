@@ -10,7 +10,7 @@ use futures::FutureExt as _;
 use http::Request;
 use serde_json::{Value, json};
 
-use super::{AuditLog, AuditSink, PeerAddress, Policy};
+use super::{AuditLog, AuditSink, Format, PeerAddress, Policy};
 use crate::authentication::tests::TestSigner;
 use crate::authentication::{Identity, StaticTokens};
 use crate::env::fake::{FakeEnv, Shared};
@@ -40,9 +40,13 @@ impl AuditSink for Kept {
 }
 
 impl Kept {
+    fn take_lines(&self) -> Vec<String> {
+        std::mem::take(&mut *self.lines.lock().unwrap())
+    }
+
     /// What was written since the last look.
     pub(crate) fn take(&self) -> Vec<Value> {
-        let lines = std::mem::take(&mut *self.lines.lock().unwrap());
+        let lines = self.take_lines();
         let read = |line: &String| {
             assert_eq!(line.matches('\n').count(), 1, "one line for each event");
             serde_json::from_str(line).unwrap()
@@ -52,6 +56,10 @@ impl Kept {
 }
 
 fn server(policy: &[u8], strict: bool) -> (ApiServer, Arc<Kept>) {
+    server_with(policy, strict, Format::Json, None)
+}
+
+fn server_with(policy: &[u8], strict: bool, format: Format, max_event_size: Option<usize>) -> (ApiServer, Arc<Kept>) {
     let config = Config {
         static_tokens: StaticTokens::parse("admin,admin,admin-uid,\"system:masters\"").unwrap(),
         service_account_admission: true,
@@ -64,6 +72,8 @@ fn server(policy: &[u8], strict: bool) -> (ApiServer, Arc<Kept>) {
         policy: Arc::new(Policy::parse(policy).unwrap()),
         sink: kept.clone(),
         strict,
+        format,
+        max_event_size,
     });
     let api = ApiServer::with(parts);
     kept.take();
@@ -197,6 +207,83 @@ fn a_strict_log_that_cannot_be_written_refuses_requests() {
         assert_eq!(send(&api, &get("/api/v1/namespaces")), 200);
         assert_eq!(kept.take().len(), 2, "what comes later is entered again");
     }
+}
+
+fn post(size: usize) -> Value {
+    let body =
+        json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}, "data": {"k": "x".repeat(size)}});
+    json!({"id": "x", "method": "POST", "path": "/api/v1/namespaces/default/configmaps?dryRun=All", "token": "admin",
+        "headers": {"Content-Type": "application/json", "User-Agent": "a \"client\""}, "body": body.to_string()})
+}
+
+/// The event of an answer to a request of this size.
+fn completed(policy: &[u8], max: usize, size: usize) -> Option<Value> {
+    let (api, kept) = server_with(policy, true, Format::Json, Some(max));
+    assert_eq!(send(&api, &post(size)), 201, "no event is missed by those who ask");
+    kept.take()
+        .into_iter()
+        .find(|event| event["stage"] == "ResponseComplete")
+}
+
+/// As the backend `truncate` of apiserver does it.
+#[test]
+fn events_that_are_too_large_lose_their_objects() {
+    let small = completed(EVERYTHING, 10_000, 100).unwrap();
+    assert!(small["requestObject"].is_object() && small["responseObject"].is_object());
+    assert!(small["annotations"].get("audit.k8s.io/truncated").is_none());
+    let large = completed(EVERYTHING, 10_000, 20_000).unwrap();
+    assert!(large.get("requestObject").is_none() && large.get("responseObject").is_none());
+    assert_eq!(large["annotations"]["audit.k8s.io/truncated"], "true");
+    assert_eq!(large["objectRef"]["name"], "a");
+    assert_eq!(
+        completed(EVERYTHING, 100, 20_000),
+        None,
+        "what is too large without them is left out"
+    );
+    let metadata = b"{apiVersion: audit.k8s.io/v1, kind: Policy, rules: [{level: Metadata}]}";
+    assert_eq!(
+        completed(metadata, 100, 1),
+        None,
+        "nothing can be taken away at this level"
+    );
+}
+
+/// As `EventString` has it.
+#[test]
+fn the_form_legacy_is_a_line_of_text() {
+    let (api, kept) = server_with(EVERYTHING, false, Format::Legacy, None);
+    send(&api, &post(10));
+    let mut impersonating = post(10);
+    impersonating["headers"]["Impersonate-User"] = json!("jane");
+    send(&api, &impersonating);
+    let lines = kept.take_lines();
+    let settled = lines.iter().map(|line| {
+        let (time, rest) = line.split_once(" AUDIT: id=\"").unwrap();
+        assert!(time.parse::<jiff::Timestamp>().is_ok() && !time.contains('.'), "{time}");
+        rest.split_once("\" ").unwrap().1.trim_end().to_owned()
+    });
+    let settled: Vec<String> = settled.collect();
+    let whole = |stage: &str, acting: &str, response: &str| {
+        format!(
+            r#"stage="{stage}" ip="127.0.0.1" method="create" user="admin" groups="\"system:masters\",\"system:authenticated\"" {acting} user-agent="a \"client\"" namespace="default" uri="/api/v1/namespaces/default/configmaps?dryRun=All" response="{response}""#
+        )
+    };
+    let own = r#"as="<self>" asgroups="<lookup>""#;
+    let jane = r#"as="jane" asgroups="\"system:authenticated\"""#;
+    assert_eq!(
+        settled[..2],
+        [
+            whole("RequestReceived", own, "<deferred>"),
+            whole("ResponseComplete", own, "201")
+        ]
+    );
+    assert_eq!(
+        settled[2..],
+        [
+            whole("RequestReceived", own, "<deferred>"),
+            whole("ResponseComplete", jane, "403")
+        ]
+    );
 }
 
 #[test]

@@ -8,6 +8,7 @@
 
 use serde_json::Value;
 
+pub(crate) use crate::model::fields::{fixed, not_negative};
 pub(crate) use crate::values::{
     At, Errors, Object, absent, child, each, ensure, fill, fill_number, fill_text, get, keep, text,
 };

@@ -8,7 +8,7 @@ use kubewright_schema::names;
 use kubewright_schema::path::FieldPath;
 use serde_json::{Value, json};
 
-use super::check::{At, Errors, check_ip, child, each, ensure, fill, fill_text, get, keep};
+use super::check::{At, Errors, check_ip, child, each, ensure, fill, fill_text, get, keep, not_negative};
 use crate::model::object;
 use crate::model::{
     Delete, Document, Ending, Looks, NameRule, PLAIN, Portion, StatusMetadata, Strategy, StrategyContext,
@@ -439,6 +439,7 @@ pub(crate) const LEASE: Strategy = Strategy {
     prepare_update: |new, _, _| without_election(new),
     validate_create: lease,
     validate_update: |new, _| lease(new),
+    fields: &[not_negative(&["spec", "leaseTransitions"], "ValidateLeaseSpec")],
     ..PLAIN
 };
 
@@ -457,6 +458,5 @@ fn lease(new: &Value) -> Vec<FieldError> {
     if duration.int().is_some_and(|seconds| seconds <= 0) {
         errors.invalid(&duration, "must be greater than 0");
     }
-    errors.non_negative(&spec.key("leaseTransitions"));
     errors.into_vec()
 }

@@ -8,7 +8,7 @@ use kubewright_schema::error::FieldError;
 use kubewright_schema::zones;
 use serde_json::Value;
 
-use super::check::{At, Errors, ensure, fill, fill_text};
+use super::check::{At, Errors, ensure, fill, fill_text, not_negative};
 use super::jobs::job_template;
 use super::pods;
 use super::workloads::WORKLOAD;
@@ -30,6 +30,10 @@ pub(crate) const CRON_JOB: Strategy = Strategy {
         errors.into_vec()
     },
     validate_update: |new, _| cron_job(new),
+    fields: &[
+        not_negative(&["spec", "successfulJobsHistoryLimit"], "validateCronJobSpec"),
+        not_negative(&["spec", "failedJobsHistoryLimit"], "validateCronJobSpec"),
+    ],
     validate_status: |_, _| Vec::new(),
     warnings: |new, old| {
         let name = old.is_none().then(|| pods::warnings::names_of_pods(new)).flatten();
@@ -89,8 +93,6 @@ fn cron_job(new: &Value) -> Vec<FieldError> {
     }
     errors.one_of(&spec.key("concurrencyPolicy"), &["Allow", "Forbid", "Replace"], true);
     job_template(&mut errors, &spec.key("jobTemplate"));
-    errors.non_negative(&spec.key("successfulJobsHistoryLimit"));
-    errors.non_negative(&spec.key("failedJobsHistoryLimit"));
     errors.into_vec()
 }
 

@@ -13,7 +13,7 @@ use kubewright_schema::error::FieldError;
 use kubewright_schema::names;
 use serde_json::{Value, json};
 
-use super::check::{At, Errors, Object, child, each, ensure, fill_number, fill_text, get, keep, text};
+use super::check::{At, Errors, Object, child, each, ensure, fill_number, fill_text, fixed, get, keep, text};
 use super::system::empty_status;
 use crate::model::{GenerationRule, Looks, NameRule, PLAIN, StatusMetadata, Strategy};
 
@@ -173,11 +173,7 @@ pub(crate) const CLAIM: Strategy = Strategy {
         claimed(&mut errors, &At::root(new).key("spec"));
         errors.into_vec()
     },
-    validate_update: |new, old| {
-        let mut errors = Errors::default();
-        errors.immutable(&At::root(new).key("spec"), &At::root(old).key("spec"));
-        errors.into_vec()
-    },
+    fields: &[fixed(&["spec"], "ValidateResourceClaimUpdate")],
     validate_status: allocation::status,
     ..RESOURCE
 };
@@ -194,12 +190,8 @@ pub(crate) const CLAIM_TEMPLATE: Strategy = Strategy {
         }
     },
     validate_create: template,
-    validate_update: |new, old| {
-        let mut errors = Errors::default();
-        errors.extend(template(new));
-        errors.extend((CLAIM.validate_update)(new, old));
-        errors.into_vec()
-    },
+    validate_update: |new, _| template(new),
+    fields: &[fixed(&["spec"], "ValidateResourceClaimTemplateUpdate")],
     ..RESOURCE
 };
 

@@ -10,7 +10,7 @@ use kubewright_schema::names;
 use serde_json::{Value, json};
 
 use super::check::{
-    At, Errors, absent, check_port, check_port_or_name, child, each, ensure, fill, get, keep, port_name_messages,
+    At, Errors, absent, check_port, check_port_or_name, child, each, ensure, fill, fixed, get, keep, port_name_messages,
 };
 use super::pods::scheduling::label_selector;
 use super::ranges::{self, Block};
@@ -78,13 +78,8 @@ pub(crate) const INGRESS_CLASS: Strategy = Strategy {
         }
     },
     validate_create: ingress_class,
-    validate_update: |new, old| {
-        let mut errors = Errors::default();
-        errors.extend(ingress_class(new));
-        let path = ["spec", "controller"];
-        errors.immutable(&At::root(new).keys(&path), &At::root(old).keys(&path));
-        errors.into_vec()
-    },
+    validate_update: |new, _| ingress_class(new),
+    fields: &[fixed(&["spec", "controller"], "ValidateIngressClassUpdate")],
     ..PLAIN
 };
 
@@ -151,13 +146,8 @@ pub(crate) const IP_ADDRESS: Strategy = Strategy {
     names: NameRule::PathSegment,
     looks: Looks::CHANGED_AND_WHOLE,
     validate_create: ip_address,
-    validate_update: |new, old| {
-        let mut errors = Errors::default();
-        errors.extend(ip_address(new));
-        let path = ["spec", "parentRef"];
-        errors.immutable(&At::root(new).keys(&path), &At::root(old).keys(&path));
-        errors.into_vec()
-    },
+    validate_update: |new, _| ip_address(new),
+    fields: &[fixed(&["spec", "parentRef"], "ValidateIPAddressUpdate")],
     ..PLAIN
 };
 

@@ -10,7 +10,7 @@ use kubewright_schema::names;
 use kubewright_schema::quantity::Quantity;
 use serde_json::{Value, json};
 
-use super::check::{At, Errors, Object, each, ensure, fill, get, keep};
+use super::check::{At, Errors, Object, each, ensure, fill, fixed, get, keep};
 use super::pods::scheduling::{label_selector, tolerations};
 use super::workloads::int_or_percent;
 use crate::model::{Empties, GenerationRule, Looks, NameRule, PLAIN, StatusMetadata, Strategy};
@@ -491,9 +491,9 @@ pub(crate) const PRIORITY_CLASS: Strategy = Strategy {
         if now.key("value").value != before.key("value").value {
             errors.forbidden(&now.key("value"), "may not be changed in an update.");
         }
-        errors.immutable(&now.key("preemptionPolicy"), &before.key("preemptionPolicy"));
         errors.into_vec()
     },
+    fields: &[fixed(&["preemptionPolicy"], "ValidatePriorityClassUpdate")],
     ..PLAIN
 };
 
@@ -548,12 +548,8 @@ pub(crate) const RUNTIME_CLASS: Strategy = Strategy {
     any_finalizer: true,
     looks: Looks::CHANGED_AND_WHOLE,
     validate_create: runtime_class,
-    validate_update: |new, old| {
-        let mut errors = Errors::default();
-        errors.extend(runtime_class(new));
-        errors.immutable(&At::root(new).key("handler"), &At::root(old).key("handler"));
-        errors.into_vec()
-    },
+    validate_update: |new, _| runtime_class(new),
+    fields: &[fixed(&["handler"], "ValidateRuntimeClassUpdate")],
     ..PLAIN
 };
 

@@ -78,7 +78,7 @@ fn check(case: &Value) -> Result<(), String> {
         Some(Err(why)) => panic!("{object}: {why:?}"),
         Some(Ok(())) | None => Vec::new(),
     };
-    errors.extend((strategy.validate_create)(&object));
+    errors.extend(strategy.errors_of_new(&object));
     (strategy.default)(&mut object);
     let mut texts: Vec<String> = errors
         .iter()
@@ -188,8 +188,8 @@ fn defaults_are_idempotent_and_nothing_panics() {
             (strategy.default)(&mut twice);
             assert_eq!(once, twice, "{}", row.kind);
             (strategy.prepare_create)(&mut twice, &context);
-            let _ = (strategy.validate_create)(&twice);
-            let _ = (strategy.validate_update)(&twice, body);
+            let _ = strategy.errors_of_new(&twice);
+            let _ = strategy.errors_of_change(&twice, body);
             let _ = (strategy.validate_status)(&twice, body);
             let _ = (strategy.warnings)(&twice, Some(body));
             let _ = (strategy.grace_period)(&twice);

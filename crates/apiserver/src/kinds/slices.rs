@@ -4,7 +4,7 @@ use kubewright_schema::error::FieldError;
 use kubewright_schema::names;
 use serde_json::Value;
 
-use super::check::{At, Errors, check_ip, each, ensure, fill, get};
+use super::check::{At, Errors, check_ip, each, ensure, fill, fixed, get};
 use super::core::protocol_of_program;
 use super::service_warnings;
 use crate::model::{Looks, PLAIN, Strategy};
@@ -36,12 +36,8 @@ pub(crate) const ENDPOINT_SLICE: Strategy = Strategy {
     prepare_create: |object, _| drop_topology(object),
     prepare_update: |new, _, _| drop_topology(new),
     validate_create: |new| endpoint_slice(new, None),
-    validate_update: |new, old| {
-        let mut errors = Errors::default();
-        errors.extend(endpoint_slice(new, Some(old)));
-        errors.immutable(&At::root(new).key("addressType"), &At::root(old).key("addressType"));
-        errors.into_vec()
-    },
+    validate_update: |new, old| endpoint_slice(new, Some(old)),
+    fields: &[fixed(&["addressType"], "ValidateEndpointSliceUpdate")],
     warnings,
     ..PLAIN
 };
@@ -206,7 +202,7 @@ mod tests {
     fn addresses_are_judged_on_updates() {
         let old = slice("IPv4", &[OLD]);
         let check = |new: &Value, wanted: &[&str]| {
-            let errors = (ENDPOINT_SLICE.validate_update)(new, &old);
+            let errors = ENDPOINT_SLICE.errors_of_change(new, &old);
             let said = errors
                 .iter()
                 .map(|error| format!("{}: {}", error.field, crate::model::status::body("", "", error)));
@@ -255,7 +251,7 @@ mod tests {
     #[test]
     fn there_are_bounds() {
         let check = |slice: &Value, wanted: &str| {
-            let errors = (ENDPOINT_SLICE.validate_create)(slice);
+            let errors = ENDPOINT_SLICE.errors_of_new(slice);
             let said = errors
                 .iter()
                 .map(|error| format!("{}: {}", error.field, crate::model::status::body("", "", error)));

@@ -19,7 +19,7 @@ use kubewright_schema::quantity::Quantity;
 use serde_json::{Value, json};
 
 pub(crate) use self::volume::VOLUME;
-use super::check::{At, Errors, absent, ensure, fill, get, keep};
+use super::check::{At, Errors, absent, ensure, fill, fixed, get, keep};
 use super::pods::scheduling::label_selector;
 use super::pods::warnings::{old_label, old_labels};
 use crate::model::{GenerationRule, Looks, PLAIN, StatusMetadata, Strategy};
@@ -49,20 +49,13 @@ pub(crate) const CLASS: Strategy = Strategy {
         }
         warn
     },
-    validate_update: |new, old| {
-        let mut errors = Errors::default();
-        errors.extend(class(new));
-        let (new, old) = (At::root(new), At::root(old));
-        if new.key("parameters").value != old.key("parameters").value {
-            errors.invalid(&new.key("parameters"), "field is immutable");
-        }
-        if new.key("provisioner").value != old.key("provisioner").value {
-            errors.invalid(&new.key("provisioner"), "field is immutable");
-        }
-        errors.immutable(&new.key("reclaimPolicy"), &old.key("reclaimPolicy"));
-        errors.immutable(&new.key("volumeBindingMode"), &old.key("volumeBindingMode"));
-        errors.into_vec()
-    },
+    validate_update: |new, _| class(new),
+    fields: &[
+        fixed(&["parameters"], "ValidateStorageClassUpdate"),
+        fixed(&["provisioner"], "ValidateStorageClassUpdate"),
+        fixed(&["reclaimPolicy"], "ValidateStorageClassUpdate"),
+        fixed(&["volumeBindingMode"], "ValidateStorageClassUpdate"),
+    ],
     ..STORED
 };
 
@@ -108,9 +101,9 @@ pub(crate) const DRIVER: Strategy = Strategy {
             &attach.moved(spec.path.key("attachedRequired")),
             &was.key("attachRequired"),
         );
-        errors.immutable(&spec.key("volumeLifecycleModes"), &was.key("volumeLifecycleModes"));
         errors.into_vec()
     },
+    fields: &[fixed(&["spec", "volumeLifecycleModes"], "ValidateCSIDriverUpdate")],
     ..STORED
 };
 
@@ -172,12 +165,8 @@ pub(crate) const ATTACHMENT: Strategy = Strategy {
         errors.into_vec()
     },
     validate_create: attachment,
-    validate_update: |new, old| {
-        let mut errors = Errors::default();
-        errors.extend(attachment(new));
-        errors.immutable(&At::root(new).key("spec"), &At::root(old).key("spec"));
-        errors.into_vec()
-    },
+    validate_update: |new, _| attachment(new),
+    fields: &[fixed(&["spec"], "ValidateVolumeAttachmentUpdate")],
     ..STORED
 };
 
@@ -211,14 +200,11 @@ pub(crate) const CAPACITY: Strategy = Strategy {
         old_labels(&At::root(new).key("nodeTopology"), false, &mut warn);
         warn
     },
-    validate_update: |new, old| {
-        let mut errors = Errors::default();
-        errors.extend(capacity(new));
-        for field in ["nodeTopology", "storageClassName"] {
-            errors.immutable(&At::root(new).key(field), &At::root(old).key(field));
-        }
-        errors.into_vec()
-    },
+    validate_update: |new, _| capacity(new),
+    fields: &[
+        fixed(&["nodeTopology"], "ValidateCSIStorageCapacityUpdate"),
+        fixed(&["storageClassName"], "ValidateCSIStorageCapacityUpdate"),
+    ],
     ..STORED
 };
 

@@ -58,7 +58,7 @@ fn check(path: &str, body: Value, patch: Value, wanted: &[&str]) -> (Value, Valu
         assert_eq!(given, Ok(()), "{path}");
     }
     assert_eq!(
-        texts((strategy.validate_create)(&old)),
+        texts(strategy.errors_of_new(&old)),
         [""; 0],
         "{path}: the object is valid before the change"
     );
@@ -74,7 +74,7 @@ fn check(path: &str, body: Value, patch: Value, wanted: &[&str]) -> (Value, Valu
         taken.add(&(allocation.held)(&old));
         errors.extend(why_not((allocation.give)(&mut new, Some(&old), &taken, &context)));
     }
-    errors.extend(texts((strategy.validate_update)(&new, &old)));
+    errors.extend(texts(strategy.errors_of_change(&new, &old)));
     assert_eq!(errors, wanted, "{path}: {patch}");
     (old, new)
 }

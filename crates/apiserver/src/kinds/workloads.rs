@@ -11,7 +11,7 @@ mod template;
 use kubewright_schema::error::FieldError;
 use serde_json::Value;
 
-use super::check::{At, Errors, fill, get, keep};
+use super::check::{At, Errors, fill, fixed, get, keep};
 use super::pods;
 use super::system::empty_status;
 use crate::model::{GenerationRule, Looks, NameRule, PLAIN, StatusMetadata, Strategy, StrategyContext};
@@ -42,7 +42,8 @@ pub(crate) const DEPLOYMENT: Strategy = Strategy {
     generation: GenerationRule::SpecOrAnnotations,
     default: default_deployment,
     validate_create: deployment,
-    validate_update: |new, old| update(new, old, deployment, &["selector"]),
+    validate_update: |new, _| deployment(new),
+    fields: &[fixed(&["spec", "selector"], "deploymentStrategy.ValidateUpdate")],
     validate_status: |new, _| {
         let parts = ["updatedReplicas", "readyReplicas", "availableReplicas"];
         status_parts(new, &DEPLOYMENT_NUMBERS, &parts)
@@ -54,7 +55,8 @@ pub(crate) const DEPLOYMENT: Strategy = Strategy {
 pub(crate) const REPLICA_SET: Strategy = Strategy {
     default: default_replica_set,
     validate_create: replica_set,
-    validate_update: |new, old| update(new, old, replica_set, &["selector"]),
+    validate_update: |new, _| replica_set(new),
+    fields: &[fixed(&["spec", "selector"], "rsStrategy.ValidateUpdate")],
     validate_status: |new, _| {
         let parts = ["fullyLabeledReplicas", "readyReplicas", "availableReplicas"];
         status_parts(new, &REPLICA_SET_NUMBERS, &parts)
@@ -162,12 +164,12 @@ pub(crate) const CONTROLLER_REVISION: Strategy = Strategy {
         }
     },
     validate_create: revision,
-    validate_update: |new, old| {
+    validate_update: |new, _| {
         let mut errors = Errors::default();
         errors.non_negative(&At::root(new).key("revision"));
-        errors.immutable(&At::root(new).key("data"), &At::root(old).key("data"));
         errors.into_vec()
     },
+    fields: &[fixed(&["data"], "ValidateControllerRevisionUpdate")],
     ..PLAIN
 };
 
@@ -402,18 +404,6 @@ fn revision(new: &Value) -> Vec<FieldError> {
         errors.required(&data, "data is mandatory");
     } else if !data.value.is_object() {
         errors.required(&data, "data must be a valid JSON object");
-    }
-    errors.into_vec()
-}
-
-fn update(new: &Value, old: &Value, create: fn(&Value) -> Vec<FieldError>, immutable: &[&str]) -> Vec<FieldError> {
-    let mut errors = Errors::default();
-    errors.extend(create(new));
-    for field in immutable {
-        errors.immutable(
-            &At::root(new).key("spec").key(field),
-            &At::root(old).key("spec").key(field),
-        );
     }
     errors.into_vec()
 }

@@ -5,6 +5,7 @@
 mod allocation;
 mod custom;
 mod ending;
+pub(crate) mod fields;
 pub(crate) mod form;
 pub mod object;
 mod operation;
@@ -20,6 +21,7 @@ pub use allocation::{Allocate, Allocation, HeldIps, Holding, Taken, Unallocated}
 pub(crate) use custom::Source;
 pub use custom::{ConversionWebhook, Custom, Several};
 pub use ending::{Delete, Ending};
+pub use fields::{FieldRule, Must};
 pub use operation::Operation;
 pub use resource::*;
 pub use service_range::ServiceRange;

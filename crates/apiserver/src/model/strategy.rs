@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use kubewright_schema::error::FieldError;
 use serde_json::Value;
 
+use super::fields::{self, FieldRule};
 use super::{Allocation, Ending, HeldIps};
 use crate::env::Env;
 
@@ -217,6 +218,8 @@ pub struct Strategy {
     pub validate_create: fn(&Value) -> Vec<FieldError>,
     /// Errors in a changed object (new, old): immutability, and whatever `validate_create` finds.
     pub validate_update: fn(&Value, &Value) -> Vec<FieldError>,
+    /// Rules of single fields, told after the errors of these two.
+    pub fields: &'static [FieldRule],
     /// Errors in a change of `/status` (new, old).
     pub validate_status: fn(&Value, &Value) -> Vec<FieldError>,
     /// Texts for `Warning` headers (new, old).
@@ -224,6 +227,22 @@ pub struct Strategy {
     /// Values that are unique among all objects of the store and that the server hands out: a Service's cluster IP and
     /// node ports.
     pub allocate: Option<Allocation>,
+}
+
+impl Strategy {
+    /// What is wrong with a new object.
+    pub fn errors_of_new(&self, new: &Value) -> Vec<FieldError> {
+        let mut errors = (self.validate_create)(new);
+        errors.extend(fields::errors(self.fields, new, None));
+        errors
+    }
+
+    /// What is wrong with a changed object.
+    pub fn errors_of_change(&self, new: &Value, old: &Value) -> Vec<FieldError> {
+        let mut errors = (self.validate_update)(new, old);
+        errors.extend(fields::errors(self.fields, new, Some(old)));
+        errors
+    }
 }
 
 impl std::fmt::Debug for Strategy {
@@ -266,6 +285,7 @@ pub const PLAIN: Strategy = Strategy {
     prepare_status: |_, _, _| {},
     validate_create: |_| Vec::new(),
     validate_update: |_, _| Vec::new(),
+    fields: &[],
     validate_status: |_, _| Vec::new(),
     warnings: |_, _| Vec::new(),
     allocate: None,

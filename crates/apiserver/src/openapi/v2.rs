@@ -68,12 +68,17 @@ impl Form {
 /// are custom kinds, of what it is made from; in quotes.
 pub fn etag(snapshot: &Snapshot) -> String {
     static BUILT_IN: OnceLock<String> = OnceLock::new();
+    static WITH_METRICS: OnceLock<String> = OnceLock::new();
+    let built_in = match snapshot.has_metrics() {
+        true => &WITH_METRICS,
+        false => &BUILT_IN,
+    };
     let of_snapshot = || {
         let rows = snapshot.resources();
         match super::fingerprints(rows.iter()) {
             made_from if made_from.is_empty() => {
                 let of_text = || hash(&Parts::of(snapshot, Form::Json).into_json());
-                BUILT_IN.get_or_init(of_text).clone()
+                built_in.get_or_init(of_text).clone()
             }
             made_from => hash(made_from.as_bytes()),
         }

@@ -6,6 +6,7 @@ mod access;
 mod core;
 mod events;
 mod extension;
+mod metrics;
 mod networking;
 mod scheduling;
 mod storage;
@@ -20,6 +21,7 @@ use kubewright_schema::catalog;
 use kubewright_schema::protobuf::order::Order;
 
 pub(crate) use access::token_request;
+pub(super) use metrics::rows as metrics;
 
 use super::{Cell, Column, Conversion, Resource, ScalePaths, SelectableField, Strategy, Subresource, Text, Verbs};
 use crate::table::cells;
@@ -30,6 +32,8 @@ struct Kind {
     version: &'static str,
     kind: &'static str,
     plural: &'static str,
+    /// The kind in small letters, where it is not said.
+    singular: Option<&'static str>,
     short_names: &'static [&'static str],
     categories: &'static [&'static str],
     namespaced: bool,
@@ -56,6 +60,7 @@ const KIND: Kind = Kind {
     version: "v1",
     kind: "",
     plural: "",
+    singular: None,
     short_names: &[],
     categories: &[],
     namespaced: true,
@@ -177,7 +182,10 @@ fn row(kind: &Kind, columns: &mut BTreeMap<String, Vec<ColumnData>>) -> Resource
         kind: Text::Borrowed(kind.kind),
         list_kind: Text::Owned(format!("{}List", kind.kind)),
         plural: Text::Borrowed(kind.plural),
-        singular: Text::Owned(kind.kind.to_lowercase()),
+        singular: match kind.singular {
+            Some(singular) => Text::Borrowed(singular),
+            None => Text::Owned(kind.kind.to_lowercase()),
+        },
         short_names: texts(kind.short_names),
         categories: texts(kind.categories),
         namespaced: kind.namespaced,

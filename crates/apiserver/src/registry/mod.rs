@@ -35,6 +35,8 @@ pub struct Registry {
 /// The kinds that were served at one moment, with the documents about them.
 #[derive(Debug)]
 pub struct Snapshot {
+    /// Built-in rows that only some servers have.
+    beside: Arc<Vec<Arc<Resource>>>,
     served: BTreeMap<Arc<str>, Arc<GroupRows>>,
     /// Definitions that wait for the end of their objects.
     ending: Arc<BTreeSet<Arc<str>>>,
@@ -73,6 +75,16 @@ impl Registry {
     pub fn new() -> Self {
         Self {
             current: RwLock::new(Arc::new(Snapshot::built_in())),
+        }
+    }
+
+    /// The built-in kinds, with those of `metrics.k8s.io` where something measures.
+    pub fn serving(metrics: bool) -> Self {
+        if !metrics {
+            return Self::new();
+        }
+        Self {
+            current: RwLock::new(Arc::new(Snapshot::built_in().with(builtin::metrics()))),
         }
     }
 
@@ -164,11 +176,13 @@ impl GroupRows {
 
 impl Snapshot {
     fn of(
+        beside: Arc<Vec<Arc<Resource>>>,
         served: BTreeMap<Arc<str>, Arc<GroupRows>>,
         ending: Arc<BTreeSet<Arc<str>>>,
         openapi: documents::openapi::Cache,
     ) -> Self {
         Self {
+            beside,
             served,
             ending,
             rows: OnceLock::new(),
@@ -189,7 +203,22 @@ impl Snapshot {
                 served
             })
         });
-        Self::of(BUILT_IN.clone(), Arc::default(), documents::openapi::Cache::default())
+        Self::of(
+            Arc::default(),
+            BUILT_IN.clone(),
+            Arc::default(),
+            documents::openapi::Cache::default(),
+        )
+    }
+
+    /// This snapshot with further built-in rows, of groups of their own.
+    fn with(mut self, beside: Vec<Arc<Resource>>) -> Self {
+        for row in &beside {
+            let group = self.served.entry(row.group.as_ref().into()).or_default();
+            Arc::make_mut(group).add(row);
+        }
+        self.beside = Arc::new(beside);
+        self
     }
 
     /// This snapshot with other definitions.
@@ -213,18 +242,18 @@ impl Snapshot {
         }
         for name in changes.iter().map(|change| &change.group).collect::<BTreeSet<_>>() {
             match served.get_mut(name) {
-                Some(group) if group.contested => *group = Arc::new(Self::contest(name, definitions)),
+                Some(group) if group.contested => *group = Arc::new(self.contest(name, definitions)),
                 Some(group) if group.versions.is_empty() => drop(served.remove(name)),
                 _ => {}
             }
         }
-        Self::of(served, ending, self.openapi.next())
+        Self::of(self.beside.clone(), served, ending, self.openapi.next())
     }
 
     /// The rows of a group in which two want the same place: the first gets it.
-    fn contest(group: &str, definitions: &Definitions) -> GroupRows {
+    fn contest(&self, group: &str, definitions: &Definitions) -> GroupRows {
         let mut rows = GroupRows::default();
-        let built_in = builtin::rows();
+        let built_in = self.built_in_rows();
         let built_in = built_in.iter().filter(|row| row.group == group);
         built_in.chain(definitions.rows(group)).for_each(|row| rows.add(row));
         rows
@@ -266,9 +295,18 @@ impl Snapshot {
                 .flat_map(|group| group.versions.values())
                 .flat_map(|rows| rows.values());
             let custom = rows.filter(|row| row.custom.is_some()).cloned();
-            Arc::new(builtin::rows().into_iter().chain(custom).collect())
+            Arc::new(self.built_in_rows().into_iter().chain(custom).collect())
         };
         self.rows.get_or_init(all).clone()
+    }
+
+    /// Whether `metrics.k8s.io` is served.
+    pub(crate) fn has_metrics(&self) -> bool {
+        !self.beside.is_empty()
+    }
+
+    fn built_in_rows(&self) -> Vec<Arc<Resource>> {
+        builtin::rows().into_iter().chain(self.beside.iter().cloned()).collect()
     }
 
     /// The other rows under which the same objects are served: other versions, and the other group of Event.
@@ -331,7 +369,7 @@ impl Snapshot {
     }
 
     /// The groups in the order of discovery, the core group first: built-in ones in the order of the table, custom ones
-    /// by name.
+    /// by name, at last those that another server has upstream (its APIService ranks it so).
     pub fn groups(&self) -> &[Group] {
         self.groups.get_or_init(|| {
             let mut built_in: Vec<Text> = Vec::new();
@@ -348,7 +386,9 @@ impl Snapshot {
                 name: name.to_string(),
                 versions: rows.ordered_versions(),
             };
-            built_in.chain(custom).map(group).collect()
+            let beside: BTreeSet<&str> = self.beside.iter().map(|row| row.group.as_ref()).collect();
+            let beside = beside.into_iter().filter_map(|name| self.served.get_key_value(name));
+            built_in.chain(custom).chain(beside).map(group).collect()
         })
     }
 }

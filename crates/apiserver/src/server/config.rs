@@ -7,6 +7,7 @@ use std::time::Duration;
 use crate::audit::AuditLog;
 use crate::authentication::{NoSigner, Signer, StaticTokens};
 use crate::authorization::{self, Authorizer};
+use crate::meter::Meter;
 use crate::outbound::{NoOutbound, Outbound};
 use crate::registry::order_of_store;
 use crate::storage::{Bounds, MemoryStorage, Storage};
@@ -107,10 +108,12 @@ pub struct Parts {
     pub signer: Arc<dyn Signer>,
     /// The audit log, if one is kept.
     pub audit: Option<AuditLog>,
+    /// Who measures what pods use; with him `metrics.k8s.io` is served.
+    pub meter: Option<Arc<dyn Meter>>,
 }
 
 impl Parts {
-    /// Empty storage in memory, RBAC, no way to call webhooks, no tokens, no audit log.
+    /// Empty storage in memory, RBAC, no way to call webhooks, no tokens, no audit log, no metrics.
     pub fn new(env: Arc<dyn Env>, config: Config) -> Parts {
         Parts {
             storage: Arc::new(MemoryStorage::bounded(config.bounds())),
@@ -118,6 +121,7 @@ impl Parts {
             outbound: Arc::new(NoOutbound),
             signer: Arc::new(NoSigner),
             audit: None,
+            meter: None,
             env,
             config,
         }

@@ -6,6 +6,7 @@
 use kubewright_schema::error::{FieldError, Reason};
 use kubewright_schema::go;
 use kubewright_schema::path::FieldPath;
+use kubewright_schema::rules::Patterns;
 use kubewright_schema::structural;
 use serde_json::{Value, json};
 
@@ -19,6 +20,7 @@ pub(super) fn validate(
     old: Option<&Value>,
     part: Part,
     others: &[FieldError],
+    patterns: &Patterns,
 ) -> (Vec<FieldError>, Vec<String>) {
     let Some(custom) = &resource.custom else {
         return (Vec::new(), Vec::new());
@@ -34,7 +36,7 @@ pub(super) fn validate(
     if let Some(paths) = scale {
         self::scale(object, paths, part, &mut errors);
     }
-    rules(custom, resource, object, old, errors, others)
+    rules(custom, resource, object, old, errors, others, patterns)
 }
 
 /// Said beside errors that keep the rules of a definition from being asked.
@@ -68,6 +70,7 @@ fn rules(
     old: Option<&Value>,
     mut errors: Vec<FieldError>,
     others: &[FieldError],
+    patterns: &Patterns,
 ) -> (Vec<FieldError>, Vec<String>) {
     let Some(validator) = custom.rules(&resource.schema) else {
         return (errors, Vec::new());
@@ -82,7 +85,7 @@ fn rules(
         errors.push(unchecked());
         return (errors, Vec::new());
     }
-    let outcome = validator.validate(object, old);
+    let outcome = validator.validate(object, old, patterns);
     errors.extend(outcome.errors);
     (errors, outcome.ratcheted.iter().map(FieldError::to_string).collect())
 }

@@ -7,11 +7,11 @@
 //!
 //! Invariant: no object leaves for the storage with an empty list or map in a place where Go writes none.
 
-use std::borrow::Cow;
+use std::fmt::Write as _;
 
 use kubewright_schema::patch::json::{escape, unescape};
 use kubewright_schema::structural;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use crate::admission::Session;
 use crate::model::{Empties, Resource};
@@ -24,7 +24,7 @@ fn find(value: &Value, at: &mut String, maps: bool, found: &mut Vec<String>) {
         Value::Object(map) if map.is_empty() && maps => found.push(at.clone()),
         Value::Array(list) => {
             for (index, item) in list.iter().enumerate() {
-                at.push_str(&format!("/{index}"));
+                write!(at, "/{index}").expect("a string takes everything");
                 find(item, at, maps, found);
                 at.truncate(length);
             }
@@ -39,6 +39,13 @@ fn find(value: &Value, at: &mut String, maps: bool, found: &mut Vec<String>) {
         }
         _ => {}
     }
+}
+
+/// The object around a place, and the name that the place has in it.
+fn outer<'o>(object: &'o mut Value, place: &str) -> Option<(&'o mut Map<String, Value>, String)> {
+    let (outer, key) = place.rsplit_once('/')?;
+    let map = object.pointer_mut(outer)?.as_object_mut()?;
+    Some((map, unescape(key)))
 }
 
 /// Empty lists belong to who wrote them, plugins see them, and they are stored as null. Makes nulls of them and says where they were.
@@ -101,24 +108,35 @@ impl Unwritten {
     /// Puts them back into the same object.
     pub(super) fn put_back(&self, object: &mut Value) {
         for (place, value) in &self.0 {
-            let Some((outer, key)) = place.rsplit_once('/') else {
-                continue;
-            };
-            if let Some(Value::Object(map)) = object.pointer_mut(outer) {
-                map.insert(unescape(key), value.clone());
+            if let Some((map, key)) = outer(object, place) {
+                map.insert(key, value.clone());
             }
         }
     }
 
-    /// The object as the rules see it: nothing was filled in where somebody sent an empty list. A plugin that wrote the object anew
-    /// meanwhile wrote none.
-    pub(super) fn seen_in<'o>(&self, object: &'o Value, session: &Session<'_>) -> Cow<'o, Value> {
-        if self.0.is_empty() || session.was_changed() {
-            return Cow::Borrowed(object);
+    /// Shows the object as the rules see it: nothing was filled in where somebody sent an empty list. A plugin that wrote the object anew
+    /// meanwhile wrote none. Afterwards the object is as it was before: it may be large, and is not copied.
+    pub(super) fn seen_in<T>(&self, object: &mut Value, session: &Session<'_>, look: impl FnOnce(&Value) -> T) -> T {
+        if session.was_changed() {
+            return look(object);
         }
-        let mut seen = object.clone();
-        self.put_back(&mut seen);
-        Cow::Owned(seen)
+        let mut replaced = Vec::with_capacity(self.0.len());
+        for (place, value) in &self.0 {
+            if let Some((map, key)) = outer(object, place) {
+                replaced.push((place, map.insert(key, value.clone())));
+            }
+        }
+        let seen = look(object);
+        // The last first: what stands in something else that was replaced goes before it does.
+        for (place, before) in replaced.into_iter().rev() {
+            if let Some((map, key)) = outer(object, place) {
+                match before {
+                    Some(before) => map.insert(key, before),
+                    None => map.remove(&key),
+                };
+            }
+        }
+        seen
     }
 
     /// Whether the object that is to be stored has any: those that have a default have it by now.

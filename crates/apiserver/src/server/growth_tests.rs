@@ -7,8 +7,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use bytes::Bytes;
 use futures::FutureExt as _;
 use http::Request;
+use kubewright_schema::budget::{self, Limits};
 use serde_json::{Value, json};
 
+use crate::authorization::{Attributes, Authorizer as _, Rbac};
 use crate::env::fake::{FakeEnv, Shared};
 use crate::storage::{
     Bounds, ChangeStream, Entry, ListRequest, Listed, MemoryStorage, SizeLimit, Storage, StorageError, StoredObject,
@@ -414,6 +416,93 @@ fn a_write_looks_at_no_more_objects_when_there_are_more() {
         grown.is_empty(),
         "create, update, delete, others after the create, others after the delete: {grown:#?}"
     );
+}
+
+#[test]
+fn an_eviction_looks_at_the_budget_of_its_pod() {
+    const BUDGETS: &str = "/apis/policy/v1/namespaces/default/poddisruptionbudgets";
+    let world = World::new();
+    let pod = |name: &str| {
+        let spec = json!({"containers": [{"name": "c", "image": "i"}]});
+        let path = "/api/v1/namespaces/default/pods";
+        let metadata = json!({"name": name, "labels": {"app": "a1"}});
+        world.cost("POST", path, &json!({"metadata": metadata, "spec": spec}));
+        let running = json!({"status": {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}});
+        world.cost("PATCH", &format!("{path}/{name}/status"), &running);
+    };
+    let budget = |index: usize| {
+        let selector = json!({"matchLabels": {"app": format!("a{index}")}});
+        let spec = json!({"maxUnavailable": 1, "selector": selector});
+        world.cost("POST", BUDGETS, &named(index, json!({"spec": spec})));
+        // As the controller leaves it.
+        let status = json!({"status": {"observedGeneration": 1, "disruptionsAllowed": 5, "currentHealthy": 9,
+            "desiredHealthy": 1, "expectedPods": 9}});
+        world.cost("PATCH", &format!("{BUDGETS}/a{index}/status"), &status);
+    };
+    let evict = |name: &str| {
+        let eviction = json!({"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": name}});
+        let path = format!("/api/v1/namespaces/default/pods/{name}/eviction");
+        world.cost("POST", &path, &eviction)
+    };
+    (1..5).for_each(budget);
+    pod("first");
+    // It makes the budgets known.
+    evict("first");
+    pod("few");
+    let few = evict("few");
+    (5..60).for_each(budget);
+    pod("many");
+    assert_eq!(evict("many"), few, "objects with many budgets, and with few");
+    let charged = world
+        .storage
+        .get("poddisruptionbudgets.policy", "default/a1")
+        .expect("it is there");
+    assert_eq!(charged.value()["status"]["disruptionsAllowed"], 2, "each was charged");
+}
+
+/// Others may have any number of bindings: who asks for something costs what his own bindings do.
+#[test]
+fn a_decision_looks_at_no_bindings_of_others() {
+    const BINDINGS: &str = "/apis/rbac.authorization.k8s.io/v1/namespaces/default/rolebindings";
+    let world = World::new();
+    let bind = |index: usize, user: &str| {
+        let role =
+            json!({"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "system:aggregate-to-view"});
+        let subjects = json!([{"kind": "User", "name": user}, {"kind": "Group", "name": format!("of-{user}")}]);
+        world.cost(
+            "POST",
+            BINDINGS,
+            &named(index, json!({"roleRef": role, "subjects": subjects})),
+        );
+    };
+    let rbac = Rbac::new(world.api.inner.policy.clone());
+    let user = UserInfo::authenticated("own", ["of-own"]);
+    // What was handed out for a decision, which is made within so many steps.
+    let decided = |verb: &str| {
+        let attributes = Attributes {
+            verb: verb.to_owned(),
+            resource: "pods".to_owned(),
+            version: "v1".to_owned(),
+            namespace: "default".to_owned(),
+            ..Attributes::default()
+        };
+        let limits = Limits {
+            steps: 2_000,
+            bytes: 20_000,
+        };
+        let before = world.storage.handed.load(Ordering::Relaxed);
+        let answer = budget::within(limits, || rbac.decide(&user, &attributes).known());
+        let answer = answer.unwrap_or_else(|why| panic!("{verb}: {why}"));
+        (answer, world.storage.handed.load(Ordering::Relaxed) - before)
+    };
+    bind(0, "own");
+    // It makes the bindings known.
+    decided("get");
+    let few = ["get", "delete"].map(decided);
+    assert_ne!(few[0].0, few[1].0, "the role allows one of them");
+    (1..500).for_each(|index| bind(index, &format!("other{index}")));
+    assert_eq!(["get", "delete"].map(decided), few);
+    assert_eq!(few[0].1, 0, "objects");
 }
 
 /// A page copies what is on it; what is behind it is only counted.

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use kubewright_schema::rules::Patterns;
 use kubewright_schema::schema::GroupVersionKind;
 use serde_json::Value;
 
@@ -31,6 +32,10 @@ impl Host for Inner {
 
     fn authorizer(&self) -> &dyn Authorizer {
         self.authorizer.as_ref()
+    }
+
+    fn patterns(&self) -> &Patterns {
+        &self.patterns
     }
 
     fn update_quota<'a>(

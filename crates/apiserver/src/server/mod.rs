@@ -78,6 +78,7 @@ use crate::admission::standard::Standard;
 use crate::audit::{AuditLog, Entry};
 use crate::authentication::{Authenticated, Authenticator, Identity};
 use crate::authorization::{self, Authorizer, Policy, impersonation::Impersonation};
+use crate::meter::Meter;
 use crate::model::status::Status;
 use crate::model::{Resource, Verbs};
 use crate::outbound::Outbound;
@@ -114,6 +115,7 @@ pub(crate) struct Inner {
     impersonation: Impersonation,
     pub(crate) outbound: Arc<dyn Outbound>,
     audit: Option<AuditLog>,
+    pub(crate) meter: Option<Arc<dyn Meter>>,
     admission: Vec<Box<dyn Admission>>,
     /// Open watches.
     pub(crate) watches: Arc<AtomicUsize>,
@@ -124,8 +126,11 @@ pub(crate) struct Inner {
     endings: upkeep::endings::Attended,
     of_others: Followed<upkeep::api_services::OfOthers>,
     flow_schemas: Followed<upkeep::FlowSchemas>,
+    budgets: Followed<special::eviction::budgets::Budgets>,
     /// See [`crate::model::StrategyContext::turns`].
     turns: AtomicU64,
+    /// The compiled regular expressions of rules and policies.
+    pub(crate) patterns: kubewright_schema::rules::Patterns,
 }
 
 /// A request on its way through the pipeline.
@@ -162,6 +167,7 @@ impl ApiServer {
             outbound,
             signer,
             audit,
+            meter,
         } = parts;
         let policy = Arc::new(Policy::new(storage.clone()));
         let authorizer =
@@ -185,9 +191,10 @@ impl ApiServer {
             env,
             config,
             authenticator,
-            registry: Registry::new(),
+            registry: Registry::serving(meter.is_some()),
             outbound,
             audit,
+            meter,
             admission,
             storage,
             watches: Arc::default(),
@@ -196,7 +203,9 @@ impl ApiServer {
             endings: upkeep::endings::Attended::default(),
             of_others: upkeep::api_services::of_others(),
             flow_schemas: upkeep::flow_schemas(),
+            budgets: special::eviction::budgets::budgets(),
             turns,
+            patterns: kubewright_schema::rules::Patterns::default(),
         };
         inner.recall();
         upkeep::bootstrap::fill(&inner);

@@ -13,7 +13,7 @@ use kubewright_schema::budget::Limits;
 use kubewright_schema::decode;
 use serde_json::{Value, json};
 
-use super::{ApiServer, Config, MAX_BODY};
+use super::{ApiServer, Config, MAX_BODY, Parts};
 use crate::env::fake::{FakeEnv, Shared};
 use crate::{UserInfo, WatchBody};
 
@@ -36,9 +36,16 @@ impl World {
     }
 
     fn with(config: Config) -> World {
+        World::of(config, |_| {})
+    }
+
+    /// A server of which something else is different.
+    pub(super) fn of(config: Config, change: impl FnOnce(&mut Parts)) -> World {
         let env = FakeEnv::new();
+        let mut parts = Parts::new(Arc::new(Shared(env.clone())), config);
+        change(&mut parts);
         World {
-            api: ApiServer::new(Arc::new(Shared(env.clone())), config),
+            api: ApiServer::with(parts),
             env,
         }
     }
@@ -47,7 +54,7 @@ impl World {
         self.env.advance(by);
     }
 
-    fn send(&self, line: &str, headers: &[(&str, &str)], body: impl Into<Bytes>, user: UserInfo) -> Answer {
+    pub(super) fn send(&self, line: &str, headers: &[(&str, &str)], body: impl Into<Bytes>, user: UserInfo) -> Answer {
         self.send_within(Limits::REQUEST, line, headers, body, user)
     }
 

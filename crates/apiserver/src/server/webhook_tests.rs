@@ -110,6 +110,8 @@ impl World {
             policy: Arc::new(policy),
             sink: events.clone(),
             strict: false,
+            format: crate::audit::Format::Json,
+            max_event_size: None,
         });
         World {
             api: ApiServer::with(parts),

@@ -10,7 +10,7 @@
 
 use super::head::{Admitted, Target};
 use super::route::{ResourcePath, Verb};
-use super::{ApiServer, Inner};
+use super::{ApiServer, Inner, special};
 use crate::model::{Resource, Subresource};
 
 /// How long a request may take.
@@ -55,8 +55,10 @@ impl Inner {
         let Some(resource) = kinds.lookup(&path.group, &path.version, &path.plural) else {
             return false;
         };
-        let many = || self.storage.count(&resource.store) > LIGHT_OBJECTS;
+        let looked_at = special::metrics::looks_at(&resource);
+        let many = || self.storage.count(looked_at.unwrap_or(&resource.store)) > LIGHT_OBJECTS;
         match (verb, path.name.as_deref()) {
+            (Verb::Get, Some(_)) if looked_at.is_some() => many(),
             // Each delete is a change, and asks the rules again.
             (Verb::DeleteCollection, _) => true,
             (Verb::List, _) => many(),

@@ -183,7 +183,7 @@ impl<'a> Writer<'a> {
 
     /// Holds a custom resource against its definition.
     fn check_custom(&mut self, object: &Value, old: Option<&Value>, part: Part, errors: &mut Vec<FieldError>) {
-        let (found, warnings) = custom::validate(&self.resource, object, old, part, errors);
+        let (found, warnings) = custom::validate(&self.resource, object, old, part, errors, &self.server.patterns);
         self.warnings.extend(warnings);
         errors.extend(found);
     }

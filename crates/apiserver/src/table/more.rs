@@ -1,5 +1,6 @@
 //! Cells of the kinds around workloads: volumes, networks, policies, and what configures the API server.
 
+mod metrics;
 mod storage;
 
 use jiff::Timestamp;
@@ -9,6 +10,7 @@ use super::age;
 use super::cells::{NONE, container_images, container_names, labels, number, of_containers, or, selector_of, text};
 use crate::model::Cell;
 use crate::values::{At, get};
+pub(crate) use metrics::{NODE_METRICS, POD_METRICS};
 pub(crate) use storage::{ATTACHMENT, ATTRIBUTES_CLASS, CLAIM, CSI_NODE, DRIVER, STORAGE_CLASS, VOLUME};
 use storage::{UNSET, deleted, plain};
 

@@ -3,7 +3,7 @@
 
 use super::super::Issue;
 use super::super::ast::{Entry, Expr, ExprKind};
-use super::super::eval::{Bindings, PER_CALL_LIMIT, evaluate_expr};
+use super::super::eval::{Bindings, PER_CALL_LIMIT, Patterns, evaluate_expr};
 use super::super::library::{formatting, regex};
 use super::super::types::Type;
 
@@ -51,7 +51,10 @@ fn argument(expr: &Expr, function: &str, issues: &mut Vec<Issue>) {
     }
     let valid = match literal.as_str() {
         Some(text) if function == "matches" => regex::compile(text).is_ok(),
-        _ => evaluate_expr(expr, &Bindings::new(), PER_CALL_LIMIT).result.is_ok(),
+        _ => {
+            let alone = (&Bindings::new(), &Patterns::default());
+            evaluate_expr(expr, alone.0, alone.1, PER_CALL_LIMIT).result.is_ok()
+        }
     };
     if !valid {
         issues.push(Issue {

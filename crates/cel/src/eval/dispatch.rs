@@ -143,7 +143,7 @@ impl<'a> Interpreter<'a, '_> {
             debug_assert_eq!(value.type_name(), values[0].type_name());
             return result;
         }
-        library::call(overload.id, values).unwrap_or_else(|| Err(mismatch(function, values)))
+        library::call(overload.id, values, self.patterns).unwrap_or_else(|| Err(mismatch(function, values)))
     }
 }
 

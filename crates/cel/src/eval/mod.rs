@@ -6,7 +6,7 @@
 //! remaining budget ([`RUNTIME_BUDGET`]) and hands it in.
 //!
 //! ```
-//! use kubewright_cel::eval::{Bindings, PER_CALL_LIMIT, evaluate};
+//! use kubewright_cel::eval::{Bindings, PER_CALL_LIMIT, Patterns, evaluate};
 //! use kubewright_cel::types::{Decl, Type};
 //! use kubewright_cel::value::Value;
 //! use kubewright_cel::{Environment, compile};
@@ -17,13 +17,14 @@
 //! let object = json!({"spec": {"replicas": 2}});
 //!
 //! let variables = Bindings::new().with("object", Value::from_json(&object));
-//! let outcome = evaluate(&program, &variables, PER_CALL_LIMIT);
+//! let patterns = Patterns::default(); // kept as long as the rules are
+//! let outcome = evaluate(&program, &variables, &patterns, PER_CALL_LIMIT);
 //! assert_eq!(outcome.result.expect("both are numbers").to_string(), "3");
 //! assert_eq!(outcome.cost, 4);
 //!
 //! let empty = json!({});
 //! let variables = Bindings::new().with("object", Value::from_json(&empty));
-//! let error = evaluate(&program, &variables, PER_CALL_LIMIT).result.expect_err("there is no spec");
+//! let error = evaluate(&program, &variables, &patterns, PER_CALL_LIMIT).result.expect_err("there is no spec");
 //! assert_eq!(error.to_string(), "no such key: spec");
 //! ```
 //!
@@ -44,6 +45,7 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 pub use super::error::Error;
+pub use super::library::regex::Patterns;
 pub use super::value::{compare, equal};
 pub use cost::{MATCH_CONDITIONS_BUDGET, PER_CALL_LIMIT, RUNTIME_BUDGET};
 
@@ -86,15 +88,27 @@ pub struct Outcome<'a> {
     pub cost: u64,
 }
 
-/// Evaluates a program that may cost up to `limit`, mostly [`PER_CALL_LIMIT`].
-pub fn evaluate<'a>(program: &'a Program, variables: &dyn Variables<'a>, limit: u64) -> Outcome<'a> {
-    evaluate_expr(program.expr(), variables, limit)
+/// Evaluates a program that may cost up to `limit`, mostly [`PER_CALL_LIMIT`]. Regular expressions are compiled once for
+/// `patterns`.
+pub fn evaluate<'a>(
+    program: &'a Program,
+    variables: &dyn Variables<'a>,
+    patterns: &Patterns,
+    limit: u64,
+) -> Outcome<'a> {
+    evaluate_expr(program.expr(), variables, patterns, limit)
 }
 
 /// Evaluates a tree that was checked.
-pub(crate) fn evaluate_expr<'a>(expr: &'a Expr, variables: &dyn Variables<'a>, limit: u64) -> Outcome<'a> {
+pub(crate) fn evaluate_expr<'a>(
+    expr: &'a Expr,
+    variables: &dyn Variables<'a>,
+    patterns: &Patterns,
+    limit: u64,
+) -> Outcome<'a> {
     let mut interpreter = Interpreter {
         variables,
+        patterns,
         scopes: Vec::new(),
         depth: 0,
         cost: 0,
@@ -113,7 +127,7 @@ pub(crate) fn evaluate_expr<'a>(expr: &'a Expr, variables: &dyn Variables<'a>, l
 /// # Errors
 /// The error of the constant.
 pub fn instantiate(program: &Program) -> Result<(), Error> {
-    let none = Bindings::new();
+    let (none, patterns) = (Bindings::new(), Patterns::default());
     let mut failed = None;
     program.expr().walk(&mut |expr| {
         if failed.is_some() {
@@ -121,7 +135,7 @@ pub fn instantiate(program: &Program) -> Result<(), Error> {
         }
         let ExprKind::Call(call) = &expr.kind else { return };
         if cost::is_constant(expr) {
-            failed = evaluate_expr(expr, &none, PER_CALL_LIMIT).result.err();
+            failed = evaluate_expr(expr, &none, &patterns, PER_CALL_LIMIT).result.err();
         } else if matches!(&*call.function, "matches" | "find" | "findAll") {
             let pattern = if call.target.is_some() {
                 call.args.first()
@@ -131,7 +145,7 @@ pub fn instantiate(program: &Program) -> Result<(), Error> {
             let Some(pattern) = pattern.filter(|pattern| cost::is_constant(pattern)) else {
                 return;
             };
-            failed = match evaluate_expr(pattern, &none, PER_CALL_LIMIT).result {
+            failed = match evaluate_expr(pattern, &none, &patterns, PER_CALL_LIMIT).result {
                 Ok(Value::String(pattern)) => crate::library::regex::compile(&pattern).err().map(Error::new),
                 Ok(_) => None,
                 Err(error) => Some(error),
@@ -147,6 +161,7 @@ const MAX_DEPTH: u32 = 600;
 /// One evaluation.
 struct Interpreter<'a, 'v> {
     variables: &'v dyn Variables<'a>,
+    patterns: &'v Patterns,
     /// The variables of the loops around, innermost last. An accumulator may hold an error that a later step overrules.
     scopes: Vec<(&'a str, Result<Value<'a>, Error>)>,
     depth: u32,

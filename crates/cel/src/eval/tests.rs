@@ -1,6 +1,6 @@
 //! What the interpreter bounds by itself. Not here: expressions with recorded answers, which need schemas (`kubewright-schema`).
 
-use super::{Bindings, Error, MAX_DEPTH, PER_CALL_LIMIT, evaluate_expr};
+use super::{Bindings, Error, MAX_DEPTH, PER_CALL_LIMIT, Patterns, evaluate_expr};
 use crate::ast::{Call, Expr, ExprKind, Literal, op};
 
 /// Deeper than the parser goes: the interpreter has a limit of its own.
@@ -34,7 +34,7 @@ fn trees_are_bounded() {
             for _ in 0..depth {
                 expr = Expr::new(0, 0, wrap(expr));
             }
-            let outcome = evaluate_expr(&expr, &Bindings::new(), PER_CALL_LIMIT);
+            let outcome = evaluate_expr(&expr, &Bindings::new(), &Patterns::default(), PER_CALL_LIMIT);
             assert_eq!(outcome.result.err() == Some(Error::TooDeep), deep);
         }
     }

@@ -14,12 +14,13 @@ mod times;
 
 use super::value::Value;
 use super::value::opaque::{self, Called};
+use regex::Patterns;
 
 /// Calls the function behind an overload.
-pub(super) fn call<'a>(overload: &str, args: &[Value<'a>]) -> Called<'a> {
+pub(super) fn call<'a>(overload: &str, args: &[Value<'a>], patterns: &Patterns) -> Called<'a> {
     None.or_else(|| strings::call(overload, args))
         .or_else(|| lists::call(overload, args))
-        .or_else(|| regex::call(overload, args))
+        .or_else(|| regex::call(overload, args, patterns))
         .or_else(|| times::call(overload, args))
         .or_else(|| optional::call(overload, args))
         .or_else(|| opaque::call(overload, args))

@@ -1,11 +1,11 @@
 //! Regular expressions: `matches`, `find`, `findAll`.
 //!
 //! Go and the `regex` crate are of one family, but Go's `\d`, `\w`, `\s` and `\b` mean ASCII, a `{` that begins no repetition
-//! is itself, and sets have no operators: expressions are rewritten accordingly. Compiled expressions are kept, a bounded
-//! number of them, since rules are evaluated again and again.
+//! is itself, and sets have no operators: expressions are rewritten accordingly. Who evaluates rules again and again keeps
+//! their compiled expressions in [`Patterns`], a bounded number of them.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, LazyLock, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use regex::{Regex, RegexBuilder};
 
@@ -14,14 +14,15 @@ use crate::error::Error;
 use crate::value::Value;
 use kubewright_values::budget;
 
-pub(super) fn call<'a>(overload: &str, args: &[Value<'a>]) -> Called<'a> {
+pub(super) fn call<'a>(overload: &str, args: &[Value<'a>], patterns: &Patterns) -> Called<'a> {
     let [Value::String(text), Value::String(pattern), rest @ ..] = args else {
         return None;
     };
     let count = match (overload, rest) {
         ("matches" | "matches_string", []) => {
             return Some(
-                compile(pattern)
+                patterns
+                    .compile(pattern)
                     .map(|regex| Value::Bool(regex.matches(text)))
                     .map_err(Error::new),
             );
@@ -31,7 +32,7 @@ pub(super) fn call<'a>(overload: &str, args: &[Value<'a>]) -> Called<'a> {
         ("string_find_all_string_int", [Value::Int(count)]) => usize::try_from(*count).unwrap_or(usize::MAX),
         _ => return None,
     };
-    let regex = match compile(pattern) {
+    let regex = match patterns.compile(pattern) {
         Ok(regex) => regex,
         Err(error) => return Some(Err(Error::new(format!("Illegal regex: {error}")))),
     };
@@ -58,7 +59,33 @@ const KEPT_WEIGHT: usize = 2_000;
 /// The most memory in which a compiled expression notes what it has seen of a text, for each thread.
 const NOTES: usize = 256 * 1024;
 
-static COMPILED: LazyLock<Mutex<BTreeMap<String, Arc<GoRegex>>>> = LazyLock::new(Mutex::default);
+/// The compiled expressions of those who evaluate rules again and again: a server has one. At most `KEPT` of them, none
+/// larger than `KEPT_WEIGHT`; when it is full it begins anew.
+#[derive(Debug, Default)]
+pub struct Patterns(Mutex<BTreeMap<String, Arc<GoRegex>>>);
+
+impl Patterns {
+    /// The compiled expression, shared with those who asked for it before.
+    ///
+    /// # Errors
+    /// Go's message.
+    pub fn compile(&self, pattern: &str) -> Result<Arc<GoRegex>, String> {
+        // Whole entries only are added and taken away: after a panic elsewhere the map is as good as before.
+        let known = || self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(regex) = known().get(pattern) {
+            return Ok(regex.clone());
+        }
+        let regex = compile(pattern)?;
+        if regex.weight <= KEPT_WEIGHT {
+            let mut kept = known();
+            if kept.len() >= KEPT {
+                kept.clear();
+            }
+            kept.insert(pattern.to_owned(), regex.clone());
+        }
+        Ok(regex)
+    }
+}
 
 /// A compiled expression, and how large it is. It is shared and never copied: a copy of a [`Regex`] begins without the notes
 /// of what it has seen, and making those anew costs far more than a short match does.
@@ -81,12 +108,11 @@ impl GoRegex {
     }
 }
 
-/// The compiled expression, or Go's message.
+/// The compiled expression, which the caller keeps.
+///
+/// # Errors
+/// Go's message.
 pub fn compile(pattern: &str) -> Result<Arc<GoRegex>, String> {
-    let known = || COMPILED.lock().unwrap_or_else(PoisonError::into_inner);
-    if let Some(regex) = known().get(pattern) {
-        return Ok(regex.clone());
-    }
     let weight = weight(pattern);
     budget::spend(weight.saturating_mul(16));
     budget::produce(weight.saturating_mul(64));
@@ -102,15 +128,7 @@ pub fn compile(pattern: &str) -> Result<Arc<GoRegex>, String> {
     if refusals.iter().any(|refusal| complaint.starts_with(refusal)) {
         return Err(refused(&complaint));
     }
-    let regex = Arc::new(GoRegex { regex, weight });
-    if weight <= KEPT_WEIGHT {
-        let mut kept = known();
-        if kept.len() >= KEPT {
-            kept.clear();
-        }
-        kept.insert(pattern.to_owned(), regex.clone());
-    }
-    Ok(regex)
+    Ok(Arc::new(GoRegex { regex, weight }))
 }
 
 /// About how many parts an expression has when its repetitions are written out: what compiling it costs, and at worst
@@ -412,8 +430,29 @@ mod tests {
 
     #[test]
     fn an_expression_is_shared_with_its_notes() {
-        let [first, second] = [(); 2].map(|()| compile("^an expression of this test$").expect("it compiles"));
-        assert!(Arc::ptr_eq(&first, &second));
+        let patterns = Patterns::default();
+        let compiled = |patterns: &Patterns| patterns.compile("^a$").expect("it compiles");
+        assert!(Arc::ptr_eq(&compiled(&patterns), &compiled(&patterns)));
+        let others = Patterns::default();
+        assert!(
+            !Arc::ptr_eq(&compiled(&patterns), &compiled(&others)),
+            "each is its owner's"
+        );
+    }
+
+    #[test]
+    fn a_bounded_number_is_kept() {
+        let patterns = Patterns::default();
+        let kept = |patterns: &Patterns| patterns.0.lock().expect("no test panics under the lock").len();
+        for number in 0..3 * KEPT {
+            patterns.compile(&format!("^a{number}$")).expect("it compiles");
+            assert!(kept(&patterns) <= KEPT);
+        }
+        let before = kept(&patterns);
+        patterns
+            .compile("(a{100}){50}")
+            .expect("it compiles, and is too large to be kept");
+        assert_eq!(kept(&patterns), before);
     }
 
     #[test]

@@ -187,7 +187,7 @@ fn pair(text: &str) -> Result<(String, String), String> {
 }
 
 fn open_audit_log(policy: &Path, path: &Path) -> Result<AuditLog, Failure> {
-    let opened = crate::audit::open(policy, path, Rotation::default(), false);
+    let opened = crate::audit::open(policy, path, Rotation::default(), false, &crate::audit::Form::default());
     let (log, warnings) = opened.map_err(|why| {
         Failure::new("cannot keep an audit log")
             .because(why)

@@ -1,9 +1,11 @@
 //! `kubewright create api` and `create webhook`: kinds, controllers and webhooks.
 
 use clap::{Args, Subcommand};
-use kubewright_codegen::project::Project;
+use kubewright_codegen::Plan;
+use kubewright_codegen::project::{DeployedImage, Project};
 use kubewright_codegen::scaffold::{self, CreateApi, CreateWebhook};
 
+use crate::external::{Chain, or_where};
 use crate::files::Disk;
 use crate::output::{Failure, Format};
 use crate::scaffolding::{Creating, ask, recover};
@@ -50,6 +52,33 @@ struct Api {
     /// Types for server-side apply; every kind has them here, so nothing more is written
     #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true", default_value = "false", value_name = "BOOL", hide_default_value = true)]
     ssa: bool,
+
+    /// Plugins to run: deploy-image/v1-alpha (a kind whose controller runs an image), external ones by NAME/VERSION
+    #[arg(long, value_delimiter = ',', value_name = "KEYS")]
+    plugins: Vec<String>,
+
+    #[command(flatten)]
+    image: Image,
+}
+
+/// What the plugin deploy-image takes.
+#[derive(Debug, Args)]
+struct Image {
+    /// For the plugin deploy-image: the image that the controller runs
+    #[arg(long, value_name = "IMAGE", default_value = "", hide_default_value = true)]
+    image: String,
+
+    /// For the plugin deploy-image: what the container runs instead of the image's own command, such as memcached,--memory-limit=64
+    #[arg(long, value_name = "WORDS", allow_hyphen_values = true)]
+    image_container_command: Option<String>,
+
+    /// For the plugin deploy-image: the port that the container listens on, which becomes a field of the kind
+    #[arg(long, value_name = "PORT")]
+    image_container_port: Option<String>,
+
+    /// For the plugin deploy-image: the user that the container runs as, by its number
+    #[arg(long, value_name = "UID")]
+    run_as_user: Option<String>,
 }
 
 /// Add webhooks to a kind: defaults, validation, conversion between versions
@@ -82,48 +111,72 @@ struct Webhook {
     #[arg(long, value_name = "PATH")]
     validation_path: Option<String>,
 
+    /// External plug-ins to run, by NAME/VERSION
+    #[arg(long, value_delimiter = ',', value_name = "KEYS")]
+    plugins: Vec<String>,
+
     /// Plural of the kind, which the project knows
     #[arg(long, value_name = "PLURAL", hide = true)]
     plural: Option<String>,
 }
 
 impl Arguments {
-    pub(crate) fn run(self, output: Format) -> Result<(), Failure> {
+    pub(crate) fn run(self, output: Format, plugins: &Chain) -> Result<(), Failure> {
         let disk = Disk::here()?;
         recover(&disk, output)?;
         match self.what {
-            What::Api(api) => api.run(&disk, output),
-            What::Webhook(webhook) => webhook.run(&disk, output),
+            What::Api(api) => api.run(&disk, output, plugins),
+            What::Webhook(webhook) => webhook.run(&disk, output, plugins),
         }
     }
 }
 
 impl Api {
-    fn run(self, disk: &Disk, output: Format) -> Result<(), Failure> {
+    fn run(self, disk: &Disk, output: Format, plugins: &Chain) -> Result<(), Failure> {
         // A question in a folder without a project would be answered in vain.
         Project::load(disk)?;
+        if !plugins.runs_own() {
+            return alone(disk, &self.creating, output, plugins);
+        }
         let subject = self.creating.kind.subject();
         let attempted = "cannot create the API";
         let external = self.creating.external.external();
-        let known = external.is_given().then_some(false);
+        // The plugin makes both; elsewhere a type of another project is not made here.
+        let both = scaffold::makes_type_and_controller(&self.plugins).then_some(true);
+        let known = both.or(external.is_given().then_some(false));
+        let said = |text: Option<String>| text.filter(|text| !text.is_empty());
         let asked = CreateApi {
             resource: ask(self.resource.or(known), "Create Resource", "resource", attempted)?,
-            controller: ask(self.controller, "Create Controller", "controller", attempted)?,
+            controller: ask(self.controller.or(both), "Create Controller", "controller", attempted)?,
             subject,
             plural: self.plural,
             namespaced: self.namespaced,
             controller_name: self.controller_name.filter(|name| !name.is_empty()),
             external,
             ssa: self.ssa,
+            plugins: plugins.own_keys(self.plugins),
+            image: DeployedImage {
+                image: self.image.image,
+                container_command: said(self.image.image_container_command),
+                container_port: said(self.image.image_container_port),
+                run_as_user: said(self.image.run_as_user),
+            },
             force: self.creating.force,
         };
-        let plan = scaffold::create_api(disk, &asked)?;
+        let mut plan = scaffold::create_api(disk, &asked).map_err(|wrong| or_where(wrong, &asked.plugins))?;
+        plugins.run(disk.root(), &mut plan)?;
         self.creating.writing.finish(disk, &plan, output)
     }
 }
 
 impl Webhook {
-    fn run(self, disk: &Disk, output: Format) -> Result<(), Failure> {
+    fn run(self, disk: &Disk, output: Format, plugins: &Chain) -> Result<(), Failure> {
+        Project::load(disk)?;
+        if !plugins.runs_own() {
+            return alone(disk, &self.creating, output, plugins);
+        }
+        let unknown = plugins.own_keys(self.plugins);
+        scaffold::no_plugins(&unknown, "create webhook").map_err(|wrong| or_where(wrong, &unknown))?;
         let asked = CreateWebhook {
             subject: self.creating.kind.subject(),
             defaulting: self.defaulting,
@@ -135,7 +188,15 @@ impl Webhook {
             external: self.creating.external.external(),
             force: self.creating.force,
         };
-        let plan = scaffold::create_webhook(disk, &asked)?;
+        let mut plan = scaffold::create_webhook(disk, &asked)?;
+        plugins.run(disk.root(), &mut plan)?;
         self.creating.writing.finish(disk, &plan, output)
     }
+}
+
+/// What external plug-ins do that were named without the layout.
+fn alone(disk: &Disk, creating: &Creating, output: Format, plugins: &Chain) -> Result<(), Failure> {
+    let mut plan = Plan::new(disk);
+    plugins.run(disk.root(), &mut plan)?;
+    creating.writing.finish(disk, &plan, output)
 }

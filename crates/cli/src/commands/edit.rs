@@ -3,6 +3,7 @@
 use clap::Args;
 use kubewright_codegen::scaffold::{self, Edit};
 
+use crate::external::{Chain, or_where};
 use crate::files::Disk;
 use crate::output::{Failure, Format};
 use crate::scaffolding::{Terms, Writing, recover};
@@ -21,7 +22,7 @@ pub(crate) struct Arguments {
     #[command(flatten)]
     terms: Terms,
 
-    /// Plugins to run: helm/v2-alpha (a chart out of config/), grafana/v1-alpha (dashboards)
+    /// Plugins to run: helm/v2-alpha (a chart out of config/), grafana/v1-alpha (dashboards), autoupdate/v1-alpha (a workflow that upgrades), external ones by NAME/VERSION
     #[arg(long, value_delimiter = ',', value_name = "KEYS")]
     plugins: Vec<String>,
 
@@ -40,7 +41,7 @@ pub(crate) struct Arguments {
 const ATTEMPTED: &str = "cannot edit the project";
 
 impl Arguments {
-    pub(crate) fn run(self, output: Format) -> Result<(), Failure> {
+    pub(crate) fn run(self, output: Format, plugins: &Chain) -> Result<(), Failure> {
         let disk = Disk::here()?;
         recover(&disk, output)?;
         let asked = Edit {
@@ -49,11 +50,12 @@ impl Arguments {
             license: self.terms.license(ATTEMPTED)?,
             owner: self.terms.owner(),
             boilerplate: self.terms.boilerplate(ATTEMPTED)?,
-            plugins: self.plugins,
+            plugins: plugins.own_keys(self.plugins),
             output: self.output_dir,
             force: self.force,
         };
-        let plan = scaffold::edit(&disk, &asked)?;
+        let mut plan = scaffold::edit(&disk, &asked).map_err(|wrong| or_where(wrong, &asked.plugins))?;
+        plugins.run(disk.root(), &mut plan)?;
         self.writing.finish(&disk, &plan, output)
     }
 }

@@ -6,6 +6,7 @@ use clap::Args;
 use kubewright_codegen::scaffold::{self, Dependency, Init};
 use kubewright_codegen::{Diagnostic, Files, Place, codes};
 
+use crate::external::{Chain, or_where};
 use crate::files::Disk;
 use crate::output::{Failure, Format};
 use crate::scaffolding::{Terms, Writing, recover};
@@ -45,7 +46,7 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "PATH|VERSION")]
     kubewright: Option<String>,
 
-    /// Layout; there is one
+    /// Layout, of which there is one, and external plug-ins by NAME/VERSION, which the project has from then on
     #[arg(long, value_delimiter = ',', value_name = "KEYS")]
     plugins: Vec<String>,
 
@@ -66,7 +67,7 @@ pub(crate) struct Arguments {
 const ATTEMPTED: &str = "cannot create the project";
 
 impl Arguments {
-    pub(crate) fn run(self, output: Format) -> Result<(), Failure> {
+    pub(crate) fn run(self, output: Format, plugins: &Chain) -> Result<(), Failure> {
         let here = std::env::current_dir()
             .map_err(|why| Diagnostic::new(codes::files::IO, "cannot find the current folder").because(why))?;
         let root = self.folder.as_ref().map_or(here.clone(), |folder| here.join(folder));
@@ -83,7 +84,8 @@ impl Arguments {
             boilerplate: self.terms.boilerplate(ATTEMPTED)?,
             multigroup: self.multigroup,
             namespaced: self.namespaced,
-            plugins: self.plugins.clone(),
+            plugins: plugins.own_keys(self.plugins.clone()),
+            external: plugins.titles(),
             dependency,
             cli_version: env!("CARGO_PKG_VERSION").to_owned(),
         };
@@ -95,7 +97,8 @@ impl Arguments {
         }
         let disk = Disk::new(&root);
         recover(&disk, output)?;
-        let mut plan = scaffold::init(&disk, &asked)?;
+        let mut plan = scaffold::init(&disk, &asked).map_err(|wrong| or_where(wrong, &asked.plugins))?;
+        plugins.run(&root, &mut plan)?;
         if !self.writing.dry_run && !self.writing.diff {
             std::fs::create_dir_all(&root).map_err(|why| {
                 Diagnostic::new(codes::files::IO, ATTEMPTED)

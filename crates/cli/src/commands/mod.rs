@@ -3,6 +3,7 @@
 pub(crate) mod alpha;
 pub(crate) mod assets;
 pub(crate) mod build_installer;
+pub(crate) mod bundle;
 pub(crate) mod cluster;
 pub(crate) mod completion;
 pub(crate) mod create;

@@ -118,7 +118,13 @@ async fn start(settings: &Settings) -> Result<Cluster, String> {
 }
 
 fn audit(settings: &Audit) -> Result<AuditLog, String> {
-    let (log, warnings) = crate::audit::open(&settings.policy, &settings.path, settings.rotation, settings.strict)?;
+    let (log, warnings) = crate::audit::open(
+        &settings.policy,
+        &settings.path,
+        settings.rotation,
+        settings.strict,
+        &settings.form,
+    )?;
     for text in warnings {
         warn(&text);
     }

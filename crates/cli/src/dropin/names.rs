@@ -152,7 +152,7 @@ pub(super) const APISERVER: &[Section] = &[
             flag(
                 "audit-log-format",
                 "string",
-                "Form of the events; json is served. (default json)",
+                "Form of the events: json, or legacy, a line of text with a part of each. (default json)",
             ),
             flag(
                 "audit-log-maxage",
@@ -178,6 +178,20 @@ pub(super) const APISERVER: &[Section] = &[
                 "audit-log-path",
                 "string",
                 "The file to which the audit log is written; - is standard output.",
+            ),
+            boolean(
+                "audit-log-truncate-enabled",
+                "Events that are too large are written without the objects of the request and the answer.",
+            ),
+            flag(
+                "audit-log-truncate-max-batch-size",
+                "int",
+                "Bytes of a batch; each event is a batch here. (default 10485760)",
+            ),
+            flag(
+                "audit-log-truncate-max-event-size",
+                "int",
+                "Bytes of an event; what is larger without its objects is left out. (default 102400)",
             ),
             flag(
                 "audit-policy-file",

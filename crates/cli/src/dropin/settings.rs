@@ -7,12 +7,13 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use kubewright_cluster::{Controllers, OPTIONAL_PLUGINS, Rotation, SEPARABLE_PLUGINS, ServiceRange};
+use kubewright_cluster::{AuditFormat, Controllers, OPTIONAL_PLUGINS, Rotation, SEPARABLE_PLUGINS, ServiceRange};
 
 use super::authorization::{self, Authorization};
 use super::features;
 use super::flags::Given;
 use super::names::{BUILT_IN_PLUGINS, MISSING_PLUGINS};
+use crate::audit::Form;
 use crate::rollout::duration;
 
 /// The settings of a server.
@@ -61,6 +62,7 @@ pub(super) struct Audit {
     pub(super) rotation: Rotation,
     /// `blocking-strict`.
     pub(super) strict: bool,
+    pub(super) form: Form,
 }
 
 /// Collects mistakes, so that all of them are told.
@@ -269,15 +271,7 @@ fn audit(given: &Given, warnings: &mut Vec<String>) -> Result<Option<Audit>, Str
             "invalid audit log mode {mode}, allowed modes are \"batch,blocking,blocking-strict\""
         ));
     }
-    match given.last("audit-log-format").unwrap_or("json") {
-        "json" => {}
-        "legacy" => return Err("--audit-log-format=legacy is not served by kubewright".to_owned()),
-        other => {
-            return Err(format!(
-                "invalid audit log format {other}, allowed formats are \"legacy,json\""
-            ));
-        }
-    }
+    let form = audit_form(given)?;
     let default = Rotation::default();
     let days = number(given, "audit-log-maxage")?;
     let rotation = Rotation {
@@ -299,6 +293,7 @@ fn audit(given: &Given, warnings: &mut Vec<String>) -> Result<Option<Audit>, Str
             path,
             rotation,
             strict: mode == "blocking-strict",
+            form,
         })),
         (None, None) => Ok(None),
         (Some(_), None) => {
@@ -312,16 +307,48 @@ fn audit(given: &Given, warnings: &mut Vec<String>) -> Result<Option<Audit>, Str
     }
 }
 
+/// How events are written (`AuditTruncateOptions.Validate` and `AuditLogOptions.Validate`).
+fn audit_form(given: &Given) -> Result<Form, String> {
+    const BATCH: i64 = 10 * 1024 * 1024;
+    const EVENT: i64 = 100 * 1024;
+    let event = integer(given, "audit-log-truncate-max-event-size")?.unwrap_or(EVENT);
+    let batch = integer(given, "audit-log-truncate-max-batch-size")?.unwrap_or(BATCH);
+    let max = usize::try_from(event).ok().filter(|max| *max > 0);
+    let max =
+        max.ok_or_else(|| format!("invalid audit truncate log max event size {event}, must be a positive number"))?;
+    if batch < event {
+        return Err(format!(
+            "invalid audit truncate log max batch size {batch}, must be greater than max event size ({event})"
+        ));
+    }
+    let format = match given.last("audit-log-format").unwrap_or("json") {
+        "json" => AuditFormat::Json,
+        "legacy" => AuditFormat::Legacy,
+        other => {
+            return Err(format!(
+                "invalid audit log format {other}, allowed formats are \"legacy,json\""
+            ));
+        }
+    };
+    let truncates = given.flag("audit-log-truncate-enabled").unwrap_or(false);
+    Ok(Form {
+        format,
+        max_event_size: truncates.then_some(max),
+    })
+}
+
+/// A number as Go reads it.
+fn integer(given: &Given, name: &str) -> Result<Option<i64>, String> {
+    let Some(text) = given.last(name) else { return Ok(None) };
+    let why = || format!("strconv.ParseInt: parsing {text:?}: invalid syntax");
+    text.parse().map(Some).map_err(|_| invalid(name, text, &why()))
+}
+
 /// A number that is not negative.
 fn number(given: &Given, name: &str) -> Result<Option<u64>, String> {
-    let Some(text) = given.last(name) else { return Ok(None) };
-    let number: i64 = text.parse().map_err(|_| {
-        invalid(
-            name,
-            text,
-            &format!("strconv.ParseInt: parsing {text:?}: invalid syntax"),
-        )
-    })?;
+    let Some(number) = integer(given, name)? else {
+        return Ok(None);
+    };
     u64::try_from(number)
         .map(Some)
         .map_err(|_| format!("--{name} {number} can't be a negative number"))
@@ -423,8 +450,12 @@ mod tests {
             "invalid audit log format nonsense, allowed formats are \"legacy,json\"",
         );
         check(
-            &["--audit-log-format=legacy"],
-            "--audit-log-format=legacy is not served by kubewright",
+            &["--audit-log-truncate-max-event-size=0"],
+            "invalid audit truncate log max event size 0, must be a positive number",
+        );
+        check(
+            &["--audit-log-truncate-max-batch-size=1000"],
+            "invalid audit truncate log max batch size 1000, must be greater than max event size (102400)",
         );
         check(
             &["--audit-log-maxage=-2"],

@@ -262,6 +262,16 @@ impl TryFrom<v2::Book> for v1::Book {
             },
         ],
     },
+    // A kind whose controller runs an image, with nothing written by hand.
+    Golden {
+        name: "deploy-image",
+        commands: &[
+            "init --domain my.domain --kubewright ../../..",
+            "create api --group cache --version v1alpha1 --kind Memstore --image=memcached:1.6.26-alpine3.19 --image-container-command=memcached,--memory-limit=64,-o,modern,-v --image-container-port=11211 --run-as-user=1001 --plugins=deploy-image/v1-alpha",
+            "create webhook --group cache --version v1alpha1 --kind Memstore --programmatic-validation",
+        ],
+        edits: &[],
+    },
     // A kind of another project, whose definition is not ours.
     Golden {
         name: "external",

@@ -1,4 +1,4 @@
-//! Real kubectl against pods: their logs, programs in them, their ports. Of simulated pods, and of pods that are processes.
+//! Real kubectl against pods: their logs, programs in them, their ports, what they use. Of simulated pods, and of pods that are processes.
 //!
 //! The tests run when kubectl is on the PATH, and say so when it is not.
 
@@ -15,3 +15,4 @@ mod running;
 mod simulated;
 #[cfg(target_os = "linux")]
 mod streams;
+mod top;

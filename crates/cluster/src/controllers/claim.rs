@@ -6,8 +6,8 @@
 //!
 //! Invariants: something that another controller owns is never touched; an owner under deletion neither adopts nor releases.
 
-use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use kubewright::k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use kubewright::kube::api::Patch;
@@ -15,6 +15,7 @@ use kubewright::kube::core::Selector;
 use kubewright::{Client, Context, Object, Request, Result};
 use serde_json::json;
 
+use super::selecting::Selecting;
 use crate::objects::meta;
 
 /// What to do about one object.
@@ -55,7 +56,7 @@ pub(crate) async fn all<O: Object, P: Object>(
 ) -> Result<Vec<Arc<P>>> {
     let client = ctx.client();
     let (mut ours, mut may_adopt_answer) = (vec![], None);
-    for object in client.list::<P>(ctx.request().namespace()).await? {
+    for object in candidates::<P>(ctx, meta::uid(owner.meta()), selector).await? {
         match decide(owner.meta(), selector, object.meta()) {
             Claim::Owned => ours.push(object),
             Claim::Ignore => {}
@@ -72,6 +73,26 @@ pub(crate) async fn all<O: Object, P: Object>(
         }
     }
     Ok(ours)
+}
+
+/// What may belong to the owner: what it owns, and what nobody owns and its selector fits, by name. What others own is not looked at
+/// (`FilterPodsByOwner`).
+async fn candidates<P: Object>(ctx: &Context, owner: &str, selector: &Selector) -> Result<Vec<Arc<P>>> {
+    let (client, namespace) = (ctx.client(), ctx.request().namespace());
+    let orphans = client.orphans::<P>(namespace, selector).await?;
+    let mut candidates = client.owned_by::<P>(namespace, owner).await?;
+    // What was adopted between the two questions is in both answers.
+    let owned: BTreeSet<String> = candidates
+        .iter()
+        .map(|object| meta::uid(object.meta()).to_owned())
+        .collect();
+    candidates.extend(
+        orphans
+            .into_iter()
+            .filter(|object| !owned.contains(meta::uid(object.meta()))),
+    );
+    candidates.sort_by(|one, other| meta::name(one.meta()).cmp(meta::name(other.meta())));
+    Ok(candidates)
 }
 
 /// Whether the owner still exists under its uid and is not being deleted, asked of the API server itself.
@@ -120,44 +141,30 @@ async fn write<K: Object>(client: &Client, object: &K, owners: &[OwnerReference]
 ///
 /// Remember a selector *before* listing what it selects: an orphan that comes before is in the list, one that comes later finds the selector.
 #[derive(Clone, Default)]
-pub(crate) struct Selectors(Arc<Mutex<BTreeMap<Request, Selector>>>);
+pub(crate) struct Selectors(Selecting);
 
 impl Selectors {
-    fn map(&self) -> MutexGuard<'_, BTreeMap<Request, Selector>> {
-        // Nothing under this lock can panic half way through a change.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// The object of this key selects that.
     pub(crate) fn remember(&self, request: &Request, selector: &Selector) {
-        let mut map = self.map();
-        if map.get(request) != Some(selector) {
-            map.insert(request.clone(), selector.clone());
-        }
+        self.0.remember(request, selector);
     }
 
     /// Whether the object of this key was looked at before.
     pub(crate) fn knows(&self, request: &Request) -> bool {
-        self.map().contains_key(request)
+        self.0.knows(request)
     }
 
     /// The object of this key is gone.
     pub(crate) fn forget(&self, request: &Request) {
-        self.map().remove(request);
+        self.0.forget(request);
     }
 
     /// Who may adopt this object; nobody when it has a controller.
     pub(crate) fn for_orphan(&self, meta: &ObjectMeta) -> Vec<Request> {
-        if meta::controller_of(meta).is_some() {
-            return vec![];
+        match meta::controller_of(meta) {
+            Some(_) => vec![],
+            None => self.0.chosen(meta, |selector| meta::fits(selector, meta)),
         }
-        let map = self.map();
-        let near = map
-            .iter()
-            .filter(|(request, _)| request.namespace() == meta.namespace.as_deref());
-        near.filter(|(_, selector)| meta::fits(selector, meta))
-            .map(|(request, _)| request.clone())
-            .collect()
     }
 }
 

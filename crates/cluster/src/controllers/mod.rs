@@ -27,7 +27,7 @@
 //! | `disruption` | `disruption/` | what PodDisruptionBudgets allow |
 //! | `persistentvolume-binder` | `volumes/` | claims and volumes, a provisioner that simulates, the default StorageClass |
 //! | `certificatesigningrequest` | `certificates.rs` | approves the requests of kubelets, signs, and removes old requests |
-//! | `horizontalpodautoscaler` | `horizontalpodautoscaler/` | makes targets as large as their pods need; what pods use is said by annotations |
+//! | `horizontalpodautoscaler` | `horizontalpodautoscaler/` | makes targets as large as their pods need; what pods use is what the metrics API says |
 //! | `clusterrole-aggregation` | `clusterrole_aggregation.rs` | ClusterRoles that gather the rules of others: view, edit, admin |
 //!
 //! Shared: `claim` (adoption), `pod_control` (making and deleting pods), `history` (ControllerRevisions), `pods`, `selecting` (what
@@ -75,6 +75,7 @@ use std::time::Duration;
 use kubewright::{Clock, Error, ManagerBuilder, Request, SystemClock};
 
 pub use self::node::{Behaviours, Nodes, Stages};
+use crate::meter::Meter;
 pub use crate::processes::Processes;
 
 /// The names of the built-in controllers, as `--controllers` takes them.
@@ -252,7 +253,9 @@ pub fn add(manager: ManagerBuilder, name: &str, settings: &Settings) -> ManagerB
                     settings.processes.clone(),
                 ))
                 .add(node::keeper(nodes.clone(), settings.heartbeats))
+                .add(node::evictor(Meter::new(settings.processes.clone())))
                 .runnable("node", move |client, _| node::register(nodes.clone(), client))
+                .runnable("metrics", |client, _| node::register_metrics(client))
         }
         "volume-protection" => manager.add(protection::claims()).add(protection::volumes()),
         "resourcequota" => manager.add(resourcequota::controller()),
@@ -266,7 +269,9 @@ pub fn add(manager: ManagerBuilder, name: &str, settings: &Settings) -> ManagerB
             .add(volumes::volumes())
             .runnable("default-storage-class", volumes::default_class),
         "certificatesigningrequest" => manager.add(certificates::controller(settings.certificates.clone())),
-        "horizontalpodautoscaler" => manager.add(horizontalpodautoscaler::controller()),
+        "horizontalpodautoscaler" => manager.add(horizontalpodautoscaler::controller(Meter::new(
+            settings.processes.clone(),
+        ))),
         "taint-eviction" => manager.add(taint_eviction::controller()),
         "pod-garbage-collector" => manager.add(podgc::controller()),
         "service-proxy" => match &settings.processes {

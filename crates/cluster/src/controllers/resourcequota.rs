@@ -203,11 +203,14 @@ async fn count(ctx: &Context, quota: &Value) -> Result<(ResourceList, bool)> {
     Ok((used, true))
 }
 
-/// Every namespaced kind that can be listed, each in its most stable version.
+/// Every namespaced kind whose objects somebody makes and that can be listed, each in its most stable version.
 async fn discover(ctx: &Context) -> Result<Vec<ApiResource>> {
     let discovery = Discovery::new(ctx.client().kube().clone()).run_aggregated().await?;
     let kinds = discovery.groups().flat_map(ApiGroup::resources_by_stability);
-    let listed = kinds.filter(|(_, able)| able.scope == Scope::Namespaced && able.supports_operation(verbs::LIST));
+    let listed = kinds.filter(|(_, able)| {
+        let can = |verb| able.supports_operation(verb);
+        able.scope == Scope::Namespaced && can(verbs::LIST) && can(verbs::CREATE)
+    });
     Ok(listed.map(|(kind, _)| kind).collect())
 }
 

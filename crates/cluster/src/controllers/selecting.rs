@@ -42,14 +42,26 @@ impl Selecting {
 
     /// The keys of those that select this object.
     pub(crate) fn of(&self, meta: &ObjectMeta) -> Vec<Request> {
+        let none = BTreeMap::new();
+        let labels = meta.labels.as_ref().unwrap_or(&none);
+        self.chosen(meta, |selector| selector.matches(labels))
+    }
+
+    /// The keys of those in the namespace of this object whose selectors are chosen.
+    pub(super) fn chosen(&self, meta: &ObjectMeta, chooses: impl Fn(&Selector) -> bool) -> Vec<Request> {
         let namespace: Option<Arc<str>> = meta.namespace.as_deref().map(Arc::from);
         let map = self.map();
         let near = map.get(&namespace).into_iter().flatten();
-        let none = BTreeMap::new();
-        let labels = meta.labels.as_ref().unwrap_or(&none);
-        near.filter(|(_, selector)| selector.matches(labels))
+        near.filter(|(_, selector)| chooses(selector))
             .map(|(request, _)| request.clone())
             .collect()
+    }
+
+    /// Whether the object of this key was remembered.
+    pub(super) fn knows(&self, request: &Request) -> bool {
+        let map = self.map();
+        map.get(&request.namespace)
+            .is_some_and(|near| near.contains_key(request))
     }
 }
 

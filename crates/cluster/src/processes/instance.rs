@@ -10,12 +10,13 @@ use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
 use jiff::Timestamp;
-use kubewright::k8s_openapi::api::core::v1::{Container, Pod, Volume};
+use kubewright::k8s_openapi::api::core::v1::{Container, Pod};
 use kubewright::{Client, EventType};
 use tokio::sync::{broadcast, watch};
 
 use super::beside::{Input, Terminal};
 use super::environment::{Sources, expand};
+use super::gauges::{Gauge, limit};
 use super::images::{self, Program};
 use super::launch::{Launched, Order, Reins};
 use super::logs::Log;
@@ -54,6 +55,8 @@ pub(super) struct Instance {
 /// What runs, and what else may run beside it.
 pub(super) struct Running {
     reins: Reins,
+    /// None when it had ended at once.
+    pub(super) gauge: Option<Arc<Gauge>>,
     order: Order,
     paths: Paths,
     path: Vec<PathBuf>,
@@ -159,7 +162,7 @@ impl Processes {
         let api = lock(&self.0.api).map(|address| (address.ip().to_string(), address.port()));
         let mut sources = Sources::read(client, pod, api).await?;
         (sources.ip, sources.host) = (ip.to_owned(), "127.0.0.1".to_owned());
-        let claims = claims(client, pod).await?;
+        let claims = volumes::claims(client, pod).await?;
         let mut tokens = self.with(pod, |known| known.tokens.clone());
         if let Err(why) = tokens.renew(client, pod, now).await {
             return Ok(Err(("kube-api-access".to_owned(), why)));
@@ -328,6 +331,10 @@ impl Processes {
             output: broadcast::Sender::new(PIECES),
             running: Some(Running {
                 reins: launched.reins.clone(),
+                gauge: launched.shim.id().map(|shim| {
+                    let (reins, limit) = (launched.reins.clone(), limit(container));
+                    self.0.gauges.add(shim, reins, limit)
+                }),
                 order,
                 paths,
                 path: program.path,
@@ -421,6 +428,7 @@ impl Processes {
         *lock(&instance.state) = State::Ended {
             at: Timestamp::now(),
             code,
+            reason: instance.why(),
             message: instance.last_words(code),
         };
         instance.ended.send_replace(true);
@@ -463,6 +471,12 @@ impl Instance {
         self.running.is_none()
     }
 
+    /// Why it ended, where somebody knows.
+    fn why(&self) -> Option<&'static str> {
+        let gauge = self.running.as_ref()?.gauge.as_ref()?;
+        gauge.is_over().then_some("OOMKilled")
+    }
+
     /// What the container leaves as its message (`terminationMessagePath`).
     fn last_words(&self, code: i32) -> String {
         let Some(running) = &self.running else {
@@ -490,27 +504,4 @@ fn show(to: &broadcast::Sender<(u8, Bytes)>, stream: u8, piece: &[u8]) {
         // The last of them may have gone at this moment.
         let _ = to.send((stream, Bytes::copy_from_slice(piece)));
     }
-}
-
-/// The volume behind each claim of a pod.
-async fn claims(client: &Client, pod: &Pod) -> kubewright::Result<BTreeMap<String, String>> {
-    use kubewright::k8s_openapi::api::core::v1::PersistentVolumeClaim;
-    let of_volume = |volume: &Volume| match &volume.persistent_volume_claim {
-        Some(source) => Some(source.claim_name.clone()),
-        None => volume.ephemeral.as_ref().map(|_| volumes::claim_of(pod, volume)),
-    };
-    let spec = pod.spec.iter();
-    let names: Vec<String> = spec
-        .flat_map(|spec| spec.volumes.iter().flatten())
-        .filter_map(of_volume)
-        .collect();
-    let mut all = BTreeMap::new();
-    for name in names {
-        let claim = client
-            .get::<PersistentVolumeClaim>(pod.metadata.namespace.as_deref(), &name)
-            .await?;
-        let volume = claim.and_then(|claim| claim.spec.as_ref()?.volume_name.clone());
-        all.extend(volume.map(|volume| (name, volume)));
-    }
-    Ok(all)
 }

@@ -18,6 +18,7 @@
 //! | `stop` | how containers and pods end |
 //! | `launch`, `shim` | how a program is started so that nothing of it is left behind |
 //! | `logs`, `lines` | what it writes |
+//! | `gauges`, `table` | what it uses, from the process table of this machine |
 //! | `home` | the folders |
 //!
 //! Invariants: nothing of a pod runs when it is forgotten, nothing at all when the cluster has ended, however it did; every folder is the
@@ -26,6 +27,7 @@
 mod access;
 mod beside;
 mod environment;
+mod gauges;
 mod home;
 mod images;
 mod instance;
@@ -39,6 +41,7 @@ mod probes;
 mod proxy;
 mod shim;
 mod stop;
+mod table;
 mod tokens;
 mod volumes;
 
@@ -57,6 +60,8 @@ use kubewright_apiserver::{Config, ServiceRange};
 use tokio::sync::watch;
 
 pub(crate) use self::beside::{Attached, Beside, Terminal};
+use self::gauges::Gauges;
+pub(crate) use self::gauges::Usage;
 use self::home::Home;
 pub use self::images::Images;
 use self::instance::Instance;
@@ -110,6 +115,7 @@ struct Inner {
     home: Arc<Home>,
     launcher: Launcher,
     waker: Waker,
+    gauges: Gauges,
     /// The second number of the addresses of pods and Services.
     network: u8,
     api: Mutex<Option<SocketAddr>>,
@@ -149,7 +155,13 @@ pub(crate) enum State {
     /// It runs, and its probes have said this.
     Running { started: bool, ready: bool },
     /// It has ended.
-    Ended { at: Timestamp, code: i32, message: String },
+    Ended {
+        at: Timestamp,
+        code: i32,
+        /// Why, where that does not follow from the code.
+        reason: Option<&'static str>,
+        message: String,
+    },
     /// It could not be started: the reason and the message with which it waits.
     CannotStart { reason: &'static str, message: String },
 }
@@ -175,6 +187,7 @@ impl Processes {
             runtime,
             home,
             waker: Waker::new(),
+            gauges: Gauges::start(),
             network,
             api: Mutex::default(),
             proxy: Mutex::default(),
@@ -244,7 +257,12 @@ impl Processes {
 
     /// Whether a pod is one of processes.
     pub(crate) fn runs(&self, pod: &Pod) -> bool {
-        match class(pod) {
+        self.runs_class(class(pod))
+    }
+
+    /// The same of pods of this RuntimeClass.
+    pub(crate) fn runs_class(&self, class: Option<&str>) -> bool {
+        match class {
             Some(CLASS) => true,
             Some(SIMULATED_CLASS) => false,
             _ => self.0.runtime.every_pod,
@@ -288,6 +306,11 @@ impl Processes {
         let pods = lock(&self.0.pods);
         let mut containers = pods.get(uid).into_iter().flat_map(|pod| pod.containers.values());
         containers.any(|instance| instance.is_running())
+    }
+
+    /// What a container uses that runs; none as long as it was not looked at.
+    pub(crate) fn usage(&self, uid: &str, container: &str) -> Option<Usage> {
+        self.instance(uid, container)?.running()?.gauge.as_ref()?.usage()
     }
 
     /// Whether a container is a process that runs.

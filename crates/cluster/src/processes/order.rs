@@ -8,10 +8,10 @@ use std::path::{Path, PathBuf};
 use kubewright::k8s_openapi::api::core::v1::Container;
 
 use super::environment::expand;
+use super::gauges::limit;
 use super::images::{self, Program};
 use super::launch::Order;
 use super::paths::Paths;
-use crate::objects::quantity;
 
 /// Where the message of a container is when it ends.
 pub(super) fn message_path(container: &Container) -> &str {
@@ -96,16 +96,13 @@ pub(super) fn order(
         Some(folder) => PathBuf::from(paths.rewrite(folder)),
         None => program.folder.clone().unwrap_or_else(|| root.to_owned()),
     };
-    let limits = container
-        .resources
-        .as_ref()
-        .and_then(|resources| resources.limits.as_ref());
-    let memory = limits.and_then(|limits| limits.get("memory")).and_then(quantity::milli);
+    // Whoever grows slowly is seen and killed at his limit; a little above it his memory ends.
+    let memory = limit(container).map(|limit| limit.saturating_add(limit / 4));
     Order {
         command,
         environment,
         folder,
-        memory: memory.and_then(|milli| u64::try_from(milli / 1000).ok()),
+        memory,
         terminal: None,
         hosts: None,
     }

@@ -12,7 +12,6 @@
 //!
 //! Not here: what is run and with which environment (the rest of `processes`).
 
-use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::fs;
 use std::io::{self, BufRead as _, BufReader, Read, Write as _};
@@ -24,6 +23,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use rustix::process::{Pid, Signal};
 use serde_json::Value;
+
+use super::table::Table;
 
 /// The first argument of a shim, and of what becomes the program.
 pub(super) const SHIM: &str = "process-shim";
@@ -182,7 +183,7 @@ fn listen(mut orders: impl Read, main: &Mutex<Option<Pid>>) {
 /// Kills everything below this process, and waits until it is gone.
 fn end_all() {
     loop {
-        for pid in descendants(std::process::id()) {
+        for pid in Table::read().below(std::process::id()) {
             if let Some(pid) = i32::try_from(pid).ok().and_then(Pid::from_raw) {
                 // It may have ended meanwhile.
                 let _ = rustix::process::kill_process(pid, Signal::KILL);
@@ -193,31 +194,6 @@ fn end_all() {
             Err(_) => return,
         }
     }
-}
-
-/// The processes below this one, from `/proc`.
-fn descendants(of: u32) -> Vec<u32> {
-    let mut parents = Vec::new();
-    for entry in fs::read_dir("/proc").into_iter().flatten().flatten() {
-        let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse::<u32>().ok()) else {
-            continue;
-        };
-        let stat = fs::read_to_string(entry.path().join("stat")).unwrap_or_default();
-        // The name in parentheses may hold anything; the parent is the second field behind it.
-        let parent = stat
-            .rsplit_once(')')
-            .and_then(|(_, rest)| rest.split_whitespace().nth(1)?.parse().ok());
-        parents.extend(parent.map(|parent: u32| (pid, parent)));
-    }
-    let mut found = BTreeSet::from([of]);
-    while let Some((pid, _)) = parents
-        .iter()
-        .find(|(pid, parent)| found.contains(parent) && !found.contains(pid))
-    {
-        found.insert(*pid);
-    }
-    found.remove(&of);
-    found.into_iter().collect()
 }
 
 /// Becomes the program: in a session of its own, with its limits, and with its terminal if it has one.
@@ -271,15 +247,6 @@ fn limit(limits: &Value) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn descendants_are_found() {
-        let mut child = Command::new("sleep").arg("60").spawn().expect("sleep starts");
-        assert!(descendants(std::process::id()).contains(&child.id()));
-        assert!(!descendants(child.id()).contains(&std::process::id()));
-        child.kill().expect("it can be killed");
-        child.wait().expect("it ends");
-    }
 
     #[test]
     fn the_order_of_the_cluster() {

@@ -1,15 +1,17 @@
 //! Volumes as folders: emptyDir, configMap, secret, downwardAPI, projected with tokens, and claims; and how containers find them.
 //!
 //! Invariants: a folder with content from the API is made anew where that has changed, and programs cannot change it; a mount that cannot be
-//! is refused in words, never left out. Not here: reading the objects (`environment::Sources`), asking for tokens (`tokens`).
+//! is refused in words, never left out. Not here: reading the other objects (`environment::Sources`), asking for tokens (`tokens`).
 
 use std::collections::BTreeMap;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use kubewright::Client;
 use kubewright::k8s_openapi::api::core::v1::{
-    ConfigMap, Container, DownwardAPIVolumeFile, KeyToPath, Pod, Secret, Volume, VolumeProjection,
+    ConfigMap, Container, DownwardAPIVolumeFile, KeyToPath, PersistentVolumeClaim, Pod, Secret, Volume,
+    VolumeProjection,
 };
 
 use super::environment::{self, Sources};
@@ -80,6 +82,28 @@ fn one(given: &Given<'_>, pod: &Pod, volume: &Volume) -> Result<PathBuf, String>
 /// The claim that is made for an ephemeral volume.
 pub(super) fn claim_of(pod: &Pod, volume: &Volume) -> String {
     format!("{}-{}", pod.metadata.name.as_deref().unwrap_or_default(), volume.name)
+}
+
+/// The volume behind each claim of a pod.
+pub(super) async fn claims(client: &Client, pod: &Pod) -> kubewright::Result<BTreeMap<String, String>> {
+    let of_volume = |volume: &Volume| match &volume.persistent_volume_claim {
+        Some(source) => Some(source.claim_name.clone()),
+        None => volume.ephemeral.as_ref().map(|_| claim_of(pod, volume)),
+    };
+    let spec = pod.spec.iter();
+    let names: Vec<String> = spec
+        .flat_map(|spec| spec.volumes.iter().flatten())
+        .filter_map(of_volume)
+        .collect();
+    let mut all = BTreeMap::new();
+    for name in names {
+        let claim = client
+            .get::<PersistentVolumeClaim>(pod.metadata.namespace.as_deref(), &name)
+            .await?;
+        let volume = claim.and_then(|claim| claim.spec.as_ref()?.volume_name.clone());
+        all.extend(volume.map(|volume| (name, volume)));
+    }
+    Ok(all)
 }
 
 /// The files of a volume whose content is in the API.

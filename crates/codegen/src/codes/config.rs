@@ -28,6 +28,8 @@ pub const NOT_READY: Code = Code(613);
 pub const FINALIZERS: Code = Code(614);
 /// Something that is to be deleted is not there.
 pub const ABSENT: Code = Code(615);
+/// A bundle that OLM would not take.
+pub const BUNDLE: Code = Code(620);
 
 pub(super) const EXPLANATIONS: &[Explanation] = &[
     Explanation {
@@ -124,5 +126,15 @@ pub(super) const EXPLANATIONS: &[Explanation] = &[
         story: "`uninstall` and `undeploy` expect everything that they delete to be there, so that a mistaken context or namespace shows. \
                 Something was missing; all that was there has been deleted.\n\n`--ignore-not-found` (`make undeploy ignore-not-found=true`) \
                 takes absence for success.",
+    },
+    Explanation {
+        code: BUNDLE,
+        title: "OLM would not take the bundle, or something is lost in it",
+        story: "`kubewright bundle` says `config/default` as a ClusterServiceVersion, and holds it against the rules by which the Operator \
+                Lifecycle Manager and its catalogs refuse a bundle: required fields, install modes, rights and their accounts, definitions and \
+                examples that belong together, kinds that a bundle may hold. An error names the first that is broken, and nothing is written. A \
+                warning names what OLM has no word for, such as a selector of namespaces in a webhook: OLM sets its own.\n\nWhat only people can \
+                say (a description, an icon, maintainers, `replaces`) stands in `config/manifests/bases`, which is written once and then yours. \
+                Certificates are left out: OLM makes them.",
     },
 ];

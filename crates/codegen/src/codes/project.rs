@@ -28,6 +28,8 @@ pub const KEPT: Code = Code(110);
 pub const SOURCE: Code = Code(111);
 /// The scaffold and its users changed the same lines.
 pub const CONFLICT: Code = Code(112);
+/// An external plug-in failed, or answered what cannot be taken.
+pub const EXTERNAL: Code = Code(113);
 
 pub(super) const EXPLANATIONS: &[Explanation] = &[
     Explanation {
@@ -96,9 +98,9 @@ pub(super) const EXPLANATIONS: &[Explanation] = &[
         code: PLUGIN,
         title: "no such plugin",
         story: "kubewright has one layout, `rust.kubewright.dev/v1-alpha`, and optional plugins that are called as kubebuilder's: \
-                `edit --plugins helm/v2-alpha` (a chart out of `config/`), `edit --plugins grafana/v1-alpha` (dashboards), `create api \
-                --plugins deploy-image/v1-alpha --image IMAGE` (a kind whose controller runs an image). The short key may go without the \
-                version.\n\nOther keys of kubebuilder (`go/v4`, `kustomize/v2`) are what the layout does here; leave them out.",
+                `edit --plugins helm/v2-alpha` (a chart out of `config/`), `edit --plugins grafana/v1-alpha` (dashboards), `edit --plugins \
+                autoupdate/v1-alpha` (a workflow that upgrades the project), `create api --plugins deploy-image/v1-alpha --image IMAGE` (a kind \
+                whose controller runs an image). The short key may go without the version. Programs of others are named `NAME/VERSION`.\n\nOther keys of kubebuilder (`go/v4`, `kustomize/v2`) are what the layout does here; leave them out.",
     },
     Explanation {
         code: KEPT,
@@ -120,5 +122,16 @@ pub(super) const EXPLANATIONS: &[Explanation] = &[
                 you made of it. Where you and the scaffold changed the same lines, only a person can decide; nothing was written.\n\n`--force` \
                 writes the file with both between `<<<<<<< yours`, `=======` and `>>>>>>> kubewright VERSION`, as `git merge` does. Choose, \
                 remove the marks, and look at `git diff`. `--force --diff` shows the result first.",
+    },
+    Explanation {
+        code: EXTERNAL,
+        title: "an external plug-in failed",
+        story: "`--plugins NAME/VERSION` runs a program: kubebuilder's protocol v1alpha1, JSON in and JSON out. It is looked for as \
+                `NAME/VERSION/NAME` (with any ending) below `$EXTERNAL_PLUGINS_PATH`, or else below `kubebuilder/plugins` in \
+                `$XDG_CONFIG_HOME` (`~/.config`; on a Mac `~/Library/Application Support`).\n\nIts answer is taken whole or not at all. It has a minute \
+                (`KUBEWRIGHT_PLUGIN_SECONDS` says another time) and 32 MiB for it; it may print one JSON object and nothing else to standard \
+                output; the paths in it stay inside the project, and PROJECT stays one of kubewright's. When it says that it failed, its words are what the message says.\n\nTo see what \
+                it is given and what it answers, run it yourself: `echo '{\"apiVersion\":\"v1alpha1\",\"command\":\"edit\",\"args\":[],\"universe\":{}}' | \
+                PROGRAM`.",
     },
 ];

@@ -133,6 +133,14 @@ pub(crate) fn switch_on(part: &str, plan: &mut Plan<'_>) -> Result<(), Diagnosti
     Ok(())
 }
 
+/// Switches an optional part of `config/default` off, in a plan that is rendered and not written.
+///
+/// # Errors
+/// When the list of components cannot be edited.
+pub(crate) fn switch_off(part: &str, plan: &mut Plan<'_>) -> Result<(), Diagnostic> {
+    take_out(&Item::new(tree::DEFAULT, "components", format!("../{part}")), plan)
+}
+
 /// Creates a file. What is there already stays when it is the file of a kind: it was made before, and belongs to the user.
 fn create(path: &str, text: &str, of_kind: bool, plan: &mut Plan<'_>) -> Result<(), Diagnostic> {
     match plan.read(path)? {

@@ -125,14 +125,14 @@ impl Tree {
 
     /// An example of one version of a kind.
     fn sample(&mut self, project: &Project, api: &Resource) {
-        let port = deployed_images(project).find(|(of, _)| of["kind"] == api.kind.as_str());
+        let deployed = project.deployed_image(api);
         let values = context! {
             project => project.name,
             api_version => api.api_version(),
             kind => api.kind,
             name => format!("{}-sample", api.kind.to_lowercase()),
-            deploys_image => port.is_some(),
-            port => port.and_then(|(_, options)| options["containerPort"].as_str()),
+            deploys_image => deployed.is_some(),
+            port => deployed.and_then(|options| options.container_port),
         };
         let text = render("samples/sample.yaml", &values);
         self.of_kind(
@@ -246,24 +246,18 @@ impl Tree {
 
     /// Kinds that the plugin deploy-image made have an image, which the operator is told in its environment.
     fn images_of_kinds(&mut self, project: &Project) {
-        for (resource, options) in deployed_images(project) {
-            let (Some(kind), Some(image)) = (resource["kind"].as_str(), options["image"].as_str()) else {
-                continue;
+        for deployed in project.deployed() {
+            let kind = deployed.kind.to_lowercase();
+            let values = context! {
+                kind => deployed.kind,
+                variable => deployed.variable(),
+                // In quotes where YAML would read something else than a text.
+                image => crate::yaml::to_string(&deployed.options.image.into()).trim_end(),
             };
-            let variable = format!("{}_IMAGE", kind.to_uppercase());
-            let text = render("manager/image_patch.yaml", &context! { kind, variable, image });
-            let file = format!("{}_image_patch.yaml", kind.to_lowercase());
-            self.of_kind("manager", &file, "patches", text);
+            let text = render("manager/image_patch.yaml", &values);
+            self.of_kind("manager", &format!("{kind}_image_patch.yaml"), "patches", text);
         }
     }
-}
-
-/// The kinds that the plugin deploy-image made, and what it was told of each.
-fn deployed_images(project: &Project) -> impl Iterator<Item = (&serde_json::Value, &serde_json::Value)> {
-    let plugin = project.plugins.get("deploy-image.go.kubebuilder.io/v1-alpha");
-    let resources = plugin.and_then(|plugin| plugin["resources"].as_array());
-    let resources = resources.into_iter().flatten();
-    resources.map(|resource| (resource, &resource["options"]))
 }
 
 /// Name, purpose and verbs of the roles that people get.

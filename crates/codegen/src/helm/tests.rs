@@ -108,7 +108,7 @@ fn by_name(mut objects: Vec<Value>) -> Vec<Value> {
 
 #[test]
 fn a_release_with_the_defaults_is_what_config_says() {
-    for name in ["plain", "multigroup", "conversion", "core", "external"] {
+    for name in ["plain", "multigroup", "conversion", "core", "external", "deploy-image"] {
         let files = with_chart(name);
         let mut wanted = kustomize::build("config/default", &files).unwrap();
         wanted.retain(|object| object["kind"] != "Namespace");

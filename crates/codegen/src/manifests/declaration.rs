@@ -84,6 +84,8 @@ pub struct Kind {
 pub struct Controller {
     /// The name.
     pub name: String,
+    /// The cluster of that kind and of what is owned, if it is not the one that the operator runs in.
+    pub cluster: Option<String>,
     /// The kind that is reconciled.
     #[serde(rename = "for")]
     pub reconciles: Kind,

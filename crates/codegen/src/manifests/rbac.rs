@@ -173,6 +173,11 @@ fn derive(
         ..Rule::default()
     };
     let own = &controller.reconciles;
+    rules.extend(controller.owns.iter().map(|kind| rule(kind, "", ALL)));
+    rules.extend(controller.watches.iter().map(|kind| rule(kind, "", READ)));
+    if controller.cluster.is_some() {
+        return; // what it does is done elsewhere, under other rights
+    }
     rules.push(rule(own, "", READ));
     if controller.finalizer.is_some() {
         rules.push(rule(own, "", &["patch"]));
@@ -183,8 +188,6 @@ fn derive(
     if !controller.owns.is_empty() {
         rules.push(rule(own, "/finalizers", &["update"]));
     }
-    rules.extend(controller.owns.iter().map(|kind| rule(kind, "", ALL)));
-    rules.extend(controller.watches.iter().map(|kind| rule(kind, "", READ)));
     if controller.events {
         let events = Kind {
             plural: "events".to_owned(),

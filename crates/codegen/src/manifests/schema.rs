@@ -16,6 +16,22 @@ use crate::diagnostic::{Diagnostic, Place};
 /// The name of the Kubernetes type whose schema this is.
 const TYPE: &str = "x-kubewright-type";
 
+/// Types that embed a LocalObjectReference: controller-gen takes its marker `+structType=atomic` for the whole, the published OpenAPI does not.
+const ATOMIC: [&str; 5] = [
+    "io.k8s.api.core.v1.ConfigMapEnvSource",
+    "io.k8s.api.core.v1.ConfigMapProjection",
+    "io.k8s.api.core.v1.ConfigMapVolumeSource",
+    "io.k8s.api.core.v1.SecretEnvSource",
+    "io.k8s.api.core.v1.SecretProjection",
+];
+
+/// Defaults of the published OpenAPI that name a constant of Go (`+default=ref(…)`), which controller-gen leaves to the server.
+const BY_CONSTANT: [(&str, &str); 3] = [
+    ("io.k8s.api.batch.v1.PodFailurePolicyOnPodConditionsPattern", "status"),
+    ("io.k8s.api.core.v1.AzureDiskVolumeSource", "cachingMode"),
+    ("io.k8s.api.core.v1.AzureDiskVolumeSource", "kind"),
+];
+
 const OBJECT_META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta";
 const CONDITION: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.Condition";
 
@@ -130,7 +146,7 @@ fn enrich(schema: &mut Value, options: &Options) {
         Some(name) => {
             let name = name.to_owned();
             if let Some(definition) = catalog::raw(&name).and_then(|text| serde_json::from_str(text).ok()) {
-                overlay(schema, &definition, false, 0);
+                overlay(schema, &definition, &name, false, 0);
             }
             if name == OBJECT_META {
                 // A template's metadata is plain: what the catalog says of a whole object's does not apply.
@@ -147,21 +163,29 @@ fn enrich(schema: &mut Value, options: &Options) {
     below(schema, |inner| enrich(inner, options));
 }
 
-/// What the published definition says about lists, maps and defaults.
-fn overlay(schema: &mut Value, definition: &Value, required: bool, depth: usize) {
+/// What the published definition says about lists, maps and defaults; `of` is its name, or nothing for a part of one.
+fn overlay(schema: &mut Value, definition: &Value, of: &str, required: bool, depth: usize) {
     // Definitions such as JSONSchemaProps contain themselves; the schema does not.
     if depth > 64 {
         return;
     }
-    let mut definition = definition.clone();
+    let (mut definition, mut of) = (definition.clone(), of.to_owned());
     while let Some(target) = reference(&definition) {
         let Some(next) = catalog::raw(&target).and_then(|text| serde_json::from_str::<Value>(text).ok()) else {
             return;
         };
         let default = definition.get("default").cloned();
-        definition = next;
+        (definition, of) = (next, target);
         if let Some(default) = default {
             definition["default"] = default;
+        }
+    }
+    if ATOMIC.contains(&of.as_str()) {
+        definition["x-kubernetes-map-type"] = "atomic".into();
+    }
+    for (_, field) in BY_CONSTANT.iter().filter(|(name, _)| *name == of) {
+        if let Some(field) = definition["properties"][*field].as_object_mut() {
+            field.remove("default");
         }
     }
     let Some(map) = schema.as_object_mut() else { return };
@@ -199,13 +223,13 @@ fn overlay(schema: &mut Value, definition: &Value, required: bool, depth: usize)
     if let Some(properties) = map.get_mut("properties").and_then(Value::as_object_mut) {
         for (name, property) in properties {
             if let Some(known) = definition["properties"].get(name) {
-                overlay(property, known, needed.contains(name), depth + 1);
+                overlay(property, known, "", needed.contains(name), depth + 1);
             }
         }
     }
     for word in ["items", "additionalProperties"] {
         if let (Some(inner), Some(known)) = (map.get_mut(word), definition.get(word)) {
-            overlay(inner, known, true, depth + 1);
+            overlay(inner, known, "", true, depth + 1);
         }
     }
 }

@@ -520,6 +520,7 @@ fn rights_follow_from_what_is_declared() {
     });
     declaration.controllers.push(Controller {
         name: "wrong".to_owned(),
+        cluster: None,
         reconciles: kind("wrong.example.org", "Wrong", "wrongs"),
         owns: vec![
             kind("apps", "Deployment", "deployments"),
@@ -541,6 +542,19 @@ fn rights_follow_from_what_is_declared() {
         ..Options::default()
     };
     assert!(made(&here).contains("kind: Role\nmetadata:\n  name: manager-role\n  namespace: wrong-system\n"));
+
+    // What is done in another cluster needs no right here.
+    let mut elsewhere = declaration.clone();
+    if let Some(controller) = elsewhere.controllers.last_mut() {
+        controller.cluster = Some("west".to_owned());
+        controller.owns.clear();
+    }
+    let made_elsewhere = objects(&elsewhere, &files(), &Options::default()).expect("nothing is wrong");
+    let made_elsewhere = yaml::documents_to_string(&made_elsewhere.roles);
+    assert!(
+        made_elsewhere.contains("secrets") && !made_elsewhere.contains("- wrongs"),
+        "{made_elsewhere}"
+    );
 
     // Explicit rules belong to that namespace as well; a ClusterRole would be bound to nobody there.
     let rule = |group: &str, resource: &str| Rule {

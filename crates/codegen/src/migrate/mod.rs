@@ -66,6 +66,7 @@ pub fn migrate(
         multigroup: project.multigroup,
         namespaced: project.namespaced,
         plugins: Vec::new(),
+        external: Vec::new(),
         dependency: dependency.clone(),
         cli_version: cli_version.to_owned(),
     };
@@ -116,6 +117,13 @@ fn step(
 impl Migration<'_> {
     fn scaffold(&mut self, made: &mut MemoryFiles) -> Result<(), Diagnostic> {
         for resource in &self.project.resources {
+            if !self.is_known(resource) {
+                self.notes.push(format!(
+                    "{}: PROJECT calls it neither a kind of the project's nor an external one; its controller was left out",
+                    resource.title()
+                ));
+                continue;
+            }
             let subject = subject(resource);
             let default = self.project.default_controller_name(resource);
             if let Some(api) = &resource.api {
@@ -162,6 +170,12 @@ impl Migration<'_> {
             step(made, |files| create_webhook(files, &asked))?;
         }
         Ok(())
+    }
+
+    /// Whether it can be said whose kind this is.
+    fn is_known(&self, resource: &Resource) -> bool {
+        let has_api = resource.api.is_some() || self.project.apis().any(|api| api.same_kind(resource));
+        has_api || resource.external || resource.core
     }
 
     /// The types, in the place of the scaffold's.
@@ -283,9 +297,15 @@ impl Migration<'_> {
         let layout = project.layout(resources[0]);
         let module = format!("{}/mod.rs", layout.api_folder());
         let mut lines: Vec<String> = Vec::new();
+        let mut is_list = false;
         for line in made.0.get(&module).map(String::as_str).unwrap_or_default().lines() {
+            if is_list {
+                is_list = !line.ends_with(';');
+                continue;
+            }
             // What a file declares is not known by heart any more.
             let reexport = line.strip_prefix("pub use ").and_then(|rest| rest.split_once("::"));
+            is_list = reexport.is_some() && !line.ends_with(';');
             lines.push(match reexport {
                 Some((file, _)) => format!("pub use {file}::*;"),
                 None => line.to_owned(),

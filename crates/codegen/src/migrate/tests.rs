@@ -188,9 +188,34 @@ fn projects_as_they_are_found() {
         None,
         &["multigroup: true", "of several groups", "kind: Quay"],
     );
+    let stray = "resources:\n- {controller: true, domain: example.com, group: k8s, kind: Pod, version: v1}\n";
+    check(
+        "resources:\n",
+        stray,
+        None,
+        &["neither a kind of the project's nor an external one", "kind: Captain"],
+    );
     let long = "projectName: a-name-that-is-much-too-long-for-a-service\n";
     check("projectName: fleet\n", long, None, &["--project-name"]);
     check("projectName: fleet\n", long, Some("short"), &["projectName: short"]);
+}
+
+#[test]
+fn a_long_list_of_types_becomes_a_star() {
+    let mut files = project();
+    let long = "AVeryLongNameOfSomethingThatSails";
+    let resource = format!(
+        "resources:\n- {{api: {{crdVersion: v1, namespaced: true}}, domain: example.com, group: crew, kind: {long}, version: v1}}\n"
+    );
+    files
+        .0
+        .insert("PROJECT".to_owned(), PROJECT.replace("resources:\n", &resource));
+    let types = format!(
+        "package v1\n\ntype {long} struct {{\n\tSpec {long}Spec `json:\"spec,omitempty\"`\n\tStatus {long}Status `json:\"status,omitempty\"`\n}}\n\ntype {long}Spec struct{{}}\n\ntype {long}Status struct{{}}\n"
+    );
+    files.0.insert("api/v1/long_types.go".to_owned(), types);
+    let module = &carried(&files).unwrap().files.0["api/src/v1/mod.rs"];
+    syn::parse_file(module).unwrap_or_else(|why| panic!("{why}: {module}"));
 }
 
 #[test]

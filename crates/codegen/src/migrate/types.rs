@@ -313,6 +313,11 @@ impl<'p> Types<'p> {
                 ));
             }
         }
+        for (key, value) in number(of) {
+            if !keywords.iter().any(|(there, _)| there == key) {
+                keywords.push(((*key).to_owned(), Value::from(*value)));
+            }
+        }
         if !keys.is_empty() {
             keywords.push(("x-kubernetes-list-map-keys".to_owned(), keys.into()));
         }
@@ -513,6 +518,21 @@ impl<'p> Types<'p> {
                 }
             }
         }
+    }
+}
+
+/// What controller-gen says of Go's numbers, where a Rust type says more: null takes that away.
+fn number(of: &Type) -> &'static [(&'static str, Option<&'static str>)] {
+    let Type::Named { package: None, name } = of else {
+        return &[];
+    };
+    match name.as_str() {
+        "int" => &[("format", None)],
+        "uint" => &[("format", None), ("minimum", None)],
+        "int8" | "int16" | "uint8" | "byte" | "uint16" => &[("format", None), ("minimum", None), ("maximum", None)],
+        "uint32" => &[("format", Some("int32")), ("minimum", None)],
+        "uint64" => &[("minimum", None)],
+        _ => &[],
     }
 }
 

@@ -99,6 +99,12 @@ impl Project {
             }
         }
         wrong.extend(self.contradictions());
+        wrong.extend(self.unreadable_images().into_iter().map(|(at, why)| {
+            Diagnostic::new(codes::project::BROKEN, "cannot work on this project")
+                .at(Place::file(FILE).field(format!("plugins.{}.resources[{at}]", super::DEPLOY_IMAGE)))
+                .because(why)
+                .fix("mend PROJECT, or take it back from version control")
+        }));
         wrong
     }
 

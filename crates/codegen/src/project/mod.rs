@@ -2,8 +2,8 @@
 //!
 //! [`Project`] is the file as data: read with [`Project::load`], changed by commands, written with [`Project::to_text`]. Invariants: fields
 //! that are not known here are kept; reading and writing a file that nobody changed gives the same data; what [`Project::load`] returns
-//! names nothing twice and only things that exist. Inside: `check` says what contradicts itself, `layout` where files of a resource live, `yaml`
-//! writes. Not here: the files themselves ([`crate::scaffold`]).
+//! names nothing twice and only things that exist. Inside: `check` says what contradicts itself, `layout` where files of a resource live, `deployed`
+//! which kinds run an image, `yaml` writes. Not here: the files themselves ([`crate::scaffold`]).
 
 use std::collections::BTreeMap;
 
@@ -16,10 +16,13 @@ use crate::plan::Files;
 use crate::{codes, names::rust};
 
 mod check;
+mod deployed;
 mod layout;
 mod manifest;
 mod yaml;
 
+pub(crate) use deployed::variable;
+pub use deployed::{DEPLOY_IMAGE, DeployedImage};
 pub use layout::Layout;
 pub use manifest::default_run;
 

@@ -6,10 +6,10 @@
 use crate::codes;
 use crate::diagnostic::{Diagnostic, Place};
 use crate::plan::{Files, MemoryFiles, Plan};
-use crate::project::{self, Project, Resource};
+use crate::project::{self, DEPLOY_IMAGE, Project, Resource};
 
 use super::subject::has_stub;
-use super::words::controllers;
+use super::words::{ControllerFile, controllers};
 use super::{
     BOILERPLATE, CreateApi, CreateWebhook, Dependency, External, Init, License, Subject, create_api, create_webhook,
     init,
@@ -77,15 +77,8 @@ fn first(files: &dyn Files, project: &Project, cli_version: &str) -> Result<Init
         }
         Some(item)
     };
-    let kubewright = find(&["workspace", "dependencies", "kubewright"])
-        .or_else(|| find(&["dependencies", "kubewright"]))
-        .ok_or_else(|| cannot("it does not depend on kubewright".to_owned()))?;
-    let said = |field: &str| kubewright.get(field).and_then(toml_edit::Item::as_str);
-    let dependency = match (said("path"), kubewright.as_str().or_else(|| said("version"))) {
-        (Some(path), _) => Dependency::Path(path.trim_end_matches("/crates/kubewright").to_owned()),
-        (None, Some(version)) => Dependency::Version(version.to_owned()),
-        (None, None) => return Err(cannot("kubewright has neither a path nor a version".to_owned())),
-    };
+    let dependency =
+        dependency(&manifest).ok_or_else(|| cannot("it does not say where kubewright comes from".to_owned()))?;
     let package = |field: &str| find(&["workspace", "package", field]);
     let owner = package("authors").and_then(|authors| authors.get(0)?.as_str().map(str::to_owned));
     let license = match package("license") {
@@ -102,9 +95,23 @@ fn first(files: &dyn Files, project: &Project, cli_version: &str) -> Result<Init
         multigroup: project.multigroup,
         namespaced: project.namespaced,
         plugins: Vec::new(),
+        external: Vec::new(),
         dependency,
         cli_version: cli_version.to_owned(),
     })
+}
+
+/// Where a Cargo.toml takes kubewright from; none when it does not say.
+pub(super) fn dependency(manifest: &toml_edit::DocumentMut) -> Option<Dependency> {
+    let shared = || manifest.get("workspace")?.get("dependencies")?.get("kubewright");
+    let own = || manifest.get("dependencies")?.get("kubewright");
+    let kubewright = shared().or_else(own)?;
+    let said = |field: &str| kubewright.get(field).and_then(toml_edit::Item::as_str);
+    match (said("path"), kubewright.as_str().or_else(|| said("version"))) {
+        (Some(path), _) => Some(Dependency::Path(path.trim_end_matches("/crates/kubewright").to_owned())),
+        (None, Some(version)) => Some(Dependency::Version(version.to_owned())),
+        (None, None) => None,
+    }
 }
 
 fn subject(resource: &Resource) -> Subject {
@@ -132,8 +139,13 @@ fn external(project: &Project, resource: &Resource) -> External {
 
 fn types_and_controllers(made: &mut MemoryFiles, project: &Project, resource: &Resource) -> Result<(), Diagnostic> {
     let default = project.default_controller_name(resource);
+    let image = project.made_with_image(resource);
     if let Some(api) = &resource.api {
         let asked = CreateApi {
+            // The plugin makes the controller with the type.
+            controller: image.is_some(),
+            plugins: image.iter().map(|_| DEPLOY_IMAGE.to_owned()).collect(),
+            image: image.clone().unwrap_or_default(),
             subject: subject(resource),
             plural: resource.plural.clone(),
             namespaced: api.namespaced,
@@ -142,7 +154,9 @@ fn types_and_controllers(made: &mut MemoryFiles, project: &Project, resource: &R
         };
         step(made, |files| create_api(files, &asked))?;
     }
-    for controller in controllers(project, resource) {
+    let is_made = |controller: &ControllerFile| image.is_some() && controller.file_name.is_none();
+    let left = controllers(project, resource).into_iter();
+    for controller in left.filter(|controller| !is_made(controller)) {
         let asked = CreateApi {
             subject: subject(resource),
             plural: resource.plural.clone().filter(|_| resource.external),

@@ -6,8 +6,9 @@ use crate::codes;
 use crate::diagnostic::Diagnostic;
 use crate::names::{self, rust};
 use crate::plan::{Files, Plan};
-use crate::project::{Controller, Resource};
+use crate::project::{Controller, DeployedImage, Resource};
 
+use super::deploy;
 use super::meet::{groups_meet, irregular, plural_is_taken, types_meet};
 use super::subject::{self, External, Subject, has_stub};
 use super::words::ControllerFile;
@@ -32,6 +33,10 @@ pub struct CreateApi {
     pub external: External,
     /// Whether the kind is to be applied (`--ssa`), which every kind here can be.
     pub ssa: bool,
+    /// The plugins that were asked for (`--plugins`).
+    pub plugins: Vec<String>,
+    /// What the plugin deploy-image was told.
+    pub image: DeployedImage,
     /// Whether to write over what is there.
     pub force: bool,
 }
@@ -44,6 +49,7 @@ pub fn create_api<'a>(files: &'a dyn Files, asked: &CreateApi) -> Result<Plan<'a
     let mut change = Change::of(files, asked.force)?;
     let attempted = format!("cannot create the API {}", asked.subject.title());
     subject::check(&asked.subject, &attempted)?;
+    let image = deploy::options(asked, &attempted)?;
     flags(asked, &attempted)?;
     let mut resource = if asked.resource {
         own(&change, asked, &attempted)?
@@ -61,6 +67,10 @@ pub fn create_api<'a>(files: &'a dyn Files, asked: &CreateApi) -> Result<Plan<'a
         .apis()
         .any(|other| other.same_kind(&resource) && other.version != resource.version);
     put(&mut change, &resource);
+    if let Some(image) = &image {
+        deploy::variable_is_free(&change.project, &resource, &attempted)?;
+        change.project.remember_image(&resource, image);
+    }
     if let Some(module) = resource.module.clone().filter(|_| resource.external) {
         add_dependency(&mut change, &module, &attempted)?;
     }

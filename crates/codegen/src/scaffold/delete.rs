@@ -97,6 +97,7 @@ pub fn delete_api<'a>(files: &'a dyn Files, asked: &Delete) -> Result<Plan<'a>, 
     } else {
         let there = |other: &Resource| other.is(&resource.full_group(), &resource.version, &resource.kind);
         change.project.resources.retain(|other| !there(other));
+        change.project.forget_images_of_kind(&resource);
         forget_base(&mut change, &resource)?;
     }
     say_what_is_left(&mut change, &resource)?;

@@ -65,6 +65,8 @@ pub struct Init {
     pub namespaced: bool,
     /// The layouts that were asked for (`--plugins`).
     pub plugins: Vec<String>,
+    /// External plug-ins that the project has from now on, by their keys.
+    pub external: Vec<String>,
     /// Where kubewright comes from.
     pub dependency: Dependency,
     /// The version of this program.
@@ -96,6 +98,7 @@ pub fn init<'a>(files: &'a dyn Files, asked: &Init) -> Result<Plan<'a>, Diagnost
     project.repo.clone_from(&asked.repo);
     project.multigroup = asked.multigroup;
     project.namespaced = asked.namespaced;
+    project.layout.extend(asked.external.iter().cloned());
     in_the_way(files, &project, ATTEMPTED)?;
     let mut change = Change {
         before: None,

@@ -15,6 +15,7 @@ mod again;
 mod create_api;
 mod create_webhook;
 mod delete;
+mod deploy;
 mod edit;
 mod init;
 mod meet;
@@ -34,6 +35,7 @@ pub use create_webhook::{CreateWebhook, create_webhook};
 pub use delete::{Delete, delete_api, delete_webhook};
 pub use edit::{Edit, edit};
 pub use init::{Dependency, Init, License, init};
+pub use plugins::{is_layout, is_own_plugin, makes_type_and_controller, no_plugins};
 pub use subject::{External, Subject};
 
 /// Where the text that begins every new Rust file is kept, if a project wants one.

@@ -5,10 +5,14 @@
 use serde_json::json;
 
 use crate::codes;
-use crate::diagnostic::Diagnostic;
-use crate::plan::Plan;
-use crate::project::{LAYOUT, Project};
+use crate::diagnostic::{Diagnostic, Place};
+use crate::plan::{Files, Plan};
+use crate::project::{DEPLOY_IMAGE, FILE, LAYOUT, Project};
 use crate::{grafana, helm};
+
+use super::again::dependency;
+use super::init::Dependency;
+use super::render::render;
 
 /// A plugin that a project may have beside its layout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,24 +23,32 @@ pub(super) enum Optional {
     Grafana,
     /// A kind whose controller runs an image.
     DeployImage,
+    /// A workflow that upgrades the project.
+    Autoupdate,
 }
 
 impl Optional {
-    const ALL: [Optional; 3] = [Optional::Helm, Optional::Grafana, Optional::DeployImage];
+    const ALL: [Optional; 4] = [
+        Optional::Helm,
+        Optional::Grafana,
+        Optional::DeployImage,
+        Optional::Autoupdate,
+    ];
 
     /// The key in PROJECT.
     pub(super) fn key(self) -> &'static str {
         match self {
             Optional::Helm => helm::KEY,
             Optional::Grafana => grafana::KEY,
-            Optional::DeployImage => "deploy-image.go.kubebuilder.io/v1-alpha",
+            Optional::DeployImage => DEPLOY_IMAGE,
+            Optional::Autoupdate => "autoupdate.kubebuilder.io/v1-alpha",
         }
     }
 
     /// The command that takes it.
     fn command(self) -> &'static str {
         match self {
-            Optional::Helm | Optional::Grafana => "edit",
+            Optional::Helm | Optional::Grafana | Optional::Autoupdate => "edit",
             Optional::DeployImage => "create api",
         }
     }
@@ -53,14 +65,39 @@ impl Optional {
     }
 }
 
+/// Whether one of these plugins makes a type and its controller, so that nobody needs to be asked.
+#[must_use]
+pub fn makes_type_and_controller(keys: &[String]) -> bool {
+    keys.iter().any(|key| Optional::DeployImage.is(key))
+}
+
+/// Whether a key is one of kubewright's own: its layout, or an optional plugin.
+#[must_use]
+pub fn is_own_plugin(key: &str) -> bool {
+    is_layout(key) || Optional::ALL.iter().any(|plugin| plugin.is(key))
+}
+
+/// Whether a key is that of the layout, long or short.
+#[must_use]
+pub fn is_layout(key: &str) -> bool {
+    key == LAYOUT || key == LAYOUT.replace(".kubewright.dev", "")
+}
+
+/// For a command that has no optional plugins.
+///
+/// # Errors
+/// When one is named all the same.
+pub fn no_plugins(keys: &[String], command: &str) -> Result<(), Diagnostic> {
+    asked(keys, command, &format!("cannot {command}")).map(drop)
+}
+
 /// The plugins that were asked for, beside the layout, which every project has.
 ///
 /// # Errors
 /// When one is not known, or is another command's.
 pub(super) fn asked(keys: &[String], command: &str, attempted: &str) -> Result<Vec<Optional>, Diagnostic> {
-    let short = LAYOUT.replace(".kubewright.dev", "");
     let mut found = Vec::new();
-    for key in keys.iter().filter(|key| **key != LAYOUT && **key != short) {
+    for key in keys.iter().filter(|key| !is_layout(key)) {
         let refused =
             |why: String, fix: String| Diagnostic::new(codes::project::PLUGIN, attempted).because(why).fix(fix);
         let listed: Vec<String> = Optional::ALL
@@ -100,7 +137,7 @@ pub(super) fn remember(plugin: Optional, output: Option<&str>, project: &mut Pro
             let before = there.as_ref().and_then(|there| there["output"].as_str());
             json!({"manifests": "config/default", "output": output.or(before).unwrap_or("dist")})
         }
-        Optional::Grafana | Optional::DeployImage => there.unwrap_or_else(|| json!({})),
+        Optional::Grafana | Optional::DeployImage | Optional::Autoupdate => there.unwrap_or_else(|| json!({})),
     };
     project.plugins.insert(plugin.key().to_owned(), value);
 }
@@ -122,5 +159,38 @@ pub(super) fn write(plugin: Optional, project: &Project, force: bool, plan: &mut
         }
         Optional::Grafana => grafana::dashboards(&project.name, plan),
         Optional::DeployImage => Ok(()),
+        Optional::Autoupdate => workflow(project, force, plan),
     }
+}
+
+/// The workflow of the plugin autoupdate; one that a person changed stays without `force`.
+fn workflow(project: &Project, force: bool, plan: &mut Plan<'_>) -> Result<(), Diagnostic> {
+    const PATH: &str = ".github/workflows/auto_update.yml";
+    if project.cli_version.is_none() {
+        return Err(Diagnostic::new(
+            codes::project::MISSING,
+            "cannot write the workflow of the plugin autoupdate",
+        )
+        .at(Place::file(FILE).field("cliVersion"))
+        .because("PROJECT does not say which version made the project, so that nothing could be compared with it")
+        .fix("add the line cliVersion: VERSION, as `kubewright version` says it"));
+    }
+    let text = render("project/github/auto_update.yml", minijinja::context! {});
+    if plan.read(PATH)?.is_some_and(|there| there != text) && !force {
+        plan.notes
+            .push(format!("kept {PATH} as it is (--force writes it anew)"));
+        return Ok(());
+    }
+    plan.write(PATH, text)?;
+    let manifest = plan.read("Cargo.toml")?.and_then(|text| text.parse().ok());
+    if let Some(Dependency::Path(path)) = manifest.as_ref().and_then(dependency) {
+        plan.notes.push(format!(
+            "{PATH} installs published versions of kubewright, and this project depends on a checkout ({path})"
+        ));
+    }
+    plan.notes.push(
+        "the repository must let workflows open pull requests: Settings, Actions, General, Workflow permissions"
+            .to_owned(),
+    );
+    Ok(())
 }

@@ -22,6 +22,7 @@ const TEMPLATES: &[(&str, &str)] = templates![
     "project/github/lint.yml",
     "project/github/test.yml",
     "project/github/test-e2e.yml",
+    "project/github/auto_update.yml",
     "rust/main.rs",
     "rust/lib.rs",
     "rust/api_lib.rs",
@@ -31,6 +32,8 @@ const TEMPLATES: &[(&str, &str)] = templates![
     "rust/external_types.rs",
     "rust/conversion.rs",
     "rust/controller.rs",
+    "rust/image_controller.rs",
+    "rust/image_controller_test.rs",
     "rust/webhook.rs",
     "rust/defaulter.rs",
     "rust/validator.rs",
@@ -77,6 +80,16 @@ fn assign(name: &str, value: &str) -> String {
         line
     } else {
         format!("let {name} =\n        {value};")
+    }
+}
+
+/// `const NAME: type = value;`: the value on a line of its own when it is long.
+pub(super) fn constant(name: &str, ty: &str, value: &str) -> String {
+    let line = format!("const {name}: {ty} = {value};");
+    if line.chars().count() <= LINE {
+        line
+    } else {
+        format!("const {name}: {ty} =\n    {value};")
     }
 }
 

@@ -66,6 +66,7 @@ fn plan<'a>(files: &'a MemoryFiles, command: &str) -> Result<Plan<'a>, Diagnosti
                 multigroup: flag("--multigroup"),
                 namespaced: flag("--namespaced"),
                 plugins: value("--plugins").into_iter().collect(),
+                external: Vec::new(),
                 dependency: Dependency::Version("0.1.0".to_owned()),
                 cli_version: "0.1.0".to_owned(),
             },
@@ -98,6 +99,13 @@ fn plan<'a>(files: &'a MemoryFiles, command: &str) -> Result<Plan<'a>, Diagnosti
                 controller_name: value("--controller-name"),
                 external,
                 ssa: flag("--ssa"),
+                plugins: value("--plugins").into_iter().collect(),
+                image: crate::project::DeployedImage {
+                    image: text("--image"),
+                    container_command: value("--image-container-command"),
+                    container_port: value("--image-container-port"),
+                    run_as_user: value("--run-as-user"),
+                },
                 force: flag("--force"),
             },
         ),
@@ -787,4 +795,112 @@ fn wrong_uses_are_refused_before_anything_happens() {
         })
         .collect();
     insta::assert_snapshot!(told.join("\n\n"));
+}
+
+const MEMSTORE: &str = "create api --group cache --version v1alpha1 --kind Memstore --resource --controller --plugins deploy-image/v1-alpha \
+                        --image memcached:1.6.26-alpine3.19 --image-container-command memcached,--memory-limit=64,-o,modern,-v \
+                        --image-container-port 11211 --run-as-user 1001";
+
+#[test]
+fn a_kind_that_runs_an_image() {
+    let files = project(&[INIT, MEMSTORE]);
+    is_formatted(&files);
+    insta::assert_snapshot!(show(
+        &files,
+        &[
+            "PROJECT",
+            "memstore_types.rs",
+            "memstore_controller.rs",
+            "_image_patch",
+            "samples/cache"
+        ]
+    ));
+    // A second controller, a version with the same fields, webhooks and a conversion.
+    let grown = project(&[
+        INIT,
+        MEMSTORE,
+        "create api --group cache --version v1alpha1 --kind Memstore --controller --controller-name backup",
+        "create api --group cache --version v1 --kind Memstore --resource",
+        "create webhook --group cache --version v1 --kind Memstore --defaulting --programmatic-validation",
+        "create webhook --group cache --version v1 --kind Memstore --conversion --spoke v1alpha1",
+    ]);
+    is_formatted(&grown);
+    let conversion = &grown.0["api/src/v1alpha1/memstore_conversion.rs"];
+    assert!(
+        conversion.contains("container_port: spoke.spec.container_port"),
+        "{conversion}"
+    );
+    for made in [&files, &grown] {
+        let again = again(made, "0.1.0").unwrap();
+        let diff = similar::TextDiff::from_lines(&show(made, &[""]), &show(&again, &[""]))
+            .unified_diff()
+            .to_string();
+        assert!(diff.is_empty(), "scaffolded again:\n{diff}");
+    }
+    // What comes goes again.
+    let mut files = files;
+    run(
+        &mut files,
+        "delete api --group cache --version v1alpha1 --kind Memstore",
+    )
+    .unwrap();
+    let empty = project(&[INIT]);
+    let left: Vec<&String> = files.0.keys().filter(|path| !empty.0.contains_key(*path)).collect();
+    assert!(left.is_empty(), "{left:?}");
+    assert_eq!(files.0["PROJECT"], empty.0["PROJECT"]);
+}
+
+#[test]
+fn images_of_kinds_with_odd_names_and_few_words() {
+    let image = "--resource --controller --plugins deploy-image --image registry.example.com:5000/a-team/with-long-names/and-more-of-them/memcached:1.6.26-alpine3.19";
+    let files = project(&[
+        "init --project-name a-project-with-quite-a-name --domain k8s.example --multigroup",
+        &format!("create api --group type --version v1 --kind Self {image}"),
+        &format!(
+            "create api --group gateway.networking --version v1beta1 --kind HTTPRoute {image} --image-container-port 80"
+        ),
+        &format!(
+            "create api --group crate --version v1-alpha --kind Context {image} --image-container-command sleep,infinity"
+        ),
+        &format!(
+            "create api --group a --version v1 --kind LongKindOfAnOperatorThatGoesOnAndOn {image} --run-as-user 7"
+        ),
+        &format!("create api --version v1 --kind Bare --plural bares {image}"),
+    ]);
+    is_formatted(&files);
+}
+
+#[test]
+fn images_that_cannot_be_are_refused() {
+    let empty = project(&[INIT]);
+    let there = project(&[INIT, "edit --multigroup", MEMSTORE]);
+    let of = |more: &str| {
+        format!(
+            "create api --group cache --version v1 --kind Shelf --resource --controller --plugins deploy-image/v1-alpha {more}"
+        )
+    };
+    let cases = [
+        (&empty, of("")),
+        (&empty, of("--image a,b")),
+        (&empty, of("--image a:b@")),
+        (&empty, of("--image a --image-container-port 0")),
+        (&empty, of("--image a --image-container-port http")),
+        (&empty, of("--image a --run-as-user 0")),
+        (&empty, of("--image a --run-as-user me")),
+        (&empty, of("--image a --image-container-command a,,b")),
+        (&empty, of("--image a --namespaced=false")),
+        (&empty, of("--image a --controller-name other")),
+        (&empty, of("--image a").replace(" --controller ", " ")),
+        (&empty, of("--image a").replace("deploy-image/v1-alpha", "helm")),
+        (&empty, of("--image a").replace("--plugins deploy-image/v1-alpha", "")),
+        (&there, MEMSTORE.replace("--group cache", "--group other")),
+    ];
+    let mut told = String::new();
+    for (files, command) in cases {
+        let wrong = plan(files, &command)
+            .err()
+            .map_or("nothing is wrong".to_owned(), |wrong| wrong.to_string());
+        told += &format!("$ {command}\n{wrong}\n\n");
+    }
+    insta::assert_snapshot!(told);
 }

@@ -70,6 +70,7 @@ impl Words<'_> {
                 external => self.is_stub(),
                 path => self.types.path,
                 var => self.var(),
+                field => self.spec_fields()[0],
                 crate => self.project.crate_name(),
                 ..more
             },
@@ -284,6 +285,7 @@ impl Words<'_> {
                 kind => self.resource.kind,
                 hub => side(self.resource),
                 spoke => side(spoke),
+                fields => self.spec_fields(),
                 uses => uses(krate),
                 test,
             }

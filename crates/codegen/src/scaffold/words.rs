@@ -107,6 +107,8 @@ impl<'r> Words<'r> {
                 // Most kinds are; of another project's kind PROJECT does not say it.
                 namespaced => self.resource.external || self.resource.is_namespaced(),
                 storage,
+                deploys => self.image().is_some(),
+                port => self.image().and_then(|image| image.container_port),
             },
         )
     }
@@ -118,7 +120,7 @@ impl<'r> Words<'r> {
     }
 
     /// A controller's reconciler type.
-    fn reconciler(&self, controller: &ControllerFile) -> String {
+    pub(super) fn reconciler(&self, controller: &ControllerFile) -> String {
         match &controller.file_name {
             Some(name) => format!("{}Reconciler", rust::camel(name)),
             None => format!("{}Reconciler", self.resource.kind),
@@ -126,6 +128,9 @@ impl<'r> Words<'r> {
     }
 
     pub(super) fn controller_text(&self, controller: &ControllerFile) -> String {
+        if let Some(image) = self.runs_image(controller) {
+            return self.image_controller_text(controller, &image);
+        }
         let reconciler = self.reconciler(controller);
         let default = self.resource.kind.to_lowercase();
         let named = (controller.name != default).then(|| format!(".named({:?})", controller.name));
@@ -177,6 +182,10 @@ impl<'r> Words<'r> {
         };
         uses.extend(self.types.import.clone());
         sort_uses(&mut uses);
+        let file = self.test_file(&format!("{stem}_controller"));
+        if let Some(image) = self.runs_image(controller) {
+            return (file, self.image_controller_test(controller, &image));
+        }
         let template = if self.is_foreign_crate() {
             "rust/registered_test.rs"
         } else {
@@ -200,7 +209,7 @@ impl<'r> Words<'r> {
                 reconciler => self.reconciler(controller),
             },
         );
-        (self.test_file(&format!("{stem}_controller")), text)
+        (file, text)
     }
 
     /// `tests/guestbook_controller.rs`; with the group before it in a project of several groups.

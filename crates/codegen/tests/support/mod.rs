@@ -199,17 +199,21 @@ impl Recording {
 
     /// The roles that `manifests` derives for the project: from its controllers, as they are scaffolded.
     fn roles(&self) -> Vec<Value> {
-        let of_plugin = |command: &String| command.contains("deploy-image");
-        if self.commands.iter().any(of_plugin) {
-            // The plugin writes a whole controller; what it needs follows from its code.
-            let roles = self.objects_of("rbac").into_iter();
-            return roles
-                .filter(|role| role["metadata"]["name"] == "manager-role")
-                .collect();
-        }
+        // The plugin's controller makes Deployments and holds a finalizer.
+        let of_plugin = self.commands.iter().any(|command| command.contains("deploy-image"));
+        let deployment = manifests::Kind {
+            group: "apps".to_owned(),
+            version: "v1".to_owned(),
+            kind: "Deployment".to_owned(),
+            plural: "deployments".to_owned(),
+            namespaced: true,
+            ..manifests::Kind::default()
+        };
+        let deployments: Vec<manifests::Kind> = of_plugin.then_some(deployment).into_iter().collect();
         let project = self.project();
         let controllers = project.resources.iter().flat_map(|resource| {
             let names = project.controller_names(resource);
+            let deployments = deployments.clone();
             names.into_iter().map(move |name| manifests::Controller {
                 name,
                 reconciles: manifests::Kind {
@@ -221,6 +225,8 @@ impl Recording {
                     namespaced: resource.api.is_none() || resource.is_namespaced(),
                     rust: String::new(),
                 },
+                owns: deployments.clone(),
+                finalizer: of_plugin.then(String::new),
                 events: true,
                 ..manifests::Controller::default()
             })

@@ -10,10 +10,12 @@ use super::{Cache, Health, Shared, WeakCache};
 
 /// Asks the informers when the metrics are read; keeps none of them alive.
 #[derive(Debug)]
-struct Caches(WeakCache);
+struct Caches(Vec<WeakCache>);
 
-pub(crate) fn register(registry: &mut Registry, cache: &Cache) {
-    registry.register_collector(Box::new(Caches(cache.downgrade())));
+/// Once for all caches of a manager: a metric is described once.
+pub(crate) fn register(registry: &mut Registry, caches: &[&Cache]) {
+    let caches = caches.iter().map(|cache| cache.downgrade());
+    registry.register_collector(Box::new(Caches(caches.collect())));
 }
 
 type Row = (&'static str, &'static str, fn(&Shared) -> f64);
@@ -38,7 +40,8 @@ const ROWS: [Row; 3] = [
 
 impl Collector for Caches {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> std::fmt::Result {
-        let informers = self.0.upgrade().map(|cache| cache.informers()).unwrap_or_default();
+        let caches = self.0.iter().filter_map(WeakCache::upgrade);
+        let informers: Vec<Shared> = caches.flat_map(|cache| cache.informers()).collect();
         for (name, help, value) in ROWS {
             let mut family = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
             for informer in &informers {

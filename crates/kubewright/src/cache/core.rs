@@ -30,7 +30,7 @@ pub(crate) use self::shared::{Lease, Listed, Objects, Shared};
 use super::handlers::{Slot, Turn, drop_guarded};
 use super::informer::{self, Health};
 use super::scope::{Membership, Scope};
-use super::store::{CONTROLLER_UID, KubeMeta, controller_uid};
+use super::store::{CONTROLLER_UID, KubeMeta, ORPHANS, controller_uid, orphan_in};
 use crate::error::{Error, Result};
 use crate::events::{EventRecorder, EventType};
 use crate::form::packed::{Budget, Shelf, unpacked, with_decoded};
@@ -83,6 +83,8 @@ pub(crate) struct Reports {
     pub(crate) metrics: Metrics,
     /// Who writes events on objects, and under which name; set when a manager runs.
     pub(crate) recorder: Arc<OnceLock<(EventRecorder, String)>>,
+    /// The name of the cluster, where it is not the only one.
+    pub(crate) cluster: Option<Arc<str>>,
 }
 
 pub(crate) type EngineStore = kubewright_engine::Store<dyn Cached, KubeMeta>;
@@ -112,8 +114,12 @@ impl Core {
         } else {
             format!("{}.{}", resource.kind, resource.group)
         };
+        let name = match &reports.cluster {
+            None => format!("{kind} {scope}"),
+            Some(cluster) => format!("{kind} {scope} of cluster {cluster}"),
+        };
         Core {
-            name: format!("{kind} {scope}"),
+            name,
             shelf: Shelf::new(form.decode.kept, decoded),
             form,
             scope,
@@ -495,6 +501,18 @@ pub(crate) fn matching(store: &EngineStore, namespace: Option<&str>, labels: &Se
 pub(crate) fn owned_by(store: &EngineStore, namespace: Option<&str>, owner_uid: &str) -> Objects {
     let owned = store.by_index(CONTROLLER_UID, owner_uid, namespace);
     owned.expect("every informer is made with this index").items
+}
+
+/// The objects without a controller whose labels match. The informer must have been told that orphans are wanted.
+pub(crate) fn orphans(store: &EngineStore, namespace: Option<&str>, labels: &Selector) -> Objects {
+    let all = |namespace: &str| store.by_index(ORPHANS, namespace, None).map(|found| found.items);
+    let mut objects = match namespace {
+        Some(namespace) => all(namespace).expect("the index is added before it is asked"),
+        None => store.list(None).items,
+    };
+    // Of all namespaces, the index has one list for each.
+    objects.retain(|object| labels.matches(&object.labels()) && !orphan_in(&**object).is_empty());
+    objects
 }
 
 /// An object as the API server answered a write with it.

@@ -33,7 +33,7 @@ use kubewright_engine::ObjectKey;
 pub use kubewright_engine::{Event, HandlerId};
 
 pub(crate) use self::core::Core;
-pub(crate) use self::core::{EngineStore, Gone, Listed, Objects, Shared, Written, matching, owned_by};
+pub(crate) use self::core::{EngineStore, Gone, Listed, Objects, Shared, Written, matching, orphans, owned_by};
 use self::core::{Lease, ReceiptTarget, Reports};
 pub(crate) use self::parts::{Keys, Parts};
 pub(crate) use self::store::KubeMeta;
@@ -106,31 +106,38 @@ impl Cache {
             Metrics::new(),
             Vec::new(),
             Budget::DEFAULT,
+            None,
         )
     }
 
+    /// `cluster`: its name, where it is not the only one.
     pub(crate) fn observed(
         kube: kube::Client,
         observers: Observers,
         metrics: Metrics,
         mut namespaces: Vec<String>,
         decoded: Budget,
+        cluster: Option<&str>,
     ) -> Cache {
         namespaces.sort();
         namespaces.dedup();
-        let cache = Cache(Arc::new(Inner {
+        Cache(Arc::new(Inner {
             kube,
             reports: Reports {
                 observers,
-                metrics: metrics.clone(),
+                metrics,
+                cluster: cluster.map(Arc::from),
                 ..Reports::default()
             },
             namespaces,
             decoded,
             state: Mutex::default(),
-        }));
-        metrics.register(|registry| collector::register(registry, &cache));
-        cache
+        }))
+    }
+
+    /// Who records events on objects of this cluster, in a manager that runs.
+    pub(crate) fn recorder(&self) -> Option<EventRecorder> {
+        self.0.reports.recorder.get().map(|(recorder, _)| recorder.clone())
     }
 
     /// A handle that keeps nothing alive.

@@ -103,6 +103,16 @@ impl<K: AnyObject> Store<K> {
     }
 }
 
+/// The index of the objects without a controller, by their namespace. An informer has it once somebody asked for orphans.
+pub(crate) const ORPHANS: &str = "metadata.ownerReferences.controller.none";
+
+/// The namespace of an object that no controller owns.
+pub(crate) fn orphan_in(object: &dyn Cached) -> Vec<String> {
+    let owned = object.owners().iter().any(|owner| owner.controller == Some(true));
+    let namespace = || object.identity().namespace.unwrap_or_default().to_owned();
+    (!owned).then(namespace).into_iter().collect()
+}
+
 /// How the engine reads kube's objects.
 #[derive(Debug)]
 pub(crate) struct KubeMeta;

@@ -15,6 +15,7 @@ mod read;
 mod send;
 mod write;
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,8 +27,9 @@ use kubewright_engine::retry::Effect;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
+use tracing::Instrument;
 
-use self::send::exchange;
+use self::send::Sending;
 pub use self::send::{REQUEST_DEADLINE, connect};
 use crate::cache::{Cache, Gone, Written};
 use crate::diff::changes_between;
@@ -37,10 +39,13 @@ use crate::form::{Cached, Form, guarded};
 use crate::loops::OwnWrites;
 use crate::object::{ObjectRef, collection_path};
 use crate::observe::{Observation, Observers};
+use crate::trace;
 use apply::Applied;
 
 /// How long a read waits for the cache to show a write of our own.
 pub const READ_DEADLINE: Duration = Duration::from_secs(5);
+/// The name of the cluster that a manager was made with, where other clusters have names of their own: the empty one.
+pub const HOME_CLUSTER: &str = "";
 /// How long a read waits for the first list of a kind that nobody has read before.
 pub const FIRST_READ_DEADLINE: Duration = Duration::from_secs(30);
 
@@ -67,6 +72,7 @@ pub const FIRST_READ_DEADLINE: Duration = Duration::from_secs(30);
 #[derive(Clone)]
 pub struct Client {
     shared: Arc<Shared>,
+    clusters: Arc<Clusters>,
     controller: Option<Arc<str>>,
     field_manager: Arc<str>,
     dry_run: bool,
@@ -85,6 +91,12 @@ struct Shared {
     applied: Applied,
 }
 
+/// The clusters of a manager.
+struct Clusters {
+    home: Arc<Shared>,
+    named: BTreeMap<String, Arc<Shared>>,
+}
+
 impl fmt::Debug for Client {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Client")
@@ -98,13 +110,18 @@ impl Client {
     /// A client that writes through `kube` and reads from `cache`.
     pub fn new(kube: kube::Client, cache: Cache) -> Client {
         let observers = cache.observers().clone();
+        let shared = Arc::new(Shared {
+            kube,
+            cache,
+            observers,
+            applied: Applied::default(),
+        });
         Client {
-            shared: Arc::new(Shared {
-                kube,
-                cache,
-                observers,
-                applied: Applied::default(),
+            clusters: Arc::new(Clusters {
+                home: shared.clone(),
+                named: BTreeMap::new(),
             }),
+            shared,
             controller: None,
             field_manager: Arc::from("kubewright"),
             dry_run: false,
@@ -114,6 +131,56 @@ impl Client {
             read_deadline: READ_DEADLINE,
             request_deadline: REQUEST_DEADLINE,
         }
+    }
+
+    /// The same client, which leads to other clusters as well.
+    pub(crate) fn beside(&self, others: impl IntoIterator<Item = (String, Client)>) -> Client {
+        let named = others.into_iter().map(|(name, client)| (name, client.shared));
+        let clusters = Clusters {
+            home: self.shared.clone(),
+            named: named.collect(),
+        };
+        Client {
+            clusters: Arc::new(clusters),
+            ..self.clone()
+        }
+    }
+
+    /// The same client for another cluster of the manager ([`ManagerBuilder::cluster`](crate::ManagerBuilder::cluster)): its reads come from that
+    /// cluster's cache and see own writes there. [`HOME_CLUSTER`] is the one that the manager itself was made with.
+    ///
+    /// ```
+    /// # async fn copy(ctx: kubewright::Context) -> kubewright::Result<()> {
+    /// use kubewright::k8s_openapi::api::core::v1::ConfigMap;
+    ///
+    /// let west = ctx.client().cluster("west")?;
+    /// let settings = west.get::<ConfigMap>(Some("default"), "settings").await?;
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::Configuration`] when the manager has no cluster of this name.
+    pub fn cluster(&self, name: &str) -> Result<Client> {
+        let shared = match name {
+            HOME_CLUSTER => Some(&self.clusters.home),
+            name => self.clusters.named.get(name),
+        };
+        let Some(shared) = shared else {
+            let known: Vec<&str> = self.clusters.named.keys().map(String::as_str).collect();
+            return Err(Error::Configuration(format!(
+                "there is no cluster {name:?} (there is {known:?}); add it with ManagerBuilder::cluster"
+            )));
+        };
+        Ok(Client {
+            shared: shared.clone(),
+            ..self.clone()
+        })
+    }
+
+    /// Those beside the home cluster.
+    pub(crate) fn other_clusters(&self) -> Vec<Client> {
+        let others = self.clusters.named.values().cloned();
+        others.map(|shared| Client { shared, ..self.clone() }).collect()
     }
 
     /// The same client under a controller's name: its writes are observed under that name and carry it as field manager.
@@ -239,15 +306,15 @@ impl Client {
             return Err(Error::NotLeading { attempted });
         }
         let may_repeat = || reads || !self.lead.is_over();
-        let answer = exchange(
-            self.kube(),
-            self.cache().metrics(),
-            request,
+        let span = trace::request(request.method(), request.uri().path());
+        let sending = Sending {
+            kube: self.kube(),
+            metrics: self.cache().metrics(),
             effect,
-            self.request_deadline,
-            may_repeat,
-        )
-        .await;
+            deadline: self.request_deadline,
+            span: &span,
+        };
+        let answer = sending.exchange(request, may_repeat).instrument(span.clone()).await;
         answer.map_err(|error| Error::from_api(attempt, error))
     }
 

@@ -11,7 +11,9 @@ use kubewright_engine::{Meta, ObjectKey};
 use tokio::time::Instant;
 
 use super::{Client, FIRST_READ_DEADLINE, Target};
-use crate::cache::{EngineStore, Informer, KubeMeta, Listed, Objects, Parts, Shared, decode_page, matching, owned_by};
+use crate::cache::{
+    EngineStore, Informer, KubeMeta, Listed, Objects, Parts, Shared, decode_page, matching, orphans, owned_by,
+};
 use crate::error::{Error, Result};
 use crate::form::{Cached, Form, typed, typed_all};
 use crate::object::{AnyObject, Object, api_resource, collection_path};
@@ -56,6 +58,17 @@ impl Client {
     /// As [`Client::list`].
     pub async fn owned_by<K: Object>(&self, namespace: Option<&str>, owner_uid: &str) -> Result<Vec<Arc<K>>> {
         self.listed(&Form::of::<K>(), namespace, Which::OwnedBy(owner_uid))
+            .await
+            .map(typed_all)
+    }
+
+    /// The objects without a controller whose labels match: those that may be adopted. In one namespace by index, which is made at the first
+    /// question.
+    ///
+    /// # Errors
+    /// As [`Client::list`].
+    pub async fn orphans<K: Object>(&self, namespace: Option<&str>, labels: &Selector) -> Result<Vec<Arc<K>>> {
+        self.listed(&Form::of::<K>(), namespace, Which::Orphans(labels))
             .await
             .map(typed_all)
     }
@@ -120,6 +133,7 @@ enum Which<'a> {
     All,
     Labelled(&'a Selector),
     OwnedBy(&'a str),
+    Orphans(&'a Selector),
 }
 
 /// The same without the type; see `form.rs`.
@@ -192,12 +206,16 @@ impl Client {
     ) -> BoxFuture<'a, Result<Objects>> {
         Box::pin(async move {
             informer.synced_within(FIRST_READ_DEADLINE).await?;
+            if let Which::Orphans(_) = which {
+                informer.index_orphans();
+            }
             let ticket = informer.ticket();
             let deadline = Instant::now() + self.read_deadline;
             let read = |store: &EngineStore| match which {
                 Which::All => store.list(namespace).items,
                 Which::Labelled(labels) => matching(store, namespace, labels),
                 Which::OwnedBy(uid) => owned_by(store, namespace, uid),
+                Which::Orphans(labels) => orphans(store, namespace, labels),
             };
             loop {
                 match informer.read_many(namespace, ticket, deadline, read).await {

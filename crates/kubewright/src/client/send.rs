@@ -14,11 +14,13 @@ use kube::client::Body;
 use kube::core::Status;
 use kubewright_engine::retry::{Effect, Fault, again};
 use tokio::time::{Instant, timeout_at};
+use tracing::Span;
 
 use crate::cache::entropy;
 use crate::error::Result;
 use crate::fault::fault_of;
 use crate::metrics::Metrics;
+use crate::trace;
 
 /// How long a request of the client may take, retries included: as long as the API server itself works on one (`--request-timeout`).
 pub const REQUEST_DEADLINE: Duration = Duration::from_secs(60);
@@ -46,79 +48,105 @@ struct Failed {
     fault: Fault,
 }
 
-/// Sends a request until it is answered, until trying again does not help, or until it may not be sent again; the text of the answer.
-pub(super) async fn exchange(
-    kube: &kube::Client,
-    metrics: &Metrics,
-    request: http::Request<Vec<u8>>,
-    effect: Effect,
-    deadline: Duration,
-    may_repeat: impl Fn() -> bool,
-) -> Result<String, kube::Error> {
-    let ends = Instant::now() + deadline;
-    let (head, body) = request.into_parts();
-    let mut attempt = 0;
-    loop {
-        attempt += 1;
-        let request = http::Request::from_parts(head.clone(), Body::from(body.clone()));
-        let failed = match timeout_at(ends, once(kube, metrics, request)).await {
-            Ok(Ok(text)) => return Ok(text),
-            Ok(Err(failed)) => failed,
-            Err(_) => {
-                metrics.requested(&head.method, None);
-                return Err(late(deadline));
+/// How requests of one client are sent.
+pub(super) struct Sending<'a> {
+    pub(super) kube: &'a kube::Client,
+    pub(super) metrics: &'a Metrics,
+    pub(super) effect: Effect,
+    pub(super) deadline: Duration,
+    /// Is told how the request ends.
+    pub(super) span: &'a Span,
+}
+
+impl Sending<'_> {
+    /// Sends a request until it is answered, until trying again does not help, or until it may not be sent again; the text of the answer.
+    pub(super) async fn exchange(
+        &self,
+        request: http::Request<Vec<u8>>,
+        may_repeat: impl Fn() -> bool,
+    ) -> Result<String, kube::Error> {
+        let began = Instant::now();
+        let mut attempts = 0;
+        let answer = self.attempt(request, may_repeat, began, &mut attempts).await;
+        trace::answered(self.span, attempts, || began.elapsed());
+        answer
+    }
+
+    async fn attempt(
+        &self,
+        request: http::Request<Vec<u8>>,
+        may_repeat: impl Fn() -> bool,
+        began: Instant,
+        attempts: &mut u32,
+    ) -> Result<String, kube::Error> {
+        let ends = began + self.deadline;
+        let (head, body) = request.into_parts();
+        loop {
+            *attempts += 1;
+            let request = http::Request::from_parts(head.clone(), Body::from(body.clone()));
+            let failed = match timeout_at(ends, self.once(request)).await {
+                Ok(Ok(text)) => return Ok(text),
+                Ok(Err(failed)) => failed,
+                Err(_) => {
+                    self.metrics.requested(&head.method, None);
+                    return Err(late(self.deadline));
+                }
+            };
+            let left = ends.duration_since(Instant::now());
+            let Some(wait) = again(self.effect, failed.fault, *attempts, left, entropy()) else {
+                return Err(failed.error);
+            };
+            let (path, attempt) = (head.uri.path(), *attempts);
+            tracing::debug!(path, attempt, ?wait, error = %failed.error, "a request failed; it is sent again");
+            tokio::time::sleep(wait).await;
+            if !may_repeat() {
+                return Err(failed.error);
             }
-        };
-        let left = ends.duration_since(Instant::now());
-        let Some(wait) = again(effect, failed.fault, attempt, left, entropy()) else {
-            return Err(failed.error);
-        };
-        tracing::debug!(path = head.uri.path(), attempt, ?wait, error = %failed.error, "a request failed; it is sent again");
-        tokio::time::sleep(wait).await;
-        if !may_repeat() {
-            return Err(failed.error);
         }
+    }
+
+    async fn once(&self, request: http::Request<Body>) -> Result<String, Failed> {
+        let method = request.method().clone();
+        let failed = |error| Failed {
+            fault: fault_of(&error),
+            error,
+        };
+        let sent = self.kube.send(request).await;
+        let code = sent.as_ref().ok().map(|answer| answer.status().as_u16());
+        self.metrics.requested(&method, code);
+        if let Some(code) = code {
+            self.span.record("status", code);
+        }
+        let answer = sent.map_err(failed)?;
+        let status = answer.status();
+        let retry_after = answer.headers().get(http::header::RETRY_AFTER);
+        let retry_after = retry_after.and_then(|value| value.to_str().ok()?.parse().ok());
+        let body = answer.into_body().collect().await.map_err(failed)?.to_bytes();
+        if status.is_success() {
+            return String::from_utf8(body.into()).map_err(|error| failed(kube::Error::FromUtf8(error)));
+        }
+        let refusal = refusal(status.as_u16(), &body);
+        let told = refusal
+            .details
+            .as_ref()
+            .map(|details| u64::from(details.retry_after_seconds));
+        let fault = Fault::Status {
+            code: status.as_u16(),
+            retry_after: retry_after
+                .or(told)
+                .filter(|seconds| *seconds > 0)
+                .map(Duration::from_secs),
+        };
+        Err(Failed {
+            error: kube::Error::Api(refusal.boxed()),
+            fault,
+        })
     }
 }
 
 fn late(deadline: Duration) -> kube::Error {
     let message = format!("the API server did not answer within {deadline:?}");
     kube::Error::Service(io::Error::new(io::ErrorKind::TimedOut, message).into())
-}
-
-async fn once(kube: &kube::Client, metrics: &Metrics, request: http::Request<Body>) -> Result<String, Failed> {
-    let method = request.method().clone();
-    let failed = |error| Failed {
-        fault: fault_of(&error),
-        error,
-    };
-    let sent = kube.send(request).await;
-    let code = sent.as_ref().ok().map(|answer| answer.status().as_u16());
-    metrics.requested(&method, code);
-    let answer = sent.map_err(failed)?;
-    let status = answer.status();
-    let retry_after = answer.headers().get(http::header::RETRY_AFTER);
-    let retry_after = retry_after.and_then(|value| value.to_str().ok()?.parse().ok());
-    let body = answer.into_body().collect().await.map_err(failed)?.to_bytes();
-    if status.is_success() {
-        return String::from_utf8(body.into()).map_err(|error| failed(kube::Error::FromUtf8(error)));
-    }
-    let refusal = refusal(status.as_u16(), &body);
-    let told = refusal
-        .details
-        .as_ref()
-        .map(|details| u64::from(details.retry_after_seconds));
-    let fault = Fault::Status {
-        code: status.as_u16(),
-        retry_after: retry_after
-            .or(told)
-            .filter(|seconds| *seconds > 0)
-            .map(Duration::from_secs),
-    };
-    Err(Failed {
-        error: kube::Error::Api(refusal.boxed()),
-        fault,
-    })
 }
 
 /// What the server says, or a status made of what stands between it and us.

@@ -3,8 +3,9 @@
 //! Invariants: R4 no reconcile before all sources of the controller are synced; R5 success forgets the key's failures, an error lets the
 //! delay grow, a terminal error drops the key until the next event; R6 after the stop no reconcile starts, running ones see the stop in their
 //! context and are waited for; R7 a panic is an error of its key and nothing else; M1 workers take keys only within a term of leading, and its
-//! end drops them where they wait. (R1–R3 are the queue's.)
+//! end drops them where they wait; SH8 with sharding a reconcile holds the term of its key's shard, and ends with it. (R1–R3 are the queue's.)
 
+use std::convert::Infallible;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -14,6 +15,7 @@ use futures::FutureExt;
 use kubewright_engine::queue::{Priority, Token, Work};
 use tokio::task::JoinSet;
 use tracing::Instrument;
+use tracing::field::Empty;
 
 use super::sources::{Feed, OwnerKind, Sink, Source, Watched, Wiring, feed_self};
 use super::{Controller, Drive, Settings};
@@ -25,13 +27,14 @@ use crate::clock::Clock;
 use crate::context::{Context, Inner};
 use crate::election::{Term, Terms};
 use crate::error::{Error, Result, end_of_panic, text_of};
-use crate::events::EventRecorder;
 use crate::loops::OwnWrites;
 use crate::metrics::{ControllerMetrics, Metrics, ReconcileResult};
 use crate::observe::{Observation, Outcome};
 use crate::queue::Queue;
 use crate::request::Request;
+use crate::sharding::Shards;
 use crate::stop::Stop;
+use crate::trace;
 
 /// A controller whose informers run and fill its queue.
 pub(crate) struct Prepared {
@@ -39,10 +42,14 @@ pub(crate) struct Prepared {
     drive: Box<dyn Drive>,
     /// Of the controller's own kind.
     own: Parts,
+    /// Of the controller, in its cluster.
+    client: Client,
     /// Of its own kind and of what it owns and watches.
     feeds: Vec<Feed>,
     queue: Queue<Request, Causes>,
     own_writes: OwnWrites,
+    /// Which keys are worked on here; without it all.
+    shards: Option<Shards>,
     settings: Settings,
 }
 
@@ -51,13 +58,12 @@ pub(crate) struct Prepared {
 pub(crate) struct Equipment {
     pub(crate) client: Client,
     pub(crate) clock: Arc<dyn Clock>,
-    pub(crate) recorder: EventRecorder,
     pub(crate) metrics: Metrics,
 }
 
 impl Controller {
     /// Starts the informers and wires them to the queue. Call it inside a tokio runtime.
-    pub(crate) fn prepare(self, client: &Client) -> Result<Prepared> {
+    pub(crate) fn prepare(self, client: &Client, shards: Option<&Shards>) -> Result<Prepared> {
         let name: Arc<str> = Arc::from(self.name());
         let mut known: Vec<_> = self.sources.iter().filter_map(Source::type_id).collect();
         known.push(self.form.id);
@@ -70,27 +76,36 @@ impl Controller {
             super::finalizer::check(&name, finalizer)?;
         }
         let queue = Queue::new(self.limiter);
-        let sink = Sink(queue.clone());
+        let shards = shards.filter(|_| !self.settings.on_every_replica).cloned();
+        let sink = Sink {
+            queue: queue.clone(),
+            shards: shards.clone(),
+        };
         let owner = OwnerKind::new(&self.form.resource, self.form.cluster_scoped);
-        let client = client.for_controller(&name);
+        let client = client.cluster(&self.settings.cluster)?.for_controller(&name);
         let own = client.cache().parts_in(&self.form, self.settings.scope.clone());
         let mut feeds = vec![feed_self(&own, &self.predicates, sink.clone())];
         let wiring = Wiring {
             controller: &name,
+            cluster: &self.settings.cluster,
             client: &client,
             predicates: &self.predicates,
             sink,
             owner,
             own: own.clone(),
         };
-        feeds.extend(self.sources.into_iter().map(|source| source.start(&wiring)));
+        for source in self.sources {
+            feeds.push(source.start(&wiring)?);
+        }
         Ok(Prepared {
             name,
             drive: self.drive,
             own,
+            client,
             feeds,
             queue,
             own_writes: OwnWrites::new(),
+            shards,
             settings: self.settings,
         })
     }
@@ -117,7 +132,8 @@ impl Prepared {
             synced = self.synced() => synced?,
         }
         told.synced();
-        let mut terms = match self.settings.on_every_replica {
+        // The shards' terms count instead of the leader's.
+        let mut terms = match self.settings.on_every_replica || self.shards.is_some() {
             true => Terms::default(),
             false => terms,
         };
@@ -140,7 +156,12 @@ impl Prepared {
             terms_before = terms_before.saturating_add(1);
             let (workshop, workers) = prepared.open(&equipment, &metrics, &term, &stop);
             told.started();
-            if workshop.work_until(workers, &term, &stop).await? == Ended::Stopped {
+            let ended = tokio::select! {
+                biased;
+                ended = workshop.work_until(workers, &term, &stop) => ended?,
+                never = prepared.take_over() => match never {},
+            };
+            if ended == Ended::Stopped {
                 break;
             }
         }
@@ -156,6 +177,23 @@ impl Prepared {
         }
     }
 
+    /// Looks at every key of the shards that are gained, for ever: what happened before was another replica's (SH7).
+    async fn take_over(&self) -> Infallible {
+        let Some(mut shards) = self.shards.clone() else {
+            return std::future::pending().await;
+        };
+        let mut known = Vec::new();
+        loop {
+            let gained = shards.gained(&mut known).await;
+            for request in self.own.keys().all() {
+                if gained.has(&request) {
+                    let causes = Causes::of(Cause::requested("this replica takes over its shard"));
+                    self.queue.add(request, Priority::Low, causes);
+                }
+            }
+        }
+    }
+
     /// Lets workers begin.
     fn open(
         self: &Arc<Prepared>,
@@ -164,11 +202,7 @@ impl Prepared {
         term: &Term,
         stop: &Stop,
     ) -> (Arc<Workshop>, JoinSet<()>) {
-        let client = equipment
-            .client
-            .for_controller(&self.name)
-            .under(term.lead())
-            .noted_in(&self.own_writes);
+        let client = self.client.under(term.lead()).noted_in(&self.own_writes);
         let workers = self.settings.concurrency;
         client.observers().tell(|| Observation::ControllerStarted {
             controller: self.name.clone(),
@@ -306,12 +340,31 @@ impl Workshop {
                 token: work.token,
                 request: Some(request.clone()),
             };
-            let reconciled = AssertUnwindSafe(self.reconcile(work)).catch_unwind().await;
+            let reconciled = match &self.prepared.shards {
+                None => AssertUnwindSafe(self.reconcile(work, &self.term)).catch_unwind().await,
+                Some(shards) => self.reconcile_shared(work, shards).await,
+            };
             if let Err(payload) = reconciled {
                 self.broken(&request, end_of_panic(payload));
             }
             taken.done();
         }
+    }
+
+    /// Reconciles within the term of the key's shard, which is held meanwhile (SH8). A key whose shard is another replica's is forgotten: whoever
+    /// gains it looks at it.
+    async fn reconcile_shared(&self, work: Work<Request, Causes>, shards: &Shards) -> std::thread::Result<()> {
+        let request = work.item.clone();
+        if let Some(term) = shards.term_of(&request) {
+            tokio::select! {
+                biased;
+                () = term.over() => {}
+                reconciled = AssertUnwindSafe(self.reconcile(work, &term)).catch_unwind() => return reconciled,
+            }
+        }
+        tracing::debug!(controller = %self.prepared.name, object = %request, "its shard is not this replica's; the key is dropped");
+        self.prepared.queue.forget(&request);
+        Ok(())
     }
 
     /// Something around a reconcile panicked: the `Drop` of what it had left, of its error or of an object.
@@ -322,7 +375,7 @@ impl Workshop {
         self.prepared.queue.add_rate_limited(request.clone(), causes);
     }
 
-    async fn reconcile(&self, work: Work<Request, Causes>) {
+    async fn reconcile(&self, work: Work<Request, Causes>, term: &Term) {
         let Work {
             item: request,
             causes,
@@ -334,9 +387,17 @@ impl Workshop {
         let reconcile_id = NEXT_ID.fetch_add(1, Ordering::Relaxed);
         let controller = self.prepared.name.clone();
         // At the level of errors: what is logged within says whose it is, whatever the level of the log.
-        let span = tracing::error_span!("reconcile", controller = %controller, object = %request, reconcile_id);
+        let span = tracing::error_span!(
+            "reconcile",
+            %controller,
+            object = %request,
+            reconcile_id,
+            cause = Empty,
+            waited = Empty
+        );
+        let causes = causes.taken();
+        trace::caused(&span, &causes, waited);
         async {
-            let causes = causes.taken();
             tracing::debug!(?causes, "reconcile starts");
             if self.prepared.own_writes.woke(&request, &causes) {
                 self.metrics.self_woken();
@@ -355,7 +416,7 @@ impl Workshop {
             });
             let began = tokio::time::Instant::now();
             let result = self
-                .guarded(&request, self.context(&request, causes, reconcile_id))
+                .guarded(&request, self.context(&request, causes, reconcile_id, term))
                 .await;
             let took = began.elapsed();
             let outcome = self.settle(&request, retries, result);
@@ -373,18 +434,21 @@ impl Workshop {
         .await;
     }
 
-    fn context(&self, request: &Request, causes: Vec<Cause>, reconcile_id: u64) -> Context {
+    fn context(&self, request: &Request, causes: Vec<Cause>, reconcile_id: u64, term: &Term) -> Context {
         Context::from_inner(Inner {
             request: request.clone(),
             causes,
-            client: self.client.clone(),
+            client: match self.prepared.shards {
+                None => self.client.clone(),
+                Some(_) => self.client.under(term.lead()),
+            },
             controller: self.prepared.name.clone(),
             reconcile_id,
             clock: self.equipment.clock.clone(),
-            recorder: Some(self.equipment.recorder.clone()),
+            recorder: self.client.cache().recorder(),
             owner: None,
             stop: self.stop.clone(),
-            term: self.term.lead().number(),
+            term: term.lead().number(),
         })
     }
 

@@ -1,7 +1,8 @@
 //! Controllers: which objects to reconcile, what leads to a reconcile, and by whom.
 //!
 //! [`Controller`] is a declaration: nothing runs until a manager prepares it (its informers start and feed its queue) and starts its control
-//! loop. - `watch.rs`: sources as they are declared, - `sources.rs`: from events to keys, - `mapper.rs`: the same for functions that take their time, - `control_loop.rs`: from keys to reconciles.
+//! loop. - `watch.rs`: sources as they are declared, - `sources.rs`: from events to keys, - `mapper.rs`: the same for functions that take their
+//! time, - `control_loop.rs`: from keys to reconciles.
 
 mod control_loop;
 mod finalizer;
@@ -23,6 +24,7 @@ use kubewright_engine::rate::RateLimiter;
 
 use crate::action::Action;
 use crate::cache::{SYNC_TIMEOUT, Scope, Shared};
+use crate::client::HOME_CLUSTER;
 use crate::context::Context;
 use crate::error::Result;
 use crate::form::{Form, typed};
@@ -141,6 +143,7 @@ pub(crate) struct Settings {
     pub(crate) sync_timeout: Duration,
     pub(crate) reconcile_timeout: Option<Duration>,
     pub(crate) scope: Scope,
+    pub(crate) cluster: String,
     pub(crate) on_every_replica: bool,
     pub(crate) finalizer: Option<String>,
 }
@@ -168,6 +171,7 @@ impl Controller {
                 sync_timeout: SYNC_TIMEOUT,
                 reconcile_timeout: None,
                 scope: Scope::all(),
+                cluster: HOME_CLUSTER.to_owned(),
                 on_every_replica: false,
                 finalizer: None,
             },
@@ -243,9 +247,10 @@ impl Controller {
         self.kind.clone()
     }
 
-    /// The kinds that are owned and watched, for the declaration.
+    /// The kinds that are owned and watched in the home cluster, for the declaration.
     pub(crate) fn related(&self) -> impl Iterator<Item = (Relation, Kind)> {
-        self.sources.iter().filter_map(Source::related)
+        let at_home = |source: &&Source| source.cluster(&self.settings.cluster) == HOME_CLUSTER;
+        self.sources.iter().filter(at_home).filter_map(Source::related)
     }
 
     /// The rules of the reconciler, then the controller's.
@@ -316,6 +321,18 @@ impl Controller {
     #[must_use]
     pub fn on_every_replica(mut self) -> Controller {
         self.settings.on_every_replica = true;
+        self
+    }
+
+    /// Reconciles the kind in another cluster of the manager, which [`ManagerBuilder::cluster`](crate::ManagerBuilder::cluster) has named: there
+    /// are what it owns and watches (unless a [`Watch::in_cluster`](crate::Watch::in_cluster) says another), its client and its events.
+    /// [`Client::cluster`](crate::Client::cluster) leads to the others. For the same work in several clusters add a controller for each, with a name
+    /// of its own.
+    ///
+    /// The generated role says nothing about other clusters: what may be done there is a matter of their kubeconfig.
+    #[must_use]
+    pub fn in_cluster(mut self, name: impl Into<String>) -> Controller {
+        self.settings.cluster = name.into();
         self
     }
 

@@ -21,11 +21,12 @@ use crate::cache::{Core, Health, Keys, Parts, Scope, Shared, entropy};
 use crate::cause::{Cause, CauseKind, Causes};
 use crate::client::Client;
 use crate::controller::waker::Waker;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::form::{Cached, Form, typed_event};
 use crate::object::{Object, group_of};
 use crate::queue::Queue;
 use crate::request::Request;
+use crate::sharding::Shards;
 use crate::webhook::Kind;
 
 impl Merge for Causes {
@@ -36,19 +37,26 @@ impl Merge for Causes {
     }
 }
 
-/// Where keys go.
+/// Where keys go, unless they belong to the shards of other replicas (SH7).
 #[derive(Clone)]
-pub(crate) struct Sink(pub(crate) Queue<Request, Causes>);
+pub(crate) struct Sink {
+    pub(crate) queue: Queue<Request, Causes>,
+    pub(crate) shards: Option<Shards>,
+}
 
 impl Sink {
     pub(crate) fn add(&self, request: Request, priority: Priority, causes: Causes) {
-        self.0.add(request, priority, causes);
+        if self.shards.as_ref().is_none_or(|shards| shards.holds(&request)) {
+            self.queue.add(request, priority, causes);
+        }
     }
 }
 
 /// Where a source sends what, about whom.
 pub(crate) struct Wiring<'a> {
     pub(crate) controller: &'a str,
+    /// The cluster of the controller's own kind.
+    pub(crate) cluster: &'a str,
     /// Reads for mappings.
     pub(crate) client: &'a Client,
     pub(crate) predicates: &'a Predicates,
@@ -177,6 +185,8 @@ pub(super) struct Watching {
     pub(super) form: Form,
     pub(super) kind: Kind,
     pub(super) scope: Scope,
+    /// Unless it is the controller's own.
+    pub(super) cluster: Option<String>,
     pub(super) passes: Vec<Passes>,
     pub(super) low: bool,
     pub(super) keys: Wakes,
@@ -313,6 +323,14 @@ impl Source {
         }
     }
 
+    /// The cluster that it watches; `own` is the controller's.
+    pub(crate) fn cluster<'a>(&'a self, own: &'a str) -> &'a str {
+        match &self.0 {
+            Declared::Watch(watching) => watching.cluster.as_deref().unwrap_or(own),
+            Declared::Waker(_) | Declared::Timer(_) => own,
+        }
+    }
+
     pub(crate) fn related(&self) -> Option<(Relation, Kind)> {
         let Declared::Watch(watching) = &self.0 else {
             return None;
@@ -325,10 +343,10 @@ impl Source {
     }
 
     /// Feeds the queue as long as the answer is held. Call it inside a tokio runtime.
-    pub(crate) fn start(self, wiring: &Wiring<'_>) -> Feed {
+    pub(crate) fn start(self, wiring: &Wiring<'_>) -> Result<Feed> {
         let (sink, own) = (wiring.sink.clone(), wiring.own.keys());
-        match self.0 {
-            Declared::Watch(watching) => watching.start(wiring),
+        Ok(match self.0 {
+            Declared::Watch(watching) => watching.start(wiring)?,
             Declared::Waker(waker) => {
                 let line = waker.connect(sink, own);
                 Feed::of(Origin::Waker(waker, line))
@@ -338,7 +356,7 @@ impl Source {
                 feed.tasks.spawn(tick(period, own, sink));
                 feed
             }
-        }
+        })
     }
 }
 
@@ -358,8 +376,17 @@ async fn tick(period: Duration, own: Keys, sink: Sink) {
 
 impl Watching {
     /// Feeds the queue from the informer of the kind.
-    fn start(self, wiring: &Wiring<'_>) -> Feed {
-        let parts = wiring.client.cache().parts_in(&self.form, self.scope);
+    fn start(self, wiring: &Wiring<'_>) -> Result<Feed> {
+        let cluster = self.cluster.as_deref().unwrap_or(wiring.cluster);
+        if cluster != wiring.cluster && matches!(self.keys, Wakes::OfOwner { .. }) {
+            return Err(Error::Configuration(format!(
+                "controller {}: the owners of {} in cluster {cluster:?} are not in its own: an owner reference names an object of the same cluster; \
+                 use Watch::map",
+                wiring.controller, self.kind.kind
+            )));
+        }
+        let client = wiring.client.cluster(cluster)?;
+        let parts = client.cache().parts_in(&self.form, self.scope);
         let maps = matches!(self.keys, Wakes::Mapped(_) | Wakes::LookedUp(_));
         if maps || !self.passes.is_empty() || wiring.predicates.concern(self.form.id) {
             parts.check_objects();
@@ -367,7 +394,7 @@ impl Watching {
         let (of_kind, of_source) = (wiring.predicates.of(self.form.id), self.passes);
         let passes: Passes = Arc::new(move |event| of_kind(event) && of_source.iter().all(|passes| passes(event)));
         let (sink, low) = (wiring.sink.clone(), self.low);
-        match self.keys {
+        Ok(match self.keys {
             Wakes::OfOwner { any } => {
                 let owner = wiring.owner.clone();
                 let keys = move |event: &Event<Any>| {
@@ -396,7 +423,7 @@ impl Watching {
                 feed.tasks = tasks;
                 feed
             }
-        }
+        })
     }
 }
 

@@ -50,6 +50,7 @@ pub struct Watch<K> {
     form: Form,
     kind: Kind,
     scope: Scope,
+    cluster: Option<String>,
     passes: Vec<Passes>,
     low: bool,
     of: PhantomData<fn() -> K>,
@@ -93,6 +94,7 @@ impl<K: AnyObject> Watch<K> {
             form,
             kind,
             scope: Scope::all(),
+            cluster: None,
             passes: Vec::new(),
             low: false,
             of: PhantomData,
@@ -106,8 +108,17 @@ impl<K: AnyObject> Watch<K> {
         self
     }
 
-    /// Only changes that pass; see [`crate::predicate`]. Several must all pass. Unlike [`Controller::with_predicate`](crate::Controller::with_predicate)
-    /// it concerns this source alone.
+    /// In another cluster of the manager ([`ManagerBuilder::cluster`](crate::ManagerBuilder::cluster)) than the controller's own kind. Owner
+    /// references do not lead out of a cluster, so its source is one of `map`, `map_with` and `all`. The operator's role says nothing about other
+    /// clusters.
+    #[must_use]
+    pub fn in_cluster(mut self, name: impl Into<String>) -> Watch<K> {
+        self.cluster = Some(name.into());
+        self
+    }
+
+    /// Only changes that pass; see [`crate::predicate`]. Several must all pass. Unlike
+    /// [`Controller::with_predicate`](crate::Controller::with_predicate) it concerns this source alone.
     #[must_use]
     pub fn when(mut self, predicate: impl Fn(&Event<K>) -> bool + Send + Sync + 'static) -> Watch<K> {
         self.passes.push(Arc::new(move |event| {
@@ -169,6 +180,7 @@ impl<K: AnyObject> Watch<K> {
             form: self.form,
             kind: self.kind,
             scope: self.scope,
+            cluster: self.cluster,
             passes: self.passes,
             low: self.low,
             keys,

@@ -3,7 +3,6 @@
 //! The Lease is watched, so that a leader that gives it back is followed at once; without a watch it is read every retry period. A request that
 //! hangs delays no stand-down: the end of the term is a timer of its own.
 
-use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,64 +10,42 @@ use futures::future::BoxFuture;
 use futures::stream::{self, BoxStream};
 use futures::{StreamExt, TryStreamExt};
 use kube::Api;
-use kube::api::{PostParams, WatchParams};
+use kube::api::WatchParams;
 use kube::core::{DynamicObject, WatchEvent};
 use kubewright_engine::Instant;
-use kubewright_engine::election::{Election, Next, Purpose, Write};
-use tokio::sync::{mpsc, watch};
-use tokio::time::{sleep, sleep_until, timeout};
+use kubewright_engine::election::{Election, Next, Write};
+use tokio::sync::watch;
+use tokio::time::{sleep, sleep_until};
 
-use super::term::{Term, Terms};
+use super::request::{Learnt, Outcome, Requests};
+use super::term::{Reign, Term, Terms};
 use super::{LeaderElection, identity, lease};
-use crate::cache::entropy;
 use crate::clock::Clock;
 use crate::error::{Chain, Result};
 use crate::events::{EventRecorder, EventType};
 use crate::metrics::Metrics;
-use crate::stop::{Stop, StopSource};
+use crate::stop::Stop;
 
 /// How long one watch of the Lease lasts, in seconds.
 const WATCH_SECONDS: u32 = 290;
 
 /// Takes part in one election.
 pub(crate) struct Elector {
-    api: Api<DynamicObject>,
+    requests: Requests,
     of: LeaderElection,
-    identity: String,
-    clock: Arc<dyn Clock>,
     recorder: EventRecorder,
     metrics: Metrics,
     election: Election,
     /// The Lease as it was last seen; what others wrote into it is kept.
     present: Option<DynamicObject>,
     terms: watch::Sender<Option<Term>>,
-    leading: Option<Leading>,
-    /// Open until everything that worked in the last term has ended.
-    working: Option<mpsc::Receiver<Infallible>>,
+    leading: Option<Reign>,
+    /// Resolves when everything that worked in the last term has ended.
+    working: Option<BoxFuture<'static, ()>>,
     leaving: bool,
     /// The last failure that was logged, so that the same is not said every two seconds.
     told: Option<String>,
     origin: tokio::time::Instant,
-}
-
-/// The term that goes on, from the side of the elector.
-struct Leading {
-    number: u64,
-    until: watch::Sender<tokio::time::Instant>,
-    over: StopSource,
-    work: mpsc::Receiver<Infallible>,
-}
-
-/// What a request came to.
-enum Outcome {
-    Read(Result<Option<DynamicObject>, kube::Error>),
-    Wrote {
-        write: Write,
-        sent: Instant,
-        answer: Result<DynamicObject, kube::Error>,
-    },
-    /// It took too long, and may have been carried out.
-    Late,
 }
 
 /// What the watch of the Lease says.
@@ -93,11 +70,14 @@ impl Elector {
         let identity = of.identity.clone().unwrap_or_else(identity);
         let (terms, seen) = watch::channel(None);
         let elector = Elector {
-            api,
             election: Election::new(identity.clone(), of.settings),
+            requests: Requests {
+                api,
+                identity,
+                settings: of.settings,
+                clock,
+            },
             of,
-            identity,
-            clock,
             recorder,
             metrics,
             present: None,
@@ -113,8 +93,12 @@ impl Elector {
 
     /// Runs until the stop, then gives the Lease back once everything that worked in the term has ended.
     pub(crate) async fn run(mut self, stop: Stop) -> Result<()> {
-        tracing::info!(lease = self.of.name, identity = self.identity, "stands for election");
-        let mut told = watching(self.api.clone(), &self.of.name, self.of.settings.retry);
+        tracing::info!(
+            lease = self.of.name,
+            identity = self.requests.identity,
+            "stands for election"
+        );
+        let mut told = watching(self.requests.api.clone(), &self.of.name, self.of.settings.retry);
         let mut flight: Option<BoxFuture<'static, Outcome>> = None;
         loop {
             self.publish();
@@ -127,7 +111,7 @@ impl Elector {
             let mut wake = Instant::MAX;
             if flight.is_none() && self.working.is_none() {
                 match self.election.next(self.now()) {
-                    Next::Read => flight = Some(self.read()),
+                    Next::Read => flight = Some(self.requests.read(&self.of.name)),
                     Next::Write(write) => flight = Some(self.write(write)),
                     Next::Wait(until) => wake = until,
                 }
@@ -144,7 +128,7 @@ impl Elector {
                     flight = None;
                     self.learn(outcome);
                 }
-                () = ended(&mut self.working) => self.working = None,
+                () = done_or(&mut self.working) => self.working = None,
                 Some(told) = told.next() => self.hear(told),
                 () = sleep_to(origin, wake) => {}
             }
@@ -170,26 +154,16 @@ impl Elector {
         };
         let until = self.origin + until.since(Instant::ZERO);
         match &self.leading {
-            Some(leading) => {
-                let later = |known: &mut tokio::time::Instant| std::mem::replace(known, until) != until;
-                leading.until.send_if_modified(later);
-            }
+            Some(leading) => leading.lasts(until),
             None if !self.leaving && self.working.is_none() => self.begin_term(number, until),
             None => {}
         }
     }
 
     fn begin_term(&mut self, number: u64, until: tokio::time::Instant) {
-        let (until, seen) = watch::channel(until);
-        let (over, token) = Stop::pair();
-        let (work, working) = mpsc::channel(1);
-        self.leading = Some(Leading {
-            number,
-            until,
-            over,
-            work: working,
-        });
-        self.terms.send_replace(Some(Term::new(number, seen, token, work)));
+        let (reign, term) = Reign::begin(number, until);
+        self.leading = Some(reign);
+        self.terms.send_replace(Some(term));
         tracing::info!(lease = self.of.name, term = number, "this replica leads");
         self.metrics.leads(&self.of.name, true);
         self.record("became leader");
@@ -197,20 +171,13 @@ impl Elector {
 
     fn end_term(&mut self, why: &str) {
         let Some(leading) = self.leading.take() else { return };
-        leading.over.stop();
+        let number = leading.number;
+        let ended = leading.end();
         self.terms.send_replace(None);
-        self.working = Some(leading.work);
+        self.working = Some(Box::pin(ended));
         match self.leaving {
-            true => tracing::info!(
-                lease = self.of.name,
-                term = leading.number,
-                "this replica stops leading: {why}"
-            ),
-            false => tracing::warn!(
-                lease = self.of.name,
-                term = leading.number,
-                "this replica stops leading: {why}"
-            ),
+            true => tracing::info!(lease = self.of.name, term = number, "this replica stops leading: {why}"),
+            false => tracing::warn!(lease = self.of.name, term = number, "this replica stops leading: {why}"),
         }
         self.metrics.leads(&self.of.name, false);
         self.record("stopped leading");
@@ -219,9 +186,9 @@ impl Elector {
     /// An event on the Lease, as client-go writes it.
     fn record(&self, what: &str) {
         let Some(lease) = &self.present else { return };
-        let message = format!("{} {what}", self.identity);
+        let message = format!("{} {what}", self.requests.identity);
         self.recorder.record(
-            &self.identity,
+            &self.requests.identity,
             lease::reference(lease),
             EventType::Normal,
             "LeaderElection",
@@ -229,79 +196,19 @@ impl Elector {
         );
     }
 
-    fn read(&self) -> BoxFuture<'static, Outcome> {
-        let (api, name) = (self.api.clone(), self.of.name.clone());
-        self.in_time(async move { Outcome::Read(api.get_opt(&name).await) })
-    }
-
     fn write(&self, write: Write) -> BoxFuture<'static, Outcome> {
-        let (api, name, sent) = (self.api.clone(), self.of.name.clone(), self.now());
-        let present = self.present.as_ref().filter(|_| write.replaces.is_some());
-        let lease = lease::written(
-            present,
-            &name,
-            &write,
-            &self.identity,
-            self.of.settings.lease,
-            self.clock.now(),
-        );
-        self.in_time(async move {
-            let params = PostParams::default();
-            let answer = match write.replaces {
-                Some(_) => api.replace(&name, &params, &lease).await,
-                None => api.create(&params, &lease).await,
-            };
-            Outcome::Wrote { write, sent, answer }
-        })
-    }
-
-    /// A request that hangs must leave time for another one (controller-runtime's `RenewDeadline / 2`).
-    fn in_time(&self, request: impl Future<Output = Outcome> + Send + 'static) -> BoxFuture<'static, Outcome> {
-        let limit = (self.of.settings.renew / 2).max(Duration::from_secs(1));
-        Box::pin(async move { timeout(limit, request).await.unwrap_or(Outcome::Late) })
+        let (name, now) = (&self.of.name, self.now());
+        self.requests.write(name, self.present.as_ref(), write, now, |_| {})
     }
 
     fn learn(&mut self, outcome: Outcome) {
-        match outcome {
-            Outcome::Read(Ok(lease)) => self.see(lease),
-            Outcome::Wrote {
-                write,
-                sent,
-                answer: Ok(lease),
-            } => {
-                self.told = None;
-                let record = lease::record(&lease, self.of.settings.lease);
-                self.present = Some(lease);
-                self.election.wrote(&write, record, sent, self.now());
-                tracing::debug!(purpose = ?write.purpose, "the Lease was written");
-            }
-            Outcome::Wrote {
-                answer: Err(kube::Error::Api(status)),
-                write,
-                ..
-            } if status.code == 409 || (status.code == 404 && write.replaces.is_some()) => self.election.lost_race(),
-            Outcome::Read(Err(error)) => self.fail("read", &error),
-            Outcome::Wrote {
-                answer: Err(error),
-                write,
-                ..
-            } => {
-                let attempted = match write.purpose {
-                    Purpose::Acquire if write.replaces.is_none() => "create",
-                    Purpose::Acquire | Purpose::Renew | Purpose::Release => "update",
-                };
-                self.fail(attempted, &error);
-            }
-            Outcome::Late => {
-                self.complain("the API server does not answer".to_owned());
-                self.election.failed(self.now(), entropy());
-            }
+        let (now, before) = (self.now(), self.election.holder().map(str::to_owned));
+        let learnt = self.requests.learn(outcome, &mut self.election, &mut self.present, now);
+        match learnt {
+            Learnt::Seen => self.tell_holder(before.as_deref()),
+            Learnt::Wrote => self.told = None,
+            Learnt::Failed(why) => self.complain(why),
         }
-    }
-
-    fn fail(&mut self, attempted: &str, error: &kube::Error) {
-        self.complain(format!("cannot {attempted} it: {}", Chain(error)));
-        self.election.failed(self.now(), entropy());
     }
 
     fn complain(&mut self, why: String) {
@@ -323,29 +230,21 @@ impl Elector {
     }
 
     fn see(&mut self, lease: Option<DynamicObject>) {
-        let record = lease.as_ref().map(|lease| lease::record(lease, self.of.settings.lease));
-        let holder = self.election.holder().map(str::to_owned);
-        self.election.seen(record, self.now());
-        // A watch may be behind: the election says what counts.
-        if self.election.version()
-            == lease
-                .as_ref()
-                .and_then(|lease| lease.metadata.resource_version.as_deref())
-        {
-            self.present = lease;
-        }
-        if let Some(now) = self
-            .election
-            .holder()
-            .filter(|now| holder.as_deref() != Some(now) && !now.is_empty())
-        {
+        let (now, before) = (self.now(), self.election.holder().map(str::to_owned));
+        self.requests.see(lease, &mut self.election, &mut self.present, now);
+        self.tell_holder(before.as_deref());
+    }
+
+    fn tell_holder(&self, before: Option<&str>) {
+        let holder = self.election.holder();
+        if let Some(now) = holder.filter(|now| before != Some(now) && !now.is_empty()) {
             tracing::info!(lease = self.of.name, holder = now, "the leader is known");
         }
     }
 }
 
 /// Resolves at a moment of the election.
-async fn sleep_to(origin: tokio::time::Instant, wake: Instant) {
+pub(crate) async fn sleep_to(origin: tokio::time::Instant, wake: Instant) {
     let due = origin.checked_add(wake.since(Instant::ZERO));
     match due.filter(|_| wake < Instant::MAX) {
         Some(due) => sleep_until(due).await,
@@ -361,14 +260,10 @@ async fn pending_or(flight: &mut Option<BoxFuture<'static, Outcome>>) -> Outcome
     }
 }
 
-/// Resolves when nothing works any more in a term that is over.
-async fn ended(working: &mut Option<mpsc::Receiver<Infallible>>) {
+/// Resolves when it does, if there is something.
+async fn done_or(working: &mut Option<BoxFuture<'static, ()>>) {
     match working {
-        Some(working) => {
-            if let Some(never) = working.recv().await {
-                match never {}
-            }
-        }
+        Some(working) => working.await,
         None => std::future::pending().await,
     }
 }

@@ -11,12 +11,12 @@ use serde_json::{Value, json};
 
 use crate::object::api_resource;
 
-pub(super) fn resource() -> ApiResource {
+pub(crate) fn resource() -> ApiResource {
     api_resource::<Lease>()
 }
 
 /// What a Lease says. `lease`: how long it lasts when it does not say.
-pub(super) fn record(lease: &DynamicObject, default: Duration) -> Record {
+pub(crate) fn record(lease: &DynamicObject, default: Duration) -> Record {
     let spec = &lease.data["spec"];
     let seconds = spec["leaseDurationSeconds"].as_u64().filter(|seconds| *seconds > 0);
     Record {
@@ -28,7 +28,7 @@ pub(super) fn record(lease: &DynamicObject, default: Duration) -> Record {
 }
 
 /// The Lease as it is to be: `present` with the fields of the election changed (`LeaseLock.Update`), or a new one.
-pub(super) fn written(
+pub(crate) fn written(
     present: Option<&DynamicObject>,
     name: &str,
     write: &Write,

@@ -1,19 +1,20 @@
 //! Leader election: of several replicas of an operator, one acts.
 //!
-//! The engine's `election` decides; `elector.rs` does its requests and watches the Lease, `lease.rs` reads and writes it, `term.rs` is what the
-//! guarded work holds. Invariants, beside the engine's LE1–LE6: M1 guarded work runs only within a term; M4 and LE3 a Lease is given back, and
+//! The engine's `election` decides; `elector.rs` watches the Lease and obeys, `request.rs` does the requests, `lease.rs` reads and writes it,
+//! `term.rs` is what the guarded work holds. Invariants, beside the engine's LE1–LE6: M1 guarded work runs only within a term; M4 and LE3 a Lease is given back, and
 //! taken again, only when everything that worked in the term has ended; LE7 a term is told of before its work begins, its end before the next
 //! one; LE8 fields of the Lease that are not the election's stay as they are.
 //!
 //! Not here: which parts are guarded, see `manager/guarded.rs`.
 
 mod elector;
-mod lease;
-mod term;
+pub(crate) mod lease;
+pub(crate) mod request;
+pub(crate) mod term;
 
 use std::time::Duration;
 
-pub(crate) use self::elector::Elector;
+pub(crate) use self::elector::{Elector, sleep_to};
 pub(crate) use self::term::{Lead, Term, Terms};
 use crate::cache::entropy;
 use crate::error::{Error, Result};
@@ -108,7 +109,7 @@ impl LeaderElection {
 }
 
 /// The host's name and a random number, as client-go's users build it.
-fn identity() -> String {
+pub(crate) fn identity() -> String {
     let kernel = std::fs::read_to_string("/proc/sys/kernel/hostname").ok();
     let host = kernel
         .map(|name| name.trim().to_owned())

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, sleep_until};
 
-use crate::stop::Stop;
+use crate::stop::{Stop, StopSource};
 
 /// The right to act, held while acting. Without leader election it never ends.
 #[derive(Clone, Debug, Default)]
@@ -17,6 +17,56 @@ pub(crate) struct Term {
     lead: Lead,
     /// Open as long as something works in this term.
     _work: Option<mpsc::Sender<Infallible>>,
+}
+
+/// A term from the side of who says how long it lasts.
+pub(crate) struct Reign {
+    pub(crate) number: u64,
+    until: watch::Sender<Instant>,
+    over: StopSource,
+    work: Option<Work>,
+}
+
+/// Open as long as something works in a term.
+type Work = mpsc::Receiver<Infallible>;
+
+impl Reign {
+    pub(crate) fn begin(number: u64, until: Instant) -> (Reign, Term) {
+        let (until, seen) = watch::channel(until);
+        let (over, token) = Stop::pair();
+        let (working, work) = mpsc::channel(1);
+        let term = Term::new(number, seen, token, working);
+        let reign = Reign {
+            number,
+            until,
+            over,
+            work: Some(work),
+        };
+        (reign, term)
+    }
+
+    /// It was renewed.
+    pub(crate) fn lasts(&self, until: Instant) {
+        self.until
+            .send_if_modified(|known| std::mem::replace(known, until) != until);
+    }
+
+    /// Ends it; resolves when everything that worked in it has ended.
+    pub(crate) fn end(mut self) -> impl Future<Output = ()> + Send + use<> {
+        self.over.stop();
+        self.ended()
+    }
+
+    /// Resolves when everything that works in it has ended, whether it is over or not. To be asked for once.
+    pub(crate) fn ended(&mut self) -> impl Future<Output = ()> + Send + use<> {
+        let work = self.work.take();
+        async move {
+            let Some(mut work) = work else { return };
+            if let Some(never) = work.recv().await {
+                match never {}
+            }
+        }
+    }
 }
 
 /// Whether this replica leads, asked before every write. Cheap to clone; prolongs nothing.
@@ -33,12 +83,7 @@ struct Held {
 }
 
 impl Term {
-    pub(super) fn new(
-        number: u64,
-        until: watch::Receiver<Instant>,
-        over: Stop,
-        work: mpsc::Sender<Infallible>,
-    ) -> Term {
+    fn new(number: u64, until: watch::Receiver<Instant>, over: Stop, work: mpsc::Sender<Infallible>) -> Term {
         Term {
             lead: Lead(Some(Arc::new(Held { number, until, over }))),
             _work: Some(work),

@@ -1,6 +1,6 @@
 //! What belongs to a manager, before it runs.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,8 +9,8 @@ use prometheus_client::registry::Registry;
 use tokio::sync::watch;
 
 use super::{Controllers, Manager};
-use crate::cache::Cache;
-use crate::client::Client;
+use crate::cache::{Cache, collector};
+use crate::client::{Client, HOME_CLUSTER};
 use crate::clock::Clock;
 use crate::controller::Controller;
 use crate::election::LeaderElection;
@@ -19,6 +19,7 @@ use crate::form::packed::Budget;
 use crate::metrics::{Metrics, MetricsServer};
 use crate::observe::{Observer, Observers};
 use crate::runnable::Runnable;
+use crate::sharding::Sharding;
 use crate::webhook::{Parts, WebhookHandlers, WebhookServer};
 
 /// Puts a [`Manager`] together.
@@ -31,12 +32,14 @@ pub struct ManagerBuilder {
     pub(super) runnables: Vec<(String, Box<dyn Runnable>)>,
     pub(super) everywhere: Vec<(String, Box<dyn Runnable>)>,
     pub(super) leader_election: Option<LeaderElection>,
+    pub(super) sharding: Option<Sharding>,
     pub(super) health: Option<String>,
     pub(super) webhooks: Parts,
     pub(super) webhook_server: Option<WebhookServer>,
     pub(super) metrics: Metrics,
     pub(super) metrics_server: Option<MetricsServer>,
     pub(super) namespaces: Vec<String>,
+    pub(super) clusters: Vec<(String, kube::Client)>,
     pub(super) decoded: Budget,
     pub(super) clock: Arc<dyn Clock>,
     pub(super) graceful: Duration,
@@ -125,6 +128,12 @@ impl ManagerBuilder {
         self
     }
 
+    /// Lets several replicas share the objects of all controllers out. Off by default.
+    pub fn sharding(mut self, sharding: Sharding) -> ManagerBuilder {
+        self.sharding = Some(sharding);
+        self
+    }
+
     /// Restricts the manager to one namespace; see [`ManagerBuilder::namespaces`].
     pub fn namespace(self, namespace: impl Into<String>) -> ManagerBuilder {
         self.namespaces([namespace])
@@ -148,6 +157,31 @@ impl ManagerBuilder {
         self
     }
 
+    /// Adds another cluster, under a name: with a cache of its own, for [`Controller::in_cluster`], [`Watch::in_cluster`](crate::Watch::in_cluster)
+    /// and [`Client::cluster`]. Leases, webhooks and metrics stay with the cluster that the manager was made with. Each cluster fails alone: a
+    /// controller whose sources are in one that cannot be reached waits, and `/readyz` says so.
+    ///
+    /// ```
+    /// use kubewright::k8s_openapi::api::core::v1::ConfigMap;
+    /// use kubewright::{Controller, Manager, Request, Result, Watch, kube};
+    /// # use std::sync::Arc;
+    /// # use kubewright::{Action, Context, Reconciler};
+    /// # struct Mirror;
+    /// # impl Reconciler for Mirror {
+    /// #     type Object = ConfigMap;
+    /// #     async fn reconcile(&self, _: Arc<ConfigMap>, _: Context) -> Result<Action> { Ok(Action::await_change()) }
+    /// # }
+    /// fn manager(home: kube::Client, west: kube::Client) -> Result<Manager> {
+    ///     // A ConfigMap here is looked at when its namesake over there changes.
+    ///     let theirs = Watch::<ConfigMap>::new().in_cluster("west").map(|config| vec![Request::of(config)]);
+    ///     Manager::builder(home).cluster("west", west).add(Controller::of(Mirror).source(theirs)).build()
+    /// }
+    /// ```
+    pub fn cluster(mut self, name: impl Into<String>, client: kube::Client) -> ManagerBuilder {
+        self.clusters.push((name.into(), client));
+        self
+    }
+
     /// Takes the time of day from somewhere else.
     pub fn clock(mut self, clock: Arc<dyn Clock>) -> ManagerBuilder {
         self.clock = clock;
@@ -160,6 +194,53 @@ impl ManagerBuilder {
         self
     }
 
+    /// The client of the home cluster, which leads to the others.
+    fn clients(&mut self) -> Result<Client> {
+        let namespaces = std::mem::take(&mut self.namespaces);
+        let observers = Observers::new(self.observers.clone());
+        let client = |kube: &kube::Client, cluster: Option<&str>| {
+            let (observers, metrics) = (observers.clone(), self.metrics.clone());
+            let cache = Cache::observed(
+                kube.clone(),
+                observers,
+                metrics,
+                namespaces.clone(),
+                self.decoded,
+                cluster,
+            );
+            Client::new(kube.clone(), cache).with_field_manager(&self.name)
+        };
+        let mut others = BTreeMap::new();
+        for (name, kube) in &self.clusters {
+            if name == HOME_CLUSTER || others.insert(name.clone(), client(kube, Some(name))).is_some() {
+                return Err(Error::Configuration(format!(
+                    "{}: a cluster is named {name:?}; each needs a name of its own that is not empty",
+                    self.name
+                )));
+            }
+        }
+        let home = client(&self.client, None);
+        let caches: Vec<&Cache> = std::iter::once(&home)
+            .chain(others.values())
+            .map(Client::cache)
+            .collect();
+        self.metrics.register(|registry| collector::register(registry, &caches));
+        Ok(home.beside(others))
+    }
+
+    fn check_sharding(&self) -> Result<()> {
+        let Some(sharding) = &self.sharding else { return Ok(()) };
+        sharding.check()?;
+        match self.runnables.first() {
+            Some((name, _)) if self.leader_election.is_none() => Err(Error::Configuration(format!(
+                "{}: runnable {name:?} would run on every replica, because only controllers are shared out; add a leader election, or say \
+                 runnable_on_every_replica",
+                self.name
+            ))),
+            _ => Ok(()),
+        }
+    }
+
     /// Checks that the parts fit together. Nothing runs yet.
     ///
     /// # Errors
@@ -169,6 +250,7 @@ impl ManagerBuilder {
         if let Some(election) = &self.leader_election {
             election.check()?;
         }
+        self.check_sharding()?;
         let mut names = BTreeSet::new();
         let all = self.controllers.iter().map(Controller::name).chain(
             self.runnables
@@ -191,14 +273,7 @@ impl ManagerBuilder {
                 )));
             }
         }
-        let cache = Cache::observed(
-            self.client.clone(),
-            Observers::new(self.observers.clone()),
-            self.metrics.clone(),
-            std::mem::take(&mut self.namespaces),
-            self.decoded,
-        );
-        let client = Client::new(self.client.clone(), cache).with_field_manager(&self.name);
+        let client = self.clients()?;
         let webhooks = WebhookHandlers::new(std::mem::take(&mut self.webhooks), client.clone());
         Ok(Manager {
             builder: self,

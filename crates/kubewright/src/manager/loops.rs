@@ -16,6 +16,7 @@ use crate::controller::{Controller, Equipment, Prepared, Told, Watched};
 use crate::election::Terms;
 use crate::error::{Error, Result};
 use crate::health::Checks;
+use crate::sharding::Shards;
 use crate::stop::{Stop, StopSource};
 
 /// Adds controllers to a manager that runs, and takes them away; [`Manager::controllers`](crate::Manager::controllers). Cheap to clone.
@@ -69,6 +70,7 @@ pub(super) struct Loops {
     group: Group,
     equipment: Equipment,
     terms: Terms,
+    shards: Option<Shards>,
     checks: Checks,
     running: BTreeMap<String, Running>,
 }
@@ -81,11 +83,18 @@ struct Running {
 }
 
 impl Loops {
-    pub(super) fn new(group: Group, equipment: Equipment, terms: Terms, checks: Checks) -> Loops {
+    pub(super) fn new(
+        group: Group,
+        equipment: Equipment,
+        terms: Terms,
+        shards: Option<Shards>,
+        checks: Checks,
+    ) -> Loops {
         Loops {
             group,
             equipment,
             terms,
+            shards,
             checks,
             running: BTreeMap::new(),
         }
@@ -125,7 +134,7 @@ impl Loops {
             let why = "a controller needs a name that no other has; give it one with Controller::named";
             return Err(Error::Configuration(format!("cannot add controller {name:?}: {why}")));
         }
-        let prepared = controller.prepare(&self.equipment.client)?;
+        let prepared = controller.prepare(&self.equipment.client, self.shards.as_ref())?;
         let nobody = watch::Sender::new(false);
         drop(self.start(prepared, Started::of(1, nobody)));
         Ok(())

@@ -40,6 +40,7 @@ use crate::events::EventRecorder;
 use crate::form::packed::Budget;
 use crate::health::{self, Checks};
 use crate::metrics::Metrics;
+use crate::sharding::Sharder;
 use crate::webhook::{Parts, WebhookHandlers};
 
 /// How long a stop may take by default.
@@ -95,12 +96,14 @@ impl Manager {
             runnables: Vec::new(),
             everywhere: Vec::new(),
             leader_election: None,
+            sharding: None,
             health: None,
             webhooks: Parts::default(),
             webhook_server: None,
             metrics: Metrics::new(),
             metrics_server: None,
             namespaces: Vec::new(),
+            clusters: Vec::new(),
             decoded: Budget::DEFAULT,
             clock: Arc::new(SystemClock),
             graceful: GRACEFUL_SHUTDOWN,
@@ -175,6 +178,7 @@ impl Manager {
             runnables,
             everywhere,
             leader_election,
+            sharding,
             health,
             webhook_server,
             metrics,
@@ -220,12 +224,23 @@ impl Manager {
         let (recorder, writing) = EventRecorder::start(kube.clone(), clock.clone(), writers.stop());
         writers.adopt("event writer", writing);
         client.cache().record_events(recorder.clone(), &name);
+        for other in client.other_clusters() {
+            let (recorder, writing) = EventRecorder::start(other.kube().clone(), clock.clone(), writers.stop());
+            writers.adopt("event writer", writing);
+            other.cache().record_events(recorder, &name);
+        }
 
+        let mut elections = Group::new(failures.clone());
+        let (begins, may_begin) = watch::channel(false);
+        let shards = sharding.map(|sharding| {
+            let (sharder, shards) = Sharder::new(sharding, &kube, clock.clone(), metrics.clone());
+            elections.spawn("sharding", sharder.run(may_begin, elections.stop()));
+            shards
+        });
         let prepared = controllers
             .into_iter()
-            .map(|controller| controller.prepare(&client))
+            .map(|controller| controller.prepare(&client, shards.as_ref()))
             .collect::<Result<Vec<_>>>()?;
-        let mut elections = Group::new(failures.clone());
         let terms = match leader_election {
             None => Terms::default(),
             Some(election) => {
@@ -239,10 +254,9 @@ impl Manager {
         let equipment = Equipment {
             client: client.clone(),
             clock,
-            recorder,
             metrics,
         };
-        let mut loops = Loops::new(Group::new(failures.clone()), equipment, terms.clone(), checks);
+        let mut loops = Loops::new(Group::new(failures.clone()), equipment, terms.clone(), shards, checks);
         let synced = prepared
             .into_iter()
             .map(|controller| loops.start(controller, started.clone()));
@@ -260,6 +274,7 @@ impl Manager {
                 Some(error) = failed.recv() => break Some(error),
                 Some(command) = commands.recv() => loops.obey(command),
                 () = &mut synced, if waiting.is_some() => {
+                    begins.send_replace(true);
                     let (everywhere, led) = waiting.take().unwrap_or_default();
                     let everywhere = everywhere.into_iter().map(|part| (part, Terms::default()));
                     for ((name, runnable), terms) in everywhere.chain(led.into_iter().map(|part| (part, terms.clone()))) {

@@ -5,13 +5,14 @@
 //! (queues, caches, the process). Invariant: labels have few values, all from the operator's own declaration, verbs and status codes; nothing
 //! that a client sends becomes a label.
 //!
-//! - `controllers.rs`: reconciles and their queues, - `caches.rs`: informers, - `process.rs`: what the operating system knows,
+//! - `controllers.rs`: reconciles and their queues, - `shards.rs`: who works on what, - `caches.rs`: informers, - `process.rs`: what the operating system knows,
 //! - `server.rs`: the endpoint, - `access.rs`: who may read it.
 
 mod access;
 mod controllers;
 mod process;
 mod server;
+mod shards;
 
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -53,6 +54,7 @@ struct Inner {
     /// Of the API server, as requests are counted.
     host: OnceLock<String>,
     leading: Family<Labels<1>, Gauge>,
+    shards: shards::Families,
     webhooks: Webhooks,
 }
 
@@ -89,6 +91,7 @@ impl Metrics {
         let leading = Family::default();
         let about = "Whether this replica leads: 1 the leader, 0 another replica is";
         registry.register("leader_election_master_status", about, leading.clone());
+        let shards = shards::Families::register(&mut registry);
         let webhooks = Webhooks::register(&mut registry);
         process::register(&mut registry);
         Metrics(Arc::new(Inner {
@@ -98,6 +101,7 @@ impl Metrics {
             requests,
             host: OnceLock::new(),
             leading,
+            shards,
             webhooks,
         }))
     }

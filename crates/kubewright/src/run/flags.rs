@@ -87,6 +87,18 @@ const FLAGS: &[Flag] = &[
         "the namespaces to work in, with commas between, instead of WATCH_NAMESPACE; default all",
     ),
     text(
+        "pprof-bind-address",
+        "ADDRESS",
+        "0",
+        "where profiles would be served: they are not, and only 0 is accepted",
+    ),
+    text(
+        "shards",
+        "NUMBER",
+        "0",
+        "let the replicas share the objects out, in so many shards, by Leases of the operator's name; 0 for not",
+    ),
+    text(
         "webhook-cert-key",
         "FILE",
         "tls.key",

@@ -10,6 +10,7 @@ use tracing_subscriber::fmt::time::FormatTime;
 use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt as _;
 
+use super::telemetry::{self, Exporting};
 use crate::clock::{Clock as _, SystemClock};
 
 /// How log lines look, and which there are.
@@ -90,7 +91,7 @@ impl Logging {
 }
 
 /// Logs from now on, unless the program has set up its own logging before.
-pub(super) fn start(logging: &Logging) {
+pub(super) fn start(logging: &Logging, operator: &str) -> Exporting {
     let stderr = std::io::stderr;
     let layer = tracing_subscriber::fmt::layer()
         .with_writer(stderr)
@@ -103,12 +104,15 @@ pub(super) fn start(logging: &Logging) {
         Encoder::Json => layer.json().flatten_event(true).with_filter(logging.filter()).boxed(),
     };
     // An error means that the program logs already, in its own way.
-    let _ = tracing_subscriber::registry().with(layer).try_init();
+    let (spans, exporting) = telemetry::layer(operator);
+    let _ = tracing_subscriber::registry().with(layer).with(spans).try_init();
+    exporting.tell();
     if let (None, Some(wanted)) = (logging.level, &logging.rust_log)
         && let Err(error) = wanted.parse::<Targets>()
     {
         tracing::warn!(RUST_LOG = wanted, %error, "RUST_LOG cannot be read; the level is info");
     }
+    exporting
 }
 
 #[cfg(test)]

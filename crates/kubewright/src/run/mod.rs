@@ -3,13 +3,19 @@
 //! What kubebuilder writes into every project's main.go stands here once, so that a project's main.rs stays small and upgrading is an update
 //! of a dependency. Flags, environment variables and defaults are kubebuilder's: its manifests start our operators as they are.
 //!
-//! - `flags.rs`: the command line, - `settings.rs`: what follows from it and from the environment, - `logging.rs`: where events go.
+//! - `flags.rs`: the command line, - `settings.rs`: what follows from it and from the environment, - `logging.rs`: where events go,
+//! - `telemetry.rs`: where spans go, with the feature `opentelemetry`.
 //!
 //! Invariants: nothing is accepted silently that does not work; the declaration is printed without a cluster, a client or a log line.
 
 mod flags;
 mod logging;
 mod settings;
+#[cfg(feature = "opentelemetry")]
+mod telemetry;
+#[cfg(not(feature = "opentelemetry"))]
+#[path = "no_telemetry.rs"]
+mod telemetry;
 
 use futures::future::LocalBoxFuture;
 use std::fmt;
@@ -69,10 +75,12 @@ async fn main(operator: Operator) -> ExitCode {
         Ok(Asked::Help) => print(&flags::help(operator.name())),
         Ok(Asked::Declaration) => declare(&operator),
         Ok(Asked::Run(settings)) => {
-            logging::start(&settings.logging);
-            settings.warn();
             let name = operator.name().to_owned();
-            match serve(operator, settings).await {
+            let exporting = logging::start(&settings.logging, &name);
+            settings.warn();
+            let served = serve(operator, settings).await;
+            exporting.end().await;
+            match served {
                 Ok(()) => ExitCode::SUCCESS,
                 Err(error) => {
                     tracing::error!(%error, "the operator ends");
@@ -111,6 +119,9 @@ async fn serve(mut operator: Operator, settings: Settings) -> Result<()> {
     }
     if settings.leader_election {
         operator = operator.elect_leader();
+    }
+    if let Some(shards) = settings.shards {
+        operator = operator.share_out(shards);
     }
     operator = operator.observe_from_environment();
     let orphaned = operator.orphaned();

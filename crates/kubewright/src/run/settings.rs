@@ -34,6 +34,8 @@ pub(super) struct Settings {
     pub(super) namespaces: Vec<String>,
     pub(super) webhooks: bool,
     pub(super) leader_election: bool,
+    /// How many; none when objects are not shared out.
+    pub(super) shards: Option<usize>,
     pub(super) metrics: Option<MetricsServer>,
     /// Host and port, as listeners take them.
     pub(super) webhook_address: String,
@@ -53,6 +55,7 @@ impl Settings {
         let webhook_port: u16 = port
             .parse()
             .map_err(|_| format!("--webhook-port={port}: a port is a number between 0 and 65535"))?;
+        no_profiles(flags)?;
         Ok(Settings {
             kubeconfig: flags.given("kubeconfig").map(str::to_owned),
             health: flags
@@ -61,6 +64,7 @@ impl Settings {
                 .map(str::to_owned),
             namespaces: namespaces(flags, environment),
             leader_election: flags.is_set("leader-elect"),
+            shards: shards(flags)?,
             metrics: metrics(flags),
             webhooks: environment.enable_webhooks.as_deref() != Some("false"),
             webhook_address: format!("{}:{webhook_port}", flags.get("webhook-host")),
@@ -89,6 +93,26 @@ fn namespaces(flags: &Flags, environment: &Environment) -> Vec<String> {
     let listed = flags.given("namespaces").or(environment.watch_namespace.as_deref());
     let names = listed.unwrap_or_default().split(',').map(str::trim);
     names.filter(|name| !name.is_empty()).map(str::to_owned).collect()
+}
+
+/// An endpoint that answers nothing would be found out when it is needed most.
+fn no_profiles(flags: &Flags) -> Result<(), String> {
+    match flags.get("pprof-bind-address") {
+        "" | "0" => Ok(()),
+        address => Err(format!(
+            "--pprof-bind-address={address}: this operator serves no profiles, because a profiler within the process needs signal handlers and some \
+             fifty crates; sample it from outside, with perf record -g -p PID, as the book says (Going to production, Profiles)"
+        )),
+    }
+}
+
+/// Whether there may be so many is the manager's matter.
+fn shards(flags: &Flags) -> Result<Option<usize>, String> {
+    let shards = flags.get("shards");
+    let number: usize = shards
+        .parse()
+        .map_err(|_| format!("--shards={shards}: it is a number, and 0 for none"))?;
+    Ok(Some(number).filter(|number| *number > 0))
 }
 
 fn metrics(flags: &Flags) -> Option<MetricsServer> {
@@ -234,6 +258,15 @@ mod tests {
             "--zap-time-encoding=sundial",
             Err("--zap-time-encoding=sundial: it is one of epoch, millis, nano, iso8601, rfc3339 and rfc3339nano"),
         );
+        check("--pprof-bind-address=0", Ok(None));
+        check(
+            "--pprof-bind-address=:6060",
+            Err(
+                "--pprof-bind-address=:6060: this operator serves no profiles, because a profiler within the process needs signal handlers and some \
+                 fifty crates; sample it from outside, with perf record -g -p PID, as the book says (Going to production, Profiles)",
+            ),
+        );
+        check("--shards=-1", Err("--shards=-1: it is a number, and 0 for none"));
         check(
             "--webhook-port=high",
             Err("--webhook-port=high: a port is a number between 0 and 65535"),

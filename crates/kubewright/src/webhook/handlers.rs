@@ -13,6 +13,7 @@ use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use kube::core::Status;
 use serde_json::Value;
+use tracing::Instrument as _;
 
 use super::conversion::{Convert, PATH};
 use super::denied::Denied;
@@ -22,6 +23,7 @@ use super::{Registered, json_patch, review};
 use crate::client::Client;
 use crate::error::{Error, Result, end_of_panic};
 use crate::metrics::{Metrics, WebhookCall};
+use crate::trace;
 
 /// Judges one request: a patch that may be empty, or a refusal.
 pub(crate) trait Admit: Send + Sync {
@@ -151,9 +153,12 @@ impl WebhookHandlers {
     /// is an answer.
     pub async fn call(&self, path: &str, within: Duration, document: Value) -> Result<Value, Status> {
         let counted = self.count(path);
-        let answer = self.answer(path, within, document).await;
+        let span = trace::webhook(path);
+        let answer = self.answer(path, within, document).instrument(span.clone()).await;
+        let code = answer.as_ref().err().map_or(200, |status| status.code);
         if let Some(counted) = counted {
-            counted.answered(answer.as_ref().err().map_or(200, |status| status.code));
+            counted.answered(code);
+            span.record("code", code);
         }
         answer
     }
@@ -176,6 +181,12 @@ impl WebhookHandlers {
         let webhook = &self.0.parts.webhooks[*index];
         let asked = review::read_admission(document).map_err(bad_request)?;
         let request = asked.request.with_client(&self.0.client);
+        if trace::is_wanted() {
+            let span = tracing::Span::current();
+            span.record("uid", request.uid.as_str());
+            span.record("operation", tracing::field::debug(&request.operation));
+            span.record("object", request.describe());
+        }
         let verdict = judge(webhook, &request, within, self.0.client.cache().metrics())
             .await
             .map_err(|denied| denied.into_status(&request));

@@ -39,6 +39,7 @@ use crate::certificate::{self, Files};
 use crate::error::{Error, Result};
 use crate::net;
 use crate::stop::Stop;
+use crate::trace;
 
 /// The largest admission review that is read, in bytes, as in controller-runtime: it holds an object twice.
 const MAX_REVIEW: usize = 7 << 20;
@@ -351,9 +352,13 @@ impl Server {
         let large = async move {
             if path == CONVERSIONS {
                 let counted = handlers.count(&path);
-                let answer = off(move || handlers.convert(parse(&body)?)).await;
+                let span = trace::webhook(&path);
+                let entered = span.clone();
+                let answer = off(move || entered.in_scope(|| handlers.convert(parse(&body)?))).await;
+                let code = answer.as_ref().err().map_or(200, |status| status.code);
+                span.record("code", code);
                 if let Some(counted) = counted {
-                    counted.answered(answer.as_ref().err().map_or(200, |status| status.code));
+                    counted.answered(code);
                 }
                 return answer;
             }

@@ -213,8 +213,8 @@ pub(super) fn parse_duration(text: &str) -> Option<i64> {
     i64::try_from(if negative { -nanos } else { nanos }).ok()
 }
 
-/// A duration as Go prints it.
-fn go_duration(nanos: i64) -> String {
+/// A duration of so many nanoseconds as Go prints it: `1m30s`, `1.5s`.
+pub fn go_duration(nanos: i64) -> String {
     let sign = if nanos < 0 { "-" } else { "" };
     let all = nanos.unsigned_abs();
     let (unit, size) = match all {

@@ -40,12 +40,19 @@ pub fn bytes(tag: u32, bytes: &[u8], out: &mut Vec<u8>) {
 pub fn nested<E>(tag: u32, out: &mut Vec<u8>, write: impl FnOnce(&mut Vec<u8>) -> Result<(), E>) -> Result<(), E> {
     key(tag, 2, out);
     let start = out.len();
+    // Most messages are so short that their length takes one byte.
+    out.push(0);
+    let begin = out.len();
     write(out)?;
-    let length = out.len() - start;
+    let length = out.len() - begin;
+    if length <= 0x7f {
+        out[start] = length as u8;
+        return Ok(());
+    }
     let mut head = Vec::with_capacity(5);
     number(length as u64, &mut head);
     // What was written moves by the few bytes of its length.
-    out.splice(start..start, head);
+    out.splice(start..begin, head);
     Ok(())
 }
 

@@ -7,7 +7,7 @@ use serde_json::Value as Json;
 
 use crate::SchemaRef;
 use crate::declare::declare;
-use kubewright_cel::eval::{Bindings, Error, PER_CALL_LIMIT, evaluate, instantiate};
+use kubewright_cel::eval::{Bindings, Error, PER_CALL_LIMIT, Patterns, evaluate, instantiate};
 use kubewright_cel::types::{Decl, Type};
 use kubewright_cel::value::opaque::authorizer::{Authorizer, Decision, Question};
 use kubewright_cel::value::{Fields, Map, Value};
@@ -75,7 +75,7 @@ fn run(program: &Program, environment: &Environment, object: &Json) -> Result<St
             .with("object", Value::from_json(object))
             .with("oldObject", Value::Null),
     };
-    let outcome = evaluate(program, &variables, PER_CALL_LIMIT);
+    let outcome = evaluate(program, &variables, &Patterns::default(), PER_CALL_LIMIT);
     outcome
         .result
         .map(|value| value.to_string())
@@ -114,7 +114,7 @@ fn evaluate_alone(source: &str) -> (Result<String, Error>, u64) {
     let program = compile(source, &environment).unwrap_or_else(|issues| panic!("{source}: {issues}"));
     let json = serde_json::json!({"a": [1, 2, 3], "s": "abcdefghij"});
     let variables = Bindings::new().with("x", Value::from_json(&json));
-    let outcome = evaluate(&program, &variables, PER_CALL_LIMIT);
+    let outcome = evaluate(&program, &variables, &Patterns::default(), PER_CALL_LIMIT);
     (outcome.result.map(|value| value.to_string()), outcome.cost)
 }
 
@@ -185,7 +185,12 @@ fn nesting_is_bounded() {
             let Ok(program) = compile(&source, &environment) else {
                 continue;
             };
-            let outcome = evaluate(&program, &Bindings::new().with("x", Value::Int(1)), PER_CALL_LIMIT);
+            let outcome = evaluate(
+                &program,
+                &Bindings::new().with("x", Value::Int(1)),
+                &Patterns::default(),
+                PER_CALL_LIMIT,
+            );
             evaluated += usize::from(outcome.result.is_ok());
         }
     }
@@ -335,7 +340,7 @@ fn policies() {
         ),
     ] {
         let program = compile(source, &environment).unwrap_or_else(|issues| panic!("{source}: {issues}"));
-        let result = evaluate(&program, &policy_variables(), PER_CALL_LIMIT).result;
+        let result = evaluate(&program, &policy_variables(), &Patterns::default(), PER_CALL_LIMIT).result;
         let json = result.and_then(|value| value.to_json());
         let got = json.unwrap_or_else(|error| Json::String(error.to_string()));
         assert_eq!(got.to_string(), expected, "{source}");
@@ -360,7 +365,7 @@ fn types_of_constructed_objects() {
         ),
     ] {
         let program = compile(source, &environment).unwrap_or_else(|issues| panic!("{source}: {issues}"));
-        let value = evaluate(&program, &Bindings::new(), PER_CALL_LIMIT).result;
+        let value = evaluate(&program, &Bindings::new(), &Patterns::default(), PER_CALL_LIMIT).result;
         let checked = value.expect("a constructed object").check_type_names();
         assert_eq!(checked, expected.map_err(str::to_owned), "{source}");
     }
@@ -386,7 +391,7 @@ fn costs_of_the_api_server() {
                 "data": {"n": turns.to_string(), "s": "abcdefghijklmnopqrstuvwxyz"},
             });
             let variables = Bindings::new().with("object", Value::from_json(&object));
-            evaluate(&program, &variables, PER_CALL_LIMIT).cost
+            evaluate(&program, &variables, &Patterns::default(), PER_CALL_LIMIT).cost
         };
         // Every turn costs the same: some text of a number has as many digits as others.
         let (five, six) = (cost(5), cost(6));

@@ -18,6 +18,7 @@ mod validator;
 use serde_json::{Value, json};
 
 pub use definition::check;
+pub use kubewright_cel::eval::Patterns;
 pub(crate) use messages::follow;
 pub(crate) use validator::check_default;
 pub use validator::{Outcome, Validator};

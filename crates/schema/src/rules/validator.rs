@@ -16,7 +16,7 @@ use crate::declare::declare;
 use crate::error::FieldError;
 use crate::path::FieldPath;
 use crate::schema::{Schema, SchemaRef, Type};
-use kubewright_cel::eval::{Error, PER_CALL_LIMIT, RUNTIME_BUDGET, Variables, evaluate};
+use kubewright_cel::eval::{Error, PER_CALL_LIMIT, Patterns, RUNTIME_BUDGET, Variables, evaluate};
 use kubewright_cel::names::escape;
 use kubewright_cel::types::Decl;
 use kubewright_cel::value::Value as CelValue;
@@ -29,14 +29,15 @@ const OUT_OF_BUDGET: &str =
 /// The compiled rules of a schema.
 ///
 /// ```
-/// use kubewright_schema::{SchemaRef, rules::Validator};
+/// use kubewright_schema::{SchemaRef, rules::{Patterns, Validator}};
 /// use serde_json::json;
 ///
 /// let schema = SchemaRef::from_crd(&json!({"type": "object", "properties": {
 ///     "size": {"type": "integer", "x-kubernetes-validations": [{"rule": "self >= oldSelf", "message": "only grows"}]},
 /// }})).unwrap();
 /// let validator = Validator::new(&schema).expect("there is a rule");
-/// let outcome = validator.validate(&json!({"size": 1}), Some(&json!({"size": 2})));
+/// let patterns = Patterns::default(); // kept as long as the rules are
+/// let outcome = validator.validate(&json!({"size": 1}), Some(&json!({"size": 2})), &patterns);
 /// assert_eq!(outcome.errors[0].to_string(), "size: Invalid value: 1: only grows");
 /// ```
 #[derive(Debug)]
@@ -77,12 +78,12 @@ impl Validator {
     }
 
     /// Runs the rules on a resource that is otherwise valid. `old` is what it was before, when it is changed.
-    pub fn validate(&self, object: &Value, old: Option<&Value>) -> Outcome {
+    pub fn validate(&self, object: &Value, old: Option<&Value>, patterns: &Patterns) -> Outcome {
         let ratchet = Ratchet {
             current: old.map(|old| Correlation::new(object, old, &self.root.schema)),
             parent: None,
         };
-        let mut outcome = self.run(&FieldPath::root(), object, old, ratchet);
+        let mut outcome = self.run(&FieldPath::root(), object, old, ratchet, patterns);
         // The resource itself has no name.
         for error in outcome.errors.iter_mut().chain(&mut outcome.ratcheted) {
             if error.field.is_empty() {
@@ -92,8 +93,16 @@ impl Validator {
         outcome
     }
 
-    fn run<'a>(&'a self, at: &FieldPath, value: &'a Value, old: Option<&'a Value>, ratchet: Ratchet<'a>) -> Outcome {
+    fn run<'a>(
+        &'a self,
+        at: &FieldPath,
+        value: &'a Value,
+        old: Option<&'a Value>,
+        ratchet: Ratchet<'a>,
+        patterns: &Patterns,
+    ) -> Outcome {
         let mut run = Run {
+            patterns,
             budget: Some(RUNTIME_BUDGET),
             outcome: Outcome::default(),
         };
@@ -108,9 +117,12 @@ pub(crate) fn check_default(schema: &SchemaRef, value: &Value, at: &FieldPath) -
     let Some(validator) = Validator::of(schema, schema.embedded_resource) else {
         return Vec::new();
     };
-    let errors = validator.run(at, value, Some(value), Ratchet::default()).errors;
+    let patterns = Patterns::default();
+    let errors = validator
+        .run(at, value, Some(value), Ratchet::default(), &patterns)
+        .errors;
     if errors.is_empty() {
-        validator.run(at, value, None, Ratchet::default()).errors
+        validator.run(at, value, None, Ratchet::default(), &patterns).errors
     } else {
         errors
     }
@@ -215,13 +227,14 @@ impl<'a> Variables<'a> for Activation<'a> {
 }
 
 /// One validation.
-struct Run {
+struct Run<'p> {
+    patterns: &'p Patterns,
     /// What rules may still cost; none when no more are run.
     budget: Option<u64>,
     outcome: Outcome,
 }
 
-impl Run {
+impl Run<'_> {
     fn node<'a>(
         &mut self,
         node: &'a Node,
@@ -340,7 +353,7 @@ impl Run {
         ratchet: Ratchet<'a>,
     ) {
         let name = compiled.rule.name();
-        let outcome = evaluate(&program.program, activation, PER_CALL_LIMIT);
+        let outcome = evaluate(&program.program, activation, self.patterns, PER_CALL_LIMIT);
         if !self.spend(outcome.cost) {
             return self.refuse(node, at, OUT_OF_BUDGET.to_owned());
         }
@@ -416,7 +429,7 @@ impl Run {
         let Some(Ok(message)) = &compiled.message else {
             return Ok(None);
         };
-        let outcome = evaluate(&message.program, activation, PER_CALL_LIMIT);
+        let outcome = evaluate(&message.program, activation, self.patterns, PER_CALL_LIMIT);
         if !self.spend(outcome.cost) {
             return Err(
                 "messageExpression evaluation failed due to running out of cost budget, no further validation rules will be run"

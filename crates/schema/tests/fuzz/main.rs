@@ -7,7 +7,7 @@ mod input;
 
 use bolero::check;
 use input::Input;
-use kubewright_cel::eval::{Bindings, evaluate};
+use kubewright_cel::eval::{Bindings, Patterns, evaluate};
 use kubewright_cel::types::{Decl, Type};
 use kubewright_cel::{self as cel, Environment};
 use kubewright_schema::apply::FieldSet;
@@ -196,7 +196,7 @@ fn expressions_are_checked_and_computed() {
                 .with("self", cel::value::Value::from_json(&value))
                 .with("n", cel::value::Value::Int(3))
                 .with("s", cel::value::Value::from_json(&value["name"]));
-            let outcome = evaluate(&program, &variables, 100_000);
+            let outcome = evaluate(&program, &variables, &Patterns::default(), 100_000);
             assert!(outcome.cost <= 200_000, "{text:?} cost {}", outcome.cost);
         }
         let _ = cel::compile(&String::from_utf8_lossy(bytes), &environment);

@@ -1,11 +1,14 @@
 //! What operators rely on, tried with a real API server: one program, because each test program costs a link.
 
 mod apply;
+mod clusters;
 mod controllers;
 mod election;
 mod finalizers;
 mod metrics;
 mod namespaces;
+mod orphans;
 mod own_writes;
 mod rights;
+mod sharding;
 mod sources;

@@ -10,7 +10,8 @@ use kubewright::kube::Api;
 use kubewright::kube::api::PostParams;
 use kubewright::prometheus_client::metrics::counter::Counter;
 use kubewright::{
-    Action, Context, Controller, Error, LeaderElection, Manager, ManagerBuilder, MetricsServer, Reconciler, Stop,
+    Action, Context, Controller, Error, LeaderElection, Manager, ManagerBuilder, MetricsServer, Reconciler, Sharding,
+    Stop,
 };
 use kubewright_cluster::WebhookCertificates;
 use kubewright_testing::{Cluster, Controllers, Result, TestCluster};
@@ -73,6 +74,7 @@ async fn what_happens_is_counted_under_controller_runtimes_names() -> Result<()>
     orders.inc_by(7);
     let manager = judge(&cluster)
         .leader_election(LeaderElection::new("judge"))
+        .sharding(Sharding::new("judge", 2))
         .metrics(|registry| registry.register("shop_orders", "Orders that were placed", orders))
         .metrics_server(MetricsServer::new("127.0.0.1:0").insecure())
         .build()
@@ -109,6 +111,9 @@ async fn what_happens_is_counted_under_controller_runtimes_names() -> Result<()>
         "controller_runtime_max_concurrent_reconciles{controller=\"judge\"} 3",
         "workqueue_depth{controller=\"judge\",name=\"judge\",priority=\"0\"} 0.0",
         "leader_election_master_status{name=\"judge\"} 1",
+        "kubewright_shards_held{name=\"judge\"} 2",
+        "kubewright_shards_taken_total{name=\"judge\"} 2",
+        "kubewright_shard_members{name=\"judge\"} 1",
         "rest_client_requests_total{code=\"200\",host=\"\",method=\"GET\"} ",
         "kubewright_cache_healthy{cache=\"ConfigMap in all namespaces\"} 1.0",
         "shop_orders_total 7",

@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use kubewright_cel::Program;
-use kubewright_cel::eval::{Error, PER_CALL_LIMIT, Variables, evaluate};
+use kubewright_cel::eval::{Error, PER_CALL_LIMIT, Patterns, Variables, evaluate};
 use kubewright_cel::value::{Fields, Map, Value as Cel};
 use kubewright_schema::{budget, stack};
 use serde_json::{Map as JsonMap, Value, json};
@@ -48,6 +48,8 @@ pub(super) struct Inputs<'a> {
     pub(super) request: &'a Value,
     /// The namespace, or null for what lives in none.
     pub(super) namespace: &'a Value,
+    /// The server's compiled regular expressions.
+    pub(super) patterns: &'a Patterns,
 }
 
 impl<'a> Inputs<'a> {
@@ -104,7 +106,7 @@ impl<'a> Scope<'a> {
             Ok(program) => program,
             Err(why) => return Ok(Err(format!("compilation error: {why}"))),
         };
-        let outcome = evaluate(program, self, PER_CALL_LIMIT);
+        let outcome = evaluate(program, self, self.0.inputs.patterns, PER_CALL_LIMIT);
         for cost in [self.0.cost.take(), outcome.cost] {
             *budget = budget.checked_sub(cost).ok_or(OutOfBudget)?;
         }
@@ -138,7 +140,7 @@ impl<'a> Scope<'a> {
             )));
         }
         under_way.set(under_way.get() + 1);
-        let outcome = stack::with_room(|| evaluate(program, self, PER_CALL_LIMIT));
+        let outcome = stack::with_room(|| evaluate(program, self, self.0.inputs.patterns, PER_CALL_LIMIT));
         under_way.set(under_way.get() - 1);
         cost.set(cost.get().saturating_add(outcome.cost));
         outcome.result.and_then(|value| match &value {
@@ -243,6 +245,7 @@ mod tests {
             params: &Value::Null,
             request: &Value::Null,
             namespace: &Value::Null,
+            patterns: &Patterns::default(),
         };
         let mut left = budget;
         let found = Scope::new(inputs, &variables, None).run(&expression, &mut left);
@@ -280,13 +283,16 @@ mod tests {
         Declared::new(sources.into_iter().map(declare).collect::<Vec<_>>())
     }
 
-    const NOTHING: Inputs<'static> = Inputs {
-        object: &Value::Null,
-        old: &Value::Null,
-        params: &Value::Null,
-        request: &Value::Null,
-        namespace: &Value::Null,
-    };
+    fn nothing(patterns: &Patterns) -> Inputs<'_> {
+        Inputs {
+            object: &Value::Null,
+            old: &Value::Null,
+            params: &Value::Null,
+            request: &Value::Null,
+            namespace: &Value::Null,
+            patterns,
+        }
+    }
 
     /// What a policy with these variables says, which may not say it for ever.
     fn with_variables(sources: impl IntoIterator<Item = (String, String)>, expression: &str) -> Result<String, String> {
@@ -296,8 +302,8 @@ mod tests {
             source: expression.to_owned(),
             program: compiler.compile(expression, Returns::Bool),
         };
-        let mut budget = u64::MAX;
-        let found = Scope::new(NOTHING, &variables, None).run(&expression, &mut budget);
+        let (mut budget, patterns) = (u64::MAX, Patterns::default());
+        let found = Scope::new(nothing(&patterns), &variables, None).run(&expression, &mut budget);
         found.expect("the budget is large").map(|value| value.to_string())
     }
 
@@ -348,7 +354,8 @@ mod tests {
         let mut failing = nested(2_000, |before| format!("variables.v{before} + 1"));
         failing[0].1 = "object.none".to_owned();
         let variables = declared(failing, &mut Compiler::with_variables(false));
-        let scope = Scope::new(NOTHING, &variables, None);
+        let patterns = Patterns::default();
+        let scope = Scope::new(nothing(&patterns), &variables, None);
         let held = |index| match Fields::get(&scope, &format!("v{index}")) {
             Some(Err(Error::Runtime(text))) => text.len() as u64,
             other => panic!("v{index}: {other:?}"),

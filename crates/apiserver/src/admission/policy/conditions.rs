@@ -79,6 +79,7 @@ impl Conditions {
             params: &Value::Null,
             request: &request,
             namespace: &Value::Null,
+            patterns: session.patterns(),
         };
         let none = Variables::default();
         let scope = Scope::new(inputs, &none, authorizer::bind(session, attributes));

@@ -221,6 +221,7 @@ async fn invoke(
         params: &invocation.param,
         request: &request,
         namespace,
+        patterns: session.patterns(),
     };
     let met = session.settled(|| conditions(policy, around.with(&shown), session, attributes));
     match met.await {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use kubewright_cel::eval::RUNTIME_BUDGET;
+use kubewright_cel::eval::{Patterns, RUNTIME_BUDGET};
 use kubewright_cel::value::Value as Cel;
 use serde_json::Value;
 
@@ -205,7 +205,14 @@ async fn check_hook(
             }
             let Some(seen) = &seen else { break };
             let outcome = session
-                .settled(|| evaluate(&hook.policy, seen.inputs(&param), session, attributes))
+                .settled(|| {
+                    evaluate(
+                        &hook.policy,
+                        seen.inputs(&param, session.patterns()),
+                        session,
+                        attributes,
+                    )
+                })
                 .await;
             act(outcome, policy, binding, session, denied, &mut annotations);
         }
@@ -223,13 +230,14 @@ struct Seen {
 }
 
 impl Seen {
-    fn inputs<'a>(&'a self, params: &'a Value) -> Inputs<'a> {
+    fn inputs<'a>(&'a self, params: &'a Value, patterns: &'a Patterns) -> Inputs<'a> {
         Inputs {
             object: &self.object,
             old: &self.old,
             params,
             request: &self.request,
             namespace: &self.namespace,
+            patterns,
         }
     }
 }

@@ -4,7 +4,7 @@
 
 use std::sync::{Arc, LazyLock};
 
-use kubewright_cel::eval::{Bindings, MATCH_CONDITIONS_BUDGET, evaluate};
+use kubewright_cel::eval::{Bindings, MATCH_CONDITIONS_BUDGET, Patterns, evaluate};
 use kubewright_cel::types::{Decl, Type};
 use kubewright_cel::value::Value as Cel;
 use kubewright_cel::{Environment, Program, compile};
@@ -13,7 +13,14 @@ use serde_json::{Map, Value, json};
 
 /// Compiled conditions. Empty ones always hold.
 #[derive(Clone, Default)]
-pub struct Conditions(Arc<[Condition]>);
+pub struct Conditions(Arc<Compiled>);
+
+#[derive(Default)]
+struct Compiled {
+    conditions: Vec<Condition>,
+    /// Their compiled regular expressions.
+    patterns: Patterns,
+}
 
 struct Condition {
     source: String,
@@ -45,26 +52,27 @@ impl Conditions {
                 program,
             })
         });
-        compiled
-            .collect::<Result<Vec<_>, _>>()
-            .map(|all| Conditions(all.into()))
+        compiled.collect::<Result<Vec<_>, _>>().map(|conditions| {
+            let patterns = Patterns::default();
+            Conditions(Arc::new(Compiled { conditions, patterns }))
+        })
     }
 
     fn sources(&self) -> impl Iterator<Item = &str> {
-        self.0.iter().map(|condition| condition.source.as_str())
+        self.0.conditions.iter().map(|condition| condition.source.as_str())
     }
 
     /// Whether a request is asked about; one condition that is false decides, whatever the errors of others.
     pub(super) fn hold(&self, spec: &Value) -> Result<bool, String> {
-        if self.0.is_empty() {
+        if self.0.conditions.is_empty() {
             return Ok(true);
         }
         let request = seen(spec);
         let bindings = Bindings::new().with("request", Cel::from_json(&request));
         let mut budget = MATCH_CONDITIONS_BUDGET;
         let mut errors: Vec<String> = Vec::new();
-        for condition in self.0.iter() {
-            let outcome = evaluate(&condition.program, &bindings, budget);
+        for condition in &self.0.conditions {
+            let outcome = evaluate(&condition.program, &bindings, &self.0.patterns, budget);
             budget = budget.saturating_sub(outcome.cost);
             match outcome.result {
                 Ok(Cel::Bool(true)) => {}

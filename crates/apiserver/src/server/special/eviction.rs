@@ -1,8 +1,8 @@
 //! POST to `/eviction` of a pod: a delete that disruption budgets may refuse with 429.
 
+pub(crate) mod budgets;
+
 use kubewright_schema::catalog;
-use kubewright_schema::labels::Selector;
-use kubewright_schema::path::FieldPath;
 use serde_json::{Value, json};
 
 use crate::model::Resource;
@@ -17,8 +17,8 @@ use crate::server::negotiate;
 use crate::server::options::{DeleteOptions, WriteOptions};
 use crate::server::respond::Reply;
 use crate::server::write::{Part, Writer};
-use crate::storage::{ListRequest, StoredObject};
 use crate::values::ensure;
+use budgets::Budgets;
 
 /// The versions of Eviction.
 const VERSIONS: &[&str] = &["policy/v1", "policy/v1beta1"];
@@ -93,21 +93,9 @@ impl Call<'_> {
         let Some(resource) = self.kinds.lookup("policy", "v1", "poddisruptionbudgets") else {
             return Ok(());
         };
-        let request = ListRequest {
-            prefix: format!("{namespace}/"),
-            ..ListRequest::default()
-        };
-        let listed = self
-            .server
-            .storage
-            .list(&resource.store, &request)
-            .map_err(|error| Status::untyped(error.to_string()))?;
-        let covering: Vec<String> = listed
-            .items
-            .iter()
-            .filter(|(_, budget)| covers(budget.value(), pod))
-            .map(|(_, budget)| object::name(budget.value()).to_owned())
-            .collect();
+        let storage = self.server.storage.as_ref();
+        let covering = |budgets: &Budgets| budgets.covering(namespace, object::labels(pod));
+        let covering = self.server.budgets.look(storage, covering);
         let budget = match covering.as_slice() {
             [] => return Ok(()),
             [one] => one.clone(),
@@ -121,8 +109,8 @@ impl Call<'_> {
         if dry_run {
             return Ok(());
         }
-        let unready = |found: &StoredObject| object::name(found.value()) == budget && goes_unready(found.value(), pod);
-        if listed.items.iter().any(|(_, found)| unready(found)) {
+        let found = storage.get(budgets::STORE, &format!("{namespace}/{budget}"));
+        if found.is_some_and(|found| goes_unready(found.value(), pod)) {
             return Ok(());
         }
         let now = crate::env::rfc3339(self.server.env.now());
@@ -177,12 +165,6 @@ fn disrupted(pod: &Value, now: &str) -> Value {
     let condition = json!({"type": "DisruptionTarget", "status": "True", "lastProbeTime": null,
         "reason": "EvictionByEvictionAPI", "message": "Eviction API: evicting"});
     with_condition(pod, condition, now)
-}
-
-fn covers(budget: &Value, pod: &Value) -> bool {
-    let selector = budget.pointer("/spec/selector").unwrap_or(&Value::Null);
-    let parsed = Selector::from_label_selector(selector, &FieldPath::root());
-    parsed.is_ok_and(|selector| selector.matches(object::labels(pod)))
 }
 
 /// Why a budget that allows nothing allows nothing (`checkAndDecrement`).

@@ -5,6 +5,7 @@ pub(crate) mod binding;
 pub(crate) mod components;
 pub(crate) mod connect;
 pub(crate) mod eviction;
+pub(crate) mod metrics;
 pub(crate) mod openid;
 pub(crate) mod proxy;
 pub(crate) mod review;
@@ -47,10 +48,12 @@ impl Call<'_> {
 
     /// Kinds that are computed when they are asked for.
     pub(crate) fn run_read_only(&mut self, verb: Verb) -> Result<Reply, Status> {
-        match (verb, self.path.name.is_some()) {
-            (Verb::Get, true) => self.get_component(),
-            (Verb::List, false) => self.list_components(),
-            (Verb::Watch, false) if !self.path.legacy_watch => {
+        match (verb, self.path.name.is_some(), metrics::of(&self.resource)) {
+            (Verb::Get, true, None) => self.get_component(),
+            (Verb::List, false, None) => self.list_components(),
+            (Verb::Get, true, Some(whose)) => self.get_metrics(whose),
+            (Verb::List, false, Some(whose)) => self.list_metrics(whose),
+            (Verb::Watch, false, _) if !self.path.legacy_watch => {
                 Err(Status::not_supported(&self.resource, verb.as_str()))
             }
             _ => Err(Status::method_not_allowed()),

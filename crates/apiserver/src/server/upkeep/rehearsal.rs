@@ -45,7 +45,7 @@ fn check(resource: &Resource) -> Vec<FieldError> {
         &Views::new(),
     );
     let mut errors = object::validate(&definition, resource);
-    errors.extend((resource.strategy.validate_create)(&definition));
+    errors.extend(resource.strategy.errors_of_new(&definition));
     errors
 }
 

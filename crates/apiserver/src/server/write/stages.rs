@@ -222,9 +222,12 @@ impl<'a> Writer<'a> {
         self.begin(&mut object);
         let mut errors = object::validate(&object, &resource);
         let claim = self.allocate(&mut object, None)?;
-        let seen = admitted.unwritten.seen_in(&object, &admitted.shown.session);
-        errors.extend((resource.strategy.validate_create)(&seen));
-        drop(seen);
+        let validate = |seen: &Value| resource.strategy.errors_of_new(seen);
+        errors.extend(
+            admitted
+                .unwritten
+                .seen_in(&mut object, &admitted.shown.session, validate),
+        );
         self.check_custom(&object, None, Part::Main, &mut errors);
         self.refuse(object::name(&object), &errors)?;
         self.ask_to_create(&object).await?;
@@ -404,7 +407,8 @@ impl<'a> Writer<'a> {
                 let emptied = strategy.empties == Empties::Changes && unwritten.has_any(&object, session);
                 count_generation(&resource, &mut object, old, emptied);
                 claim = self.allocate(&mut object, Some(old))?;
-                errors.extend((strategy.validate_update)(&unwritten.seen_in(&object, session), old));
+                let validate = |seen: &Value| strategy.errors_of_change(seen, old);
+                errors.extend(unwritten.seen_in(&mut object, session, validate));
             }
             Part::Raw => {}
         }

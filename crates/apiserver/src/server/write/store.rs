@@ -111,13 +111,33 @@ fn around(resource: &Resource, key: &str) -> usize {
 
 /// How many bytes an object has in etcd whose text is so long: custom kinds are JSON there, built-in ones protobuf.
 fn counted(resource: &Resource, key: &str, value: &Value, length: usize) -> usize {
-    let mut whole = full(resource, value);
-    object::metadata_mut(&mut whole).remove("resourceVersion");
-    let content = match resource.custom {
-        Some(_) => json::text(&whole).len().saturating_add("\n".len()),
-        None => protobuf::encode(&whole).map_or(length, |bytes| bytes.len()),
+    // The object is large, so no copy is made of it where none is needed. Its resourceVersion is empty, which is what none is in protobuf.
+    let content = match (&resource.custom, resource.conversion) {
+        (Some(_), None) => shown_length(resource, value, length).saturating_add("\n".len()),
+        (None, None) => {
+            protobuf::encode_as(&resource.api_version(), &resource.kind, value).map_or(length, |bytes| bytes.len())
+        }
+        (_, Some(_)) => protobuf::encode(&full(resource, value)).map_or(length, |bytes| bytes.len()),
     };
     content.saturating_add(around(resource, key))
+}
+
+/// How long the text is of a stored object of a custom kind whose own text has this length: with its version and kind, and without the
+/// empty resourceVersion.
+fn shown_length(resource: &Resource, value: &Value, length: usize) -> usize {
+    let written = |value: &Value| json::text(value).len();
+    let mut length = length.saturating_sub("\"resourceVersion\":\"\",".len());
+    for (field, text) in [
+        ("apiVersion", resource.api_version()),
+        ("kind", resource.kind.to_string()),
+    ] {
+        length = match value.get(field) {
+            Some(present) => length.saturating_sub(written(present)),
+            None => length.saturating_add(field.len()).saturating_add("\"\":,".len()),
+        };
+        length = length.saturating_add(written(&text.into()));
+    }
+    length
 }
 
 /// How large a stored object may be: as etcd's `--max-request-bytes`. It counts only near that; no built-in kind is larger in protobuf than
@@ -151,4 +171,40 @@ fn is_finished(resource: &Resource, new: &Value, old: &Value) -> bool {
         && object::finalizers(new).is_empty()
         && object::grace_period(new).is_none_or(|seconds| seconds == 0)
         && !is_held
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::registry::Registry;
+
+    #[test]
+    fn the_length_of_a_custom_object_is_that_of_its_text() {
+        let registry = Registry::new();
+        let names = json!({"plural": "ws", "singular": "w", "kind": "W", "listKind": "WList"});
+        let schema = json!({"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}});
+        let version = json!({"name": "v1", "served": true, "storage": true, "schema": schema});
+        registry.apply_crds([&json!({"metadata": {"name": "ws.x.io"},
+            "spec": {"group": "x.io", "scope": "Namespaced", "names": names, "versions": [version]},
+            "status": {"acceptedNames": names, "conditions": [{"type": "Established", "status": "True"}]}})]);
+        let resource = registry.lookup("x.io", "v1", "ws").expect("it is served");
+        let check = |object: Value| {
+            let mut whole = full(&resource, &object);
+            object::metadata_mut(&mut whole).remove("resourceVersion");
+            let mut stored = object.clone();
+            object::metadata_mut(&mut stored).insert("resourceVersion".to_owned(), "".into());
+            let text = json::text(&stored).len();
+            assert_eq!(
+                shown_length(&resource, &stored, text),
+                json::text(&whole).len(),
+                "{object}"
+            );
+        };
+        let metadata = json!({"name": "a", "labels": {"a": "<&>"}});
+        check(json!({"metadata": metadata, "spec": {"b": "<\u{2028}\"é"}}));
+        check(json!({"apiVersion": "x.io/v1alpha1", "kind": "W", "metadata": metadata, "spec": [1, null]}));
+        check(json!({"apiVersion": "x.io/v1", "metadata": metadata}));
+    }
 }

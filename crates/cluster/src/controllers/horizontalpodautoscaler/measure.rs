@@ -1,19 +1,19 @@
 //! How many replicas the use of a resource asks for (`replica_calculator.go`).
 //!
-//! What pods use is what their annotations say: `kubewright.dev/usage-cpu: 250m`, with a dot and a name behind it for one container. The
-//! annotation `kubewright.dev/load-cpu` of the autoscaler is a load that all ready pods share. Pure.
+//! What pods use is what the metrics API says of them (`crate::meter`). The annotation `kubewright.dev/load-cpu` of the autoscaler is a load
+//! that all ready pods share of which nothing else is known. Pure.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use kubewright::k8s_openapi::api::core::v1::{Container, Pod};
+use kubewright::k8s_openapi::api::core::v1::Pod;
 use kubewright::k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use kubewright::k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kubewright::k8s_openapi::jiff::Timestamp;
 
 use crate::controllers::pods;
-use crate::objects::meta;
 use crate::objects::quantity::milli;
+use crate::objects::{meta, usage};
 
 /// `--horizontal-pod-autoscaler-cpu-initialization-period` and `--horizontal-pod-autoscaler-initial-readiness-delay`.
 const CPU_INITIALIZATION: Duration = Duration::from_secs(300);
@@ -46,44 +46,16 @@ pub(super) struct Measured {
     pub(super) average: i128,
 }
 
-/// What a pod uses, in thousandths; `None` when nobody said.
-fn usage(pod: &Pod, resource: &str, container: Option<&str>) -> Option<i128> {
-    let says = |key: &str| {
-        let text = meta::annotation(&pod.metadata, key)?;
-        milli(&Quantity(text.to_owned()))
-    };
-    let of_one = |name: &str| says(&format!("kubewright.dev/usage-{resource}.{name}"));
-    let whole = says(&format!("kubewright.dev/usage-{resource}"));
-    let names: Vec<&str> = containers(pod).map(|container| container.name.as_str()).collect();
-    match container {
-        Some(name) => of_one(name).or(whole.filter(|_| names == [name])),
-        None => whole.or_else(|| {
-            names
-                .iter()
-                .filter_map(|name| of_one(name))
-                .reduce(i128::saturating_add)
-        }),
-    }
-}
-
 /// The load that is said of all pods together.
 pub(super) fn load(scaler: &ObjectMeta, resource: &str) -> Option<i128> {
     let text = meta::annotation(scaler, &format!("kubewright.dev/load-{resource}"))?;
     milli(&Quantity(text.to_owned()))
 }
 
-/// Those that run as long as the pod does.
-fn containers(pod: &Pod) -> impl Iterator<Item = &Container> {
-    let spec = pod.spec.as_ref();
-    let init = spec.into_iter().flat_map(|spec| spec.init_containers.iter().flatten());
-    let sidecars = init.filter(|container| container.restart_policy.as_deref() == Some("Always"));
-    sidecars.chain(spec.into_iter().flat_map(|spec| &spec.containers))
-}
-
 /// What a pod requests (`calculateRequests`).
 fn request(pod: &Pod, wanted: &Wanted<'_>) -> Result<i128, String> {
     let mut sum: i128 = 0;
-    for container in containers(pod).filter(|one| wanted.container.is_none_or(|name| one.name == name)) {
+    for container in usage::containers(pod).filter(|one| wanted.container.is_none_or(|name| one.name == name)) {
         let requests = container
             .resources
             .as_ref()
@@ -132,11 +104,12 @@ fn ceil(value: f64) -> i32 {
     value.ceil().clamp(0.0, f64::from(i32::MAX)) as i32
 }
 
-/// How many replicas there should be.
+/// How many replicas there should be of pods that use so much, in thousandths.
 pub(super) fn replicas(
     all: &[&Pod],
     current: i32,
     wanted: &Wanted<'_>,
+    used: impl Fn(&Pod) -> Option<i128>,
     load: Option<i128>,
     now: Timestamp,
 ) -> Result<Measured, String> {
@@ -145,7 +118,7 @@ pub(super) fn replicas(
     let counted: Vec<&Pod> = all.iter().filter(alive).copied().collect();
     let ready = counted.iter().filter(|pod| pods::is_ready(pod)).count();
     let share = load.map(|load| load / i128::try_from(ready.max(1)).unwrap_or(1));
-    let of = |pod: &Pod| usage(pod, resource, wanted.container).or(share.filter(|_| pods::is_ready(pod)));
+    let of = |pod: &Pod| used(pod).or(share.filter(|_| pods::is_ready(pod)));
     if !counted.iter().any(|pod| of(pod).is_some()) {
         return Err(format!(
             "unable to get metrics for resource {resource}: no metrics returned from resource metrics API"
@@ -255,7 +228,7 @@ mod tests {
         let load = load.and_then(|load| milli(&Quantity(load.to_owned())));
         let current = i32::try_from(uses.len()).expect("few");
         let now = Timestamp::from_second(60).expect("small");
-        let found = replicas(&all, current, &wanted, load, now);
+        let found = replicas(&all, current, &wanted, |pod| usage::of_pod(pod, "cpu", None), load, now);
         let found = found
             .as_ref()
             .map(|found| (found.replicas, found.utilization))

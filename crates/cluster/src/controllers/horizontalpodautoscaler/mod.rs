@@ -1,7 +1,7 @@
 //! HorizontalPodAutoscalers (`horizontal.go`): the target follows what its pods use, within bounds and rates, and the conditions say what is
 //! known and done.
 //!
-//! What pods use is what annotations say (`measure`); how fast the size follows is decided in `pace`.
+//! What pods use is measured or said (`crate::meter`), what follows from it is in `measure`; how fast the size follows is decided in `pace`.
 //! Not here: metrics of pods, objects and other systems, of which the conditions say that there is no API for them.
 
 mod measure;
@@ -26,6 +26,7 @@ use serde_json::json;
 use self::measure::{Measured, Target, Wanted};
 use self::pace::Past;
 use super::plain;
+use crate::meter::Meter;
 use crate::objects::meta;
 use crate::objects::quantity::milli;
 
@@ -35,14 +36,18 @@ const PERIOD: Duration = Duration::from_secs(15);
 const TOLERANCE: f64 = 0.1;
 
 /// Makes targets as large as their pods need.
-#[derive(Default)]
 pub(crate) struct Autoscaler {
+    meter: Meter,
     past: Mutex<BTreeMap<Request, Past>>,
 }
 
 /// The controller of autoscalers.
-pub(crate) fn controller() -> Controller {
-    Controller::of(Autoscaler::default())
+pub(crate) fn controller(meter: Meter) -> Controller {
+    let autoscaler = Autoscaler {
+        meter,
+        past: Mutex::default(),
+    };
+    Controller::of(autoscaler)
         .named("horizontal-pod-autoscaler")
         // Its own status must not lead back here: what is done between two looks would come at once.
         .with_predicate(|event: &Event<HorizontalPodAutoscaler>| match event {
@@ -100,6 +105,7 @@ fn propose(
     spec: &MetricSpec,
     pods: &[&Pod],
     current: i32,
+    meter: &Meter,
     ctx: &Context,
 ) -> Proposal {
     let (resource, container, wish, reason) = match (&spec.resource, &spec.container_resource) {
@@ -126,7 +132,14 @@ fn propose(
         tolerance: tolerance(scaler),
     };
     let load = measure::load(&scaler.metadata, resource);
-    let found = measure::replicas(pods, current, &wanted, load, ctx.now());
+    let found = measure::replicas(
+        pods,
+        current,
+        &wanted,
+        |pod| meter.used(pod, resource, container),
+        load,
+        ctx.now(),
+    );
     let what = if wish.average_value.is_some() {
         "usage"
     } else {
@@ -233,7 +246,9 @@ impl Autoscaler {
         let listed = api.list(&ListParams::default().labels(&selector)).await?.items;
         let pods: Vec<&Pod> = listed.iter().collect();
         let metrics = scaler.spec.metrics.iter().flatten();
-        let proposals = metrics.map(|spec| propose(scaler, spec, &pods, current, ctx)).collect();
+        let proposals = metrics
+            .map(|spec| propose(scaler, spec, &pods, current, &self.meter, ctx))
+            .collect();
         let (wanted, name, statuses) = match largest(proposals, current) {
             Ok(found) => found,
             Err((reason, why)) => {

@@ -9,8 +9,10 @@
 use std::time::Duration;
 
 use kubewright::k8s_openapi::api::core::v1::{Container, Pod, Probe};
+use kubewright::k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 
 use crate::objects::meta;
+use crate::objects::quantity::milli;
 
 /// What annotations of the simulation begin with.
 pub(crate) const PREFIX: &str = "kubewright.dev/";
@@ -34,11 +36,14 @@ pub(crate) const STOP_SECONDS: &str = "stop-seconds";
 pub(crate) const STOP_CODE: &str = "stop-code";
 /// `true`: the hook postStart fails.
 pub(crate) const POST_START_FAILS: &str = "post-start-fails";
+/// What the containers use, for the metrics API (see `objects::usage`).
+pub(crate) const USAGE_CPU: &str = "usage-cpu";
+pub(crate) const USAGE_MEMORY: &str = "usage-memory";
 /// `true`: the simulation leaves the pod alone, and a test writes its status.
 pub(crate) const HANDS_OFF: &str = "hands-off";
 
 /// All of them, and what their values are.
-const WORDS: [(&str, Value); 11] = [
+const WORDS: [(&str, Value); 13] = [
     (EXIT_CODE, Value::Number),
     (EXIT_REASON, Value::Text),
     (RUN_SECONDS, Value::Seconds),
@@ -49,6 +54,8 @@ const WORDS: [(&str, Value); 11] = [
     (STOP_SECONDS, Value::Seconds),
     (STOP_CODE, Value::Number),
     (POST_START_FAILS, Value::Flag),
+    (USAGE_CPU, Value::Amount),
+    (USAGE_MEMORY, Value::Amount),
     (HANDS_OFF, Value::Flag),
 ];
 
@@ -58,6 +65,7 @@ enum Value {
     Seconds,
     Flag,
     Text,
+    Amount,
 }
 
 /// Images of registries under this name (RFC 2606) cannot be pulled.
@@ -160,6 +168,7 @@ pub(super) fn misunderstood(pod: &Pod) -> Vec<String> {
             Value::Seconds => seconds(value).is_some(),
             Value::Flag => matches!(value.as_str(), "true" | "false"),
             Value::Text => true,
+            Value::Amount => milli(&Quantity(value.clone())).is_some_and(|amount| amount >= 0),
         };
         (!is_fine).then(|| format!("the annotation {key} has a value that says nothing: {value:?}"))
     })

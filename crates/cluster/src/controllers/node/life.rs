@@ -203,14 +203,29 @@ fn too_long(scene: &Scene<'_>, spec: &PodSpec, mut status: PodStatus, notes: &mu
         .events
         .push((EventType::Normal, "DeadlineExceeded", message.to_owned()));
     end_all(scene, spec, &mut status, Duration::MAX, notes);
-    (status.phase, status.reason) = (Some("Failed".to_owned()), Some("DeadlineExceeded".to_owned()));
+    fail(scene, spec, &mut status, "DeadlineExceeded", message);
+    status
+}
+
+/// The pod has failed, whatever its containers say.
+fn fail(scene: &Scene<'_>, spec: &PodSpec, status: &mut PodStatus, reason: &str, message: &str) {
+    (status.phase, status.reason) = (Some("Failed".to_owned()), Some(reason.to_owned()));
     status.message = Some(message.to_owned());
     let place = Place {
         ip: "",
         host: "",
         unmounted: false,
     };
-    conditions(scene.pod, spec, &mut status, &place, scene.now);
+    conditions(scene.pod, spec, status, &place, scene.now);
+}
+
+/// The status of a pod that its kubelet takes away at once (`immediateEvictionGracePeriodSeconds`), or never takes up.
+pub(super) fn evicted(scene: &Scene<'_>, place: &Place<'_>, reason: &str, message: &str) -> PodStatus {
+    let (pod, empty) = (scene.pod, PodSpec::default());
+    let spec = pod.spec.as_ref().unwrap_or(&empty);
+    let mut status = begun(pod, place, scene.now);
+    end_all(scene, spec, &mut status, Duration::from_secs(1), &mut Notes::default());
+    fail(scene, spec, &mut status, reason, message);
     status
 }
 

@@ -109,7 +109,13 @@ pub(super) fn run(
 pub(super) fn end(scene: &Scene<'_>, status: &mut ContainerStatus) {
     let seen = scene.live.and_then(|live| live.get(&status.name));
     let seen = seen.filter(|seen| seen.attempt == status.restart_count);
-    let Some(State::Ended { at, code, message }) = seen.map(|seen| &seen.state) else {
+    let Some(State::Ended {
+        at,
+        code,
+        reason,
+        message,
+    }) = seen.map(|seen| &seen.state)
+    else {
         container::end(scene, status, KILLED, Some(UNKNOWN));
         return tell(
             status,
@@ -117,7 +123,7 @@ pub(super) fn end(scene: &Scene<'_>, status: &mut ContainerStatus) {
             "The container could not be located when the pod was looked at again",
         );
     };
-    container::end(scene, status, *code, None);
+    container::end(scene, status, *code, *reason);
     tell(status, Some(*at), message);
 }
 
@@ -234,6 +240,7 @@ mod tests {
         State::Ended {
             at: Timestamp::from_second(second).expect("small"),
             code,
+            reason: None,
             message: String::new(),
         }
     }

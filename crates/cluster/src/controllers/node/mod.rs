@@ -2,6 +2,7 @@
 //!
 //! Which nodes there are is in `fleet`, who keeps them in `keeper`. How a container behaves is said by the annotations of its pod
 //! (`behaviour`), of the pod itself or of all with certain labels (`rules`), or by stages (`stage`); what follows is the life of a container (`container`) and that of a pod (`life`); what a pod lacks is found in `needs`.
+//! A node that is short of something evicts pods (`evictor`, decided in `eviction`).
 //! Where the cluster was started so, the containers of a pod really run (`running`, `live`; as what: `crate::processes`).
 //!
 //! Invariants: nodes that others play for are left alone, and so are their pods. What others write into a pod's status stays until the
@@ -11,11 +12,14 @@ mod addresses;
 mod behaviour;
 mod container;
 mod ephemeral;
+mod eviction;
+mod evictor;
 mod fleet;
 mod keeper;
 mod lease;
 mod life;
 mod live;
+mod metrics;
 mod needs;
 mod rules;
 mod running;
@@ -33,11 +37,13 @@ use tokio::time::Instant;
 
 use self::addresses::Addresses;
 use self::container::{Notes, Scene};
+pub(crate) use self::evictor::controller as evictor;
 pub use self::fleet::Nodes;
 use self::fleet::State;
 pub(crate) use self::fleet::is_silent;
 pub(crate) use self::keeper::{controller as keeper, register};
 use self::life::Place;
+pub(crate) use self::metrics::register as register_metrics;
 pub use self::rules::Behaviours;
 pub(crate) use self::running::register_classes;
 use self::stage::Stage;
@@ -501,6 +507,9 @@ impl Reconciler for Kubelet {
         if fleet::state(&node) == State::Silent {
             return Ok(Action::await_change());
         }
+        if refuse(&ctx, &pod, &node).await? {
+            return Ok(Action::await_change());
+        }
         if let Some(processes) = self.processes_of(&pod) {
             return gone_is_fine(self.run(processes, &ctx, &pod, &node).await);
         }
@@ -548,6 +557,21 @@ impl Reconciler for Kubelet {
         self.addresses().give_back(&request);
         Ok(Action::await_change())
     }
+}
+
+/// Whether a node that is short of something does not take up a new pod, which is said of it (`rejectPod`).
+async fn refuse(ctx: &Context, pod: &Pod, node: &Node) -> Result<bool> {
+    let is_new = pod.status.as_ref().is_none_or(|status| status.start_time.is_none());
+    if !is_new || pods::is_finished(pod) || meta::is_deleting(&pod.metadata) {
+        return Ok(false);
+    }
+    let Some(why) = eviction::refuses(node, pod) else {
+        return Ok(false);
+    };
+    ctx.event(pod, EventType::Warning, eviction::REASON, &why);
+    let status =
+        json!({ "phase": "Failed", "reason": eviction::REASON, "message": format!("Pod was rejected: {why}") });
+    super::disruption_target::patch_status(ctx, pod, status).await
 }
 
 fn gone_is_fine(done: Result<Action>) -> Result<Action> {

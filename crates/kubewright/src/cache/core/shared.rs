@@ -16,7 +16,7 @@ use tokio::time::{Instant, timeout, timeout_at};
 use super::{Core, EngineStore, IndexValues, view_of};
 use crate::cache::informer::Health;
 use crate::cache::scope::Scope;
-use crate::cache::store::KubeMeta;
+use crate::cache::store::{KubeMeta, ORPHANS, orphan_in};
 use crate::error::{Error, Result};
 use crate::form::{Cached, Form};
 use crate::request::Request;
@@ -153,6 +153,16 @@ impl Shared {
         store
             .add_index(name, values)
             .map_err(|error| Error::Configuration(format!("{}: {error}", self.core().name)))
+    }
+
+    /// Keeps an index of the objects without a controller from now on.
+    pub(crate) fn index_orphans(&self) {
+        if self.core().read().has_index(ORPHANS) {
+            return;
+        }
+        let mut store = self.core().store.write().unwrap_or_else(PoisonError::into_inner);
+        // Somebody else may have been faster, which leaves the index as it is to be.
+        drop(store.add_index(ORPHANS, orphan_in));
     }
 
     /// Everything that this process has written and that was acknowledged until now. Taken before a read.

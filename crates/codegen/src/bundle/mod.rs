@@ -1,0 +1,280 @@
+//! `bundle/`: the operator as the Operator Lifecycle Manager takes it: manifests, metadata, and the Dockerfile of the bundle's image.
+//!
+//! [`bundle`] renders `config/default`, without certificates, which OLM makes itself, and says it as a ClusterServiceVersion: Deployments, the rules
+//! of the roles that the operator's account is bound to, webhooks, definitions with the examples of `config/samples`. What only people can say (a
+//! description, who maintains it, an icon) stands in `config/manifests/bases`, which is written once and is theirs. Invariants: what is written has
+//! passed `check`; files that this command did not write are left alone. Inside: `csv` makes the ClusterServiceVersion, `rights` takes roles apart,
+//! `webhooks` the configurations, `check` are the rules of operator-framework/api. Not here: building images and catalogs (docker, opm).
+
+use std::collections::BTreeMap;
+
+use serde_json::{Map, Value, json};
+
+use crate::codes;
+use crate::config;
+use crate::diagnostic::{Diagnostic, Place};
+use crate::kustomize;
+use crate::plan::{Files, Plan};
+use crate::project::{LAYOUT, Project};
+use crate::yaml;
+
+mod check;
+mod csv;
+mod rights;
+mod webhooks;
+
+#[cfg(test)]
+mod tests;
+
+/// The first line of every file that is written here.
+const HEADER: &str = "# Written by kubewright bundle; edit config/ instead.\n";
+
+/// Kinds whose objects become part of the ClusterServiceVersion, or are OLM's own matter.
+const TAKEN_IN: [&str; 8] = [
+    "Deployment",
+    "MutatingWebhookConfiguration",
+    "ValidatingWebhookConfiguration",
+    "Namespace",
+    "ServiceAccount",
+    "Certificate",
+    "Issuer",
+    "CustomResourceDefinition",
+];
+
+/// What is asked for.
+#[derive(Clone, Debug, Default)]
+pub struct Asked {
+    /// The version of the operator, as semantic versioning has it.
+    pub version: String,
+    /// The name of the package; the project's when not said.
+    pub package: Option<String>,
+    /// The channels that the bundle belongs to.
+    pub channels: Vec<String>,
+    /// The channel of those who name none.
+    pub default_channel: Option<String>,
+    /// The image of the operator, when it is not the one of `config/manager`.
+    pub image: Option<String>,
+    /// The folder of the bundle.
+    pub output: String,
+    /// Who is named as maintainer in a new base, as Cargo.toml has it: `Ann <ann@example.com>`.
+    pub authors: Vec<String>,
+    /// Where the source lives, for a new base.
+    pub repository: Option<String>,
+    /// The version of this program.
+    pub cli_version: String,
+    /// Whether to write over files that somebody else made.
+    pub force: bool,
+}
+
+/// Plans the bundle of a project.
+///
+/// # Errors
+/// When `config/` cannot be rendered, the base is no ClusterServiceVersion, or what came of it would be refused by OLM.
+pub fn bundle<'a>(files: &'a dyn Files, asked: &Asked) -> Result<Plan<'a>, Diagnostic> {
+    let project = Project::load(files)?;
+    let package = asked.package.clone().unwrap_or_else(|| project.name.clone());
+    check::words(asked, &package)?;
+    let mut plan = Plan::new(files);
+    let base = base(&project, &package, asked, &mut plan)?;
+    let mut objects = rendered(&project, asked, &plan)?;
+    let samples = samples(&plan)?;
+    let rights = rights::of(&mut objects, &project, &mut plan)?;
+    let hooks = webhooks::of(&objects, &mut plan)?;
+    let csv = csv::Parts {
+        project: &project,
+        asked,
+        package: &package,
+        base,
+        objects: &objects,
+        samples: &samples,
+        rights,
+        hooks,
+    }
+    .object();
+    let mut manifests = BTreeMap::new();
+    for object in objects {
+        let kind = object["kind"].as_str().unwrap_or_default();
+        // OLM makes the Service of the webhooks itself.
+        if (TAKEN_IN.contains(&kind) && kind != "CustomResourceDefinition") || webhooks::is_service(&object) {
+            continue;
+        }
+        manifests.insert(file_name(&object), without_namespace(object));
+    }
+    let csv_file = format!("{package}.clusterserviceversion.yaml");
+    check::bundle(&csv, manifests.values(), &csv_file, &mut plan.warnings)?;
+    manifests.insert(csv_file, csv);
+    write(&manifests, &package, asked, &mut plan)?;
+    plan.next.push(format!(
+        "docker build -f bundle.Dockerfile -t REGISTRY/{package}-bundle:v{} .",
+        asked.version
+    ));
+    Ok(plan)
+}
+
+/// `config/default` as OLM needs it: with webhooks, but with no certificates of its own.
+fn rendered(project: &Project, asked: &Asked, plan: &Plan<'_>) -> Result<Vec<Value>, Diagnostic> {
+    let mut all = Plan::new(plan);
+    for part in ["metrics-certs", "certmanager", "certificates"] {
+        config::switch_off(part, &mut all)?;
+    }
+    if let Some(image) = &asked.image {
+        config::set_image(image, &mut all)?;
+    }
+    let mut objects = kustomize::build("config/default", &all)?;
+    for object in &mut objects {
+        if project.has_webhooks() && object["kind"] == "Deployment" {
+            webhooks::leave_certificates_out(object);
+        }
+    }
+    Ok(objects)
+}
+
+/// The examples, when there are any.
+fn samples(plan: &Plan<'_>) -> Result<Vec<Value>, Diagnostic> {
+    match plan.read("config/samples/kustomization.yaml")? {
+        Some(_) => kustomize::build("config/samples", plan),
+        None => Ok(Vec::new()),
+    }
+}
+
+/// What people say of the operator; written when it is not there.
+fn base(project: &Project, package: &str, asked: &Asked, plan: &mut Plan<'_>) -> Result<Value, Diagnostic> {
+    let path = format!("config/manifests/bases/{package}.clusterserviceversion.yaml");
+    let wrong = |why: String| {
+        Diagnostic::new(codes::config::BUNDLE, "cannot make the bundle")
+            .at(Place::file(&path))
+            .because(why)
+            .fix("mend it, or remove it: a new one is written then")
+    };
+    if let Some(text) = plan.read(&path)? {
+        let base = yaml::parse(&text).map_err(wrong)?;
+        let is_whole =
+            base["kind"] == "ClusterServiceVersion" && base["spec"].is_object() && base["metadata"].is_object();
+        let annotations = &base["metadata"]["annotations"];
+        if !is_whole || !(annotations.is_object() || annotations.is_null()) {
+            return Err(wrong(
+                "it is no ClusterServiceVersion with metadata and a spec".to_owned(),
+            ));
+        }
+        return Ok(base);
+    }
+    let base = csv::new_base(project, package, asked);
+    let text = format!(
+        "# What people read of the operator; `kubewright bundle` fills in the rest. This file is yours: add an icon, keywords,\n# minKubeVersion, replaces.\n{}",
+        yaml::to_string(&base)
+    );
+    plan.write(&path, text)?;
+    plan.notes.push(format!(
+        "say in {path} what the operator is for; it is yours from now on"
+    ));
+    Ok(base)
+}
+
+/// Writes the files, and removes those of an earlier bundle.
+fn write(
+    manifests: &BTreeMap<String, Value>,
+    package: &str,
+    asked: &Asked,
+    plan: &mut Plan<'_>,
+) -> Result<(), Diagnostic> {
+    let folder = format!("{}/manifests", asked.output);
+    let mut texts: BTreeMap<String, String> = manifests
+        .iter()
+        .map(|(file, object)| (format!("{folder}/{file}"), yaml::to_string(object)))
+        .collect();
+    for path in plan.list(&folder)? {
+        let is_ours = plan.read(&path)?.is_some_and(|text| text.starts_with(HEADER));
+        if is_ours && !texts.contains_key(&path) {
+            plan.remove(&path)?;
+        }
+    }
+    let labels = labels(package, asked);
+    let annotations: Map<String, Value> = labels.iter().map(|(key, value)| (key.clone(), json!(value))).collect();
+    texts.insert(
+        format!("{}/metadata/annotations.yaml", asked.output),
+        yaml::to_string(&json!({ "annotations": annotations })),
+    );
+    texts.insert("bundle.Dockerfile".to_owned(), dockerfile(&labels, &asked.output));
+    for (path, text) in texts {
+        if plan.read(&path)?.is_some_and(|there| !there.starts_with(HEADER)) && !asked.force {
+            return Err(Diagnostic::new(codes::files::EXISTS, format!("cannot create {path}"))
+                .at(Place::file(&path))
+                .because("a file is there that this command did not write")
+                .fix("give it another name, or say --force to write over it"));
+        }
+        plan.write(&path, format!("{HEADER}{text}"))?;
+    }
+    Ok(())
+}
+
+/// What a catalog reads of a bundle (operator-registry's `bundle.mediatype.v1` and its neighbours).
+fn labels(package: &str, asked: &Asked) -> Vec<(String, String)> {
+    let mut labels = vec![
+        ("bundle.mediatype.v1", "registry+v1".to_owned()),
+        ("bundle.manifests.v1", "manifests/".to_owned()),
+        ("bundle.metadata.v1", "metadata/".to_owned()),
+        ("bundle.package.v1", package.to_owned()),
+        ("bundle.channels.v1", asked.channels.join(",")),
+    ];
+    if let Some(channel) = &asked.default_channel {
+        labels.push(("bundle.channel.default.v1", channel.clone()));
+    }
+    labels.push(("metrics.builder", format!("kubewright-{}", asked.cli_version)));
+    labels.push(("metrics.mediatype.v1", "metrics+v1".to_owned()));
+    labels.push(("metrics.project_layout", LAYOUT.to_owned()));
+    let long = |(key, value): (&str, String)| (format!("operators.operatorframework.io.{key}"), value);
+    labels.into_iter().map(long).collect()
+}
+
+fn dockerfile(labels: &[(String, String)], output: &str) -> String {
+    let mut text = "FROM scratch\n\n".to_owned();
+    for (key, value) in labels {
+        text += &format!("LABEL {key}={value}\n");
+    }
+    text + &format!("\nCOPY {output}/manifests /manifests/\nCOPY {output}/metadata /metadata/\n")
+}
+
+/// operator-sdk's name for the file of an object.
+fn file_name(object: &Value) -> String {
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    if object["kind"] == "CustomResourceDefinition" {
+        let (group, plural) = (text(&object["spec"]["group"]), text(&object["spec"]["names"]["plural"]));
+        return format!("{group}_{plural}.yaml");
+    }
+    let version = text(&object["apiVersion"]).replace('/', "_");
+    let kind = text(&object["kind"]).to_lowercase();
+    // A colon, which names of roles may have, has no place in every file system.
+    let name = text(&object["metadata"]["name"]).replace(':', "-");
+    format!("{name}_{version}_{kind}.yaml")
+}
+
+/// OLM chooses the namespace.
+fn without_namespace(mut object: Value) -> Value {
+    if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
+        metadata.remove("namespace");
+    }
+    object
+}
+
+/// The words of a name in camel case: `containerPort` is `Container Port`, `HTTPRoute` is `HTTP Route`.
+fn title(name: &str) -> String {
+    let letters: Vec<char> = name.chars().collect();
+    let mut text = String::new();
+    for (at, letter) in letters.iter().enumerate() {
+        let before = at.checked_sub(1).map(|before| letters[before]);
+        let after = letters.get(at + 1);
+        let begins = letter.is_uppercase()
+            && before.is_some_and(|before| {
+                before.is_lowercase() || before.is_numeric() || after.is_some_and(|after| after.is_lowercase())
+            });
+        if begins && !text.ends_with(' ') {
+            text.push(' ');
+        }
+        match letter {
+            '-' | '_' | '.' => text.push(' '),
+            _ if at == 0 || text.ends_with(' ') => text.extend(letter.to_uppercase()),
+            letter => text.push(*letter),
+        }
+    }
+    text
+}

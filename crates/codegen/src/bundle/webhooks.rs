@@ -1,0 +1,172 @@
+//! Webhooks, as a ClusterServiceVersion says them (`WebhookDescription` of operator-framework/api): OLM makes their certificates, the Service and the
+//! configurations.
+
+use serde_json::{Map, Value, json};
+
+use crate::codes;
+use crate::diagnostic::{Diagnostic, Place};
+use crate::plan::Plan;
+
+/// Where the operator listens, and where OLM puts the certificate.
+const PORT: u16 = 9443;
+const FOLDER: &str = "/tmp/k8s-webhook-server/serving-certs";
+
+/// Fields that both have, under the same name.
+const SAME: [&str; 8] = [
+    "admissionReviewVersions",
+    "failurePolicy",
+    "matchPolicy",
+    "objectSelector",
+    "reinvocationPolicy",
+    "rules",
+    "sideEffects",
+    "timeoutSeconds",
+];
+
+/// The definitions of all webhooks.
+///
+/// # Errors
+/// When a webhook is reached by a URL, or asks about what OLM lets no webhook ask about.
+pub(super) fn of(objects: &[Value], plan: &mut Plan<'_>) -> Result<Vec<Value>, Diagnostic> {
+    let deployment = objects.iter().find(|object| object["kind"] == "Deployment");
+    let deployment = deployment
+        .map(|deployment| deployment["metadata"]["name"].clone())
+        .unwrap_or_default();
+    let mut definitions = Vec::new();
+    for object in objects {
+        let kind = match object["kind"].as_str() {
+            Some("MutatingWebhookConfiguration") => "MutatingAdmissionWebhook",
+            Some("ValidatingWebhookConfiguration") => "ValidatingAdmissionWebhook",
+            Some("CustomResourceDefinition") if object["spec"]["conversion"]["strategy"] == "Webhook" => {
+                definitions.push(conversion(object, &deployment));
+                continue;
+            }
+            _ => continue,
+        };
+        for webhook in object["webhooks"].as_array().into_iter().flatten() {
+            may_be(webhook)?;
+            lost(webhook, plan);
+            let mut definition = ends(&deployment);
+            definition.insert("generateName".to_owned(), webhook["name"].clone());
+            definition.insert("type".to_owned(), json!(kind));
+            definition.insert(
+                "webhookPath".to_owned(),
+                webhook["clientConfig"]["service"]["path"].clone(),
+            );
+            for field in SAME {
+                if let Some(value) = webhook.get(field) {
+                    definition.insert(field.to_owned(), value.clone());
+                }
+            }
+            definitions.push(Value::Object(definition));
+        }
+    }
+    Ok(definitions)
+}
+
+/// What every definition says of its ends.
+fn ends(deployment: &Value) -> Map<String, Value> {
+    Map::from_iter([
+        ("containerPort".to_owned(), json!(443)),
+        ("deploymentName".to_owned(), deployment.clone()),
+        ("targetPort".to_owned(), json!(PORT)),
+    ])
+}
+
+fn conversion(crd: &Value, deployment: &Value) -> Value {
+    let webhook = &crd["spec"]["conversion"]["webhook"];
+    let kind = crd["spec"]["names"]["singular"].as_str().unwrap_or_default();
+    let path = webhook["clientConfig"]["service"]["path"]
+        .as_str()
+        .unwrap_or("/convert");
+    let mut definition = ends(deployment);
+    definition.insert(
+        "admissionReviewVersions".to_owned(),
+        webhook["conversionReviewVersions"].clone(),
+    );
+    definition.insert("conversionCRDs".to_owned(), json!([crd["metadata"]["name"]]));
+    definition.insert("generateName".to_owned(), json!(format!("c{kind}.kb.io")));
+    definition.insert("sideEffects".to_owned(), json!("None"));
+    definition.insert("type".to_owned(), json!("ConversionWebhook"));
+    definition.insert("webhookPath".to_owned(), json!(path));
+    Value::Object(definition)
+}
+
+/// OLM refuses webhooks about everything, about its own objects, and about webhooks (`ValidateWebhookRules` there).
+fn may_be(webhook: &Value) -> Result<(), Diagnostic> {
+    let refused = |why: String, fix: &str| {
+        let name = webhook["name"].as_str().unwrap_or_default();
+        Err(Diagnostic::new(codes::config::BUNDLE, "cannot make the bundle")
+            .at(Place::default().field(format!("webhook {name}")))
+            .because(why)
+            .fix(fix))
+    };
+    if webhook["clientConfig"].get("service").is_none() {
+        return refused(
+            "OLM reaches webhooks by a Service that it makes, and this one has a URL".to_owned(),
+            "let it be reached by its Service",
+        );
+    }
+    let rules = webhook["rules"].as_array().into_iter().flatten();
+    let mut groups = rules.flat_map(|rule| rule["apiGroups"].as_array().into_iter().flatten());
+    let closed = ["*", "operators.coreos.com", "admissionregistration.k8s.io"];
+    match groups.find(|group| closed.iter().any(|closed| *group == closed)) {
+        Some(group) => refused(
+            format!("OLM lets no webhook ask about the group {group}"),
+            "name the groups that it is about",
+        ),
+        None => Ok(()),
+    }
+}
+
+/// Says what a definition cannot say.
+fn lost(webhook: &Value, plan: &mut Plan<'_>) {
+    for (field, instead) in [
+        (
+            "namespaceSelector",
+            "OLM sets its own: the namespaces that the operator is installed for",
+        ),
+        (
+            "matchConditions",
+            "the webhook is asked about more, and must decide itself",
+        ),
+    ] {
+        if webhook.get(field).is_some() {
+            let name = webhook["name"].as_str().unwrap_or_default();
+            plan.warnings.push(
+                Diagnostic::new(codes::config::BUNDLE, "a field of a webhook is lost in the bundle")
+                    .at(Place::default().field(format!("webhook {name}: {field}")))
+                    .because(format!("a ClusterServiceVersion has no such field; {instead}")),
+            );
+        }
+    }
+}
+
+/// Whether an object is the Service of the webhooks.
+pub(super) fn is_service(object: &Value) -> bool {
+    let mut ports = object["spec"]["ports"].as_array().into_iter().flatten();
+    object["kind"] == "Service" && ports.any(|port| port["targetPort"] == PORT)
+}
+
+/// OLM mounts the certificate of the webhooks where the operator looks for it; a volume of the same place would be in its way.
+pub(super) fn leave_certificates_out(deployment: &mut Value) {
+    let Some(pod) = deployment.pointer_mut("/spec/template/spec") else {
+        return;
+    };
+    let mut gone = Vec::new();
+    let containers = pod.get_mut("containers").and_then(Value::as_array_mut);
+    for container in containers.into_iter().flatten() {
+        if let Some(mounts) = container.get_mut("volumeMounts").and_then(Value::as_array_mut) {
+            mounts.retain(|mount| {
+                let is_it = mount["mountPath"] == FOLDER;
+                if is_it {
+                    gone.push(mount["name"].clone());
+                }
+                !is_it
+            });
+        }
+    }
+    if let Some(volumes) = pod.get_mut("volumes").and_then(Value::as_array_mut) {
+        volumes.retain(|volume| !gone.contains(&volume["name"]));
+    }
+}

@@ -1,0 +1,156 @@
+//! Requests for a Lease, and what an election learns from their answers.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::future::BoxFuture;
+use kube::Api;
+use kube::api::PostParams;
+use kube::core::DynamicObject;
+use kubewright_engine::Instant;
+use kubewright_engine::election::{Election, Purpose, Settings, Write};
+use tokio::time::timeout;
+
+use super::lease;
+use crate::cache::entropy;
+use crate::clock::Clock;
+use crate::error::{Chain, Result};
+
+/// Who asks, and where.
+pub(crate) struct Requests {
+    pub(crate) api: Api<DynamicObject>,
+    pub(crate) identity: String,
+    pub(crate) settings: Settings,
+    pub(crate) clock: Arc<dyn Clock>,
+}
+
+/// What a request came to.
+pub(crate) enum Outcome {
+    Read(Result<Option<DynamicObject>, kube::Error>),
+    Wrote {
+        write: Write,
+        sent: Instant,
+        answer: Result<DynamicObject, kube::Error>,
+    },
+    /// It took too long, and may have been carried out.
+    Late,
+}
+
+/// What was learnt from it.
+pub(crate) enum Learnt {
+    Seen,
+    Wrote,
+    Failed(String),
+}
+
+impl Requests {
+    pub(crate) fn read(&self, name: &str) -> BoxFuture<'static, Outcome> {
+        let (api, name) = (self.api.clone(), name.to_owned());
+        self.in_time(async move { Outcome::Read(api.get_opt(&name).await) })
+    }
+
+    /// `prepare` adds what a new Lease has besides.
+    pub(crate) fn write(
+        &self,
+        name: &str,
+        present: Option<&DynamicObject>,
+        write: Write,
+        sent: Instant,
+        prepare: impl FnOnce(&mut DynamicObject),
+    ) -> BoxFuture<'static, Outcome> {
+        let (api, name) = (self.api.clone(), name.to_owned());
+        let present = present.filter(|_| write.replaces.is_some());
+        let (identity, duration, now) = (&self.identity, self.settings.lease, self.clock.now());
+        let mut lease = lease::written(present, &name, &write, identity, duration, now);
+        if write.replaces.is_none() {
+            prepare(&mut lease);
+        }
+        self.in_time(async move {
+            let params = PostParams::default();
+            let answer = match write.replaces {
+                Some(_) => api.replace(&name, &params, &lease).await,
+                None => api.create(&params, &lease).await,
+            };
+            Outcome::Wrote { write, sent, answer }
+        })
+    }
+
+    /// A request that hangs must leave time for another one (controller-runtime's `RenewDeadline / 2`).
+    pub(crate) fn limit(&self) -> Duration {
+        (self.settings.renew / 2).max(Duration::from_secs(1))
+    }
+
+    fn in_time(&self, request: impl Future<Output = Outcome> + Send + 'static) -> BoxFuture<'static, Outcome> {
+        let limit = self.limit();
+        Box::pin(async move { timeout(limit, request).await.unwrap_or(Outcome::Late) })
+    }
+
+    /// Tells the election what became of a request.
+    pub(crate) fn learn(
+        &self,
+        outcome: Outcome,
+        election: &mut Election,
+        present: &mut Option<DynamicObject>,
+        now: Instant,
+    ) -> Learnt {
+        let why = match outcome {
+            Outcome::Read(Ok(lease)) => {
+                self.see(lease, election, present, now);
+                return Learnt::Seen;
+            }
+            Outcome::Wrote {
+                write,
+                sent,
+                answer: Ok(lease),
+            } => {
+                let record = lease::record(&lease, self.settings.lease);
+                *present = Some(lease);
+                election.wrote(&write, record, sent, now);
+                tracing::debug!(purpose = ?write.purpose, "the Lease was written");
+                return Learnt::Wrote;
+            }
+            Outcome::Wrote {
+                answer: Err(kube::Error::Api(status)),
+                write,
+                ..
+            } if status.code == 409 || (status.code == 404 && write.replaces.is_some()) => {
+                election.lost_race();
+                return Learnt::Seen;
+            }
+            Outcome::Read(Err(error)) => format!("cannot read it: {}", Chain(&error)),
+            Outcome::Wrote {
+                answer: Err(error),
+                write,
+                ..
+            } => {
+                let attempted = match write.purpose {
+                    Purpose::Acquire if write.replaces.is_none() => "create",
+                    Purpose::Acquire | Purpose::Renew | Purpose::Release => "update",
+                };
+                format!("cannot {attempted} it: {}", Chain(&error))
+            }
+            Outcome::Late => "the API server does not answer".to_owned(),
+        };
+        election.failed(now, entropy());
+        Learnt::Failed(why)
+    }
+
+    /// The Lease as it was read or as a watch shows it.
+    pub(crate) fn see(
+        &self,
+        lease: Option<DynamicObject>,
+        election: &mut Election,
+        present: &mut Option<DynamicObject>,
+        now: Instant,
+    ) {
+        let record = lease.as_ref().map(|lease| lease::record(lease, self.settings.lease));
+        election.seen(record, now);
+        let version = lease
+            .as_ref()
+            .and_then(|lease| lease.metadata.resource_version.as_deref());
+        // A watch may be behind: the election says what counts.
+        if election.version() == version {
+            *present = lease;
+        }
+    }
+}

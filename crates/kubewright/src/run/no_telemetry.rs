@@ -1,0 +1,25 @@
+//! What stands for the export of spans without the feature `opentelemetry`: nothing, said once when the environment asks for it.
+
+use tracing_subscriber::layer::Identity;
+
+/// Nothing is exported.
+pub(super) struct Exporting;
+
+pub(super) fn layer(_operator: &str) -> (Identity, Exporting) {
+    (Identity::new(), Exporting)
+}
+
+impl Exporting {
+    pub(super) fn tell(&self) {
+        for name in ["OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT"] {
+            if std::env::var_os(name).is_some() {
+                tracing::warn!(
+                    "{name}: spans are not exported, because this operator was built without kubewright's feature opentelemetry"
+                );
+                return;
+            }
+        }
+    }
+
+    pub(super) async fn end(self) {}
+}

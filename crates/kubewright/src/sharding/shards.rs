@@ -1,0 +1,110 @@
+//! What controllers ask: whether a key's shard is held here, and its term. Cheap to clone.
+
+use kubewright_engine::sharding::shard_of;
+use tokio::sync::watch;
+
+use crate::election::Term;
+use crate::request::Request;
+
+/// The shards as this replica holds them now.
+#[derive(Clone, Debug)]
+pub(crate) struct Shards(watch::Receiver<Vec<Option<Held>>>);
+
+/// The right to work on a shard.
+#[derive(Clone, Debug)]
+pub(super) struct Held {
+    /// Grows each time that work begins, perhaps again in the same term.
+    pub(super) number: u64,
+    pub(super) term: Term,
+}
+
+/// The other end: what is held of all shards. Before the replicas have agreed on their number there are none.
+pub(super) type Publisher = watch::Sender<Vec<Option<Held>>>;
+
+impl Shards {
+    pub(super) fn pair() -> (Publisher, Shards) {
+        let (held, shards) = watch::channel(Vec::new());
+        (held, Shards(shards))
+    }
+
+    /// Whether this replica works on a key.
+    pub(crate) fn holds(&self, key: &Request) -> bool {
+        let terms = self.0.borrow();
+        terms.get(place(key, terms.len())).is_some_and(Option::is_some)
+    }
+
+    /// The term of a key's shard, to be held while it is worked on.
+    pub(crate) fn term_of(&self, key: &Request) -> Option<Term> {
+        let terms = self.0.borrow();
+        let held = terms.get(place(key, terms.len()))?.as_ref()?;
+        (!held.term.lead().is_over()).then(|| held.term.clone())
+    }
+
+    /// Resolves when shards are held that were not, or that were given up meanwhile; answers which. `known` is what the caller knows.
+    pub(crate) async fn gained(&mut self, known: &mut Vec<Option<u64>>) -> Gained {
+        loop {
+            let now: Vec<Option<u64>> = {
+                let terms = self.0.borrow_and_update();
+                terms.iter().map(|held| Some(held.as_ref()?.number)).collect()
+            };
+            let before = std::mem::replace(known, now);
+            let is_new =
+                |(at, term): (usize, &Option<u64>)| term.is_some() && before.get(at).copied().flatten() != *term;
+            let gained: Vec<bool> = known.iter().enumerate().map(is_new).collect();
+            if gained.contains(&true) {
+                return Gained(gained);
+            }
+            if self.0.changed().await.is_err() {
+                // The sharder has ended: nothing is gained any more.
+                std::future::pending::<()>().await;
+            }
+        }
+    }
+}
+
+/// Shards that are held anew.
+pub(crate) struct Gained(Vec<bool>);
+
+impl Gained {
+    /// Whether a key belongs to one of them.
+    pub(crate) fn has(&self, key: &Request) -> bool {
+        self.0.get(place(key, self.0.len())).copied().unwrap_or_default()
+    }
+}
+
+fn place(key: &Request, shards: usize) -> usize {
+    shard_of(key.namespace(), key.name(), shards)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::election::term::Reign;
+    use tokio::time::{Duration, Instant};
+
+    #[tokio::test(start_paused = true)]
+    async fn sh7_a_shard_is_gained_each_time_that_work_begins() {
+        let (held, shards) = Shards::pair();
+        let key = Request::new(Some("default"), "a");
+        assert!(!shards.holds(&key), "nothing is held before the number is known");
+        let until = Instant::now() + Duration::from_secs(10);
+        let begin = |number| {
+            let (reign, term) = Reign::begin(3, until);
+            held.send_replace(vec![Some(Held { number, term })]);
+            reign
+        };
+        let first = begin(1);
+        let (mut watching, mut known) = (shards.clone(), Vec::new());
+        assert!(watching.gained(&mut known).await.has(&key));
+        assert!(shards.holds(&key) && shards.term_of(&key).is_some());
+        let no_more = tokio::time::timeout(Duration::from_secs(1), watching.gained(&mut known)).await;
+        assert!(no_more.is_err(), "the same term is not gained again");
+        drop(first.end());
+        assert!(shards.term_of(&key).is_none(), "a term that is over");
+        held.send_replace(vec![None]);
+        assert!(!shards.holds(&key));
+        // Nobody looked meanwhile, and the term is the same: what was dropped is to be done nevertheless.
+        let _second = begin(2);
+        assert!(watching.gained(&mut known).await.has(&key));
+    }
+}

@@ -1,0 +1,3 @@
+//! The controllers: what happens to objects.
+
+pub mod memstore_controller;

@@ -1,0 +1,8 @@
+//! Runs the operator against the cluster of the kubeconfig, or of the pod that it runs in. `--help` lists the flags.
+
+use std::process::ExitCode;
+
+#[tokio::main]
+async fn main() -> ExitCode {
+    kubewright::run(deploy_image::operator()).await
+}

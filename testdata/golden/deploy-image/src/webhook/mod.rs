@@ -1,0 +1,3 @@
+//! The webhooks: what is filled in, refused and converted.
+
+pub mod v1alpha1;
