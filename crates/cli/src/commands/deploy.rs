@@ -53,7 +53,7 @@ impl Arguments {
             return Ok(());
         }
         let number = rendered.objects.len();
-        let simulated = !self.no_wait && cluster.is_simulated().await;
+        let simulated = !self.no_wait && cluster.is_simulated(namespace(&rendered.objects)).await;
         let state = match (self.no_wait, simulated) {
             (true, _) => "nothing was waited for",
             (false, true) => "the pods are ready, but nothing runs in them: this cluster simulates its nodes",
@@ -78,12 +78,21 @@ impl Arguments {
     }
 }
 
+fn deployments(objects: &[Value]) -> impl Iterator<Item = &Value> {
+    objects.iter().filter(|object| object["kind"] == "Deployment")
+}
+
+/// Where the operator's pods are.
+fn namespace(objects: &[Value]) -> &str {
+    let mut deployments = deployments(objects);
+    let namespace = deployments.find_map(|object| object["metadata"]["namespace"].as_str());
+    namespace.unwrap_or("default")
+}
+
 /// The images of the deployments.
 fn images(objects: &[Value]) -> Vec<&str> {
-    let containers = objects
-        .iter()
-        .filter(|object| object["kind"] == "Deployment")
-        .filter_map(|object| object.pointer("/spec/template/spec/containers")?.as_array());
+    let containers =
+        deployments(objects).filter_map(|object| object.pointer("/spec/template/spec/containers")?.as_array());
     containers
         .flatten()
         .filter_map(|container| container["image"].as_str())

@@ -81,7 +81,6 @@ fn is_of_the_cluster(stored: &str) -> bool {
         "leases" => of_system,
         "priorityclasses" => name.starts_with("system-"),
         "storageclasses" => name == "standard",
-        "apiservices" => name == "v1beta1.metrics.k8s.io",
         "nodes" | "csinodes" => true,
         _ => false,
     }

@@ -115,8 +115,9 @@ impl Cluster {
         })
     }
 
-    /// Whether all nodes only pretend to run pods, as those of `kubewright cluster` do. Who may not look at nodes is told nothing.
-    pub(crate) async fn is_simulated(&self) -> bool {
+    /// Whether all nodes only pretend to run pods, as those of `kubewright cluster` do, unless the pods of this namespace are processes. Who may
+    /// not look at nodes is told nothing.
+    pub(crate) async fn is_simulated(&self, namespace: &str) -> bool {
         let nodes = ApiResource::erase::<k8s_openapi::api::core::v1::Node>(&());
         let Ok(nodes) = self.all(&nodes).list(&ListParams::default()).await else {
             return false;
@@ -127,7 +128,25 @@ impl Cluster {
                 .and_then(Value::as_str)
                 .is_some_and(|runtime| runtime.starts_with("simulated://"))
         };
-        !nodes.items.is_empty() && nodes.items.iter().all(pretends)
+        !nodes.items.is_empty() && nodes.items.iter().all(pretends) && !self.runs_processes(namespace).await
+    }
+
+    /// Whether a container in this namespace is a process of the machine that the cluster runs on.
+    async fn runs_processes(&self, namespace: &str) -> bool {
+        let pods = ApiResource::erase::<k8s_openapi::api::core::v1::Pod>(&());
+        let pods = Api::<DynamicObject>::namespaced_with(self.client.clone(), namespace, &pods);
+        let Ok(pods) = pods.list(&ListParams::default()).await else {
+            return false;
+        };
+        let is_process = |pod: &DynamicObject| {
+            let statuses = pod.data.pointer("/status/containerStatuses").and_then(Value::as_array);
+            let mut ids = statuses
+                .into_iter()
+                .flatten()
+                .filter_map(|status| status["containerID"].as_str());
+            ids.any(|id| id.starts_with("process://"))
+        };
+        pods.items.iter().any(is_process)
     }
 
     /// Requests for objects of a kind in all namespaces.
