@@ -33,6 +33,10 @@ struct Scope {
     globs: Vec<Vec<String>>,
 }
 
+/// Paths that were looked for in a module, in one search: what was not found there once is not found there again. Modules whose globs
+/// lead to each other would be searched in every order otherwise.
+type Seen = BTreeSet<(Vec<String>, Vec<String>)>;
+
 /// The modules of a project.
 #[derive(Default)]
 pub(super) struct Scopes {
@@ -74,7 +78,7 @@ impl Scopes {
 
     /// The type that a path means in a module; `None` when that is not certain or is no type of the project.
     pub(super) fn resolve(&self, path: &[String], module: &[String]) -> Option<&Found> {
-        self.relative(path, module, MAX_STEPS)
+        self.relative(path, module, MAX_STEPS, &mut Seen::new())
     }
 
     fn collect(&mut self, file: &str, module: Vec<String>, items: Vec<Item>) {
@@ -114,25 +118,28 @@ impl Scopes {
     }
 
     /// A path as it is written in a module.
-    fn relative(&self, path: &[String], module: &[String], steps: usize) -> Option<&Found> {
+    fn relative(&self, path: &[String], module: &[String], steps: usize, seen: &mut Seen) -> Option<&Found> {
         let steps = steps.checked_sub(1)?;
         let (first, rest) = path.split_first()?;
         let below = |prefix: &[String]| [prefix, rest].concat();
         match first.as_str() {
-            "crate" => return self.absolute(&below(&module[..1.min(module.len())]), steps),
-            "self" => return self.absolute(&below(module), steps),
+            "crate" => return self.absolute(&below(&module[..1.min(module.len())]), steps, seen),
+            "self" => return self.absolute(&below(module), steps, seen),
             "super" => {
                 let (_, parent) = module.split_last()?;
                 // `super::super::…` is as `super::…` in the parent.
                 return if rest.first().is_some_and(|next| next == "super") {
-                    self.relative(rest, parent, steps)
+                    self.relative(rest, parent, steps, seen)
                 } else {
-                    self.absolute(&below(parent), steps)
+                    self.absolute(&below(parent), steps, seen)
                 };
             }
             _ => {}
         }
         let scope = self.modules.get(module)?;
+        if !seen.insert((module.to_vec(), path.to_vec())) {
+            return None;
+        }
         if rest.is_empty() && scope.others.contains(first) {
             return None;
         }
@@ -142,21 +149,21 @@ impl Scopes {
             return Some(found);
         }
         if let Some(used) = scope.uses.get(first) {
-            return self.relative(&below(used), module, steps);
+            return self.relative(&below(used), module, steps, seen);
         }
         let child = [module, &path[..1]].concat();
         if self.modules.contains_key(&child) {
-            return self.absolute(&below(&child), steps);
+            return self.absolute(&below(&child), steps, seen);
         }
         if !rest.is_empty() && self.modules.keys().any(|known| known.first() == Some(first)) {
-            return self.absolute(path, steps);
+            return self.absolute(path, steps, seen);
         }
-        let through = |glob: &Vec<String>| self.relative(&[glob.as_slice(), path].concat(), module, steps);
-        scope.globs.iter().find_map(through)
+        let mut globs = scope.globs.iter();
+        globs.find_map(|glob| self.relative(&[glob.as_slice(), path].concat(), module, steps, seen))
     }
 
     /// A path from the root of a crate.
-    fn absolute(&self, path: &[String], steps: usize) -> Option<&Found> {
+    fn absolute(&self, path: &[String], steps: usize, seen: &mut Seen) -> Option<&Found> {
         let steps = steps.checked_sub(1)?;
         // The longest part that is a module; what follows is looked up in there.
         let (at, _) = (1..path.len())
@@ -164,7 +171,7 @@ impl Scopes {
             .map(|at| (at, &path[..at]))
             .find(|(_, module)| self.modules.contains_key(*module))?;
         let (module, rest) = path.split_at(at);
-        self.relative(rest, module, steps)
+        self.relative(rest, module, steps, seen)
     }
 }
 
@@ -222,4 +229,40 @@ fn module_of(file: &str, crates: &BTreeMap<String, String>) -> Vec<String> {
         _ => {}
     }
     module
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::MemoryFiles;
+
+    /// Forty modules that see each other through their parent, as types carried over from Go do: each order of them was tried once.
+    #[test]
+    fn globs_that_lead_in_circles() {
+        let mut files = MemoryFiles::default();
+        let mut add = |path: &str, text: String| files.0.insert(path.to_owned(), text);
+        add("Cargo.toml", "[package]\nname = \"many\"\n".to_owned());
+        let names: Vec<String> = (0..40).map(|number| format!("part_{number}")).collect();
+        let module: String = names
+            .iter()
+            .map(|name| format!("mod {name};\npub use {name}::*;\n"))
+            .collect();
+        add("src/lib.rs", module);
+        for name in &names {
+            let kind = format!("Of{}", name.replace("part_", ""));
+            add(
+                &format!("src/{name}.rs"),
+                format!("use super::*;\npub struct {kind};\n"),
+            );
+        }
+        let scopes = Scopes::read(&files);
+        let module = ["many".to_owned(), "part_0".to_owned()];
+        let check = |name: &str, expected: Option<&str>| {
+            let found = scopes.resolve(&[name.to_owned()], &module);
+            assert_eq!(found.map(|found| found.file.as_str()), expected, "{name}");
+        };
+        check("Of39", Some("src/part_39.rs"));
+        check("Of0", Some("src/part_0.rs"));
+        check("Missing", None);
+    }
 }
