@@ -32,6 +32,15 @@ struct Program {
     flags: Option<Vec<Flag>>,
 }
 
+impl Program {
+    /// Asks about a command: `flags` or `metadata`. None when the program does not know it; what is wrong with it is said when it runs.
+    fn ask(&self, command: &str, what: &str) -> Option<Response> {
+        let asked = Request::about(command, what);
+        let answer = process::run(&self.key, &self.path, Path::new("."), &asked, process::Words::Hidden).ok()?;
+        Response::parse(&self.key, &answer).ok()
+    }
+}
+
 /// The external plug-ins of one command, in order.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Chain {
@@ -81,17 +90,9 @@ impl Chain {
             return (typed, chain);
         }
         for program in &mut chain.programs {
-            let asked = Request::about(&chain.command, "flags");
-            let answer = process::run(
-                &program.key,
-                &program.path,
-                Path::new("."),
-                &asked,
-                process::Words::Hidden,
-            );
-            // A program need not know this command; it is given all flags then. What is wrong with it is said when it is run.
-            let answer = answer.and_then(|answer| Response::parse(&program.key, &answer));
-            program.flags = answer.ok().and_then(|answer| answer.flags().map(<[Flag]>::to_vec));
+            // One that does not say is given all flags.
+            let answer = program.ask(&chain.command, "flags");
+            program.flags = answer.and_then(|answer| answer.flags().map(<[Flag]>::to_vec));
         }
         chain.arguments = theirs(&arguments[rest..]);
         let known = known_flags(&chain.command);
@@ -146,15 +147,7 @@ impl Chain {
     pub(crate) fn help(&self) -> String {
         let mut text = String::new();
         for program in &self.programs {
-            let asked = Request::about(&self.command, "metadata");
-            let answer = process::run(
-                &program.key,
-                &program.path,
-                Path::new("."),
-                &asked,
-                process::Words::Hidden,
-            );
-            let answer = answer.and_then(|answer| Response::parse(&program.key, &answer)).ok();
+            let answer = program.ask(&self.command, "metadata");
             text += &format!("\nPlug-in {}:\n", program.key.title());
             if let Some(metadata) = answer.as_ref().and_then(Response::metadata) {
                 for lines in [&metadata.description, &metadata.examples] {

@@ -8,10 +8,10 @@
 use std::collections::BTreeMap;
 
 use crate::diagnostic::Diagnostic;
-use crate::plan::{Files, MemoryFiles, Plan};
+use crate::plan::{Files, MemoryFiles};
 use crate::project::{Project, Resource};
 use crate::scaffold::{
-    CreateApi, CreateWebhook, Dependency, External, Init, License, Subject, create_api, create_webhook, init,
+    CreateApi, CreateWebhook, Dependency, External, Init, License, Subject, create_api, create_webhook, init, step,
 };
 
 mod go;
@@ -104,16 +104,6 @@ struct Migration<'p> {
     kinds: usize,
 }
 
-fn step(
-    made: &mut MemoryFiles,
-    command: impl for<'a> FnOnce(&'a dyn Files) -> Result<Plan<'a>, Diagnostic>,
-) -> Result<(), Diagnostic> {
-    let before = made.clone();
-    let plan = command(&before)?;
-    made.apply(&plan);
-    Ok(())
-}
-
 impl Migration<'_> {
     fn scaffold(&mut self, made: &mut MemoryFiles) -> Result<(), Diagnostic> {
         for resource in &self.project.resources {
@@ -124,7 +114,7 @@ impl Migration<'_> {
                 ));
                 continue;
             }
-            let subject = subject(resource);
+            let subject = Subject::of(resource);
             let default = self.project.default_controller_name(resource);
             if let Some(api) = &resource.api {
                 let asked = CreateApi {
@@ -159,7 +149,7 @@ impl Migration<'_> {
                 continue;
             }
             let asked = CreateWebhook {
-                subject: subject(resource),
+                subject: Subject::of(resource),
                 defaulting: webhooks.defaulting,
                 validation: webhooks.validation,
                 defaulting_path: webhooks.defaulting_path.clone(),
@@ -406,18 +396,6 @@ fn types_file(about: &str, folder: &str, text: &str, siblings: &str) -> String {
         "{about}, carried over from {folder} of the project in Go.\n\n{uses}\n{siblings}\n{}\n",
         text.trim_end()
     )
-}
-
-fn subject(resource: &Resource) -> Subject {
-    Subject {
-        group: if resource.core && resource.domain == "k8s.io" {
-            resource.full_group()
-        } else {
-            resource.group.clone()
-        },
-        version: resource.version.clone(),
-        kind: resource.kind.clone(),
-    }
 }
 
 fn external(resource: &Resource) -> External {

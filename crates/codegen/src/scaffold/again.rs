@@ -45,7 +45,8 @@ pub fn again(files: &dyn Files, cli_version: &str) -> Result<MemoryFiles, Diagno
     Ok(made)
 }
 
-fn step(
+/// Carries out what one command plans for these files.
+pub(crate) fn step(
     made: &mut MemoryFiles,
     command: impl for<'a> FnOnce(&'a dyn Files) -> Result<Plan<'a>, Diagnostic>,
 ) -> Result<(), Diagnostic> {
@@ -114,18 +115,6 @@ pub(super) fn dependency(manifest: &toml_edit::DocumentMut) -> Option<Dependency
     }
 }
 
-fn subject(resource: &Resource) -> Subject {
-    Subject {
-        group: if resource.core && resource.domain == "k8s.io" {
-            resource.full_group()
-        } else {
-            resource.group.clone()
-        },
-        version: resource.version.clone(),
-        kind: resource.kind.clone(),
-    }
-}
-
 fn external(project: &Project, resource: &Resource) -> External {
     if !resource.external {
         return External::default();
@@ -146,7 +135,7 @@ fn types_and_controllers(made: &mut MemoryFiles, project: &Project, resource: &R
             controller: image.is_some(),
             plugins: image.iter().map(|_| DEPLOY_IMAGE.to_owned()).collect(),
             image: image.clone().unwrap_or_default(),
-            subject: subject(resource),
+            subject: Subject::of(resource),
             plural: resource.plural.clone(),
             namespaced: api.namespaced,
             resource: true,
@@ -158,7 +147,7 @@ fn types_and_controllers(made: &mut MemoryFiles, project: &Project, resource: &R
     let left = controllers(project, resource).into_iter();
     for controller in left.filter(|controller| !is_made(controller)) {
         let asked = CreateApi {
-            subject: subject(resource),
+            subject: Subject::of(resource),
             plural: resource.plural.clone().filter(|_| resource.external),
             controller: true,
             controller_name: (controller.name != default).then_some(controller.name),
@@ -175,7 +164,7 @@ fn webhooks(made: &mut MemoryFiles, project: &Project, resource: &Resource) -> R
         return Ok(());
     };
     let asked = CreateWebhook {
-        subject: subject(resource),
+        subject: Subject::of(resource),
         defaulting: webhooks.defaulting,
         validation: webhooks.validation,
         conversion: webhooks.conversion,

@@ -30,6 +30,7 @@ mod words;
 mod tests;
 
 pub use again::again;
+pub(crate) use again::step;
 pub use create_api::{CreateApi, create_api};
 pub use create_webhook::{CreateWebhook, create_webhook};
 pub use delete::{Delete, delete_api, delete_webhook};

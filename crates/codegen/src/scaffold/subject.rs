@@ -21,6 +21,19 @@ pub struct Subject {
 }
 
 impl Subject {
+    /// The kind of a resource of PROJECT, as a command names it.
+    pub(crate) fn of(resource: &Resource) -> Subject {
+        Subject {
+            group: if resource.core && resource.domain == "k8s.io" {
+                resource.full_group()
+            } else {
+                resource.group.clone()
+            },
+            version: resource.version.clone(),
+            kind: resource.kind.clone(),
+        }
+    }
+
     /// What it is called in messages, as far as it was said: `webapp/v1 Guestbook`.
     pub(super) fn title(&self) -> String {
         let parts = [self.group.as_str(), self.version.as_str()];
