@@ -272,12 +272,12 @@ impl Processes {
             .join(&container.name)
             .join(format!("root-{attempt}"));
         let run = self.0.home.run(uid);
+        let paths = paths(self.0.home.path(), container, &program, &root);
         let environment = self
-            .environment(pod, container, &program, prepared, &root)
+            .environment(pod, container, &program, prepared, &root, &paths)
             .map_err(|why| ("CreateContainerConfigError", why))?;
         let (home, mounted) = (self.0.home.clone(), (container.clone(), prepared.volumes.clone()));
         let (new_root, owned, known) = (root.clone(), folders(container, &program), environment.clone());
-        let paths = paths(self.0.home.path(), container, &program, &root);
         let namespace = pod.metadata.namespace.as_deref().unwrap_or_default();
         let kubeconfig = access::kubeconfig(prepared.sources.api.as_ref(), namespace, container, &paths);
         let made = tokio::task::spawn_blocking(move || {
@@ -357,6 +357,7 @@ impl Processes {
         program: &Program,
         prepared: &Prepared,
         root: &Path,
+        paths: &Paths,
     ) -> Result<BTreeMap<String, String>, String> {
         let uid = meta::uid(&pod.metadata);
         let text = |path: &Path| path.display().to_string();
@@ -391,7 +392,6 @@ impl Processes {
         all.extend(of_image.map(|(name, value)| (name.clone(), expand(value, |name| known.get(name).cloned()))));
         let own = prepared.sources.of(pod, container)?;
         all.extend(own);
-        let paths = paths(self.0.home.path(), container, program, root);
         let rewritten = |(name, value): (String, String)| {
             let is_ours = known.get(&name) == Some(&value);
             let value = if is_ours { value } else { paths.rewrite(&value) };

@@ -39,6 +39,22 @@ pub(super) struct Scene<'a> {
     pub(super) live: Option<&'a BTreeMap<String, Seen>>,
 }
 
+/// No container is kept from starting.
+static NO_OBSTACLES: BTreeMap<String, (String, String)> = BTreeMap::new();
+
+impl<'a> Scene<'a> {
+    /// A simulated pod with nothing in its way, on a node that has every image.
+    pub(super) fn clear(pod: &'a Pod, now: Timestamp) -> Scene<'a> {
+        Scene {
+            pod,
+            now,
+            obstacles: &NO_OBSTACLES,
+            has_image: &|_| true,
+            live: None,
+        }
+    }
+}
+
 /// What has been seen on the way.
 #[derive(Default)]
 pub(super) struct Notes {
@@ -390,14 +406,7 @@ mod tests {
     fn after(pod: &Value, before: Option<&ContainerStatus>, now: i64) -> (ContainerStatus, String) {
         let pod: Pod = serde_json::from_value(pod.clone()).expect("a pod");
         let container = &pod.spec.as_ref().expect("a spec").containers[0];
-        let obstacles = BTreeMap::new();
-        let scene = Scene {
-            pod: &pod,
-            now: Timestamp::from_second(now).expect("small"),
-            obstacles: &obstacles,
-            has_image: &|_| true,
-            live: None,
-        };
+        let scene = Scene::clear(&pod, Timestamp::from_second(now).expect("small"));
         let mut notes = Notes::default();
         let (status, progress) = go_on(&scene, container, Role::Main, before, &mut notes);
         let state = status.state.clone().unwrap_or_default();

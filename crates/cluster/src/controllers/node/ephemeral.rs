@@ -62,7 +62,6 @@ pub(super) fn end(scene: &Scene<'_>, status: &mut PodStatus) {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
 
     use kubewright::k8s_openapi::jiff::Timestamp;
     use serde_json::json;
@@ -80,20 +79,9 @@ mod tests {
             },
         });
         let mut pod: Pod = serde_json::from_value(pod).expect("a pod");
-        let obstacles = BTreeMap::new();
         let mut look = |now: i64, expected: &str| {
-            let scene = Scene {
-                pod: &pod,
-                now: Timestamp::from_second(now).expect("small"),
-                obstacles: &obstacles,
-                has_image: &|_| true,
-                live: None,
-            };
-            let place = Place {
-                ip: "10.0.0.1",
-                host: "192.0.2.1",
-                unmounted: false,
-            };
+            let scene = Scene::clear(&pod, Timestamp::from_second(now).expect("small"));
+            let place = Place::of("10.0.0.1", "192.0.2.1");
             let status = life::go_on(&scene, &place, &mut Notes::default());
             let added = &status.ephemeral_container_statuses.as_ref().expect("one")[0];
             let state = added.state.clone().unwrap_or_default();

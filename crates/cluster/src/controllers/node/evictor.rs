@@ -60,19 +60,9 @@ impl Evictor {
         );
         let message = eviction::message(pod, short, |container| self.meter.used(pod, resource, Some(container)));
         ctx.event(pod, EventType::Warning, eviction::REASON, &message);
-        let (host, obstacles) = (fleet::address(node), BTreeMap::new());
-        let scene = Scene {
-            pod,
-            now: ctx.now(),
-            obstacles: &obstacles,
-            has_image: &|_| true,
-            live: None,
-        };
-        let place = Place {
-            ip: "",
-            host: &host,
-            unmounted: false,
-        };
+        let host = fleet::address(node);
+        let scene = Scene::clear(pod, ctx.now());
+        let place = Place::of("", &host);
         let mut status = life::evicted(&scene, &place, eviction::REASON, &message);
         let target = disruption_target::condition(pod, ctx, "True", Some(("TerminationByKubelet", &message)));
         let conditions = status.conditions.get_or_insert_default();

@@ -28,6 +28,17 @@ pub(super) struct Place<'a> {
     pub(super) unmounted: bool,
 }
 
+impl<'a> Place<'a> {
+    /// Where a pod is whose volumes can be mounted.
+    pub(super) fn of(ip: &'a str, host: &'a str) -> Place<'a> {
+        Place {
+            ip,
+            host,
+            unmounted: false,
+        }
+    }
+}
+
 /// A container of the pod, and what it is to it.
 fn all(spec: &PodSpec) -> impl Iterator<Item = (&Container, Role)> {
     let init = spec.init_containers.iter().flatten();
@@ -211,11 +222,7 @@ fn too_long(scene: &Scene<'_>, spec: &PodSpec, mut status: PodStatus, notes: &mu
 fn fail(scene: &Scene<'_>, spec: &PodSpec, status: &mut PodStatus, reason: &str, message: &str) {
     (status.phase, status.reason) = (Some("Failed".to_owned()), Some(reason.to_owned()));
     status.message = Some(message.to_owned());
-    let place = Place {
-        ip: "",
-        host: "",
-        unmounted: false,
-    };
+    let place = Place::of("", "");
     conditions(scene.pod, spec, status, &place, scene.now);
 }
 
@@ -476,21 +483,10 @@ mod tests {
     /// Plays a pod at these seconds, and says what is to be seen each time.
     fn check(metadata: Value, spec: Value, looks: &[(i64, &str)]) {
         let mut pod: Pod = serde_json::from_value(json!({ "metadata": metadata, "spec": spec })).expect("a pod");
-        let obstacles = BTreeMap::new();
         for (now, expected) in looks {
             let mut notes = Notes::default();
-            let scene = Scene {
-                pod: &pod,
-                now: Timestamp::from_second(*now).expect("small"),
-                obstacles: &obstacles,
-                has_image: &|_| true,
-                live: None,
-            };
-            let place = Place {
-                ip: "10.0.0.1",
-                host: "192.0.2.1",
-                unmounted: false,
-            };
+            let scene = Scene::clear(&pod, Timestamp::from_second(*now).expect("small"));
+            let place = Place::of("10.0.0.1", "192.0.2.1");
             let status = go_on(&scene, &place, &mut notes);
             assert_eq!(&describe(&status, &notes), expected, "{} at {now}", json!(pod.spec));
             pod.status = Some(status);
@@ -628,19 +624,8 @@ mod tests {
             "status": { "phase": "Pending", "qosClass": "BestEffort", "conditions": [{ "type": "example.com/mine", "status": "False" }] },
         }))
         .expect("a pod");
-        let obstacles = BTreeMap::new();
-        let scene = Scene {
-            pod: &pod,
-            now: Timestamp::UNIX_EPOCH,
-            obstacles: &obstacles,
-            has_image: &|_| true,
-            live: None,
-        };
-        let place = Place {
-            ip: "10.0.0.1",
-            host: "192.0.2.1",
-            unmounted: false,
-        };
+        let scene = Scene::clear(&pod, Timestamp::UNIX_EPOCH);
+        let place = Place::of("10.0.0.1", "192.0.2.1");
         let status = go_on(&scene, &place, &mut Notes::default());
         assert_eq!(status.qos_class.as_deref(), Some("BestEffort"));
         assert!(

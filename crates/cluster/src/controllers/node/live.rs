@@ -193,20 +193,12 @@ mod tests {
 
         /// Looks at this second, and says what the pod and its orders are.
         fn check(&mut self, second: i64, expected: &str) {
-            let obstacles = BTreeMap::new();
             let mut notes = Notes::default();
             let scene = Scene {
-                pod: &self.pod,
-                now: Timestamp::from_second(second).expect("small"),
-                obstacles: &obstacles,
-                has_image: &|_| true,
                 live: Some(&self.live),
+                ..Scene::clear(&self.pod, Timestamp::from_second(second).expect("small"))
             };
-            let place = Place {
-                ip: "127.1.0.1",
-                host: "127.0.0.1",
-                unmounted: false,
-            };
+            let place = Place::of("127.1.0.1", "127.0.0.1");
             let status = life::go_on(&scene, &place, &mut notes);
             let mut words = vec![status.phase.clone().unwrap_or_default()];
             let init = status.init_container_statuses.iter().flatten();

@@ -391,19 +391,8 @@ impl Kubelet {
             .is_some_and(|finalizers| !finalizers.is_empty());
         if !is_over && is_kept && pods::phase(pod) == "Running" {
             let host = fleet::address(node);
-            let obstacles = BTreeMap::new();
-            let scene = Scene {
-                pod,
-                now: ctx.now(),
-                obstacles: &obstacles,
-                has_image: &|_| true,
-                live: None,
-            };
-            let place = Place {
-                ip: "",
-                host: &host,
-                unmounted: false,
-            };
+            let scene = Scene::clear(pod, ctx.now());
+            let place = Place::of("", &host);
             let status = life::ended(&scene, &place, &mut Notes::default());
             write(ctx, pod, status).await?;
         }

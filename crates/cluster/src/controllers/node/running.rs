@@ -78,11 +78,9 @@ impl Kubelet {
             let mut notes = Notes::default();
             let seen = processes.seen(meta::uid(&pod.metadata));
             let scene = Scene {
-                pod,
-                now: Timestamp::now(),
-                obstacles: &obstacles,
-                has_image: &|_| true,
                 live: Some(&seen),
+                obstacles: &obstacles,
+                ..Scene::clear(pod, Timestamp::now())
             };
             let status = life::go_on(&scene, &place, &mut notes);
             for (name, why) in &notes.stops {
@@ -149,19 +147,11 @@ impl Kubelet {
         // Whoever still sees the pod, because a finalizer keeps it, sees how it ended.
         if !pods::is_finished(pod) && pods::phase(pod) == "Running" {
             let seen = processes.seen(uid);
-            let obstacles = std::collections::BTreeMap::new();
             let scene = Scene {
-                pod,
-                now: Timestamp::now(),
-                obstacles: &obstacles,
-                has_image: &|_| true,
                 live: Some(&seen),
+                ..Scene::clear(pod, Timestamp::now())
             };
-            let place = Place {
-                ip: "",
-                host: HOST,
-                unmounted: false,
-            };
+            let place = Place::of("", HOST);
             let status = life::ended(&scene, &place, &mut Notes::default());
             write(ctx, pod, status).await?;
         }
