@@ -4,8 +4,8 @@
 //! given: `KUBEWRIGHT_BENCH_KUBE_APISERVER` and `KUBEWRIGHT_BENCH_ETCD`. Only ratios of one run are worth quoting: absolute times depend
 //! on the machine. Each line says what is measured, from where to where.
 //!
-//! Without arguments everything is measured; `start`, `load`, `queue`, `memory`, `growth`, `definitions`, `watchers` and `cluster` name
-//! parts.
+//! Without arguments everything is measured; `start`, `load`, `queue`, `memory`, `growth`, `definitions`, `watchers`
+//! and `cluster` name parts.
 
 #![allow(clippy::print_stdout, reason = "printing figures is what this program is for")]
 

@@ -138,7 +138,8 @@ impl RunningPeer {
             .sum()
     }
 
-    /// Starts what makes a cluster of a server that is ready: kube-controller-manager, kube-scheduler and kwok, in this order.
+    /// Starts what makes a cluster of a server that is ready: kube-controller-manager, kube-scheduler and kwok, in this
+    /// order.
     pub(crate) fn start_the_rest(&mut self, programs: &[PathBuf; 3], folder: &Path) -> Result<(), String> {
         let config = folder.join("kubeconfig");
         let server = self.address;

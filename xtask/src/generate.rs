@@ -1,11 +1,11 @@
 //! Writes the catalog of built-in schemas, `crates/schema/data/kubernetes-1.36.*`.
 //!
-//! Input is the `_definitions.json` of a package that publishes Kubernetes' OpenAPI as JSON Schema. That form has lost a
-//! few words of the original: defaults, enumerations of string types and their texts, one format. They are kept in the
-//! committed supplement, one line a definition, which `--documents` renews out of the documents of a running server
-//! (`kubectl get --raw /openapi/v3/apis/apps/v1`). Out of both comes the text that the schema crate includes:
-//! the definitions as kube-apiserver publishes them, sorted, one a line. Those of metrics.k8s.io, which another server publishes, are
-//! committed beside the supplement and join them.
+//! Input is the `_definitions.json` of a package that publishes Kubernetes' OpenAPI as JSON Schema. That form has lost
+//! a few words of the original: defaults, enumerations of string types and their texts, one format. They are kept in
+//! the committed supplement, one line a definition, which `--documents` renews out of the documents of a running server
+//! (`kubectl get --raw /openapi/v3/apis/apps/v1`). Out of both comes the text that the schema crate includes: the
+//! definitions as kube-apiserver publishes them, sorted, one a line. Those of metrics.k8s.io, which another server
+//! publishes, are committed beside the supplement and join them.
 //!
 //! The output depends on the three inputs alone, so running it twice changes nothing.
 

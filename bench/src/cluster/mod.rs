@@ -1,15 +1,17 @@
-//! Workloads: what a cluster with its controllers, scheduler and nodes makes of them, ours beside kube-apiserver with etcd,
-//! kube-controller-manager, kube-scheduler and kwok.
+//! Workloads: what a cluster with its controllers, scheduler and nodes makes of them, ours beside kube-apiserver with
+//! etcd, kube-controller-manager, kube-scheduler and kwok.
 //!
-//! Time runs from the request that creates (or changes, or deletes) to the event in which a watch sees the end; CPU is that of all programs
-//! of a side over the same time. Both sides have the same nodes and the same pods, which nobody runs; kwok's pods become ready as soon as it
-//! sees them, ours as well. The peer's programs have their defaults, of which the limits of requests per second (20 for a controller, 50
-//! for the scheduler) are a part: the time that it waits for itself is time, not CPU.
+//! Time runs from the request that creates (or changes, or deletes) to the event in which a watch sees the end; CPU is
+//! that of all programs of a side over the same time. Both sides have the same nodes and the same pods, which nobody
+//! runs; kwok's pods become ready as soon as it sees them, ours as well. The peer's programs have their defaults, of
+//! which the limits of requests per second (20 for a controller, 50 for the scheduler) are a part: the time that it
+//! waits for itself is time, not CPU.
 //!
-//! Invariant: during a rolling update the pods themselves are counted at each event, not what a status says. What goes below
-//! maxUnavailable or above maxSurge fails the run.
+//! Invariant: during a rolling update the pods themselves are counted at each event, not what a status says. What goes
+//! below maxUnavailable or above maxSurge fails the run.
 //!
-//! Only ours is measured at 10,000 pods, where the peer takes its minutes; and with time that is a test's, which the peer does not have.
+//! Only ours is measured at 10,000 pods, where the peer takes its minutes; and with time that is a test's, which the
+//! peer does not have.
 
 mod events;
 mod objects;

@@ -1,7 +1,7 @@
 //! What pods use, as the shell measures it: the figures of `metrics.k8s.io`.
 //!
-//! A server that is given a [`Meter`] serves that group; one without does not know it, as a cluster without metrics-server.
-//! Here: the trait. What is made of the figures: `server/special/metrics.rs`.
+//! A server that is given a [`Meter`] serves that group; one without does not know it, as a cluster without
+//! metrics-server. Here: the trait. What is made of the figures: `server/special/metrics.rs`.
 
 use std::time::Duration;
 

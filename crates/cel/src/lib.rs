@@ -140,8 +140,8 @@ impl Program {
         &self.environment
     }
 
-    /// The same for somebody who only evaluates it: without the environment and the types, which may be large. Nodes are then of any
-    /// type.
+    /// The same for somebody who only evaluates it: without the environment and the types, which may be large. Nodes
+    /// are then of any type.
     #[must_use]
     pub fn to_be_evaluated(self) -> Program {
         Program {

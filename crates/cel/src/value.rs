@@ -140,11 +140,13 @@ impl<'a> Object<'a> {
     }
 }
 
-/// Values that the evaluation made may lie in each other so deep. Whatever walks through them recurses, and through variables of a
-/// policy they may come to hold each other without end. cel-go has no such bound; nobody writes so many brackets.
+/// Values that the evaluation made may lie in each other so deep. Whatever walks through them recurses, and through
+/// variables of a policy they may come to hold each other without end. cel-go has no such bound; nobody writes so many
+/// brackets.
 const MAX_NESTING: u32 = 500;
 
-/// How many values lie in each other where these lie in one: beyond [`MAX_NESTING`] the request is more than one may cost.
+/// How many values lie in each other where these lie in one: beyond [`MAX_NESTING`] the request is more than one may
+/// cost.
 pub(crate) fn nesting_of<'v, 'a: 'v>(values: impl IntoIterator<Item = &'v Value<'a>>) -> u32 {
     let below = values.into_iter().map(Value::nesting).max().unwrap_or(0);
     if below >= MAX_NESTING {

@@ -73,8 +73,9 @@ impl Drop for KubeconfigFile {
     }
 }
 
-/// Makes a folder that is this process' own. Its name says the process' number; when that name is taken it gets a second number. What is there
-/// may be another cluster's whose process has the same number, in a container that shares the folder for temporary files.
+/// Makes a folder that is this process' own. Its name says the process' number; when that name is taken it gets a
+/// second number. What is there may be another cluster's whose process has the same number, in a container that shares
+/// the folder for temporary files.
 fn private_folder(temporary: &Path) -> Result<PathBuf, Failure> {
     let name = format!("kubewright-{}", std::process::id());
     let names = (0..u32::MAX).map(|number| match number {

@@ -1,7 +1,7 @@
 //! The workflow of the plugin autoupdate: its steps are run as they stand in the file, in a repository of their own.
 //!
-//! What GitHub and crates.io would do is done by small programs: `cargo install` gives the program under test (as the old version one that scaffolds a
-//! word otherwise), and `gh` writes down what it is told. git is git.
+//! What GitHub and crates.io would do is done by small programs: `cargo install` gives the program under test (as the
+//! old version one that scaffolds a word otherwise), and `gh` writes down what it is told. git is git.
 
 #![allow(clippy::unwrap_used, clippy::print_stderr, reason = "a test fails by panicking")]
 

@@ -1,4 +1,5 @@
-//! External plug-ins, as programs that kubebuilder's users have: what they are given, what becomes of their answers, and what is refused.
+//! External plug-ins, as programs that kubebuilder's users have: what they are given, what becomes of their answers,
+//! and what is refused.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 

@@ -24,7 +24,8 @@ const BUILT: [&str; 6] = [
     "namespaced-manager",
 ];
 
-/// What is meant only where manifests are made out of the code: elsewhere webhook configurations are those of the recording.
+/// What is meant only where manifests are made out of the code: elsewhere webhook configurations are those of the
+/// recording.
 const MADE: &str = r#"[
 {"project": "core-types", "rendering": "*", "object": "*WebhookConfiguration/*", "path": "/webhooks/*/namespaceSelector", "reason": "a webhook for built-in kinds leaves out kube-system and operators: while it is down, they are what brings it back"},
 {"project": "core-types", "rendering": "*", "object": "*WebhookConfiguration/*", "path": "/webhooks/*/timeoutSeconds", "actual": 5, "reason": "every write of a built-in kind waits for it; the server's own default is ten seconds"}

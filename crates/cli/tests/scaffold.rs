@@ -254,7 +254,8 @@ fn a_project_in_go_is_carried_over_whole_or_not_at_all() {
     let project = "domain: my.domain\nlayout: [go.kubebuilder.io/v4]\nprojectName: shop\nrepo: example.com/shop\nresources:\n\
                    - {api: {crdVersion: v1, namespaced: true}, domain: my.domain, group: web, kind: Page, version: v1}\nversion: \"3\"\n";
     let types = "package v1\n\ntype PageSpec struct {\n\t// +kubebuilder:validation:MinLength=1\n\tTitle string `json:\"title\"`\n}\n\n\
-                 // +kubebuilder:object:root=true\ntype Page struct {\n\tmetav1.TypeMeta `json:\",inline\"`\n\tmetav1.ObjectMeta `json:\"metadata\"`\n\tSpec PageSpec `json:\"spec\"`\n}\n";
+                 // +kubebuilder:object:root=true\ntype Page struct {\n\tmetav1.TypeMeta
+                 // `json:\",inline\"`\n\tmetav1.ObjectMeta `json:\"metadata\"`\n\tSpec PageSpec `json:\"spec\"`\n}\n";
     fs::write(go.join("PROJECT"), project).unwrap();
     fs::write(go.join("api/v1/page_types.go"), types).unwrap();
     let before = folder.files();

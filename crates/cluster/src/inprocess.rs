@@ -23,7 +23,8 @@ pub(crate) fn client(front: Front, user: UserInfo) -> kube::Client {
     kube::Client::new(service, "default")
 }
 
-/// What clients of `front` may be connected with. It holds the server as it is now: a client that it makes is connected with nothing.
+/// What clients of `front` may be connected with. It holds the server as it is now: a client that it makes is connected
+/// with nothing.
 pub(crate) fn streams(front: &Front, processes: Option<Processes>) -> Streams {
     let behind = front.clone();
     Streams {

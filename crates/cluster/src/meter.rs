@@ -1,7 +1,9 @@
-//! What pods use, for the metrics API and for the autoscaler alike: measured where they are processes, else what their annotations say.
+//! What pods use, for the metrics API and for the autoscaler alike: measured where they are processes, else what their
+//! annotations say.
 //!
-//! Of a simulated pod of which nothing is said, nothing runs and so nothing is used. Of a process nothing is known before it was looked at
-//! for the first time, some seconds after its start. Decided elsewhere: which pods are asked about (the API server), what follows from it.
+//! Of a simulated pod of which nothing is said, nothing runs and so nothing is used. Of a process nothing is known
+//! before it was looked at for the first time, some seconds after its start. Decided elsewhere: which pods are asked
+//! about (the API server), what follows from it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -47,7 +49,8 @@ impl Meter {
     }
 }
 
-/// What the API server asks, where these controllers run: without kubelets there is nobody who would know, and no metrics API.
+/// What the API server asks, where these controllers run: without kubelets there is nobody who would know, and no
+/// metrics API.
 pub(crate) fn served(controllers: &[&str], processes: Option<&Processes>) -> Option<Arc<dyn meter::Meter>> {
     let meter = || Arc::new(Meter::new(processes.cloned())) as Arc<dyn meter::Meter>;
     controllers.contains(&"node").then(meter)

@@ -1,9 +1,10 @@
 //! External plug-ins, by kubebuilder's protocol: what such a program is asked, and what becomes of its answer.
 //!
-//! A program is given the project as JSON (`PluginRequest` of kubebuilder's pkg/plugin/external, version v1alpha1): the command, its arguments,
-//! and the universe, which is every file by its path. It answers with a universe of its own; what is in it is written, what is missing in it
-//! stays. Invariants: an answer is taken whole or not at all; no path of it leads out of the project or into folders that are nobody's; the
-//! project is still one of ours afterwards. Not here: where programs are found, and how they are run (the command).
+//! A program is given the project as JSON (`PluginRequest` of kubebuilder's pkg/plugin/external, version v1alpha1): the
+//! command, its arguments, and the universe, which is every file by its path. It answers with a universe of its own;
+//! what is in it is written, what is missing in it stays. Invariants: an answer is taken whole or not at all; no path
+//! of it leads out of the project or into folders that are nobody's; the project is still one of ours afterwards. Not
+//! here: where programs are found, and how they are run (the command).
 
 use std::collections::BTreeMap;
 
@@ -228,7 +229,8 @@ impl Response {
     /// Writes the files of the answer into the plan.
     ///
     /// # Errors
-    /// When a path leads out of the project, there are too many, or PROJECT would be none any more. The plan is not to be carried out then.
+    /// When a path leads out of the project, there are too many, or PROJECT would be none any more. The plan is not to
+    /// be carried out then.
     pub fn apply(self, key: &Key, plan: &mut Plan<'_>) -> Result<(), Diagnostic> {
         let wrong = |path: &str, why: String| {
             Diagnostic::new(

@@ -1,9 +1,10 @@
 //! Grafana dashboards for what an operator measures: the plugin `grafana/v1-alpha`, as kubebuilder names it.
 //!
-//! [`dashboards`] writes `grafana/controller-runtime-metrics.json` (reconciles, queues, caches) and `controller-resources-metrics.json`
-//! (CPU, memory, files), and, out of `grafana/custom-metrics/config.yaml`, one with metrics of the operator's own. Invariant: every metric
-//! that a dashboard asks for is one that the runtime serves (`docs/src/metrics.md`; a test compares). Not here: where Prometheus is, which
-//! Grafana asks when a dashboard is imported.
+//! [`dashboards`] writes `grafana/controller-runtime-metrics.json` (reconciles, queues, caches) and
+//! `controller-resources-metrics.json` (CPU, memory, files), and, out of `grafana/custom-metrics/config.yaml`, one with
+//! metrics of the operator's own. Invariant: every metric that a dashboard asks for is one that the runtime serves
+//! (`docs/src/metrics.md`; a test compares). Not here: where Prometheus is, which Grafana asks when a dashboard is
+//! imported.
 
 use serde::Deserialize;
 use serde_json::{Value, json};

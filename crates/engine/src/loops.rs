@@ -1,13 +1,15 @@
 //! Controllers that wake themselves: each reconcile of a key writes what wakes the next one.
 //!
-//! Told which versions the controller's own writes gave to objects, and which changes woke a key, it says when a key was woken by nothing but
-//! own writes [`LENGTH`] times in a row within [`WITHIN`]. A controller that goes through some states of its own, each of which it writes down,
-//! stops before that; one that writes a time stamp at every pass does not.
+//! Told which versions the controller's own writes gave to objects, and which changes woke a key, it says when a key
+//! was woken by nothing but own writes [`LENGTH`] times in a row within [`WITHIN`]. A controller that goes through some
+//! states of its own, each of which it writes down, stops before that; one that writes a time stamp at every pass does
+//! not.
 //!
-//! Invariants: any other cause, a change by somebody else, a timer, a retry, begins anew; a loop is told once, until it was interrupted; what is
-//! remembered is bounded, and what is forgotten counts as somebody else's.
+//! Invariants: any other cause, a change by somebody else, a timer, a retry, begins anew; a loop is told once, until it
+//! was interrupted; what is remembered is bounded, and what is forgotten counts as somebody else's.
 //!
-//! Not here: two controllers that wake each other, which cannot be told from two that work hand in hand without comparing what they write.
+//! Not here: two controllers that wake each other, which cannot be told from two that work hand in hand without
+//! comparing what they write.
 
 use crate::time::Instant;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -77,7 +79,8 @@ impl<K: Ord + Clone, O: Ord + Clone> Loops<K, O> {
         }
     }
 
-    /// A reconcile of the key begins. `changes`: which objects have changed, to which version; `others`: something else asks for it, too.
+    /// A reconcile of the key begins. `changes`: which objects have changed, to which version; `others`: something else
+    /// asks for it, too.
     pub fn woken<'a>(
         &mut self,
         key: &K,

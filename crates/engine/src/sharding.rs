@@ -1,10 +1,11 @@
 //! Which of several replicas works on which keys: every key belongs to a shard, every shard to one replica at a time.
 //!
-//! Each shard has a Lease, and an [`Election`] of its own decides who holds it. So nothing new is needed for safety: a shard's keys are
-//! worked on only within a term of its Lease (LE1, LE2), and the Lease is given back only when that work has ended (LE3). What is added here
-//! is who *wants* which shard. Every replica has a Lease more, by which the others see that it lives; from the names of those that live all of
-//! them compute the same assignment ([`assign`]). A replica takes part in the elections of the shards that are assigned to it, and gives back the
-//! others. Two that see different members want the same shard, and one of them waits; no view, however wrong or late, lets two work on one.
+//! Each shard has a Lease, and an [`Election`] of its own decides who holds it. So nothing new is needed for safety: a
+//! shard's keys are worked on only within a term of its Lease (LE1, LE2), and the Lease is given back only when that
+//! work has ended (LE3). What is added here is who *wants* which shard. Every replica has a Lease more, by which the
+//! others see that it lives; from the names of those that live all of them compute the same assignment ([`assign`]). A
+//! replica takes part in the elections of the shards that are assigned to it, and gives back the others. Two that see
+//! different members want the same shard, and one of them waits; no view, however wrong or late, lets two work on one.
 //!
 //! Invariants:
 //! - SH1 at most one replica works on a shard, as long as clocks run at nearly the same rate;
@@ -13,7 +14,8 @@
 //! - SH4 where nothing fails any more every shard is worked on, by the replica that it is assigned to;
 //! - SH5 the terms of a shard only grow, whoever held it.
 //!
-//! Not here: requests, timers, stopping work (the shell); how many shards there are, which all replicas must agree on before.
+//! Not here: requests, timers, stopping work (the shell); how many shards there are, which all replicas must agree on
+//! before.
 
 mod assign;
 
@@ -79,8 +81,8 @@ pub struct Sharding {
 }
 
 impl Sharding {
-    /// A replica that has seen nothing yet. `name` tells the members apart, and is the same on all replicas (the name of its Lease); `identity`
-    /// is what it writes as the holder. No two replicas may have the same of either.
+    /// A replica that has seen nothing yet. `name` tells the members apart, and is the same on all replicas (the name
+    /// of its Lease); `identity` is what it writes as the holder. No two replicas may have the same of either.
     pub fn new(name: impl Into<String>, identity: impl Into<String>, shards: usize, settings: Settings) -> Sharding {
         let identity = identity.into();
         let shard = Shard {
@@ -172,8 +174,8 @@ impl Sharding {
         true
     }
 
-    /// The term in which a shard may be worked on, and is to be: within it the caller works, and after [`Sharding::began`] it stops as soon as
-    /// this answers anything else, and then tells [`Sharding::ended`].
+    /// The term in which a shard may be worked on, and is to be: within it the caller works, and after
+    /// [`Sharding::began`] it stops as soon as this answers anything else, and then tells [`Sharding::ended`].
     pub fn work(&self, shard: usize, now: Instant) -> Option<u64> {
         let shard = self.shards.get(shard)?;
         let term = shard.election.term(now)?;

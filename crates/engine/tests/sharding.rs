@@ -1,7 +1,8 @@
-//! Several replicas, the Leases of their shards and their own, and everything that goes wrong between them: requests that are slow, lost
-//! before or after they took effect, watches that are late, processes that stop for a while, end or crash, and work that takes its time to end.
-//! Whatever happens, at most one replica works on a shard (SH1, SH2), the terms of each grow (SH5), and where nothing fails any more every shard is
-//! worked on by the replica that it is assigned to (SH4).
+//! Several replicas, the Leases of their shards and their own, and everything that goes wrong between them: requests
+//! that are slow, lost before or after they took effect, watches that are late, processes that stop for a while, end or
+//! crash, and work that takes its time to end. Whatever happens, at most one replica works on a shard (SH1, SH2), the
+//! terms of each grow (SH5), and where nothing fails any more every shard is worked on by the replica that it is
+//! assigned to (SH4).
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -325,7 +326,8 @@ impl World {
         self.history.push(self.leases.clone());
     }
 
-    /// Who works on a shard: a paused process does nothing, and when it goes on it looks at its term before it does anything.
+    /// Who works on a shard: a paused process does nothing, and when it goes on it looks at its term before it does
+    /// anything.
     fn workers(&mut self, shard: usize) -> Vec<(String, u64)> {
         let now = self.now;
         let mut workers = Vec::new();
@@ -379,8 +381,8 @@ proptest! {
         for fates in &steps {
             world.step(fates);
         }
-        // Nothing fails any more: answers on their way arrive and work ends within 15 s, members that are gone are forgotten and old leases end
-        // after 15 s more, and a shard may change hands once more.
+        // Nothing fails any more: answers on their way arrive and work ends within 15 s, members that are gone are
+        // forgotten and old leases end after 15 s more, and a shard may change hands once more.
         for replica in &mut world.replicas {
             replica.slow_work = 0;
         }
@@ -391,7 +393,8 @@ proptest! {
     }
 }
 
-/// A replica that leaves is followed at once, one that crashes when its Leases are over, and a new one is given its share.
+/// A replica that leaves is followed at once, one that crashes when its Leases are over, and a new one is given its
+/// share.
 #[test]
 fn shards_of_a_replica_that_is_gone_are_taken() {
     for (fate, seconds) in [(Fate::Leaves, 2), (Fate::Crashes, 18)] {

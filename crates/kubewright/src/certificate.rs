@@ -1,4 +1,5 @@
-//! The certificate of a server: two files, read again when they change; or one that the operator makes itself (`managed`).
+//! The certificate of a server: two files, read again when they change; or one that the operator makes itself
+//! (`managed`).
 //!
 //! Invariants: W5 a new pair serves new connections and drops none; a pair that cannot be read or does not fit together is reported once
 //! and the last good one stays. The contents are compared, not times or events: a mounted Secret changes by a switched link, and what is read

@@ -61,7 +61,8 @@ pub struct DeclaredCrd {
 pub struct DeclaredController {
     /// The name.
     pub name: String,
-    /// The cluster of that kind, if it is not the home cluster ([`Controller::in_cluster`]): the operator's role says nothing about it.
+    /// The cluster of that kind, if it is not the home cluster ([`Controller::in_cluster`]): the operator's role says
+    /// nothing about it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cluster: Option<String>,
     /// The kind that is reconciled.

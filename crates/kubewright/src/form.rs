@@ -150,8 +150,8 @@ pub(crate) fn read_typed<K: AnyObject>(object: Arc<dyn Cached>) -> Result<Arc<K>
     unpacked(object).map(typed)
 }
 
-/// An event with its type, for handlers. A state that cannot be decoded is as good as none: whoever waits for a type has it checked when it
-/// arrives, so that this is said only of what was there before.
+/// An event with its type, for handlers. A state that cannot be decoded is as good as none: whoever waits for a type
+/// has it checked when it arrives, so that this is said only of what was there before.
 pub(crate) fn typed_event<K: AnyObject>(event: &Event<dyn Cached>) -> Option<Event<K>> {
     let read = |object: &Arc<dyn Cached>| looked(object).ok().map(typed);
     Some(match event {

@@ -1,7 +1,7 @@
 //! What a controller has written, and which of its reconciles that woke; the engine's `loops` decides what is a loop.
 //!
-//! Invariants: one line of the log for each loop, with the fields that change; what it costs does not grow with the objects. Fields are compared
-//! only when there is a loop to report.
+//! Invariants: one line of the log for each loop, with the fields that change; what it costs does not grow with the
+//! objects. Fields are compared only when there is a loop to report.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -34,7 +34,8 @@ impl OwnWrites {
         self.loops(|loops| loops.wrote(object, version));
     }
 
-    /// A reconcile of a key begins. Whether it was woken by nothing but the controller's own writes; a loop is logged, once.
+    /// A reconcile of a key begins. Whether it was woken by nothing but the controller's own writes; a loop is logged,
+    /// once.
     pub(crate) fn woke(&self, request: &Request, causes: &[Cause]) -> bool {
         let now = Instant::from_origin(self.0.origin.elapsed());
         let others = causes.iter().any(|cause| *cause.kind() != CauseKind::Changed);

@@ -191,8 +191,8 @@ impl Operator {
         }
     }
 
-    /// Lets several replicas share the objects of all controllers out; see [`Sharding`]. In a program the flag `--shards` does so too, with Leases of
-    /// the operator's name.
+    /// Lets several replicas share the objects of all controllers out; see [`Sharding`]. In a program the flag
+    /// `--shards` does so too, with Leases of the operator's name.
     pub fn sharding(mut self, sharding: Sharding) -> Operator {
         self.sharding = Some(sharding);
         self

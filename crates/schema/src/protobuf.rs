@@ -12,7 +12,8 @@
 //! - Unknown tags are skipped, as Go does. There is no strict mode in protobuf.
 //! - Nothing is parsed before the first body comes, and then only the messages that occur in it.
 //!
-//! Not here: custom resources (Kubernetes refuses protobuf for them), alpha and beta versions (but metrics.k8s.io/v1beta1).
+//! Not here: custom resources (Kubernetes refuses protobuf for them), alpha and beta versions (but
+//! metrics.k8s.io/v1beta1).
 
 mod encode;
 mod object;

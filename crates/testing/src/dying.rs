@@ -1,8 +1,8 @@
 //! An operator that dies after one of its writes and is started anew: what tests of crash safety need.
 //!
-//! Invariant: the write after which it dies is carried out and its answer is lost, as when a process is killed between the two; nothing that
-//! it knew survives. Writes of events and dry runs are not counted, because a death after one of them is no other than one before.
-//! Not here: what the end should look like, which is for the test to compare.
+//! Invariant: the write after which it dies is carried out and its answer is lost, as when a process is killed between
+//! the two; nothing that it knew survives. Writes of events and dry runs are not counted, because a death after one of
+//! them is no other than one before. Not here: what the end should look like, which is for the test to compare.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -66,7 +66,8 @@ fn counts(request: &Request<Body>) -> bool {
     request.method() != Method::GET && !is_dry && !is_event
 }
 
-/// An operator that dies after so many writes, once, and its successor; see [`TestCluster::run_dying`]. Dropping it ends whichever runs.
+/// An operator that dies after so many writes, once, and its successor; see [`TestCluster::run_dying`]. Dropping it
+/// ends whichever runs.
 pub struct DyingOperator {
     lines: [Arc<Line>; 2],
     task: JoinHandle<Result<()>>,
@@ -100,11 +101,12 @@ impl Drop for DyingOperator {
 }
 
 impl TestCluster {
-    /// [`run`](TestCluster::run)s an operator that is killed after `dies_after` writes: the write is carried out, its answer is lost, and with it
-    /// everything that the operator knew. Then `operator` is asked for another, which begins with the cluster as it finds it and is not killed.
-    /// `usize::MAX` kills nobody and counts writes.
+    /// [`run`](TestCluster::run)s an operator that is killed after `dies_after` writes: the write is carried out, its
+    /// answer is lost, and with it everything that the operator knew. Then `operator` is asked for another, which
+    /// begins with the cluster as it finds it and is not killed. `usize::MAX` kills nobody and counts writes.
     ///
-    /// A test plays its scenario once undisturbed, asks for [`DyingOperator::writes`], plays it once for each of them, and compares the ends.
+    /// A test plays its scenario once undisturbed, asks for [`DyingOperator::writes`], plays it once for each of them,
+    /// and compares the ends.
     ///
     /// # Errors
     /// As [`run`](TestCluster::run).

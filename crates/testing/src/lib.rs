@@ -15,9 +15,11 @@
 //! # Ok(()) }
 //! ```
 //!
-//! Inside: `cluster` is the kit, `wait` looks at one object or one kind until it is as expected, `running` is an operator in the
-//! background, `rights` the role that it runs under, `usage` which of its rules were used, `troubles` why a wait was in vain, `routes` leads the API server to its webhooks; [`conversion`] tries conversions on random objects. `time` is time that a test owns, `pods` makes pods misbehave, `dying` kills an operator after one of its writes, [`processes`] is for
-//! tests whose pods really run. Not here: the fault explorer.
+//! Inside: `cluster` is the kit, `wait` looks at one object or one kind until it is as expected, `running` is an
+//! operator in the background, `rights` the role that it runs under, `usage` which of its rules were used, `troubles`
+//! why a wait was in vain, `routes` leads the API server to its webhooks; [`conversion`] tries conversions on random
+//! objects. `time` is time that a test owns, `pods` makes pods misbehave, `dying` kills an operator after one of its
+//! writes, [`processes`] is for tests whose pods really run. Not here: the fault explorer.
 
 mod cluster;
 pub mod conversion;

@@ -1,7 +1,9 @@
-//! Tests whose pods really run: the main function of a test program, and what a test does when a program is not on this machine.
+//! Tests whose pods really run: the main function of a test program, and what a test does when a program is not on this
+//! machine.
 //!
-//! A cluster that runs processes starts its own program again, as the shim of each of them; so the main function must be ours, and Cargo is told
-//! `harness = false`. Arguments are those of Rust's own harness, as far as `cargo test` and people use them: filters, `--exact`, `--list`, `--skip`.
+//! A cluster that runs processes starts its own program again, as the shim of each of them; so the main function must
+//! be ours, and Cargo is told `harness = false`. Arguments are those of Rust's own harness, as far as `cargo test` and
+//! people use them: filters, `--exact`, `--list`, `--skip`.
 //!
 //! Not here: several tests at the same time. Databases want the whole machine.
 
@@ -16,7 +18,8 @@ use std::process::ExitCode;
 /// What a test is.
 pub type Test = fn() -> Pin<Box<dyn Future<Output = Result<(), Box<dyn Error>>>>>;
 
-/// The main function of a test program whose clusters run pods as processes: [`process_tests!`](crate::process_tests) makes it.
+/// The main function of a test program whose clusters run pods as processes: [`process_tests!`](crate::process_tests)
+/// makes it.
 pub fn main(tests: &[(&str, Test)]) -> ExitCode {
     if let Some(code) = kubewright_cluster::processes::called() {
         return ExitCode::from(code);
@@ -89,7 +92,8 @@ impl Asked {
     }
 }
 
-/// Makes the main function of a test program whose clusters run pods as processes. Each test is an `async fn() -> Result<(), Box<dyn Error>>`.
+/// Makes the main function of a test program whose clusters run pods as processes. Each test is an `async fn() ->
+/// Result<(), Box<dyn Error>>`.
 ///
 /// ```no_run
 /// async fn s01_it_works() -> Result<(), Box<dyn std::error::Error>> { Ok(()) }
@@ -113,8 +117,9 @@ macro_rules! process_tests {
     };
 }
 
-/// Whether a program is on this machine: on the search path or in one of these folders, in which `*` stands for a version. When it is not,
-/// says aloud that the test did not run and what to install; with `KUBEWRIGHT_REQUIRE_DATABASES` in the environment that is a failure.
+/// Whether a program is on this machine: on the search path or in one of these folders, in which `*` stands for a
+/// version. When it is not, says aloud that the test did not run and what to install; with
+/// `KUBEWRIGHT_REQUIRE_DATABASES` in the environment that is a failure.
 ///
 /// # Panics
 /// When it is not there and is required.

@@ -127,8 +127,9 @@ async fn real_time_is_not_moved() -> Result<()> {
     Ok(())
 }
 
-/// A node that is short of memory evicts one pod every ten seconds: those of the lowest priority, then those that use most, never critical
-/// ones. It takes up no pod that asks for nothing; and when it has enough again, whoever is left stays.
+/// A node that is short of memory evicts one pod every ten seconds: those of the lowest priority, then those that use
+/// most, never critical ones. It takes up no pod that asks for nothing; and when it has enough again, whoever is left
+/// stays.
 #[tokio::test]
 async fn a_node_short_of_memory_evicts() -> Result<()> {
     let cluster = cluster().await?;

@@ -1,4 +1,5 @@
-//! An event as it is written: fields in the order of Go's struct `Event`, one line of JSON, or the line of text of the form `legacy`.
+//! An event as it is written: fields in the order of Go's struct `Event`, one line of JSON, or the line of text of the
+//! form `legacy`.
 
 use std::collections::BTreeMap;
 

@@ -9,7 +9,8 @@
 //! - `RequestReceived` is written before anything is done, `ResponseComplete` before the answer is sent, and once only;
 //! - a request that its client gave up is completed too: when the last one who holds its entry lets it go.
 //!
-//! Not here: where events go (files, rotation: the shell), and the batching and webhook backends of upstream: each event is a batch.
+//! Not here: where events go (files, rotation: the shell), and the batching and webhook backends of upstream: each
+//! event is a batch.
 
 mod entry;
 mod event;
@@ -24,7 +25,8 @@ pub use policy::{Level, Policy, PolicyError};
 
 /// Where events go.
 pub trait AuditSink: Send + Sync + 'static {
-    /// Writes one event: a line, with its newline. Called on the thread that answers, one call after another for each request.
+    /// Writes one event: a line, with its newline. Called on the thread that answers, one call after another for each
+    /// request.
     ///
     /// # Errors
     /// Why it could not be written, in words.
@@ -42,8 +44,8 @@ pub struct AuditLog {
     pub strict: bool,
     /// How events are written (`--audit-log-format`).
     pub format: Format,
-    /// The size of an event as JSON, in bytes, above which it is written without the objects of the request and the answer, and not at
-    /// all when that does not help (`--audit-log-truncate-max-event-size`).
+    /// The size of an event as JSON, in bytes, above which it is written without the objects of the request and the
+    /// answer, and not at all when that does not help (`--audit-log-truncate-max-event-size`).
     pub max_event_size: Option<usize>,
 }
 

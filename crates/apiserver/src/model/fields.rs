@@ -1,7 +1,8 @@
-//! Rules of single fields that decide nothing: which field, what it must be, and the function of Kubernetes that says so.
+//! Rules of single fields that decide nothing: which field, what it must be, and the function of Kubernetes that says
+//! so.
 //!
-//! A strategy lists them ([`Strategy::fields`](super::Strategy::fields)); they are told after the errors of its functions. What looks at
-//! several fields, or at a part of a list, is code of the kind.
+//! A strategy lists them ([`Strategy::fields`](super::Strategy::fields)); they are told after the errors of its
+//! functions. What looks at several fields, or at a part of a list, is code of the kind.
 
 use kubewright_schema::error::FieldError;
 use serde_json::Value;

@@ -114,8 +114,9 @@ impl Unwritten {
         }
     }
 
-    /// Shows the object as the rules see it: nothing was filled in where somebody sent an empty list. A plugin that wrote the object anew
-    /// meanwhile wrote none. Afterwards the object is as it was before: it may be large, and is not copied.
+    /// Shows the object as the rules see it: nothing was filled in where somebody sent an empty list. A plugin that
+    /// wrote the object anew meanwhile wrote none. Afterwards the object is as it was before: it may be large, and is
+    /// not copied.
     pub(super) fn seen_in<T>(&self, object: &mut Value, session: &Session<'_>, look: impl FnOnce(&Value) -> T) -> T {
         if session.was_changed() {
             return look(object);

@@ -88,8 +88,8 @@ pub struct Outcome<'a> {
     pub cost: u64,
 }
 
-/// Evaluates a program that may cost up to `limit`, mostly [`PER_CALL_LIMIT`]. Regular expressions are compiled once for
-/// `patterns`.
+/// Evaluates a program that may cost up to `limit`, mostly [`PER_CALL_LIMIT`]. Regular expressions are compiled once
+/// for `patterns`.
 pub fn evaluate<'a>(
     program: &'a Program,
     variables: &dyn Variables<'a>,

@@ -1,8 +1,8 @@
 //! Regular expressions: `matches`, `find`, `findAll`.
 //!
-//! Go and the `regex` crate are of one family, but Go's `\d`, `\w`, `\s` and `\b` mean ASCII, a `{` that begins no repetition
-//! is itself, and sets have no operators: expressions are rewritten accordingly. Who evaluates rules again and again keeps
-//! their compiled expressions in [`Patterns`], a bounded number of them.
+//! Go and the `regex` crate are of one family, but Go's `\d`, `\w`, `\s` and `\b` mean ASCII, a `{` that begins no
+//! repetition is itself, and sets have no operators: expressions are rewritten accordingly. Who evaluates rules again
+//! and again keeps their compiled expressions in [`Patterns`], a bounded number of them.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};

@@ -149,7 +149,8 @@ impl<'a> Map<'a> {
         Self(Entries::Json(object, decl), 1)
     }
 
-    /// An object whose fields are computed. It may not lie in another value: what a field holds could be the object itself.
+    /// An object whose fields are computed. It may not lie in another value: what a field holds could be the object
+    /// itself.
     pub fn computed(fields: Rc<dyn Fields<'a> + 'a>) -> Self {
         Self(Entries::Computed(fields), u32::MAX)
     }

@@ -68,7 +68,8 @@ struct Image {
     #[arg(long, value_name = "IMAGE", default_value = "", hide_default_value = true)]
     image: String,
 
-    /// For the plugin deploy-image: what the container runs instead of the image's own command, such as memcached,--memory-limit=64
+    /// For the plugin deploy-image: what the container runs instead of the image's own command, such as
+    /// memcached,--memory-limit=64
     #[arg(long, value_name = "WORDS", allow_hyphen_values = true)]
     image_container_command: Option<String>,
 

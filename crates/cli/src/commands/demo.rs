@@ -1,4 +1,5 @@
-//! `kubewright demo`: the whole walk in one command, on operators that are compiled in; the guestbook's unless another is asked for (`demo/story.rs`).
+//! `kubewright demo`: the whole walk in one command, on operators that are compiled in; the guestbook's unless another
+//! is asked for (`demo/story.rs`).
 //!
 //! A cluster starts in this process; the Guestbook's definition is installed; the operator of `examples/guestbook` runs against it exactly
 //! as it would against any cluster; a Guestbook is created; what happens is told as it happens, until the Guestbook is Ready, and then for
@@ -302,7 +303,8 @@ impl Demo {
         std::future::pending().await
     }
 
-    /// Creates the Guestbook and waits until it is Ready, or does what the story says; with `once` that is all, else it goes on for ever.
+    /// Creates the Guestbook and waits until it is Ready, or does what the story says; with `once` that is all, else it
+    /// goes on for ever.
     async fn play(&self, story: Option<&Story>, once: bool) -> Result<(), Failure> {
         if let Some(story) = story {
             return self.tell(story, once).await;

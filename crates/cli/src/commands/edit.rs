@@ -22,7 +22,8 @@ pub(crate) struct Arguments {
     #[command(flatten)]
     terms: Terms,
 
-    /// Plugins to run: helm/v2-alpha (a chart out of config/), grafana/v1-alpha (dashboards), autoupdate/v1-alpha (a workflow that upgrades), external ones by NAME/VERSION
+    /// Plugins to run: helm/v2-alpha (a chart out of config/), grafana/v1-alpha (dashboards), autoupdate/v1-alpha (a
+    /// workflow that upgrades), external ones by NAME/VERSION
     #[arg(long, value_delimiter = ',', value_name = "KEYS")]
     plugins: Vec<String>,
 

@@ -10,7 +10,8 @@ use crate::files::Disk;
 use crate::output::{Failure, Format, count};
 use crate::scaffolding::{Writing, recover};
 
-/// Carry a kubebuilder project in Go over to Rust: types and their markers, roles, skeletons of controllers and webhooks
+/// Carry a kubebuilder project in Go over to Rust: types and their markers, roles, skeletons of controllers and
+/// webhooks
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
     /// Folder of the project in Go, which is only read

@@ -1,9 +1,11 @@
-//! External plug-ins: programs that take part in `init`, `edit`, `create api` and `create webhook`, found, asked and listened to.
+//! External plug-ins: programs that take part in `init`, `edit`, `create api` and `create webhook`, found, asked and
+//! listened to.
 //!
-//! Which ones is said by `--plugins`, or by `layout` in PROJECT for all commands. [`Chain::prepare`] looks before the arguments are read,
-//! because a plug-in has flags of its own: they are taken out, and what is left is kubewright's. [`Chain::run`] hands the plan to one program
-//! after the other; each sees what the ones before it wrote. As with kubebuilder, external plug-ins that are named alone for `create` run instead
-//! of the layout, and after it when its key is named, too. Not here: the protocol ([`kubewright_codegen::external`]); running a program (`process`).
+//! Which ones is said by `--plugins`, or by `layout` in PROJECT for all commands. [`Chain::prepare`] looks before the
+//! arguments are read, because a plug-in has flags of its own: they are taken out, and what is left is kubewright's.
+//! [`Chain::run`] hands the plan to one program after the other; each sees what the ones before it wrote. As with
+//! kubebuilder, external plug-ins that are named alone for `create` run instead of the layout, and after it when its
+//! key is named, too. Not here: the protocol ([`kubewright_codegen::external`]); running a program (`process`).
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -33,7 +35,8 @@ struct Program {
 }
 
 impl Program {
-    /// Asks about a command: `flags` or `metadata`. None when the program does not know it; what is wrong with it is said when it runs.
+    /// Asks about a command: `flags` or `metadata`. None when the program does not know it; what is wrong with it is
+    /// said when it runs.
     fn ask(&self, command: &str, what: &str) -> Option<Response> {
         let asked = Request::about(command, what);
         let answer = process::run(&self.key, &self.path, Path::new("."), &asked, process::Words::Hidden).ok()?;

@@ -1,6 +1,8 @@
-//! Where the program of an external plug-in is, and how it is asked: JSON to its standard input, JSON from its standard output.
+//! Where the program of an external plug-in is, and how it is asked: JSON to its standard input, JSON from its standard
+//! output.
 //!
-//! Invariants: a program that takes too long, or prints too much, is ended, with all that it started; nothing is waited for without an end.
+//! Invariants: a program that takes too long, or prints too much, is ended, with all that it started; nothing is waited
+//! for without an end.
 
 use std::path::{Path, PathBuf};
 use std::process::Stdio;

@@ -115,8 +115,8 @@ impl Cluster {
         })
     }
 
-    /// Whether all nodes only pretend to run pods, as those of `kubewright cluster` do, unless the pods of this namespace are processes. Who may
-    /// not look at nodes is told nothing.
+    /// Whether all nodes only pretend to run pods, as those of `kubewright cluster` do, unless the pods of this
+    /// namespace are processes. Who may not look at nodes is told nothing.
     pub(crate) async fn is_simulated(&self, namespace: &str) -> bool {
         let nodes = ApiResource::erase::<k8s_openapi::api::core::v1::Node>(&());
         let Ok(nodes) = self.all(&nodes).list(&ListParams::default()).await else {

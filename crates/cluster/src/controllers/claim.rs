@@ -75,8 +75,8 @@ pub(crate) async fn all<O: Object, P: Object>(
     Ok(ours)
 }
 
-/// What may belong to the owner: what it owns, and what nobody owns and its selector fits, by name. What others own is not looked at
-/// (`FilterPodsByOwner`).
+/// What may belong to the owner: what it owns, and what nobody owns and its selector fits, by name. What others own is
+/// not looked at (`FilterPodsByOwner`).
 async fn candidates<P: Object>(ctx: &Context, owner: &str, selector: &Selector) -> Result<Vec<Arc<P>>> {
     let (client, namespace) = (ctx.client(), ctx.request().namespace());
     let orphans = client.orphans::<P>(namespace, selector).await?;

@@ -30,8 +30,8 @@
 //! | `horizontalpodautoscaler` | `horizontalpodautoscaler/` | makes targets as large as their pods need; what pods use is what the metrics API says |
 //! | `clusterrole-aggregation` | `clusterrole_aggregation.rs` | ClusterRoles that gather the rules of others: view, edit, admin |
 //!
-//! Shared: `claim` (adoption), `pod_control` (making and deleting pods), `history` (ControllerRevisions), `pods`, `selecting` (what
-//! selects a pod), `intstr`; and `objects` outside, which processes read with, too.
+//! Shared: `claim` (adoption), `pod_control` (making and deleting pods), `history` (ControllerRevisions), `pods`,
+//! `selecting` (what selects a pod), `intstr`; and `objects` outside, which processes read with, too.
 
 mod bound;
 mod certificates;

@@ -1,8 +1,9 @@
-//! What kube-proxy is to nodes, where pods are processes: connections to the addresses of Services reach their endpoints.
+//! What kube-proxy is to nodes, where pods are processes: connections to the addresses of Services reach their
+//! endpoints.
 //!
-//! What is listened for is decided and done by `processes::proxy`; this tells it what Services and EndpointSlices say. Invariant: where an
-//! address cannot be listened at, an event of the Service says why; one that is taken is
-//! tried again.
+//! What is listened for is decided and done by `processes::proxy`; this tells it what Services and EndpointSlices say.
+//! Invariant: where an address cannot be listened at, an event of the Service says why; one that is taken is tried
+//! again.
 
 use std::io;
 use std::net::SocketAddr;

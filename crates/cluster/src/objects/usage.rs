@@ -1,7 +1,7 @@
 //! What simulated pods use: what their annotations say.
 //!
-//! `kubewright.dev/usage-cpu: 250m` is the use of a pod, with a dot and a name behind it that of one container. What is said of the pod and
-//! of no container is shared by the others. Pure.
+//! `kubewright.dev/usage-cpu: 250m` is the use of a pod, with a dot and a name behind it that of one container. What is
+//! said of the pod and of no container is shared by the others. Pure.
 
 use kubewright::k8s_openapi::api::core::v1::{Container, Pod};
 use kubewright::k8s_openapi::apimachinery::pkg::api::resource::Quantity;

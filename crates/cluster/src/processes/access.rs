@@ -1,10 +1,13 @@
-//! How a program asks the API server as its pod's service account: a kubeconfig for each container, which `KUBECONFIG` names.
+//! How a program asks the API server as its pod's service account: a kubeconfig for each container, which `KUBECONFIG`
+//! names.
 //!
-//! A container finds its token in `/var/run/secrets/kubernetes.io/serviceaccount`. A process sees this machine's `/var`, and clients have
-//! that path compiled in; all of them look at `KUBECONFIG` first, though, and read the token's file again when it changes.
+//! A container finds its token in `/var/run/secrets/kubernetes.io/serviceaccount`. A process sees this machine's
+//! `/var`, and clients have that path compiled in; all of them look at `KUBECONFIG` first, though, and read the token's
+//! file again when it changes.
 //!
-//! Invariant: the variable is set for every program, also one that has no token. Otherwise a program would find the kubeconfig of whoever
-//! started the cluster, and act on another cluster with another's rights. Not here: the token itself (`tokens`, `volumes`).
+//! Invariant: the variable is set for every program, also one that has no token. Otherwise a program would find the
+//! kubeconfig of whoever started the cluster, and act on another cluster with another's rights. Not here: the token
+//! itself (`tokens`, `volumes`).
 
 use std::io;
 use std::path::Path;

@@ -1,8 +1,8 @@
 //! What containers use of this machine: the processes of each are looked at every few seconds.
 //!
-//! A [`Gauge`] belongs to one life of a container and goes with it. One that holds more memory than it may is killed, as the kernel does it
-//! with a cgroup; it is looked at more often. Use of cpu is a mean between two looks; the first is the start, when
-//! nothing had been used. Not counted: commands that clients run beside a program, and probes.
+//! A [`Gauge`] belongs to one life of a container and goes with it. One that holds more memory than it may is killed,
+//! as the kernel does it with a cgroup; it is looked at more often. Use of cpu is a mean between two looks; the first
+//! is the start, when nothing had been used. Not counted: commands that clients run beside a program, and probes.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, Weak};
@@ -15,7 +15,8 @@ use super::lock;
 use super::table::{Table, resident};
 use crate::objects::quantity::milli;
 
-/// How often is looked at those whose memory is limited, and how many of these looks are one at all. A tick of the kernel is a hundredth of a second, so that a look tells two thousandths of a cpu.
+/// How often is looked at those whose memory is limited, and how many of these looks are one at all. A tick of the
+/// kernel is a hundredth of a second, so that a look tells two thousandths of a cpu.
 const LOOK: Duration = Duration::from_secs(1);
 const ALL: u32 = 5;
 /// Between looks that are nearer than this there are too few ticks to tell anything.

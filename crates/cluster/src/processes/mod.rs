@@ -372,8 +372,8 @@ impl Processes {
     }
 }
 
-/// Has the API server take loopback addresses for what they are where pods are processes: pods' in the lower half of their network, Services' in
-/// the upper half. Whoever chose a range of Services keeps it.
+/// Has the API server take loopback addresses for what they are where pods are processes: pods' in the lower half of
+/// their network, Services' in the upper half. Whoever chose a range of Services keeps it.
 pub(crate) fn adapt(processes: Option<&Processes>, config: &mut Config) -> io::Result<()> {
     let Some(processes) = processes else { return Ok(()) };
     config.loopback_endpoints = true;
@@ -384,8 +384,8 @@ pub(crate) fn adapt(processes: Option<&Processes>, config: &mut Config) -> io::R
     Ok(())
 }
 
-/// The second number of this cluster's addresses: by chance, or the same each time for the cluster of a data folder, whose Services keep theirs.
-/// Not 127.0, where other programs are, nor 127.255, where broadcasts are.
+/// The second number of this cluster's addresses: by chance, or the same each time for the cluster of a data folder,
+/// whose Services keep theirs. Not 127.0, where other programs are, nor 127.255, where broadcasts are.
 fn network(kept: Option<&Path>) -> io::Result<u8> {
     let mut number = [0];
     match kept {

@@ -1,12 +1,14 @@
 //! The names of Services, for programs: a file of hosts for each namespace, which a program finds at `/etc/hosts`.
 //!
-//! A cluster has a DNS server, at port 53 and with every container's `resolv.conf` naming it. A process has this machine's files; but where the
-//! system lets it, its shim gives it a mount namespace of its own, with this file in the place of `/etc/hosts`, which every resolver
-//! reads first. The file has what the records of KEP-496's specification say: Services by their four names, Services without a head with the
-//! addresses of their endpoints, and endpoints with a hostname below their Service.
+//! A cluster has a DNS server, at port 53 and with every container's `resolv.conf` naming it. A process has this
+//! machine's files; but where the system lets it, its shim gives it a mount namespace of its own, with this file in the
+//! place of `/etc/hosts`, which every resolver reads first. The file has what the records of KEP-496's specification
+//! say: Services by their four names, Services without a head with the addresses of their endpoints, and endpoints with
+//! a hostname below their Service.
 //!
-//! Invariants: what the machine's own file says comes first; a file keeps its inode, because what is mounted is the inode. Not here: SRV
-//! records, ExternalName (a file of hosts has no aliases of names), names of Services whose address leads nowhere.
+//! Invariants: what the machine's own file says comes first; a file keeps its inode, because what is mounted is the
+//! inode. Not here: SRV records, ExternalName (a file of hosts has no aliases of names), names of Services whose
+//! address leads nowhere.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;

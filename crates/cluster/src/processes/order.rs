@@ -1,6 +1,7 @@
 //! What is started for a container: its command, its folder, and where its paths lead.
 //!
-//! Pure but for a look at whether a program is there. Not here: the environment (`environment`), and the start (`launch`).
+//! Pure but for a look at whether a program is there. Not here: the environment (`environment`), and the start
+//! (`launch`).
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -26,8 +27,8 @@ pub(super) fn access_file(root: &Path) -> PathBuf {
     root.with_file_name("kubeconfig")
 }
 
-/// Where a program makes its temporary files: the pod's own folder, whose name is short enough for sockets. A program with a mount at or
-/// below `/tmp` looks for it below `TMPDIR`, so that is the folder with the mount.
+/// Where a program makes its temporary files: the pod's own folder, whose name is short enough for sockets. A program
+/// with a mount at or below `/tmp` looks for it below `TMPDIR`, so that is the folder with the mount.
 pub(super) fn temporary(container: &Container, root: &Path, run: PathBuf) -> PathBuf {
     match has_mount_in_tmp(container) {
         true => root.join("tmp"),
@@ -61,7 +62,8 @@ pub(super) fn paths(home: &Path, container: &Container, program: &Program, root:
     Paths::new(home, root, mounts.chain(of_image).chain([message]))
 }
 
-/// Whether a command names a file that only the image has: `/manager` of an operator, for which the user's program stands.
+/// Whether a command names a file that only the image has: `/manager` of an operator, for which the user's program
+/// stands.
 fn is_of_image(container: &Container, command: &[String]) -> bool {
     let said = container.command.iter().flatten().next();
     let is_as_said = said == command.first();

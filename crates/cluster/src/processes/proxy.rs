@@ -1,11 +1,13 @@
-//! The addresses of Services, for programs: a connection to one is passed on to an endpoint, as kube-proxy does in user space.
+//! The addresses of Services, for programs: a connection to one is passed on to an endpoint, as kube-proxy does in user
+//! space.
 //!
-//! Where pods are processes the addresses of Services are loopback addresses, and this process listens at each port of each. Which
-//! listeners there are to be is pure ([`wanted`]); the shell opens and closes them.
+//! Where pods are processes the addresses of Services are loopback addresses, and this process listens at each port of
+//! each. Which listeners there are to be is pure ([`wanted`]); the shell opens and closes them.
 //!
-//! Invariants: a Service without an endpoint refuses connections, because nothing listens; a connection goes to one endpoint, in turn, and to
-//! the next when that one refuses; connections end with their listener, and all with the cluster. Not here: UDP and SCTP, names (`names`),
-//! session affinity, and endpoints that are simulated pods, where nothing answers.
+//! Invariants: a Service without an endpoint refuses connections, because nothing listens; a connection goes to one
+//! endpoint, in turn, and to the next when that one refuses; connections end with their listener, and all with the
+//! cluster. Not here: UDP and SCTP, names (`names`), session affinity, and endpoints that are simulated pods, where
+//! nothing answers.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -127,7 +129,8 @@ async fn pass_on(mut client: TcpStream, endpoints: &[SocketAddr]) {
     }
 }
 
-/// Where to listen for a Service with these slices: at its cluster address and, of a node port, at the address of the nodes.
+/// Where to listen for a Service with these slices: at its cluster address and, of a node port, at the address of the
+/// nodes.
 pub(crate) fn wanted(service: &Service, slices: &[Arc<EndpointSlice>], of_nodes: IpAddr) -> Wanted {
     let mut wanted = Wanted::new();
     let Some(spec) = &service.spec else { return wanted };

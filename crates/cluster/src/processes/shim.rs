@@ -132,8 +132,8 @@ fn shim(arguments: Vec<OsString>) -> io::Result<u8> {
     Ok(u8::try_from(code).unwrap_or(u8::MAX))
 }
 
-/// Puts a file in the place of `/etc/hosts`, for this process and all below it. Root may do so in a mount namespace; others in a user
-/// namespace of their own as well, in which they stay who they are.
+/// Puts a file in the place of `/etc/hosts`, for this process and all below it. Root may do so in a mount namespace;
+/// others in a user namespace of their own as well, in which they stay who they are.
 #[cfg(target_os = "linux")]
 fn own_hosts(file: &str) -> io::Result<()> {
     use rustix::mount::{MountPropagationFlags, mount_bind, mount_change};

@@ -6,7 +6,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::time::Duration;
 
-/// The ticks in which `/proc` counts time: a second has this many for programs, whatever the kernel counts in (`USER_HZ`).
+/// The ticks in which `/proc` counts time: a second has this many for programs, whatever the kernel counts in
+/// (`USER_HZ`).
 const TICKS: u64 = 100;
 
 /// A process.

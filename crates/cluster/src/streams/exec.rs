@@ -1,7 +1,7 @@
 //! Runs a command beside a container's program, or joins the program itself, and connects the streams with a client.
 //!
-//! Invariants: a command ends with its client and with its container, a container's program does not; what the client does not take is not
-//! read. As `ServeExec` and `ServeAttach` of the CRI's streaming server.
+//! Invariants: a command ends with its client and with its container, a container's program does not; what the client
+//! does not take is not read. As `ServeExec` and `ServeAttach` of the CRI's streaming server.
 
 use std::io;
 use std::sync::Arc;

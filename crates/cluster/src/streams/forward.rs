@@ -1,8 +1,10 @@
-//! Forwards connections to the ports of a pod: each is a pair of SPDY streams, one for its data, one for an error in words.
+//! Forwards connections to the ports of a pod: each is a pair of SPDY streams, one for its data, one for an error in
+//! words.
 //!
-//! As `httpStreamHandler` in pkg/kubelet of upstream's CRI streaming (`portforward`), over a connection of SPDY's own or tunnelled in a
-//! WebSocket (`SPDY/3.1+portforward.k8s.io`, KEP-4006). Connections go to the pod's own address: what listens elsewhere on this machine is
-//! not the pod's. Invariants: a connection ends when either side resets it, when the client goes, and when the pod's container ends with it.
+//! As `httpStreamHandler` in pkg/kubelet of upstream's CRI streaming (`portforward`), over a connection of SPDY's own
+//! or tunnelled in a WebSocket (`SPDY/3.1+portforward.k8s.io`, KEP-4006). Connections go to the pod's own address: what
+//! listens elsewhere on this machine is not the pod's. Invariants: a connection ends when either side resets it, when
+//! the client goes, and when the pod's container ends with it.
 
 use std::collections::BTreeMap;
 use std::io;

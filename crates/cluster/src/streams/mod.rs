@@ -4,8 +4,8 @@
 //! - a stream ends when its client goes, when what it is connected with ends, and when the cluster stops;
 //! - what a client does not take is not read: nothing is gathered for a client that is slow.
 //!
-//! `exec` and `attach` are in `exec`, over what `remote` makes of a client: WebSockets (`websocket`) or SPDY/3.1 (`spdy`). `forward` has the
-//! ports. `simulated` is what a pod says in which nothing runs.
+//! `exec` and `attach` are in `exec`, over what `remote` makes of a client: WebSockets (`websocket`) or SPDY/3.1
+//! (`spdy`). `forward` has the ports. `simulated` is what a pod says in which nothing runs.
 
 mod exec;
 mod forward;

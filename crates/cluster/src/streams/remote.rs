@@ -1,7 +1,7 @@
 //! A client and the streams of a program, whichever protocol carries them: messages of a WebSocket, or streams of SPDY.
 //!
-//! Invariants: when the client goes, [`Remote::said`] ends; when [`Remote`] is dropped, what was sent still goes out, then the connection
-//! ends. As `ServeExec` and `createStreams` in `k8s.io/streaming`. Not here: what is run (`exec`).
+//! Invariants: when the client goes, [`Remote::said`] ends; when [`Remote`] is dropped, what was sent still goes out,
+//! then the connection ends. As `ServeExec` and `createStreams` in `k8s.io/streaming`. Not here: what is run (`exec`).
 
 use std::io;
 use std::pin::pin;
@@ -47,7 +47,8 @@ enum Carrier {
     Spdy,
 }
 
-/// The answer to a client that wants these streams, and what serves them; none when it asks for no protocol that is spoken here.
+/// The answer to a client that wants these streams, and what serves them; none when it asks for no protocol that is
+/// spoken here.
 pub(super) fn answer<S, F>(head: &Parts, streams: Streams, stop: &Stop, serve: S) -> Option<Response<ResponseBody>>
 where
     S: FnOnce(Remote) -> F + Send + 'static,
@@ -75,7 +76,8 @@ where
     Some(accepted.map(|()| ResponseBody::Upgrade(Upgrade(Box::new(run)))))
 }
 
-/// The answer that turns a connection into one of SPDY; none when the client did not ask for one of these versions of what it carries.
+/// The answer that turns a connection into one of SPDY; none when the client did not ask for one of these versions of
+/// what it carries.
 pub(super) fn accept_spdy(head: &Parts, versions: &[&'static str]) -> Option<Response<()>> {
     let says =
         |name: &str, word: &str| websocket::words(&head.headers, name).any(|said| said.eq_ignore_ascii_case(word));

@@ -1,8 +1,8 @@
 //! WebSockets over which programs talk with clients: `v5.channel.k8s.io` and `v4.channel.k8s.io`.
 //!
-//! Each message begins with the number of its stream: standard input, output and error, the Status at the end, the size of the terminal;
-//! in version 5 also the end of a stream. As `k8s.io/apiserver/pkg/util/remotecommand` and `…/wsstream` have it.
-//! Not here: what the streams are connected with (`remote`).
+//! Each message begins with the number of its stream: standard input, output and error, the Status at the end, the size
+//! of the terminal; in version 5 also the end of a stream. As `k8s.io/apiserver/pkg/util/remotecommand` and
+//! `…/wsstream` have it. Not here: what the streams are connected with (`remote`).
 
 use bytes::{Bytes, BytesMut};
 use http::request::Parts;
@@ -34,7 +34,8 @@ pub(super) fn limits() -> WebSocketConfig {
         .max_frame_size(Some(LARGEST))
 }
 
-/// The answer that turns a connection into a WebSocket of one of these protocols, and of which; none when the client did not ask for one.
+/// The answer that turns a connection into a WebSocket of one of these protocols, and of which; none when the client
+/// did not ask for one.
 pub(super) fn accept(head: &Parts, protocols: &[&'static str]) -> Option<(&'static str, Response<()>)> {
     let says =
         |name: header::HeaderName, word: &str| words(&head.headers, name).any(|said| said.eq_ignore_ascii_case(word));

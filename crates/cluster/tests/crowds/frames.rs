@@ -1,8 +1,8 @@
-//! Frames of HTTP/2 that are allowed one by one and hurt in their number: whoever sends them gets an answer or loses the connection, and
-//! a new client is served while they come.
+//! Frames of HTTP/2 that are allowed one by one and hurt in their number: whoever sends them gets an answer or loses
+//! the connection, and a new client is served while they come.
 //!
-//! The frames are written by hand, for no client library sends them. Not here: HTTP/2 without a word (`crowds.rs`), heads and bodies of
-//! single requests (`hostile/inputs/heads.rs`).
+//! The frames are written by hand, for no client library sends them. Not here: HTTP/2 without a word (`crowds.rs`),
+//! heads and bodies of single requests (`hostile/inputs/heads.rs`).
 
 use kubewright_cluster::{Cluster, Controllers, Limits, Listening};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};

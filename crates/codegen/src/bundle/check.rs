@@ -1,5 +1,5 @@
-//! What OLM and its catalogs refuse, said before they do: the rules of operator-framework/api (`pkg/validation`) and of the schema of
-//! ClusterServiceVersion, as far as a bundle made here can break them.
+//! What OLM and its catalogs refuse, said before they do: the rules of operator-framework/api (`pkg/validation`) and of
+//! the schema of ClusterServiceVersion, as far as a bundle made here can break them.
 
 use std::collections::BTreeSet;
 

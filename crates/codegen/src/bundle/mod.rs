@@ -1,10 +1,13 @@
-//! `bundle/`: the operator as the Operator Lifecycle Manager takes it: manifests, metadata, and the Dockerfile of the bundle's image.
+//! `bundle/`: the operator as the Operator Lifecycle Manager takes it: manifests, metadata, and the Dockerfile of the
+//! bundle's image.
 //!
-//! [`bundle`] renders `config/default`, without certificates, which OLM makes itself, and says it as a ClusterServiceVersion: Deployments, the rules
-//! of the roles that the operator's account is bound to, webhooks, definitions with the examples of `config/samples`. What only people can say (a
-//! description, who maintains it, an icon) stands in `config/manifests/bases`, which is written once and is theirs. Invariants: what is written has
-//! passed `check`; files that this command did not write are left alone. Inside: `csv` makes the ClusterServiceVersion, `rights` takes roles apart,
-//! `webhooks` the configurations, `check` are the rules of operator-framework/api. Not here: building images and catalogs (docker, opm).
+//! [`bundle`] renders `config/default`, without certificates, which OLM makes itself, and says it as a
+//! ClusterServiceVersion: Deployments, the rules of the roles that the operator's account is bound to, webhooks,
+//! definitions with the examples of `config/samples`. What only people can say (a description, who maintains it, an
+//! icon) stands in `config/manifests/bases`, which is written once and is theirs. Invariants: what is written has
+//! passed `check`; files that this command did not write are left alone. Inside: `csv` makes the ClusterServiceVersion,
+//! `rights` takes roles apart, `webhooks` the configurations, `check` are the rules of operator-framework/api. Not
+//! here: building images and catalogs (docker, opm).
 
 use std::collections::BTreeMap;
 

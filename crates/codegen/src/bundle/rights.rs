@@ -1,6 +1,7 @@
 //! What the operator's account may do, as a ClusterServiceVersion says it: the rules of the roles that it is bound to.
 //!
-//! OLM makes the account and its roles. What people are bound to (roles for readers of metrics, editors of a kind) stays a manifest of the bundle.
+//! OLM makes the account and its roles. What people are bound to (roles for readers of metrics, editors of a kind)
+//! stays a manifest of the bundle.
 
 use serde_json::{Value, json};
 

@@ -1,5 +1,5 @@
-//! Webhooks, as a ClusterServiceVersion says them (`WebhookDescription` of operator-framework/api): OLM makes their certificates, the Service and the
-//! configurations.
+//! Webhooks, as a ClusterServiceVersion says them (`WebhookDescription` of operator-framework/api): OLM makes their
+//! certificates, the Service and the configurations.
 
 use serde_json::{Map, Value, json};
 
@@ -148,7 +148,8 @@ pub(super) fn is_service(object: &Value) -> bool {
     object["kind"] == "Service" && ports.any(|port| port["targetPort"] == PORT)
 }
 
-/// OLM mounts the certificate of the webhooks where the operator looks for it; a volume of the same place would be in its way.
+/// OLM mounts the certificate of the webhooks where the operator looks for it; a volume of the same place would be in
+/// its way.
 pub(super) fn leave_certificates_out(deployment: &mut Value) {
     let Some(pod) = deployment.pointer_mut("/spec/template/spec") else {
         return;

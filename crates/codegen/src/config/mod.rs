@@ -120,7 +120,8 @@ fn grouped_kinds(before: Option<&Project>, after: &Project, plan: &Plan<'_>) -> 
     Ok(grouped)
 }
 
-/// Switches an optional part of `config/default` on, as a person does who takes the `#` away: `prometheus`, `network-policy`.
+/// Switches an optional part of `config/default` on, as a person does who takes the `#` away: `prometheus`,
+/// `network-policy`.
 ///
 /// # Errors
 /// When the list of components cannot be edited.

@@ -1,4 +1,5 @@
-//! As much of Go's template language as our charts use, so that a test can say what Helm would make of them without Helm.
+//! As much of Go's template language as our charts use, so that a test can say what Helm would make of them without
+//! Helm.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,5 @@
-//! Charts of the golden projects, rendered: with their defaults they are `config/default`, and every value does something.
+//! Charts of the golden projects, rendered: with their defaults they are `config/default`, and every value does
+//! something.
 
 use std::path::Path;
 

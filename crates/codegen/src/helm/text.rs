@@ -1,7 +1,8 @@
 //! From an object with holes to a template's text.
 //!
-//! An object is changed as data; where Go's template language is needed, a [`Pieces`] hands out a mark that YAML prints as it is, and
-//! [`Pieces::print`] puts the piece in its place. Invariant: `{{` that was in the object itself is printed so that Helm gives it back.
+//! An object is changed as data; where Go's template language is needed, a [`Pieces`] hands out a mark that YAML prints
+//! as it is, and [`Pieces::print`] puts the piece in its place. Invariant: `{{` that was in the object itself is
+//! printed so that Helm gives it back.
 
 use serde_json::Value;
 

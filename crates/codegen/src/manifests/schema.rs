@@ -16,7 +16,8 @@ use crate::diagnostic::{Diagnostic, Place};
 /// The name of the Kubernetes type whose schema this is.
 const TYPE: &str = "x-kubewright-type";
 
-/// Types that embed a LocalObjectReference: controller-gen takes its marker `+structType=atomic` for the whole, the published OpenAPI does not.
+/// Types that embed a LocalObjectReference: controller-gen takes its marker `+structType=atomic` for the whole, the
+/// published OpenAPI does not.
 const ATOMIC: [&str; 5] = [
     "io.k8s.api.core.v1.ConfigMapEnvSource",
     "io.k8s.api.core.v1.ConfigMapProjection",
@@ -25,7 +26,8 @@ const ATOMIC: [&str; 5] = [
     "io.k8s.api.core.v1.SecretProjection",
 ];
 
-/// Defaults of the published OpenAPI that name a constant of Go (`+default=ref(…)`), which controller-gen leaves to the server.
+/// Defaults of the published OpenAPI that name a constant of Go (`+default=ref(…)`), which controller-gen leaves to the
+/// server.
 const BY_CONSTANT: [(&str, &str); 3] = [
     ("io.k8s.api.batch.v1.PodFailurePolicyOnPodConditionsPattern", "status"),
     ("io.k8s.api.core.v1.AzureDiskVolumeSource", "cachingMode"),

@@ -33,8 +33,8 @@ struct Scope {
     globs: Vec<Vec<String>>,
 }
 
-/// Paths that were looked for in a module, in one search: what was not found there once is not found there again. Modules whose globs
-/// lead to each other would be searched in every order otherwise.
+/// Paths that were looked for in a module, in one search: what was not found there once is not found there again.
+/// Modules whose globs lead to each other would be searched in every order otherwise.
 type Seen = BTreeSet<(Vec<String>, Vec<String>)>;
 
 /// The modules of a project.
@@ -236,7 +236,8 @@ mod tests {
     use super::*;
     use crate::MemoryFiles;
 
-    /// Forty modules that see each other through their parent, as types carried over from Go do: each order of them was tried once.
+    /// Forty modules that see each other through their parent, as types carried over from Go do: each order of them was
+    /// tried once.
     #[test]
     fn globs_that_lead_in_circles() {
         let mut files = MemoryFiles::default();

@@ -1,9 +1,11 @@
 //! `migrate`: a kubebuilder project in Go, said in Rust.
 //!
-//! [`migrate`] reads PROJECT and the Go files (declarations, by a parser of the language's grammar), scaffolds a project with the same names, and
-//! writes the types with every marker said in Rust; controllers and webhooks are skeletons with the Go text beside them in comments. Invariants:
-//! the Go project is only read; what cannot be said is noted with its place and left to a person; the result compiles as far as the notes say.
-//! Inside: `go` parses, `origin` reads the project, `markers` markers; `types`, `shared`, `kinds` and `words` write Rust. Not here: what Go's functions do, conversions between versions.
+//! [`migrate`] reads PROJECT and the Go files (declarations, by a parser of the language's grammar), scaffolds a
+//! project with the same names, and writes the types with every marker said in Rust; controllers and webhooks are
+//! skeletons with the Go text beside them in comments. Invariants: the Go project is only read; what cannot be said is
+//! noted with its place and left to a person; the result compiles as far as the notes say. Inside: `go` parses,
+//! `origin` reads the project, `markers` markers; `types`, `shared`, `kinds` and `words` write Rust. Not here: what
+//! Go's functions do, conversions between versions.
 
 use std::collections::BTreeMap;
 

@@ -1,7 +1,7 @@
 //! The project in Go: PROJECT, go.mod and the Go files.
 //!
-//! Invariants: PROJECT of version 2 is read as the version 3 that it would be; a project with several groups in one layout gets a folder for
-//! each group, which is the only layout that the Rust project has for them.
+//! Invariants: PROJECT of version 2 is read as the version 3 that it would be; a project with several groups in one
+//! layout gets a folder for each group, which is the only layout that the Rust project has for them.
 
 use serde_json::{Value, json};
 

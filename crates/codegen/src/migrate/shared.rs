@@ -1,7 +1,7 @@
 //! Packages of the project that are no API and hold types of one: `api/common/v1`, `apis/apps/pub`.
 //!
-//! What the types of APIs name in them, directly or through one another, goes to `api/src/shared`, a file for each package. Nothing else of
-//! them is carried over.
+//! What the types of APIs name in them, directly or through one another, goes to `api/src/shared`, a file for each
+//! package. Nothing else of them is carried over.
 
 use std::collections::{BTreeMap, BTreeSet};
 

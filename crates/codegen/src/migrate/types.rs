@@ -1,8 +1,9 @@
 //! Types of Go, said in Rust: structs, fields, markers as attributes.
 //!
-//! [`Types::print`] writes one declaration with its comment. Everything that a marker says about a schema becomes a keyword in
-//! `#[schemars(extend(…))]`, which says it exactly; a closed set of texts becomes an enum. Invariants: nothing of Go is left out without a
-//! note; a type that is not known is any value, and noted. Not here: kinds, whose attributes are in [`super::kinds`].
+//! [`Types::print`] writes one declaration with its comment. Everything that a marker says about a schema becomes a
+//! keyword in `#[schemars(extend(…))]`, which says it exactly; a closed set of texts becomes an enum. Invariants:
+//! nothing of Go is left out without a note; a type that is not known is any value, and noted. Not here: kinds, whose
+//! attributes are in [`super::kinds`].
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -281,7 +282,8 @@ impl<'p> Types<'p> {
         out
     }
 
-    /// The keywords that markers say. Those that say nothing in a schema are left out; those that are not known are noted.
+    /// The keywords that markers say. Those that say nothing in a schema are left out; those that are not known are
+    /// noted.
     fn keywords(&mut self, markers: &[String], of: &Type, whole: &str) -> Vec<(String, Value)> {
         let mut keywords: Vec<(String, Value)> = Vec::new();
         let mut keys: Vec<Value> = Vec::new();

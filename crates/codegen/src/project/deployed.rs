@@ -1,7 +1,8 @@
 //! Kinds whose controller runs an image: what PROJECT remembers of the plugin deploy-image, in kubebuilder's form.
 //!
-//! The entry is a list of resources with their options, all of them texts. Invariant: what is not known in an entry stays there. Not here: what is
-//! scaffolded for such a kind ([`crate::scaffold`]), and the image in `config/manager` ([`crate::config`]).
+//! The entry is a list of resources with their options, all of them texts. Invariant: what is not known in an entry
+//! stays there. Not here: what is scaffolded for such a kind ([`crate::scaffold`]), and the image in `config/manager`
+//! ([`crate::config`]).
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -103,7 +104,8 @@ impl Project {
         self.forget_images(|entry| entry.is_kind(resource) && entry.version == resource.version);
     }
 
-    /// The same for a kind, once the project has no version of it any more: until then the fields of the others follow from what was said.
+    /// The same for a kind, once the project has no version of it any more: until then the fields of the others follow
+    /// from what was said.
     pub(crate) fn forget_images_of_kind(&mut self, resource: &Resource) {
         if !self.apis().any(|other| other.same_kind(resource)) {
             self.forget_images(|entry| entry.is_kind(resource));

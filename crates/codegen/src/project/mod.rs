@@ -1,9 +1,10 @@
 //! PROJECT: what a project has, in kubebuilder's file of version 3.
 //!
-//! [`Project`] is the file as data: read with [`Project::load`], changed by commands, written with [`Project::to_text`]. Invariants: fields
-//! that are not known here are kept; reading and writing a file that nobody changed gives the same data; what [`Project::load`] returns
-//! names nothing twice and only things that exist. Inside: `check` says what contradicts itself, `layout` where files of a resource live, `deployed`
-//! which kinds run an image, `yaml` writes. Not here: the files themselves ([`crate::scaffold`]).
+//! [`Project`] is the file as data: read with [`Project::load`], changed by commands, written with
+//! [`Project::to_text`]. Invariants: fields that are not known here are kept; reading and writing a file that nobody
+//! changed gives the same data; what [`Project::load`] returns names nothing twice and only things that exist. Inside:
+//! `check` says what contradicts itself, `layout` where files of a resource live, `deployed` which kinds run an image,
+//! `yaml` writes. Not here: the files themselves ([`crate::scaffold`]).
 
 use std::collections::BTreeMap;
 

@@ -1,8 +1,8 @@
 //! The plugin deploy-image of `create api`: a kind whose controller runs an image in a Deployment.
 //!
-//! What was asked for is checked here and remembered in PROJECT ([`crate::project::DeployedImage`]); the texts of the controller and of its test
-//! follow from that. All versions of such a kind have the same fields, so that conversions between them are whole. Not here: the types and the
-//! sample, which are those of every kind with other fields.
+//! What was asked for is checked here and remembered in PROJECT ([`crate::project::DeployedImage`]); the texts of the
+//! controller and of its test follow from that. All versions of such a kind have the same fields, so that conversions
+//! between them are whole. Not here: the types and the sample, which are those of every kind with other fields.
 
 use minijinja::context;
 

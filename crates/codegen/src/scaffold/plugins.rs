@@ -1,6 +1,7 @@
 //! The optional plugins: how they are named, and what `edit` does for each.
 //!
-//! The keys are kubebuilder's, long (`helm.kubebuilder.io/v2-alpha`) or short (`helm/v2-alpha`, `helm`), so that PROJECT means the same to both.
+//! The keys are kubebuilder's, long (`helm.kubebuilder.io/v2-alpha`) or short (`helm/v2-alpha`, `helm`), so that
+//! PROJECT means the same to both.
 
 use serde_json::json;
 

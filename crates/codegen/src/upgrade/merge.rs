@@ -1,7 +1,7 @@
 //! Three texts become one, line by line, as diff3 and `git merge` do it.
 //!
-//! Invariants: a text that only one side changed becomes that side's; where both made the same change it is made once; changes that touch or
-//! overlap are a conflict, with the lines that both sides share at its ends kept out of it.
+//! Invariants: a text that only one side changed becomes that side's; where both made the same change it is made once;
+//! changes that touch or overlap are a conflict, with the lines that both sides share at its ends kept out of it.
 
 use similar::{Algorithm, DiffOp, capture_diff_slices};
 

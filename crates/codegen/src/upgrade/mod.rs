@@ -1,10 +1,12 @@
-//! `upgrade` (kubebuilder's `alpha update`): a project brought to what this version of the command would write, with what its people changed.
+//! `upgrade` (kubebuilder's `alpha update`): a project brought to what this version of the command would write, with
+//! what its people changed.
 //!
-//! A three-way merge of whole projects: the **base** is what the version that made the project wrote, **theirs** what this version writes,
-//! and the project itself is what people made of the base. [`upgrade`] goes through the files that the scaffold has in either version.
-//! Invariants: what only people changed stays, what only the scaffold changed follows; where both changed the same lines, both stand in the
-//! file between marks, and only with `force`; no text of the project is lost otherwise, and a file that people deleted stays deleted.
-//! Inside: `merge` merges one text. Not here: what `manifests` writes out of the code.
+//! A three-way merge of whole projects: the **base** is what the version that made the project wrote, **theirs** what
+//! this version writes, and the project itself is what people made of the base. [`upgrade`] goes through the files that
+//! the scaffold has in either version. Invariants: what only people changed stays, what only the scaffold changed
+//! follows; where both changed the same lines, both stand in the file between marks, and only with `force`; no text of
+//! the project is lost otherwise, and a file that people deleted stays deleted. Inside: `merge` merges one text. Not
+//! here: what `manifests` writes out of the code.
 
 use std::collections::BTreeSet;
 

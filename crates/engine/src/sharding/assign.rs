@@ -1,8 +1,9 @@
 //! Which shard a key belongs to, and which member a shard.
 //!
-//! Rendezvous hashing (highest random weight): each member has a weight for each shard, and the heaviest gets it, unless it has its share
-//! already. Then a member that comes or goes moves few shards, and no member has more than one more than another. The hash is part of the contract
-//! between replicas, also of different builds: it must never change (a test holds its values).
+//! Rendezvous hashing (highest random weight): each member has a weight for each shard, and the heaviest gets it,
+//! unless it has its share already. Then a member that comes or goes moves few shards, and no member has more than one
+//! more than another. The hash is part of the contract between replicas, also of different builds: it must never change
+//! (a test holds its values).
 
 /// The shard of a key, of so many.
 pub fn shard_of(namespace: Option<&str>, name: &str, shards: usize) -> usize {
@@ -10,7 +11,8 @@ pub fn shard_of(namespace: Option<&str>, name: &str, shards: usize) -> usize {
     below(hash, shards)
 }
 
-/// The member that each shard is assigned to; `None` when there is none. The order of `members` does not matter, and no two are the same.
+/// The member that each shard is assigned to; `None` when there is none. The order of `members` does not matter, and no
+/// two are the same.
 pub fn assign<'a>(shards: usize, members: &[&'a str]) -> Vec<Option<&'a str>> {
     let mut members: Vec<(&str, usize)> = members.iter().map(|name| (*name, 0)).collect();
     members.sort_unstable();
@@ -36,7 +38,8 @@ pub fn assign<'a>(shards: usize, members: &[&'a str]) -> Vec<Option<&'a str>> {
     owners
 }
 
-/// FNV-1a over the parts with a byte between them that no name has, then the last steps of MurmurHash3, because FNV's high bits are weak.
+/// FNV-1a over the parts with a byte between them that no name has, then the last steps of MurmurHash3, because FNV's
+/// high bits are weak.
 fn hash(parts: &[&str]) -> u64 {
     let mut hash: u64 = 0xcbf2_9ce4_8422_2325;
     for part in parts {
@@ -110,7 +113,8 @@ mod tests {
         }
     }
 
-    /// What must move when one of n members comes or goes is a share, `shards / n`. Counted over many members, less than twice as much does.
+    /// What must move when one of n members comes or goes is a share, `shards / n`. Counted over many members, less
+    /// than twice as much does.
     #[test]
     fn few_shards_move() {
         for (shards, count) in [(64, 4), (64, 10), (256, 20)] {

@@ -5,8 +5,8 @@ use kubewright_engine::Event;
 use crate::form::Cached;
 use crate::request::Request;
 
-/// Which object changed, and how; for [`Informer::add_key_handler`](super::Informer::add_key_handler). What the object looks like is read from
-/// the store.
+/// Which object changed, and how; for [`Informer::add_key_handler`](super::Informer::add_key_handler). What the object
+/// looks like is read from the store.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Change {

@@ -280,7 +280,8 @@ impl Core {
         }
     }
 
-    /// Somebody needs the type of its objects: from now on they are decoded when they arrive, and those that are there are looked at now.
+    /// Somebody needs the type of its objects: from now on they are decoded when they arrive, and those that are there
+    /// are looked at now.
     pub(crate) fn check_objects(&self) {
         if !self.shelf.check() {
             return;

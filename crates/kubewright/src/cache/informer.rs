@@ -210,7 +210,8 @@ impl<K: AnyObject> Informer<K> {
         self.add(|part| part.add_handler(handler.clone()))
     }
 
-    /// As [`Informer::add_inline_handler`], for a handler that is content with which object changed, and how. Nothing is decoded for it.
+    /// As [`Informer::add_inline_handler`], for a handler that is content with which object changed, and how. Nothing
+    /// is decoded for it.
     pub fn add_key_handler(&self, handler: impl Fn(&Change) + Send + Sync + 'static) -> HandlerId {
         let handler: Handler<dyn Cached> = Arc::new(move |event| handler(&Change::of(event)));
         self.add(|part| part.add_handler(handler.clone()))

@@ -1,8 +1,9 @@
 //! The cache: one informer per type, API resource and scope, shared by everybody who asks (controller-runtime's `cache.Cache`).
 //!
-//! Invariants: SI10 one watch per (type, resource, scope), counted by reference; C8 a kind that cannot be listed hurts nobody but its
-//! readers; C2 what is read is immutable. Objects are cached without `metadata.managedFields`, which make up to half of an object and which
-//! no controller reads; a write that carries none leaves the server's alone. They are at rest as text (`crate::form::packed`).
+//! Invariants: SI10 one watch per (type, resource, scope), counted by reference; C8 a kind that cannot be listed hurts
+//! nobody but its readers; C2 what is read is immutable. Objects are cached without `metadata.managedFields`, which
+//! make up to half of an object and which no controller reads; a write that carries none leaves the server's alone.
+//! They are at rest as text (`crate::form::packed`).
 //!
 //! - `informer.rs`: the informer, - `core.rs`: the same without its type, - `handlers.rs`: handlers that may be slow, - `watch.rs`: the task that lists and watches, - `wire.rs`: requests and decoding, - `change.rs`: what a handler of keys is told,
 //! - `scope.rs`: which objects, - `parts.rs`: several namespaces, - `store.rs`: reading. Which writes a store does not show yet is decided by the engine's receipts.

@@ -103,7 +103,8 @@ impl<K: AnyObject> Store<K> {
     }
 }
 
-/// The index of the objects without a controller, by their namespace. An informer has it once somebody asked for orphans.
+/// The index of the objects without a controller, by their namespace. An informer has it once somebody asked for
+/// orphans.
 pub(crate) const ORPHANS: &str = "metadata.ownerReferences.controller.none";
 
 /// The namespace of an object that no controller owns.

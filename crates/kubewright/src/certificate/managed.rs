@@ -1,14 +1,16 @@
 //! A certificate that the operator makes itself and keeps in a Secret, which its replicas share.
 //!
-//! One replica writes and the others read: the resourceVersion of the Secret decides who was first, so that it works before there is a
-//! leader, which is when the first webhook may be called. A certificate is replaced in steps, and no call fails in between:
+//! One replica writes and the others read: the resourceVersion of the Secret decides who was first, so that it works
+//! before there is a leader, which is when the first webhook may be called. A certificate is replaced in steps, and no
+//! call fails in between:
 //!
 //! 1. a new pair is staged beside the one that is served (`next.crt`, `next.key`), and its authority joins `ca.crt`;
 //! 2. the API server is told of both authorities (`bundles`), and given a while to pass it on;
 //! 3. the staged pair becomes the one that is served; each replica takes it up at its next look.
 //!
-//! A certificate that is no good (expired, of another authority, for another namespace, swapped by hand) is replaced at once. Invariants: a Secret
-//! without our label is not written; what cannot be done is said once for each reason, tried again, and the pair that is served stays.
+//! A certificate that is no good (expired, of another authority, for another namespace, swapped by hand) is replaced at
+//! once. Invariants: a Secret without our label is not written; what cannot be done is said once for each reason, tried
+//! again, and the pair that is served stays.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, RwLock};
@@ -263,7 +265,8 @@ impl Keeper {
     }
 }
 
-/// Gets the first certificate, from the Secret or into it. The future keeps it, and the API server's trust, up to date until the stop.
+/// Gets the first certificate, from the Secret or into it. The future keeps it, and the API server's trust, up to date
+/// until the stop.
 pub(crate) async fn manage(
     client: kube::Client,
     secret: String,

@@ -146,8 +146,9 @@ impl Client {
         }
     }
 
-    /// The same client for another cluster of the manager ([`ManagerBuilder::cluster`](crate::ManagerBuilder::cluster)): its reads come from that
-    /// cluster's cache and see own writes there. [`HOME_CLUSTER`] is the one that the manager itself was made with.
+    /// The same client for another cluster of the manager
+    /// ([`ManagerBuilder::cluster`](crate::ManagerBuilder::cluster)): its reads come from that cluster's cache and see
+    /// own writes there. [`HOME_CLUSTER`] is the one that the manager itself was made with.
     ///
     /// ```
     /// # async fn copy(ctx: kubewright::Context) -> kubewright::Result<()> {

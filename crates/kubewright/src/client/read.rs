@@ -62,8 +62,8 @@ impl Client {
             .map(typed_all)
     }
 
-    /// The objects without a controller whose labels match: those that may be adopted. In one namespace by index, which is made at the first
-    /// question.
+    /// The objects without a controller whose labels match: those that may be adopted. In one namespace by index, which
+    /// is made at the first question.
     ///
     /// # Errors
     /// As [`Client::list`].

@@ -59,7 +59,8 @@ pub(super) struct Sending<'a> {
 }
 
 impl Sending<'_> {
-    /// Sends a request until it is answered, until trying again does not help, or until it may not be sent again; the text of the answer.
+    /// Sends a request until it is answered, until trying again does not help, or until it may not be sent again; the
+    /// text of the answer.
     pub(super) async fn exchange(
         &self,
         request: http::Request<Vec<u8>>,

@@ -1,9 +1,10 @@
 //! From keys to reconciles: waits until every source is synced, then workers take keys, reconcile and decide what becomes of them.
 //!
-//! Invariants: R4 no reconcile before all sources of the controller are synced; R5 success forgets the key's failures, an error lets the
-//! delay grow, a terminal error drops the key until the next event; R6 after the stop no reconcile starts, running ones see the stop in their
-//! context and are waited for; R7 a panic is an error of its key and nothing else; M1 workers take keys only within a term of leading, and its
-//! end drops them where they wait; SH8 with sharding a reconcile holds the term of its key's shard, and ends with it. (R1–R3 are the queue's.)
+//! Invariants: R4 no reconcile before all sources of the controller are synced; R5 success forgets the key's failures,
+//! an error lets the delay grow, a terminal error drops the key until the next event; R6 after the stop no reconcile
+//! starts, running ones see the stop in their context and are waited for; R7 a panic is an error of its key and nothing
+//! else; M1 workers take keys only within a term of leading, and its end drops them where they wait; SH8 with sharding
+//! a reconcile holds the term of its key's shard, and ends with it. (R1–R3 are the queue's.)
 
 use std::convert::Infallible;
 use std::panic::AssertUnwindSafe;
@@ -351,8 +352,8 @@ impl Workshop {
         }
     }
 
-    /// Reconciles within the term of the key's shard, which is held meanwhile (SH8). A key whose shard is another replica's is forgotten: whoever
-    /// gains it looks at it.
+    /// Reconciles within the term of the key's shard, which is held meanwhile (SH8). A key whose shard is another
+    /// replica's is forgotten: whoever gains it looks at it.
     async fn reconcile_shared(&self, work: Work<Request, Causes>, shards: &Shards) -> std::thread::Result<()> {
         let request = work.item.clone();
         if let Some(term) = shards.term_of(&request) {

@@ -1,8 +1,8 @@
 //! Controllers: which objects to reconcile, what leads to a reconcile, and by whom.
 //!
-//! [`Controller`] is a declaration: nothing runs until a manager prepares it (its informers start and feed its queue) and starts its control
-//! loop. - `watch.rs`: sources as they are declared, - `sources.rs`: from events to keys, - `mapper.rs`: the same for functions that take their
-//! time, - `control_loop.rs`: from keys to reconciles.
+//! [`Controller`] is a declaration: nothing runs until a manager prepares it (its informers start and feed its queue)
+//! and starts its control loop. - `watch.rs`: sources as they are declared, - `sources.rs`: from events to keys, -
+//! `mapper.rs`: the same for functions that take their time, - `control_loop.rs`: from keys to reconciles.
 
 mod control_loop;
 mod finalizer;
@@ -324,10 +324,11 @@ impl Controller {
         self
     }
 
-    /// Reconciles the kind in another cluster of the manager, which [`ManagerBuilder::cluster`](crate::ManagerBuilder::cluster) has named: there
-    /// are what it owns and watches (unless a [`Watch::in_cluster`](crate::Watch::in_cluster) says another), its client and its events.
-    /// [`Client::cluster`](crate::Client::cluster) leads to the others. For the same work in several clusters add a controller for each, with a name
-    /// of its own.
+    /// Reconciles the kind in another cluster of the manager, which
+    /// [`ManagerBuilder::cluster`](crate::ManagerBuilder::cluster) has named: there are what it owns and watches
+    /// (unless a [`Watch::in_cluster`](crate::Watch::in_cluster) says another), its client and its events.
+    /// [`Client::cluster`](crate::Client::cluster) leads to the others. For the same work in several clusters add a
+    /// controller for each, with a name of its own.
     ///
     /// The generated role says nothing about other clusters: what may be done there is a matter of their kubeconfig.
     #[must_use]

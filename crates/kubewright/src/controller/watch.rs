@@ -108,9 +108,9 @@ impl<K: AnyObject> Watch<K> {
         self
     }
 
-    /// In another cluster of the manager ([`ManagerBuilder::cluster`](crate::ManagerBuilder::cluster)) than the controller's own kind. Owner
-    /// references do not lead out of a cluster, so its source is one of `map`, `map_with` and `all`. The operator's role says nothing about other
-    /// clusters.
+    /// In another cluster of the manager ([`ManagerBuilder::cluster`](crate::ManagerBuilder::cluster)) than the
+    /// controller's own kind. Owner references do not lead out of a cluster, so its source is one of `map`, `map_with`
+    /// and `all`. The operator's role says nothing about other clusters.
     #[must_use]
     pub fn in_cluster(mut self, name: impl Into<String>) -> Watch<K> {
         self.cluster = Some(name.into());

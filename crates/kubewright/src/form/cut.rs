@@ -1,9 +1,10 @@
 //! Where the parts of a JSON text begin and end, without reading them.
 //!
-//! A list is cut into its items as its bytes arrive ([`Lister`]) and an event into its object, so that each object is read by itself and
-//! can be kept as text. [`lean`] leaves managedFields out and notes where the identity of an object stands. One pass over the bytes that
-//! looks at quotes and brackets only: what is wrong inside of a part is found by whoever decodes it. Invariants: no recursion, whatever
-//! nests; a text that ends too early is `None`; what a list costs grows with its bytes, in however small pieces they come.
+//! A list is cut into its items as its bytes arrive ([`Lister`]) and an event into its object, so that each object is
+//! read by itself and can be kept as text. [`lean`] leaves managedFields out and notes where the identity of an object
+//! stands. One pass over the bytes that looks at quotes and brackets only: what is wrong inside of a part is found by
+//! whoever decodes it. Invariants: no recursion, whatever nests; a text that ends too early is `None`; what a list
+//! costs grows with its bytes, in however small pieces they come.
 
 use std::ops::Range;
 
@@ -57,8 +58,8 @@ pub(crate) fn member<'a>(text: &'a str, wanted: &str) -> Option<&'a str> {
     text.get(found?)
 }
 
-/// The type and the object of a watch's event, as every known server writes it. `None` when it is written in another way; the object is not
-/// looked at.
+/// The type and the object of a watch's event, as every known server writes it. `None` when it is written in another
+/// way; the object is not looked at.
 pub(crate) fn event(line: &[u8]) -> Option<(&[u8], &[u8])> {
     let rest = line.strip_prefix(b"{\"type\":\"")?;
     let kind = rest.split(|byte| *byte == b'"').next()?;
@@ -66,8 +67,8 @@ pub(crate) fn event(line: &[u8]) -> Option<(&[u8], &[u8])> {
     Some((kind, object.strip_suffix(b"}")?))
 }
 
-/// Appends the text of an object without its managedFields, and with its kind when it does not say one, and answers where its identity
-/// stands in that; `None` when it is no object.
+/// Appends the text of an object without its managedFields, and with its kind when it does not say one, and answers
+/// where its identity stands in that; `None` when it is no object.
 pub(crate) fn lean(text: &[u8], kind: Option<(&str, &str)>, lean: &mut Vec<u8>) -> Option<Head> {
     let mut head = Head::default();
     let (mut says_version, mut says_kind) = (false, false);
@@ -158,7 +159,8 @@ pub(crate) struct Lister {
     place: Place,
     /// What has arrived and is not cut yet.
     rest: Vec<u8>,
-    /// So much must have arrived before cutting is tried again: an item in a thousand pieces is not looked at a thousand times.
+    /// So much must have arrived before cutting is tried again: an item in a thousand pieces is not looked at a
+    /// thousand times.
     enough: usize,
     /// The list without its items.
     outer: Vec<u8>,
@@ -282,8 +284,8 @@ fn items_begin(text: &[u8]) -> Option<usize> {
     begin
 }
 
-/// Walks over the members of the object that begins at `at`, and answers where it ends. `member` is told where a name stands and where its
-/// value begins, and answers where that ends.
+/// Walks over the members of the object that begins at `at`, and answers where it ends. `member` is told where a name
+/// stands and where its value begins, and answers where that ends.
 fn object(text: &[u8], at: usize, mut member: impl FnMut(Range<usize>, usize) -> Option<usize>) -> Option<usize> {
     if text.get(at) != Some(&b'{') {
         return None;

@@ -1,17 +1,20 @@
 //! Cached objects at rest: JSON text, decoded when read and kept decoded while they are used.
 //!
-//! A decoded Pod takes eight times its text, and of 50,000 Pods an operator looks at few; a controller that maps Pods to their owners reads
-//! nothing but metadata. So a cache holds [`Packed`] objects: the text, and where the identity of the object stands in it. What a read decodes
-//! stays on the informer's [`Shelf`] until that is full: a kind whose texts fit is decoded once, of a larger one the objects that were read
-//! last are. Whoever holds a decoded object keeps it, and others are given the same. A shelf grows when what it gave up is read again and again:
-//! one whose objects are listed by every reconcile ends with all of them decoded.
+//! A decoded Pod takes eight times its text, and of 50,000 Pods an operator looks at few; a controller that maps Pods
+//! to their owners reads nothing but metadata. So a cache holds [`Packed`] objects: the text, and where the identity of
+//! the object stands in it. What a read decodes stays on the informer's [`Shelf`] until that is full: a kind whose
+//! texts fit is decoded once, of a larger one the objects that were read last are. Whoever holds a decoded object keeps
+//! it, and others are given the same. A shelf grows when what it gave up is read again and again: one whose objects are
+//! listed by every reconcile ends with all of them decoded.
 //!
-//! An object is decoded when it arrives if somebody is waiting for its type ([`Shelf::check`]: a handler, predicate, mapping or index that sees
-//! typed objects), so that one that cannot be decoded never replaces the last state that could. Otherwise that is found by the first
-//! read, which is told the error; the shelf notes it, for the informer to report.
+//! An object is decoded when it arrives if somebody is waiting for its type ([`Shelf::check`]: a handler, predicate,
+//! mapping or index that sees typed objects), so that one that cannot be decoded never replaces the last state that
+//! could. Otherwise that is found by the first read, which is told the error; the shelf notes it, for the informer to
+//! report.
 //!
-//! Invariants: a `Packed` never changes; its text is without managedFields; the shelf counts the texts of what it keeps decoded, and holds no
-//! object that the cache has dropped; a text is decoded by one function only, and a panic of that is an error of the object (RF11).
+//! Invariants: a `Packed` never changes; its text is without managedFields; the shelf counts the texts of what it keeps
+//! decoded, and holds no object that the cache has dropped; a text is decoded by one function only, and a panic of that
+//! is an error of the object (RF11).
 
 use std::any::Any;
 use std::borrow::Cow;
@@ -61,7 +64,8 @@ impl Budget {
         }
     }
 }
-/// At most so many objects that turned out to be unreadable wait to be reported; what is left out is found by the next read.
+/// At most so many objects that turned out to be unreadable wait to be reported; what is left out is found by the next
+/// read.
 const NOTED: usize = 1024;
 
 /// How an object is read out of its text.

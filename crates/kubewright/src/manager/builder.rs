@@ -148,18 +148,19 @@ impl ManagerBuilder {
 
     /// How much each informer keeps decoded, in bytes of its objects' JSON; decoded it is about eight times as much.
     ///
-    /// A cache holds objects as JSON text, a Pod in a seventh of what it takes decoded, and decodes what is read: some twenty
-    /// microseconds for a Pod. What was decoded last stays decoded until this much is. Unless it is set it begins with 2 MiB and grows up to 64
-    /// where the same objects are read again and again. `usize::MAX` keeps every object decoded that was read, as other
-    /// runtimes do. With 0 nothing stays that nobody holds.
+    /// A cache holds objects as JSON text, a Pod in a seventh of what it takes decoded, and decodes what is read: some
+    /// twenty microseconds for a Pod. What was decoded last stays decoded until this much is. Unless it is set it
+    /// begins with 2 MiB and grows up to 64 where the same objects are read again and again. `usize::MAX` keeps every
+    /// object decoded that was read, as other runtimes do. With 0 nothing stays that nobody holds.
     pub fn keep_decoded(mut self, bytes: usize) -> ManagerBuilder {
         self.decoded = Budget::fixed(bytes);
         self
     }
 
-    /// Adds another cluster, under a name: with a cache of its own, for [`Controller::in_cluster`], [`Watch::in_cluster`](crate::Watch::in_cluster)
-    /// and [`Client::cluster`]. Leases, webhooks and metrics stay with the cluster that the manager was made with. Each cluster fails alone: a
-    /// controller whose sources are in one that cannot be reached waits, and `/readyz` says so.
+    /// Adds another cluster, under a name: with a cache of its own, for [`Controller::in_cluster`],
+    /// [`Watch::in_cluster`](crate::Watch::in_cluster) and [`Client::cluster`]. Leases, webhooks and metrics stay with
+    /// the cluster that the manager was made with. Each cluster fails alone: a controller whose sources are in one that
+    /// cannot be reached waits, and `/readyz` says so.
     ///
     /// ```
     /// use kubewright::k8s_openapi::api::core::v1::ConfigMap;

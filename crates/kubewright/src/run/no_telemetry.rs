@@ -1,4 +1,5 @@
-//! What stands for the export of spans without the feature `opentelemetry`: nothing, said once when the environment asks for it.
+//! What stands for the export of spans without the feature `opentelemetry`: nothing, said once when the environment
+//! asks for it.
 
 use tracing_subscriber::layer::Identity;
 

@@ -1,8 +1,10 @@
-//! Spans for an OpenTelemetry collector, by OTLP over HTTP, when the environment names one (`OTEL_EXPORTER_OTLP_ENDPOINT`,
-//! `OTEL_EXPORTER_OTLP_TRACES_ENDPOINT`; the specification's other variables count as well).
+//! Spans for an OpenTelemetry collector, by OTLP over HTTP, when the environment names one
+//! (`OTEL_EXPORTER_OTLP_ENDPOINT`, `OTEL_EXPORTER_OTLP_TRACES_ENDPOINT`; the specification's other variables count as
+//! well).
 //!
-//! Spans are batched and sent by a thread of the SDK, over a connection of the operator's own runtime. A collector that is gone costs spans and
-//! nothing else. Not here: HTTPS (put a collector or agent beside the operator), metrics and logs.
+//! Spans are batched and sent by a thread of the SDK, over a connection of the operator's own runtime. A collector that
+//! is gone costs spans and nothing else. Not here: HTTPS (put a collector or agent beside the operator), metrics and
+//! logs.
 
 use std::fmt;
 use std::pin::Pin;

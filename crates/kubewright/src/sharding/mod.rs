@@ -1,9 +1,10 @@
 //! Sharding: several replicas of an operator share its objects out, so that it outgrows one process.
 //!
-//! The engine's `sharding` decides who works on what; `sharder.rs` does its requests and watches the Leases, `shards.rs` is what controllers
-//! ask. Invariants, beside the engine's SH1–SH5: SH6 all replicas agree on the number of shards, which a Lease keeps, before any of them works; SH7
-//! what is added to a queue belongs to a shard that is held, and whoever gains one looks at all its keys; SH8 a reconcile holds its shard's term, is
-//! dropped when that ends, and writes nothing afterwards.
+//! The engine's `sharding` decides who works on what; `sharder.rs` does its requests and watches the Leases,
+//! `shards.rs` is what controllers ask. Invariants, beside the engine's SH1–SH5: SH6 all replicas agree on the number
+//! of shards, which a Lease keeps, before any of them works; SH7 what is added to a queue belongs to a shard that is
+//! held, and whoever gains one looks at all its keys; SH8 a reconcile holds its shard's term, is dropped when that
+//! ends, and writes nothing afterwards.
 //!
 //! Not here: which parts are shared out, see `controller/control_loop.rs`.
 
@@ -20,21 +21,24 @@ use kubewright_engine::election::Settings;
 /// The greatest number of shards: each is a Lease that is renewed.
 const MOST: usize = 256;
 
-/// How the replicas of an operator share its objects out: every object belongs to a shard, by its namespace and name, and every shard to one
-/// replica at a time.
+/// How the replicas of an operator share its objects out: every object belongs to a shard, by its namespace and name,
+/// and every shard to one replica at a time.
 ///
-/// Each shard has a Lease, as [`LeaderElection`](crate::LeaderElection) has one, and each replica another, by which the others see that it lives. A
-/// replica that comes is given its share, those of one that ends or crashes are taken by the others; all have the same number, or one more. A shard
-/// changes hands in order: what runs there is waited for, 30 seconds at most, its Lease is given back, another replica takes it and looks at every
-/// object of it once. At no time do two replicas work on one object. [`Context::term`](crate::Context::term) is the fencing token of the object's
+/// Each shard has a Lease, as [`LeaderElection`](crate::LeaderElection) has one, and each replica another, by which the
+/// others see that it lives. A replica that comes is given its share, those of one that ends or crashes are taken by
+/// the others; all have the same number, or one more. A shard changes hands in order: what runs there is waited for, 30
+/// seconds at most, its Lease is given back, another replica takes it and looks at every object of it once. At no time
+/// do two replicas work on one object. [`Context::term`](crate::Context::term) is the fencing token of the object's
 /// shard.
 ///
-/// It is for controllers. Every replica watches everything, as it must to take over in a moment: what is shared is the work, not the cache.
-/// Runnables are not shared out; a manager with some needs a [`LeaderElection`](crate::LeaderElection) beside it. What a [`Waker`](crate::Waker)
-/// wakes is worked on only where the key's shard is, so wake on all replicas.
+/// It is for controllers. Every replica watches everything, as it must to take over in a moment: what is shared is the
+/// work, not the cache. Runnables are not shared out; a manager with some needs a
+/// [`LeaderElection`](crate::LeaderElection) beside it. What a [`Waker`](crate::Waker) wakes is worked on only where
+/// the key's shard is, so wake on all replicas.
 ///
-/// The operator needs the verbs `get`, `list`, `watch`, `create`, `update` and `delete` on `leases` of `coordination.k8s.io` in the namespace of the
-/// Leases. The role `leader-election-role` in a project's `config/rbac` has them.
+/// The operator needs the verbs `get`, `list`, `watch`, `create`, `update` and `delete` on `leases` of
+/// `coordination.k8s.io` in the namespace of the Leases. The role `leader-election-role` in a project's `config/rbac`
+/// has them.
 ///
 /// ```
 /// use kubewright::{Manager, Result, Sharding};
@@ -54,11 +58,13 @@ pub struct Sharding {
 }
 
 impl Sharding {
-    /// So many shards, up to 256, by Leases whose names begin with this one: the same for all replicas of an operator, and of no other operator in
-    /// the namespace. Take a few times as many as there will ever be replicas; each is a Lease that is renewed every two seconds.
+    /// So many shards, up to 256, by Leases whose names begin with this one: the same for all replicas of an operator,
+    /// and of no other operator in the namespace. Take a few times as many as there will ever be replicas; each is a
+    /// Lease that is renewed every two seconds.
     ///
-    /// The number counts when the Lease `<name>-shards` is made, by the first replica ever. Later ones take what it says and log a warning when they
-    /// were told another: a key must not belong to two shards. To change it, end all replicas, delete that Lease, and start them again.
+    /// The number counts when the Lease `<name>-shards` is made, by the first replica ever. Later ones take what it
+    /// says and log a warning when they were told another: a key must not belong to two shards. To change it, end all
+    /// replicas, delete that Lease, and start them again.
     pub fn new(name: impl Into<String>, shards: usize) -> Sharding {
         Sharding {
             name: name.into(),
@@ -69,14 +75,15 @@ impl Sharding {
         }
     }
 
-    /// The namespace of the Leases. The default is the client's own: the one that the pod runs in, or that of the kubeconfig's context.
+    /// The namespace of the Leases. The default is the client's own: the one that the pod runs in, or that of the
+    /// kubeconfig's context.
     pub fn namespace(mut self, namespace: impl Into<String>) -> Sharding {
         self.namespace = Some(namespace.into());
         self
     }
 
-    /// What this replica calls itself in the Leases. No two replicas may have the same. The default is the host's name, which in a pod is the
-    /// pod's, and a random number.
+    /// What this replica calls itself in the Leases. No two replicas may have the same. The default is the host's name,
+    /// which in a pod is the pod's, and a random number.
     pub fn identity(mut self, identity: impl Into<String>) -> Sharding {
         self.identity = Some(identity.into());
         self
@@ -88,8 +95,8 @@ impl Sharding {
         self
     }
 
-    /// How long a replica works on a shard without a renewal that succeeded. It must be shorter than the lease: in the difference the work comes to
-    /// its end before another's begins. The default is 10 seconds.
+    /// How long a replica works on a shard without a renewal that succeeded. It must be shorter than the lease: in the
+    /// difference the work comes to its end before another's begins. The default is 10 seconds.
     pub fn renew_deadline(mut self, deadline: Duration) -> Sharding {
         self.settings.renew = deadline;
         self

@@ -40,7 +40,8 @@ impl Shards {
         (!held.term.lead().is_over()).then(|| held.term.clone())
     }
 
-    /// Resolves when shards are held that were not, or that were given up meanwhile; answers which. `known` is what the caller knows.
+    /// Resolves when shards are held that were not, or that were given up meanwhile; answers which. `known` is what the
+    /// caller knows.
     pub(crate) async fn gained(&mut self, known: &mut Vec<Option<u64>>) -> Gained {
         loop {
             let now: Vec<Option<u64>> = {

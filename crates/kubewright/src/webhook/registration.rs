@@ -121,8 +121,8 @@ impl Registration {
         self
     }
 
-    /// How long the API server waits for an answer, in seconds, 1 to 30. The API server's default is 10; for kinds of Kubernetes itself the default is 5,
-    /// because much of a cluster waits with them.
+    /// How long the API server waits for an answer, in seconds, 1 to 30. The API server's default is 10; for kinds of
+    /// Kubernetes itself the default is 5, because much of a cluster waits with them.
     pub fn timeout_seconds(mut self, seconds: u8) -> Registration {
         self.timeout_seconds = Some(seconds);
         self
@@ -146,9 +146,9 @@ impl Registration {
         self.patch("objectSelector", json!(selector))
     }
 
-    /// Also objects in `kube-system` and in namespaces of operators. Without this, a webhook for a kind of Kubernetes itself (pods, say) is not asked
-    /// about those, unless [`namespace_selector`](Registration::namespace_selector) says otherwise: an operator that must answer before its own pods may
-    /// start never starts.
+    /// Also objects in `kube-system` and in namespaces of operators. Without this, a webhook for a kind of Kubernetes
+    /// itself (pods, say) is not asked about those, unless [`namespace_selector`](Registration::namespace_selector)
+    /// says otherwise: an operator that must answer before its own pods may start never starts.
     pub fn everywhere(mut self) -> Registration {
         self.everywhere = true;
         self

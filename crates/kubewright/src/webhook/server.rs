@@ -122,13 +122,13 @@ impl WebhookServer {
         self
     }
 
-    /// A certificate that the operator makes itself, and keeps in this Secret of its own namespace, instead of one in files. It is good for 90 days and
-    /// replaced after 60, without a call that fails; the API server is told whom to trust (`caBundle`) in every webhook configuration
-    /// and definition that leads here. Replicas share the Secret.
+    /// A certificate that the operator makes itself, and keeps in this Secret of its own namespace, instead of one in
+    /// files. It is good for 90 days and replaced after 60, without a call that fails; the API server is told whom to
+    /// trust (`caBundle`) in every webhook configuration and definition that leads here. Replicas share the Secret.
     ///
     /// The operator needs the verbs `create`, `get` and `update` on `secrets` in its namespace; `list` and `update` on
-    /// `mutatingwebhookconfigurations` and `validatingwebhookconfigurations`; and, where it converts, `get` and `patch` on `customresourcedefinitions`.
-    /// `config/certificates` has them.
+    /// `mutatingwebhookconfigurations` and `validatingwebhookconfigurations`; and, where it converts, `get` and `patch`
+    /// on `customresourcedefinitions`. `config/certificates` has them.
     pub fn own_certificate(mut self, secret: impl Into<String>) -> WebhookServer {
         self.secret = Some(secret.into());
         self

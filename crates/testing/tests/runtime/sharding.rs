@@ -1,7 +1,7 @@
 //! Sharding with a real API server: replicas of one operator, each of which works on a part of the objects.
 //!
-//! A reconciler enters an object's key in a journal that all replicas share, writes, and leaves it. Two in it at once are an error, and so is a
-//! write to a system outside with a term that is older than one before (fencing).
+//! A reconciler enters an object's key in a journal that all replicas share, writes, and leaves it. Two in it at once
+//! are an error, and so is a write to a system outside with a term that is older than one before (fencing).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -345,7 +345,8 @@ async fn sh4_three_managers_share_the_keys_and_take_those_of_one_that_crashes() 
     Ok(())
 }
 
-/// SH1, SH8: a replica that is stopped in the midst of a reconcile, and goes on when others work on its keys, writes nothing more.
+/// SH1, SH8: a replica that is stopped in the midst of a reconcile, and goes on when others work on its keys, writes
+/// nothing more.
 #[tokio::test]
 async fn sh8_a_replica_that_was_paused_writes_nothing_more() -> Result<()> {
     const KEYS: usize = 24;

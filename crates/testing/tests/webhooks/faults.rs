@@ -1,7 +1,8 @@
-//! Webhooks that fail, each in its way: what the user who writes an object is told, and that `failurePolicy: Ignore` lets him pass.
+//! Webhooks that fail, each in its way: what the user who writes an object is told, and that `failurePolicy: Ignore`
+//! lets him pass.
 //!
-//! The other side is a program of bytes on a socket, so that it can be as wrong as a foreign webhook may be. Invariant: whatever it does,
-//! the request is answered soon after the webhook's timeout.
+//! The other side is a program of bytes on a socket, so that it can be as wrong as a foreign webhook may be. Invariant:
+//! whatever it does, the request is answered soon after the webhook's timeout.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -53,7 +54,8 @@ enum Fault {
 const HTML: &str = "<html><body>It works!</body></html>";
 const ALLOWED: &str = r#"{"uid":"UID","allowed":true}"#;
 
-/// Each fault with what a client is told behind `failed calling webhook "fault.example.com": `; nothing when it is let through.
+/// Each fault with what a client is told behind `failed calling webhook "fault.example.com": `; nothing when it is let
+/// through.
 const CASES: [(&str, Fault, Option<&str>); 20] = [
     ("well", Fault::Answers(ALLOWED), None),
     (
@@ -334,7 +336,8 @@ async fn what_a_failing_webhook_does_to_others() -> Result<()> {
             _ => panic!("{name}: {refused:?}"),
         }
         let ignored = told(&cluster, fault, "Ignore", &signers).await?;
-        // A patch that cannot be applied is no failure of the call (`mutatingDispatcher.Dispatch`): the policy says nothing of it.
+        // A patch that cannot be applied is no failure of the call (`mutatingDispatcher.Dispatch`): the policy says
+        // nothing of it.
         let expected = refused.filter(|said| !said.contains("failed calling webhook"));
         assert_eq!(ignored, expected, "{name}, ignored");
     }

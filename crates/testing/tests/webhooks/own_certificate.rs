@@ -89,7 +89,8 @@ async fn lead_to(cluster: &TestCluster, replica: &Replica) {
     create(&api, &slice).await;
 }
 
-/// Creates guestbooks until one is defaulted, which says that the webhook was called; the last answer when that takes too long.
+/// Creates guestbooks until one is defaulted, which says that the webhook was called; the last answer when that takes
+/// too long.
 async fn is_called(cluster: &TestCluster, name: &str) {
     let api: Api<v1::Guestbook> = Api::namespaced(cluster.kube(), "default");
     let begin = Instant::now();

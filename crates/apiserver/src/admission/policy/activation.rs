@@ -3,7 +3,8 @@
 //! Invariants: a variable of the policy is computed when it is first named, and once; what that costs is charged to the expression that
 //! named it. A variable holds neither itself nor the map of all variables, so that every value has an end.
 //!
-//! cel-go computes variables on a stack of up to 1 GB, and has no bound for how many name each other; here there is one ([`MAX_CHAIN`]).
+//! cel-go computes variables on a stack of up to 1 GB, and has no bound for how many name each other; here there is one
+//! ([`MAX_CHAIN`]).
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;

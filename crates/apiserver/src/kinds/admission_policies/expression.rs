@@ -63,7 +63,8 @@ fn shown(ty: &Type) -> String {
 #[derive(Clone, Debug)]
 pub(crate) struct Compiler {
     params: bool,
-    /// Shared with the expression that is being compiled and with none that is: of many variables, each adds itself and copies none.
+    /// Shared with the expression that is being compiled and with none that is: of many variables, each adds itself and
+    /// copies none.
     variables: Option<Arc<ObjectType>>,
 }
 
@@ -159,7 +160,8 @@ fn field(name: &str, decl: Decl) -> Field {
     }
 }
 
-/// A variable's type is kept to so many levels: each variable may wrap the type of the one before it, and all of them are held.
+/// A variable's type is kept to so many levels: each variable may wrap the type of the one before it, and all of them
+/// are held.
 const KEPT_LEVELS: u32 = 32;
 
 /// The type of a variable as others see it: scalars, lists and maps keep theirs, everything else is known at run time only.

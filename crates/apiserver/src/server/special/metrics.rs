@@ -1,8 +1,9 @@
-//! PodMetrics and NodeMetrics (`metrics.k8s.io`): what running pods use, asked of the shell's [`Meter`](crate::meter::Meter) when somebody
-//! wants to know. Nothing is stored.
+//! PodMetrics and NodeMetrics (`metrics.k8s.io`): what running pods use, asked of the shell's
+//! [`Meter`](crate::meter::Meter) when somebody wants to know. Nothing is stored.
 //!
-//! As metrics-server answers it (`pkg/api` there): a pod that is not running, or of which nothing is known, is left out of lists and not
-//! found by name; so is a node whose kubelet has fallen silent, with its pods. What a node uses is the sum of its pods.
+//! As metrics-server answers it (`pkg/api` there): a pod that is not running, or of which nothing is known, is left out
+//! of lists and not found by name; so is a node whose kubelet has fallen silent, with its pods. What a node uses is the
+//! sum of its pods.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

@@ -111,7 +111,8 @@ fn around(resource: &Resource, key: &str) -> usize {
 
 /// How many bytes an object has in etcd whose text is so long: custom kinds are JSON there, built-in ones protobuf.
 fn counted(resource: &Resource, key: &str, value: &Value, length: usize) -> usize {
-    // The object is large, so no copy is made of it where none is needed. Its resourceVersion is empty, which is what none is in protobuf.
+    // The object is large, so no copy is made of it where none is needed. Its resourceVersion is empty, which is what
+    // none is in protobuf.
     let content = match (&resource.custom, resource.conversion) {
         (Some(_), None) => shown_length(resource, value, length).saturating_add("\n".len()),
         (None, None) => {
@@ -122,8 +123,8 @@ fn counted(resource: &Resource, key: &str, value: &Value, length: usize) -> usiz
     content.saturating_add(around(resource, key))
 }
 
-/// How long the text is of a stored object of a custom kind whose own text has this length: with its version and kind, and without the
-/// empty resourceVersion.
+/// How long the text is of a stored object of a custom kind whose own text has this length: with its version and kind,
+/// and without the empty resourceVersion.
 fn shown_length(resource: &Resource, value: &Value, length: usize) -> usize {
     let written = |value: &Value| json::text(value).len();
     let mut length = length.saturating_sub("\"resourceVersion\":\"\",".len());

@@ -1,7 +1,7 @@
 //! The stories of `kubewright demo` beside the guestbook's: what is created, what is waited for, what to try.
 //!
-//! A story is data: operators that are compiled in, objects, a state to wait for, and words. The databases are real ones, as processes of this
-//! machine. Not here: how a story is played (`../demo.rs`).
+//! A story is data: operators that are compiled in, objects, a state to wait for, and words. The databases are real
+//! ones, as processes of this machine. Not here: how a story is played (`../demo.rs`).
 
 use clap::ValueEnum;
 use kubewright::Operator;

@@ -1,7 +1,7 @@
 //! Webhooks that keep their own operator from starting. Pure: the declaration is data.
 //!
-//! A webhook with the failure policy `Fail` for what an operator is made of (pods and what makes them, its lease, its accounts and Secrets), asked
-//! about its own namespace too, must answer before there is anybody to answer.
+//! A webhook with the failure policy `Fail` for what an operator is made of (pods and what makes them, its lease, its
+//! accounts and Secrets), asked about its own namespace too, must answer before there is anybody to answer.
 
 use kubewright_codegen::codes;
 use kubewright_codegen::manifests::Declaration;

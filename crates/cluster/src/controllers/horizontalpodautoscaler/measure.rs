@@ -1,7 +1,7 @@
 //! How many replicas the use of a resource asks for (`replica_calculator.go`).
 //!
-//! What pods use is what the metrics API says of them (`crate::meter`). The annotation `kubewright.dev/load-cpu` of the autoscaler is a load
-//! that all ready pods share of which nothing else is known. Pure.
+//! What pods use is what the metrics API says of them (`crate::meter`). The annotation `kubewright.dev/load-cpu` of the
+//! autoscaler is a load that all ready pods share of which nothing else is known. Pure.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -1,8 +1,9 @@
 //! HorizontalPodAutoscalers (`horizontal.go`): the target follows what its pods use, within bounds and rates, and the conditions say what is
 //! known and done.
 //!
-//! What pods use is measured or said (`crate::meter`), what follows from it is in `measure`; how fast the size follows is decided in `pace`.
-//! Not here: metrics of pods, objects and other systems, of which the conditions say that there is no API for them.
+//! What pods use is measured or said (`crate::meter`), what follows from it is in `measure`; how fast the size follows
+//! is decided in `pace`. Not here: metrics of pods, objects and other systems, of which the conditions say that there
+//! is no API for them.
 
 mod measure;
 mod pace;

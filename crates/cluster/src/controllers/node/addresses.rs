@@ -50,7 +50,8 @@ impl Addresses {
     }
 }
 
-/// How many addresses there are: in 10.244.0.0/16, or in 127.x.0.0/17, whose other half is for Services; without the first and the last.
+/// How many addresses there are: in 10.244.0.0/16, or in 127.x.0.0/17, whose other half is for Services; without the
+/// first and the last.
 const fn room(loopback: Option<u8>) -> usize {
     match loopback {
         Some(_) => (1 << 15) - 2,

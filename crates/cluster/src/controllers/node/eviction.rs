@@ -1,7 +1,7 @@
 //! Which pods a kubelet evicts when its node is short of something, and what it says (`pkg/kubelet/eviction`).
 //!
-//! Pure. A node is short of what its annotation `kubewright.dev/pressure` says. Nothing is reclaimed but by evicting: images and dead
-//! containers take no room here.
+//! Pure. A node is short of what its annotation `kubewright.dev/pressure` says. Nothing is reclaimed but by evicting:
+//! images and dead containers take no room here.
 
 use std::cmp::Reverse;
 
@@ -77,8 +77,9 @@ struct Ranked<'a> {
     requested: i128,
 }
 
-/// The pod that goes next (`rankMemoryPressure`, `rankDiskPressure`, `rankPIDPressure`): one that uses more than it requests before others,
-/// then those of the lowest priority, then the one that is the farthest above what it requests. Never one that is critical.
+/// The pod that goes next (`rankMemoryPressure`, `rankDiskPressure`, `rankPIDPressure`): one that uses more than it
+/// requests before others, then those of the lowest priority, then the one that is the farthest above what it requests.
+/// Never one that is critical.
 pub(super) fn next(all: &[Pod], short: Short, used: impl Fn(&Pod) -> i128) -> Option<&Pod> {
     let candidates = all.iter().filter(|pod| is_active(pod) && !is_critical(pod));
     let ranked = candidates.map(|pod| Ranked {
@@ -120,8 +121,8 @@ fn requested(container: &Container, resource: &str) -> i128 {
         .unwrap_or(0)
 }
 
-/// What is said of an evicted pod (`evictionMessage`), whose containers use so much, in thousandths. The kubelet's sentences end with a
-/// space. How much there was left is not said: nobody measured it.
+/// What is said of an evicted pod (`evictionMessage`), whose containers use so much, in thousandths. The kubelet's
+/// sentences end with a space. How much there was left is not said: nobody measured it.
 pub(super) fn message(pod: &Pod, short: Short, used: impl Fn(&str) -> Option<i128>) -> String {
     let resource = short.resource();
     let mut said = format!("The node was low on resource: {resource}. ");

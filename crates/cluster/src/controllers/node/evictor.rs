@@ -1,8 +1,9 @@
-//! Evicts pods of simulated nodes that are short of something: one at a time, as a kubelet does (`managerImpl.synchronize`), as long as the
-//! node is short of it.
+//! Evicts pods of simulated nodes that are short of something: one at a time, as a kubelet does
+//! (`managerImpl.synchronize`), as long as the node is short of it.
 //!
-//! Which pod goes and what is said of it is decided in `eviction`. What runs of a pod of processes ends when its kubelet sees what was
-//! written. Invariant: a critical pod stays, and a node that is silent or not ready evicts nothing.
+//! Which pod goes and what is said of it is decided in `eviction`. What runs of a pod of processes ends when its
+//! kubelet sees what was written. Invariant: a critical pod stays, and a node that is silent or not ready evicts
+//! nothing.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

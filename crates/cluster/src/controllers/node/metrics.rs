@@ -1,7 +1,8 @@
-//! What an installed metrics-server leaves in a cluster beside its program: the APIService of its group and the role to read it.
+//! What an installed metrics-server leaves in a cluster beside its program: the APIService of its group and the role to
+//! read it.
 //!
-//! Who has read them may change both; they are made once. Not here: the figures (`crate::meter`), and their API, which the API server
-//! serves itself (so that the APIService names no Service).
+//! Who has read them may change both; they are made once. Not here: the figures (`crate::meter`), and their API, which
+//! the API server serves itself (so that the APIService names no Service).
 
 use std::collections::BTreeMap;
 
@@ -13,7 +14,8 @@ use kubewright::{Client, Result};
 const GROUP: &str = "metrics.k8s.io";
 const VERSION: &str = "v1beta1";
 
-/// Makes what is not there, where the group is served: on another API server an APIService without a Service would lead nowhere.
+/// Makes what is not there, where the group is served: on another API server an APIService without a Service would lead
+/// nowhere.
 pub(crate) async fn register(client: Client) -> Result<()> {
     let served = client
         .kube()

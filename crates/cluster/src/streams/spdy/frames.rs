@@ -1,6 +1,7 @@
 //! The frames of SPDY/3.1, as far as kubectl and client-go (`moby/spdystream`) use them.
 //!
-//! Pure. Invariants: no frame is larger than [`LARGEST`]; what is unknown is skipped, what is broken ends the connection.
+//! Pure. Invariants: no frame is larger than [`LARGEST`]; what is unknown is skipped, what is broken ends the
+//! connection.
 
 use bytes::{Buf as _, Bytes, BytesMut};
 

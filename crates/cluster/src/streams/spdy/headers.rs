@@ -1,7 +1,7 @@
 //! The headers of SPDY/3.1: blocks of names and values, compressed with one history for a whole connection.
 //!
-//! What clients send is inflated; what they are sent is in stored blocks, which every inflater reads. Invariants: a block has a bound
-//! ([`LARGEST`]), compressed or not; nothing but the window of 32 KiB is kept between blocks. Pure.
+//! What clients send is inflated; what they are sent is in stored blocks, which every inflater reads. Invariants: a
+//! block has a bound ([`LARGEST`]), compressed or not; nothing but the window of 32 KiB is kept between blocks. Pure.
 
 use std::collections::BTreeMap;
 
@@ -111,7 +111,8 @@ fn parse(mut block: &[u8]) -> Result<Headers, &'static str> {
 
 /// No headers, as a block; `is_first` on its connection.
 pub(super) fn none(is_first: bool) -> Vec<u8> {
-    // RFC 1951: a stored block of four bytes, which are the count, and an empty one: it makes inflaters hand out what they have.
+    // RFC 1951: a stored block of four bytes, which are the count, and an empty one: it makes inflaters hand out what
+    // they have.
     let block = [0x00, 0x04, 0x00, 0xfb, 0xff, 0, 0, 0, 0, 0x00, 0x00, 0x00, 0xff, 0xff];
     let beginning: &[u8] = if is_first { &[0x78, 0x01] } else { &[] };
     [beginning, &block].concat()

@@ -1,10 +1,12 @@
-//! SPDY/3.1 on the server's side: streams that a client opens, over one connection or tunnelled in the messages of a WebSocket.
+//! SPDY/3.1 on the server's side: streams that a client opens, over one connection or tunnelled in the messages of a
+//! WebSocket.
 //!
-//! kubectl forwards ports so, and runs commands so where it finds no WebSockets (`k8s.io/streaming/pkg/httpstream/spdy`). As in
-//! `moby/spdystream`, there are no windows: what a stream does not take holds up the whole connection, and is gathered nowhere.
+//! kubectl forwards ports so, and runs commands so where it finds no WebSockets
+//! (`k8s.io/streaming/pkg/httpstream/spdy`). As in `moby/spdystream`, there are no windows: what a stream does not take
+//! holds up the whole connection, and is gathered nowhere.
 //!
-//! Invariants: so many streams at a time ([`STREAMS`]); a queue has a bound; when the connection ends, all its streams do.
-//! Not here: what the streams are for (`forward`, `remote`).
+//! Invariants: so many streams at a time ([`STREAMS`]); a queue has a bound; when the connection ends, all its streams
+//! do. Not here: what the streams are for (`forward`, `remote`).
 
 mod dictionary;
 mod frames;

@@ -1,7 +1,7 @@
 //! Go's source as tokens, with the comments that stand before declarations.
 //!
-//! As the language's specification has it, for what a declaration can hold: identifiers, literals, operators, automatic semicolons, comments.
-//! Not here: what literals of numbers mean; nothing of this project asks.
+//! As the language's specification has it, for what a declaration can hold: identifiers, literals, operators, automatic
+//! semicolons, comments. Not here: what literals of numbers mean; nothing of this project asks.
 
 /// A token with its place.
 #[derive(Clone, Debug, PartialEq)]

@@ -1,8 +1,9 @@
-//! Declarations of Go: packages, imports, types, constants and functions, with their comments. Bodies of functions are skipped.
+//! Declarations of Go: packages, imports, types, constants and functions, with their comments. Bodies of functions are
+//! skipped.
 //!
-//! [`parse`] reads one file by the grammar of the language's specification, as far as declarations go. Invariants: what is read is told with
-//! its line; a text that is no Go is an error with its line, never a guess; what nests is bounded by [`DEPTH`]. Inside: `lexer`, `parser`.
-//! Not here: what the types mean ([`super::types`]).
+//! [`parse`] reads one file by the grammar of the language's specification, as far as declarations go. Invariants: what
+//! is read is told with its line; a text that is no Go is an error with its line, never a guess; what nests is bounded
+//! by [`DEPTH`]. Inside: `lexer`, `parser`. Not here: what the types mean ([`super::types`]).
 
 use std::collections::BTreeMap;
 

@@ -1,7 +1,7 @@
 //! Which disruption budgets cover a pod, found by the labels of the pod.
 //!
-//! A selector that wants a label to have one of some values can only choose pods with one of them, so a budget is looked up by the first
-//! such requirement. Those without one are looked at for every pod of their namespace.
+//! A selector that wants a label to have one of some values can only choose pods with one of them, so a budget is
+//! looked up by the first such requirement. Those without one are looked at for every pod of their namespace.
 //!
 //! Invariant: what is kept here follows from the stored budgets, and may be thrown away.
 

@@ -13,7 +13,8 @@ pub struct GuestbookReconciler;
 impl Reconciler for GuestbookReconciler {
     type Object = v1::Guestbook;
 
-    /// Called when a Guestbook, or something that belongs to it, has changed. It is not told what: look at the world, and do what is missing.
+    /// Called when a Guestbook, or something that belongs to it, has changed. It is not told what: look at the world,
+    /// and do what is missing.
     async fn reconcile(&self, guestbook: Arc<v1::Guestbook>, ctx: Context) -> Result<Action> {
         // A child is created or updated with `ctx.apply(child).await?`: it belongs to the Guestbook and goes with it.
         // People are told with `ctx.patch_status(&*guestbook, |guestbook| …).await?`.

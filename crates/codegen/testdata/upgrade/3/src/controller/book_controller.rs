@@ -13,7 +13,8 @@ pub struct BookReconciler;
 impl Reconciler for BookReconciler {
     type Object = v1::Book;
 
-    /// Called when a Book, or something that belongs to it, has changed. It is not told what: look at the world, and do what is missing.
+    /// Called when a Book, or something that belongs to it, has changed. It is not told what: look at the world, and do
+    /// what is missing.
     async fn reconcile(&self, book: Arc<v1::Book>, ctx: Context) -> Result<Action> {
         // A child is created or updated with `ctx.apply(child).await?`: it belongs to the Book and goes with it.
         // People are told with `ctx.patch_status(&*book, |book| …).await?`.

@@ -7,7 +7,8 @@ use serde::{Deserialize, Serialize};
 
 /// What is wanted of a Book.
 ///
-/// Change it to your liking, then run `kubewright manifests`. The comments become the descriptions that `kubectl explain` shows.
+/// Change it to your liking, then run `kubewright manifests`. The comments become the descriptions that `kubectl
+/// explain` shows.
 #[derive(CustomResource, Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[kube(
     group = "shelf.my.domain",
@@ -29,7 +30,8 @@ pub struct BookSpec {
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct BookStatus {
-    /// The state of the Book, one condition for each aspect; the usual types are `Available`, `Progressing` and `Degraded`.
+    /// The state of the Book, one condition for each aspect; the usual types are `Available`, `Progressing` and
+    /// `Degraded`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
     pub conditions: Vec<Condition>,
