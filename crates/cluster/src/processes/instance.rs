@@ -278,8 +278,9 @@ impl Processes {
             .map_err(|why| ("CreateContainerConfigError", why))?;
         let (home, mounted) = (self.0.home.clone(), (container.clone(), prepared.volumes.clone()));
         let (new_root, owned, known) = (root.clone(), folders(container, &program), environment.clone());
-        let namespace = pod.metadata.namespace.as_deref().unwrap_or_default();
-        let kubeconfig = access::kubeconfig(prepared.sources.api.as_ref(), namespace, container, &paths);
+        let namespace = pod.metadata.namespace.clone().unwrap_or_default();
+        let kubeconfig = access::kubeconfig(prepared.sources.api.as_ref(), &namespace, container, &paths);
+        let processes = self.clone();
         let made = tokio::task::spawn_blocking(move || {
             if let Some(before) = attempt.checked_sub(1) {
                 // The files of the life before are gone, as those of a container are.
@@ -290,11 +291,13 @@ impl Processes {
             let (container, volumes) = mounted;
             let expanded = |text: &str| expand(text, |name| known.get(name).cloned());
             volumes::mount(&home, &new_root, &container, &volumes, &owned, expanded)?;
-            access::write(&home, &access_file(&new_root), &kubeconfig).map_err(|error| error.to_string())
+            let in_words = |error: std::io::Error| error.to_string();
+            access::write(&home, &access_file(&new_root), &kubeconfig).map_err(in_words)?;
+            processes.hosts(&namespace).map_err(in_words)
         });
-        made.await.map_err(|error| failed(error.to_string()))?.map_err(failed)?;
+        let hosts = made.await.map_err(|error| failed(error.to_string()))?.map_err(failed)?;
         let mut order = order(container, &program, &paths, environment, &root);
-        order.hosts = Some(self.hosts(namespace).map_err(|error| failed(error.to_string()))?);
+        order.hosts = Some(hosts);
         if order.command.is_empty() {
             return Err(failed("no command specified".to_owned()));
         }
