@@ -156,6 +156,8 @@ impl RunningPeer {
             command
                 .arg(&kubeconfig)
                 .args(["--bind-address=127.0.0.1", "--leader-elect=false"])
+                // What it does is measured, not how long it holds itself back.
+                .args(["--kube-api-qps=10000", "--kube-api-burst=10000"])
                 .arg(format!("--secure-port={}", free_address()?.port()))
                 .arg(format!("--authentication-kubeconfig={}", config.display()))
                 .arg(format!("--authorization-kubeconfig={}", config.display()));

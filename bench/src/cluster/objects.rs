@@ -17,13 +17,18 @@ pub(super) fn node(number: usize) -> Value {
     })
 }
 
-fn template(image: &str) -> Value {
+/// The image of the pods at first.
+const FIRST: &str = "app:1";
+/// The image of the pods after an update.
+pub(super) const LATER: &str = "app:2";
+
+fn template() -> Value {
     json!({
         "metadata": { "labels": { "app": "bench" } },
         "spec": {
             "terminationGracePeriodSeconds": 0,
             "containers": [{
-                "name": "main", "image": image,
+                "name": "main", "image": FIRST,
                 "resources": { "requests": { "cpu": "10m", "memory": "16Mi" } },
             }],
         },
@@ -35,7 +40,7 @@ pub(super) fn deployment(name: &str, replicas: usize) -> Value {
     json!({
         "apiVersion": "apps/v1", "kind": "Deployment",
         "metadata": { "name": name },
-        "spec": { "replicas": replicas, "selector": { "matchLabels": { "app": "bench" } }, "template": template("app:1") },
+        "spec": { "replicas": replicas, "selector": { "matchLabels": { "app": "bench" } }, "template": template() },
     })
 }
 
@@ -44,13 +49,13 @@ pub(super) fn statefulset(replicas: usize) -> Value {
     json!({
         "apiVersion": "apps/v1", "kind": "StatefulSet",
         "metadata": { "name": "ordered" },
-        "spec": { "replicas": replicas, "serviceName": "ordered", "selector": { "matchLabels": { "app": "bench" } }, "template": template("app:1") },
+        "spec": { "replicas": replicas, "serviceName": "ordered", "selector": { "matchLabels": { "app": "bench" } }, "template": template() },
     })
 }
 
 /// A Job of one pod, which ends well: kwok completes pods of Jobs, and so do we.
 pub(super) fn job(number: usize) -> Value {
-    let mut template = template("app:1");
+    let mut template = template();
     template["spec"]["restartPolicy"] = "Never".into();
     json!({
         "apiVersion": "batch/v1", "kind": "Job",

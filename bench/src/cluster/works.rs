@@ -12,7 +12,7 @@ use super::sides::Side;
 use crate::client::Connection;
 
 /// A work that both sides do.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 pub(super) enum Work {
     /// A Deployment comes up and is then rolled over.
     Deployment(usize),
@@ -90,7 +90,14 @@ async fn deployment(side: &Side, pods: usize) -> Result<Cost, String> {
 
 /// Pods that are there and not being deleted, with whether they are ready.
 #[derive(Default)]
-struct Counted(BTreeMap<String, bool>);
+struct Counted(BTreeMap<String, OfPod>);
+
+/// What is counted of a pod.
+struct OfPod {
+    is_ready: bool,
+    /// It is of the template from before the update.
+    is_old: bool,
+}
 
 impl Counted {
     fn see(&mut self, kind: &str, pod: &Value) {
@@ -103,11 +110,16 @@ impl Counted {
         let is_ready = conditions
             .into_iter()
             .any(|one| one["type"] == "Ready" && one["status"] == "True");
-        self.0.insert(name, is_ready);
+        let is_old = pod["spec"]["containers"][0]["image"] != objects::LATER;
+        self.0.insert(name, OfPod { is_ready, is_old });
     }
 
     fn ready(&self) -> usize {
-        self.0.values().filter(|ready| **ready).count()
+        self.0.values().filter(|pod| pod.is_ready).count()
+    }
+
+    fn is_rolled(&self, pods: usize) -> bool {
+        self.0.len() == pods && self.0.values().all(|pod| pod.is_ready && !pod.is_old)
     }
 }
 
@@ -125,8 +137,9 @@ async fn rolling_update(side: &Side, pods: usize) -> Result<Cost, String> {
         })
         .await?;
     let change = json!({ "spec": { "template": { "spec": { "containers": [{
-        "name": "main", "image": "app:2", "resources": { "requests": { "cpu": "10m", "memory": "16Mi" } },
+        "name": "main", "image": objects::LATER, "resources": { "requests": { "cpu": "10m", "memory": "16Mi" } },
     }] } } } });
+    // Until the last event of the update, which may come after the Deployment's own.
     let guarding = of_pods.until(|kind, pod| {
         counted_pods.see(kind, pod);
         let (ready, there) = (counted_pods.ready(), counted_pods.0.len());
@@ -134,7 +147,7 @@ async fn rolling_update(side: &Side, pods: usize) -> Result<Cost, String> {
             true => Err(format!(
                 "a rolling update of {pods} had {ready} ready pods of {there}: at least {least} and at most {most} are allowed"
             )),
-            false => Ok(false),
+            false => Ok(counted_pods.is_rolled(pods)),
         }
     });
     let rolling = cost(side, async {
@@ -148,10 +161,7 @@ async fn rolling_update(side: &Side, pods: usize) -> Result<Cost, String> {
         };
         watch.until(|_, seen| Ok(is_over(seen))).await
     });
-    tokio::select! {
-        broken = guarding => Err(broken.err().unwrap_or_else(|| "the watch of pods ended".to_owned())),
-        cost = rolling => cost,
-    }
+    tokio::try_join!(guarding, rolling).map(|((), cost)| cost)
 }
 
 async fn jobs(side: &Side, jobs: usize) -> Result<Cost, String> {
