@@ -149,6 +149,8 @@ impl RunningPeer {
              current-context: peer\n"
         );
         fs::write(&config, text).map_err(|why| format!("cannot write {}: {why}", config.display()))?;
+        let stages = folder.join("kwok.yaml");
+        fs::write(&stages, STAGES).map_err(|why| format!("cannot write {}: {why}", stages.display()))?;
         let [manager, scheduler, kwok] = programs;
         let kubeconfig = format!("--kubeconfig={}", config.display());
         let component = |program: &Path| -> Result<Command, String> {
@@ -179,7 +181,12 @@ impl RunningPeer {
         let mut of_kwok = Command::new(kwok);
         of_kwok
             .arg(&kubeconfig)
-            .args(["--manage-all-nodes=true", "--cidr=10.1.0.0/16"]);
+            .args([
+                "--manage-all-nodes=true",
+                "--cidr=10.1.0.0/16",
+                "--node-lease-duration-seconds=40",
+            ])
+            .arg(format!("--config={}", stages.display()));
         for (mut command, program) in [(of_manager, manager), (of_scheduler, scheduler), (of_kwok, kwok)] {
             let quiet = command.stdout(Stdio::null()).stderr(Stdio::null()).kill_on_drop(true);
             let started = quiet.spawn();
@@ -201,6 +208,9 @@ impl RunningPeer {
         }
     }
 }
+
+/// What kwok makes of nodes and pods; it has none of its own.
+const STAGES: &str = include_str!("cluster/kwok.yaml");
 
 /// How long a peer may take to start.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);

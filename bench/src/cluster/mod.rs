@@ -45,17 +45,23 @@ pub(crate) async fn measure(kubewright: &Path, peer: Option<&Peer>) -> Result<()
     println!(
         "\nworkloads: seconds, CPU seconds, MB; ours beside the whole control plane (goal: 1/{PART} of its time and of its CPU)\n"
     );
-    let mut failed = Vec::new();
+    let mut failed = 0;
+    let mut tell = |done: Result<(), String>| {
+        if let Err(why) = done {
+            println!("FAILED: {why}");
+            failed += 1;
+        }
+    };
     for work in works::BOTH {
-        failed.extend(side_by_side(kubewright, whole.as_ref(), work).await.err());
+        tell(side_by_side(kubewright, whole.as_ref(), work).await);
     }
     println!();
-    failed.extend(large(kubewright).await.err());
-    failed.extend(time::a_year().await.err());
-    failed.extend(time::postgres(kubewright).await.err());
-    match failed.is_empty() {
-        true => Ok(()),
-        false => Err(failed.join("; ")),
+    tell(large(kubewright).await);
+    tell(time::a_year().await);
+    tell(time::postgres(kubewright).await);
+    match failed {
+        0 => Ok(()),
+        _ => Err(format!("{failed} measurements failed, as said above")),
     }
 }
 

@@ -6,7 +6,7 @@ use tempfile::TempDir;
 
 use crate::client::Connection;
 use crate::cluster::{events, objects};
-use crate::peer::{Fsync, Peer};
+use crate::peer::{Fsync, PATIENCE, Peer};
 use crate::servers::Server;
 
 /// The peer with all that makes a cluster of it.
@@ -58,24 +58,25 @@ impl Side {
         }
         let mut ready = vec![false; nodes];
         let mut watch = events::Events::of(&server, "/api/v1/nodes").await?;
-        watch
-            .until(|_, node| {
-                let number = node["metadata"]["name"]
-                    .as_str()
-                    .and_then(|name| name.strip_prefix("bench-")?.parse::<usize>().ok());
-                let conditions = node["status"]["conditions"].as_array().into_iter().flatten();
-                let is_ready = conditions
-                    .into_iter()
-                    .any(|one| one["type"] == "Ready" && one["status"] == "True");
-                let is_tainted = node["spec"]["taints"]
-                    .as_array()
-                    .is_some_and(|taints| !taints.is_empty());
-                if let Some(seen) = number.and_then(|number| ready.get_mut(number)) {
-                    *seen = is_ready && !is_tainted;
-                }
-                Ok(ready.iter().all(|ready| *ready))
-            })
-            .await?;
+        let all_ready = watch.until(|_, node| {
+            let number = node["metadata"]["name"]
+                .as_str()
+                .and_then(|name| name.strip_prefix("bench-")?.parse::<usize>().ok());
+            let conditions = node["status"]["conditions"].as_array().into_iter().flatten();
+            let is_ready = conditions
+                .into_iter()
+                .any(|one| one["type"] == "Ready" && one["status"] == "True");
+            let is_tainted = node["spec"]["taints"]
+                .as_array()
+                .is_some_and(|taints| !taints.is_empty());
+            if let Some(seen) = number.and_then(|number| ready.get_mut(number)) {
+                *seen = is_ready && !is_tainted;
+            }
+            Ok(ready.iter().all(|ready| *ready))
+        });
+        tokio::time::timeout(PATIENCE, all_ready)
+            .await
+            .map_err(|_| format!("the nodes were not ready within {PATIENCE:?}: does their kubelet run?"))??;
         // The account without which no pod may be created.
         let mut accounts = events::Events::of(&server, "/api/v1/namespaces/default/serviceaccounts").await?;
         accounts
