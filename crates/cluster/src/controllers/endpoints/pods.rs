@@ -5,7 +5,9 @@
 use std::net::IpAddr;
 
 use kubewright::k8s_openapi::api::core::v1::{ObjectReference, Pod, Service, ServicePort, ServiceSpec};
-use kubewright::k8s_openapi::api::discovery::v1::{Endpoint, EndpointConditions, EndpointPort};
+use kubewright::k8s_openapi::api::discovery::v1::{
+    Endpoint, EndpointConditions, EndpointHints, EndpointPort, ForNode, ForZone,
+};
 use kubewright::k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 
 use crate::controllers::pods;
@@ -119,9 +121,23 @@ pub(super) fn endpoint(pod: &Pod, service: &Service, family: Family, zone: Optio
         hostname: hostname(pod, service),
         node_name: node(pod).map(str::to_owned),
         target_ref: Some(target(pod)),
+        hints: hints(service, pod, zone.as_deref()),
         zone,
         ..Endpoint::default()
     })
+}
+
+/// For which zones and nodes an endpoint is meant (`trafficdist.ReconcileHints`): its own, when the Service wants its traffic near.
+fn hints(service: &Service, pod: &Pod, zone: Option<&str>) -> Option<EndpointHints> {
+    let distribution = service.spec.as_ref()?.traffic_distribution.as_deref()?;
+    let zones = zone.map(|name| vec![ForZone { name: name.to_owned() }]);
+    let nodes = node(pod).map(|name| vec![ForNode { name: name.to_owned() }]);
+    let (for_zones, for_nodes) = match distribution {
+        "PreferSameZone" | "PreferClose" => (zones, None),
+        "PreferSameNode" => (zones, nodes),
+        _ => return None,
+    };
+    (for_zones.is_some() || for_nodes.is_some()).then_some(EndpointHints { for_nodes, for_zones })
 }
 
 /// `spec.publishNotReadyAddresses`.

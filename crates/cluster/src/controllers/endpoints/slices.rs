@@ -275,6 +275,29 @@ mod tests {
     }
 
     #[test]
+    fn traffic_that_stays_near() {
+        let check = |distribution: Value, zone: Option<&str>, expected: Value| {
+            let service = service(json!({ "ports": [{ "port": 80 }], "trafficDistribution": distribution }));
+            let pod = pod("a 10.1.0.1 node");
+            let (groups, _) = groups(&service, &[&pod], |_| Some(zone.map(str::to_owned)));
+            let plan = plan(&service, groups, &[]);
+            let hints = plan.create[0].endpoints.as_ref().expect("one")[0].hints.clone();
+            assert_eq!(json!(hints), expected, "{distribution} {zone:?}");
+        };
+        let (x, n) = (json!([{ "name": "x" }]), json!([{ "name": "n" }]));
+        check(json!(null), Some("x"), json!(null));
+        check(json!("PreferClose"), Some("x"), json!({ "forZones": x }));
+        check(json!("PreferSameZone"), Some("x"), json!({ "forZones": x }));
+        check(json!("PreferSameZone"), None, json!(null));
+        check(
+            json!("PreferSameNode"),
+            Some("x"),
+            json!({ "forZones": x, "forNodes": n }),
+        );
+        check(json!("PreferSameNode"), None, json!({ "forNodes": n }));
+    }
+
+    #[test]
     fn endpoints_stay_in_their_slice() {
         let service = service(json!({ "ports": [{ "port": 80 }] }));
         let names: Vec<String> = (0..150)
