@@ -7,6 +7,7 @@
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
+use base64::Engine as _;
 use kubewright::kube;
 use kubewright::kube::config::{KubeConfigOptions, Kubeconfig};
 use kubewright_codegen::{Diagnostic, Place, codes};
@@ -135,6 +136,26 @@ impl Target {
             "without --context dev brings a cluster of its own; if you mean this one, say --allow-context {}",
             self.context
         )))
+    }
+
+    /// The certificate that its server is trusted by (PEM), when the kubeconfig says one.
+    pub(crate) fn authority(&self) -> Option<String> {
+        let found = self
+            .config
+            .contexts
+            .iter()
+            .find(|context| context.name == self.context)?;
+        let name = &found.context.as_ref()?.cluster;
+        let cluster = self.config.clusters.iter().find(|cluster| cluster.name == *name)?;
+        let cluster = cluster.cluster.as_ref()?;
+        match (&cluster.certificate_authority_data, &cluster.certificate_authority) {
+            (Some(data), _) => {
+                let text = base64::engine::general_purpose::STANDARD.decode(data).ok()?;
+                String::from_utf8(text).ok()
+            }
+            (None, Some(path)) => std::fs::read_to_string(path).ok(),
+            (None, None) => None,
+        }
     }
 
     /// A client of this context.

@@ -8,39 +8,31 @@
 //! Not here: what a data folder looks like inside (see `durable`); how a test moves the time (`kubewright-testing`).
 
 mod authority;
+mod builder;
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures::FutureExt as _;
-use kubewright::{Clock, Observer, Stop, StopSource, kube};
-use kubewright_apiserver::UserInfo;
-use kubewright_apiserver::audit::AuditLog;
-use kubewright_apiserver::authentication::Signer;
-use kubewright_apiserver::storage::MemoryStorage;
-use kubewright_apiserver::{ApiServer, Config, Parts, ServiceRange};
+use kubewright::{StopSource, kube};
+use kubewright_apiserver::{ApiServer, UserInfo};
 use tokio::net::TcpListener;
-use tokio::sync::{Mutex, Semaphore};
+use tokio::sync::Mutex;
 use tokio::task::JoinHandle;
 
-use crate::control::{self, Controllers, Plan};
-use crate::controllers::{Behaviours, Nodes, Settings, Stages};
+use self::authority::LazyAuthority;
+pub use self::authority::legacy_tokens;
+pub use self::builder::ClusterBuilder;
+use crate::controllers::Behaviours;
 use crate::durable::FileJournal;
-use crate::env::RealEnv;
 use crate::error::{Error, Result};
-use crate::front::{BODIES, Front};
+use crate::front::Front;
 use crate::listen::{self, Listening, Threads};
-use crate::outbound::{Functions, HttpsOutbound};
+use crate::outbound::HttpsOutbound;
 use crate::pki::Pki;
 use crate::places::Limits;
-use crate::processes::{self, ProcessRuntime, Processes};
-use crate::signer::ServiceAccountKey;
 use crate::tls::{Serving, Tls};
-use crate::work::Workers;
-use crate::{KUBERNETES_VERSION, inprocess, kubeconfig};
-use authority::{LazyAuthority, certificates, opened, root_ca, service_account_token};
+use crate::{inprocess, kubeconfig};
 
 /// Everything ends within a second; this much of it is for the tasks to end by themselves.
 const STOP: Duration = Duration::from_millis(900);
@@ -86,323 +78,6 @@ struct Inner {
     controllers_stop: StopSource,
     /// Listeners, and what removes old Events.
     tasks: Mutex<Vec<JoinHandle<()>>>,
-}
-
-/// How a cluster is to be; see [`Cluster::builder`].
-#[derive(Clone)]
-pub struct ClusterBuilder {
-    controllers: Controllers,
-    settings: Settings,
-    observer: Option<Arc<dyn Observer>>,
-    limits: Limits,
-    threads: usize,
-    config: Config,
-    data_dir: Option<PathBuf>,
-    unsynced: bool,
-    pki: Option<Pki>,
-    advertised: Option<IpAddr>,
-    functions: Functions,
-    audit: Option<AuditLog>,
-    still: bool,
-    processes: Option<ProcessRuntime>,
-}
-
-impl Default for ClusterBuilder {
-    fn default() -> ClusterBuilder {
-        let config = Config {
-            version: KUBERNETES_VERSION.to_owned(),
-            ..Config::default()
-        };
-        ClusterBuilder {
-            controllers: Controllers::All,
-            settings: Settings::default(),
-            observer: None,
-            limits: Limits::default(),
-            threads: 0,
-            config,
-            data_dir: None,
-            unsynced: false,
-            pki: None,
-            advertised: None,
-            functions: Functions::default(),
-            audit: None,
-            still: false,
-            processes: None,
-        }
-    }
-}
-
-impl ClusterBuilder {
-    /// Which controllers run. Default all.
-    #[must_use]
-    pub fn controllers(mut self, controllers: Controllers) -> ClusterBuilder {
-        self.controllers = controllers;
-        self
-    }
-
-    /// The addresses that Services get. Default `10.0.0.0/24`, as kube-apiserver.
-    #[must_use]
-    pub fn service_range(mut self, range: ServiceRange) -> ClusterBuilder {
-        self.config.service_range = range;
-        self
-    }
-
-    /// How long Events stay after their last write; zero: for ever. Default one hour, as kube-apiserver.
-    #[must_use]
-    pub fn event_ttl(mut self, lifetime: Duration) -> ClusterBuilder {
-        self.config.event_ttl = lifetime;
-        self
-    }
-
-    /// The simulated nodes that the cluster has from its start: how many, or with labels, capacity and zones.
-    ///
-    /// ```
-    /// use kubewright_cluster::{Cluster, Nodes};
-    /// let three = Cluster::builder().nodes(3);
-    /// let small = Cluster::builder().nodes(Nodes::from(3).zones(["a", "b", "c"]).capacity("cpu", "2"));
-    /// ```
-    #[must_use]
-    pub fn nodes(mut self, nodes: impl Into<Nodes>) -> ClusterBuilder {
-        self.settings.nodes = nodes.into();
-        self
-    }
-
-    /// What becomes of pods on simulated nodes, in kwok's vocabulary (kind Stage).
-    #[must_use]
-    pub fn stages(mut self, stages: Stages) -> ClusterBuilder {
-        self.settings.stages = stages;
-        self
-    }
-
-    /// Lives in time that is not the machine's: `clock` tells the time of day, and tokio's timers, which are paused, all delays. The
-    /// time goes on when nothing is left to do. Everything runs where it is asked for, on no thread of its own; nodes that are well say so
-    /// without a Lease that is renewed all the time; watches are told nothing for hours when there is nothing to tell.
-    ///
-    /// `TestCluster::in_virtual_time` of `kubewright-testing` does what else is needed.
-    #[must_use]
-    pub fn virtual_time(mut self, clock: Arc<dyn Clock>) -> ClusterBuilder {
-        self.settings.clock = clock;
-        self.settings.heartbeats = false;
-        self.config.bookmark_interval = Duration::from_secs(24 * 3600);
-        self.still = true;
-        self
-    }
-
-    /// What the controllers are told: the simulated nodes, and how long their pods take. The certificate that they publish
-    /// is always the cluster's own.
-    #[must_use]
-    pub fn settings(mut self, settings: Settings) -> ClusterBuilder {
-        self.settings = settings;
-        self
-    }
-
-    /// Who is told what the built-in controllers do, and why. Default nobody.
-    #[must_use]
-    pub fn observe(mut self, observer: Arc<dyn Observer>) -> ClusterBuilder {
-        self.observer = Some(observer);
-        self
-    }
-
-    /// What a client may cost over HTTPS.
-    #[must_use]
-    pub fn limits(mut self, limits: Limits) -> ClusterBuilder {
-        self.limits = limits;
-        self
-    }
-
-    /// How many threads of its own the cluster serves HTTPS with; each connection stays on one of them. Default 0: on the runtime
-    /// that calls [`Cluster::listen`], which is right for tests. A program that serves many clients wants one for each processor, as
-    /// far as the clients leave them to it.
-    #[must_use]
-    pub fn serving_threads(mut self, count: usize) -> ClusterBuilder {
-        self.threads = count;
-        self
-    }
-
-    /// How the API server is to be: the version it claims, how much history it keeps, whose static tokens it takes. Pods get their service
-    /// account when the controller `serviceaccount` runs or the configuration says so.
-    #[must_use]
-    pub fn api(mut self, config: Config) -> ClusterBuilder {
-        self.config = config;
-        self
-    }
-
-    /// Keeps everything in this folder, which is made when it is missing: objects, the certificate authority, keys. A cluster that is
-    /// started with it later goes on where this one ended, however it ended: what was acknowledged is on the disk. Default in memory.
-    #[must_use]
-    pub fn data_dir(mut self, path: impl Into<PathBuf>) -> ClusterBuilder {
-        self.data_dir = Some(path.into());
-        self
-    }
-
-    /// Does not wait for the disk of [`data_dir`](ClusterBuilder::data_dir): what was acknowledged survives the end of the process,
-    /// however it ends, but not that of the machine. Default no. As etcd's `--unsafe-no-fsync`, for tests.
-    #[must_use]
-    pub fn unsynced(mut self, unsynced: bool) -> ClusterBuilder {
-        self.unsynced = unsynced;
-        self
-    }
-
-    /// Serves with these certificates and keys, and makes none. Reached by [`Cluster::serve`], since there is no administrator's
-    /// certificate that a kubeconfig could hold.
-    #[must_use]
-    pub fn pki(mut self, pki: Pki) -> ClusterBuilder {
-        self.pki = Some(pki);
-        self
-    }
-
-    /// The address that Endpoints and EndpointSlice `kubernetes` say (`--advertise-address`). Default: that of the listener.
-    pub fn advertise(mut self, address: IpAddr) -> ClusterBuilder {
-        self.advertised = Some(address);
-        self
-    }
-
-    /// Pods run as processes of this machine: those of the RuntimeClass `process`, or all. Default none: pods are simulated.
-    ///
-    /// Whoever may create pods in the cluster then starts programs as the user that started it. In time that a test owns
-    /// ([`virtual_time`](ClusterBuilder::virtual_time)) processes do not fit: theirs is the machine's.
-    #[must_use]
-    pub fn processes(mut self, runtime: ProcessRuntime) -> ClusterBuilder {
-        self.processes = Some(runtime);
-        self
-    }
-
-    /// Keeps an audit log: a policy says which requests are entered in it. [`AuditFile`](crate::AuditFile) writes it to a file. Default none.
-    ///
-    /// The requests of the built-in controllers and of [`Cluster::client`] are entered as those of others; they come from no address.
-    #[must_use]
-    pub fn audit(mut self, log: AuditLog) -> ClusterBuilder {
-        self.audit = Some(log);
-        self
-    }
-
-    /// A webhook without a socket: what the API server would post to `url`, it gives to `function`, and takes what that answers
-    /// (AdmissionReview, ConversionReview). `url` is the one of the `clientConfig`; for a service it is
-    /// `https://name.namespace.svc:port/path`.
-    ///
-    /// ```
-    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// use kubewright_cluster::Cluster;
-    /// use serde_json::{Value, json};
-    ///
-    /// let deny = |review: Value| async move {
-    ///     json!({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview",
-    ///         "response": {"uid": review["request"]["uid"], "allowed": false}})
-    /// };
-    /// let cluster = Cluster::builder().webhook_function("https://hooks.test/deny", deny).start().await?;
-    /// # Ok(()) }
-    /// ```
-    #[must_use]
-    pub fn webhook_function<F, R>(mut self, url: &str, function: F) -> ClusterBuilder
-    where
-        F: Fn(serde_json::Value) -> R + Send + Sync + 'static,
-        R: Future<Output = serde_json::Value> + Send + 'static,
-    {
-        self.functions.add(url, move |document| function(document).map(Ok));
-        self
-    }
-
-    /// Starts the cluster. It answers as soon as this returns; its controllers start in the background.
-    ///
-    /// Must be called inside a tokio runtime with timers (`enable_all`).
-    ///
-    /// # Errors
-    /// [`Error::UnknownController`] when a controller is named that does not exist, [`Error::Nodes`] when nodes cannot be so,
-    /// [`Error::Processes`] when pods cannot run as processes here, [`Error::DataDir`] when the folder cannot be used,
-    /// and [`Error::Threads`] when the system gives no more threads.
-    pub async fn start(self) -> Result<Cluster> {
-        let names = self.controllers.names()?;
-        if let Some(why) = self.settings.nodes.wrong() {
-            return Err(Error::Nodes(why));
-        }
-        let data = match self.data_dir {
-            Some(path) => Some(opened(path, !self.unsynced).await?),
-            None => None,
-        };
-        let authority = Arc::new(LazyAuthority::kept_in(data.as_ref().map(|data| data.folder.clone())));
-        let key: Arc<dyn Signer> = match (self.pki.as_ref().and_then(Pki::signer), &data) {
-            (Some(given), _) => given,
-            (None, Some(data)) => Arc::new(ServiceAccountKey::kept(&data.folder)?),
-            (None, None) => Arc::new(ServiceAccountKey::default()),
-        };
-        let kept = data.as_ref().map(|data| data.folder.path());
-        let processes = self.processes.map(|runtime| Processes::start(runtime, kept));
-        let processes = processes.transpose().map_err(Error::Processes)?;
-        let settings = Settings {
-            processes: processes.clone(),
-            root_ca: root_ca(authority.clone(), self.pki.as_ref().map(Pki::trust)),
-            service_account_token: service_account_token(key.clone()),
-            certificates: self.pki.is_none().then(|| certificates(authority.clone())),
-            ..self.settings
-        };
-        let behaviours = settings.behaviours.clone();
-        let threads = Threads::start(self.threads).map_err(Error::Threads)?;
-        let (source, stop) = Stop::pair();
-        let mut config = self.config;
-        processes::adapt(processes.as_ref(), &mut config).map_err(Error::Processes)?;
-        config.service_account_admission |= names.contains(&"serviceaccount");
-        let bounds = config.bounds();
-        let mut parts = Parts::new(Arc::new(RealEnv::new(settings.clock.clone())), config);
-        parts.signer = key;
-        parts.audit = self.audit;
-        parts.meter = crate::meter::served(&names, processes.as_ref());
-        let journal = data.map(|data| {
-            let storage = MemoryStorage::journaled(bounds, data.restored, data.journal.clone());
-            parts.storage = Arc::new(storage);
-            data.journal
-        });
-        let outbound = Arc::new(HttpsOutbound::new(parts.storage.clone(), self.functions, stop.clone()));
-        parts.outbound = outbound.clone();
-        let api = ApiServer::with(parts);
-        // What every cluster has from its beginning is safe before anybody looks at it.
-        api.settled().await.map_err(Error::NotKept)?;
-        let attended = api.clone();
-        let expiring = tokio::spawn(async move { attended.expire_events().await });
-        let attended = api.clone();
-        let ending = tokio::spawn(async move { attended.end_definitions().await });
-        let mut front = Front {
-            api,
-            stop,
-            body_timeout: self.limits.body,
-            bodies: Arc::new(Semaphore::new(BODIES)),
-            workers: if self.still {
-                Workers::none()
-            } else {
-                Workers::for_this_machine()
-            },
-            warns: !names.is_empty(),
-            streams: None,
-        };
-        front.streams = Some(inprocess::streams(&front, processes));
-        let client = inprocess::client(front.clone(), UserInfo::admin());
-        let (controllers_stop, stopped) = Stop::pair();
-        let controllers = control::start(
-            Plan {
-                names,
-                settings,
-                observer: self.observer,
-            },
-            &client,
-            &stopped,
-        );
-        let inner = Inner {
-            front,
-            client,
-            behaviours,
-            limits: self.limits,
-            threads,
-            stop: source,
-            authority,
-            pki: self.pki,
-            advertised: self.advertised,
-            outbound,
-            journal,
-            controllers: Mutex::new(controllers),
-            controllers_stop,
-            tasks: Mutex::new(vec![expiring, ending]),
-        };
-        Ok(Cluster { inner: Arc::new(inner) })
-    }
 }
 
 impl Cluster {

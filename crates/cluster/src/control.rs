@@ -1,12 +1,13 @@
 //! Runs the built-in controllers: which of them, from when, until when.
 //!
 //! They start in the background, after the server answers, on the in-process client; they share one manager and so one cache.
+//! [`ControllerManager`] runs the same against an API server of somebody else's.
 
 use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use kubewright::{Manager, Observer, Stop, kube};
+use kubewright::{LeaderElection, Manager, Observer, Stop, kube};
 use tokio::task::JoinHandle;
 
 use crate::controllers::{self, Settings};
@@ -82,6 +83,8 @@ pub(crate) struct Plan {
     pub(crate) names: Vec<&'static str>,
     pub(crate) settings: Settings,
     pub(crate) observer: Option<Arc<dyn Observer>>,
+    /// Of several who run these controllers against one API server, one acts.
+    pub(crate) election: Option<LeaderElection>,
 }
 
 /// Starts the controllers of a plan in the background; the task ends when the cluster stops.
@@ -121,6 +124,9 @@ async fn run(plan: &Plan, client: kube::Client, stop: &Stop) -> kubewright::Resu
     if let Some(observer) = plan.observer.clone() {
         manager = manager.observe(observer);
     }
+    if let Some(election) = plan.election.clone() {
+        manager = manager.leader_election(election);
+    }
     for name in &plan.names {
         manager = controllers::add(manager, name, &plan.settings);
     }
@@ -135,6 +141,82 @@ async fn run(plan: &Plan, client: kube::Client, stop: &Stop) -> kubewright::Resu
             tracing::warn!("the built-in controllers did not finish in time; what they were at is lost with the cluster");
             Ok(())
         }
+    }
+}
+
+/// The built-in controllers, the scheduler and the simulated nodes against any API server: in the place of kube-controller-manager,
+/// kube-scheduler and kubelets.
+///
+/// ```no_run
+/// # async fn example(client: kubewright::kube::Client) -> kubewright_cluster::Result<()> {
+/// use kubewright_cluster::{ControllerManager, Controllers};
+///
+/// let only: Controllers = "deployment,replicaset".parse()?;
+/// ControllerManager::new(client).controllers(only).run(std::future::pending()).await
+/// # }
+/// ```
+#[must_use]
+pub struct ControllerManager {
+    client: kube::Client,
+    controllers: Controllers,
+    settings: Settings,
+    election: Option<LeaderElection>,
+}
+
+impl ControllerManager {
+    /// All of them, with what this client may do. `kubewright controllers --role` prints what that has to be.
+    pub fn new(client: kube::Client) -> ControllerManager {
+        ControllerManager {
+            client,
+            controllers: Controllers::All,
+            settings: Settings::default(),
+            election: None,
+        }
+    }
+
+    /// Which of them run.
+    pub fn controllers(mut self, controllers: Controllers) -> ControllerManager {
+        self.controllers = controllers;
+        self
+    }
+
+    /// What they are told: nodes, names of the scheduler, whose certificates and tokens are given out.
+    pub fn settings(mut self, settings: Settings) -> ControllerManager {
+        self.settings = settings;
+        self
+    }
+
+    /// Takes part in the election by the Lease `kube-controller-manager` in `kube-system`, as kube-controller-manager does: where that one
+    /// runs, these wait until it ends.
+    pub fn leader_election(mut self) -> ControllerManager {
+        self.election = Some(LeaderElection::new("kube-controller-manager").namespace("kube-system"));
+        self
+    }
+
+    /// Runs them until `stop`, and again when they end before.
+    ///
+    /// # Errors
+    /// [`Error::UnknownController`], and [`Error::Nodes`] when nodes cannot be so.
+    pub async fn run(self, stop: impl Future<Output = ()>) -> Result<()> {
+        let names = self.controllers.names()?;
+        if let Some(why) = self.settings.nodes.wrong() {
+            return Err(Error::Nodes(why));
+        }
+        let plan = Plan {
+            names,
+            settings: self.settings,
+            observer: None,
+            election: self.election,
+        };
+        let (source, stopped) = Stop::pair();
+        let running = start(plan, &self.client, &stopped);
+        stop.await;
+        source.stop();
+        if let Some(running) = running {
+            // A panic in it was told where it happened.
+            let _ = running.await;
+        }
+        Ok(())
     }
 }
 

@@ -50,8 +50,8 @@ mod webhook_certificates;
 mod work;
 
 pub use audit::{AuditFile, AuditStdout, Rotation};
-pub use cluster::{Cluster, ClusterBuilder};
-pub use control::Controllers;
+pub use cluster::{Cluster, ClusterBuilder, legacy_tokens};
+pub use control::{ControllerManager, Controllers};
 pub use controllers::{Behaviours, Nodes, Stages};
 pub use csr::Wish as CertificateWish;
 pub use durable::{DataDirError, Report, repair};

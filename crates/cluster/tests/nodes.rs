@@ -442,3 +442,61 @@ async fn places_are_kept_for_the_nominated() {
     })
     .await;
 }
+
+/// A scheduler under two names: each says in its own what becomes of the pods that ask for it; the pods of a third are left alone.
+#[tokio::test]
+async fn schedulers_by_name() {
+    let builder = Cluster::builder().schedulers(["default-scheduler", "batch"]);
+    check(builder.nodes(Nodes::from(1).capacity("pods", "3")), async |client| {
+        let nodes: Api<Node> = Api::all(client.clone());
+        let usable = |node: &Node| {
+            let allocatable = node.status.as_ref().is_some_and(|status| status.allocatable.is_some());
+            allocatable && node.spec.as_ref().is_none_or(|spec| spec.taints.is_none())
+        };
+        until(&nodes, "node-0", |node| node.is_some_and(usable)).await;
+        let pods: Api<Pod> = Api::default_namespaced(client.clone());
+        let asking = |name: &str, scheduler: &str, more: Value| {
+            let mut asking = pod(name, json!({}), more);
+            asking["spec"]["schedulerName"] = json!(scheduler);
+            asking
+        };
+        // It is older than all that are placed.
+        create(&pods, asking("other", "somebody-else", json!({}))).await;
+        create(&pods, asking("b", "batch", json!({}))).await;
+        create(&pods, pod("d", json!({}), json!({}))).await;
+        let nowhere = json!({ "nodeSelector": { "disk": "tape" } });
+        create(&pods, asking("lost", "batch", nowhere)).await;
+        for name in ["b", "d"] {
+            until(&pods, name, is_ready).await;
+            said(&client, name, &["Scheduled"]).await;
+        }
+        said(&client, "lost", &["FailedScheduling"]).await;
+        let events: Api<Event> = Api::default_namespaced(client.clone());
+        let all = events.list(&Default::default()).await.expect("events are listed");
+        let of_schedulers = all
+            .items
+            .iter()
+            .filter(|event| ["Scheduled", "FailedScheduling"].map(Some).contains(&event.reason.as_deref()));
+        let told: BTreeSet<(&str, &str, &str)> = of_schedulers
+            .map(|event| {
+                (
+                    event.involved_object.name.as_deref().unwrap_or_default(),
+                    event.reporting_component.as_deref().unwrap_or_default(),
+                    event.message.as_deref().unwrap_or_default(),
+                )
+            })
+            .collect();
+        let nowhere = "0/1 nodes are available: 1 node(s) didn't match Pod's node affinity/selector. no new claims to deallocate, \
+                       preemption: 0/1 nodes are available: 1 Preemption is not helpful for scheduling.";
+        let expected = [
+            ("b", "batch", "Successfully assigned default/b to node-0"),
+            ("d", "default-scheduler", "Successfully assigned default/d to node-0"),
+            ("lost", "batch", nowhere),
+        ];
+        assert_eq!(told, BTreeSet::from(expected));
+        let other = pods.get("other").await.expect("a pod");
+        let conditions = other.status.and_then(|status| status.conditions);
+        assert_eq!((other.spec.and_then(|spec| spec.node_name), conditions), (None, None));
+    })
+    .await;
+}

@@ -278,10 +278,30 @@ impl Context {
     /// Records an event on an object: `kubectl describe` shows it. It is written in the background; equal events are counted up. It never
     /// blocks and never fails the reconcile.
     pub fn event<K: Object>(&self, object: &K, event_type: EventType, reason: &str, message: impl Into<String>) {
-        self.record(&api_resource::<K>(), object.meta(), event_type, reason, message.into());
+        self.event_as(self.controller(), object, event_type, reason, message);
     }
 
-    fn record(&self, resource: &ApiResource, meta: &ObjectMeta, event_type: EventType, reason: &str, message: String) {
+    /// [`event`](Context::event) in the name of another component than this controller: for a controller that stands for several, as a
+    /// scheduler does for each name that pods may ask for.
+    pub fn event_as<K: Object>(
+        &self,
+        component: &str,
+        object: &K,
+        event_type: EventType,
+        reason: &str,
+        message: impl Into<String>,
+    ) {
+        let said = (event_type, reason, message.into());
+        self.record(component, &api_resource::<K>(), object.meta(), said);
+    }
+
+    fn record(
+        &self,
+        component: &str,
+        resource: &ApiResource,
+        meta: &ObjectMeta,
+        (event_type, reason, message): (EventType, &str, String),
+    ) {
         let Some(recorder) = &self.0.recorder else { return };
         let involved = ObjectReference {
             api_version: Some(resource.api_version.clone()),
@@ -292,6 +312,6 @@ impl Context {
             uid: meta.uid.clone(),
             ..Default::default()
         };
-        recorder.record(self.controller(), involved, event_type, reason, message);
+        recorder.record(component, involved, event_type, reason, message);
     }
 }

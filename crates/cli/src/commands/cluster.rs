@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use clap::Args;
+use kubewright_cluster::controllers::Settings;
 use kubewright_cluster::{
     AuditLog, Cluster, Config, Controllers, KUBERNETES_VERSION, Listening, Nodes, Rotation, ServiceRange, Stages,
     StaticTokens,
@@ -19,6 +20,55 @@ use crate::output::{DIM, Failure, Format, STRONG, paint, shell_word};
 use crate::parent::Parent;
 use crate::rollout::duration;
 use crate::signals::stop_signal;
+
+/// The nodes and the scheduler, as one says how they are to be.
+#[derive(Debug, Args)]
+pub(crate) struct Simulation {
+    /// How many simulated nodes there are from the start
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    nodes: usize,
+
+    /// A label of these nodes; may be given more than once
+    #[arg(long, value_name = "KEY=VALUE", value_parser = pair)]
+    node_label: Vec<(String, String)>,
+
+    /// What each of these nodes has to give, such as `cpu=4,memory=16Gi,pods=110`
+    #[arg(long, value_name = "RESOURCE=AMOUNT,…", value_delimiter = ',', value_parser = pair)]
+    node_capacity: Vec<(String, String)>,
+
+    /// Zones over which these nodes are spread in turn (topology.kubernetes.io/zone)
+    #[arg(long, value_name = "ZONE,…", value_delimiter = ',')]
+    node_zones: Vec<String>,
+
+    /// What becomes of pods: stages in kwok's vocabulary, as YAML
+    #[arg(long, value_name = "FILE")]
+    stages: Option<PathBuf>,
+
+    /// A name that the scheduler goes by, for pods that ask for it in `spec.schedulerName`; may be given more than once. The pods of other
+    /// schedulers are left to them
+    #[arg(long, value_name = "NAME", default_value = "default-scheduler", value_parser = clap::builder::NonEmptyStringValueParser::new())]
+    scheduler_name: Vec<String>,
+}
+
+impl Simulation {
+    /// What the controllers are told of it.
+    ///
+    /// # Errors
+    /// When the file of stages cannot be read or understood.
+    pub(crate) fn settings(self) -> Result<Settings, Failure> {
+        Ok(Settings {
+            nodes: Nodes {
+                count: self.nodes,
+                labels: self.node_label.into_iter().collect(),
+                capacity: self.node_capacity.into_iter().collect(),
+                zones: self.node_zones,
+            },
+            stages: self.stages.as_deref().map(read_stages).transpose()?.unwrap_or_default(),
+            schedulers: self.scheduler_name.into_iter().collect(),
+            ..Settings::default()
+        })
+    }
+}
 
 /// Run a Kubernetes cluster in this process, until Ctrl-C
 #[derive(Debug, Args)]
@@ -43,25 +93,8 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "all|none|NAME,…", default_value = "all")]
     controllers: Controllers,
 
-    /// How many simulated nodes there are from the start
-    #[arg(long, value_name = "N", default_value_t = 1)]
-    nodes: usize,
-
-    /// A label of these nodes; may be given more than once
-    #[arg(long, value_name = "KEY=VALUE", value_parser = pair)]
-    node_label: Vec<(String, String)>,
-
-    /// What each of these nodes has to give, such as `cpu=4,memory=16Gi,pods=110`
-    #[arg(long, value_name = "RESOURCE=AMOUNT,…", value_delimiter = ',', value_parser = pair)]
-    node_capacity: Vec<(String, String)>,
-
-    /// Zones over which these nodes are spread in turn (topology.kubernetes.io/zone)
-    #[arg(long, value_name = "ZONE,…", value_delimiter = ',')]
-    node_zones: Vec<String>,
-
-    /// What becomes of pods: stages in kwok's vocabulary, as YAML
-    #[arg(long, value_name = "FILE")]
-    stages: Option<PathBuf>,
+    #[command(flatten)]
+    simulation: Simulation,
 
     /// Where pods run: `simulated`, `process` (as processes of this machine, but those of the RuntimeClass `simulated`), or `class` (as
     /// processes if they are of the RuntimeClass `process`). Which programs stand for images is said in `[images]` of kubewright.toml
@@ -113,13 +146,7 @@ impl Arguments {
             (Some(policy), Some(path)) => Some(open_audit_log(policy, path)?),
             _ => None,
         };
-        let nodes = Nodes {
-            count: self.nodes,
-            labels: self.node_label.into_iter().collect(),
-            capacity: self.node_capacity.into_iter().collect(),
-            zones: self.node_zones,
-        };
-        let stages = self.stages.as_deref().map(read_stages).transpose()?.unwrap_or_default();
+        let settings = self.simulation.settings()?;
         let processes = self.runtime.processes()?;
         let signal = stop_signal()?;
         let orphaned = async move {
@@ -137,8 +164,7 @@ impl Arguments {
         let running = Running::start(self.listen, self.kubeconfig, |builder| {
             let builder = builder
                 .controllers(self.controllers)
-                .nodes(nodes)
-                .stages(stages)
+                .settings(settings)
                 .api(config)
                 .service_range(self.service_cluster_ip_range)
                 .event_ttl(self.event_ttl);

@@ -6,6 +6,7 @@ pub(crate) mod build_installer;
 pub(crate) mod bundle;
 pub(crate) mod cluster;
 pub(crate) mod completion;
+pub(crate) mod controllers;
 pub(crate) mod create;
 pub(crate) mod delete;
 pub(crate) mod demo;

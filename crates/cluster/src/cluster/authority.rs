@@ -8,7 +8,8 @@ use kubewright_apiserver::authentication::{Bound, ServiceAccountTokens, Signer};
 use crate::certificates::Authority;
 use crate::controllers::{CertificateSource, TokenSource};
 use crate::durable::{self, Folder};
-use crate::error::Result;
+use crate::error::{Error, Result};
+use crate::keys::GivenKeys;
 
 /// Made when first asked for, by a listener or by the controller that publishes it, and then kept.
 pub(super) struct LazyAuthority {
@@ -70,6 +71,17 @@ pub(super) fn certificates(authority: Arc<LazyAuthority>) -> CertificateSource {
         let authority = authority.get().map_err(|error| error.to_string())?;
         authority.certify(request, usages, lifetime)
     })
+}
+
+/// Tokens for Secrets, signed with a key that an API server believes: PEM, RSA or ECDSA P-256 (`--service-account-private-key-file` of
+/// kube-controller-manager).
+///
+/// # Errors
+/// [`Error::Tls`] when the key cannot be read or is of another kind.
+pub fn legacy_tokens(signing: &str) -> Result<TokenSource> {
+    let keys = GivenKeys::read(signing, &[])
+        .map_err(|why| Error::Tls(format!("the key of service accounts cannot be used: {why}")))?;
+    Ok(service_account_token(Arc::new(keys)))
 }
 
 /// How the controllers get at tokens for Secrets.

@@ -106,6 +106,9 @@ pub const NAMES: &[&str] = &[
     "service-proxy",
 ];
 
+/// The ClusterRole with what all of them together need, as YAML.
+pub const ROLE: &str = include_str!("../../data/controllers-role.yaml");
+
 /// Where the certificate of the cluster's authority comes from (PEM); `None` when there is none to publish.
 pub(crate) type RootCa = Arc<dyn Fn() -> Option<String> + Send + Sync>;
 
@@ -140,6 +143,9 @@ pub struct Settings {
     pub certificates: Option<CertificateSource>,
     /// The simulated nodes that the cluster has from its start.
     pub nodes: Nodes,
+    /// The names that the scheduler goes by: it places the pods that ask for one of them in `spec.schedulerName`, and leaves all others
+    /// alone.
+    pub schedulers: BTreeSet<String>,
     /// Tells the time of day.
     pub clock: Arc<dyn Clock>,
     /// Whether simulated nodes renew their Leases every ten seconds, as kubelets do, and fall silent when they do not. Without, a node is
@@ -165,6 +171,7 @@ impl Default for Settings {
             certificates: None,
             clock: Arc::new(SystemClock),
             heartbeats: true,
+            schedulers: BTreeSet::from([scheduler::DEFAULT.to_owned()]),
             nodes: Nodes::default(),
             behaviours: Behaviours::default(),
             stages: Stages::default(),
@@ -187,11 +194,13 @@ impl fmt::Debug for Settings {
             stages: _,
             processes: _,
             nodes,
+            schedulers,
             pod_start,
             pod_stop,
         } = self;
         f.debug_struct("Settings")
             .field("nodes", nodes)
+            .field("schedulers", schedulers)
             .field("heartbeats", heartbeats)
             .field("pod_start", pod_start)
             .field("pod_stop", pod_stop)
@@ -234,7 +243,7 @@ pub fn add(manager: ManagerBuilder, name: &str, settings: &Settings) -> ManagerB
         "job" => manager.add(job::controller()).add(job::ttl::controller()),
         "statefulset" => manager.add(statefulset::controller()),
         "daemonset" => manager.add(daemonset::controller()),
-        "scheduler" => manager.add(scheduler::controller()),
+        "scheduler" => manager.add(scheduler::controller(&settings.schedulers)),
         "node" => {
             let pace = node::Pace {
                 start: settings.pod_start,

@@ -4,13 +4,13 @@
 //! node affinity and nodeSelector, ports of the host, number of pods and requests of resources.
 //! Not here: affinity between pods and topology spread (`neighbours`), volumes (`volumes`), who gives way (`preempt`).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use kubewright::k8s_openapi::api::core::v1::{
-    Node, NodeSelector, NodeSelectorRequirement, NodeSelectorTerm, Pod, PodSpec, Taint,
+    Node, NodeSelector, NodeSelectorRequirement, NodeSelectorTerm, Pod, PodSpec, Taint, Toleration,
 };
 
-use super::ledger::{self, Taken};
+use super::ledger::{self, Amounts, HostPort, Taken};
 use crate::controllers::tolerations::tolerates;
 use crate::objects::meta;
 
@@ -48,80 +48,98 @@ impl Refusal {
     }
 }
 
-/// Why a pod cannot run on a node; nothing when it can.
-pub(super) fn refusal(pod: &Pod, node: &Node, taken: &Taken) -> Option<Refusal> {
-    let empty = PodSpec::default();
-    let spec = pod.spec.as_ref().unwrap_or(&empty);
-    let node_spec = node.spec.clone().unwrap_or_default();
-    let tolerations = spec.tolerations.as_deref().unwrap_or_default();
-    let cordoned = Taint {
-        key: UNSCHEDULABLE.to_owned(),
-        effect: "NoSchedule".to_owned(),
-        ..Taint::default()
-    };
-    if node_spec.unschedulable == Some(true) && !tolerates(tolerations, &cordoned) {
-        return Some(Refusal::lasting("node(s) were unschedulable"));
-    }
-    let repels =
-        |taint: &&Taint| matches!(taint.effect.as_str(), "NoSchedule" | "NoExecute") && !tolerates(tolerations, taint);
-    if let Some(taint) = node_spec.taints.iter().flatten().find(repels) {
-        let value = taint.value.as_deref().unwrap_or_default();
-        let reason = format!("node(s) had untolerated taint {{{}: {value}}}", taint.key);
-        return Some(Refusal::lasting(reason));
-    }
-    if !selected(spec, node) {
-        return Some(Refusal::lasting("node(s) didn't match Pod's node affinity/selector"));
-    }
-    if has_port_conflict(pod, taken) {
-        return Some(Refusal {
-            is_full: true,
-            ..Refusal::lasting("node(s) didn't have free ports for the requested pod ports")
-        });
-    }
-    insufficient(pod, node, taken)
+/// What a pod asks of a node, read once for all nodes.
+pub(super) struct Wish<'a> {
+    spec: Option<&'a PodSpec>,
+    tolerations: &'a [Toleration],
+    requests: Amounts,
+    ports: BTreeSet<HostPort>,
 }
 
-/// Whether a pod of the node has one of the ports already; `0.0.0.0` stands for every address.
-fn has_port_conflict(pod: &Pod, taken: &Taken) -> bool {
-    let wanted = ledger::host_ports(pod);
-    let there = || taken.pods.values().flat_map(|pod| ledger::host_ports(pod));
-    let every = |address: &str| address == "0.0.0.0";
-    wanted.iter().any(|(address, protocol, number)| {
-        there().any(|(other, of, at)| {
-            of == *protocol && at == *number && (other == *address || every(&other) || every(address))
-        })
-    })
-}
-
-/// What the node has too little of (`fitsRequest`). What it does not mention it does not have. Of what it has too little even when it is
-/// empty nobody can give way.
-fn insufficient(pod: &Pod, node: &Node, taken: &Taken) -> Option<Refusal> {
-    let room = ledger::allocatable(node);
-    let there = |name: &str| room.get(name).copied().unwrap_or(0);
-    let (mut reasons, mut is_full) = (Vec::new(), true);
-    let count = i128::try_from(taken.pods.len()).unwrap_or(i128::MAX);
-    if count.saturating_add(1).saturating_mul(1000) > there("pods") {
-        reasons.push("Too many pods".to_owned());
-    }
-    for (name, amount) in ledger::requests(pod) {
-        let used = taken.amounts.get(&name).copied().unwrap_or(0);
-        if amount > 0 && amount > there(&name).saturating_sub(used) {
-            reasons.push(format!("Insufficient {name}"));
-            is_full &= amount <= there(&name);
+impl<'a> Wish<'a> {
+    pub(super) fn of(pod: &'a Pod) -> Wish<'a> {
+        let spec = pod.spec.as_ref();
+        Wish {
+            spec,
+            tolerations: spec.and_then(|spec| spec.tolerations.as_deref()).unwrap_or_default(),
+            requests: ledger::requests(pod),
+            ports: ledger::host_ports(pod),
         }
     }
-    (!reasons.is_empty()).then_some(Refusal { reasons, is_full })
+
+    /// Why the pod cannot run on a node; nothing when it can.
+    pub(super) fn refusal(&self, node: &Node, taken: &Taken) -> Option<Refusal> {
+        let cordoned = || Taint {
+            key: UNSCHEDULABLE.to_owned(),
+            effect: "NoSchedule".to_owned(),
+            ..Taint::default()
+        };
+        let node_spec = node.spec.as_ref();
+        let is_cordoned = node_spec.is_some_and(|spec| spec.unschedulable == Some(true));
+        if is_cordoned && !tolerates(self.tolerations, &cordoned()) {
+            return Some(Refusal::lasting("node(s) were unschedulable"));
+        }
+        let repels = |taint: &&Taint| {
+            matches!(taint.effect.as_str(), "NoSchedule" | "NoExecute") && !tolerates(self.tolerations, taint)
+        };
+        let mut taints = node_spec.into_iter().flat_map(|spec| spec.taints.iter().flatten());
+        if let Some(taint) = taints.find(repels) {
+            let value = taint.value.as_deref().unwrap_or_default();
+            let reason = format!("node(s) had untolerated taint {{{}: {value}}}", taint.key);
+            return Some(Refusal::lasting(reason));
+        }
+        if !self.spec.is_none_or(|spec| selected(spec, node)) {
+            return Some(Refusal::lasting("node(s) didn't match Pod's node affinity/selector"));
+        }
+        if self.has_port_conflict(taken) {
+            return Some(Refusal {
+                is_full: true,
+                ..Refusal::lasting("node(s) didn't have free ports for the requested pod ports")
+            });
+        }
+        self.insufficient(node, taken)
+    }
+
+    /// Whether a pod of the node has one of the ports already; `0.0.0.0` stands for every address.
+    fn has_port_conflict(&self, taken: &Taken) -> bool {
+        if self.ports.is_empty() {
+            return false;
+        }
+        let there = || taken.pods.values().flat_map(|pod| ledger::host_ports(pod));
+        let every = |address: &str| address == "0.0.0.0";
+        self.ports.iter().any(|(address, protocol, number)| {
+            there().any(|(other, of, at)| {
+                of == *protocol && at == *number && (other == *address || every(&other) || every(address))
+            })
+        })
+    }
+
+    /// What the node has too little of (`fitsRequest`). What it does not mention it does not have. Of what it has too little even when it is
+    /// empty nobody can give way.
+    fn insufficient(&self, node: &Node, taken: &Taken) -> Option<Refusal> {
+        let there = |name: &str| ledger::allocatable(node, name);
+        let (mut reasons, mut is_full) = (Vec::new(), true);
+        let count = i128::try_from(taken.pods.len()).unwrap_or(i128::MAX);
+        if count.saturating_add(1).saturating_mul(1000) > there("pods") {
+            reasons.push("Too many pods".to_owned());
+        }
+        for (name, amount) in &self.requests {
+            let used = taken.amounts.get(name).copied().unwrap_or(0);
+            let there = there(name);
+            if *amount > 0 && *amount > there.saturating_sub(used) {
+                reasons.push(format!("Insufficient {name}"));
+                is_full &= *amount <= there;
+            }
+        }
+        (!reasons.is_empty()).then_some(Refusal { reasons, is_full })
+    }
 }
 
 /// Whether nodeSelector and the required node affinity of a pod fit the node.
 pub(crate) fn selected(spec: &PodSpec, node: &Node) -> bool {
-    let labels = meta::labels(&node.metadata);
-    if !spec
-        .node_selector
-        .iter()
-        .flatten()
-        .all(|(key, value)| labels.get(key) == Some(value))
-    {
+    let labels = node.metadata.labels.as_ref();
+    let mut wanted = spec.node_selector.iter().flatten();
+    if !wanted.all(|(key, value)| labels.and_then(|labels| labels.get(key)) == Some(value)) {
         return false;
     }
     let required = spec
@@ -142,7 +160,7 @@ pub(super) fn selects(selector: &NodeSelector, node: &Node) -> bool {
 }
 
 /// A term without requirements selects nothing.
-fn term_fits(term: &NodeSelectorTerm, node: &Node, labels: &BTreeMap<String, String>) -> bool {
+pub(super) fn term_fits(term: &NodeSelectorTerm, node: &Node, labels: &BTreeMap<String, String>) -> bool {
     let expressions = term.match_expressions.as_deref().unwrap_or_default();
     let fields = term.match_fields.as_deref().unwrap_or_default();
     let field = |key: &str| (key == "metadata.name").then(|| meta::name(&node.metadata));
@@ -244,7 +262,8 @@ mod tests {
             *taken.amounts.entry("cpu".to_owned()).or_default() += 1000;
         }
         assert_eq!(
-            refusal(&pod, &typed, &taken)
+            Wish::of(&pod)
+                .refusal(&typed, &taken)
                 .map(|refusal| refusal.reasons.join(" and "))
                 .as_deref(),
             expected,
@@ -428,7 +447,7 @@ mod tests {
                 taken.pods.insert(request, Arc::default());
                 *taken.amounts.entry("cpu".to_owned()).or_default() += 2000;
             }
-            let found = refusal(&pod, &node, &taken).map(|refusal| refusal.is_full);
+            let found = Wish::of(&pod).refusal(&node, &taken).map(|refusal| refusal.is_full);
             assert_eq!(found, expected, "{spec} with {there}");
         };
         let asking =

@@ -9,7 +9,7 @@ use kubewright::Request;
 use kubewright::k8s_openapi::api::core::v1::{Container, Node, Pod, ResourceRequirements};
 use kubewright::k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 
-use super::neighbours;
+use super::{neighbours, prefer};
 use crate::controllers::{bound, pods};
 use crate::objects::quantity::milli;
 
@@ -32,6 +32,8 @@ pub(super) struct Ledger {
     places: BTreeMap<Request, String>,
     /// Pods that repel others.
     repelling: BTreeSet<Request>,
+    /// Pods that like or dislike others near them.
+    choosy: BTreeSet<Request>,
 }
 
 impl Ledger {
@@ -56,6 +58,9 @@ impl Ledger {
         if neighbours::repels(pod) {
             self.repelling.insert(request.clone());
         }
+        if prefer::is_choosy(pod) {
+            self.choosy.insert(request.clone());
+        }
         self.places.insert(request.clone(), node.to_owned());
     }
 
@@ -64,6 +69,7 @@ impl Ledger {
             return;
         };
         self.repelling.remove(request);
+        self.choosy.remove(request);
         let Some(taken) = self.nodes.get_mut(&node) else {
             return;
         };
@@ -83,17 +89,21 @@ impl Ledger {
         !self.repelling.is_empty()
     }
 
+    /// Whether any pod likes or dislikes others near it.
+    pub(super) fn has_choosy(&self) -> bool {
+        !self.choosy.is_empty()
+    }
+
     /// What is taken on a node.
     pub(super) fn on(&self, node: &str) -> Option<&Taken> {
         self.nodes.get(node)
     }
 }
 
-/// What a node has to give, by name.
-pub(super) fn allocatable(node: &Node) -> Amounts {
-    let status = node.status.as_ref();
-    let room = status.and_then(|status| status.allocatable.as_ref());
-    amounts(room)
+/// What a node has to give of something.
+pub(super) fn allocatable(node: &Node, name: &str) -> i128 {
+    let room = node.status.as_ref().and_then(|status| status.allocatable.as_ref());
+    room.and_then(|room| milli(room.get(name)?)).unwrap_or(0)
 }
 
 fn amounts(list: Option<&BTreeMap<String, Quantity>>) -> Amounts {

@@ -1,7 +1,7 @@
 //! The scheduler: gives pods without a node one of the nodes that are there.
 //!
-//! It takes the pods that name it (`spec.schedulerName: default-scheduler`, the default), asks every node (`fit`), and binds to the one with
-//! the fewest pods. What is taken on each node is kept in a `ledger`, so that no pod is placed by listing all of them. A pod that fits nowhere is told so, in its condition PodScheduled and in an event, and is looked at again when a node
+//! It takes the pods that name it (`spec.schedulerName`: `default-scheduler`, unless it was given other names or more of them), asks every node (`fit`), and binds to the one
+//! that is preferred (`prefer`), and of several to the one with the fewest pods. What is taken on each node is kept in a `ledger`, so that no pod is placed by listing all of them. A pod that fits nowhere is told so, in its condition PodScheduled and in an event, and is looked at again when a node
 //! changes, when another pod goes, and from time to time.
 //!
 //! A pod of a higher priority may take the place of others (`preempt`): they are deleted, and it is nominated for their node, so that
@@ -14,9 +14,11 @@ pub(crate) mod fit;
 mod ledger;
 mod neighbours;
 mod preempt;
+mod prefer;
 mod volumes;
 
-use std::collections::BTreeMap;
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -28,7 +30,7 @@ use kubewright::k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kubewright::{Action, Context, Controller, EventType, Reconciler, Request, Result};
 use serde_json::json;
 
-use self::fit::Refusal;
+use self::fit::{Refusal, Wish};
 use self::ledger::{Ledger, Taken};
 use self::neighbours::{Namespaces, Neighbours};
 use self::preempt::Candidate;
@@ -36,8 +38,8 @@ use self::volumes::Volumes;
 use super::{Waiting, bound, disruption_target, pods};
 use crate::objects::meta;
 
-/// The name that pods ask for, and that signs events.
-const NAME: &str = "default-scheduler";
+/// The name that pods ask for when they ask for none, and that signs events.
+pub(crate) const DEFAULT: &str = "default-scheduler";
 
 /// How long a pod that fits nowhere waits when nothing changes that we watch.
 const TRY_AGAIN: Duration = Duration::from_secs(60);
@@ -45,6 +47,8 @@ const TRY_AGAIN: Duration = Duration::from_secs(60);
 /// Remembers who waits for a node, and what is taken.
 #[derive(Default)]
 pub(crate) struct Scheduler {
+    /// What it is called: whose pods are placed. All of them know of each other's, as the profiles of one kube-scheduler do.
+    names: BTreeSet<String>,
     waiting: Waiting,
     /// Those of them that may fit when another pod has been placed.
     beside: Waiting,
@@ -79,14 +83,17 @@ struct Surroundings<'a> {
     nodes: &'a [Arc<Node>],
 }
 
-/// The controller, ready to be added to a manager.
-pub(crate) fn controller() -> Controller {
-    let scheduler = Scheduler::default();
+/// The controller, ready to be added to a manager: a scheduler of these names.
+pub(crate) fn controller(names: &BTreeSet<String>) -> Controller {
+    let scheduler = Scheduler {
+        names: names.clone(),
+        ..Scheduler::default()
+    };
     let waiting = || scheduler.waiting.clone();
     let (for_node, for_room, for_claim) = (waiting(), waiting(), waiting());
     let beside = scheduler.beside.clone();
     Controller::of(scheduler)
-        .named(NAME)
+        .named(DEFAULT)
         // A node has come or changed: whoever waits may fit now.
         .watches::<Node>(move |_| for_node.all())
         // A claim of somebody who waits has found its volume.
@@ -105,14 +112,20 @@ fn is_bound(pod: &Pod) -> bool {
     bound::node_of(pod).is_some()
 }
 
-/// A pod that waits for us: not bound, alive, and not for another scheduler or held back by a gate.
-fn is_ours(pod: &Pod) -> bool {
-    let Some(spec) = &pod.spec else { return false };
-    let named = spec.scheduler_name.as_deref().unwrap_or(NAME) == NAME;
-    named && !is_bound(pod) && pods::is_active(pod) && spec.scheduling_gates.as_ref().is_none_or(Vec::is_empty)
+/// The scheduler that a pod asks for; the events of its placing are told in this name.
+fn asked(pod: &Pod) -> &str {
+    let name = pod.spec.as_ref().and_then(|spec| spec.scheduler_name.as_deref());
+    name.filter(|name| !name.is_empty()).unwrap_or(DEFAULT)
 }
 
 impl Scheduler {
+    /// A pod that waits for us: not bound, alive, and not for another scheduler or held back by a gate.
+    fn is_ours(&self, pod: &Pod) -> bool {
+        let Some(spec) = &pod.spec else { return false };
+        let is_free = spec.scheduling_gates.as_ref().is_none_or(Vec::is_empty);
+        self.names.contains(asked(pod)) && !is_bound(pod) && pods::is_active(pod) && is_free
+    }
+
     fn ledger(&self) -> MutexGuard<'_, Option<Ledger>> {
         // Nothing under this lock can panic half way through a change.
         self.ledger.lock().unwrap_or_else(PoisonError::into_inner)
@@ -131,7 +144,7 @@ impl Scheduler {
             let mut first = Ledger::default();
             for pod in &all {
                 first.enter(pod);
-                if is_ours(pod) {
+                if self.is_ours(pod) {
                     self.nominate(&Request::of(&**pod), pod);
                 }
             }
@@ -188,18 +201,20 @@ impl Scheduler {
         let nobody = Ledger::default();
         let ledger = reserved.as_ref().or(guard.as_ref()).unwrap_or(&nobody);
         let question = Question::new(pod, around, ledger);
-        let (mut refusals, mut best) = (vec![], None);
+        let (mut refusals, mut fitting) = (vec![], vec![]);
         for node in around.nodes.iter().filter(|node| !meta::is_deleting(&node.metadata)) {
             let name = meta::name(&node.metadata);
             let there = ledger.on(name).map_or(0, |taken| taken.pods.len());
             match question.ask(node) {
                 Some(why) => refusals.push((&**node, why)),
                 None if nominated.as_deref() == Some(name) => return Ok(name),
-                None if best.is_none_or(|(fewest, _): (usize, &str)| there < fewest) => best = Some((there, name)),
-                None => {}
+                None => fitting.push((&**node, there)),
             }
         }
-        best.map(|(_, name)| name).ok_or(refusals)
+        let scores = prefer::scores(pod, &fitting, &question.all, ledger, around.namespaces);
+        let fitting = fitting.into_iter().zip(scores);
+        let best = fitting.min_by_key(|((_, there), score)| (Reverse(*score), *there));
+        best.map(|((node, _), _)| meta::name(&node.metadata)).ok_or(refusals)
     }
 
     /// What is taken, when a pod of a lower priority runs on one of these nodes.
@@ -301,31 +316,33 @@ impl Scheduler {
 
 /// Takes a victim away, and says why (`PreemptPod`).
 async fn take_away(ctx: &Context, pod: &Pod, victim: &Pod, node: &str) -> Result<()> {
-    let message = format!("{NAME}: preempting to accommodate a higher priority pod");
+    let message = format!("{}: preempting to accommodate a higher priority pod", asked(pod));
     let condition = disruption_target::condition(victim, ctx, "True", Some((preempt::REASON, &message)));
     if disruption_target::write(ctx, victim, &condition, json!({})).await? && ctx.client().delete(victim).await? {
         let message = format!("Preempted by pod {} on node {node}", meta::uid(&pod.metadata));
-        ctx.event(victim, EventType::Normal, "Preempted", message);
+        ctx.event_as(asked(pod), victim, EventType::Normal, "Preempted", message);
     }
     Ok(())
 }
 
 /// What nodes are asked about a pod, as things are.
 struct Question<'a> {
-    pod: &'a Pod,
+    wish: Wish<'a>,
     volumes: &'a Volumes,
     ledger: &'a Ledger,
     neighbours: Neighbours,
+    all: Vec<&'a Node>,
 }
 
 impl<'a> Question<'a> {
     fn new(pod: &'a Pod, around: &Surroundings<'a>, ledger: &'a Ledger) -> Question<'a> {
         let all: Vec<&Node> = around.nodes.iter().map(|node| &**node).collect();
         Question {
-            pod,
+            wish: Wish::of(pod),
             volumes: around.volumes,
             ledger,
             neighbours: Neighbours::of(pod, &all, ledger, around.namespaces),
+            all,
         }
     }
 
@@ -333,7 +350,7 @@ impl<'a> Question<'a> {
     fn ask(&self, node: &Node) -> Option<Refusal> {
         let nothing = Taken::default();
         let taken = self.ledger.on(meta::name(&node.metadata)).unwrap_or(&nothing);
-        fit::refusal(self.pod, node, taken).or_else(|| {
+        self.wish.refusal(node, taken).or_else(|| {
             let other = self.volumes.refusal(node).or_else(|| self.neighbours.refusal(node));
             other.map(Refusal::of)
         })
@@ -345,7 +362,7 @@ impl Reconciler for Scheduler {
 
     async fn reconcile(&self, pod: Arc<Pod>, ctx: Context) -> Result<Action> {
         self.enter(&pod, &ctx).await?;
-        if !is_ours(&pod) {
+        if !self.is_ours(&pod) {
             self.forget(ctx.request());
             return Ok(Action::await_change());
         }
@@ -364,7 +381,10 @@ impl Reconciler for Scheduler {
             }
         };
         let mut namespaces = Namespaces::new();
-        if neighbours::asks_namespaces(&pod) || self.ledger().as_ref().is_some_and(Ledger::has_repelling) {
+        if neighbours::asks_namespaces(&pod)
+            || prefer::asks_namespaces(&pod)
+            || self.ledger().as_ref().is_some_and(Ledger::has_repelling)
+        {
             for namespace in ctx.client().list::<Namespace>(None).await? {
                 let name = meta::name(&namespace.metadata).to_owned();
                 namespaces.insert(name, meta::labels(&namespace.metadata));
@@ -426,7 +446,7 @@ async fn bind(ctx: &Context, pod: &Pod, node: &str) -> Result<Action> {
     match answer {
         Ok(_) => {
             let message = format!("Successfully assigned {} to {node}", ctx.request());
-            ctx.event(pod, EventType::Normal, "Scheduled", &message);
+            ctx.event_as(asked(pod), pod, EventType::Normal, "Scheduled", &message);
             Ok(Action::await_change())
         }
         Err(error) if error.is_not_found() => Ok(Action::await_change()),
@@ -468,7 +488,7 @@ async fn wait(ctx: &Context, pod: &Pod, why: &str, nomination: Nomination<'_>) -
             return Ok(Action::await_change());
         }
     }
-    ctx.event(pod, EventType::Warning, "FailedScheduling", why);
+    ctx.event_as(asked(pod), pod, EventType::Warning, "FailedScheduling", why);
     Ok(Action::requeue_after(TRY_AGAIN))
 }
 
@@ -478,7 +498,11 @@ mod tests {
 
     #[test]
     fn whose_pods() {
-        let check = |spec: serde_json::Value, phase: &str, expected: bool| {
+        let check = |names: &[&str], spec: serde_json::Value, phase: &str, expected: bool| {
+            let scheduler = Scheduler {
+                names: names.iter().map(|name| (*name).to_owned()).collect(),
+                ..Scheduler::default()
+            };
             let mut whole = json!({ "containers": [] });
             whole
                 .as_object_mut()
@@ -486,13 +510,24 @@ mod tests {
                 .extend(spec.as_object().expect("an object").clone());
             let pod: Pod =
                 serde_json::from_value(json!({ "spec": whole, "status": { "phase": phase } })).expect("a pod");
-            assert_eq!(is_ours(&pod), expected, "{spec} {phase}");
+            assert_eq!(scheduler.is_ours(&pod), expected, "{names:?} {spec} {phase}");
         };
-        check(json!({}), "Pending", true);
-        check(json!({ "schedulerName": NAME }), "Pending", true);
-        check(json!({ "schedulerName": "nobody" }), "Pending", false);
-        check(json!({ "nodeName": "n" }), "Pending", false);
-        check(json!({ "schedulingGates": [{ "name": "wait" }] }), "Pending", false);
-        check(json!({}), "Failed", false);
+        let usual = &[DEFAULT];
+        check(usual, json!({}), "Pending", true);
+        check(usual, json!({ "schedulerName": "" }), "Pending", true);
+        check(usual, json!({ "schedulerName": DEFAULT }), "Pending", true);
+        check(usual, json!({ "schedulerName": "nobody" }), "Pending", false);
+        check(usual, json!({ "nodeName": "n" }), "Pending", false);
+        check(
+            usual,
+            json!({ "schedulingGates": [{ "name": "wait" }] }),
+            "Pending",
+            false,
+        );
+        check(usual, json!({}), "Failed", false);
+        check(&["mine"], json!({}), "Pending", false);
+        check(&["mine"], json!({ "schedulerName": "mine" }), "Pending", true);
+        check(&[DEFAULT, "mine"], json!({ "schedulerName": "mine" }), "Pending", true);
+        check(&[DEFAULT, "mine"], json!({}), "Pending", true);
     }
 }

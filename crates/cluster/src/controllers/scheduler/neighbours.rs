@@ -1,6 +1,6 @@
 //! Where a pod may run because of the pods that run already: affinity and anti-affinity between pods, and topology spread.
 //!
-//! Pure. Only what is required counts; what is preferred does not. Upstream: `interpodaffinity`, `podtopologyspread`. Counted once for each
+//! Pure. Only what is required counts here; what is preferred is in `prefer`. Upstream: `interpodaffinity`, `podtopologyspread`. Counted once for each
 //! pod that is placed, and then asked for each node.
 //! Invariant: a pod that repels others is asked as well when one comes that says nothing itself.
 
@@ -40,7 +40,7 @@ struct Spread {
     counts: BTreeMap<String, usize>,
 }
 
-fn affinity(spec: &PodSpec) -> &[PodAffinityTerm] {
+pub(super) fn affinity(spec: &PodSpec) -> &[PodAffinityTerm] {
     let affinity = spec
         .affinity
         .as_ref()
@@ -87,13 +87,13 @@ pub(super) fn asks_namespaces(pod: &Pod) -> bool {
 }
 
 /// A selector that is missing selects nothing, an empty one everything.
-fn selects(selector: Option<&LabelSelector>, labels: &BTreeMap<String, String>) -> bool {
+pub(super) fn selects(selector: Option<&LabelSelector>, labels: &BTreeMap<String, String>) -> bool {
     let selector: Option<Selector> = selector.and_then(|selector| selector.clone().try_into().ok());
     selector.is_some_and(|selector| selector.matches(labels))
 }
 
 /// Whether a term of the pod `of` means the pod `other`.
-fn means(term: &PodAffinityTerm, of: &Pod, other: &Pod, namespaces: &Namespaces) -> bool {
+pub(super) fn means(term: &PodAffinityTerm, of: &Pod, other: &Pod, namespaces: &Namespaces) -> bool {
     let there = other.metadata.namespace.as_deref().unwrap_or_default();
     let named = term.namespaces.as_deref().unwrap_or_default();
     let none = BTreeMap::new();
@@ -160,6 +160,10 @@ impl Neighbours {
 
     /// Why the node will not do.
     pub(super) fn refusal(&self, node: &Node) -> Option<&'static str> {
+        let is_quiet = self.wanted.is_empty() && self.unwanted.is_empty();
+        if is_quiet && self.repelled.is_empty() && self.spread.is_empty() {
+            return None;
+        }
         let labels = meta::labels(&node.metadata);
         let mut pairs = labels.iter().map(|(key, value)| (key.clone(), value.clone()));
         for spread in &self.spread {
@@ -190,6 +194,36 @@ impl Neighbours {
     }
 }
 
+/// Whether a constraint of a pod with the labels `own` counts a pod with these labels.
+fn is_counted(
+    constraint: &TopologySpreadConstraint,
+    own: &BTreeMap<String, String>,
+    labels: &BTreeMap<String, String>,
+) -> bool {
+    let mut keys = constraint.match_label_keys.iter().flatten();
+    selects(constraint.label_selector.as_ref(), labels)
+        && keys.all(|key| own.get(key).is_none_or(|value| labels.get(key) == Some(value)))
+}
+
+/// How many pods on a node a constraint counts.
+pub(super) fn selected_on(constraint: &TopologySpreadConstraint, pod: &Pod, node: &Node, ledger: &Ledger) -> usize {
+    let own = meta::labels(&pod.metadata);
+    let there = ledger.on(meta::name(&node.metadata)).into_iter();
+    let counted = there.flat_map(|taken| taken.pods.values()).filter(|other| {
+        other.metadata.namespace == pod.metadata.namespace
+            && !meta::is_deleting(&other.metadata)
+            && is_counted(constraint, &own, &meta::labels(&other.metadata))
+    });
+    counted.count()
+}
+
+/// Whether the pods of a node count for a constraint (`nodeAffinityPolicy`, `nodeTaintsPolicy`).
+pub(super) fn is_looked_at(constraint: &TopologySpreadConstraint, spec: &PodSpec, node: &Node) -> bool {
+    let honored = constraint.node_affinity_policy.as_deref() != Some("Ignore");
+    let tainted = constraint.node_taints_policy.as_deref() == Some("Honor") && !tolerated(spec, node);
+    (!honored || fit::selected(spec, node)) && !tainted
+}
+
 /// Counts the pods that a constraint selects, by the value of its label (`calPreFilterState`).
 fn spread(
     constraint: &TopologySpreadConstraint,
@@ -200,38 +234,24 @@ fn spread(
     ledger: &Ledger,
 ) -> Spread {
     let own = meta::labels(&pod.metadata);
-    let same_keys = |labels: &BTreeMap<String, String>| {
-        let mut keys = constraint.match_label_keys.iter().flatten();
-        keys.all(|key| own.get(key).is_none_or(|value| labels.get(key) == Some(value)))
-    };
-    let fits =
-        |labels: &BTreeMap<String, String>| selects(constraint.label_selector.as_ref(), labels) && same_keys(labels);
     let mut counts: BTreeMap<String, usize> = BTreeMap::new();
     for node in nodes {
         let labels = meta::labels(&node.metadata);
-        let honored = constraint.node_affinity_policy.as_deref() != Some("Ignore");
-        let tainted = constraint.node_taints_policy.as_deref() == Some("Honor") && !tolerated(spec, node);
-        if !keys.iter().all(|key| labels.contains_key(*key)) || (honored && !fit::selected(spec, node)) || tainted {
+        if !keys.iter().all(|key| labels.contains_key(*key)) || !is_looked_at(constraint, spec, node) {
             continue;
         }
         let Some(value) = labels.get(&constraint.topology_key) else {
             continue;
         };
-        let there = ledger.on(meta::name(&node.metadata)).into_iter();
-        let there = there.flat_map(|taken| taken.pods.values()).filter(|other| {
-            other.metadata.namespace == pod.metadata.namespace
-                && !meta::is_deleting(&other.metadata)
-                && fits(&meta::labels(&other.metadata))
-        });
         let count = counts.entry(value.clone()).or_default();
-        *count = count.saturating_add(there.count());
+        *count = count.saturating_add(selected_on(constraint, pod, node, ledger));
     }
     let domains = i32::try_from(counts.len()).unwrap_or(i32::MAX);
     let few = constraint.min_domains.is_some_and(|least| domains < least);
     Spread {
         key: constraint.topology_key.clone(),
         most: constraint.max_skew,
-        own: usize::from(fits(&own)),
+        own: usize::from(is_counted(constraint, &own, &own)),
         least: if few {
             0
         } else {

@@ -1,0 +1,146 @@
+//! `kubewright controllers`: the built-in controllers, the scheduler and the simulated nodes, beside an API server of
+//! somebody else's.
+//!
+//! One line on standard output when they run; then silence until a signal. Invariant: nothing is started against a
+//! cluster that is not of this machine, unless a person has named its context.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use clap::Args;
+use kubewright_cluster::controllers::{ROLE, Settings};
+use kubewright_cluster::{ControllerManager, Controllers, legacy_tokens};
+use serde_json::json;
+
+use super::cluster::Simulation;
+use crate::output::{DIM, Failure, Format, STRONG, paint};
+use crate::signals::stop_signal;
+use crate::target::{Reach, Target, chain};
+
+/// Run the built-in controllers, scheduler and simulated nodes against another API server, until Ctrl-C
+#[derive(Debug, Args)]
+pub(crate) struct Arguments {
+    /// The kubeconfig of the API server [default: $KUBECONFIG, then ~/.kube/config]
+    #[arg(long, value_name = "FILE")]
+    kubeconfig: Option<PathBuf>,
+
+    /// The context in it [default: the current one]
+    #[arg(long, value_name = "NAME")]
+    context: Option<String>,
+
+    /// The context, once more, of a cluster that is not on this machine: its workloads will be played with
+    #[arg(long, value_name = "NAME")]
+    allow_context: Option<String>,
+
+    /// Built-in controllers to run: `all`, or names with commas
+    #[arg(long, value_name = "all|NAME,…", default_value = "all")]
+    controllers: Controllers,
+
+    #[command(flatten)]
+    simulation: Simulation,
+
+    /// The certificate that pods are to trust, for the ConfigMap `kube-root-ca.crt` [default: that of the kubeconfig]
+    #[arg(long, value_name = "FILE")]
+    root_ca_file: Option<PathBuf>,
+
+    /// The key for the tokens of Secrets of type service-account-token, which the API server has to believe; without
+    /// it they get none
+    #[arg(long, value_name = "FILE")]
+    service_account_private_key_file: Option<PathBuf>,
+
+    /// Run only while holding the Lease `kube-controller-manager`, as kube-controller-manager does
+    #[arg(long)]
+    leader_elect: bool,
+
+    /// Print the ClusterRole that they need, and end
+    #[arg(long)]
+    role: bool,
+}
+
+impl Arguments {
+    pub(crate) async fn run(self, output: Format) -> Result<(), Failure> {
+        if self.role {
+            output.say(ROLE.trim_end(), &json!({ "event": "role", "role": ROLE }));
+            return Ok(());
+        }
+        let target = Target::read(self.kubeconfig.as_deref(), self.context.as_deref())?;
+        allowed(&target, self.allow_context.as_deref())?;
+        let trusted = match &self.root_ca_file {
+            Some(path) => Some(read(path, "the root certificate")?),
+            None => target.authority(),
+        };
+        let settings = Settings {
+            root_ca: Arc::new(move || trusted.clone()),
+            ..self.simulation.settings()?
+        };
+        let settings = match &self.service_account_private_key_file {
+            Some(path) => Settings {
+                service_account_token: tokens(path)?,
+                ..settings
+            },
+            None => settings,
+        };
+        let client = target.client().await?;
+        client.apiserver_version().await.map_err(|why| {
+            Failure::new(format!("cannot run controllers against {}", target.describe()))
+                .because(chain(&why))
+                .hint("nothing has been started")
+        })?;
+        let manager = ControllerManager::new(client)
+            .controllers(self.controllers)
+            .settings(settings);
+        let manager = match self.leader_elect {
+            true => manager.leader_election(),
+            false => manager,
+        };
+        let stop = stop_signal()?;
+        output.say(
+            &format!("{} run  {}", paint(STRONG, "kubewright controllers"), target.describe()),
+            &json!({ "event": "ready", "context": target.context, "server": target.server }),
+        );
+        let cannot = |why| Failure::new("cannot run the controllers").because(why);
+        manager.run(stop).await.map_err(cannot)?;
+        output.say(&paint(DIM, "stopped"), &json!({"event": "stopped"}));
+        Ok(())
+    }
+}
+
+/// Refuses a cluster that is not of this machine unless its context was named once more.
+fn allowed(target: &Target, allowed: Option<&str>) -> Result<(), Failure> {
+    let Reach::Remote(why) = &target.reach else {
+        return Ok(());
+    };
+    if allowed == Some(target.context.as_str()) {
+        return Ok(());
+    }
+    let refused = Failure::new(format!(
+        "refusing to run controllers against context {}",
+        target.context
+    ))
+    .because(std::io::Error::other(format!(
+        "its server {} is not a cluster of this machine: {why}",
+        target.server
+    )));
+    Err(refused.hint(format!(
+        "simulated nodes and a second set of controllers harm a cluster that has its own; if you mean this one, \
+         say --allow-context {}",
+        target.context
+    )))
+}
+
+fn read(path: &Path, what: &str) -> Result<String, Failure> {
+    std::fs::read_to_string(path).map_err(|why| {
+        Failure::new(format!("cannot read {what} {}", path.display()))
+            .because(why)
+            .hint("nothing has been started")
+    })
+}
+
+fn tokens(path: &Path) -> Result<kubewright_cluster::controllers::TokenSource, Failure> {
+    let key = read(path, "the key of service accounts")?;
+    legacy_tokens(&key).map_err(|why| {
+        Failure::new(format!("cannot sign tokens with {}", path.display()))
+            .because(why)
+            .hint("nothing has been started")
+    })
+}
