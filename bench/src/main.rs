@@ -4,8 +4,8 @@
 //! given: `KUBEWRIGHT_BENCH_KUBE_APISERVER` and `KUBEWRIGHT_BENCH_ETCD`. Only ratios of one run are worth quoting: absolute times depend
 //! on the machine. Each line says what is measured, from where to where.
 //!
-//! Without arguments everything is measured; `start`, `load`, `queue`, `memory`, `growth`, `definitions`, `watchers`
-//! and `cluster` name parts.
+//! Without arguments everything is measured; `start`, `load`, `queue`, `memory`, `growth`, `definitions`, `watchers`,
+//! `cluster` and `webhooks` name parts.
 
 #![allow(clippy::print_stdout, reason = "printing figures is what this program is for")]
 
@@ -24,11 +24,12 @@ mod report;
 mod servers;
 mod start;
 mod watchers;
+mod webhooks;
 
 /// Runs of each measurement; the median is printed with the extremes.
 const RUNS: usize = 7;
 
-const PARTS: [&str; 8] = [
+const PARTS: [&str; 9] = [
     "start",
     "load",
     "queue",
@@ -37,6 +38,7 @@ const PARTS: [&str; 8] = [
     "growth",
     "watchers",
     "cluster",
+    "webhooks",
 ];
 
 #[tokio::main(worker_threads = 2)]
@@ -87,6 +89,9 @@ async fn run() -> Result<(), String> {
     }
     if asked("cluster") {
         cluster::measure(&kubewright, peer.as_ref()).await?;
+    }
+    if asked("webhooks") {
+        webhooks::measure(&kubewright, peer.as_ref()).await?;
     }
     Ok(())
 }
