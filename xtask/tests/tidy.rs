@@ -35,7 +35,8 @@ const ARROWS: &[(&str, &[&str], &[&str])] = &[
         ],
         &["kubewright-testing"],
     ),
-    ("guestbook", &["kubewright"], &["kubewright-testing"]),
+    ("guestbook", &["kubewright", "guestbook-api"], &["kubewright-testing"]),
+    ("guestbook-api", &[], &[]),
     (
         "autorebooter",
         &["kubewright", "autorebooter-api"],

@@ -1,4 +1,4 @@
-//! Runs the guestbook operator; `--help` says how.
+//! Runs the operator against the cluster of the kubeconfig, or of the pod that it runs in. `--help` lists the flags.
 
 use std::process::ExitCode;
 

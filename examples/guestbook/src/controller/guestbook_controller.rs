@@ -13,9 +13,10 @@ use k8s_openapi::api::core::v1::{
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, LabelSelector, Time};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use kubewright::kube::api::ObjectMeta;
+use kubewright::predicate;
 use kubewright::prelude::*;
 
-use crate::v1::{Guestbook, GuestbookStatus};
+use guestbook_api::v1::{Guestbook, GuestbookStatus};
 
 /// Reconciles Guestbooks.
 #[derive(Clone, Copy, Debug, Default)]
@@ -38,6 +39,17 @@ impl Reconciler for GuestbookReconciler {
     }
 }
 // ANCHOR_END: reconcile
+
+// ANCHOR: controller
+/// The controller: what it watches.
+pub fn controller() -> Controller {
+    Controller::of(GuestbookReconciler)
+        // Its own status writes are no reason to look again.
+        .with_predicate::<Guestbook>(predicate::generation_changed)
+        .owns::<Deployment>()
+        .owns::<Service>()
+}
+// ANCHOR_END: controller
 
 /// Labels of everything that belongs to the guestbook, and the selector of its pods.
 fn labels(guestbook: &Guestbook) -> BTreeMap<String, String> {
@@ -164,7 +176,7 @@ mod tests {
     fn check(size: i32, seen: DeploymentStatus, ready: &str, message: &str) {
         let mut guestbook = Guestbook::new(
             "hello",
-            crate::GuestbookSpec {
+            guestbook_api::v1::GuestbookSpec {
                 size,
                 ..Default::default()
             },

@@ -1,3 +1,3 @@
-//! One file for each controller.
+//! The controllers: what happens to objects.
 
 pub mod guestbook_controller;

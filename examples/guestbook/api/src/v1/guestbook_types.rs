@@ -1,7 +1,7 @@
 //! The Guestbook: what a user writes, what the operator answers.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
-use kubewright::kube::CustomResource;
+use kube::CustomResource;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
