@@ -30,6 +30,10 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "PATH|VERSION")]
     kubewright: Option<String>,
 
+    /// Go's module cache, in which types of other modules are looked up; GOMODCACHE, or GOPATH/pkg/mod, otherwise
+    #[arg(long, value_name = "DIR")]
+    module_path: Option<PathBuf>,
+
     #[command(flatten)]
     writing: Writing,
 }
@@ -39,8 +43,18 @@ const ATTEMPTED: &str = "cannot carry the project over";
 impl Arguments {
     pub(crate) fn run(self, output: Format) -> Result<(), Failure> {
         let (dependency, _) = init::dependency(self.kubewright.as_deref(), Some(&self.folder))?;
+        let cache = self.module_path.clone().or_else(module_cache);
+        let cached = cache.as_ref().filter(|folder| folder.is_dir()).map(Disk::new);
+        let place = cache
+            .as_ref()
+            .map(|folder| folder.display().to_string())
+            .unwrap_or_default();
+        let cache = cached
+            .as_ref()
+            .map(|files| migrate::ModuleCache { files, place: &place });
         let done = migrate::migrate(
             &Disk::new(&self.from),
+            cache,
             self.project_name.as_deref(),
             &dependency,
             env!("CARGO_PKG_VERSION"),
@@ -65,6 +79,7 @@ impl Arguments {
                 Diagnostic::new(codes::files::IO, ATTEMPTED)
                     .at(Place::file(self.folder.display().to_string()))
                     .because(why)
+                    .fix("name a folder that can be made")
             })?;
             recover(&disk, output)?;
         }
@@ -80,4 +95,16 @@ impl Arguments {
         }
         self.writing.finish(&disk, &plan, output)
     }
+}
+
+/// Where Go keeps modules, unless its own configuration (`go env -w`) says otherwise.
+fn module_cache() -> Option<PathBuf> {
+    let set = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
+    let path = || {
+        let first = set("GOPATH").and_then(|paths| std::env::split_paths(&paths).next());
+        first.or_else(|| Some(PathBuf::from(set("HOME")?).join("go")))
+    };
+    set("GOMODCACHE")
+        .map(PathBuf::from)
+        .or_else(|| Some(path()?.join("pkg/mod")))
 }

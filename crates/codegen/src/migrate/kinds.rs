@@ -4,16 +4,20 @@ use serde_json::Value;
 
 use super::go::{Decl, Field, File, Type};
 use super::markers::Marker;
+use super::types::Attributes;
 use super::words::{docs, extend, optional, said, type_name, word, words};
 use crate::project::Resource;
 
 /// A root type: `type Guestbook struct { TypeMeta; ObjectMeta; Spec; Status }`.
 pub(super) struct Root<'p> {
     pub(super) decl: &'p Decl,
-    /// The type of its spec, and whether the field may be left out.
-    pub(super) spec: &'p str,
+    /// The type of its spec; none when it has no spec, or something beside it: then the whole is one type in Rust.
+    pub(super) spec: Option<&'p str>,
+    /// Whether the spec may be left out.
     is_optional: bool,
-    status: Option<&'p str>,
+    pub(super) status: Option<&'p str>,
+    /// The fields of spec and status, which may say something beside their types.
+    pub(super) fields: [Option<&'p Field>; 2],
 }
 
 /// The root type of a declaration, if it is one that can be said in Rust.
@@ -42,37 +46,37 @@ pub(super) fn root<'p>(decl: &'p Decl, file: &File) -> Result<Root<'p>, String> 
             .unwrap_or_default()
             .to_owned()
     };
-    let (mut spec, mut status, mut is_optional) = (None, None, false);
+    let (mut spec, mut status, mut is_optional, mut is_whole) = (None, None, false, false);
+    let mut said = [None, None];
     for field in fields.iter().filter(|field| field.name.is_some()) {
         match (json(field).as_str(), local(field)) {
             ("spec", Some(name)) => {
                 let tag = field.json.as_deref().unwrap_or_default();
                 let omit = tag.contains(",omitempty") || tag.contains(",omitzero");
                 is_optional = optional(&field.doc.markers, &file.doc.markers, omit);
-                spec = Some(name);
+                (spec, said[0]) = (Some(name), Some(field));
             }
-            ("status", Some(name)) => status = Some(name),
+            ("status", Some(name)) => (status, said[1]) = (Some(name), Some(field)),
             ("metadata", _) => {}
-            (other, _) => {
-                return Err(format!(
-                    "{} has the field {other:?} beside spec and status, or one of another package",
-                    decl.name
-                ));
+            ("status", None) => {
+                return Err(format!("{} has a status of another package", decl.name));
             }
+            _ => is_whole = true,
         }
     }
-    let spec = spec.ok_or_else(|| format!("{} has no spec of its own package", decl.name))?;
+    let spec = spec.filter(|_| !is_whole);
     Ok(Root {
         decl,
         spec,
         is_optional,
         status,
+        fields: said,
     })
 }
 
 impl Root<'_> {
-    /// The attributes of the type of the spec. `is_stored`: whether this version is the stored one.
-    pub(super) fn attributes(&self, resource: &Resource, is_stored: bool) -> Vec<String> {
+    /// The attributes of the type of the spec, or of the whole. `is_stored`: whether this version is the stored one.
+    pub(super) fn attributes(&self, resource: &Resource, is_stored: bool) -> Attributes {
         let kind = &resource.kind;
         let mut lines = vec![
             format!("group = {:?}", resource.full_group()),
@@ -127,6 +131,8 @@ impl Root<'_> {
                 ] {
                     parts.extend(word(&said, key).map(|text| format!("{name} = {text:?}")));
                 }
+                // Of several, the last one holds.
+                more.retain(|line: &String| !line.starts_with("scale("));
                 more.push(format!("scale({})", parts.join(", ")));
             } else if let Some(said) = of("selectablefield") {
                 more.extend(word(&said, "JSONPath").map(|path| format!("selectable = {path:?}")));
@@ -161,10 +167,18 @@ impl Root<'_> {
         if !doc.is_empty() {
             lines.push(format!("doc = {:?}", doc.join("\n")));
         }
-        let mut attributes = vec![
-            "#[derive(CustomResource)]\n".to_owned(),
-            format!("#[kube(\n    {}\n)]\n", lines.join(",\n    ")),
-        ];
+        if self.spec.is_none() {
+            lines.push("no_spec".to_owned());
+        }
+        let mut attributes = Attributes {
+            name: self.spec.is_none().then(|| format!("{}Fields", type_name(kind))),
+            derives: "#[derive(CustomResource)]\n",
+            lines: format!("#[kube(\n    {}\n)]\n", lines.join(",\n    ")),
+            keywords: Vec::new(),
+        };
+        if self.spec.is_none() {
+            return attributes;
+        }
         let mut words = Vec::new();
         if self.is_optional {
             words.push(("root:required".to_owned(), Value::Array(Vec::new())));
@@ -187,7 +201,7 @@ impl Root<'_> {
                 .map(|docs| ("root:externalDocs".to_owned(), docs)),
         );
         if !words.is_empty() {
-            attributes.push(format!("#[schemars({})]\n", extend(&words)));
+            attributes.lines.push_str(&format!("#[schemars({})]\n", extend(&words)));
         }
         attributes
     }

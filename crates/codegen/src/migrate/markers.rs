@@ -178,18 +178,24 @@ pub(super) fn keyword(name: &str, said: &str) -> Option<(String, Value)> {
         let (key, value) = keyword(&format!("validation:{inner}"), said)?;
         return Some((format!("items:{key}"), value));
     }
+    // Kubernetes' own markers may have a remark behind them.
+    let said = if name.starts_with("k8s:") {
+        said.split('#').next().unwrap_or_default().trim()
+    } else {
+        said
+    };
     let bare = name.strip_prefix("validation:").unwrap_or(name);
     let flag = || Value::Bool(said != "false");
     let (key, value) = match bare {
-        "Minimum" => ("minimum", value(said)),
-        "Maximum" => ("maximum", value(said)),
+        "Minimum" | "k8s:minimum" => ("minimum", value(said)),
+        "Maximum" | "k8s:maximum" => ("maximum", value(said)),
         "ExclusiveMinimum" => ("exclusiveMinimum", flag()),
         "ExclusiveMaximum" => ("exclusiveMaximum", flag()),
         "MultipleOf" => ("multipleOf", value(said)),
         "MinLength" => ("minLength", value(said)),
         "MaxLength" => ("maxLength", value(said)),
         "MinItems" => ("minItems", value(said)),
-        "MaxItems" => ("maxItems", value(said)),
+        "MaxItems" | "k8s:maxItems" => ("maxItems", value(said)),
         "UniqueItems" => ("uniqueItems", flag()),
         "MinProperties" => ("minProperties", value(said)),
         "MaxProperties" => ("maxProperties", value(said)),

@@ -4,10 +4,11 @@
 //! project with the same names, and writes the types with every marker said in Rust; controllers and webhooks are
 //! skeletons with the Go text beside them in comments. Invariants: the Go project is only read; what cannot be said is
 //! noted with its place and left to a person; the result compiles as far as the notes say. Inside: `go` parses,
-//! `origin` reads the project, `markers` markers; `types`, `shared`, `kinds` and `words` write Rust. Not here: what
+//! `origin` and `modules` read the project and what it requires, `markers` markers; `types`, `embedded`, `shared`,
+//! `kinds`, `bodies` and `words` write Rust, and `kubernetes` knows the types that Rust has already. Not here: what
 //! Go's functions do, conversions between versions.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::diagnostic::Diagnostic;
 use crate::plan::{Files, MemoryFiles};
@@ -16,9 +17,13 @@ use crate::scaffold::{
     CreateApi, CreateWebhook, Dependency, External, Init, License, Subject, create_api, create_webhook, init, step,
 };
 
+mod bodies;
+mod embedded;
 mod go;
 mod kinds;
+mod kubernetes;
 mod markers;
+mod modules;
 mod origin;
 mod shared;
 mod types;
@@ -27,8 +32,11 @@ mod words;
 #[cfg(test)]
 mod tests;
 
+use modules::Modules;
 use origin::{Origin, Source};
-use types::{Package, Types};
+use types::{Attributes, Package, Types};
+
+pub use modules::ModuleCache;
 
 /// What a migration gives.
 #[derive(Debug)]
@@ -41,12 +49,14 @@ pub struct Migrated {
     pub kinds: usize,
 }
 
-/// Reads a project in Go and says it in Rust, under another name if one is given.
+/// Reads a project in Go and says it in Rust, under another name if one is given. Types of other modules are read from
+/// `vendor/` and the module cache.
 ///
 /// # Errors
 /// When there is no PROJECT of version 2 or 3, a Go file is no Go, or a name cannot be used here.
 pub fn migrate(
     files: &dyn Files,
+    cache: Option<ModuleCache<'_>>,
     name: Option<&str>,
     dependency: &Dependency,
     cli_version: &str,
@@ -54,9 +64,11 @@ pub fn migrate(
     let Origin {
         project,
         module,
+        declared,
         sources,
         notes,
     } = Origin::read(files, name)?;
+    let modules = Modules::new(files, cache, &declared);
     let mut made = MemoryFiles::default();
     let asked = Init {
         name: project.name.clone(),
@@ -80,7 +92,7 @@ pub fn migrate(
     };
     step(&mut made, |files| init(files, &asked))?;
     migration.scaffold(&mut made)?;
-    migration.types(&sources, &mut made)?;
+    migration.types(&sources, &modules, &mut made)?;
     migration.bodies(&sources, &mut made)?;
     for path in files.list("config/samples")? {
         // An example that a person wrote says more than ours.
@@ -171,8 +183,9 @@ impl Migration<'_> {
     }
 
     /// The types, in the place of the scaffold's.
-    fn types(&mut self, sources: &[Source], made: &mut MemoryFiles) -> Result<(), Diagnostic> {
+    fn types(&mut self, sources: &[Source], modules: &Modules<'_>, made: &mut MemoryFiles) -> Result<(), Diagnostic> {
         let project = Project::load(made)?;
+        let foreign;
         let mut packages: BTreeMap<String, Package<'_>> = BTreeMap::new();
         let mut places: BTreeMap<String, Vec<&Resource>> = BTreeMap::new();
         for resource in project.apis() {
@@ -187,21 +200,14 @@ impl Migration<'_> {
         for source in sources {
             let folder = folder(&source.path);
             let Some(resources) = places.get(folder) else { continue };
-            let import = format!("{}/{folder}", self.module);
             let module = format!("crate::{}", project.layout(resources[0]).api_modules.join("::"));
-            let package = packages.entry(import).or_insert_with(|| Package {
-                module,
-                types: BTreeMap::new(),
-            });
-            package.types.extend(
-                source
-                    .file
-                    .types
-                    .iter()
-                    .map(|decl| (decl.name.clone(), (decl, &source.file))),
-            );
+            let package = packages
+                .entry(source.import.clone())
+                .or_insert_with(|| Package::new(module));
+            package.add(source);
         }
-        let shared = shared::packages(&packages, sources, self.module);
+        foreign = shared::foreign(&packages, sources, modules, &mut self.notes);
+        let shared = shared::packages(&packages, sources.iter().chain(&foreign));
         let folders: Vec<(String, String)> = shared
             .iter()
             .map(|(import, package)| (import.clone(), package.module.clone()))
@@ -209,7 +215,7 @@ impl Migration<'_> {
         packages.extend(shared);
         let mut types = Types {
             packages,
-            notes: std::collections::BTreeSet::new(),
+            notes: BTreeSet::new(),
         };
         shared::write(&folders, &mut types, made);
         for (folder, resources) in &places {
@@ -229,7 +235,7 @@ impl Migration<'_> {
         types: &mut Types<'p>,
         made: &mut MemoryFiles,
     ) {
-        let import = format!("{}/{folder}", self.module);
+        let import = origin::import(self.module, folder);
         let mut roots = BTreeMap::new();
         let declared = types
             .packages
@@ -248,7 +254,7 @@ impl Migration<'_> {
                             resource.kind
                         ));
                     }
-                    roots.insert(root.spec, (root, *resource));
+                    roots.insert(root.spec.unwrap_or(&resource.kind), (root, *resource));
                     self.kinds += 1;
                 }
                 Err(why) => self.notes.push(format!("{why}; its type is the scaffold's")),
@@ -269,13 +275,20 @@ impl Migration<'_> {
                 let is_code = matches!(decl.of, go::Type::Other(_))
                     || decl.name.ends_with("Defaulter")
                     || decl.name.ends_with("Validator");
-                if is_root || is_list || is_code {
+                let root = roots.get(decl.name.as_str());
+                if is_root && root.is_none() || is_list || is_code {
                     continue;
                 }
-                let root = roots.get(decl.name.as_str());
-                let attributes = root.map_or(Vec::new(), |(root, resource)| {
+                let mut attributes = root.map_or_else(Attributes::default, |(root, resource)| {
                     root.attributes(resource, self.is_stored(root, resource, types))
                 });
+                let mut fields = roots.values().flat_map(|(root, _)| {
+                    let names = [root.spec, root.status];
+                    names.into_iter().zip(root.fields)
+                });
+                if let Some((_, Some(field))) = fields.find(|(name, _)| *name == Some(decl.name.as_str())) {
+                    attributes.keywords = types.of_field(field, &decl.name);
+                }
                 let file = match root {
                     Some((_, resource)) => project.layout(resource).types_file(),
                     None => home
@@ -345,19 +358,20 @@ impl Migration<'_> {
     /// Controllers and webhooks: the Go text beside the skeletons, roles in words of Rust.
     fn bodies(&mut self, sources: &[Source], made: &mut MemoryFiles) -> Result<(), Diagnostic> {
         let project = Project::load(made)?;
+        let mut told = BTreeSet::new();
         for resource in &project.resources {
             let layout = project.layout(resource);
             let default = project.default_controller_name(resource);
             for name in project.controller_names(resource) {
                 let file = layout.controller_file((name != default).then_some(name.as_str()));
-                let is_of = |source: &&Source| source.reconciles(&resource.kind);
-                let Some(source) = sources.iter().find(is_of) else {
+                let Some(source) = bodies::controller_of(&resource.kind, sources) else {
                     self.notes
                         .push(format!("{file}: no Go controller of {} was found", resource.kind));
                     continue;
                 };
                 let text = made.0.remove(&file).unwrap_or_default();
-                made.0.insert(file, controller(&text, source));
+                made.0.insert(file, bodies::controller(&text, source));
+                told.insert(source.path.clone());
                 if resource.api.is_some() {
                     // Ours waits for a condition that the status may not have.
                     let named = layout.controller_file((name != default).then_some(name.as_str()));
@@ -375,9 +389,12 @@ impl Migration<'_> {
                         && folder(&source.path).ends_with(&resource.version)
                 };
                 if let (Some(source), Some(text)) = (sources.iter().find(is_of), made.0.get_mut(&file)) {
-                    text.push_str(&beside(source));
+                    text.push_str(&bodies::beside(source));
                 }
             }
+        }
+        if let Some(library) = made.0.get_mut("src/lib.rs") {
+            *library = bodies::of_operator(library, sources, &told);
         }
         Ok(())
     }
@@ -436,81 +453,4 @@ fn package_of<'s>(resource: &Resource, sources: &'s [Source]) -> Option<&'s str>
         .collect();
     found.sort_by_key(|folder| !folder.split('/').any(|part| part == resource.group));
     found.first().copied()
-}
-
-/// A controller's skeleton: it does nothing yet, may do what Go's may, and has Go's text below.
-fn controller(text: &str, source: &Source) -> String {
-    let mut out = String::new();
-    let mut skips = false;
-    for line in text.lines() {
-        let trimmed = line.trim();
-        if trimmed == "use kubewright::conditions;" {
-            continue;
-        }
-        if trimmed.starts_with("// A child is created or updated") {
-            skips = true;
-            out.push_str("        // What Go's Reconcile does stands below this file's code.\n");
-        }
-        if trimmed.starts_with("Ok(Action::await_change())") {
-            skips = false;
-            let variable = text
-                .split("async fn reconcile(")
-                .nth(1)
-                .and_then(|rest| rest.split(": Arc<").next())
-                .and_then(|before| before.rsplit([' ', ',', '\n']).next());
-            out.push_str(&format!("        let _ = ({}, ctx);\n", variable.unwrap_or("ctx")));
-        }
-        if skips || trimmed.starts_with("// #[rbac(") {
-            continue;
-        }
-        if trimmed.starts_with("impl Reconciler for") {
-            out.extend(rules(source));
-        }
-        out.push_str(line);
-        out.push('\n');
-    }
-    out + &beside(source)
-}
-
-/// The rules of roles that a file's markers ask for.
-fn rules(source: &Source) -> Vec<String> {
-    let mut lines = Vec::new();
-    for marker in &source.file.markers {
-        let Some(said) = markers::Marker::arguments(marker, "kubebuilder:rbac") else {
-            continue;
-        };
-        let mut parts = Vec::new();
-        for (key, name) in [
-            ("groups", "groups"),
-            ("resources", "resources"),
-            ("resourceNames", "resource_names"),
-            ("urls", "urls"),
-            ("verbs", "verbs"),
-            ("namespace", "namespace"),
-        ] {
-            let words = words::words(&said, key);
-            if said.contains_key(key) {
-                parts.push(format!("{name} = {:?}", words.join(";")));
-            }
-        }
-        let line = format!("#[rbac({})]\n", parts.join(", "));
-        if !lines.contains(&line) {
-            lines.push(line);
-        }
-    }
-    lines
-}
-
-/// Go's functions, as comments.
-fn beside(source: &Source) -> String {
-    let mut out = format!("\n// {} in Go, to be said in Rust above:\n//\n", source.path);
-    for function in &source.file.functions {
-        for line in source.text[function.span.clone()].lines() {
-            out.push_str(format!("// {}", line.replace('\t', "    ")).trim_end());
-            out.push('\n');
-        }
-        out.push_str("//\n");
-    }
-    out.truncate(out.trim_end_matches("//\n").len());
-    out
 }

@@ -19,6 +19,8 @@ pub(super) struct Origin {
     pub(super) project: Project,
     /// What imports of the project's own packages begin with.
     pub(super) module: String,
+    /// The text of go.mod.
+    pub(super) declared: String,
     pub(super) sources: Vec<Source>,
     /// What was made of PROJECT that its author should know.
     pub(super) notes: Vec<String>,
@@ -27,25 +29,53 @@ pub(super) struct Origin {
 /// A Go file that was read.
 pub(super) struct Source {
     pub(super) path: String,
+    /// What imports of its package name.
+    pub(super) import: String,
     pub(super) text: String,
     pub(super) file: File,
 }
 
 impl Origin {
     pub(super) fn read(files: &dyn Files, name: Option<&str>) -> Result<Origin, Diagnostic> {
-        let sources = sources(files)?;
+        let declared = files.read("go.mod")?.unwrap_or_default();
+        let mut sources = sources(files)?;
         let mut notes = Vec::new();
         let project = project(files, name, &sources, &mut notes)?;
-        let declared = files.read("go.mod")?.unwrap_or_default();
-        let declared = declared
-            .lines()
-            .find_map(|line| line.trim().strip_prefix("module ").map(str::trim));
+        let mut lines = declared.lines();
+        let module = lines.find_map(|line| line.trim().strip_prefix("module ").map(str::trim));
+        let module = module.map_or_else(|| project.repo.clone(), |module| module.trim_matches('"').to_owned());
+        for source in &mut sources {
+            source.import = import(&module, super::folder(&source.path));
+        }
+        share_markers(&mut sources);
         Ok(Origin {
-            module: declared.map_or_else(|| project.repo.clone(), |module| module.trim_matches('"').to_owned()),
+            module,
+            declared,
             project,
             sources,
             notes,
         })
+    }
+}
+
+/// What stands before `package` in one file holds for all files of the package.
+pub(super) fn share_markers(sources: &mut [Source]) {
+    let mut markers: std::collections::BTreeMap<String, Vec<String>> = std::collections::BTreeMap::new();
+    for source in sources.iter() {
+        let of_package = markers.entry(source.import.clone()).or_default();
+        of_package.extend(source.file.doc.markers.iter().cloned());
+    }
+    for source in sources {
+        source.file.doc.markers = markers.get(&source.import).cloned().unwrap_or_default();
+    }
+}
+
+/// What names the package in a folder of this module.
+pub(super) fn import(module: &str, folder: &str) -> String {
+    if folder.is_empty() {
+        module.to_owned()
+    } else {
+        format!("{module}/{folder}")
     }
 }
 
@@ -69,6 +99,12 @@ fn project(
     if !fields.is_object() {
         return Err(wrong("it is not a YAML mapping".to_owned()));
     }
+    if fields["layout"].to_string().contains("rust.kubewright.dev/") || sources.is_empty() {
+        return Err(wrong(
+            "the folder has no Go project: there is no Go file, or PROJECT is of kubewright's layout already"
+                .to_owned(),
+        ));
+    }
     if fields["version"] == "2" {
         renew(&mut fields, sources);
         notes.push("PROJECT has version 2, which does not say what is scaffolded: kinds are taken as namespaced, and have a controller where a Reconcile names them".to_owned());
@@ -77,6 +113,7 @@ fn project(
     if let Some(name) = name {
         fields["projectName"] = name.into();
     }
+    name_builtin(&mut fields, sources);
     if is_mixed(&fields) && fields["multigroup"] != true {
         fields["multigroup"] = true.into();
         notes.push("the kinds are of several groups: each has a folder in Rust (multigroup: true)".to_owned());
@@ -106,6 +143,47 @@ fn resources(fields: &mut Value) -> impl Iterator<Item = &mut Value> {
         .and_then(Value::as_array_mut)
         .into_iter()
         .flatten()
+}
+
+/// Says of kinds that Kubernetes has itself that it does: older files and hand-written ones do not, but name the
+/// package, or their controller does.
+fn name_builtin(fields: &mut Value, sources: &[Source]) {
+    const PACKAGES: &str = "k8s.io/api/";
+    let own: Vec<Value> = resources(fields)
+        .filter(|resource| !resource["api"].is_null())
+        .map(|api| (*api).clone())
+        .collect();
+    for resource in resources(fields) {
+        let is_known = resource["external"] == true || resource["core"] == true || !resource["api"].is_null();
+        let is_own = own
+            .iter()
+            .any(|api| api["kind"] == resource["kind"] && api["group"] == resource["group"]);
+        if is_known || is_own {
+            continue;
+        }
+        let kind = resource["kind"].as_str().unwrap_or_default();
+        let path = resource["path"]
+            .as_str()
+            .filter(|path| path.starts_with(PACKAGES))
+            .map(str::to_owned);
+        let package = path.or_else(|| sources.iter().find_map(|source| source.builtin(kind)));
+        let package = package
+            .as_deref()
+            .and_then(|path| path.strip_prefix(PACKAGES)?.split_once('/'));
+        let Some((group, version)) = package else { continue };
+        let (group, domain) = match group {
+            "core" | "apps" | "batch" | "autoscaling" | "policy" => (group, ""),
+            "rbac" => ("rbac.authorization", "k8s.io"),
+            other => (other, "k8s.io"),
+        };
+        for (field, value) in [("group", group), ("domain", domain), ("version", version)] {
+            resource[field] = value.into();
+        }
+        resource["core"] = true.into();
+        if let Some(resource) = resource.as_object_mut() {
+            resource.retain(|key, value| key != "path" && !(key == "domain" && *value == ""));
+        }
+    }
 }
 
 /// Whether own kinds are of several groups.
@@ -149,6 +227,20 @@ impl Source {
     }
 }
 
+impl Source {
+    /// The package of Kubernetes whose kind a controller in this file is about.
+    fn builtin(&self, kind: &str) -> Option<String> {
+        if !self.reconciles(kind) {
+            return None;
+        }
+        let mut imports = self.file.imports.iter();
+        let (_, path) = imports.find(|(alias, path)| {
+            path.starts_with("k8s.io/api/") && self.text.contains(&format!("For(&{alias}.{kind}{{}}"))
+        })?;
+        Some(path.clone())
+    }
+}
+
 /// All Go files but tests, generated ones and other people's.
 fn sources(files: &dyn Files) -> Result<Vec<Source>, Diagnostic> {
     let mut sources = Vec::new();
@@ -167,7 +259,12 @@ fn sources(files: &dyn Files) -> Result<Vec<Source>, Diagnostic> {
                 .because(why)
                 .fix("see that the project builds: go vet ./...")
         })?;
-        sources.push(Source { path, text, file });
+        sources.push(Source {
+            path,
+            import: String::new(),
+            text,
+            file,
+        });
     }
     Ok(sources)
 }

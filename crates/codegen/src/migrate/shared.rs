@@ -1,4 +1,4 @@
-//! Packages of the project that are no API and hold types of one: `api/common/v1`, `apis/apps/pub`.
+//! Packages that are no API and hold types of one: of the project (`api/common/v1`, `apis/apps/pub`), and of other modules.
 //!
 //! What the types of APIs name in them, directly or through one another, goes to `api/src/shared`, a file for each
 //! package. Nothing else of them is carried over.
@@ -6,8 +6,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::go::{File, Type};
+use super::kubernetes;
+use super::modules::Modules;
 use super::origin::Source;
-use super::types::{Package, Types};
+use super::types::{Attributes, Package, Types};
 use super::words::snake;
 use super::{folder, types_file};
 use crate::names::rust;
@@ -19,35 +21,74 @@ const FOLDER: &str = "api/src/shared";
 /// A type: the import path of its package, and its name.
 type Name = (String, String);
 
-/// The packages that these refer to, each with the types that are reached.
-pub(super) fn packages<'p>(
-    apis: &BTreeMap<String, Package<'p>>,
-    sources: &'p [Source],
-    module: &str,
-) -> BTreeMap<String, Package<'p>> {
-    let mut pending: Vec<Name> = Vec::new();
-    for (import, package) in apis {
+/// The types that packages name.
+fn pending(packages: &BTreeMap<String, Package<'_>>) -> Vec<Name> {
+    let mut pending = Vec::new();
+    for (import, package) in packages {
         for (decl, file) in package.types.values() {
             named(import, &decl.of, file, &mut pending);
         }
     }
+    pending
+}
+
+/// The packages of other modules that hold types which these name, directly or through one another. What is not there
+/// is noted, a line for each package.
+pub(super) fn foreign(
+    apis: &BTreeMap<String, Package<'_>>,
+    sources: &[Source],
+    modules: &Modules<'_>,
+    notes: &mut Vec<String>,
+) -> Vec<Source> {
+    let mut pending = pending(apis);
+    let mut seen: BTreeSet<Name> = BTreeSet::new();
+    let mut asked: BTreeSet<String> = sources.iter().map(|source| source.import.clone()).collect();
+    let mut found: Vec<Source> = Vec::new();
+    while let Some(name) = pending.pop() {
+        let (import, ty) = &name;
+        if apis.contains_key(import) || seen.contains(&name) || kubernetes::known(import, ty).is_some() {
+            continue;
+        }
+        if !kubernetes::is_standard(import) && asked.insert(import.clone()) {
+            match modules.package(import) {
+                Ok(files) => found.extend(files),
+                Err(why) => notes.push(format!("types of {import} are any value in Rust: {why}")),
+            }
+        }
+        let of_package = sources.iter().chain(&found).filter(|source| source.import == *import);
+        for source in of_package {
+            for decl in source.file.types.iter().filter(|decl| decl.name == *ty) {
+                named(import, &decl.of, &source.file, &mut pending);
+            }
+        }
+        seen.insert(name);
+    }
+    found
+}
+
+/// The packages that these refer to, each with the types that are reached.
+pub(super) fn packages<'p>(
+    apis: &BTreeMap<String, Package<'p>>,
+    sources: impl Iterator<Item = &'p Source> + Clone,
+) -> BTreeMap<String, Package<'p>> {
+    let mut pending = pending(apis);
     let mut found: BTreeMap<String, Package<'p>> = BTreeMap::new();
     let mut seen: BTreeSet<Name> = BTreeSet::new();
     while let Some(name) = pending.pop() {
         let (import, ty) = &name;
-        let within = import.strip_prefix(module).and_then(|rest| rest.strip_prefix('/'));
-        let Some(within) = within.filter(|_| !apis.contains_key(import) && !seen.contains(&name)) else {
+        if apis.contains_key(import) || seen.contains(&name) || kubernetes::known(import, ty).is_some() {
             continue;
-        };
-        let mut files = sources.iter().filter(|source| folder(&source.path) == within);
-        let decl = files.find_map(|source| {
+        }
+        let of_package = sources.clone().filter(|source| source.import == *import);
+        let decl = of_package.clone().find_map(|source| {
             let decl = source.file.types.iter().find(|decl| decl.name == *ty)?;
             Some((decl, &source.file))
         });
         if let Some((decl, file)) = decl {
-            let package = found.entry(import.clone()).or_insert_with(|| Package {
-                module: format!("crate::shared::{}", module_of(within)),
-                types: BTreeMap::new(),
+            let package = found.entry(import.clone()).or_insert_with(|| {
+                let mut package = Package::new(format!("crate::shared::{}", module_of(import, sources.clone())));
+                of_package.for_each(|source| package.add_values(source));
+                package
             });
             package.types.insert(ty.clone(), (decl, file));
             named(import, &decl.of, file, &mut pending);
@@ -71,6 +112,8 @@ fn named(import: &str, of: &Type, file: &File, into: &mut Vec<Name>) {
             }
         }
         Type::Named { package: None, name } => into.push((import.to_owned(), name.clone())),
+        // Every kind has it, and no field names it.
+        Type::Named { name, .. } if name == "TypeMeta" => {}
         Type::Named {
             package: Some(package),
             name,
@@ -83,9 +126,20 @@ fn named(import: &str, of: &Type, file: &File, into: &mut Vec<Name>) {
     }
 }
 
-/// `api/common/v1` is `common_v1`.
-fn module_of(folder: &str) -> String {
-    let parts = folder.split('/').filter(|part| !["api", "apis", "pkg"].contains(part));
+/// `api/common/v1` is `common_v1`; a package of another module has the names of its module, too.
+fn module_of<'p>(import: &str, mut sources: impl Iterator<Item = &'p Source>) -> String {
+    let path = sources
+        .find(|source| source.import == import)
+        .map(|source| folder(&source.path));
+    let is_host = |(at, part): &(usize, &str)| *at == 0 && part.contains('.');
+    let parts = path
+        .unwrap_or(import)
+        .split('/')
+        .enumerate()
+        .filter(|part| !is_host(part));
+    let parts = parts
+        .map(|(_, part)| part)
+        .filter(|part| !["api", "apis", "pkg"].contains(part));
     let name = parts.collect::<Vec<_>>().join("_").replace(['-', '.'], "_");
     rust::module(&snake(&name))
 }
@@ -101,7 +155,7 @@ pub(super) fn write(packages: &[(String, String)], types: &mut Types<'_>, made: 
         let mut text = String::new();
         let declared = types.packages.get(import).map(|package| package.types.clone());
         for (decl, file) in declared.unwrap_or_default().into_values() {
-            text.push_str(&types.print(import, decl, file, &[]));
+            text.push_str(&types.print(import, decl, file, &Attributes::default()));
         }
         let about = format!("//! Types of `shared::{name}`");
         let path = format!("{FOLDER}/{}.rs", name.trim_start_matches("r#"));

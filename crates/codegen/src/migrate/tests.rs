@@ -114,7 +114,7 @@ fn project() -> MemoryFiles {
 }
 
 fn carried(files: &MemoryFiles) -> Result<Migrated, Diagnostic> {
-    migrate(files, None, &Dependency::Version("0.1.0".to_owned()), "0.1.0")
+    migrate(files, None, None, &Dependency::Version("0.1.0".to_owned()), "0.1.0")
 }
 
 #[test]
@@ -172,7 +172,7 @@ fn projects_as_they_are_found() {
         let mut files = project();
         assert!(PROJECT.contains(from), "{from}");
         files.0.insert("PROJECT".to_owned(), PROJECT.replace(from, to));
-        let done = migrate(&files, name, &Dependency::Version("0.1.0".to_owned()), "0.1.0");
+        let done = migrate(&files, None, name, &Dependency::Version("0.1.0".to_owned()), "0.1.0");
         let said = match done {
             Ok(done) => format!("{}\n{}", done.files.0["PROJECT"], done.notes.join("\n")),
             Err(wrong) => wrong.to_string(),
@@ -195,9 +195,98 @@ fn projects_as_they_are_found() {
         None,
         &["neither a kind of the project's nor an external one", "kind: Captain"],
     );
+    let named = "resources:\n- {controller: true, group: core, kind: Pod, path: k8s.io/api/core/v1, version: v1}\n";
+    check("resources:\n", named, None, &["core: true", "kind: Captain"]);
     let long = "projectName: a-name-that-is-much-too-long-for-a-service\n";
     check("projectName: fleet\n", long, None, &["--project-name"]);
     check("projectName: fleet\n", long, Some("short"), &["projectName: short"]);
+}
+
+#[test]
+fn every_rule_of_a_role_has_a_place() {
+    let mut files = project();
+    let mut add = |path: &str, text: &str| files.0.insert(path.to_owned(), text.to_owned());
+    // It comes first, makes captains, and is not their controller.
+    add(
+        "internal/controller/aide_controller.go",
+        "package controller\n\n// +kubebuilder:rbac:groups=core,resources=pods,verbs=get\n// +kubebuilder:rbac:groups=apps,resources=ships,verbs=\n\nfunc (r *AideReconciler) Reconcile() { _ = crewv1.Captain{} }\n",
+    );
+    add(
+        "api/rbac.go",
+        "// +kubebuilder:rbac:urls=/metrics,verbs=get\n// +kubebuilder:rbac:groups=apps,namespace=sea,resources=deployments,resourceNames=a;b,verbs=get;list\n\npackage api\n",
+    );
+    let done = carried(&files).unwrap();
+    let library = &done.files.0["src/lib.rs"];
+    syn::parse_file(library).unwrap_or_else(|why| panic!("{why}: {library}"));
+    for line in [
+        "use kubewright::{Operator, Rule};",
+        ".rbac(Rule::new().urls([\"/metrics\"]).verbs([\"get\"]))",
+        ".rbac(Rule::new().groups([\"apps\"]).resources([\"deployments\"]).resource_names([\"a\", \"b\"]).verbs([\"get\", \"list\"]).namespace(\"sea\"))",
+        ".rbac(Rule::new().groups([\"\"]).resources([\"pods\"]).verbs([\"get\"]))",
+    ] {
+        assert!(library.contains(line), "{line} in {library}");
+    }
+    let controller = &done.files.0["src/controller/captain_controller.rs"];
+    assert!(
+        controller.contains("resources = \"secrets\"") && !controller.contains("resources = \"pods\""),
+        "{controller}"
+    );
+}
+
+#[test]
+fn a_controller_tells_that_its_kind_is_one_of_kubernetes() {
+    let mut files = project();
+    let stray = "resources:\n- {controller: true, domain: example.com, group: k8s, kind: Job, version: v2}\n";
+    files
+        .0
+        .insert("PROJECT".to_owned(), PROJECT.replace("resources:\n", stray));
+    let controller = "package controller\n\nimport batchv1 \"k8s.io/api/batch/v1\"\n\nfunc (r *JobReconciler) Reconcile() {}\n\nfunc (r *JobReconciler) SetupWithManager(mgr ctrl.Manager) error {\n\treturn ctrl.NewControllerManagedBy(mgr).For(&batchv1.Job{}).Complete(r)\n}\n";
+    files.0.insert(
+        "internal/controller/job_controller.go".to_owned(),
+        controller.to_owned(),
+    );
+    let done = carried(&files).unwrap();
+    assert!(
+        done.files.0.contains_key("src/controller/job_controller.rs"),
+        "{:?}",
+        done.notes
+    );
+    let project = &done.files.0["PROJECT"];
+    assert!(
+        project.contains("core: true") && project.contains("group: batch\n"),
+        "{project}"
+    );
+}
+
+#[test]
+fn types_of_other_modules_are_read_where_go_has_them() {
+    let mut files = project();
+    files.0.insert(
+        "go.mod".to_owned(),
+        "module example.com/fleet\n\nrequire example.org/other v1.0.0\n".to_owned(),
+    );
+    let cached = MemoryFiles::from([(
+        "example.org/other@v1.0.0/other.go",
+        "package other\n\nimport \"example.org/other/deep\"\n\n// Thing is theirs.\ntype Thing struct {\n\t// +kubebuilder:validation:MinLength=2\n\tName string `json:\"name\"`\n\tDeep deep.Deep `json:\"deep,omitempty\"`\n}\n",
+    )]);
+    let there = |cache| migrate(&files, cache, None, &Dependency::Version("0.1.0".to_owned()), "0.1.0").unwrap();
+    let cache = ModuleCache {
+        files: &cached,
+        place: "/cache",
+    };
+    let done = there(Some(cache));
+    let shared = done
+        .files
+        .0
+        .iter()
+        .find(|(path, _)| path.starts_with("api/src/shared/") && !path.ends_with("mod.rs"));
+    let (path, text) = shared.unwrap();
+    let types = &done.files.0["api/src/v1/captain_types.rs"];
+    let told = format!("{path}\n{text}\n{}\n", done.notes.join("\n"));
+    assert!(types.contains("pub foreign: Option<crate::shared::"), "{types}");
+    insta::assert_snapshot!("foreign", told);
+    let notes = there(None).notes.join("\n");
+    assert!(notes.contains("--module-path"), "{notes}");
 }
 
 #[test]
@@ -243,6 +332,8 @@ fn what_cannot_be_read_is_refused_with_its_place() {
     assert!(refused("api/v1/more.go", "package v1\ntype A struct {\n").contains("api/v1/more.go:2"));
     assert!(refused("PROJECT", "version: \"1\"\n").contains("version"));
     assert!(refused("PROJECT", "- a\n").contains("PROJECT"));
+    let ours = PROJECT.replace("go.kubebuilder.io/v4", "rust.kubewright.dev/v1-alpha");
+    assert!(refused("PROJECT", &ours).contains("layout already"));
     let refused = carried(&MemoryFiles::default()).unwrap_err().to_string();
     assert!(refused.contains("no file named PROJECT"), "{refused}");
 }

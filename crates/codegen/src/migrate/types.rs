@@ -7,12 +7,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use kubewright_schema::catalog;
 use serde_json::{Map, Value};
 
+use super::embedded::is_of_every_kind;
 use super::go::{Decl, Field, File, Type};
+use super::kubernetes;
 use super::markers::{Marker, keyword};
-use super::words::{camel_case, docs, extend, is_silent, lower_first, optional, snake, type_name, variants};
+use super::origin::Source;
+use super::words::{camel_case, docs, extend, is_silent, optional, snake, type_name, variants};
 use crate::names::rust;
 
 /// A package of the project: its types, and where they stand in Rust.
@@ -21,6 +23,58 @@ pub(super) struct Package<'p> {
     pub(super) module: String,
     /// The types, each with the file that declares it.
     pub(super) types: BTreeMap<String, (&'p Decl, &'p File)>,
+    /// The types that write themselves, and whether as a text.
+    pub(super) marshallers: BTreeMap<String, bool>,
+    /// The texts that are constants of a type.
+    pub(super) constants: BTreeMap<String, BTreeSet<String>>,
+}
+
+impl<'p> Package<'p> {
+    pub(super) fn new(module: String) -> Package<'p> {
+        Package {
+            module,
+            types: BTreeMap::new(),
+            marshallers: BTreeMap::new(),
+            constants: BTreeMap::new(),
+        }
+    }
+
+    /// What a file declares.
+    pub(super) fn add(&mut self, source: &'p Source) {
+        let types = source.file.types.iter();
+        self.types
+            .extend(types.map(|decl| (decl.name.clone(), (decl, &source.file))));
+        self.add_values(source);
+    }
+
+    /// Which types have methods that write them, or constants.
+    pub(super) fn add_values(&mut self, source: &Source) {
+        for constant in &source.file.constants {
+            if let Some(of) = &constant.of {
+                let texts = self.constants.entry(of.clone()).or_default();
+                texts.insert(constant.text.clone());
+            }
+        }
+        for function in &source.file.functions {
+            let Some(receiver) = &function.receiver else { continue };
+            match function.name.as_str() {
+                "MarshalJSON" => self.marshallers.insert(receiver.clone(), false),
+                "MarshalText" => Some(*self.marshallers.entry(receiver.clone()).or_insert(true)),
+                _ => None,
+            };
+        }
+    }
+}
+
+/// What stands before the type of a kind.
+#[derive(Default)]
+pub(super) struct Attributes {
+    /// The type's name, when it is the kind itself: it has no `spec`, or more than that.
+    pub(super) name: Option<String>,
+    pub(super) derives: &'static str,
+    pub(super) lines: String,
+    /// What the kind's field of this type says beside the type itself.
+    pub(super) keywords: Vec<(String, Value)>,
 }
 
 /// All packages of a project, and what was noted.
@@ -31,15 +85,15 @@ pub(super) struct Types<'p> {
 }
 
 /// A type in Rust.
-struct Said {
-    text: String,
+pub(super) struct Said {
+    pub(super) text: String,
     /// Attributes that the field needs beside those of its markers.
-    schemars: Vec<String>,
-    has_default: bool,
+    pub(super) schemars: Vec<String>,
+    pub(super) has_default: bool,
 }
 
 impl Said {
-    fn of(text: impl Into<String>) -> Said {
+    pub(super) fn of(text: impl Into<String>) -> Said {
         Said {
             text: text.into(),
             schemars: Vec::new(),
@@ -52,13 +106,14 @@ impl Said {
 const DEPTH: usize = 12;
 
 impl<'p> Types<'p> {
-    fn note(&mut self, note: String) {
+    pub(super) fn note(&mut self, note: String) {
         self.notes.insert(note);
     }
 
-    /// A declaration as Rust, without kinds. `extra` are attributes before the item.
-    pub(super) fn print(&mut self, path: &str, decl: &'p Decl, file: &'p File, extra: &[String]) -> String {
-        let name = type_name(&decl.name);
+    /// A declaration as Rust. `kind` has the attributes of a kind before the item, and its name when it is the kind
+    /// itself that is said, without what every kind has.
+    pub(super) fn print(&mut self, path: &str, decl: &'p Decl, file: &'p File, kind: &Attributes) -> String {
+        let name = kind.name.clone().unwrap_or_else(|| type_name(&decl.name));
         let mut out = docs(&decl.doc, "");
         if decl.is_generic {
             self.note(format!(
@@ -67,7 +122,21 @@ impl<'p> Types<'p> {
             ));
             return format!("// The generic type {} of Go was not carried over.\n\n", decl.name);
         }
-        let keywords = self.keywords(&decl.doc.markers, &decl.of, &decl.name);
+        let mut keywords = self.keywords(&decl.doc.markers, &decl.of, &decl.name);
+        if decl
+            .doc
+            .markers
+            .iter()
+            .any(|marker| Marker::of(marker).name == "k8s:enum")
+            && let Some(texts) = self
+                .packages
+                .get(path)
+                .and_then(|package| package.constants.get(&decl.name))
+        {
+            keywords.push(("enum".to_owned(), texts.iter().cloned().collect::<Vec<_>>().into()));
+        }
+        let mut keywords = self.with_inherited(path, keywords, &decl.of, file);
+        add(&mut keywords, kind.keywords.clone());
         if let (
             Type::Named {
                 package: None,
@@ -92,27 +161,24 @@ impl<'p> Types<'p> {
             }
             return out + "}\n\n";
         }
-        let derives: Vec<&str> = ["Clone", "Debug", "PartialEq", "Deserialize", "Serialize", "JsonSchema"].into();
+        let derives = ["Clone", "Debug", "PartialEq", "Deserialize", "Serialize", "JsonSchema"];
         let default = if self.has_default(path, &decl.of, file, 0) {
             "Default, "
         } else {
             ""
         };
-        out.push_str(
-            &extra
-                .iter()
-                .filter(|line| line.starts_with("#[derive"))
-                .cloned()
-                .collect::<String>(),
-        );
+        out.push_str(kind.derives);
         out.push_str(&format!("#[derive({default}{})]\n", derives.join(", ")));
-        out.push_str(
-            &extra
-                .iter()
-                .filter(|line| !line.starts_with("#[derive"))
-                .cloned()
-                .collect::<String>(),
-        );
+        out.push_str(&kind.lines);
+        if let Some(of) = self.marshalled(path, &decl.name, &keywords) {
+            out.truncate(out.trim_end_matches('\n').len());
+            let attribute = if keywords.is_empty() {
+                String::new()
+            } else {
+                format!("#[schemars({})] ", extend(&keywords))
+            };
+            return out + &format!("\npub struct {name}({attribute}pub {of});\n\n");
+        }
         match &decl.of {
             Type::Struct(fields) => {
                 out.push_str("#[serde(rename_all = \"camelCase\")]\n");
@@ -121,7 +187,10 @@ impl<'p> Types<'p> {
                 }
                 let mut nested = String::new();
                 out.push_str(&format!("pub struct {name} {{\n"));
-                for field in fields {
+                for field in fields
+                    .iter()
+                    .filter(|field| kind.name.is_none() || !is_of_every_kind(field))
+                {
                     out.push_str(&self.field(path, &name, field, file, &mut nested));
                 }
                 out + "}\n\n" + &nested
@@ -213,9 +282,11 @@ impl<'p> Types<'p> {
         let mut out = docs(&field.doc, "    ");
         let mut ty = said.text;
         if is_optional || is_pointer {
-            ty = format!("Option<{ty}>");
-            if !is_optional {
-                schemars.push("required".to_owned());
+            let inner = ty;
+            ty = format!("Option<{inner}>");
+            if !is_optional && !schemars.iter().any(|with| with.starts_with("with = ")) {
+                // `required` would put the type in place of its name, by which more is known of it.
+                schemars.push(format!("with = {inner:?}"));
             }
             for with in schemars
                 .iter_mut()
@@ -248,43 +319,9 @@ impl<'p> Types<'p> {
         out + &format!("    pub {}: {ty},\n", rust::module(&name))
     }
 
-    fn embedded(&mut self, path: &str, field: &'p Field, file: &'p File, whole: &str) -> String {
-        let mut of = &field.of;
-        let is_pointer = matches!(of, Type::Pointer(_));
-        while let Type::Pointer(inner) = of {
-            of = inner;
-        }
-        let Type::Named { package, name } = of else {
-            self.note(format!(
-                "{whole}: what is embedded has no name, and was not carried over"
-            ));
-            return String::new();
-        };
-        if name == "TypeMeta" && package.is_some() {
-            let one = |field: &str| {
-                format!(
-                    "    #[serde(default, skip_serializing_if = \"Option::is_none\")]\n    pub {field}: Option<String>,\n"
-                )
-            };
-            return one("api_version") + &one("kind");
-        }
-        let said = self.said(path, of, file, whole);
-        let ty = if is_pointer {
-            format!("Option<{}>", said.text)
-        } else {
-            said.text
-        };
-        let mut out = docs(&field.doc, "    ");
-        out.push_str(&format!(
-            "    #[serde(flatten)]\n    pub {}: {ty},\n",
-            rust::module(&snake(&lower_first(name)))
-        ));
-        out
-    }
-
     /// The keywords that markers say. Those that say nothing in a schema are left out; those that are not known are
     /// noted.
-    fn keywords(&mut self, markers: &[String], of: &Type, whole: &str) -> Vec<(String, Value)> {
+    pub(super) fn keywords(&mut self, markers: &[String], of: &Type, whole: &str) -> Vec<(String, Value)> {
         let mut keywords: Vec<(String, Value)> = Vec::new();
         let mut keys: Vec<Value> = Vec::new();
         let mut rules: Vec<Value> = Vec::new();
@@ -294,7 +331,13 @@ impl<'p> Types<'p> {
                 rules.push(Value::Object(rule));
             } else if name == "listMapKey" || name == "k8s:listMapKey" {
                 keys.push(super::markers::text(said).into());
+            } else if name == "default" && markers.iter().any(|other| other.starts_with("kubebuilder:default=")) {
+                // kubebuilder's marker stands above Kubernetes'.
             } else if let Some((key, mut value)) = keyword(name, said) {
+                if key.ends_with("OneOf") {
+                    one_of(&mut keywords, key, value);
+                    continue;
+                }
                 let is_text = matches!(of, Type::Named { package: None, name } if name == "string");
                 match (key.as_str(), &mut value) {
                     ("enum", Value::Array(values)) if is_text => {
@@ -315,6 +358,12 @@ impl<'p> Types<'p> {
                 ));
             }
         }
+        if markers.iter().any(|marker| Marker::of(marker).name == "k8s:required") {
+            let key = least(of);
+            if !keywords.iter().any(|(there, _)| there == key) {
+                keywords.push((key.to_owned(), 1.into()));
+            }
+        }
         for (key, value) in number(of) {
             if !keywords.iter().any(|(there, _)| there == key) {
                 keywords.push(((*key).to_owned(), Value::from(*value)));
@@ -329,7 +378,7 @@ impl<'p> Types<'p> {
         keywords
     }
 
-    fn said(&mut self, path: &str, of: &Type, file: &File, whole: &str) -> Said {
+    pub(super) fn said(&mut self, path: &str, of: &Type, file: &File, whole: &str) -> Said {
         match of {
             Type::Pointer(inner) => self.said(path, inner, file, whole),
             Type::List(inner) if is_byte(inner) => Said {
@@ -430,41 +479,11 @@ impl<'p> Types<'p> {
         {
             return Said::of(format!("{}::{}", package.module, type_name(name)));
         }
-        let known = match (import.trim_start_matches("k8s.io/"), name) {
-            ("apimachinery/pkg/apis/meta/v1", "Duration") => "kube::core::Duration",
-            ("apimachinery/pkg/runtime", "RawExtension") => "k8s_openapi::apimachinery::pkg::runtime::RawExtension",
-            ("apimachinery/pkg/util/intstr", "IntOrString") => {
-                "k8s_openapi::apimachinery::pkg::util::intstr::IntOrString"
-            }
-            ("apimachinery/pkg/api/resource", "Quantity") => "k8s_openapi::apimachinery::pkg::api::resource::Quantity",
-            ("apiextensions-apiserver/pkg/apis/apiextensions/v1", "JSON") => "serde_json::Value",
-            ("apimachinery/pkg/types", "UID" | "NodeName") | ("apimachinery/pkg/apis/meta/v1", "ConditionStatus") => {
-                "String"
-            }
-            ("api/core/v1", "ResourceList") => {
-                "std::collections::BTreeMap<String, k8s_openapi::apimachinery::pkg::api::resource::Quantity>"
-            }
-            _ => "",
-        };
-        if !known.is_empty() {
-            return Said::of(known);
+        if let Some(said) = kubernetes::known(import, name) {
+            return said;
         }
-        let Some(rest) = import.strip_prefix("k8s.io/") else {
+        if !import.starts_with("k8s.io/") {
             return self.any(whole, &format!("{name} of {import}, which is no part of the project,"));
-        };
-        // `k8s.io/api/apps/v1` is `io.k8s.api.apps.v1`.
-        let definition = format!("io.k8s.{}.{name}", rest.replace('/', "."));
-        if catalog::names().any(|known| known == definition) {
-            let module = rest.replace('/', "::").replace('-', "_");
-            let needs_time = ["Time", "MicroTime", "Condition", "LeaseSpec"].contains(&name);
-            return Said {
-                has_default: !needs_time,
-                ..Said::of(format!("k8s_openapi::{module}::{name}"))
-            };
-        }
-        if rest.starts_with("api/") {
-            // Types of Kubernetes that its published API has not are texts, such as `Protocol`.
-            return Said::of("String");
         }
         self.any(whole, &format!("{name} of {import}"))
     }
@@ -509,17 +528,47 @@ impl<'p> Types<'p> {
                     .copied();
                 match found {
                     Some((decl, file)) => self.has_default(&import, &decl.of, file, depth + 1),
-                    // A length of time has none in kube.
-                    None if name == "Duration" => false,
-                    None => {
-                        let notes = self.notes.clone();
-                        let said = self.foreign(&import, name, "");
-                        self.notes = notes;
-                        said.has_default
-                    }
+                    None => kubernetes::known(&import, name).is_none_or(|said| said.has_default),
                 }
             }
         }
+    }
+}
+
+/// Words of a field with those of its type: the field's win, rules add up.
+pub(super) fn add(keywords: &mut Vec<(String, Value)>, of_field: Vec<(String, Value)>) {
+    for (key, value) in of_field {
+        match keywords.iter_mut().find(|(there, _)| *there == key) {
+            Some((_, Value::Array(there))) if key == "x-kubernetes-validations" => {
+                there.extend(value.as_array().cloned().unwrap_or_default());
+            }
+            Some((_, there)) => *there = value,
+            None => keywords.push((key, value)),
+        }
+    }
+}
+
+/// The keyword by which something required has something in it.
+fn least(of: &Type) -> &'static str {
+    match of {
+        Type::Pointer(inner) => least(inner),
+        Type::List(_) => "minItems",
+        Type::Named { package: None, name } if name == "string" => "minLength",
+        _ => "minProperties",
+    }
+}
+
+/// Each marker of this kind is a rule of its own.
+pub(super) fn one_of(keywords: &mut Vec<(String, Value)>, key: String, value: Value) {
+    match keywords.iter_mut().find(|(there, _)| *there == key) {
+        None => keywords.push((key, value)),
+        Some((_, Value::Array(groups))) => {
+            if !groups.iter().all(Value::is_array) {
+                *groups = vec![std::mem::take(groups).into()];
+            }
+            groups.push(value);
+        }
+        Some(_) => {}
     }
 }
 

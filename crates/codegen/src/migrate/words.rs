@@ -58,6 +58,8 @@ pub(super) fn is_silent(name: &str) -> bool {
             | "patchMergeKey"
             | "patchStrategy"
             | "union"
+            | "enum"
+            | "featureGate"
             | "unionDiscriminator"
             | "operator-sdk"
     )

@@ -1,0 +1,158 @@
+//! Controllers, webhooks and roles: what Go's functions stand beside, and what Go's markers allow.
+//!
+//! A role's rules stand on the controller in whose file Go has them; those of other files belong to the whole operator.
+
+use std::collections::BTreeSet;
+
+use super::origin::Source;
+use super::{markers, words};
+
+/// The Go file of a kind's controller: the one that says so, the one that is called so, or one that makes such objects.
+pub(super) fn controller_of<'s>(kind: &str, sources: &'s [Source]) -> Option<&'s Source> {
+    let name = kind.to_lowercase();
+    let fits = |source: &&Source| {
+        let file = source.path.rsplit('/').next().unwrap_or_default();
+        let watches = source.text.lines().any(|line| {
+            let asked = line
+                .split_once("For(&")
+                .map(|(_, rest)| rest.split('{').next().unwrap_or_default());
+            asked.is_some_and(|asked| asked.rsplit('.').next() == Some(kind))
+        });
+        (watches, file.starts_with(&name))
+    };
+    let candidates = sources.iter().filter(|source| source.reconciles(kind));
+    // The first of those that fit best.
+    candidates.rev().max_by_key(fits)
+}
+
+/// The rules of files that no controller was made of, said by the operator.
+pub(super) fn of_operator(library: &str, sources: &[Source], told: &BTreeSet<String>) -> String {
+    let mut lines: Vec<String> = Vec::new();
+    for source in sources.iter().filter(|source| !told.contains(&source.path)) {
+        for rule in rules(source) {
+            let line = format!("        .rbac(Rule::new(){})\n", rule.calls());
+            if !lines.contains(&line) {
+                lines.push(line);
+            }
+        }
+    }
+    let Some(at) = library.rfind("\n}").filter(|_| !lines.is_empty()) else {
+        return library.to_owned();
+    };
+    let (before, after) = library.split_at(at + 1);
+    let all = format!("{before}{}{after}", lines.concat());
+    all.replacen("use kubewright::Operator;", "use kubewright::{Operator, Rule};", 1)
+}
+
+/// What a marker `+kubebuilder:rbac` says: names and texts.
+#[derive(PartialEq)]
+struct Said(Vec<(&'static str, Vec<String>)>);
+
+impl Said {
+    /// As the attribute on a reconciler.
+    fn attribute(&self) -> String {
+        let parts: Vec<String> = self
+            .0
+            .iter()
+            .map(|(name, words)| format!("{name} = {:?}", words.join(";")))
+            .collect();
+        format!("#[rbac({})]\n", parts.join(", "))
+    }
+
+    /// As calls on a `Rule`.
+    fn calls(&self) -> String {
+        let call = |(name, words): &(&str, Vec<String>)| match *name {
+            "namespace" | "role_name" => format!(".{name}({:?})", words.join(";")),
+            _ => format!(".{name}({words:?})"),
+        };
+        self.0.iter().map(call).collect()
+    }
+}
+
+/// The rules of roles that a file's markers ask for.
+fn rules(source: &Source) -> Vec<Said> {
+    let mut found: Vec<Said> = Vec::new();
+    for marker in &source.file.markers {
+        let Some(said) = markers::Marker::arguments(marker, "kubebuilder:rbac") else {
+            continue;
+        };
+        let of = [
+            ("groups", "groups"),
+            ("resources", "resources"),
+            ("resourceNames", "resource_names"),
+            ("urls", "urls"),
+            ("verbs", "verbs"),
+            ("namespace", "namespace"),
+            ("roleName", "role_name"),
+        ];
+        let of = of.into_iter().filter(|(key, _)| said.contains_key(*key));
+        let words = |key: &str| {
+            let mut words = words::words(&said, key);
+            // controller-gen's other name for Kubernetes' core group.
+            for word in words
+                .iter_mut()
+                .filter(|word| key == "groups" && word.as_str() == "core")
+            {
+                word.clear();
+            }
+            words.retain(|word| key == "groups" || !word.is_empty());
+            words
+        };
+        if words("verbs").is_empty() {
+            continue;
+        }
+        let rule = Said(of.map(|(key, name)| (name, words(key))).collect());
+        if !found.contains(&rule) {
+            found.push(rule);
+        }
+    }
+    found
+}
+
+/// A controller's skeleton: it does nothing yet, may do what Go's may, and has Go's text below.
+pub(super) fn controller(text: &str, source: &Source) -> String {
+    let mut out = String::new();
+    let mut skips = false;
+    for line in text.lines() {
+        let trimmed = line.trim();
+        if trimmed == "use kubewright::conditions;" {
+            continue;
+        }
+        if trimmed.starts_with("// A child is created or updated") {
+            skips = true;
+            out.push_str("        // What Go's Reconcile does stands below this file's code.\n");
+        }
+        if trimmed.starts_with("Ok(Action::await_change())") {
+            skips = false;
+            let variable = text
+                .split("async fn reconcile(")
+                .nth(1)
+                .and_then(|rest| rest.split(": Arc<").next())
+                .and_then(|before| before.rsplit([' ', ',', '\n']).next());
+            out.push_str(&format!("        let _ = ({}, ctx);\n", variable.unwrap_or("ctx")));
+        }
+        if skips || trimmed.starts_with("// #[rbac(") {
+            continue;
+        }
+        if trimmed.starts_with("impl Reconciler for") {
+            out.extend(rules(source).iter().map(Said::attribute));
+        }
+        out.push_str(line);
+        out.push('\n');
+    }
+    out + &beside(source)
+}
+
+/// Go's functions, as comments.
+pub(super) fn beside(source: &Source) -> String {
+    let mut out = format!("\n// {} in Go, to be said in Rust above:\n//\n", source.path);
+    for function in &source.file.functions {
+        for line in source.text[function.span.clone()].lines() {
+            out.push_str(format!("// {}", line.replace('\t', "    ")).trim_end());
+            out.push('\n');
+        }
+        out.push_str("//\n");
+    }
+    out.truncate(out.trim_end_matches("//\n").len());
+    out
+}

@@ -1,0 +1,135 @@
+//! Structs within structs: Go's embedded types, whose fields and rules belong to the struct around them.
+
+use serde_json::Value;
+
+use super::go::{Decl, Field, File, Type};
+use super::types::{Types, one_of};
+use super::words::{docs, lower_first, snake};
+use crate::names::rust;
+
+/// How deep embedded types are followed; far more than any API has.
+const DEPTH: usize = 12;
+
+/// Whether every kind has this field.
+pub(super) fn is_of_every_kind(field: &Field) -> bool {
+    let json = field.json.as_deref().unwrap_or_default().split(',').next();
+    let name = match &field.of {
+        Type::Named { package: Some(_), name } => name.as_str(),
+        _ => "",
+    };
+    ["TypeMeta", "ObjectMeta"].contains(&name) && field.name.is_none() || json == Some("status")
+}
+
+impl<'p> Types<'p> {
+    pub(super) fn embedded(&mut self, path: &str, field: &'p Field, file: &'p File, whole: &str) -> String {
+        let mut of = &field.of;
+        while let Type::Pointer(inner) = of {
+            of = inner;
+        }
+        let Type::Named { package, name } = of else {
+            self.note(format!(
+                "{whole}: what is embedded has no name, and was not carried over"
+            ));
+            return String::new();
+        };
+        if name == "TypeMeta" && package.is_some() {
+            let one = |field: &str| {
+                format!(
+                    "    #[serde(default, skip_serializing_if = \"Option::is_none\")]\n    pub {field}: Option<String>,\n"
+                )
+            };
+            return one("api_version") + &one("kind");
+        }
+        let said = self.said(path, of, file, whole);
+        let mut out = docs(&field.doc, "    ");
+        // Whatever is pointed at, its fields are those of the struct, and as necessary.
+        out.push_str(&format!(
+            "    #[serde(flatten)]\n    pub {}: {},\n",
+            rust::module(&snake(&lower_first(name))),
+            said.text
+        ));
+        out
+    }
+
+    /// The keywords of a struct with those of the types that it embeds. serde's `flatten` brings them along, but of
+    /// the same keyword only one: what several say is said here.
+    pub(super) fn with_inherited(
+        &mut self,
+        path: &str,
+        own: Vec<(String, Value)>,
+        of: &'p Type,
+        file: &'p File,
+    ) -> Vec<(String, Value)> {
+        let more = self.inherited(path, of, file, 0);
+        let mut all = own;
+        for (key, value) in &more {
+            let several = more.iter().filter(|(other, _)| other == key).count() > 1;
+            match all.iter_mut().find(|(there, _)| there == key) {
+                Some((_, Value::Array(there))) if key == "x-kubernetes-validations" => {
+                    there.extend(value.as_array().cloned().unwrap_or_default());
+                }
+                Some(_) if key.ends_with("OneOf") => one_of(&mut all, key.clone(), value.clone()),
+                None if several => all.push((key.clone(), value.clone())),
+                // The struct has words of its own, or `flatten` has these.
+                _ => {}
+            }
+        }
+        all
+    }
+
+    /// What the embedded types of a struct say of the whole.
+    fn inherited(&mut self, path: &str, of: &'p Type, file: &'p File, depth: usize) -> Vec<(String, Value)> {
+        let Type::Struct(fields) = of else { return Vec::new() };
+        let mut found = Vec::new();
+        for field in fields.iter().filter(|field| is_inline(field) && depth < DEPTH) {
+            if let Some((path, decl, file)) = self.declared(path, &field.of, file) {
+                found.extend(self.keywords(&decl.doc.markers, &decl.of, &decl.name));
+                found.extend(self.inherited(&path, &decl.of, file, depth + 1));
+            }
+        }
+        found
+    }
+
+    /// The declaration of a type that the project has.
+    fn declared(&self, path: &str, of: &Type, file: &File) -> Option<(String, &'p Decl, &'p File)> {
+        let (path, name) = match of {
+            Type::Pointer(inner) => return self.declared(path, inner, file),
+            Type::Named { package: None, name } => (path, name),
+            Type::Named {
+                package: Some(package),
+                name,
+            } => (file.imports.get(package)?.as_str(), name),
+            _ => return None,
+        };
+        let (decl, file) = self.packages.get(path)?.types.get(name)?;
+        Some((path.to_owned(), decl, file))
+    }
+
+    /// What the field `spec` or `status` of a kind says: no field in Rust can, so the type does.
+    pub(super) fn of_field(&mut self, field: &Field, name: &str) -> Vec<(String, Value)> {
+        let mut keywords = self.keywords(&field.doc.markers, &Type::Struct(Vec::new()), name);
+        if !field.doc.text.is_empty() {
+            keywords.push(("description".to_owned(), field.doc.text.join("\n").trim().into()));
+        }
+        keywords
+    }
+
+    /// The type in Rust of one that writes itself: as a text, or as a marker says.
+    pub(super) fn marshalled(&self, path: &str, name: &str, keywords: &[(String, Value)]) -> Option<&'static str> {
+        let is_text = self.packages.get(path)?.marshallers.get(name)?;
+        let said = keywords.iter().find(|(key, _)| key == "type");
+        match said.and_then(|(_, value)| value.as_str()) {
+            Some("string") => Some("String"),
+            Some("integer") => Some("i64"),
+            Some("number") => Some("f64"),
+            Some("boolean") => Some("bool"),
+            Some(_) if !is_text => Some("serde_json::Value"),
+            _ => is_text.then_some("String"),
+        }
+    }
+}
+
+fn is_inline(field: &Field) -> bool {
+    let tag = field.json.as_deref().unwrap_or_default();
+    (field.name.is_none() && tag.split(',').next() == Some("")) || tag.contains(",inline")
+}

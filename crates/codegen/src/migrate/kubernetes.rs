@@ -1,0 +1,55 @@
+//! Types that Rust has already: Kubernetes' own, and those of Go's standard library that APIs use.
+
+use kubewright_schema::catalog;
+
+use super::types::Said;
+
+/// Whether a package is of Go's standard library, which no module has.
+pub(super) fn is_standard(import: &str) -> bool {
+    let first = import.split('/').next().unwrap_or_default();
+    !first.contains('.')
+}
+
+/// The type of Rust for one of Go.
+pub(super) fn known(import: &str, name: &str) -> Option<Said> {
+    let said = match (import.trim_start_matches("k8s.io/"), name) {
+        ("time", "Duration") => "i64",
+        ("encoding/json", "RawMessage") => "serde_json::Value",
+        ("apimachinery/pkg/apis/meta/v1", "Duration") => "kube::core::Duration",
+        ("apimachinery/pkg/runtime", "RawExtension") => "k8s_openapi::apimachinery::pkg::runtime::RawExtension",
+        ("apimachinery/pkg/util/intstr", "IntOrString") => "k8s_openapi::apimachinery::pkg::util::intstr::IntOrString",
+        ("apimachinery/pkg/api/resource", "Quantity") => "k8s_openapi::apimachinery::pkg::api::resource::Quantity",
+        ("apiextensions-apiserver/pkg/apis/apiextensions/v1", "JSON") => "serde_json::Value",
+        ("apimachinery/pkg/types", "UID" | "NodeName")
+        | ("apimachinery/pkg/apis/meta/v1", "ConditionStatus" | "LabelSelectorOperator") => "String",
+        ("api/core/v1", "ResourceList") => {
+            "std::collections::BTreeMap<String, k8s_openapi::apimachinery::pkg::api::resource::Quantity>"
+        }
+        _ => "",
+    };
+    if !said.is_empty() {
+        return Some(Said {
+            // A length of time has no default in kube.
+            has_default: said != "kube::core::Duration",
+            // Go writes what is in it; controller-gen calls it an object.
+            schemars: match name {
+                "RawMessage" => vec!["extend(\"type\" = \"object\")".to_owned()],
+                _ => Vec::new(),
+            },
+            ..Said::of(said)
+        });
+    }
+    let rest = import.strip_prefix("k8s.io/")?;
+    // `k8s.io/api/apps/v1` is `io.k8s.api.apps.v1`.
+    let definition = format!("io.k8s.{}.{name}", rest.replace('/', "."));
+    if catalog::names().any(|known| known == definition) {
+        let module = rest.replace('/', "::").replace('-', "_");
+        let needs_time = ["Time", "MicroTime", "Condition", "LeaseSpec"].contains(&name);
+        return Some(Said {
+            has_default: !needs_time,
+            ..Said::of(format!("k8s_openapi::{module}::{name}"))
+        });
+    }
+    // Types of Kubernetes that its published API has not are texts, such as `Protocol`.
+    rest.starts_with("api/").then(|| Said::of("String"))
+}
