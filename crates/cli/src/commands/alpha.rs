@@ -56,12 +56,13 @@ const ATTEMPTED: &str = "cannot scaffold the project again";
 
 impl Generate {
     fn run(self, output: Format) -> Result<(), Failure> {
-        let made = scaffold::again(&Disk::new(&self.input_dir), env!("CARGO_PKG_VERSION"))?;
+        let made = scaffold::whole(&Disk::new(&self.input_dir), env!("CARGO_PKG_VERSION"))?;
         let folder = self.output_dir.as_ref().unwrap_or(&self.input_dir);
         let disk = Disk::new(folder);
         let mut plan = Plan::new(&disk);
         let mut in_the_way = Vec::new();
-        for (path, text) in &made.0 {
+        plan.notes.extend(made.notes);
+        for (path, text) in &made.files.0 {
             if disk.read(path)?.is_some_and(|there| there != *text) {
                 in_the_way.push(path.as_str());
             }
@@ -85,6 +86,7 @@ impl Generate {
                 Diagnostic::new(codes::files::IO, ATTEMPTED)
                     .at(Place::file(folder.display().to_string()))
                     .because(why)
+                    .fix("name a folder that can be made: --output-dir DIR")
             })?;
         }
         recover(&disk, output)?;

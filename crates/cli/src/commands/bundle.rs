@@ -31,6 +31,10 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "IMAGE")]
     image: Option<String>,
 
+    /// Configure the tests of OLM's scorecard, as for a PROJECT that lists its plugin
+    #[arg(long)]
+    scorecard: bool,
+
     /// Write over files that are in the way
     #[arg(long)]
     force: bool,
@@ -62,6 +66,7 @@ impl Arguments {
             authors: package.authors,
             repository: package.repository,
             cli_version: env!("CARGO_PKG_VERSION").to_owned(),
+            scorecard: self.scorecard,
             force: self.force,
         };
         let plan = bundle::bundle(&disk, &asked)?;

@@ -5,7 +5,7 @@ use std::process::{Command, Stdio};
 
 use clap::Args;
 use kubewright_codegen::project::Project;
-use kubewright_codegen::{Diagnostic, Files, MemoryFiles, Place, codes, scaffold, upgrade};
+use kubewright_codegen::{Diagnostic, Files, MemoryFiles, Place, codes, helm, scaffold, upgrade};
 
 use crate::files::Disk;
 use crate::output::{Failure, Format};
@@ -38,12 +38,12 @@ impl Arguments {
         let disk = Disk::here()?;
         recover(&disk, output)?;
         let project = Project::load(&disk)?;
-        let base = match (&self.from, &self.from_program) {
+        let mut base = match (&self.from, &self.from_program) {
             (Some(folder), _) => folder_files(folder)?,
             (None, Some(program)) => asked(program, disk.root())?,
             (None, None) => return Err(nothing_to_compare(&project).into()),
         };
-        let theirs = scaffold::again(&disk, VERSION)?;
+        let theirs = theirs(&project, &disk, &mut base)?;
         let mut plan = upgrade::upgrade(&disk, &base, &theirs, VERSION, self.force)?;
         if !plan.is_empty() {
             plan.next.push("git diff".to_owned());
@@ -51,6 +51,24 @@ impl Arguments {
         }
         self.writing.finish(&disk, &plan, output)
     }
+}
+
+/// What this version writes, where it can be compared. A chart is made anew out of `config/`, not merged; what other
+/// plugins write is compared when the old version wrote it again, too.
+fn theirs(project: &Project, disk: &Disk, base: &mut MemoryFiles) -> Result<MemoryFiles, Diagnostic> {
+    let whole = scaffold::whole(disk, VERSION)?;
+    let chart = project
+        .plugins
+        .get(helm::KEY)
+        .and_then(|plugin| plugin["output"].as_str());
+    let chart = chart.map(|output| format!("{output}/chart/"));
+    let is_of_chart = |path: &String| chart.as_ref().is_some_and(|chart| path.starts_with(chart));
+    base.0.retain(|path, _| !is_of_chart(path));
+    let mut files = whole.files;
+    for path in whole.of_plugins.iter().filter(|path| !base.0.contains_key(*path)) {
+        files.0.remove(path);
+    }
+    Ok(files)
 }
 
 /// The scaffold of the old version has to come from somewhere: this program only has its own.

@@ -6,8 +6,8 @@
 //! definitions with the examples of `config/samples`. What only people can say (a description, who maintains it, an
 //! icon) stands in `config/manifests/bases`, which is written once and is theirs. Invariants: what is written has
 //! passed `check`; files that this command did not write are left alone. Inside: `csv` makes the ClusterServiceVersion,
-//! `rights` takes roles apart, `webhooks` the configurations, `check` are the rules of operator-framework/api. Not
-//! here: building images and catalogs (docker, opm).
+//! `rights` takes roles apart, `webhooks` the configurations, `check` are the rules of operator-framework/api,
+//! `scorecard` the tests. Not here: building images and catalogs (docker, opm).
 
 use std::collections::BTreeMap;
 
@@ -24,6 +24,7 @@ use crate::yaml;
 mod check;
 mod csv;
 mod rights;
+mod scorecard;
 mod webhooks;
 
 #[cfg(test)]
@@ -65,6 +66,8 @@ pub struct Asked {
     pub repository: Option<String>,
     /// The version of this program.
     pub cli_version: String,
+    /// Whether scorecard's tests are configured, though PROJECT does not list its plugin.
+    pub scorecard: bool,
     /// Whether to write over files that somebody else made.
     pub force: bool,
 }
@@ -106,7 +109,8 @@ pub fn bundle<'a>(files: &'a dyn Files, asked: &Asked) -> Result<Plan<'a>, Diagn
     let csv_file = format!("{package}.clusterserviceversion.yaml");
     check::bundle(&csv, manifests.values(), &csv_file, &mut plan.warnings)?;
     manifests.insert(csv_file, csv);
-    write(&manifests, &package, asked, &mut plan)?;
+    let scorecard = scorecard::of(&project, asked, &plan)?;
+    write(&manifests, scorecard.as_ref(), &package, asked, &mut plan)?;
     plan.next.push(format!(
         "docker build -f bundle.Dockerfile -t REGISTRY/{package}-bundle:v{} .",
         asked.version
@@ -176,6 +180,7 @@ fn base(project: &Project, package: &str, asked: &Asked, plan: &mut Plan<'_>) ->
 /// Writes the files, and removes those of an earlier bundle.
 fn write(
     manifests: &BTreeMap<String, Value>,
+    scorecard: Option<&Value>,
     package: &str,
     asked: &Asked,
     plan: &mut Plan<'_>,
@@ -185,19 +190,24 @@ fn write(
         .iter()
         .map(|(file, object)| (format!("{folder}/{file}"), yaml::to_string(object)))
         .collect();
-    for path in plan.list(&folder)? {
+    let tests = format!("{}/{}", asked.output, scorecard::FILE);
+    texts.extend(scorecard.map(|object| (tests.clone(), yaml::to_string(object))));
+    for path in plan.list(&folder)?.into_iter().chain([tests]) {
         let is_ours = plan.read(&path)?.is_some_and(|text| text.starts_with(HEADER));
         if is_ours && !texts.contains_key(&path) {
             plan.remove(&path)?;
         }
     }
-    let labels = labels(package, asked);
+    let labels = labels(package, asked, scorecard.is_some());
     let annotations: Map<String, Value> = labels.iter().map(|(key, value)| (key.clone(), json!(value))).collect();
     texts.insert(
         format!("{}/metadata/annotations.yaml", asked.output),
         yaml::to_string(&json!({ "annotations": annotations })),
     );
-    texts.insert("bundle.Dockerfile".to_owned(), dockerfile(&labels, &asked.output));
+    texts.insert(
+        "bundle.Dockerfile".to_owned(),
+        dockerfile(&labels, &asked.output, scorecard.is_some()),
+    );
     for (path, text) in texts {
         if plan.read(&path)?.is_some_and(|there| !there.starts_with(HEADER)) && !asked.force {
             return Err(Diagnostic::new(codes::files::EXISTS, format!("cannot create {path}"))
@@ -211,7 +221,7 @@ fn write(
 }
 
 /// What a catalog reads of a bundle (operator-registry's `bundle.mediatype.v1` and its neighbours).
-fn labels(package: &str, asked: &Asked) -> Vec<(String, String)> {
+fn labels(package: &str, asked: &Asked, has_scorecard: bool) -> Vec<(String, String)> {
     let mut labels = vec![
         ("bundle.mediatype.v1", "registry+v1".to_owned()),
         ("bundle.manifests.v1", "manifests/".to_owned()),
@@ -225,16 +235,24 @@ fn labels(package: &str, asked: &Asked) -> Vec<(String, String)> {
     labels.push(("metrics.builder", format!("kubewright-{}", asked.cli_version)));
     labels.push(("metrics.mediatype.v1", "metrics+v1".to_owned()));
     labels.push(("metrics.project_layout", LAYOUT.to_owned()));
+    if has_scorecard {
+        labels.push(("test.config.v1", "tests/scorecard/".to_owned()));
+        labels.push(("test.mediatype.v1", "scorecard+v1".to_owned()));
+    }
     let long = |(key, value): (&str, String)| (format!("operators.operatorframework.io.{key}"), value);
     labels.into_iter().map(long).collect()
 }
 
-fn dockerfile(labels: &[(String, String)], output: &str) -> String {
+fn dockerfile(labels: &[(String, String)], output: &str, has_scorecard: bool) -> String {
     let mut text = "FROM scratch\n\n".to_owned();
     for (key, value) in labels {
         text += &format!("LABEL {key}={value}\n");
     }
-    text + &format!("\nCOPY {output}/manifests /manifests/\nCOPY {output}/metadata /metadata/\n")
+    text += &format!("\nCOPY {output}/manifests /manifests/\nCOPY {output}/metadata /metadata/\n");
+    if has_scorecard {
+        text += &format!("COPY {output}/tests/scorecard /tests/scorecard/\n");
+    }
+    text
 }
 
 /// operator-sdk's name for the file of an object.

@@ -265,3 +265,64 @@ fn titles_are_words() {
         assert_eq!(title(name), words);
     }
 }
+
+#[test]
+fn scorecard_is_configured_where_it_is_asked_for() {
+    const FILE: &str = "bundle/tests/scorecard/config.yaml";
+    let plain = golden("plain");
+    let check = |files: &MemoryFiles, scorecard: bool, image: Option<&str>| {
+        let asked = Asked { scorecard, ..asked() };
+        let made = made(files, &asked);
+        let text = made.0.get(FILE).map(|text| yaml::parse(text).unwrap());
+        let tests = text.as_ref().map(|text| &text["stages"][0]["tests"]);
+        assert_eq!(tests.and_then(|tests| tests[0]["image"].as_str()), image);
+        for (path, words) in [
+            ("bundle.Dockerfile", "COPY bundle/tests/scorecard /tests/scorecard/"),
+            ("bundle/metadata/annotations.yaml", "test.mediatype.v1: scorecard+v1"),
+        ] {
+            assert_eq!(
+                made.0[path].contains(words),
+                image.is_some(),
+                "{path}: {}",
+                made.0[path]
+            );
+        }
+        made
+    };
+    check(&plain, false, None);
+    let usual = Some("quay.io/operator-framework/scorecard-test:v1.42.0");
+    let with = check(&plain, true, usual);
+    // What nobody asks for any more goes.
+    check(&with, false, None);
+    let mut listed = plain.clone();
+    let project = &plain.0["PROJECT"];
+    let plugins = "plugins:\n  scorecard.sdk.operatorframework.io/v2: {}\nprojectName:";
+    listed
+        .0
+        .insert("PROJECT".into(), project.replacen("projectName:", plugins, 1));
+    check(&listed, false, usual);
+    let mut own = plain.clone();
+    let mut add = |path: &str, text: &str| own.0.insert(format!("config/scorecard/{path}"), text.to_owned());
+    add(
+        "kustomization.yaml",
+        "resources:\n- bases/config.yaml\npatches:\n- path: patches/basic.yaml\n  target: {group: scorecard.operatorframework.io, kind: Configuration, name: config, version: v1alpha3}\n",
+    );
+    add(
+        "bases/config.yaml",
+        "apiVersion: scorecard.operatorframework.io/v1alpha3\nkind: Configuration\nmetadata: {name: config}\nstages:\n- parallel: true\n  tests: []\n",
+    );
+    add(
+        "patches/basic.yaml",
+        "- op: add\n  path: /stages/0/tests/-\n  value: {entrypoint: [mine], image: example.com/mine}\n",
+    );
+    check(&own, false, Some("example.com/mine"));
+    own.0.insert(
+        "config/scorecard/bases/config.yaml".into(),
+        "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: config}\nstages: [{tests: []}]\n".into(),
+    );
+    let wrong = bundle(&own, &asked())
+        .err()
+        .map(|wrong| wrong.to_string())
+        .unwrap_or_default();
+    assert!(!wrong.is_empty());
+}

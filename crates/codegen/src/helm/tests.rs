@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use super::render::Chart;
 use super::*;
 use crate::plan::MemoryFiles;
+use crate::scaffold;
 use crate::yaml;
 
 /// A golden project.
@@ -77,6 +78,84 @@ fn released(files: &MemoryFiles, release: &str, said: &[(&str, Value)]) -> Vec<V
     objects
 }
 
+/// Whether Helm can be used; says so when it cannot, and fails where it is insisted on.
+#[allow(clippy::print_stderr, reason = "what did not run is told aloud")]
+fn helm_is_there() -> bool {
+    let there = std::process::Command::new("helm").arg("version").output().is_ok();
+    let insisted = std::env::var_os("KUBEWRIGHT_REQUIRE_HELM").is_some();
+    assert!(
+        there || !insisted,
+        "helm is not on the PATH, and KUBEWRIGHT_REQUIRE_HELM insists on it"
+    );
+    if !there {
+        eprintln!("skipped: helm is not on the PATH, so that charts are rendered by the test's own renderer alone");
+    }
+    there
+}
+
+/// What Helm itself makes of a chart.
+#[expect(clippy::disallowed_methods, reason = "Helm reads a chart from a folder")]
+fn by_helm(files: &MemoryFiles, arguments: &[&str], said: &[(&str, Value)]) -> String {
+    let folder = tempfile::tempdir().unwrap();
+    for (path, text) in files.0.iter().filter(|(path, _)| path.starts_with("dist/chart/")) {
+        let place = folder.path().join(path);
+        std::fs::create_dir_all(place.parent().unwrap()).unwrap();
+        let mut text = text.clone();
+        if path.ends_with("/values.yaml") && !said.is_empty() {
+            let mut values = yaml::parse(&text).unwrap();
+            for (pointer, value) in said {
+                *values.pointer_mut(pointer).unwrap() = value.clone();
+            }
+            text = yaml::to_string(&values);
+        }
+        std::fs::write(place, text).unwrap();
+    }
+    let done = std::process::Command::new("helm")
+        .args(arguments)
+        .current_dir(folder.path().join("dist"))
+        .output()
+        .unwrap();
+    let said = String::from_utf8(done.stdout).unwrap();
+    let wrong = String::from_utf8_lossy(&done.stderr);
+    assert!(done.status.success(), "helm {arguments:?}:\n{said}{wrong}");
+    said
+}
+
+fn released_by_helm(files: &MemoryFiles, release: &str, namespace: &str, said: &[(&str, Value)]) -> Vec<Value> {
+    let rendered = by_helm(files, &["template", release, "chart", "--namespace", namespace], said);
+    let documents = rendered.split("\n---\n").map(|text| text.trim_start_matches("---\n"));
+    let documents = documents.filter(|text| {
+        text.lines()
+            .any(|line| !line.starts_with('#') && !line.trim().is_empty())
+    });
+    documents
+        .map(|text| yaml::parse(text).unwrap_or_else(|why| panic!("{why}\n{text}")))
+        .collect()
+}
+
+/// The test's own renderer, which the other tests use, says what Helm says, for every value that there is.
+#[test]
+fn helm_makes_of_a_chart_what_the_tests_make_of_it() {
+    if !helm_is_there() {
+        return;
+    }
+    for name in ["plain", "multigroup", "conversion", "core", "external", "deploy-image"] {
+        let files = with_chart(name);
+        by_helm(&files, &["lint", "chart", "--strict"], &[]);
+        let project = Project::load(&files).unwrap();
+        let switches = [("/metrics/enabled", json!(true))];
+        let of_all: Vec<(&str, Value)> = values_said();
+        for said in switches.iter().chain(&of_all) {
+            let (release, namespace) = (project.name.as_str(), project.namespace());
+            let said = std::slice::from_ref(said);
+            let wanted = released_by_helm(&files, release, &namespace, said);
+            similar_asserts(name, &by_name(released(&files, release, said)), &by_name(wanted));
+        }
+        let wanted = released_by_helm(&files, "blue", "elsewhere", &[]);
+        similar_asserts(name, &by_name(released(&files, "blue", &[])), &by_name(wanted));
+    }
+}
+
 /// Without what only releases have, and with lists whose order means nothing in order.
 fn plain(value: &mut Value) {
     match value {
@@ -140,7 +219,24 @@ fn similar_asserts(name: &str, made: &[Value], wanted: &[Value]) {
 fn every_value_does_something() {
     let files = with_chart("conversion");
     let defaults = released(&files, "conversion", &[]);
-    let switches = [
+    for (pointer, value) in values_said() {
+        // The release's name contains the chart's; only another name shows what nameOverride is for.
+        let (release, before) = if pointer == "/nameOverride" {
+            ("other", released(&files, "other", &[]))
+        } else {
+            ("conversion", defaults.clone())
+        };
+        assert_ne!(
+            released(&files, release, &[(pointer, value)]),
+            before,
+            "{pointer} changes something"
+        );
+    }
+}
+
+/// Every value that a chart has, with another content than its default.
+fn values_said() -> Vec<(&'static str, Value)> {
+    vec![
         ("/manager/replicas", json!(3)),
         ("/manager/image/repository", json!("example.com/other")),
         ("/manager/image/tag", json!("v9")),
@@ -172,20 +268,7 @@ fn every_value_does_something() {
         ("/networkPolicy/enabled", json!(true)),
         ("/nameOverride", json!("short")),
         ("/fullnameOverride", json!("whole")),
-    ];
-    for (pointer, value) in switches {
-        // The release's name contains the chart's; only another name shows what nameOverride is for.
-        let (release, before) = if pointer == "/nameOverride" {
-            ("other", released(&files, "other", &[]))
-        } else {
-            ("conversion", defaults.clone())
-        };
-        assert_ne!(
-            released(&files, release, &[(pointer, value)]),
-            before,
-            "{pointer} changes something"
-        );
-    }
+    ]
 }
 
 #[test]
@@ -231,4 +314,42 @@ fn twice_is_once_and_what_people_wrote_stays() {
     let mut plan = Plan::new(&files);
     let refused = chart(&project, "dist", false, &mut plan).unwrap_err();
     assert!(refused.to_string().contains(file), "{refused}");
+}
+
+#[test]
+fn plugins_of_project_are_scaffolded_again() {
+    let mut files = golden("plain");
+    let manifest = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata/golden/plain/Cargo.toml");
+    files
+        .0
+        .insert("Cargo.toml".to_owned(), std::fs::read_to_string(manifest).unwrap());
+    let asked = scaffold::Edit {
+        plugins: ["helm", "grafana", "autoupdate"].map(str::to_owned).into(),
+        output: Some("deploy".to_owned()),
+        ..scaffold::Edit::default()
+    };
+    let before = files.clone();
+    files.apply(&scaffold::edit(&before, &asked).unwrap());
+    let again = scaffold::whole(&files, "0.1.0").unwrap();
+    let of_plugins = |files: &MemoryFiles| {
+        let is_of_one = |path: &&String| {
+            path.starts_with("deploy/") || path.starts_with("grafana/") || path.ends_with("auto_update.yml")
+        };
+        let found = files.0.iter().filter(|(path, _)| is_of_one(path));
+        found
+            .map(|(path, text)| (path.clone(), text.clone()))
+            .collect::<Vec<_>>()
+    };
+    let wanted = of_plugins(&files);
+    assert!(wanted.len() > 20, "{wanted:?}");
+    assert_eq!(of_plugins(&again.files), wanted);
+    assert_eq!(again.of_plugins.len(), wanted.len());
+    assert_eq!(again.files.0["PROJECT"], files.0["PROJECT"]);
+    // What a chart needs and nobody has written yet is told, and the rest is there.
+    files.0.retain(|path, _| path != "config/rbac/role.yaml");
+    let again = scaffold::whole(&files, "0.1.0").unwrap();
+    assert!(!again.files.0.keys().any(|path| path.starts_with("deploy/")));
+    assert!(again.files.0.contains_key(".github/workflows/auto_update.yml"));
+    let notes = again.notes.join("\n");
+    assert!(notes.contains("left out what the plugin helm"), "{notes}");
 }

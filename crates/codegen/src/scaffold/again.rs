@@ -1,8 +1,8 @@
 //! A project scaffolded again out of its PROJECT file: `alpha generate`, and what [`crate::upgrade`] compares with.
 //!
-//! The commands that made the project are given once more, to an empty folder. Invariant: for a project whose files are
-//! the scaffold's, the answer is those files (a test compares the golden projects). Not here: what `manifests` writes
-//! out of the code.
+//! The commands that made the project are given once more, to an empty folder; [`whole`] runs the optional plugins of
+//! PROJECT, too. Invariant: for a project whose files are the scaffold's, the answer is those files (a test compares the
+//! golden projects). Not here: what `manifests` writes out of the code.
 
 use crate::codes;
 use crate::diagnostic::{Diagnostic, Place};
@@ -13,7 +13,7 @@ use super::subject::has_stub;
 use super::words::{ControllerFile, controllers};
 use super::{
     BOILERPLATE, CreateApi, CreateWebhook, Dependency, External, Init, License, Subject, create_api, create_webhook,
-    init,
+    init, plugins,
 };
 
 /// The files that this version of the command writes for a project.
@@ -45,6 +45,65 @@ pub fn again(files: &dyn Files, cli_version: &str) -> Result<MemoryFiles, Diagno
     made.0.insert(project::FILE.to_owned(), said.to_text());
     Ok(made)
 }
+
+/// What is scaffolded again, with what there is to say about it.
+#[derive(Debug, Default)]
+pub struct Whole {
+    /// The files.
+    pub files: MemoryFiles,
+    /// What a person should know; one line each.
+    pub notes: Vec<String>,
+    /// The files of `files` that plugins wrote: a chart, dashboards, a workflow.
+    pub of_plugins: Vec<String>,
+}
+
+/// The same with the files of the optional plugins that PROJECT lists. A chart is made out of `config/` as the command
+/// writes it, with what `manifests` wrote for the project.
+///
+/// # Errors
+/// See [`again`].
+pub fn whole(files: &dyn Files, cli_version: &str) -> Result<Whole, Diagnostic> {
+    let made = again(files, cli_version)?;
+    let project = Project::load(&made)?;
+    let mut with_code = made.clone();
+    for place in ["config/crd/bases", "config/rbac", "config/webhook"] {
+        for path in files.list(place)? {
+            let is_generated = path.starts_with("config/crd/bases/") || GENERATED.contains(&path.as_str());
+            if let Some(text) = files.read(&path)?.filter(|_| is_generated) {
+                with_code.0.insert(path, text);
+            }
+        }
+    }
+    let mut whole = Whole {
+        files: made,
+        ..Whole::default()
+    };
+    for plugin in plugins::listed(&project) {
+        let mut plan = Plan::new(&with_code);
+        if let Err(wrong) = plugins::write(plugin, &project, true, &mut plan) {
+            let wrong = wrong.to_string();
+            let wrong: Vec<&str> = wrong.lines().map(str::trim).collect();
+            let wrong = wrong.join("; ");
+            whole.notes.push(format!(
+                "left out what the plugin {} writes ({wrong}): kubewright manifests, then kubewright edit --plugins {}",
+                plugin.key(),
+                plugin.key()
+            ));
+            continue;
+        }
+        for (path, change) in plan.changes() {
+            if let Some(text) = &change.after {
+                whole.files.0.insert(path.to_owned(), text.clone());
+                whole.of_plugins.push(path.to_owned());
+            }
+        }
+        whole.notes.extend(plan.notes);
+    }
+    Ok(whole)
+}
+
+/// What `manifests` writes beside definitions.
+const GENERATED: [&str; 2] = ["config/rbac/role.yaml", "config/webhook/manifests.yaml"];
 
 /// Carries out what one command plans for these files.
 pub(crate) fn step(

@@ -29,8 +29,8 @@ mod words;
 #[cfg(test)]
 mod tests;
 
-pub use again::again;
 pub(crate) use again::step;
+pub use again::{Whole, again, whole};
 pub use create_api::{CreateApi, create_api};
 pub use create_webhook::{CreateWebhook, create_webhook};
 pub use delete::{Delete, delete_api, delete_webhook};

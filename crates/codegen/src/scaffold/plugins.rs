@@ -143,6 +143,14 @@ pub(super) fn remember(plugin: Optional, output: Option<&str>, project: &mut Pro
     project.plugins.insert(plugin.key().to_owned(), value);
 }
 
+/// The plugins of PROJECT that `edit` runs.
+pub(super) fn listed(project: &Project) -> Vec<Optional> {
+    let of_edit = Optional::ALL.into_iter().filter(|plugin| plugin.command() == "edit");
+    of_edit
+        .filter(|plugin| project.plugins.contains_key(plugin.key()))
+        .collect()
+}
+
 /// What `edit` writes for a plugin.
 ///
 /// # Errors
