@@ -102,9 +102,17 @@ impl Files for Disk {
         match fs::read_to_string(&place) {
             Ok(text) => Ok(Some(text)),
             Err(why) if matches!(why.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => Ok(None),
-            Err(why) => Err(Diagnostic::new(codes::files::IO, format!("cannot read {path}"))
-                .at(Place::file(path))
-                .because(why)),
+            Err(why) => {
+                let fix = match why.kind() {
+                    ErrorKind::InvalidData => "save it as UTF-8, or take it back from version control",
+                    ErrorKind::IsADirectory => "a folder stands where a file belongs: move it away",
+                    _ => "see who may read it, and run the command again",
+                };
+                Err(Diagnostic::new(codes::files::IO, format!("cannot read {path}"))
+                    .at(Place::file(path))
+                    .because(why)
+                    .fix(fix))
+            }
         }
     }
 

@@ -155,7 +155,8 @@ impl Loader<'_> {
             return Err(broken(from.clone(), format!("{dir} is a part of itself")));
         }
         let Some((file, text)) = self.kustomization(dir)? else {
-            return Err(broken(from.clone(), format!("there is no kustomization.yaml in {dir}")));
+            return Err(broken(from.clone(), format!("there is no kustomization.yaml in {dir}"))
+                .fix("take the folder back from version control, or out of the list that names it"));
         };
         let kustomization = Kustomization::parse(&file, &text)?;
         match component {

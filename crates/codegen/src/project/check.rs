@@ -1,6 +1,6 @@
 //! What in a PROJECT file cannot be.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Map, Value};
 
@@ -48,11 +48,12 @@ pub(super) fn is_ours(fields: &Map<String, Value>) -> Result<(), Diagnostic> {
     } else {
         format!("the project was made by {listed}, not by kubewright")
     };
-    foreign(
-        "layout",
-        why,
-        &format!("start a new project with kubewright init; its layout is {LAYOUT}"),
-    )
+    let fix = if listed.contains("go.kubebuilder.io/") {
+        "carry it over: kubewright migrate FROM DIR writes a project in Rust beside it".to_owned()
+    } else {
+        format!("start a new project with kubewright init; its layout is {LAYOUT}")
+    };
+    foreign("layout", why, &fix)
 }
 
 impl Project {
@@ -98,6 +99,7 @@ impl Project {
                 );
             }
         }
+        wrong.extend(self.slips());
         wrong.extend(self.contradictions());
         wrong.extend(self.unreadable_images().into_iter().map(|(at, why)| {
             Diagnostic::new(codes::project::BROKEN, "cannot work on this project")
@@ -106,6 +108,67 @@ impl Project {
                 .fix("mend PROJECT, or take it back from version control")
         }));
         wrong
+    }
+
+    /// Fields that nobody knows are another version's, and kept; but not those that are a known one misspelt.
+    fn slips(&self) -> Vec<Diagnostic> {
+        const OF_RESOURCE: [&str; 11] = [
+            "api",
+            "controller",
+            "controllers",
+            "domain",
+            "external",
+            "group",
+            "kind",
+            "module",
+            "path",
+            "plural",
+            "webhooks",
+        ];
+        const OF_WEBHOOKS: [&str; 7] = [
+            "conversion",
+            "defaulting",
+            "defaultingPath",
+            "spoke",
+            "validation",
+            "validationPath",
+            "webhookVersion",
+        ];
+        const OF_API: [&str; 2] = ["crdVersion", "namespaced"];
+        const OF_PROJECT: [&str; 8] = [
+            "cliVersion",
+            "domain",
+            "layout",
+            "multigroup",
+            "namespaced",
+            "plugins",
+            "projectName",
+            "resources",
+        ];
+        let mut found: Vec<(String, &str)> = Vec::new();
+        let mut look = |place: String, unknown: &BTreeMap<String, Value>, known: &[&'static str]| {
+            for word in unknown.keys() {
+                found.extend(names::near(word, known).map(|meant| (format!("{place}{word}"), meant)));
+            }
+        };
+        look(String::new(), &self.unknown, &OF_PROJECT);
+        for (at, resource) in self.resources.iter().enumerate() {
+            look(format!("resources[{at}]."), &resource.unknown, &OF_RESOURCE);
+            if let Some(api) = &resource.api {
+                look(format!("resources[{at}].api."), &api.unknown, &OF_API);
+            }
+            if let Some(webhooks) = &resource.webhooks {
+                look(format!("resources[{at}].webhooks."), &webhooks.unknown, &OF_WEBHOOKS);
+            }
+        }
+        let told = found.into_iter().map(|(field, meant)| {
+            let word = field.rsplit('.').next().unwrap_or_default().to_owned();
+            Diagnostic::new(codes::project::BROKEN, "cannot work on this project")
+                .at(Place::file(FILE).field(field))
+                .because(format!("there is no field {word}"))
+                .fix(format!("did you mean {meant}?"))
+        });
+        told.collect()
     }
 
     fn contradictions(&self) -> Vec<Diagnostic> {

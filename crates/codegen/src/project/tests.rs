@@ -112,6 +112,9 @@ fn what_cannot_be_is_told_with_its_place() {
         format!(
             "{head}resources:\n- {{group: g, domain: d.e, version: v1, kind: K, webhooks: {{conversion: true, spoke: [v2]}}}}\n"
         ),
+        format!("{head}resources:\n- {{grup: g, domain: d.e, version: v1, kind: K}}\n"),
+        format!("{head}resources:\n- {{group: g, domain: d.e, version: v1, kind: K, webhooks: {{defaultng: true}}}}\n"),
+        format!("{head}multigruop: true\n"),
     ];
     let told: Vec<String> = cases
         .iter()

@@ -51,7 +51,8 @@ pub fn delete_api<'a>(files: &'a dyn Files, asked: &Delete) -> Result<Plan<'a>, 
     if let Some(name) = wanted.filter(|_| gone.is_empty()) {
         let has = project.controller_names(&resource).join(", ");
         return Err(Diagnostic::new(codes::project::UNKNOWN, attempted)
-            .because(format!("{} has no controller {name}; it has: {has}", resource.title())));
+            .because(format!("{} has no controller {name}; it has: {has}", resource.title()))
+            .fix("name one that it has with --controller-name"));
     }
     if wanted.is_none() {
         is_unused(&change, &resource, &attempted)?;
@@ -174,6 +175,7 @@ fn resolve(change: &Change<'_>, subject: &Subject, attempted: &str) -> Result<Re
         Diagnostic::new(codes::project::UNKNOWN, attempted)
             .because(format!("the project has no {}", subject.title()))
             .because(format!("it has: {}", subject::list(&change.project)))
+            .fix("name one of these, as PROJECT writes it: --group, --version, --kind")
     })
 }
 

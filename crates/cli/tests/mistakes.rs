@@ -1,0 +1,258 @@
+//! Mistakes that people make in a project by hand: each ends with an error that says what, where, why and what to do,
+//! and nothing is written. Mistakes in types and attributes are in `manifests.rs`, wrong flags in `scaffold.rs`.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod support;
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::process::Command;
+
+use support::KUBEWRIGHT;
+
+const VISIT: &str = "create api --group webapp --version v1 --kind Visit --resource --controller";
+
+/// What is done to the project before the command.
+enum Before {
+    Nothing,
+    /// In this file the first text becomes the second.
+    Edit(&'static str, &'static str, &'static str),
+    Append(&'static str, &'static [u8]),
+    Remove(&'static str),
+    /// A file where a folder belongs.
+    FileInPlaceOf(&'static str),
+    FolderInPlaceOf(&'static str),
+}
+
+use Before::{Append, Edit, FileInPlaceOf, FolderInPlaceOf, Nothing, Remove};
+
+fn copied(from: &Path, to: &Path) {
+    std::fs::create_dir_all(to).unwrap();
+    for entry in std::fs::read_dir(from).unwrap() {
+        let path = entry.unwrap().path();
+        let place = to.join(path.file_name().unwrap());
+        if path.is_dir() {
+            copied(&path, &place);
+        } else {
+            std::fs::copy(&path, place).unwrap();
+        }
+    }
+}
+
+/// Every file and folder, with what is in it.
+fn tree(folder: &Path) -> BTreeMap<String, Vec<u8>> {
+    let mut found = BTreeMap::new();
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        let name = path.display().to_string();
+        if path.is_dir() {
+            found.insert(name, Vec::new());
+            found.extend(tree(&path));
+        } else {
+            found.insert(name, std::fs::read(&path).unwrap());
+        }
+    }
+    found
+}
+
+impl Before {
+    fn make(&self, project: &Path) {
+        match self {
+            Nothing => {}
+            Edit(path, from, to) => {
+                let text = std::fs::read_to_string(project.join(path)).unwrap();
+                assert!(text.contains(from), "{path} has {from:?}");
+                std::fs::write(project.join(path), text.replacen(from, to, 1)).unwrap();
+            }
+            Append(path, bytes) => {
+                let mut text = std::fs::read(project.join(path)).unwrap();
+                text.extend_from_slice(bytes);
+                std::fs::write(project.join(path), text).unwrap();
+            }
+            Remove(path) if project.join(path).is_dir() => std::fs::remove_dir_all(project.join(path)).unwrap(),
+            Remove(path) => std::fs::remove_file(project.join(path)).unwrap(),
+            FileInPlaceOf(path) => {
+                Remove(*path).make(project);
+                std::fs::write(project.join(path), "x\n").unwrap();
+            }
+            FolderInPlaceOf(path) => {
+                let _ = std::fs::remove_file(project.join(path));
+                std::fs::create_dir_all(project.join(path)).unwrap();
+            }
+        }
+    }
+}
+
+fn check(before: &Before, command: &str, words: &[&str]) {
+    let folder = tempfile::tempdir().unwrap();
+    let project = folder.path().join("project");
+    let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata/golden/plain");
+    copied(&golden, &project);
+    before.make(&project);
+    let there = tree(&project);
+    let done = Command::new(KUBEWRIGHT)
+        .args(command.split(' '))
+        .current_dir(&project)
+        .env("KUBECONFIG", "/nonexistent")
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&[done.stdout, done.stderr].concat()).into_owned();
+    assert!(!done.status.success(), "{command} should fail, and said:\n{said}");
+    for part in ["error: ", "[KWR", "because: ", "fix: "].iter().chain(words) {
+        assert!(said.contains(part), "{command} should say {part:?}, and said:\n{said}");
+    }
+    assert!(
+        tree(&project) == there,
+        "{command} failed, and has written something:\n{said}"
+    );
+}
+
+#[test]
+fn what_was_edited_by_hand_is_told_before_anything_is_written() {
+    for (before, command, words) in [
+        (Append("PROJECT", b"- [\n"), VISIT, &["at: PROJECT"] as &[&str]),
+        (Append("PROJECT", b"\xff\xfe"), VISIT, &["at: PROJECT", "UTF-8"]),
+        (
+            Edit("PROJECT", "kind: Guestbook", "kind: 7"),
+            VISIT,
+            &["resources[0]", "expected a string"],
+        ),
+        (
+            Edit("PROJECT", "controller: true", "controller: yep"),
+            VISIT,
+            &["expected a boolean"],
+        ),
+        (
+            Edit("PROJECT", "group: webapp", "grup: webapp"),
+            VISIT,
+            &["resources[0].grup", "did you mean group?"],
+        ),
+        (
+            Edit("PROJECT", "defaulting: true", "defualting: true"),
+            VISIT,
+            &["did you mean defaulting?"],
+        ),
+        (
+            Edit("PROJECT", "version: \"3\"", "version: \"4\""),
+            VISIT,
+            &["PROJECT (version)"],
+        ),
+        (
+            Edit("PROJECT", "rust.kubewright.dev/v1-alpha", "go.kubebuilder.io/v4"),
+            VISIT,
+            &["PROJECT (layout)", "kubewright migrate"],
+        ),
+        (
+            Edit("PROJECT", "kind: Guestbook", "kind: guestbook"),
+            VISIT,
+            &["resources[0].kind", "`Guestbook`"],
+        ),
+        (Remove("PROJECT"), VISIT, &["no file named PROJECT"]),
+        (
+            Edit("PROJECT", "kind: Guestbook", "kind: 7"),
+            "alpha generate --output-dir out",
+            &["resources[0]"],
+        ),
+        (Append("src/lib.rs", b"fn (\n"), VISIT, &["src/lib.rs:"]),
+        (Append("src/lib.rs", b"\xff"), VISIT, &["at: src/lib.rs", "UTF-8"]),
+        (
+            Edit("src/lib.rs", "pub fn operator", "pub fn machine"),
+            VISIT,
+            &["no function `operator`"],
+        ),
+        (
+            Append("config/crd/kustomization.yaml", b"- [\n"),
+            VISIT,
+            &["config/crd/kustomization.yaml"],
+        ),
+    ] {
+        check(&before, command, words);
+    }
+}
+
+#[test]
+fn what_is_missing_or_in_the_way_is_told_before_anything_is_written() {
+    for (before, command, words) in [
+        (
+            Remove("src/lib.rs"),
+            VISIT,
+            &["at: src/lib.rs", "nothing was written"] as &[&str],
+        ),
+        (Remove("api/src/lib.rs"), VISIT, &["at: api/src/lib.rs"]),
+        (FileInPlaceOf("src/controller"), VISIT, &["nothing was changed"]),
+        (
+            FolderInPlaceOf("api/src/v1/visit_types.rs"),
+            VISIT,
+            &["api/src/v1/visit_types.rs", "move it away"],
+        ),
+        (
+            Remove("config/rbac/role.yaml"),
+            "edit --plugins helm",
+            &["config/rbac/role.yaml", "kubewright manifests"],
+        ),
+        (Remove("config/default"), "build-installer", &["config/default"]),
+        (
+            Remove("config/manager/manager.yaml"),
+            "build-installer",
+            &["config/manager/manager.yaml"],
+        ),
+        (FileInPlaceOf("config/webhook"), "build-installer", &["config/webhook"]),
+        (Nothing, "migrate src out", &["no file named PROJECT"]),
+        (Nothing, "migrate . out", &["PROJECT"]),
+        (Nothing, "upgrade --from nowhere", &["at: nowhere"]),
+    ] {
+        check(&before, command, words);
+    }
+}
+
+#[test]
+fn names_that_cannot_be_are_told_before_anything_is_written() {
+    for (command, words) in [
+        (
+            "create api --group webapp --version v1 --kind Visit --plural guestbooks --resource --controller",
+            "--plural",
+        ),
+        (
+            "create api --group Web_App --version v1 --kind Visit --resource --controller",
+            "`web-app`",
+        ),
+        (
+            "create api --group webapp. --version v1 --kind Visit --resource --controller",
+            "`webapp`",
+        ),
+        (
+            "create api --group webapp --version 1 --kind Visit --resource --controller",
+            "`v1`",
+        ),
+        (
+            "create api --group webapp --version v1 --kind visit --resource --controller",
+            "`Visit`",
+        ),
+        (
+            "create api --group apps --version v1 --kind Deployment --resource --controller",
+            "--multigroup",
+        ),
+        (
+            "create webhook --group webapp --version v1 --kind Guestbook",
+            "--defaulting",
+        ),
+        (
+            "create webhook --group webapp --version v1 --kind Guestbook --defaulting",
+            "already",
+        ),
+        (
+            "create webhook --group webapp --version v1 --kind Guestbook --conversion --spoke v2",
+            "v2",
+        ),
+        ("delete api --group webapp --version v1 --kind Visit", "Guestbook"),
+        (
+            "delete api --group webapp --version v1 --kind Guestbook",
+            "delete webhook",
+        ),
+        ("edit --plugins helmm", "helm/v2-alpha"),
+        ("bundle --version 1", "0.1.0"),
+    ] {
+        check(&Nothing, command, &[words]);
+    }
+}
