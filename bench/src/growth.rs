@@ -171,7 +171,8 @@ fn kinds() -> Vec<Kind> {
             "ServiceCIDR",
             "/apis/networking.k8s.io/v1/servicecidrs",
             |name, index| {
-                let range = format!("fd00:{:x}:{:x}::/112", index / 50_000, index % 50_000);
+                // No part is zero: in its canonical form the range would not have it.
+                let range = format!("fd00:{:x}:{:x}::/112", index / 50_000 + 1, index % 50_000 + 1);
                 plain(name, &format!(r#","spec":{{"cidrs":["{range}"]}}"#))
             },
         ),
