@@ -27,7 +27,7 @@ use tokio_tungstenite::tungstenite::Message;
 use tokio_tungstenite::tungstenite::protocol::Role;
 
 use super::remote::{accept_spdy, pieces_of, sink_of};
-use super::spdy::{self, Came, Opened, Session};
+use super::spdy::{self, Came, Incoming, Opened, Session};
 use super::websocket;
 use crate::response::{Duplex, ResponseBody, Upgrade};
 
@@ -98,13 +98,19 @@ async fn forward(pod: &Pod, mut opened: mpsc::Receiver<Opened>) {
     let mut waiting: BTreeMap<String, (Instant, Opened)> = BTreeMap::new();
     let mut serving = FuturesUnordered::new();
     loop {
+        let oldest = waiting.values().map(|(since, _)| *since).min();
+        let patience = async { tokio::time::sleep_until(oldest.unwrap_or_else(Instant::now) + PAIRING).await };
         let stream = tokio::select! {
             stream = opened.recv() => stream,
             Some(()) = serving.next() => continue,
+            () = patience, if oldest.is_some() => {
+                // Dropping a stream gives back its place, and the room of what came on it. There are no more than the
+                // connection may have.
+                waiting.retain(|_, (since, _)| since.elapsed() < PAIRING);
+                continue;
+            }
         };
         let Some(stream) = stream else { return };
-        // Dropping a stream gives its place back. There are no more than the connection may have.
-        waiting.retain(|_, (since, _)| since.elapsed() < PAIRING);
         let Some(id) = stream.headers.get("requestid").cloned() else {
             let _ = stream.to.reset().await;
             continue;
@@ -161,7 +167,7 @@ async fn connected(pod: &Pod, port: &str) -> Result<TcpStream, String> {
 }
 
 /// Copies in both directions until both have ended, or either breaks.
-async fn copy(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, mut heard: mpsc::Receiver<Came>, say: &spdy::Sender) {
+async fn copy(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, mut heard: Incoming, say: &spdy::Sender) {
     let incoming = async {
         loop {
             match heard.recv().await {

@@ -22,8 +22,10 @@ use super::spdy::{self, Came, Opened};
 use super::websocket::{self, STATUS, STDERR, STDIN, STDOUT, Said};
 use crate::response::{Duplex, ResponseBody, Upgrade};
 
-/// How many pieces may wait in each direction.
+/// How many pieces may wait for a client.
 const PIECES: usize = 8;
+/// How many pieces of a client may wait: each may have a megabyte.
+const HEARD: usize = 1;
 /// How long a client may take to open its streams (`remoteCommandStreamCreationTimeout`).
 const OPENING: Duration = Duration::from_secs(30);
 /// How long a client may take to go when everything has been said.
@@ -102,7 +104,7 @@ where
     let limits = Some(websocket::limits());
     let socket = WebSocketStream::from_partially_read(stream, begun.to_vec(), Role::Server, limits).await;
     let (mut to_client, mut from_client) = socket.split();
-    let (saying, said) = mpsc::channel(PIECES);
+    let (saying, said) = mpsc::channel(HEARD);
     let (to, mut pieces) = mpsc::channel::<(u8, Bytes)>(PIECES);
     // The client waits for a first message (`createWebSocketStreams`).
     let first = match streams {
@@ -153,7 +155,7 @@ where
 {
     let (from, to) = tokio::io::split(stream);
     let (session, mut opened) = spdy::session();
-    let (saying, said) = mpsc::channel(PIECES);
+    let (saying, said) = mpsc::channel(HEARD);
     let guard = saying.clone();
     let carrying = async {
         if let Err(error) = session.run(pieces_of(from, begun), sink_of(to)).await {

@@ -8,7 +8,7 @@ use bytes::{Buf as _, Bytes, BytesMut};
 use super::headers::{self, Headers};
 
 /// The most bytes of a frame that are read, and of one that is sent.
-const LARGEST: usize = 1024 * 1024;
+pub(super) const LARGEST: usize = 1024 * 1024;
 const SENT: usize = 32 * 1024;
 
 const SYN_STREAM: u16 = 1;
@@ -160,8 +160,21 @@ fn data_frame(stream: u32, piece: &[u8], flags: u8) -> Bytes {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
+
+    /// A stream without headers, as a client opens it.
+    pub(in crate::streams::spdy) fn open(stream: u32, is_first: bool) -> Bytes {
+        let mut body = [stream.to_be_bytes(), [0; 4]].concat();
+        body.extend_from_slice(&[0, 0]);
+        body.extend_from_slice(&headers::tests::empty(is_first));
+        control(SYN_STREAM, &body)
+    }
+
+    /// A frame of data, however large.
+    pub(in crate::streams::spdy) fn data(stream: u32, piece: &[u8]) -> Bytes {
+        data_frame(stream, piece, 0)
+    }
 
     fn read(bytes: &[u8]) -> Result<Vec<Frame>, &'static str> {
         let mut reader = Reader::new();
@@ -201,7 +214,7 @@ mod tests {
 
     #[test]
     fn data_goes_in_pieces() {
-        let lengths: Vec<usize> = data(1, &[7; 70_000]).map(|frame| frame.len() - 8).collect();
+        let lengths: Vec<usize> = super::data(1, &[7; 70_000]).map(|frame| frame.len() - 8).collect();
         assert_eq!(lengths, [SENT, SENT, 70_000 - 2 * SENT]);
     }
 }

@@ -119,8 +119,16 @@ pub(super) fn none(is_first: bool) -> Vec<u8> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
+
+    /// No headers, as a client says it: with the dictionary.
+    pub(in crate::streams::spdy) fn empty(is_first: bool) -> Vec<u8> {
+        let block = none(false);
+        let beginning: &[u8] = if is_first { &[0x78, 0xbb] } else { &[] };
+        let known: &[u8] = if is_first { &CHECKSUM } else { &[] };
+        [beginning, known, &block].concat()
+    }
 
     /// Two blocks as a Go client sent them: of the error stream and of the data stream of a forwarded port.
     const FIRST: &str = include_str!("../../../testdata/spdy-headers.txt");

@@ -5,8 +5,8 @@
 //! (`k8s.io/streaming/pkg/httpstream/spdy`). As in `moby/spdystream`, there are no windows: what a stream does not take
 //! holds up the whole connection, and is gathered nowhere.
 //!
-//! Invariants: so many streams at a time ([`STREAMS`]); a queue has a bound; when the connection ends, all its streams
-//! do. Not here: what the streams are for (`forward`, `remote`).
+//! Invariants: so many streams at a time ([`STREAMS`]); a queue has a bound, and so has what waits in all of them
+//! ([`WAITING`]); when the connection ends, all its streams do. Not here: what the streams are for (`forward`, `remote`).
 
 mod dictionary;
 mod frames;
@@ -27,6 +27,8 @@ pub(super) use headers::Headers;
 const STREAMS: usize = 512;
 /// How many frames may wait in each queue.
 const QUEUE: usize = 8;
+/// How many bytes may wait in the queues of all streams of a connection: as many as the largest frame has.
+const WAITING: usize = frames::LARGEST;
 
 /// What comes on a stream. When the queue ends without [`Came::End`], the client wants nothing more of it, or has gone.
 #[derive(Debug, PartialEq, Eq)]
@@ -38,8 +40,20 @@ pub(super) enum Came {
 /// A stream that a client has opened.
 pub(super) struct Opened {
     pub(super) headers: Headers,
-    pub(super) from: mpsc::Receiver<Came>,
+    pub(super) from: Incoming,
     pub(super) to: Sender,
+}
+
+/// What comes on a stream, in its turn.
+pub(super) struct Incoming(mpsc::Receiver<Waiting>);
+
+/// What waits, and the room that it takes until somebody has it.
+type Waiting = (Came, Option<OwnedSemaphorePermit>);
+
+impl Incoming {
+    pub(super) async fn recv(&mut self) -> Option<Came> {
+        self.0.recv().await.map(|(came, _)| came)
+    }
 }
 
 /// Sends on a stream. It counts until it is dropped.
@@ -84,6 +98,7 @@ pub(super) fn session() -> (Session, mpsc::Receiver<Opened>) {
         reader: frames::Reader::new(),
         open: BTreeMap::new(),
         counted: Arc::new(Semaphore::new(STREAMS)),
+        room: Arc::new(Semaphore::new(WAITING)),
         has_replied: false,
         latest: 0,
         opened,
@@ -138,8 +153,10 @@ impl Session {
 /// What hears a client.
 struct Hearing {
     reader: frames::Reader,
-    open: BTreeMap<u32, mpsc::Sender<Came>>,
+    open: BTreeMap<u32, mpsc::Sender<Waiting>>,
     counted: Arc<Semaphore>,
+    /// A permit for each byte that may still wait.
+    room: Arc<Semaphore>,
     has_replied: bool,
     latest: u32,
     opened: mpsc::Sender<Opened>,
@@ -165,10 +182,13 @@ impl Hearing {
                     if let Some(to) = self.open.get(&stream) {
                         // Whoever wants it no more is not told.
                         if !bytes.is_empty() {
-                            let _ = to.send(Came::Bytes(bytes)).await;
+                            let length = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
+                            // It is never closed, and a frame is not larger than all the room.
+                            let room = self.room.clone().acquire_many_owned(length).await.ok();
+                            let _ = to.send((Came::Bytes(bytes), room)).await;
                         }
                         if is_last {
-                            let _ = to.send(Came::End).await;
+                            let _ = to.send((Came::End, None)).await;
                             self.open.remove(&stream);
                         }
                     }
@@ -195,7 +215,7 @@ impl Hearing {
         let (to, from) = mpsc::channel(QUEUE);
         if is_last {
             // There is room for one.
-            let _ = to.try_send(Came::End);
+            let _ = to.try_send((Came::End, None));
         } else {
             self.open.insert(stream, to);
         }
@@ -205,11 +225,72 @@ impl Hearing {
             _counted: counted,
         };
         // When nobody wants streams any more the connection ends.
-        let _ = self.opened.send(Opened { headers, from, to }).await;
+        let _ = self
+            .opened
+            .send(Opened {
+                headers,
+                from: Incoming(from),
+                to,
+            })
+            .await;
     }
 
     async fn say(&self, frame: Bytes) {
         // When nothing can be sent the connection ends.
         let _ = self.frames.send(frame).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::pending;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use futures::{FutureExt as _, stream};
+
+    use super::*;
+
+    /// Streams with data on each, until no more is taken. Nothing here yields, so that there is no runtime whose patience ends.
+    #[test]
+    fn what_waits_on_all_streams_has_a_bound() {
+        let (session, mut opened) = session();
+        let piece = vec![7; frames::LARGEST / 2];
+        let mut sent = Vec::new();
+        for number in 0..20 {
+            let stream = 2 * number + 1;
+            sent.push(Ok(frames::tests::open(stream, number == 0)));
+            sent.push(Ok(frames::tests::data(stream, &piece)));
+        }
+        let count = sent.len();
+        let taken = AtomicUsize::new(0);
+        let sent = sent.into_iter().inspect(|_| {
+            taken.fetch_add(1, Ordering::Relaxed);
+        });
+        let client = stream::iter(sent).chain(stream::once(pending()));
+        let to = futures::sink::drain().sink_map_err(io::Error::other);
+        let mut running = Box::pin(session.run(Box::pin(client), to));
+        let mut streams = Vec::new();
+        // Nobody reads what comes on them.
+        for _ in 0..1000 {
+            let ended = (&mut running).now_or_never();
+            assert!(ended.is_none(), "{ended:?}");
+            streams.extend(opened.recv().now_or_never().flatten());
+        }
+        let taken_unread = taken.load(Ordering::Relaxed);
+        assert!(
+            taken_unread <= 8,
+            "{taken_unread} of {count} pieces were taken, and none read"
+        );
+        // Who reads lets the others on.
+        for _ in 0..1000 {
+            let ended = (&mut running).now_or_never();
+            assert!(ended.is_none(), "{ended:?}");
+            streams.extend(opened.recv().now_or_never().flatten());
+            for stream in &mut streams {
+                let _ = stream.from.recv().now_or_never();
+            }
+        }
+        assert_eq!(taken.load(Ordering::Relaxed), count);
+        assert_eq!(streams.len(), 20);
     }
 }
