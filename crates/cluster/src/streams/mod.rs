@@ -196,13 +196,23 @@ fn real_log(processes: &Processes, connect: &Connect, options: &LogOptions) -> O
 
 async fn send_real(mut log: Reader, options: &LogOptions, to: &mpsc::Sender<Bytes>) -> Result<(), Gone> {
     let mut filter = Filter::new(options);
-    let Ok(first) = log.read() else { return Ok(()) };
-    send(tail(&first, options.tail_lines), &mut filter, to).await?;
-    while options.follow && !filter.is_spent() && log.more().await {
+    if let Some(lines) = options.tail_lines
+        && log.skip_to_the_last(lines).is_err()
+    {
+        return Ok(());
+    }
+    // A program may write faster than a client reads, and who does not follow gets what there is now.
+    let Ok(all) = log.ahead() else { return Ok(()) };
+    loop {
         let Ok(lines) = log.read() else { return Ok(()) };
         send(&lines, &mut filter, to).await?;
+        let has_all = lines.is_empty() || (!options.follow && log.taken() >= all);
+        if filter.is_spent() || has_all && !(options.follow && log.more().await) {
+            return Ok(());
+        }
+        // A long log is read in pieces, and others have their turn between them.
+        tokio::task::yield_now().await;
     }
-    Ok(())
 }
 
 /// The pod after each of its changes; none when it is gone.
