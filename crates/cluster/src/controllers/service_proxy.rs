@@ -2,10 +2,11 @@
 //! endpoints.
 //!
 //! What is listened for is decided and done by `processes::proxy`; this tells it what Services and EndpointSlices say.
-//! Invariant: where an address cannot be listened at, an event of the Service says why; one that is taken is tried
-//! again.
+//! Invariant: where an address cannot be listened at, an event of the Service says why; one that is taken, or for which
+//! there is no room, is tried again.
 
 use std::io;
+use std::io::ErrorKind::{AddrInUse, PermissionDenied, QuotaExceeded};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,7 +21,9 @@ use crate::processes::Processes;
 
 /// The label of a slice with its Service.
 const SERVICE_NAME: &str = "kubernetes.io/service-name";
-/// How long after an address was taken it is tried again.
+/// How many addresses of a Service that cannot be listened at are told; the others fail for the same reason.
+const TOLD: usize = 10;
+/// How long after an address was taken, or there were too many, it is tried again.
 const AGAIN: Duration = Duration::from_secs(10);
 
 /// Passes connections on.
@@ -51,10 +54,10 @@ impl Reconciler for ServiceProxy {
         let failed = self.0.proxy(ctx.request(), &service, &slices);
         let is_api_server = namespace == Some("default") && ctx.request().name() == "kubernetes";
         // Programs are told the API server's true address: the Service's port 443 is missed by nobody.
-        for (address, error) in failed.iter().filter(|_| !is_api_server) {
+        for (address, error) in failed.iter().filter(|_| !is_api_server).take(TOLD) {
             ctx.event(&*service, EventType::Warning, "FailedToListen", words(*address, error));
         }
-        let may_come = |(_, error): &(SocketAddr, io::Error)| error.kind() == io::ErrorKind::AddrInUse;
+        let may_come = |(_, error): &(SocketAddr, io::Error)| [AddrInUse, QuotaExceeded].contains(&error.kind());
         Ok(match failed.iter().any(may_come) {
             true => Action::requeue_after(AGAIN),
             false => Action::await_change(),
@@ -69,10 +72,11 @@ impl Reconciler for ServiceProxy {
 
 fn words(address: SocketAddr, error: &io::Error) -> String {
     let advice = match error.kind() {
-        io::ErrorKind::PermissionDenied => {
+        PermissionDenied => {
             ": ports below 1024 are root's on this machine; give the Service another port, or allow them (sysctl net.ipv4.ip_unprivileged_port_start=0)"
         }
-        io::ErrorKind::AddrInUse => ": another program listens there",
+        AddrInUse => ": another program listens there",
+        QuotaExceeded => ": give Services fewer ports, or the process more descriptors (ulimit -n)",
         _ => "",
     };
     format!("cannot listen at {address}: {error}{advice}")
