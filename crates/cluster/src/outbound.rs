@@ -1,7 +1,7 @@
 //! Calls of the API server to webhooks: over HTTPS, or to a function in this process.
 //!
 //! A call is sent on where the answer says so, and sent again when the answer says when, as client-go does it, all within its time.
-//! Connections are kept for the next call to the same host with the same trust; `tls` says whom to trust, `resolve` where a Service is.
+//! Connections are kept for the next call (`idle`); `tls` says whom to trust, `resolve` where a Service is.
 //! Errors are in the words of Go's HTTP client, for they end up in answers that users read.
 //!
 //! Invariants: nothing is trusted but the `caBundle`, or without one the machine's authorities; an answer of more than 3 MiB is an error;
@@ -9,6 +9,7 @@
 //!
 //! Not here: what is said (the API server's), client certificates, proxies.
 
+mod idle;
 mod redirect;
 mod resolve;
 mod tls;
@@ -16,7 +17,7 @@ mod tls;
 use std::collections::BTreeMap;
 use std::io;
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -32,12 +33,11 @@ use serde_json::Value;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 
+use idle::{Idle, Key};
 use redirect::Step;
 
 /// The largest answer that is read, in bytes: as large as a request to the server may be.
 const MAX_ANSWER: usize = 3 << 20;
-/// How many idle connections are kept for one host.
-const MAX_IDLE: usize = 8;
 /// How many requests a call may become by being sent on, and how often it is tried again when the answer says when (as client-go).
 const MAX_STEPS: usize = 10;
 const MAX_RETRIES: usize = 10;
@@ -62,8 +62,6 @@ impl Functions {
     }
 }
 
-/// What connections may be shared by: host, port, and whom to trust.
-type Key = (String, Bytes);
 type Sender = SendRequest<Full<Bytes>>;
 
 /// The real thing.
@@ -73,7 +71,7 @@ struct Shared {
     storage: Arc<dyn Storage>,
     functions: RwLock<Functions>,
     trust: tls::Trust,
-    idle: Mutex<BTreeMap<Key, Vec<Sender>>>,
+    idle: Idle<Sender>,
     stop: Stop,
 }
 
@@ -84,7 +82,7 @@ impl HttpsOutbound {
             storage,
             functions: RwLock::new(functions),
             trust: tls::Trust::default(),
-            idle: Mutex::default(),
+            idle: Idle::default(),
             stop,
         }))
     }
@@ -228,7 +226,7 @@ impl Shared {
             format!("{scheme}://{}:{}", authority.host, authority.port),
             call.ca_bundle.clone(),
         );
-        while let Some(sender) = self.take_idle(&key) {
+        while let Some(sender) = self.idle.take(&key) {
             match self.send(sender, step, call, &key).await {
                 Err(Broken::Unsent(_)) => {}
                 Err(Broken::Failed(error)) => return Err(error),
@@ -250,26 +248,6 @@ impl Shared {
     fn function(&self, url: &str) -> Option<WebhookFunction> {
         let functions = self.functions.read().unwrap_or_else(PoisonError::into_inner);
         functions.0.get(url).cloned()
-    }
-
-    fn take_idle(&self, key: &Key) -> Option<Sender> {
-        let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
-        let kept = idle.get_mut(key)?;
-        while let Some(sender) = kept.pop() {
-            if sender.is_ready() {
-                return Some(sender);
-            }
-        }
-        idle.remove(key);
-        None
-    }
-
-    fn keep(&self, key: &Key, sender: Sender) {
-        let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
-        let kept = idle.entry(key.clone()).or_default();
-        if kept.len() < MAX_IDLE && !sender.is_closed() {
-            kept.push(sender);
-        }
     }
 
     async fn send(&self, mut sender: Sender, step: &Step, call: &OutboundCall, key: &Key) -> Result<Answered, Broken> {
@@ -315,7 +293,7 @@ impl Shared {
             .await
             .map_err(|error| Broken::Failed(failed(format!("error reading response body: {error}"))))?
             .to_bytes();
-        self.keep(key, sender);
+        self.idle.keep(key, sender);
         Ok(Answered {
             answer: OutboundAnswer {
                 code,
@@ -426,6 +404,7 @@ fn words(error: &io::Error) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Mutex;
     use std::sync::atomic::{AtomicUsize, Ordering};
 
     use kubewright_apiserver::storage::MemoryStorage;
