@@ -8,6 +8,7 @@ use std::fmt;
 use kubewright_schema::protobuf;
 use serde_json::{Map, Value, json};
 
+use crate::asides;
 use crate::edges;
 use crate::objects::{self, DEFINITION, Kind, MORE_NAMES, NAMES, NAMESPACES};
 use crate::random::Random;
@@ -159,6 +160,9 @@ impl Plot {
     }
 
     fn step(&mut self, kind: &Kind) -> Step {
+        if self.random.once_in(20) {
+            return Step::Ask(self.aside());
+        }
         let choice = self.random.below(24);
         let (collection, name) = self.place(kind, choice > 4);
         let path = format!("{collection}/{name}");
@@ -202,6 +206,17 @@ impl Plot {
             self.questions(ask);
         }
         step
+    }
+
+    /// A request that is not about an object of the sequence, but for its pods.
+    fn aside(&mut self) -> Ask {
+        let pods = self.made.iter().filter(|(collection, _)| collection.ends_with("/pods"));
+        let pods: Vec<String> = pods.map(|(collection, name)| format!("{collection}/{name}")).collect();
+        let pod = match pods.len() {
+            0 => "/api/v1/namespaces/default/pods/a".to_owned(),
+            count => pods[self.random.below(count)].clone(),
+        };
+        asides::aside(&mut self.random, &pod)
     }
 
     /// Now and then adds to the query, and says what the answer should be.
@@ -455,7 +470,7 @@ fn encoded(random: &mut Random, object: Value) -> (&'static str, Vec<u8>) {
 }
 
 /// The text of an object in which some values were replaced, added or taken away.
-fn spoilt(random: &mut Random, mut object: Value) -> Vec<u8> {
+pub(crate) fn spoilt(random: &mut Random, mut object: Value) -> Vec<u8> {
     let mut texts = Vec::new();
     // Often nothing: what is refused at once tries nothing else.
     for _ in 0..random.pick(&[0, 1, 1, 2]) {

@@ -16,6 +16,7 @@
 // The server is pure; what plays against it reads seeds and measures.
 #![allow(clippy::disallowed_methods)]
 
+mod asides;
 mod checks;
 mod edges;
 mod generator;
