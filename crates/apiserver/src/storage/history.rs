@@ -5,8 +5,8 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Weak};
 
-use super::Change;
 use super::stored::Entry;
+use super::{Change, begins_with};
 
 /// What a change costs besides the texts of its objects: the change, two entries, their places. Rounded up.
 pub(super) const OVERHEAD: usize = 256;
@@ -113,7 +113,7 @@ impl History {
             .iter()
             .skip(self.changes.partition_point(|kept| kept.revision <= after))
             .take_while(|kept| kept.revision <= until)
-            .filter(|kept| kept.key.starts_with(prefix))
+            .filter(|kept| begins_with(&kept.key, prefix))
             .map(Kept::open)
             .collect()
     }

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::{Context, Poll, Waker};
 
-use super::{Change, Delivery};
+use super::{Change, Delivery, begins_with};
 
 /// Room for so many changes is kept for the next ones. Of many watchers most are idle again after a burst, which all of them saw.
 const KEPT: usize = 16;
@@ -66,7 +66,7 @@ impl Subscriber {
     }
 
     pub(super) fn wants(&self, change: &Change) -> bool {
-        change.revision > self.after && change.key.starts_with(&*self.prefix)
+        change.revision > self.after && begins_with(&change.key, &self.prefix)
     }
 
     /// See [`super::ChangeStream::company`].
