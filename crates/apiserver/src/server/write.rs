@@ -193,11 +193,11 @@ impl<'a> Writer<'a> {
         self.resource.stored_group()
     }
 
-    fn refuse(&self, name: &str, errors: &[FieldError]) -> Result<(), Status> {
+    /// Refuses an object with errors, of which there may be as many as it has fields.
+    fn refuse(&self, name: &str, mut errors: Vec<FieldError>) -> Result<(), Status> {
         let fits = self.resource.strategy.fits_this_machine;
         let fits = fits.filter(|_| self.server.config.loopback_endpoints);
-        let is_wrong = |error: &&FieldError| fits.is_none_or(|detail| error.detail != detail);
-        let errors: Vec<FieldError> = errors.iter().filter(is_wrong).cloned().collect();
+        errors.retain(|error| fits.is_none_or(|detail| error.detail != detail));
         if errors.is_empty() {
             Ok(())
         } else {

@@ -229,7 +229,7 @@ impl<'a> Writer<'a> {
                 .seen_in(&mut object, &admitted.shown.session, validate),
         );
         self.check_custom(&object, None, Part::Main, &mut errors);
-        self.refuse(object::name(&object), &errors)?;
+        self.refuse(object::name(&object), errors)?;
         self.ask_to_create(&object).await?;
         if first {
             self.warnings
@@ -413,7 +413,7 @@ impl<'a> Writer<'a> {
             Part::Raw => {}
         }
         self.check_custom(&object, Some(old), part, &mut errors);
-        self.refuse(object::name(&object), &errors)?;
+        self.refuse(object::name(&object), errors)?;
         self.warnings
             .extend(object::finalizer_warnings(&object, Some(old), &resource));
         if part != Part::Status {
