@@ -79,7 +79,7 @@ pub fn apply(doc: &Value, patch: &Value) -> Result<Value, JsonPatchError> {
     let operations = operations(patch)?;
     let mut patching = Patching {
         depth: depth(doc),
-        doc: doc.clone().into(),
+        doc: doc.into(),
         copied: 0,
         visited: 0,
     };
@@ -210,16 +210,16 @@ fn missing(text: String) -> JsonPatchError {
     JsonPatchError::Missing(text)
 }
 
-struct Patching {
-    doc: Tree,
+struct Patching<'v> {
+    doc: Tree<'v>,
     /// The document nests no deeper than this.
     depth: usize,
     copied: usize,
     visited: usize,
 }
 
-impl Patching {
-    fn operation(&mut self, operation: &Map<String, Value>) -> Result<(), JsonPatchError> {
+impl<'v> Patching<'v> {
+    fn operation(&mut self, operation: &'v Map<String, Value>) -> Result<(), JsonPatchError> {
         let kind = operation.get("op").and_then(Value::as_str).unwrap_or("unknown");
         let text = |field: &str| {
             let found = operation.get(field).and_then(Value::as_str);
@@ -234,20 +234,21 @@ impl Patching {
                 ))
             })
         };
-        let value = || operation.get("value").cloned().unwrap_or_default();
+        static NULL: Value = Value::Null;
+        let value = operation.get("value").unwrap_or(&NULL);
         match kind {
-            "add" => self.add(&text("path")?, value()),
+            "add" => self.add(&text("path")?, value),
             "remove" => self.remove(&text("path")?),
-            "replace" => self.replace(&text("path")?, value()),
+            "replace" => self.replace(&text("path")?, value),
             "move" => self.relocate(&text("from")?, || text("path")),
             "copy" => self.copy(&text("from")?, || text("path")),
-            "test" => self.test(&text("path")?, operation.get("value").unwrap_or(&Value::Null)),
+            "test" => self.test(&text("path")?, value),
             other => Err(JsonPatchError::BadOp(format!("Unexpected kind: {other}"))),
         }
     }
 
     /// What holds the value that the path names, and its key in there.
-    fn parent<'p>(&mut self, pointer: &'p Pointer) -> Option<(Holder<'_>, &'p str)> {
+    fn parent<'p>(&mut self, pointer: &'p Pointer) -> Option<(Holder<'_, 'v>, &'p str)> {
         let last = pointer.last.as_deref()?;
         let mut at = &mut self.doc;
         for part in &pointer.parents {
@@ -256,14 +257,14 @@ impl Patching {
         Some((at.open()?, last))
     }
 
-    fn add(&mut self, pointer: &Pointer, value: Value) -> Result<(), JsonPatchError> {
+    fn add(&mut self, pointer: &Pointer, value: &'v Value) -> Result<(), JsonPatchError> {
         let path = &pointer.written;
         let gone = || {
             missing(format!(
                 "add operation does not apply: doc is missing path: \"{path}\": missing value"
             ))
         };
-        let deep = depth(&value);
+        let deep = depth(value);
         self.insert(pointer, value.into(), deep, gone, |why| {
             missing(format!("error in add for path: '{path}': {why}"))
         })
@@ -273,7 +274,7 @@ impl Patching {
     fn insert(
         &mut self,
         pointer: &Pointer,
-        value: Tree,
+        value: Tree<'v>,
         deep: usize,
         gone: impl Fn() -> JsonPatchError,
         refused: impl Fn(String) -> JsonPatchError,
@@ -300,7 +301,7 @@ impl Patching {
     }
 
     /// Keeps the bound on the depth. Only where the bound is not enough is the value measured, so that moving costs next to nothing.
-    fn grow(&mut self, pointer: &Pointer, value: &Tree, deep: usize) -> Result<(), JsonPatchError> {
+    fn grow(&mut self, pointer: &Pointer, value: &Tree<'v>, deep: usize) -> Result<(), JsonPatchError> {
         let above = pointer.parents.len() + 1;
         let mut deep = deep;
         if above + deep > MAX_DEPTH {
@@ -358,7 +359,7 @@ impl Patching {
         })
     }
 
-    fn replace(&mut self, pointer: &Pointer, value: Value) -> Result<(), JsonPatchError> {
+    fn replace(&mut self, pointer: &Pointer, value: &'v Value) -> Result<(), JsonPatchError> {
         let path = &pointer.written;
         if path.is_empty() {
             if !value.is_object() && !value.is_array() {
@@ -366,11 +367,11 @@ impl Patching {
                     "replace operation value must be object or array: %!w(<nil>)".to_owned(),
                 ));
             }
-            self.depth = depth(&value);
+            self.depth = depth(value);
             self.doc = value.into();
             return Ok(());
         }
-        let deep = depth(&value);
+        let deep = depth(value);
         let value = Tree::from(value);
         self.grow(pointer, &value, deep)?;
         let gone = |what: &str| {
@@ -451,7 +452,7 @@ impl Patching {
 }
 
 /// Takes a value out of what holds it.
-fn take((holder, key): (Holder<'_>, &str)) -> Result<Tree, String> {
+fn take<'v>((holder, key): (Holder<'_, 'v>, &str)) -> Result<Tree<'v>, String> {
     match holder {
         Holder::Fields(fields) => fields
             .remove(key)
