@@ -155,6 +155,15 @@ impl Shared {
             .map_err(|error| Error::Configuration(format!("{}: {error}", self.core().name)))
     }
 
+    /// How many objects the store has in a namespace, or in all of them.
+    pub(crate) fn objects_in(&self, namespace: Option<&str>) -> usize {
+        let store = self.core().read();
+        match namespace {
+            Some(namespace) => store.namespaces().get(namespace).copied().unwrap_or(0),
+            None => store.len(),
+        }
+    }
+
     /// Keeps an index of the objects without a controller from now on.
     pub(crate) fn index_orphans(&self) {
         if self.core().read().has_index(ORPHANS) {
