@@ -2,69 +2,16 @@
 //!
 //! Invariant: the write after which it dies is carried out and its answer is lost, as when a process is killed between
 //! the two; nothing that it knew survives. Writes of events and dry runs are not counted, because a death after one of
-//! them is no other than one before. Not here: what the end should look like, which is for the test to compare.
+//! them is no other than one before. Not here: what the end should look like, which is for the test to compare; how writes are counted (`line`).
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
-use http::{Method, Request, Response};
 use kubewright::Operator;
-use kubewright::kube::{self, client::Body};
-use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 
 use crate::cluster::TestCluster;
 use crate::error::Result;
-
-/// Counts the writes of a connection, and breaks it for good after one of them.
-struct Line {
-    writes: AtomicUsize,
-    breaks_after: usize,
-    broken: Notify,
-}
-
-impl Line {
-    fn new(breaks_after: usize) -> Arc<Line> {
-        Arc::new(Line {
-            writes: AtomicUsize::new(0),
-            breaks_after,
-            broken: Notify::new(),
-        })
-    }
-
-    fn client(self: &Arc<Line>, kube: kube::Client) -> kube::Client {
-        let line = self.clone();
-        let service = tower::service_fn(move |request| line.clone().answer(kube.clone(), request));
-        kube::Client::new(service, "default")
-    }
-
-    async fn answer(
-        self: Arc<Line>,
-        kube: kube::Client,
-        request: Request<Body>,
-    ) -> Result<Response<Body>, kube::Error> {
-        let lost = || kube::Error::Service(std::io::Error::from(std::io::ErrorKind::ConnectionReset).into());
-        if self.writes.load(Ordering::SeqCst) >= self.breaks_after {
-            return Err(lost());
-        }
-        let counts = counts(&request);
-        let answered = kube.send(request).await?;
-        if counts && self.writes.fetch_add(1, Ordering::SeqCst) + 1 >= self.breaks_after {
-            self.broken.notify_one();
-            return Err(lost());
-        }
-        Ok(answered)
-    }
-}
-
-fn counts(request: &Request<Body>) -> bool {
-    let is_dry = request
-        .uri()
-        .query()
-        .is_some_and(|query| query.split('&').any(|part| part.starts_with("dryRun=")));
-    let is_event = request.uri().path().split('/').any(|part| part == "events");
-    request.method() != Method::GET && !is_dry && !is_event
-}
+use crate::line::Line;
 
 /// An operator that dies after so many writes, once, and its successor; see [`TestCluster::run_dying`]. Dropping it
 /// ends whichever runs.
@@ -76,12 +23,12 @@ pub struct DyingOperator {
 impl DyingOperator {
     /// How many writes the operator and its successor sent, without events and dry runs.
     pub fn writes(&self) -> usize {
-        self.lines.iter().map(|line| line.writes.load(Ordering::SeqCst)).sum()
+        self.lines.iter().map(|line| line.writes()).sum()
     }
 
     /// Whether it has died.
     pub fn has_died(&self) -> bool {
-        self.lines[0].writes.load(Ordering::SeqCst) >= self.lines[0].breaks_after
+        self.lines[0].is_broken()
     }
 }
 
@@ -123,7 +70,7 @@ impl TestCluster {
         let cluster = self.clone();
         let task = tokio::spawn(async move {
             let running = AbortOnDrop(running.task);
-            first.broken.notified().await;
+            first.breaks().await;
             drop(running);
             let successor = cluster.run_with(operator(), second.client(kube)).await?;
             let _running = AbortOnDrop(successor.task);

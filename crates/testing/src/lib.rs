@@ -25,6 +25,7 @@ mod cluster;
 pub mod conversion;
 mod dying;
 mod error;
+mod line;
 mod pods;
 pub mod processes;
 mod rights;

@@ -10,6 +10,8 @@
 //!
 //! Events are neither counted nor compared: a controller that dies may say something twice or not at all, in Kubernetes too.
 
+#[path = "../../src/line.rs"]
+mod line;
 mod process;
 mod scenarios;
 mod snapshot;

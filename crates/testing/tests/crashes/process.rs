@@ -2,17 +2,15 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
-use http::{Method, Request, Response};
 use kubewright::k8s_openapi::jiff::Timestamp;
-use kubewright::kube::client::Body;
-use kubewright::{Clock, Manager, kube};
+use kubewright::{Clock, Manager};
 use kubewright_cluster::Nodes;
 use kubewright_cluster::controllers::{self, Settings};
 use kubewright_testing::TestCluster;
-use tokio::sync::Notify;
 use tokio::task::JoinHandle;
+
+use crate::line::Line;
 
 /// The time of the cluster, for the controller beside it.
 struct Time(TestCluster);
@@ -27,52 +25,6 @@ impl Clock for Time {
     fn now(&self) -> Timestamp {
         self.0.now().expect("a cluster in virtual time")
     }
-}
-
-/// Counts the writes of a connection, and breaks it for good after one of them.
-struct Line {
-    writes: AtomicUsize,
-    breaks_after: usize,
-    broken: Notify,
-}
-
-impl Line {
-    fn new(breaks_after: usize) -> Arc<Line> {
-        Arc::new(Line {
-            writes: AtomicUsize::new(0),
-            breaks_after,
-            broken: Notify::new(),
-        })
-    }
-
-    fn client(self: &Arc<Line>, kube: kube::Client) -> kube::Client {
-        let line = self.clone();
-        let service = tower::service_fn(move |request| line.clone().answer(kube.clone(), request));
-        kube::Client::new(service, "default")
-    }
-
-    /// A write that breaks the line is carried out, as one whose answer is lost on the way.
-    async fn answer(
-        self: Arc<Line>,
-        kube: kube::Client,
-        request: Request<Body>,
-    ) -> Result<Response<Body>, kube::Error> {
-        let lost = || kube::Error::Service(std::io::Error::from(std::io::ErrorKind::ConnectionReset).into());
-        if self.writes.load(Ordering::SeqCst) >= self.breaks_after {
-            return Err(lost());
-        }
-        let counts = request.method() != Method::GET && !is_of_events(request.uri().path());
-        let answered = kube.send(request).await?;
-        if counts && self.writes.fetch_add(1, Ordering::SeqCst) + 1 >= self.breaks_after {
-            self.broken.notify_one();
-            return Err(lost());
-        }
-        Ok(answered)
-    }
-}
-
-fn is_of_events(path: &str) -> bool {
-    path.split('/').any(|part| part == "events")
 }
 
 /// A controller with a connection of its own.
@@ -111,7 +63,7 @@ impl Process {
             let running = manager(&first).run(std::future::pending());
             tokio::select! {
                 ended = running => panic!("the controller ended: {ended:?}"),
-                () = first.broken.notified() => {}
+                () = first.breaks() => {}
             }
             let ended = manager(&second).run(std::future::pending()).await;
             panic!("the controller ended: {ended:?}");
@@ -124,6 +76,6 @@ impl Process {
         assert!(!self.task.is_finished(), "the controller ended by itself");
         self.task.abort();
         self.task.await.expect_err("it was cut off");
-        self.lines.iter().map(|line| line.writes.load(Ordering::SeqCst)).sum()
+        self.lines.iter().map(|line| line.writes()).sum()
     }
 }

@@ -1,0 +1,75 @@
+//! A connection that breaks after one of its writes, for clients that die there.
+//!
+//! Invariant: the write at which it breaks is carried out and its answer is lost. Writes of events and dry runs are not
+//! counted. The crash test of the built-in controllers includes this file: it kills a manager, not an operator.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use http::{Method, Request, Response};
+use kubewright::kube::{self, client::Body};
+use tokio::sync::Notify;
+
+/// Counts the writes of a connection, and breaks it for good after one of them.
+pub(crate) struct Line {
+    writes: AtomicUsize,
+    breaks_after: usize,
+    broken: Notify,
+}
+
+impl Line {
+    pub(crate) fn new(breaks_after: usize) -> Arc<Line> {
+        Arc::new(Line {
+            writes: AtomicUsize::new(0),
+            breaks_after,
+            broken: Notify::new(),
+        })
+    }
+
+    pub(crate) fn client(self: &Arc<Line>, kube: kube::Client) -> kube::Client {
+        let line = self.clone();
+        let service = tower::service_fn(move |request| line.clone().answer(kube.clone(), request));
+        kube::Client::new(service, "default")
+    }
+
+    /// How many writes were sent.
+    pub(crate) fn writes(&self) -> usize {
+        self.writes.load(Ordering::SeqCst)
+    }
+
+    pub(crate) fn is_broken(&self) -> bool {
+        self.writes() >= self.breaks_after
+    }
+
+    /// Waits until it breaks.
+    pub(crate) async fn breaks(&self) {
+        self.broken.notified().await;
+    }
+
+    async fn answer(
+        self: Arc<Line>,
+        kube: kube::Client,
+        request: Request<Body>,
+    ) -> Result<Response<Body>, kube::Error> {
+        let lost = || kube::Error::Service(std::io::Error::from(std::io::ErrorKind::ConnectionReset).into());
+        if self.is_broken() {
+            return Err(lost());
+        }
+        let counts = counts(&request);
+        let answered = kube.send(request).await?;
+        if counts && self.writes.fetch_add(1, Ordering::SeqCst) + 1 >= self.breaks_after {
+            self.broken.notify_one();
+            return Err(lost());
+        }
+        Ok(answered)
+    }
+}
+
+fn counts(request: &Request<Body>) -> bool {
+    let is_dry = request
+        .uri()
+        .query()
+        .is_some_and(|query| query.split('&').any(|part| part.starts_with("dryRun=")));
+    let is_event = request.uri().path().split('/').any(|part| part == "events");
+    request.method() != Method::GET && !is_dry && !is_event
+}
