@@ -10,7 +10,8 @@ use std::collections::BTreeMap;
 
 use similar::TextDiff;
 
-use crate::diagnostic::Diagnostic;
+use crate::codes;
+use crate::diagnostic::{Diagnostic, Place};
 
 /// The files of a project, for reading. Paths are relative to the project, with `/` between folders.
 pub trait Files {
@@ -126,6 +127,20 @@ impl<'a> Plan<'a> {
     /// When the present file cannot be read.
     pub fn write(&mut self, path: &str, text: impl Into<String>) -> Result<(), Diagnostic> {
         self.change(path, Some(text.into()))
+    }
+
+    /// Sets what a generated file is to contain below its first line, which says who wrote it.
+    ///
+    /// # Errors
+    /// When a file without that line is there, unless `force` says to write over it; when it cannot be read.
+    pub(crate) fn write_marked(&mut self, path: &str, mark: &str, text: &str, force: bool) -> Result<(), Diagnostic> {
+        if self.read(path)?.is_some_and(|there| !there.starts_with(mark)) && !force {
+            return Err(Diagnostic::new(codes::files::EXISTS, format!("cannot create {path}"))
+                .at(Place::file(path))
+                .because("a file is there that this command did not write")
+                .fix("give it another name, or say --force to write over it"));
+        }
+        self.write(path, format!("{mark}{text}"))
     }
 
     /// Removes a file; does nothing when there is none.

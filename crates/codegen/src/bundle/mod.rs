@@ -209,13 +209,7 @@ fn write(
         dockerfile(&labels, &asked.output, scorecard.is_some()),
     );
     for (path, text) in texts {
-        if plan.read(&path)?.is_some_and(|there| !there.starts_with(HEADER)) && !asked.force {
-            return Err(Diagnostic::new(codes::files::EXISTS, format!("cannot create {path}"))
-                .at(Place::file(&path))
-                .because("a file is there that this command did not write")
-                .fix("give it another name, or say --force to write over it"));
-        }
-        plan.write(&path, format!("{HEADER}{text}"))?;
+        plan.write_marked(&path, HEADER, &text, asked.force)?;
     }
     Ok(())
 }

@@ -11,9 +11,8 @@
 use minijinja::{Environment, UndefinedBehavior, context};
 use serde_json::Value;
 
-use crate::codes;
 use crate::config;
-use crate::diagnostic::{Diagnostic, Place};
+use crate::diagnostic::Diagnostic;
 use crate::kustomize;
 use crate::plan::{Files, Plan};
 use crate::project::Project;
@@ -69,13 +68,7 @@ pub fn chart(project: &Project, output: &str, force: bool, plan: &mut Plan<'_>) 
     }
     for (file, text) in &made.files {
         let path = format!("{folder}/{file}");
-        if plan.read(&path)?.is_some_and(|there| !there.starts_with(HEADER)) && !force {
-            return Err(Diagnostic::new(codes::files::EXISTS, format!("cannot create {path}"))
-                .at(Place::file(&path))
-                .because("a file is there that this command did not write")
-                .fix("give it another name, or say --force to write over it"));
-        }
-        plan.write(&path, format!("{HEADER}{text}"))?;
+        plan.write_marked(&path, HEADER, text, force)?;
     }
     Ok(())
 }
