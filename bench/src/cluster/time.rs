@@ -53,7 +53,7 @@ async fn year() -> Result<f64, String> {
         .map_err(|why| why.to_string())?;
     let begin = Instant::now();
     cluster
-        .advance(Duration::from_hours(HOURS as u64))
+        .advance(Duration::from_secs(HOURS as u64 * 3600))
         .await
         .map_err(failed)?;
     cluster.settle().await.map_err(failed)?;

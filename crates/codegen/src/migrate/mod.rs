@@ -185,7 +185,6 @@ impl Migration<'_> {
     /// The types, in the place of the scaffold's.
     fn types(&mut self, sources: &[Source], modules: &Modules<'_>, made: &mut MemoryFiles) -> Result<(), Diagnostic> {
         let project = Project::load(made)?;
-        let foreign;
         let mut packages: BTreeMap<String, Package<'_>> = BTreeMap::new();
         let mut places: BTreeMap<String, Vec<&Resource>> = BTreeMap::new();
         for resource in project.apis() {
@@ -206,7 +205,7 @@ impl Migration<'_> {
                 .or_insert_with(|| Package::new(module));
             package.add(source);
         }
-        foreign = shared::foreign(&packages, sources, modules, &mut self.notes);
+        let foreign = shared::foreign(&packages, sources, modules, &mut self.notes);
         let shared = shared::packages(&packages, sources.iter().chain(&foreign));
         let folders: Vec<(String, String)> = shared
             .iter()
