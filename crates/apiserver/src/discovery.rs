@@ -16,26 +16,27 @@ use serde_json::{Value, json};
 
 use crate::model::{Resource, Subresource, Verbs};
 use crate::registry::documents::discovery::Form;
-pub use crate::registry::documents::discovery::{Aggregated, Answer};
+pub use crate::registry::documents::discovery::{Aggregated, Answer, Place};
 use crate::registry::{Group, Snapshot, hash, short_hash};
 use crate::scheme::join_version;
 
 const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
 
-/// Answers `/api`, `/apis`, `/api/{version}`, `/apis/{group}`, `/apis/{group}/{version}` (a trailing slash is the same); none for any other
-/// path and for groups and versions that are not served. `accept` is the header's text, empty when absent.
+/// Answers `/api`, `/apis`, `/api/{version}`, `/apis/{group}`, `/apis/{group}/{version}`; none for groups and versions that are not served.
+/// `accept` is the header's text, empty when absent.
 ///
 /// ```
-/// use kubewright_apiserver::{discovery, registry::Registry};
+/// use kubewright_apiserver::discovery::{Place, respond};
+/// use kubewright_apiserver::registry::Registry;
 ///
 /// let snapshot = Registry::new().snapshot();
-/// let answer = discovery::respond("/apis/apps/v1", "application/json", &snapshot).expect("served");
+/// let place = Place::Version("apps".to_owned(), "v1".to_owned());
+/// let answer = respond(&place, "application/json", &snapshot).expect("served");
 /// assert_eq!(answer.body["groupVersion"], "apps/v1");
-/// assert!(discovery::respond("/apis/unknown.example.org", "", &snapshot).is_none());
+/// assert!(respond(&Place::Group("unknown.example.org".to_owned()), "", &snapshot).is_none());
 /// ```
-pub fn respond(path: &str, accept: &str, snapshot: &Snapshot) -> Option<Answer> {
-    let path = path.trim_end_matches('/');
-    let form = if matches!(path, "/api" | "/apis") {
+pub fn respond(place: &Place, accept: &str, snapshot: &Snapshot) -> Option<Answer> {
+    let form = if matches!(place, Place::Core | Place::Groups) {
         form_for(accept)
     } else {
         Form::Legacy
@@ -45,13 +46,13 @@ pub fn respond(path: &str, accept: &str, snapshot: &Snapshot) -> Option<Answer> 
         .answers
         .lock()
         .unwrap_or_else(PoisonError::into_inner);
-    if let Some(answer) = answers.get(&(path.to_owned(), form)) {
+    if let Some(answer) = answers.get(&(place.clone(), form)) {
         return answer.clone();
     }
-    let answer = make(path, form, snapshot);
-    // Unknown paths are not kept: there is no end of them.
+    let answer = make(place, form, snapshot);
+    // Unknown ones are not kept: there is no end of them.
     if answer.is_some() {
-        answers.insert((path.to_owned(), form), answer.clone());
+        answers.insert((place.clone(), form), answer.clone());
     }
     answer
 }
@@ -76,21 +77,20 @@ fn form_for(accept: &str) -> Form {
     Form::Legacy
 }
 
-fn make(path: &str, form: Form, snapshot: &Snapshot) -> Option<Answer> {
-    let segments: Vec<&str> = path.strip_prefix('/')?.split('/').collect();
+fn make(place: &Place, form: Form, snapshot: &Snapshot) -> Option<Answer> {
     let legacy = |body: Value| {
         Some(Answer {
             body: Arc::new(body),
             aggregated: None,
         })
     };
-    match (segments.as_slice(), form) {
-        (["api"], Form::Legacy) => legacy(versions(snapshot)),
-        (["apis"], Form::Legacy) => legacy(groups(snapshot)),
-        (["api"], _) => Some(aggregated(snapshot, form, |group| group.name.is_empty())),
-        (["apis"], _) => Some(aggregated(snapshot, form, |group| !group.name.is_empty())),
-        (["api", version], _) => resources(snapshot, "", version).and_then(legacy),
-        (["apis", group], _) => {
+    match (place, form) {
+        (Place::Core, Form::Legacy) => legacy(versions(snapshot)),
+        (Place::Groups, Form::Legacy) => legacy(groups(snapshot)),
+        (Place::Core, _) => Some(aggregated(snapshot, form, |group| group.name.is_empty())),
+        (Place::Groups, _) => Some(aggregated(snapshot, form, |group| !group.name.is_empty())),
+        (Place::CoreVersion(version), _) => resources(snapshot, "", version).and_then(legacy),
+        (Place::Group(group), _) => {
             let group = snapshot
                 .groups()
                 .iter()
@@ -100,8 +100,8 @@ fn make(path: &str, form: Form, snapshot: &Snapshot) -> Option<Answer> {
             body["apiVersion"] = "v1".into();
             legacy(body)
         }
-        (["apis", group, version], _) if !group.is_empty() => resources(snapshot, group, version).and_then(legacy),
-        _ => None,
+        (Place::Version(group, _), _) if group.is_empty() => None,
+        (Place::Version(group, version), _) => resources(snapshot, group, version).and_then(legacy),
     }
 }
 
@@ -261,9 +261,9 @@ fn describe(row: &Resource, subresource: &Subresource) -> Described {
             kind: document.kind.to_owned(),
             verbs: subresource.verbs(),
         },
-        Subresource::Refused { name, kind, verbs, .. } => Described {
-            kind: (*kind).to_owned(),
-            ..own(name, verbs)
+        Subresource::Connect(connection) => Described {
+            kind: connection.kind.to_owned(),
+            ..own(connection.to.name(), connection.to.verbs())
         },
     }
 }
@@ -360,6 +360,10 @@ mod tests {
     use super::*;
     use crate::registry::Registry;
 
+    fn at(path: &str, accept: &str, snapshot: &Snapshot) -> Option<Answer> {
+        respond(&Place::at(path).expect("a path of discovery"), accept, snapshot)
+    }
+
     fn recorded(text: &str) -> BTreeMap<String, Value> {
         serde_json::from_str(text).expect("the committed extract of the recording")
     }
@@ -373,7 +377,7 @@ mod tests {
             } else {
                 format!("/apis/{version}")
             };
-            let answer = respond(&path, "application/json", &snapshot).expect("served");
+            let answer = at(&path, "application/json", &snapshot).expect("served");
             let body = &answer.body;
             assert_eq!(body["resources"], resources, "{version}");
             assert_eq!(body["groupVersion"], version);
@@ -387,7 +391,7 @@ mod tests {
         let mut seen = 0;
         for path in ["/api", "/apis"] {
             let accept = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,application/json";
-            let answer = respond(path, accept, &snapshot).expect("served");
+            let answer = at(path, accept, &snapshot).expect("served");
             assert!(answer.aggregated.is_some_and(|form| form.etag.starts_with('"')));
             for group in answer.body["items"].as_array().expect("a list") {
                 let name = group["metadata"]["name"]
@@ -429,7 +433,7 @@ mod tests {
     #[test]
     fn groups_come_in_the_order_of_kube_apiserver_and_unknown_ones_not_at_all() {
         let snapshot = Registry::new().snapshot();
-        let body = respond("/apis/", "", &snapshot).expect("served").body;
+        let body = at("/apis/", "", &snapshot).expect("served").body;
         let names: Vec<_> = body["groups"]
             .as_array()
             .expect("a list")
@@ -468,9 +472,9 @@ mod tests {
             "",
             "/api/v1/pods",
         ] {
-            assert!(respond(path, "", &snapshot).is_none(), "{path}");
+            assert!(at(path, "", &snapshot).is_none(), "{path}");
         }
-        let group = respond("/apis/apps", "", &snapshot).expect("served").body;
+        let group = at("/apis/apps", "", &snapshot).expect("served").body;
         assert_eq!(group["preferredVersion"]["groupVersion"], "apps/v1");
     }
 }

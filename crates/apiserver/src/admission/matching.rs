@@ -328,7 +328,7 @@ fn equivalents(session: &Session<'_>, attributes: &Attributes) -> Vec<Arc<Resour
 }
 
 fn has_subresource(row: &Resource, name: &str) -> bool {
-    name.is_empty() || row.subresources.iter().any(|known| known.name() == name)
+    name.is_empty() || row.subresource(name).is_some()
 }
 
 /// Kind of the objects of the request in another version of its resource. What is posted to a subresource is the same in all.

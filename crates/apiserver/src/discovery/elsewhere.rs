@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::{Answer, hash};
+use super::{Answer, Place, hash};
 
 /// A version of a group, as its APIService ranks it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -65,14 +65,14 @@ impl<'a> Ranks<'a> {
 }
 
 /// The document at a path, with what is elsewhere. A group that is only there has one of its own.
-pub(crate) fn with_elsewhere(path: &str, answer: Option<Answer>, ranked: &[Ranked]) -> Option<Answer> {
+pub(crate) fn with_elsewhere(place: &Place, answer: Option<Answer>, ranked: &[Ranked]) -> Option<Answer> {
     if ranked.iter().all(|one| !one.elsewhere) {
         return answer;
     }
     let ranks = Ranks::of(ranked);
     let elsewhere = ranked.iter().filter(|one| one.elsewhere);
-    match path.trim_matches('/').split('/').collect::<Vec<_>>().as_slice() {
-        ["apis"] => {
+    match place {
+        Place::Groups => {
             let mut answer = answer?;
             let mut body = (*answer.body).clone();
             let list = if answer.aggregated.is_some() { "items" } else { "groups" };
@@ -84,7 +84,7 @@ pub(crate) fn with_elsewhere(path: &str, answer: Option<Answer>, ranked: &[Ranke
             answer.body = Arc::new(body);
             Some(answer)
         }
-        ["apis", group] if elsewhere.clone().any(|one| one.group == *group) => {
+        Place::Group(group) if elsewhere.clone().any(|one| one.group == *group) => {
             let mut body = match &answer {
                 Some(answer) => (*answer.body).clone(),
                 None => json!({"kind": "APIGroup", "apiVersion": "v1", "name": group, "versions": []}),
@@ -191,6 +191,10 @@ mod tests {
         all
     }
 
+    fn place(path: &str) -> Place {
+        Place::at(path).expect("a path of discovery")
+    }
+
     #[test]
     fn groups_and_versions_stand_where_their_priorities_put_them() {
         let (snapshot, all) = (Registry::new().snapshot(), all());
@@ -201,8 +205,8 @@ mod tests {
                 .collect()
         };
         for (accept, list, name) in [("", "groups", "/name"), (AGGREGATED, "items", "/metadata/name")] {
-            let before = respond("/apis", accept, &snapshot).expect("served");
-            let after = with_elsewhere("/apis", Some(before.clone()), &all).expect("served");
+            let before = respond(&place("/apis"), accept, &snapshot).expect("served");
+            let after = with_elsewhere(&place("/apis"), Some(before.clone()), &all).expect("served");
             let mut wanted = names(&before.body, list, name);
             let at = wanted.iter().position(|name| name == "batch").expect("it is served");
             wanted.insert(at, "m.io".to_owned());
@@ -219,7 +223,7 @@ mod tests {
             let etag = |answer: &Answer| answer.aggregated.as_ref().map(|form| form.etag.clone());
             assert_eq!(etag(&before).is_some(), etag(&before) != etag(&after));
             assert_eq!(
-                with_elsewhere("/apis", Some(before.clone()), &all[..3])
+                with_elsewhere(&place("/apis"), Some(before.clone()), &all[..3])
                     .expect("served")
                     .body,
                 before.body
@@ -231,16 +235,17 @@ mod tests {
     fn a_group_has_its_document() {
         let all = all();
         let m = json!({"groupVersion": "m.io/v1", "version": "v1"});
-        let document = with_elsewhere("/apis/m.io/", None, &all).expect("it is somewhere");
+        let document = with_elsewhere(&place("/apis/m.io/"), None, &all).expect("it is somewhere");
         assert_eq!(
             *document.body,
             json!({"kind": "APIGroup", "apiVersion": "v1", "name": "m.io", "versions": [m], "preferredVersion": m})
         );
-        assert!(with_elsewhere("/apis/nobody.io", None, &all).is_none());
-        assert!(with_elsewhere("/apis/m.io/v1", None, &all).is_none());
+        assert!(with_elsewhere(&place("/apis/nobody.io"), None, &all).is_none());
+        assert!(with_elsewhere(&place("/apis/m.io/v1"), None, &all).is_none());
         let stale = json!({"version": "v1", "freshness": "Stale"});
         let snapshot = Registry::new().snapshot();
-        let list = with_elsewhere("/apis", respond("/apis", AGGREGATED, &snapshot), &all).expect("served");
+        let list =
+            with_elsewhere(&place("/apis"), respond(&place("/apis"), AGGREGATED, &snapshot), &all).expect("served");
         let last = list.body["items"]
             .as_array()
             .and_then(|items| items.last())

@@ -29,7 +29,7 @@ pub use strategy::{
     Empties, GenerationRule, GracePeriod, Looks, NameRule, PLAIN, StatusMetadata, Strategy, StrategyContext,
     UnknownField,
 };
-pub use subresource::{Document, Portion, READ_WRITE, ScalePaths, Subresource};
+pub use subresource::{Connection, Document, Portion, READ_WRITE, ScalePaths, Subresource, Way};
 
 /// The plural of the kind that the objects of others live in.
 pub(crate) const NAMESPACES: &str = "namespaces";

@@ -189,6 +189,11 @@ impl Resource {
         self.group.is_empty() && self.plural == super::NAMESPACES
     }
 
+    /// The subresource of this name.
+    pub fn subresource(&self, name: &str) -> Option<&Subresource> {
+        self.subresources.iter().find(|subresource| subresource.name() == name)
+    }
+
     /// Whether the kind has a `/status` subresource.
     pub fn has_status(&self) -> bool {
         self.subresources.contains(&Subresource::Status)

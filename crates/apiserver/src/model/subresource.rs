@@ -19,17 +19,56 @@ pub enum Subresource {
     Part(&'static Portion),
     /// Takes a document of another kind (POST), such as `/eviction` of a pod.
     Document(&'static Document),
-    /// A subresource that is listed by discovery but answered with 501 and words, such as `log` or `exec`.
-    Refused {
-        /// The last path segment.
-        name: &'static str,
-        /// Kind in the discovery entry.
-        kind: &'static str,
-        /// Verbs in the discovery entry.
-        verbs: &'static [&'static str],
-        /// What to do instead, in words.
-        instead: &'static str,
-    },
+    /// Leads to something that runs, such as `log` or `exec`. Where nothing runs it is refused with words.
+    Connect(Connection),
+}
+
+/// A subresource that leads to something that runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Connection {
+    /// What is connected with.
+    pub to: Way,
+    /// Kind in the discovery entry: for all but the log the kind of the options in the query.
+    pub kind: &'static str,
+    /// What to do instead where nothing runs, in words.
+    pub instead: &'static str,
+}
+
+/// The ways to something that runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Way {
+    /// To a process of a container as it runs.
+    Attach,
+    /// To a process that is started for it.
+    Exec,
+    /// To what a container wrote.
+    Log,
+    /// To ports of a pod.
+    PortForward,
+    /// To a program over HTTP.
+    Proxy,
+}
+
+impl Way {
+    /// The last path segment.
+    pub fn name(self) -> &'static str {
+        match self {
+            Way::Attach => "attach",
+            Way::Exec => "exec",
+            Way::Log => "log",
+            Way::PortForward => "portforward",
+            Way::Proxy => "proxy",
+        }
+    }
+
+    /// The verbs in the discovery entry.
+    pub fn verbs(self) -> &'static [&'static str] {
+        match self {
+            Way::Attach | Way::Exec | Way::PortForward => &["create", "get"],
+            Way::Log => &["get"],
+            Way::Proxy => &["create", "delete", "get", "patch", "update"],
+        }
+    }
 }
 
 /// Where the scale subresource finds its numbers (dotted paths with a leading dot, such as `.spec.replicas`).
@@ -89,7 +128,7 @@ impl Subresource {
             Subresource::Scale(_) => "scale",
             Subresource::Part(portion) => portion.name,
             Subresource::Document(document) => document.name,
-            Subresource::Refused { name, .. } => name,
+            Subresource::Connect(connection) => connection.to.name(),
         }
     }
 
@@ -99,7 +138,7 @@ impl Subresource {
             Subresource::Status | Subresource::Scale(_) => READ_WRITE,
             Subresource::Part(portion) => portion.verbs,
             Subresource::Document(_) => &["create"],
-            Subresource::Refused { verbs, .. } => verbs,
+            Subresource::Connect(connection) => connection.to.verbs(),
         }
     }
 }

@@ -1,7 +1,7 @@
 //! `paths` of the subresources that connect to something that runs: `exec`, `attach`, `portforward`, `proxy`, and the `log`.
 //!
 //! They are documented as upstream documents them, because clients are made out of the document; what answers them is another matter
-//! (see [`Subresource::Refused`](crate::model::Subresource)).
+//! (see [`Subresource::Connect`](crate::model::Subresource)).
 
 use kubewright_schema::budget;
 use std::collections::BTreeMap;
@@ -10,6 +10,7 @@ use std::sync::LazyLock;
 use serde_json::{Map, Value, json};
 
 use super::paths::{Names, parameter, path_parameter, responses};
+use crate::model::{Connection, Way};
 
 /// Query parameters by the kind of the options: name, type, description.
 type Parameters = BTreeMap<String, Vec<(String, String, String)>>;
@@ -30,15 +31,16 @@ fn query_parameters(kind: &str) -> Vec<Value> {
     parameters.collect()
 }
 
-/// Adds the paths of the subresource `name` below `item`, the path of an object; `common` are the parameters of that path.
+/// Adds the paths of a connection below `item`, the path of an object; `common` are the parameters of that path.
 pub(super) fn add(
     names: &Names<'_>,
-    name: &str,
-    kind: &str,
+    connection: &Connection,
     item: &str,
     common: &[Value],
     paths: &mut Map<String, Value>,
 ) {
+    let Connection { to, kind, .. } = *connection;
+    let name = to.name();
     let path = format!("{item}/{name}");
     // `pretty` is for answers that are objects.
     let mut given: Vec<Value> = common
@@ -46,7 +48,7 @@ pub(super) fn add(
         .filter(|given| given["name"] != "pretty")
         .cloned()
         .collect();
-    if name == "log" {
+    if to == Way::Log {
         given.push(parameter("pretty"));
         given.extend(query_parameters("PodLogOptions"));
         paths.insert(path, json!({"get": log(names), "parameters": given}));
@@ -60,7 +62,7 @@ pub(super) fn add(
         .strip_suffix("Options")
         .unwrap_or(&suffix)
         .replace("PortForward", "Portforward");
-    let methods = if name == "proxy" {
+    let methods = if to == Way::Proxy {
         &METHODS[..]
     } else {
         &["get", "post"]
@@ -75,7 +77,7 @@ pub(super) fn add(
         paths.insert(path, Value::Object(item));
     };
     one(path.clone(), &suffix, given.clone());
-    if name == "proxy" {
+    if to == Way::Proxy {
         given.push(path_parameter("path", "path to the resource"));
         one(format!("{path}/{{path}}"), &format!("{suffix}WithPath"), given);
     }

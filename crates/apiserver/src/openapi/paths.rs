@@ -143,8 +143,8 @@ fn kind(row: &Resource, base: &str, paths: &mut Map<String, Value>, schemas: &mu
         watches(&names, base, paths, &common, schemas);
     }
     for subresource in &row.subresources {
-        if let Subresource::Refused { name, kind, .. } = subresource {
-            connects::add(&names, name, kind, &item_path, &common, paths);
+        if let Subresource::Connect(connection) = subresource {
+            connects::add(&names, connection, &item_path, &common, paths);
         }
         if let Some((name, mut operations)) = self::subresource(&names, subresource, &object, schemas) {
             let mut common = common.clone();
@@ -380,7 +380,7 @@ fn subresource(
             (document.name, post(names, document, &schema))
         }
         // They have paths of their own, see `connects`.
-        Subresource::Refused { .. } => return None,
+        Subresource::Connect(_) => return None,
     })
 }
 

@@ -10,7 +10,10 @@ use flate2::write::GzEncoder;
 use http::header::{ACCEPT_ENCODING, CONTENT_ENCODING, VARY};
 use http::{HeaderMap, HeaderValue, Response};
 
+use super::head::Target;
+use super::route::Page;
 use crate::Body;
+use crate::discovery::Place;
 
 /// Smaller bodies are sent as they are.
 const THRESHOLD: usize = 128 * 1024;
@@ -18,36 +21,36 @@ const THRESHOLD: usize = 128 * 1024;
 /// What `Vary` says of an answer that may be compressed.
 pub(super) const VARY_BY: HeaderValue = HeaderValue::from_static("Accept-Encoding");
 
-/// Whether a path is that of the document which another part of kube-apiserver compresses.
-fn is_document(path: &str) -> bool {
-    path == "/openapi/v2"
-}
-
-/// Whether the client asks for gzip. A quality makes it another word for objects, as it does upstream, but not for the document.
-fn is_asked(path: &str, headers: &HeaderMap) -> bool {
+/// Whether the client asks for gzip. A quality makes it another word for objects, as it does upstream, but not for the document which another
+/// part of kube-apiserver compresses.
+fn is_asked(headers: &HeaderMap, is_document: bool) -> bool {
     let header = headers.get(ACCEPT_ENCODING).and_then(|value| value.to_str().ok());
     header
         .unwrap_or("")
         .split(',')
         .any(|word| match word.trim().split_once(";q=") {
-            Some(("gzip", quality)) => is_document(path) && quality.parse().is_ok_and(|quality: f32| quality > 0.0),
+            Some(("gzip", quality)) => is_document && quality.parse().is_ok_and(|quality: f32| quality > 0.0),
             _ => word.trim() == "gzip",
         })
 }
 
-/// Whether an answer is compressed: the client asks for it, below a path where that is done, and it is worth it.
-pub(super) fn is_wanted(head: &http::request::Parts, response: &Response<Body>) -> bool {
-    let path = head.uri.path();
-    if !is_asked(path, &head.headers) {
+/// Whether an answer is compressed: the client asks for it, where that is done, and it is worth it.
+pub(super) fn is_wanted(headers: &HeaderMap, target: &Target, response: &Response<Body>) -> bool {
+    let is_document = matches!(target, Target::Page(Page::OpenApiV2));
+    let is_resource = match target {
+        Target::Resource(..) => true,
+        Target::Page(Page::Discovery(place)) => !matches!(place, Place::Core | Place::Groups),
+        Target::Page(_) => false,
+    };
+    if !is_asked(headers, is_document) {
         return false;
     }
-    let resource = (path.starts_with("/api/") || path.starts_with("/apis/")) && !response.headers().contains_key(VARY);
     let length = match response.body() {
         Body::Full(bytes) => bytes.len(),
         Body::Long(long) => long.len(),
         Body::Watch(_) => 0,
     };
-    (resource || is_document(path)) && length > THRESHOLD
+    (is_document || is_resource && !response.headers().contains_key(VARY)) && length > THRESHOLD
 }
 
 /// Compresses a body.
@@ -70,6 +73,7 @@ pub(super) fn response(response: &mut Response<Body>) {
 mod tests {
     use std::io::Read as _;
 
+    use super::super::route::{self, Path};
     use super::*;
 
     #[test]
@@ -77,16 +81,16 @@ mod tests {
         let check = |text: &str, want: bool| {
             let mut headers = HeaderMap::new();
             headers.insert(ACCEPT_ENCODING, text.parse().expect("a header"));
-            assert_eq!(is_asked("/api/v1/pods", &headers), want, "{text}");
+            assert_eq!(is_asked(&headers, false), want, "{text}");
         };
         check("gzip", true);
         check("deflate, gzip", true);
         check("gzip;q=0.5", false);
         check("*", false);
-        assert!(!is_asked("/api/v1/pods", &HeaderMap::new()));
+        assert!(!is_asked(&HeaderMap::new(), false));
         let document = |text: &str| {
             let headers = HeaderMap::from_iter([(ACCEPT_ENCODING, text.parse().expect("a header"))]);
-            is_asked("/openapi/v2", &headers)
+            is_asked(&headers, true)
         };
         assert!(document("gzip") && document("deflate, gzip;q=0.5"));
         assert!(!document("gzip;q=0") && !document("*"));
@@ -96,9 +100,13 @@ mod tests {
     fn large_answers_shrink_and_come_back() {
         let check = |path: &str, size: usize, want: bool| {
             let mut response = Response::new(Body::Full(Bytes::from(vec![b'x'; size])));
-            let request = http::Request::get(path).header(ACCEPT_ENCODING, "gzip").body(());
-            let (head, ()) = request.expect("a request").into_parts();
-            if is_wanted(&head, &response) {
+            let headers = HeaderMap::from_iter([(ACCEPT_ENCODING, HeaderValue::from_static("gzip"))]);
+            let target = match route::parse(path) {
+                Path::Resource(resource) => Target::Resource(resource, None),
+                Path::Page(page) => Target::Page(page),
+                Path::Verb => panic!("{path} leads somewhere"),
+            };
+            if is_wanted(&headers, &target, &response) {
                 super::response(&mut response);
             }
             let encoded = response.headers().get(CONTENT_ENCODING).is_some();
@@ -119,6 +127,8 @@ mod tests {
         check("/api/v1/pods", THRESHOLD, false);
         check("/api/v1/pods", THRESHOLD + 1, true);
         check("/apis/apps/v1/deployments", THRESHOLD + 1, true);
+        check("/apis/apps/v1", THRESHOLD + 1, true);
+        check("/apis", THRESHOLD + 1, false);
         check("/openapi/v2", THRESHOLD + 1, true);
         check("/openapi/v3/api/v1", THRESHOLD + 1, false);
         check("/version", THRESHOLD + 1, false);

@@ -12,7 +12,7 @@ use kubewright_schema::error::quote;
 
 use super::authorize::NotAdmitted;
 use super::respond::{Reply, Responder};
-use super::route::{self, Path, ResourcePath, Verb};
+use super::route::{self, Page, Path, ResourcePath, Verb};
 use super::{ApiServer, Inner, authorize, check_timeout, noted};
 use crate::audit::{AUDIT_ID, Entry};
 use crate::authorization::Attributes;
@@ -64,8 +64,8 @@ fn complete(entry: &Arc<Entry>, response: &mut Response<Body>) {
 pub(super) enum Target {
     /// To a resource; no verb stands for a method that resources never take.
     Resource(ResourcePath, Option<Verb>),
-    /// To a path that is no resource.
-    Path,
+    /// To what is no resource.
+    Page(Page),
 }
 
 impl ApiServer {
@@ -96,7 +96,7 @@ impl ApiServer {
                 )))
             }
         }
-        .map_err(|refusal| Box::new(self.finished(head, *refusal)))
+        .map_err(|refusal| Box::new(self.finished(head, None, *refusal)))
     }
 }
 
@@ -111,7 +111,7 @@ impl Inner {
                 (Target::Resource(path, verb), attributes)
             }
             Path::Verb => return Err(Box::new(self.unreadable_path(&head.uri, &query))),
-            Path::Discovery | Path::Other => (Target::Path, path_attributes(&head.method, &head.uri)),
+            Path::Page(page) => (Target::Page(page), path_attributes(&head.method, &head.uri)),
         };
         let audit = match &self.audit {
             Some(log) => Entry::begin(log, &self.env, head, &user, &attributes).map_err(refused)?,
@@ -149,7 +149,7 @@ impl Inner {
                 let verb = Verb::of(&head.method, &path, query.flag("watch"));
                 authorize::resource_attributes(&path, verb, &query)
             }
-            Path::Verb | Path::Discovery | Path::Other => path_attributes(&head.method, &head.uri),
+            Path::Verb | Path::Page(_) => path_attributes(&head.method, &head.uri),
         };
         Entry::unauthenticated(log, &self.env, head, &attributes, refusal);
     }

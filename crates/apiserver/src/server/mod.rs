@@ -88,7 +88,7 @@ use crate::wire::negotiate::{self, Output};
 use crate::wire::query::Query;
 use crate::{Body, Env, UserInfo};
 use respond::{Reply, Responder};
-use route::{ResourcePath, Verb};
+use route::{Page, ResourcePath, Verb};
 use served::{Missing, check_path_name, find, unrouted};
 
 /// The largest request body that is read, in bytes (3 MiB, as kube-apiserver).
@@ -281,7 +281,7 @@ impl ApiServer {
             Ok(response) => response,
             Err(why) => self.too_costly(admitted, head, why),
         };
-        self.finished(head, response)
+        self.finished(head, Some(&admitted.target), response)
     }
 
     /// How long a request may be tried where others wait meanwhile.
@@ -307,10 +307,10 @@ impl ApiServer {
             Err(Exhausted::Trial) => return Err(TooLong),
             Err(why) => self.too_costly(admitted, head, why),
         };
-        if trying.is_on_trial() && compress::is_wanted(head, &response) {
+        if trying.is_on_trial() && compress::is_wanted(&head.headers, &admitted.target, &response) {
             return Err(TooLong);
         }
-        Ok(self.finished(head, response))
+        Ok(self.finished(head, Some(&admitted.target), response))
     }
 
     fn too_costly(&self, admitted: &Admitted, head: &http::request::Parts, why: Exhausted) -> Response<Body> {
@@ -320,8 +320,13 @@ impl ApiServer {
     }
 
     /// An answer as the client takes it: in gzip when it asks for it, without its body when it only wants the head.
-    fn finished(&self, head: &http::request::Parts, mut response: Response<Body>) -> Response<Body> {
-        if compress::is_wanted(head, &response) {
+    fn finished(
+        &self,
+        head: &http::request::Parts,
+        target: Option<&Target>,
+        mut response: Response<Body>,
+    ) -> Response<Body> {
+        if target.is_some_and(|target| compress::is_wanted(&head.headers, target, &response)) {
             compress::response(&mut response);
         }
         if head.method == Method::HEAD {
@@ -397,11 +402,10 @@ impl Inner {
         let query = &admitted.query;
         match &admitted.target {
             Target::Resource(path, verb) => self.answer_resource(head, admitted, path.clone(), *verb, body).await,
-            Target::Path => {
-                let uri = &head.uri;
-                let answer = self.answer_path(&head.method, uri, &head.headers, query);
+            Target::Page(page) => {
+                let answer = self.answer_page(page, head, query);
                 // What is served follows from the definitions that are stored; health must be told at once.
-                if !paths::is_health(uri.path())
+                if !matches!(page, Page::Health { .. })
                     && let Err(status) = self.settle(self.storage.revision()).await
                 {
                     return self.fail(&status);

@@ -10,78 +10,71 @@ use super::Inner;
 use super::compress;
 use super::health;
 use super::respond::{Content, Reply, Responder};
+use super::route::Page;
+use crate::discovery::Place;
 use crate::model::status::Status;
 use crate::wire::negotiate::{self, Format, Output};
 use crate::wire::query::{Query, decode};
 use crate::{Body, discovery, openapi};
 
-/// What kube-apiserver serves about itself and this server does not.
-const NOT_SERVED: [&str; 6] = ["metrics", "debug", "statusz", "flagz", "configz", "swaggerapi"];
-
-/// Whether a path asks how the server is: that is answered even when nothing can be kept.
-pub(super) fn is_health(path: &str) -> bool {
-    let first = path.trim_start_matches('/').split('/').next();
-    matches!(first, Some("healthz" | "livez" | "readyz"))
-}
-
-/// Paths that are routed by method, and know GET only.
-fn reads_by_get(segments: &[&str]) -> bool {
-    matches!(
-        segments,
-        ["version"] | [".well-known" | "openid", ..] | ["api"] | ["api", _] | ["apis", _, _]
-    )
+/// Pages that are routed by method, and know GET only.
+fn reads_by_get(page: &Page) -> bool {
+    match page {
+        Page::Version | Page::OpenIdConfiguration | Page::KeySet => true,
+        Page::Discovery(place) => matches!(place, Place::Core | Place::CoreVersion(_) | Place::Version(..)),
+        _ => false,
+    }
 }
 
 impl Inner {
-    pub(super) fn answer_path(
-        &self,
-        method: &Method,
-        uri: &http::Uri,
-        headers: &HeaderMap,
-        query: &Query,
-    ) -> Response<Body> {
-        let path = decode(uri.path(), false);
-        let reading = *method == Method::GET || *method == Method::HEAD;
-        let trimmed = path.trim_end_matches('/');
-        let segments: Vec<&str> = trimmed.split('/').skip(1).collect();
-        match segments.as_slice() {
-            [name @ ("healthz" | "livez" | "readyz"), check @ ..] if trimmed == path => {
-                self.health(name, &check.join("/"), query)
-            }
-            ["openapi", "v3", _, ..] if trimmed != path => self.openapi(&path, headers, query),
-            ["openapi", "v3", document @ ..] => self.openapi(&document.join("/"), headers, query),
+    pub(super) fn answer_page(&self, page: &Page, head: &http::request::Parts, query: &Query) -> Response<Body> {
+        let method = &head.method;
+        let is_for_any_method = match page {
+            Page::Index | Page::Health { .. } | Page::OpenApiV2 | Page::OpenApiV3(_) | Page::NotServed => true,
             // Groups answer to any method, like everything that is not routed by version.
-            ["apis"] | ["apis", _] => self.discovery(trimmed, uri, headers, query),
-            ["apis", group, version] if self.registry.snapshot().is_custom_version(group, version) => {
-                self.discovery(trimmed, uri, headers, query)
+            Page::Discovery(Place::Groups | Place::Group(_)) => true,
+            Page::Discovery(Place::Version(group, version)) => {
+                self.registry.snapshot().is_custom_version(group, version)
             }
-            [] | ["index.html"] => self.respond(query, Reply::new(200, Content::Plain(self.index()))),
-            ["openapi", "v2"] if trimmed == path => self.openapi_v2(headers, query),
-            [name, ..] if NOT_SERVED.contains(name) => self.fail(&Status::not_implemented(format!(
-                "{path} is not served: this server tells of itself in its log, not over the API"
+            _ => false,
+        };
+        let answer = self.read_page(page, head, query);
+        let is_read = method == Method::GET || (method == Method::HEAD && !reads_by_get(page));
+        // What is not there is not found by any method.
+        if is_for_any_method || is_read || answer.status() == http::StatusCode::NOT_FOUND {
+            answer
+        } else {
+            self.fail(&Status::method_not_allowed())
+        }
+    }
+
+    /// What a GET of a page answers.
+    fn read_page(&self, page: &Page, head: &http::request::Parts, query: &Query) -> Response<Body> {
+        let (uri, headers) = (&head.uri, &head.headers);
+        match page {
+            Page::Health { endpoint, check } => self.health(endpoint, check, query),
+            Page::OpenApiV3(document) => self.openapi(document, headers, query),
+            Page::OpenApiV2 => self.openapi_v2(headers, query),
+            Page::Index => self.respond(query, Reply::new(200, Content::Plain(self.index()))),
+            Page::NotServed => self.fail(&Status::not_implemented(format!(
+                "{} is not served: this server tells of itself in its log, not over the API",
+                decode(uri.path(), false)
             ))),
-            // What is not there is not found by any method.
-            _ if !reading || (*method == Method::HEAD && reads_by_get(&segments)) => {
-                let answer = self.answer_path(&Method::GET, uri, headers, query);
-                if answer.status() == http::StatusCode::NOT_FOUND {
-                    answer
-                } else {
-                    self.fail(&Status::method_not_allowed())
-                }
-            }
-            [".well-known", "openid-configuration"] => self.openid_configuration(uri, headers, query),
-            ["openid", "v1", "jwks"] => self.key_set(headers, query),
-            ["version"] if !negotiate::accepts_only(headers, "application/json") => {
+            Page::OpenIdConfiguration => self.openid_configuration(uri, headers, query),
+            Page::KeySet => self.key_set(headers, query),
+            Page::Version if !negotiate::accepts_only(headers, "application/json") => {
                 let message = "406: Not Acceptable\n\nAvailable representations: application/json";
                 let status = Status::failure(406, "NotAcceptable", message).with_empty_details();
                 self.fail_as_asked(headers, query, &status)
             }
-            ["version"] => self.respond(query, Reply::new(200, Content::Plain(self.version()))),
-            ["apis", group, version] if self.registry.snapshot().lacks_custom_version(group, version) => {
+            Page::Version => self.respond(query, Reply::new(200, Content::Plain(self.version()))),
+            Page::Discovery(Place::Version(group, version))
+                if self.registry.snapshot().lacks_custom_version(group, version) =>
+            {
                 self.not_found_text(query)
             }
-            ["api" | "apis", ..] => self.discovery(trimmed, uri, headers, query),
-            _ => self.not_found_text(query),
+            Page::Discovery(place) => self.discovery(place, uri, headers, query),
+            Page::Nothing => self.not_found_text(query),
         }
     }
 
@@ -151,22 +144,21 @@ impl Inner {
         })
     }
 
-    fn discovery(&self, path: &str, uri: &http::Uri, headers: &HeaderMap, query: &Query) -> Response<Body> {
+    fn discovery(&self, place: &Place, uri: &http::Uri, headers: &HeaderMap, query: &Query) -> Response<Body> {
         let snapshot = self.registry.snapshot();
         let accept = negotiate::accept(headers);
-        let answer = discovery::respond(path, &accept, &snapshot);
-        let Some(answer) = discovery::elsewhere::with_elsewhere(path, answer, &self.ranked()) else {
-            let segments: Vec<&str> = path.trim_end_matches('/').split('/').collect();
-            if let ["", "apis", group, version] = segments.as_slice()
+        let answer = discovery::respond(place, &accept, &snapshot);
+        let Some(answer) = discovery::elsewhere::with_elsewhere(place, answer, &self.ranked()) else {
+            if let Place::Version(group, version) = place
                 && self.is_elsewhere(group, version)
             {
                 return self.unavailable_text(query);
             }
             // An unknown group is no path at all; an unknown version of a known one is a missing resource.
-            let known = match path.split('/').collect::<Vec<_>>().as_slice() {
-                ["", "api", _] => true,
-                ["", "apis", group, _] => snapshot.has_group(group),
-                _ => false,
+            let known = match place {
+                Place::CoreVersion(_) => true,
+                Place::Version(group, _) => snapshot.has_group(group),
+                Place::Core | Place::Groups | Place::Group(_) => false,
             };
             return if known {
                 self.fail(&Status::no_such_path())
@@ -197,17 +189,12 @@ impl Inner {
             return response;
         }
         // The list of groups is negotiated by itself, everything else by the router in front of it.
-        let lists_groups = path == "/apis" || path == "/apis/";
+        let lists_groups = *place == Place::Groups;
         let output = negotiate::plain(headers, query).or_else(|status| match lists_groups {
             true if negotiate::accepts(headers, "application/json") => Ok(Output::JSON),
             true => Err(negotiate::not_transformed()),
             // No router stands in front of groups that definitions make.
-            false
-                if path
-                    .split('/')
-                    .nth(2)
-                    .is_some_and(|group| snapshot.is_custom_group(group)) =>
-            {
+            false if place.group().is_some_and(|group| snapshot.is_custom_group(group)) => {
                 Err(negotiate::not_transformed())
             }
             false => Err(status),

@@ -4,6 +4,7 @@
 
 use http::Method;
 
+use crate::discovery::Place;
 use crate::model::NAMESPACES;
 use crate::wire::query::decode;
 
@@ -12,13 +13,40 @@ use crate::wire::query::decode;
 pub(crate) enum Path {
     /// Below `/api/v1/` or `/apis/group/version/`.
     Resource(ResourcePath),
-    /// `/api`, `/apis/…` without a resource.
-    Discovery,
     /// Anything else, such as `/healthz`.
-    Other,
+    Page(Page),
     /// A verb in the path and nothing that it is about.
     Verb,
 }
+
+/// What a path names that is no resource.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Page {
+    /// The paths that there are.
+    Index,
+    /// `/healthz`, `/livez` or `/readyz`, and the check below it, which may be empty.
+    Health {
+        endpoint: &'static str,
+        check: String,
+    },
+    /// Groups, versions and resources.
+    Discovery(Place),
+    /// The document of OpenAPI v2.
+    OpenApiV2,
+    /// The document of OpenAPI v3 of this path, or, if it is empty, their index.
+    OpenApiV3(String),
+    Version,
+    OpenIdConfiguration,
+    /// The keys of tokens.
+    KeySet,
+    /// What kube-apiserver serves about itself and this server does not.
+    NotServed,
+    /// Nothing.
+    Nothing,
+}
+
+/// What kube-apiserver serves about itself and this server does not.
+const NOT_SERVED: [&str; 6] = ["metrics", "debug", "statusz", "flagz", "configz", "swaggerapi"];
 
 /// The parts of a resource path.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -46,17 +74,49 @@ pub(crate) fn parse(path: &str) -> Path {
         segments.pop();
     }
     let (group, version, rest) = match segments.as_slice() {
-        ["api"] | ["api", _] | ["apis"] | ["apis", _] | ["apis", _, _] => return Path::Discovery,
+        ["api"] | ["api", _] | ["apis"] | ["apis", _] | ["apis", _, _] => return Path::Page(page(path)),
         ["api", _, "watch" | "proxy"] | ["apis", _, _, "watch" | "proxy"] => return Path::Verb,
         ["api", version, rest @ ..] => ("", version, rest),
         ["apis", group, version, rest @ ..] => (*group, version, rest),
-        _ => return Path::Other,
+        _ => return Path::Page(page(path)),
     };
     let mut found = resource(group, version, rest);
     if path.ends_with('/') && !found.below.ends_with('/') {
         found.below.push('/');
     }
     Path::Resource(found)
+}
+
+/// A path that is no resource's.
+fn page(path: &str) -> Page {
+    let trimmed = path.trim_end_matches('/');
+    if let Some(place) = Place::at(trimmed) {
+        return Page::Discovery(place);
+    }
+    let is_exact = trimmed == path;
+    let segments: Vec<&str> = trimmed.split('/').skip(1).collect();
+    if let [name, check @ ..] = segments.as_slice()
+        && let Some(endpoint) = health(name).filter(|_| is_exact)
+    {
+        let check = check.join("/");
+        return Page::Health { endpoint, check };
+    }
+    match segments.as_slice() {
+        // With a slash at its end it names no document.
+        ["openapi", "v3", _, ..] if !is_exact => Page::OpenApiV3(path.to_owned()),
+        ["openapi", "v3", document @ ..] => Page::OpenApiV3(document.join("/")),
+        ["openapi", "v2"] if is_exact => Page::OpenApiV2,
+        [] | ["index.html"] => Page::Index,
+        [name, ..] if NOT_SERVED.contains(name) => Page::NotServed,
+        [".well-known", "openid-configuration"] => Page::OpenIdConfiguration,
+        ["openid", "v1", "jwks"] => Page::KeySet,
+        ["version"] => Page::Version,
+        _ => Page::Nothing,
+    }
+}
+
+fn health(name: &str) -> Option<&'static str> {
+    ["healthz", "livez", "readyz"].into_iter().find(|known| *known == name)
 }
 
 fn resource(group: &str, version: &str, mut rest: &[&str]) -> ResourcePath {
@@ -215,15 +275,29 @@ mod tests {
 
     #[test]
     fn other_paths() {
+        let group = |name: &str| Page::Discovery(Place::Group(name.to_owned()));
+        let health = |check: &str| Page::Health {
+            endpoint: "livez",
+            check: check.to_owned(),
+        };
         for (path, want) in [
-            ("/api", Path::Discovery),
-            ("/api/v1/", Path::Discovery),
-            ("/apis/apps", Path::Discovery),
-            ("/healthz", Path::Other),
-            ("/", Path::Other),
-            ("/API/v1", Path::Other),
+            ("/api", Page::Discovery(Place::Core)),
+            ("/api/v1/", Page::Discovery(Place::CoreVersion("v1".to_owned()))),
+            ("/apis/apps", group("apps")),
+            ("/apis/apps/", group("apps")),
+            ("/livez", health("")),
+            ("/livez/ping", health("ping")),
+            ("/livez/", Page::Nothing),
+            ("/", Page::Index),
+            ("/API/v1", Page::Nothing),
+            ("/metrics/slis", Page::NotServed),
+            ("/openapi/v2", Page::OpenApiV2),
+            ("/openapi/v2/", Page::Nothing),
+            ("/openapi/v3/", Page::OpenApiV3(String::new())),
+            ("/openapi/v3/apis/apps/v1", Page::OpenApiV3("apis/apps/v1".to_owned())),
+            ("/version/", Page::Version),
         ] {
-            assert_eq!(parse(path), want, "{path}");
+            assert_eq!(parse(path), Path::Page(want), "{path}");
         }
     }
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::route::{ResourcePath, Verb};
 use crate::model::status::Status;
-use crate::model::{Resource, Subresource, Verbs};
+use crate::model::{Connection, Resource, Subresource, Verbs, Way};
 use crate::registry::Snapshot;
 
 /// What a path lacks that leads nowhere.
@@ -25,11 +25,10 @@ pub(super) fn find(kinds: &Snapshot, path: &ResourcePath) -> Result<Arc<Resource
         });
     };
     let scope_fits = resource.namespaced || path.namespace.is_none() || resource.is_namespace();
-    let is_proxied = path.subresource.as_deref() == Some("proxy")
-        && resource
-            .subresources
-            .iter()
-            .any(|subresource| matches!(subresource, Subresource::Refused { name: "proxy", .. }));
+    let is_proxied = matches!(
+        path.subresource.as_deref().and_then(|name| resource.subresource(name)),
+        Some(Subresource::Connect(Connection { to: Way::Proxy, .. }))
+    );
     let in_scope = scope_fits && (!resource.namespaced || path.namespace.is_some() || path.name.is_none());
     if !in_scope {
         // Definitions make no path of the other scope.
@@ -64,8 +63,7 @@ pub(super) fn unrouted(resource: &Resource, path: &ResourcePath, verb: Verb) -> 
     }
     let refused = |allowed: bool| (!allowed).then(Status::method_not_allowed);
     if let Some(wanted) = &path.subresource {
-        let mut known = resource.subresources.iter();
-        let Some(found) = known.find(|known| known.name() == wanted) else {
+        let Some(found) = resource.subresource(wanted) else {
             return Some(Status::no_such_path());
         };
         return refused(found.verbs().contains(&verb.as_str()));

@@ -10,12 +10,7 @@ use crate::model::status::Status;
 impl Call<'_> {
     pub(crate) async fn run_subresource(&mut self, verb: Verb) -> Result<Reply, Status> {
         let wanted = self.path.subresource.clone().unwrap_or_default();
-        let found = self
-            .resource
-            .subresources
-            .iter()
-            .find(|subresource| subresource.name() == wanted)
-            .cloned();
+        let found = self.resource.subresource(&wanted).cloned();
         match (found, verb) {
             (None, _) if self.resource.custom.is_some() => Err(Status::not_found(&self.resource, self.name())),
             (None, _) => Err(Status::no_such_path()),
@@ -32,15 +27,10 @@ impl Call<'_> {
             (Some(Subresource::Scale(paths)), Verb::Update) => self.update_scale(&paths).await,
             (Some(Subresource::Scale(paths)), Verb::Patch) => self.patch_scale(&paths).await,
             (Some(Subresource::Document(document)), Verb::Create) => self.take_document(document).await,
-            (Some(Subresource::Refused { verbs, .. }), _) if !verbs.contains(&verb.as_str()) => {
+            (Some(Subresource::Connect(connection)), _) if !connection.to.verbs().contains(&verb.as_str()) => {
                 Err(Status::method_not_allowed())
             }
-            (
-                Some(Subresource::Refused {
-                    name, kind, instead, ..
-                }),
-                _,
-            ) => self.connect(name, kind, instead).await,
+            (Some(Subresource::Connect(connection)), _) => self.connect(connection).await,
             (_, verb) if self.resource.custom.is_some() => Err(Status::not_supported(&self.resource, verb.as_str())),
             _ => Err(Status::method_not_allowed()),
         }

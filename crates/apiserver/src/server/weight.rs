@@ -9,7 +9,7 @@
 //! Invariant: what goes on after its first change is heavy from the beginning, for it cannot begin again.
 
 use super::head::{Admitted, Target};
-use super::route::{ResourcePath, Verb};
+use super::route::{Page, ResourcePath, Verb};
 use super::{ApiServer, Inner, special};
 use crate::model::{Resource, Subresource};
 
@@ -42,7 +42,7 @@ impl ApiServer {
             || match &admitted.target {
                 Target::Resource(path, verb) => self.inner.is_heavy(admitted, path, *verb),
                 // Documents of all kinds, made when they are asked for.
-                Target::Path => head.uri.path().starts_with("/openapi/"),
+                Target::Page(page) => matches!(page, Page::OpenApiV2 | Page::OpenApiV3(_)),
             };
         if heavy { Weight::Heavy } else { Weight::Light }
     }
@@ -85,10 +85,7 @@ impl Inner {
 
 fn changes_twice(resource: &Resource, path: &ResourcePath) -> bool {
     let wanted = path.subresource.as_deref().unwrap_or_default();
-    resource.subresources.iter().any(|subresource| match subresource {
-        Subresource::Document(document) => document.changes_twice && document.name == wanted,
-        _ => false,
-    })
+    matches!(resource.subresource(wanted), Some(Subresource::Document(document)) if document.changes_twice)
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 use super::events::EVENT_FIELDS;
 use super::{CLUSTER, KIND, Kind, SCALE};
 use crate::kinds::{core, events, nodes, pods, policy, services, storage, workloads};
-use crate::model::{Subresource, Verbs};
+use crate::model::{Connection, Subresource, Verbs, Way};
 use crate::table::cells;
 
 /// A ReplicationController selects by plain labels; `Scale` shows them as a text all the same.
@@ -13,24 +13,20 @@ const NO_KUBELET: &str = "there is no kubelet: nodes are simulated and container
 
 const NO_PROXY: &str = "connections are not passed on; reach the program at its own address";
 
-const PROXY_VERBS: &[&str] = &["create", "delete", "get", "patch", "update"];
-
 const fn proxy(kind: &'static str) -> Subresource {
-    Subresource::Refused {
-        name: "proxy",
+    Subresource::Connect(Connection {
+        to: Way::Proxy,
         kind,
-        verbs: PROXY_VERBS,
         instead: NO_PROXY,
-    }
+    })
 }
 
-const fn refused(name: &'static str, kind: &'static str, verbs: &'static [&'static str]) -> Subresource {
-    Subresource::Refused {
-        name,
+const fn connect(to: Way, kind: &'static str) -> Subresource {
+    Subresource::Connect(Connection {
+        to,
         kind,
-        verbs,
         instead: NO_KUBELET,
-    }
+    })
 }
 
 pub(super) const CORE: &[Kind] = &[
@@ -108,13 +104,13 @@ pub(super) const CORE: &[Kind] = &[
         short_names: &["po"],
         categories: &["all"],
         subresources: &[
-            refused("attach", "PodAttachOptions", &["create", "get"]),
+            connect(Way::Attach, "PodAttachOptions"),
             Subresource::Document(&pods::BINDING),
             Subresource::Part(&pods::EPHEMERAL_CONTAINERS),
             Subresource::Document(&pods::EVICTION),
-            refused("exec", "PodExecOptions", &["create", "get"]),
-            refused("log", "Pod", &["get"]),
-            refused("portforward", "PodPortForwardOptions", &["create", "get"]),
+            connect(Way::Exec, "PodExecOptions"),
+            connect(Way::Log, "Pod"),
+            connect(Way::PortForward, "PodPortForwardOptions"),
             proxy("PodProxyOptions"),
             Subresource::Part(&pods::RESIZE),
             Subresource::Status,

@@ -8,7 +8,52 @@ use serde_json::Value;
 /// Documents made so far for one snapshot.
 #[derive(Debug, Default)]
 pub(crate) struct Cache {
-    pub(crate) answers: Mutex<BTreeMap<(String, Form), Option<Answer>>>,
+    pub(crate) answers: Mutex<BTreeMap<(Place, Form), Option<Answer>>>,
+}
+
+/// Which discovery document.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Place {
+    /// `/api`: the versions of the core group.
+    Core,
+    /// `/api/v1`: what is in one of them.
+    CoreVersion(String),
+    /// `/apis`: the groups.
+    Groups,
+    /// `/apis/apps`: a group.
+    Group(String),
+    /// `/apis/apps/v1`: what is in one of its versions.
+    Version(String, String),
+}
+
+impl Place {
+    /// The document at a path; a slash at its end says nothing. None for any other path.
+    ///
+    /// ```
+    /// use kubewright_apiserver::discovery::Place;
+    /// assert_eq!(Place::at("/apis/apps/"), Some(Place::Group("apps".to_owned())));
+    /// assert_eq!(Place::at("/version"), None);
+    /// ```
+    pub fn at(path: &str) -> Option<Place> {
+        let segments: Vec<&str> = path.trim_end_matches('/').split('/').collect();
+        Some(match segments.as_slice() {
+            ["", "api"] => Place::Core,
+            ["", "api", version] => Place::CoreVersion((*version).to_owned()),
+            ["", "apis"] => Place::Groups,
+            ["", "apis", group] => Place::Group((*group).to_owned()),
+            ["", "apis", group, version] => Place::Version((*group).to_owned(), (*version).to_owned()),
+            _ => return None,
+        })
+    }
+
+    /// The group that it is about; none for `/apis`.
+    pub(crate) fn group(&self) -> Option<&str> {
+        match self {
+            Place::Core | Place::CoreVersion(_) => Some(""),
+            Place::Groups => None,
+            Place::Group(group) | Place::Version(group, _) => Some(group),
+        }
+    }
 }
 
 /// A discovery document.

@@ -10,8 +10,8 @@ use kubewright_schema::error::FieldError;
 use kubewright_schema::structural;
 use serde_json::{Map, Value, json};
 
-use crate::model::Operation;
 use crate::model::status::Status;
+use crate::model::{Connection, Operation, Way};
 use crate::server::Call;
 use crate::server::admit;
 use crate::server::authorize::resource_attributes;
@@ -20,25 +20,26 @@ use crate::server::route::Verb;
 use crate::storage::StoredObject;
 
 impl Call<'_> {
-    /// Answers a request to the subresource `name`, whose options are of `kind`; `instead` says why it ends nowhere.
-    pub(crate) async fn connect(&mut self, name: &str, kind: &str, instead: &str) -> Result<Reply, Status> {
-        if name == "log" {
+    /// Answers a request to what runs.
+    pub(crate) async fn connect(&mut self, connection: Connection) -> Result<Reply, Status> {
+        let Connection { to, instead, .. } = connection;
+        if to == Way::Log {
             self.check_log_options()?;
         } else {
-            self.admit_connection(name, kind).await?;
-            self.check_may_stream(name).await?;
+            self.admit_connection(connection).await?;
+            self.check_may_stream(to).await?;
         }
         let mut connect = None;
-        if name == "proxy" {
+        if to == Way::Proxy {
             self.check_proxied()?;
         } else {
-            match self.check_connected(name).await? {
+            match self.check_connected(to).await? {
                 Connected::Answered(reply) => return Ok(reply),
-                Connected::To(pod) => connect = self.connection(name, pod)?,
+                Connected::To(pod) => connect = self.connection(to, pod)?,
                 Connected::Nowhere => {}
             }
         }
-        let message = format!("{}/{name} is not served: {instead}", self.resource.plural);
+        let message = format!("{}/{} is not served: {instead}", self.resource.plural, to.name());
         let refusal = Status::not_implemented(message);
         let Some(connect) = connect else { return Err(refusal) };
         let mut reply = Reply::status(&refusal);
@@ -48,8 +49,8 @@ impl Call<'_> {
 
     /// Whoever runs something may create, however he asks: a WebSocket begins with a GET (`ensureAuthorizedForVerb` in
     /// pkg/registry/core/pod/rest, the gate AuthorizePodWebsocketUpgradeCreatePermission).
-    async fn check_may_stream(&self, name: &str) -> Result<(), Status> {
-        if !matches!(name, "exec" | "attach" | "portforward") {
+    async fn check_may_stream(&self, to: Way) -> Result<(), Status> {
+        if !matches!(to, Way::Exec | Way::Attach | Way::PortForward) {
             return Ok(());
         }
         let attributes = resource_attributes(&self.path, Some(Verb::Create), self.query);
@@ -57,23 +58,23 @@ impl Call<'_> {
     }
 
     /// Makes sure that there is what is connected to.
-    async fn check_connected(&self, name: &str) -> Result<Connected, Status> {
+    async fn check_connected(&self, to: Way) -> Result<Connected, Status> {
         let stored = self.get_stored().await?;
         if !self.resource.group.is_empty() || self.resource.plural != "pods" {
             return Ok(Connected::Nowhere);
         }
         let pod = stored.value();
-        if matches!(name, "exec" | "attach" | "log") {
+        if matches!(to, Way::Exec | Way::Attach | Way::Log) {
             check_container(pod, self.name(), self.query.get("container"))?;
         }
         let node = pod.pointer("/spec/nodeName").and_then(Value::as_str);
         let has_node = node.is_some_and(|node| !node.is_empty());
-        match name {
-            "log" if !has_node => {
+        match to {
+            Way::Log if !has_node => {
                 let nothing = Reply::new(204, Content::Text("", Bytes::new()));
                 Ok(Connected::Answered(nothing))
             }
-            "exec" | "attach" | "portforward" if !has_node => {
+            Way::Exec | Way::Attach | Way::PortForward if !has_node => {
                 let why = format!("pod {} does not have a host assigned", self.name());
                 Err(Status::bad_request(why))
             }
@@ -113,11 +114,11 @@ impl Call<'_> {
     }
 
     /// Lets the plugins look at the options of a connection.
-    async fn admit_connection(&mut self, name: &str, kind: &str) -> Result<(), Status> {
-        let mut options = self.connection_options(kind)?;
+    async fn admit_connection(&mut self, connection: Connection) -> Result<(), Status> {
+        let mut options = self.connection_options(connection)?;
         let writer = self.writer(false);
-        let mut attributes = writer.attributes(Operation::Connect, name, self.namespace(), self.name());
-        attributes.kind = admit::kind("", "v1", kind);
+        let mut attributes = writer.attributes(Operation::Connect, connection.to.name(), self.namespace(), self.name());
+        attributes.kind = admit::kind("", "v1", connection.kind);
         attributes.options = Value::Null;
         let session = writer.session();
         let mut admitted = writer.mutate(&session, &attributes, &mut options, None).await;
@@ -129,14 +130,15 @@ impl Call<'_> {
     }
 
     /// The options in the query as the object that they stand for.
-    fn connection_options(&self, kind: &str) -> Result<Value, Status> {
+    fn connection_options(&self, connection: Connection) -> Result<Value, Status> {
+        let Connection { to, kind, .. } = connection;
         let mut options = Map::new();
         options.insert("kind".to_owned(), json!(kind));
         options.insert("apiVersion".to_owned(), json!("v1"));
-        if kind.ends_with("ProxyOptions") && !self.path.below.is_empty() {
+        if to == Way::Proxy && !self.path.below.is_empty() {
             options.insert("path".to_owned(), json!(self.path.below));
         }
-        let has_streams = matches!(kind, "PodExecOptions" | "PodAttachOptions");
+        let has_streams = matches!(to, Way::Exec | Way::Attach);
         for flag in ["stdin", "stdout", "stderr", "tty"] {
             if has_streams && self.query.flag(flag) {
                 options.insert(flag.to_owned(), json!(true));
@@ -146,7 +148,7 @@ impl Call<'_> {
         if has_streams && !container.is_empty() {
             options.insert("container".to_owned(), json!(container));
         }
-        if kind == "PodExecOptions" {
+        if to == Way::Exec {
             let command = self.query.all("command");
             let command = if command.is_empty() {
                 Value::Null
@@ -156,7 +158,7 @@ impl Call<'_> {
             options.insert("command".to_owned(), command);
         }
         let ports = self.query.all("ports");
-        if kind == "PodPortForwardOptions" && !ports.is_empty() {
+        if to == Way::PortForward && !ports.is_empty() {
             options.insert("ports".to_owned(), json!(port_numbers(ports)?));
         }
         Ok(Value::Object(options))

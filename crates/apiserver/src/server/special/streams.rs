@@ -12,6 +12,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use serde_json::Value;
 
+use crate::model::Way;
 use crate::model::status::Status;
 use crate::server::Call;
 use crate::storage::StoredObject;
@@ -76,18 +77,18 @@ pub struct LogOptions {
 }
 
 impl Call<'_> {
-    /// What the connection `name` to this pod is; none where it leads nowhere.
-    pub(crate) fn connection(&self, name: &str, pod: Arc<StoredObject>) -> Result<Option<Connect>, Status> {
+    /// What the connection to this pod is; none where it leads nowhere.
+    pub(crate) fn connection(&self, to: Way, pod: Arc<StoredObject>) -> Result<Option<Connect>, Status> {
         let container = container_of(pod.value(), self.query.get("container"));
-        let wants = match name {
-            "log" => Wants::Log(self.log_options(pod.value(), &container)?),
-            "exec" => Wants::Exec {
+        let wants = match to {
+            Way::Log => Wants::Log(self.log_options(pod.value(), &container)?),
+            Way::Exec => Wants::Exec {
                 command: self.query.all("command").to_vec(),
                 streams: self.streams(pod.value(), &container)?,
             },
-            "attach" => Wants::Attach(self.streams(pod.value(), &container)?),
-            "portforward" => Wants::PortForward,
-            _ => return Ok(None),
+            Way::Attach => Wants::Attach(self.streams(pod.value(), &container)?),
+            Way::PortForward => Wants::PortForward,
+            Way::Proxy => return Ok(None),
         };
         Ok(Some(Connect { pod, container, wants }))
     }
