@@ -144,7 +144,7 @@ impl Front {
                 return self.respond(refusal);
             }
         };
-        let weight = self.api.weight(&admitted, &parts, body.bytes.len());
+        let weight = self.api.weight(&admitted, body.bytes.len());
         let asked = Arc::new(Asked {
             client: peer.client(&found.user),
             unsent: peer.unsent.clone(),

@@ -37,7 +37,7 @@ const LIGHT_OBJECTS: usize = 500;
 
 impl ApiServer {
     /// The weight of a request with a body of this length.
-    pub fn weight(&self, admitted: &Admitted, head: &http::request::Parts, body: usize) -> Weight {
+    pub fn weight(&self, admitted: &Admitted, body: usize) -> Weight {
         let heavy = body > LIGHT_TEXT
             || match &admitted.target {
                 Target::Resource(path, verb) => self.inner.is_heavy(admitted, path, *verb),
@@ -110,7 +110,7 @@ mod tests {
             .expect("no waiting")
             .unwrap_or_else(|_| panic!("{path} is refused"));
         assert_eq!(
-            api.weight(&admitted, &head, body),
+            api.weight(&admitted, body),
             expected,
             "{method} {path} with {body} bytes"
         );

@@ -383,7 +383,7 @@ fn many_pods_are_heavy() {
             .now_or_never()
             .expect("no waiting");
         let admitted = admitted.unwrap_or_else(|_| panic!("{path} is refused"));
-        assert_eq!(world.api.weight(&admitted, &head, 0), expected, "{path}");
+        assert_eq!(world.api.weight(&admitted, 0), expected, "{path}");
     };
     check("/pods", Weight::Light);
     for number in 0..500 {
