@@ -8,7 +8,7 @@ use bytes::Bytes;
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use http::header::{ACCEPT_ENCODING, CONTENT_ENCODING, VARY};
-use http::{HeaderMap, HeaderValue, Response};
+use http::{HeaderMap, HeaderValue, Method, Response};
 
 use super::head::Target;
 use super::route::Page;
@@ -53,8 +53,24 @@ pub(super) fn is_wanted(headers: &HeaderMap, target: &Target, response: &Respons
     (is_document || is_resource && !response.headers().contains_key(VARY)) && length > THRESHOLD
 }
 
+/// An answer as the client takes it: in gzip when it asks for it, without its body when it only wants the head. `target` is where the request
+/// leads, if it was admitted.
+pub(super) fn finished(
+    head: &http::request::Parts,
+    target: Option<&Target>,
+    mut answer: Response<Body>,
+) -> Response<Body> {
+    if target.is_some_and(|target| is_wanted(&head.headers, target, &answer)) {
+        response(&mut answer);
+    }
+    if head.method == Method::HEAD {
+        *answer.body_mut() = Body::Full(Bytes::new());
+    }
+    answer
+}
+
 /// Compresses a body.
-pub(super) fn response(response: &mut Response<Body>) {
+fn response(response: &mut Response<Body>) {
     let plain = std::mem::replace(response.body_mut(), Body::Full(Bytes::new()));
     let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
     for piece in plain.pieces() {

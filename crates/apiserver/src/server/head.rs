@@ -13,7 +13,7 @@ use kubewright_schema::error::quote;
 use super::authorize::NotAdmitted;
 use super::respond::{Reply, Responder};
 use super::route::{self, Page, Path, ResourcePath, Verb};
-use super::{ApiServer, Inner, authorize, check_timeout, noted};
+use super::{ApiServer, Inner, authorize, check_timeout, compress, noted};
 use crate::audit::{AUDIT_ID, Entry};
 use crate::authorization::Attributes;
 use crate::model::status::Status;
@@ -96,7 +96,7 @@ impl ApiServer {
                 )))
             }
         }
-        .map_err(|refusal| Box::new(self.finished(head, None, *refusal)))
+        .map_err(|refusal| Box::new(compress::finished(head, None, *refusal)))
     }
 }
 

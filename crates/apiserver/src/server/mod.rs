@@ -281,7 +281,7 @@ impl ApiServer {
             Ok(response) => response,
             Err(why) => self.too_costly(admitted, head, why),
         };
-        self.finished(head, Some(&admitted.target), response)
+        compress::finished(head, Some(&admitted.target), response)
     }
 
     /// How long a request may be tried where others wait meanwhile.
@@ -310,29 +310,13 @@ impl ApiServer {
         if trying.is_on_trial() && compress::is_wanted(&head.headers, &admitted.target, &response) {
             return Err(TooLong);
         }
-        Ok(self.finished(head, Some(&admitted.target), response))
+        Ok(compress::finished(head, Some(&admitted.target), response))
     }
 
     fn too_costly(&self, admitted: &Admitted, head: &http::request::Parts, why: Exhausted) -> Response<Body> {
         let status = Status::too_costly(why);
         noted(admitted.audit.as_deref(), &status);
         self.inner.fail_as_asked(&head.headers, &Query::default(), &status)
-    }
-
-    /// An answer as the client takes it: in gzip when it asks for it, without its body when it only wants the head.
-    fn finished(
-        &self,
-        head: &http::request::Parts,
-        target: Option<&Target>,
-        mut response: Response<Body>,
-    ) -> Response<Body> {
-        if target.is_some_and(|target| compress::is_wanted(&head.headers, target, &response)) {
-            compress::response(&mut response);
-        }
-        if head.method == Method::HEAD {
-            *response.body_mut() = Body::Full(Bytes::new());
-        }
-        response
     }
 
     /// 413, for a shell that stopped reading a body at [`MAX_BODY`].
