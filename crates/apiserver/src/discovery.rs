@@ -361,7 +361,7 @@ mod tests {
     use crate::registry::Registry;
 
     fn at(path: &str, accept: &str, snapshot: &Snapshot) -> Option<Answer> {
-        respond(&Place::at(path).expect("a path of discovery"), accept, snapshot)
+        respond(&Place::at(path)?, accept, snapshot)
     }
 
     fn recorded(text: &str) -> BTreeMap<String, Value> {
