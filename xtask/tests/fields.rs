@@ -1,4 +1,4 @@
-//! The fields that the rules of built-in kinds name exist: each literal in `crates/apiserver/src/kinds` that is the name of a field, and each
+//! The fields that the rules of built-in kinds name exist: each literal in `crates/kinds/src/strategies` that is the name of a field, and each
 //! pair of names one below the other, is held against the committed definitions.
 //!
 //! A rule for a field that does not exist never finds anything, and no test of it would fail. Not here: whether a rule stands at the right
@@ -176,7 +176,7 @@ fn sources(folder: &Path, found: &mut Vec<PathBuf>) {
 #[test]
 fn fields_in_rules_exist() {
     let catalog = catalog();
-    let kinds = root().join("crates/apiserver/src/kinds");
+    let kinds = root().join("crates/kinds/src/strategies");
     let mut files = Vec::new();
     sources(&kinds, &mut files);
     let (mut checked, mut mistakes, mut seen) = (0, Vec::new(), BTreeSet::new());

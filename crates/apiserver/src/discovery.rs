@@ -27,9 +27,9 @@ const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
 ///
 /// ```
 /// use kubewright_apiserver::discovery::{Place, respond};
-/// use kubewright_apiserver::registry::Registry;
+/// use kubewright_apiserver::registry::{Kinds, Registry};
 ///
-/// let snapshot = Registry::new().snapshot();
+/// let snapshot = Registry::of(Kinds::new(kubewright_kinds::built_in())).snapshot();
 /// let place = Place::Version("apps".to_owned(), "v1".to_owned());
 /// let answer = respond(&place, "application/json", &snapshot).expect("served");
 /// assert_eq!(answer.body["groupVersion"], "apps/v1");

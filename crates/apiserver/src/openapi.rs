@@ -16,8 +16,7 @@ mod paths;
 mod schemas;
 pub mod v2;
 
-use std::collections::BTreeMap;
-use std::sync::{Arc, LazyLock, Mutex, PoisonError};
+use std::sync::{Arc, PoisonError};
 
 use serde_json::{Map, Value, json};
 
@@ -48,9 +47,10 @@ pub fn index(snapshot: &Snapshot) -> Arc<Document> {
 /// A wrong `hash` parameter is answered with 301 to [`location`].
 ///
 /// ```
-/// use kubewright_apiserver::{openapi, registry::Registry};
+/// use kubewright_apiserver::openapi;
+/// use kubewright_apiserver::registry::{Kinds, Registry};
 ///
-/// let snapshot = Registry::new().snapshot();
+/// let snapshot = Registry::of(Kinds::new(kubewright_kinds::built_in())).snapshot();
 /// let document = openapi::document(&snapshot, "apis/apps/v1").expect("served");
 /// assert!(openapi::location("apis/apps/v1", &document).starts_with("/openapi/v3/apis/apps/v1?hash="));
 /// assert!(openapi::document(&snapshot, "apis/unknown/v1").is_none());
@@ -70,11 +70,10 @@ pub fn document(snapshot: &Snapshot, path: &str) -> Option<Arc<Document>> {
     Some(document)
 }
 
-/// A document that no definition has a part in: it is the same as long as the process lives.
+/// A document that no definition has a part in: it is the same for all servers that have these kinds.
 fn built_in(snapshot: &Snapshot, path: &str) -> Option<Arc<Document>> {
-    static MADE: LazyLock<Mutex<BTreeMap<String, Arc<Document>>>> = LazyLock::new(Mutex::default);
-    let made = || MADE.lock().unwrap_or_else(PoisonError::into_inner);
-    // Another server of this process may serve more.
+    let made = || snapshot.kinds.documents.lock().unwrap_or_else(PoisonError::into_inner);
+    // Another server with these kinds may serve more.
     let group = path.strip_prefix("apis/").and_then(|rest| rest.split('/').next());
     if group.is_some_and(|group| !snapshot.has_group(group)) {
         return None;

@@ -13,6 +13,7 @@ use bytes::Bytes;
 use futures::FutureExt as _;
 use http::Request;
 use kubewright_apiserver::env::BoxFuture;
+use kubewright_apiserver::registry::Kinds;
 use kubewright_apiserver::{ApiServer, Body, Config, Env, UserInfo};
 use serde_json::Value;
 
@@ -169,7 +170,8 @@ impl<'a> Input<'a> {
 #[test]
 fn every_request_is_answered() {
     // A request that panics leaves nothing half done that the next one could see: the test is over then.
-    let server = AssertUnwindSafe(ApiServer::new(Arc::new(Still(AtomicU64::new(1))), Config::default()));
+    let kinds = Kinds::new(kubewright_kinds::built_in());
+    let server = AssertUnwindSafe(ApiServer::new(kinds, Arc::new(Still(AtomicU64::new(1))), Config::default()));
     check!().for_each(|bytes: &[u8]| {
         let mut input = Input(bytes.iter());
         for _ in 0..3 {

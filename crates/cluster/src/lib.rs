@@ -34,6 +34,7 @@ mod front;
 mod inprocess;
 mod keys;
 pub mod kubeconfig;
+mod kinds;
 mod listen;
 mod meter;
 mod objects;

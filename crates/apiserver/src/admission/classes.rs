@@ -7,7 +7,7 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use super::{Admission, Admitted, Attributes, Operation, Session, subject};
-use crate::kinds::policy::SYSTEM_CLASSES;
+use crate::model::facts::SYSTEM_CLASSES;
 use crate::model::object;
 use crate::model::status::Status;
 use crate::quota::parse;
@@ -313,7 +313,7 @@ fn set_runtime(pod: &mut Value, class: &Value) {
     }
     if let Some(more) = get(class, &["scheduling", "tolerations"]).as_array() {
         // What every pod tolerates comes first.
-        crate::kinds::pods::tolerate(spec);
+        crate::model::facts::pods::tolerate(spec);
         let mut all = spec
             .get("tolerations")
             .and_then(Value::as_array)

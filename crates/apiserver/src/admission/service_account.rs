@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::{Admission, Admitted, Attributes, Operation, Session, subject};
 use crate::Env;
 use crate::env::name_suffix;
-use crate::kinds::pods::references::{self, is_mirror};
+use crate::model::facts::references::{self, is_mirror};
 use crate::model::object;
 use crate::model::status::Status;
 use crate::storage::{Storage, StoredObject};

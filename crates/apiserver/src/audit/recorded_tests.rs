@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use super::{AuditLog, AuditSink, Format, PeerAddress, Policy};
 use crate::authentication::tests::TestSigner;
 use crate::authentication::{Identity, StaticTokens};
-use crate::env::fake::{FakeEnv, Shared};
+use crate::model::testing::{FakeEnv, Shared};
 use crate::server::Parts;
 use crate::{ApiServer, Config};
 
@@ -66,7 +66,7 @@ fn server_with(policy: &[u8], strict: bool, format: Format, max_event_size: Opti
         ..Config::default()
     };
     let kept = Arc::new(Kept::default());
-    let mut parts = Parts::new(Arc::new(Shared(FakeEnv::new())), config);
+    let mut parts = Parts::of_tests(Arc::new(Shared(FakeEnv::new())), config);
     parts.signer = Arc::new(TestSigner("key"));
     parts.audit = Some(AuditLog {
         policy: Arc::new(Policy::parse(policy).unwrap()),

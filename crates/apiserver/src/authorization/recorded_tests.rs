@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use crate::authentication::tests::TestSigner;
 use crate::authorization::Mode;
-use crate::env::fake::{FakeEnv, Shared};
+use crate::model::testing::{FakeEnv, Shared};
 use crate::model::user::{NODE_PREFIX, SYSTEM_NODES, service_account_groups};
 use crate::server::Parts;
 use crate::{ApiServer, Config, UserInfo};
@@ -123,7 +123,7 @@ fn replay(api: &ApiServer, recording: &str) {
 
 #[test]
 fn answers_are_those_of_kube_apiserver() {
-    let api = ApiServer::new(Arc::new(Shared(FakeEnv::new())), Config::default());
+    let api = ApiServer::of_tests(Arc::new(Shared(FakeEnv::new())), Config::default());
     replay(&api, include_str!("../../testdata/authorization.json"));
 }
 
@@ -134,7 +134,7 @@ fn nodes_may_what_kube_apiserver_lets_them() {
         enabled_plugins: ["NodeRestriction".to_owned()].into(),
         ..Config::default()
     };
-    let mut parts = Parts::new(Arc::new(Shared(FakeEnv::new())), config);
+    let mut parts = Parts::of_tests(Arc::new(Shared(FakeEnv::new())), config);
     parts.signer = Arc::new(TestSigner("key"));
     replay(&ApiServer::with(parts), include_str!("../../testdata/node.json"));
 }
@@ -142,7 +142,7 @@ fn nodes_may_what_kube_apiserver_lets_them() {
 /// The bootstrap policy is stored as if anybody had created it: valid, and with the same owners of fields.
 #[test]
 fn the_policy_is_what_a_create_makes_of_it() {
-    let api = ApiServer::new(Arc::new(Shared(FakeEnv::new())), Config::default());
+    let api = ApiServer::of_tests(Arc::new(Shared(FakeEnv::new())), Config::default());
     for object in super::bootstrap::objects() {
         let plural = super::bootstrap::plural(object["kind"].as_str().expect("a kind"));
         let collection = match object["metadata"]["namespace"].as_str() {

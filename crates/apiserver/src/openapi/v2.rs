@@ -12,7 +12,6 @@ mod gnostic;
 mod operations;
 
 use std::collections::BTreeMap;
-use std::sync::OnceLock;
 
 use bytes::Bytes;
 use http::HeaderMap;
@@ -67,11 +66,9 @@ impl Form {
 /// The ETag header of the document in either form, which `Vary` tells apart: the hash of the JSON text, or, where there
 /// are custom kinds, of what it is made from; in quotes.
 pub fn etag(snapshot: &Snapshot) -> String {
-    static BUILT_IN: OnceLock<String> = OnceLock::new();
-    static WITH_METRICS: OnceLock<String> = OnceLock::new();
     let built_in = match snapshot.has_metrics() {
-        true => &WITH_METRICS,
-        false => &BUILT_IN,
+        true => &snapshot.kinds.v2_with_metrics,
+        false => &snapshot.kinds.v2,
     };
     let of_snapshot = || {
         let rows = snapshot.resources();
@@ -90,9 +87,10 @@ pub fn etag(snapshot: &Snapshot) -> String {
 ///
 /// ```
 /// use kubewright_apiserver::openapi::v2::{Form, document};
-/// use kubewright_apiserver::registry::Registry;
+/// use kubewright_apiserver::registry::{Kinds, Registry};
 ///
-/// let text = document(&Registry::new().snapshot(), Form::Json);
+/// let kinds = Kinds::new(kubewright_kinds::built_in());
+/// let text = document(&Registry::of(kinds).snapshot(), Form::Json);
 /// let document: serde_json::Value = serde_json::from_slice(&text).expect("JSON");
 /// assert_eq!(document["swagger"], "2.0");
 /// assert_eq!(document["definitions"]["io.k8s.api.core.v1.Pod"]["type"], "object");

@@ -21,8 +21,8 @@ use std::collections::BTreeSet;
 use jiff::Timestamp;
 use serde_json::Value;
 
-use crate::kinds::amounts;
-pub use crate::kinds::amounts::{ResourceList, add, parse, to_value};
+use crate::model::facts::amounts;
+pub use crate::model::facts::amounts::{ResourceList, add, parse, to_value};
 pub(crate) use pods::wanted;
 pub use write::Write;
 

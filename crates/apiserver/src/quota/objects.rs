@@ -3,7 +3,7 @@
 use kubewright_schema::quantity::{Format, Quantity};
 use serde_json::Value;
 
-use crate::kinds::amounts::{self, ResourceList};
+use crate::model::facts::amounts::{self, ResourceList};
 use crate::values::get;
 
 /// Between a storage class and what is counted of it: `gold.storageclass.storage.k8s.io/requests.storage`.

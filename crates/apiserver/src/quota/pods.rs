@@ -9,8 +9,8 @@ use jiff::Timestamp;
 use serde_json::Value;
 
 use crate::env;
-use crate::kinds::amounts::{self, ResourceList};
-use crate::kinds::pods::needs::{containers_need, together};
+use crate::model::facts::amounts::{self, ResourceList};
+use crate::model::facts::needs::{containers_need, together};
 use crate::model::object;
 use crate::values::{get, items};
 

@@ -4,7 +4,7 @@
 
 use serde_json::Value;
 
-use crate::kinds::pods::qos_class;
+use crate::model::facts::pods::qos_class;
 use crate::values::{get, items};
 
 /// One condition of a quota on the objects that it counts.

@@ -4,8 +4,8 @@ use jiff::Timestamp;
 use serde_json::Value;
 
 use super::{Evaluator, parse};
-use crate::kinds::amounts::{self, ResourceList};
 use crate::model::Operation;
+use crate::model::facts::amounts::{self, ResourceList};
 use crate::model::object;
 use crate::values::get;
 

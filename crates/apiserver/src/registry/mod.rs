@@ -10,19 +10,18 @@
 //!
 //! Not here: storage of the definitions. The pipeline stores them and tells of what changed (`Registry::apply`).
 
-mod builtin;
+mod built_in;
 pub mod crd;
 pub(crate) mod definitions;
 pub(crate) mod documents;
 mod hash;
 pub(crate) mod unserved;
 
-use kubewright_schema::budget;
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, LazyLock, OnceLock, PoisonError, RwLock};
+use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 
 use crate::model::*;
-pub(crate) use builtin::{order_of_store, token_request};
+pub use built_in::Kinds;
 use definitions::{Change, Definitions};
 pub(crate) use hash::{hash, short as short_hash};
 
@@ -35,6 +34,7 @@ pub struct Registry {
 /// The kinds that were served at one moment, with the documents about them.
 #[derive(Debug)]
 pub struct Snapshot {
+    pub(crate) kinds: Arc<Kinds>,
     /// Built-in rows that only some servers have.
     beside: Arc<Vec<Arc<Resource>>>,
     served: BTreeMap<Arc<str>, Arc<GroupRows>>,
@@ -71,21 +71,25 @@ pub struct Group {
 }
 
 impl Registry {
-    /// The built-in kinds.
-    pub fn new() -> Self {
+    /// These kinds.
+    pub fn of(kinds: Arc<Kinds>) -> Self {
         Self {
-            current: RwLock::new(Arc::new(Snapshot::built_in())),
+            current: RwLock::new(Arc::new(Snapshot::built_in(kinds))),
         }
     }
 
-    /// The built-in kinds, with those of `metrics.k8s.io` where something measures.
-    pub fn serving(metrics: bool) -> Self {
-        if !metrics {
-            return Self::new();
-        }
+    /// These kinds, with those of `metrics.k8s.io`.
+    pub fn measuring(kinds: Arc<Kinds>) -> Self {
+        let metrics = kinds.built_in.metrics.clone();
         Self {
-            current: RwLock::new(Arc::new(Snapshot::built_in().with(builtin::metrics()))),
+            current: RwLock::new(Arc::new(Snapshot::built_in(kinds).with(metrics))),
         }
+    }
+
+    /// All built-in kinds.
+    #[cfg(test)]
+    pub(crate) fn new() -> Self {
+        Self::of(Kinds::of_tests())
     }
 
     /// What is served now. Take it once for each request.
@@ -123,14 +127,8 @@ impl Registry {
             let stored = StoredObject::unversioned(definition.clone());
             definitions.put(crate::model::object::name(definition), Some(&stored));
         }
-        let next = Snapshot::built_in().changed(&definitions.take_changes(), &definitions);
+        let next = Snapshot::built_in(self.snapshot().kinds.clone()).changed(&definitions.take_changes(), &definitions);
         *self.current.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(next);
-    }
-}
-
-impl Default for Registry {
-    fn default() -> Self {
-        Self::new()
     }
 }
 
@@ -176,12 +174,14 @@ impl GroupRows {
 
 impl Snapshot {
     fn of(
+        kinds: Arc<Kinds>,
         beside: Arc<Vec<Arc<Resource>>>,
         served: BTreeMap<Arc<str>, Arc<GroupRows>>,
         ending: Arc<BTreeSet<Arc<str>>>,
         openapi: documents::openapi::Cache,
     ) -> Self {
         Self {
+            kinds,
             beside,
             served,
             ending,
@@ -192,23 +192,34 @@ impl Snapshot {
         }
     }
 
-    fn built_in() -> Self {
-        static BUILT_IN: LazyLock<BTreeMap<Arc<str>, Arc<GroupRows>>> = LazyLock::new(|| {
-            budget::unlimited(|| {
-                let mut served: BTreeMap<Arc<str>, Arc<GroupRows>> = BTreeMap::new();
-                for row in builtin::rows() {
-                    let group = served.entry(row.group.as_ref().into()).or_default();
-                    Arc::make_mut(group).add(&row);
-                }
-                served
-            })
-        });
+    fn built_in(kinds: Arc<Kinds>) -> Self {
+        let served = kinds.served.clone();
         Self::of(
+            kinds,
             Arc::default(),
-            BUILT_IN.clone(),
+            served,
             Arc::default(),
             documents::openapi::Cache::default(),
         )
+    }
+
+    /// The row of the Scale that `/scale` of built-in kinds shows, and that all kinds are read by.
+    pub(crate) fn scale(&self) -> &Arc<Resource> {
+        &self.kinds.built_in.scale
+    }
+
+    /// The row of the Scale of a kind.
+    pub(crate) fn scale_of(&self, scaled: &Resource) -> Arc<Resource> {
+        let built_in = &self.kinds.built_in;
+        match scaled.custom {
+            Some(_) => built_in.custom_scale.clone(),
+            None => built_in.scale.clone(),
+        }
+    }
+
+    /// What `/token` of a ServiceAccount takes and answers.
+    pub(crate) fn token_request(&self) -> Arc<Resource> {
+        self.kinds.built_in.token_request.clone()
     }
 
     /// This snapshot with further built-in rows, of groups of their own.
@@ -247,7 +258,13 @@ impl Snapshot {
                 _ => {}
             }
         }
-        Self::of(self.beside.clone(), served, ending, self.openapi.next())
+        Self::of(
+            self.kinds.clone(),
+            self.beside.clone(),
+            served,
+            ending,
+            self.openapi.next(),
+        )
     }
 
     /// The rows of a group in which two want the same place: the first gets it.
@@ -306,7 +323,13 @@ impl Snapshot {
     }
 
     fn built_in_rows(&self) -> Vec<Arc<Resource>> {
-        builtin::rows().into_iter().chain(self.beside.iter().cloned()).collect()
+        self.kinds
+            .built_in
+            .rows
+            .iter()
+            .chain(self.beside.iter())
+            .cloned()
+            .collect()
     }
 
     /// The other rows under which the same objects are served: other versions, and the other group of Event.
@@ -315,7 +338,14 @@ impl Snapshot {
             other.store == row.store && (other.version != row.version || other.group != row.group)
         };
         let Some(_) = &row.custom else {
-            return builtin::rows().into_iter().filter(is_other).collect();
+            return self
+                .kinds
+                .built_in
+                .rows
+                .iter()
+                .filter(|row| is_other(row))
+                .cloned()
+                .collect();
         };
         let versions = self.served.get(row.group.as_ref()).into_iter();
         let rows = versions.flat_map(|group| group.versions.values());
@@ -373,7 +403,7 @@ impl Snapshot {
     pub fn groups(&self) -> &[Group] {
         self.groups.get_or_init(|| {
             let mut built_in: Vec<Text> = Vec::new();
-            for row in builtin::rows() {
+            for row in &self.kinds.built_in.rows {
                 if !built_in.contains(&row.group) {
                     built_in.push(row.group.clone());
                 }

@@ -9,7 +9,7 @@ use crate::authentication::{NoSigner, Signer, StaticTokens};
 use crate::authorization::{self, Authorizer};
 use crate::meter::Meter;
 use crate::outbound::{NoOutbound, Outbound};
-use crate::registry::order_of_store;
+use crate::registry::Kinds;
 use crate::storage::{Bounds, MemoryStorage, Storage};
 use crate::{Env, ServiceRange};
 
@@ -80,12 +80,12 @@ impl Default for Config {
 
 impl Config {
     /// How a storage for this server writes objects down, and what it may hold besides them.
-    pub fn bounds(&self) -> Bounds {
+    pub fn bounds(&self, kinds: &Kinds) -> Bounds {
         Bounds {
             history: self.history,
             history_bytes: self.history_bytes,
             buffer: self.watch_buffer,
-            order: order_of_store,
+            order: kinds.order_of_store(),
             ..Bounds::default()
         }
     }
@@ -93,6 +93,8 @@ impl Config {
 
 /// What a server is made of. [`Parts::new`] is right for a test cluster; change what is to be different.
 pub struct Parts {
+    /// The built-in kinds.
+    pub kinds: Arc<Kinds>,
     /// Time, entropy, timers.
     pub env: Arc<dyn Env>,
     /// Sizes and limits.
@@ -114,16 +116,23 @@ pub struct Parts {
 
 impl Parts {
     /// Empty storage in memory, RBAC, no way to call webhooks, no tokens, no audit log, no metrics.
-    pub fn new(env: Arc<dyn Env>, config: Config) -> Parts {
+    pub fn new(kinds: Arc<Kinds>, env: Arc<dyn Env>, config: Config) -> Parts {
         Parts {
-            storage: Arc::new(MemoryStorage::bounded(config.bounds())),
+            storage: Arc::new(MemoryStorage::bounded(config.bounds(&kinds))),
             authorizer: None,
             outbound: Arc::new(NoOutbound),
             signer: Arc::new(NoSigner),
             audit: None,
             meter: None,
+            kinds,
             env,
             config,
         }
+    }
+
+    /// The same with all built-in kinds.
+    #[cfg(test)]
+    pub(crate) fn of_tests(env: Arc<dyn Env>, config: Config) -> Parts {
+        Parts::new(Kinds::of_tests(), env, config)
     }
 }

@@ -154,7 +154,7 @@ mod tests {
 
     use super::*;
     use crate::UserInfo;
-    use crate::env::fake::{FakeEnv, Shared};
+    use crate::model::testing::{FakeEnv, Shared};
     use crate::server::{ApiServer, Config};
 
     const POLICIES: &str = "/apis/networking.k8s.io/v1/namespaces/default/networkpolicies";
@@ -192,7 +192,7 @@ mod tests {
     /// As kube-apiserver 1.36 answers, one request after the other.
     #[test]
     fn what_is_sent_empty() {
-        let api = ApiServer::new(std::sync::Arc::new(Shared(FakeEnv::new())), Config::default());
+        let api = ApiServer::of_tests(std::sync::Arc::new(Shared(FakeEnv::new())), Config::default());
         let check = |line: String, body: &Value, expected: &str| {
             let (answer, said) = send(&api, &line, body);
             assert_eq!(said, expected, "{line} {body}");

@@ -11,7 +11,7 @@ use kubewright_schema::budget::{self, Limits};
 use serde_json::{Value, json};
 
 use crate::authorization::{Attributes, Authorizer as _, Rbac};
-use crate::env::fake::{FakeEnv, Shared};
+use crate::model::testing::{FakeEnv, Shared};
 use crate::storage::{
     Bounds, ChangeStream, Entry, ListRequest, Listed, MemoryStorage, SizeLimit, Storage, StorageError, StoredObject,
 };
@@ -104,7 +104,7 @@ impl World {
         };
         let api = ApiServer::with(Parts {
             storage: storage.clone(),
-            ..Parts::new(Arc::new(Shared(FakeEnv::new())), config)
+            ..Parts::of_tests(Arc::new(Shared(FakeEnv::new())), config)
         });
         World { storage, api }
     }

@@ -82,7 +82,7 @@ use crate::meter::Meter;
 use crate::model::status::Status;
 use crate::model::{Resource, Verbs};
 use crate::outbound::Outbound;
-use crate::registry::{Registry, Snapshot};
+use crate::registry::{Kinds, Registry, Snapshot};
 use crate::storage::{Followed, Storage};
 use crate::wire::negotiate::{self, Output};
 use crate::wire::query::Query;
@@ -153,13 +153,20 @@ pub(crate) struct Call<'a> {
 impl ApiServer {
     /// A new server with empty storage but for what every cluster has: the namespaces `default`, `kube-system`, `kube-public`
     /// and `kube-node-lease`, the service `default/kubernetes`, the two priority classes of the system, and the bootstrap policy of RBAC.
-    pub fn new(env: Arc<dyn Env>, config: Config) -> ApiServer {
-        ApiServer::with(Parts::new(env, config))
+    pub fn new(kinds: Arc<Kinds>, env: Arc<dyn Env>, config: Config) -> ApiServer {
+        ApiServer::with(Parts::new(kinds, env, config))
+    }
+
+    /// The same with all built-in kinds.
+    #[cfg(test)]
+    pub(crate) fn of_tests(env: Arc<dyn Env>, config: Config) -> ApiServer {
+        ApiServer::with(Parts::of_tests(env, config))
     }
 
     /// The same with parts of the caller's.
     pub fn with(parts: Parts) -> ApiServer {
         let Parts {
+            kinds,
             env,
             config,
             storage,
@@ -191,7 +198,10 @@ impl ApiServer {
             env,
             config,
             authenticator,
-            registry: Registry::serving(meter.is_some()),
+            registry: match &meter {
+                Some(_) => Registry::measuring(kinds),
+                None => Registry::of(kinds),
+            },
             outbound,
             audit,
             meter,
@@ -354,7 +364,7 @@ fn check_timeout(query: &Query) -> Result<(), Status> {
     if timeout.is_empty() || query.flag("watch") {
         return Ok(());
     }
-    crate::wire::duration::check(timeout)
+    crate::model::duration::check(timeout)
         .map_err(|why| Status::bad_request(format!("invalid timeout specified in the request URL - {why}")))
 }
 

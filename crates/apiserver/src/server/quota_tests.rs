@@ -9,13 +9,13 @@ use serde_json::{Value, json};
 
 use super::{ApiServer, Config};
 use crate::UserInfo;
-use crate::env::fake::{FakeEnv, Shared};
+use crate::model::testing::{FakeEnv, Shared};
 
 const QUOTAS: &str = "/api/v1/namespaces/default/resourcequotas";
 const MAPS: &str = "/api/v1/namespaces/default/configmaps";
 
 fn server() -> ApiServer {
-    ApiServer::new(Arc::new(Shared(FakeEnv::new())), Config::default())
+    ApiServer::of_tests(Arc::new(Shared(FakeEnv::new())), Config::default())
 }
 
 fn call(api: &ApiServer, line: &str, body: &Value) -> (u16, Value) {

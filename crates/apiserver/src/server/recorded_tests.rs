@@ -1,7 +1,7 @@
 //! What kube-apiserver answered to server-side apply, step by step (`testdata/apply.json`): codes, messages, who owns what, whether the
 //! version moved, and the values.
 
-use crate::kinds::recorded_tests::fits;
+use crate::model::testing::fits;
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use super::{ApiServer, Config};
 use crate::UserInfo;
-use crate::env::fake::{FakeEnv, Shared};
+use crate::model::testing::{FakeEnv, Shared};
 
 fn send(api: &ApiServer, step: &Value) -> (u16, Value) {
     let (method, uri) = step["request"]
@@ -113,7 +113,7 @@ fn check_sequences(recorded: &str) {
     let sequences: Vec<Value> = serde_json::from_str(recorded).expect("the committed extract");
     let mut failed = Vec::new();
     for sequence in &sequences {
-        let api = ApiServer::new(std::sync::Arc::new(Shared(FakeEnv::new())), Config::default());
+        let api = ApiServer::of_tests(std::sync::Arc::new(Shared(FakeEnv::new())), Config::default());
         let mut versions = Versions::new();
         for step in sequence["steps"].as_array().expect("steps") {
             if let Err(why) = check(&api, step, &mut versions) {
@@ -137,7 +137,7 @@ fn objects_that_do_not_fit_their_type_are_answered_as_kube_apiserver_answered_th
 /// What a patch is written in is asked of custom resources before their name is, and in words of its own (`PatchResource`).
 #[test]
 fn patches_of_custom_resources_have_types() {
-    let api = ApiServer::new(std::sync::Arc::new(Shared(FakeEnv::new())), Config::default());
+    let api = ApiServer::of_tests(std::sync::Arc::new(Shared(FakeEnv::new())), Config::default());
     let definition = json!({"request": "POST /apis/apiextensions.k8s.io/v1/customresourcedefinitions", "body": {
         "metadata": {"name": "ws.x.io"}, "spec": {"group": "x.io", "scope": "Namespaced", "names": {"plural": "ws", "kind": "W"},
             "versions": [{"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": {"type": "object"}}}]}}});
@@ -174,7 +174,7 @@ fn patches_of_custom_resources_have_types() {
 /// `storedVersions` are filled in before it is asked what a write changes.
 #[test]
 fn whoever_empties_stored_versions_owns_nothing() {
-    let api = ApiServer::new(std::sync::Arc::new(Shared(FakeEnv::new())), Config::default());
+    let api = ApiServer::of_tests(std::sync::Arc::new(Shared(FakeEnv::new())), Config::default());
     let definitions = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
     let definition = json!({"request": format!("POST {definitions}"), "body": {
         "metadata": {"name": "ws.x.io"}, "spec": {"group": "x.io", "scope": "Namespaced", "names": {"plural": "ws", "kind": "W"},
@@ -197,7 +197,7 @@ fn whoever_empties_stored_versions_owns_nothing() {
 /// The bytes that kube-apiserver 1.36.3 wrote: Go escapes what may not stand in HTML.
 #[test]
 fn texts_are_escaped_as_go_does() {
-    let api = ApiServer::new(std::sync::Arc::new(Shared(FakeEnv::new())), Config::default());
+    let api = ApiServer::of_tests(std::sync::Arc::new(Shared(FakeEnv::new())), Config::default());
     let check = |method: &str, path: &str, body: &str, wanted: &str| {
         let request = Request::builder().method(method).uri(path);
         let request = request.body(Bytes::from(body.to_owned())).expect("a request");
@@ -232,7 +232,7 @@ fn texts_are_escaped_as_go_does() {
 #[test]
 fn the_oldest_updates_are_joined() {
     let env = FakeEnv::new();
-    let api = ApiServer::new(std::sync::Arc::new(Shared(env.clone())), Config::default());
+    let api = ApiServer::of_tests(std::sync::Arc::new(Shared(env.clone())), Config::default());
     let maps = "/api/v1/namespaces/default/configmaps";
     let create = json!({"request": format!("POST {maps}?fieldManager=m00"), "body": {"metadata": {"name": "a"}, "data": {"m00": ""}}});
     assert_eq!(send(&api, &create).0, 201);

@@ -61,7 +61,7 @@ mod tests {
     use http::{Request, Response};
     use serde_json::Value;
 
-    use crate::env::fake::{FakeEnv, Shared};
+    use crate::model::testing::{FakeEnv, Shared};
     use crate::storage::journal::{Journal, Listener, Outcome, Record, Restored};
     use crate::storage::{Bounds, MemoryStorage};
     use crate::{ApiServer, Body, Config, Parts, UserInfo};
@@ -96,7 +96,7 @@ mod tests {
         let storage = MemoryStorage::journaled(Bounds::default(), Restored::default(), journal.clone());
         let api = ApiServer::with(Parts {
             storage: Arc::new(storage),
-            ..Parts::new(Arc::new(Shared(FakeEnv::new())), Config::default())
+            ..Parts::of_tests(Arc::new(Shared(FakeEnv::new())), Config::default())
         });
         journal.say(Outcome::Durable(journal.last()));
         (api, journal)

@@ -14,7 +14,7 @@ use kubewright_schema::decode;
 use serde_json::{Value, json};
 
 use super::{ApiServer, Config, MAX_BODY, Parts};
-use crate::env::fake::{FakeEnv, Shared};
+use crate::model::testing::{FakeEnv, Shared};
 use crate::{UserInfo, WatchBody};
 
 /// A server with a clock that stands still and counted entropy.
@@ -42,7 +42,7 @@ impl World {
     /// A server of which something else is different.
     pub(super) fn of(config: Config, change: impl FnOnce(&mut Parts)) -> World {
         let env = FakeEnv::new();
-        let mut parts = Parts::new(Arc::new(Shared(env.clone())), config);
+        let mut parts = Parts::of_tests(Arc::new(Shared(env.clone())), config);
         change(&mut parts);
         World {
             api: ApiServer::with(parts),

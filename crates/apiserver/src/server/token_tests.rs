@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use super::{ApiServer, Config, Parts};
 use crate::authentication::tests::TestSigner;
 use crate::authentication::{Identity, StaticTokens};
-use crate::env::fake::{FakeEnv, Shared};
+use crate::model::testing::{FakeEnv, Shared};
 use crate::{Body, UserInfo};
 
 const ACCOUNTS: &str = "/api/v1/namespaces/default/serviceaccounts";
@@ -24,7 +24,7 @@ fn server(service_account_admission: bool) -> ApiServer {
         service_account_admission,
         ..Config::default()
     };
-    let mut parts = Parts::new(Arc::new(Shared(FakeEnv::new())), config);
+    let mut parts = Parts::of_tests(Arc::new(Shared(FakeEnv::new())), config);
     parts.signer = Arc::new(TestSigner("key"));
     ApiServer::with(parts)
 }

@@ -14,7 +14,7 @@ use super::{ApiServer, Config, Parts};
 use crate::audit::recorded_tests::Kept;
 use crate::audit::{AuditLog, Policy};
 use crate::env::BoxFuture;
-use crate::env::fake::{FakeEnv, Shared};
+use crate::model::testing::{FakeEnv, Shared};
 use crate::outbound::{Outbound, OutboundAnswer, OutboundCall, OutboundError};
 use crate::{UserInfo, WatchBody};
 
@@ -104,7 +104,7 @@ impl World {
 
     fn with(policy: Option<Policy>) -> World {
         let (script, events) = (Script::default(), Arc::new(Kept::default()));
-        let mut parts = Parts::new(Arc::new(Shared(FakeEnv::new())), Config::default());
+        let mut parts = Parts::of_tests(Arc::new(Shared(FakeEnv::new())), Config::default());
         parts.outbound = Arc::new(script.clone());
         parts.audit = policy.map(|policy| AuditLog {
             policy: Arc::new(policy),

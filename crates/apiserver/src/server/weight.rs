@@ -98,7 +98,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::env::fake::{FakeEnv, Shared};
+    use crate::model::testing::{FakeEnv, Shared};
     use crate::{Config, UserInfo};
 
     fn check(api: &ApiServer, method: &str, path: &str, body: usize, expected: Weight) {
@@ -121,7 +121,7 @@ mod tests {
         use Weight::{Heavy, Light};
         const MAPS: &str = "/api/v1/namespaces/default/configmaps";
         const CRDS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
-        let api = ApiServer::new(Arc::new(Shared(FakeEnv::new())), Config::default());
+        let api = ApiServer::of_tests(Arc::new(Shared(FakeEnv::new())), Config::default());
         let create = |name: &str, text: &str| {
             let body =
                 json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": {"k": text}});

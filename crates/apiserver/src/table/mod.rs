@@ -1,16 +1,11 @@
 //! Tables for `kubectl get`: columns and cells of every kind.
 //!
-//! The columns of a kind are data in its row; a cell is made by the row's [`Cell`]. Built-in kinds have functions (`cells`), custom
+//! The columns of a kind are data in its row; a cell is made by the row's [`Cell`]. Built-in kinds have functions (crate `kinds`), custom
 //! ones JSON paths.
 //!
 //! Invariants: a row has as many cells as the kind has columns; no object, however odd, makes a cell panic.
 //!
 //! Not here: which requests get a Table (content negotiation).
-
-pub mod age;
-pub(crate) mod cells;
-mod more;
-mod pod;
 
 use std::borrow::Cow;
 
@@ -18,13 +13,9 @@ use kubewright_schema::budget;
 use kubewright_schema::jsonpath::JsonPath;
 use serde_json::{Map, Value, json};
 
+pub use crate::model::age;
 use crate::model::{Cell, Column, Resource};
-
-/// What the first column says about itself.
-pub(crate) const NAME_DESCRIPTION: &str = "Name must be unique within a namespace. Is required when creating resources, although some \
-    resources may allow a client to request the generation of an appropriate name automatically. Name is primarily intended for creation \
-    idempotence and configuration definition. Cannot be updated. More info: \
-    https://kubernetes.io/docs/concepts/overview/working-with-objects/names#names";
+use crate::values::get;
 
 /// What the column `Age` of custom kinds without columns of their own says of itself.
 pub(crate) const AGE_DESCRIPTION: &str = "CreationTimestamp is a timestamp representing the server time when this object was created. It is \
@@ -186,7 +177,7 @@ fn cells_of(resource: &Resource, paths: &[Option<JsonPath>], object: &Value, now
         .zip(paths)
         .map(|(column, path)| match &column.cell {
             Cell::Name => object.pointer("/metadata/name").cloned().unwrap_or_else(|| "".into()),
-            Cell::Age => cells::created(object, now),
+            Cell::Age => age::since(get(object, &["metadata", "creationTimestamp"]).as_str(), now).into(),
             Cell::Path(_) => path.as_ref().map_or(Value::Null, |path| {
                 let cell = budget::share(least, || found(path, &column.type_, object, now));
                 cell.unwrap_or_else(|| too_large(&column.type_))
@@ -247,7 +238,7 @@ pub fn partial(object: &Value) -> Value {
     let is = |field: &str, wanted: &str| object.get(field).is_some_and(|said| said == wanted);
     if is("kind", "DaemonSet") && is("apiVersion", "apps/v1") {
         // Made out of a field when a DaemonSet is written, which its metadata alone does not have.
-        crate::kinds::workloads::forget_template_count(&mut metadata);
+        crate::model::facts::forget_template_count(&mut metadata);
     }
     json!({"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": metadata})
 }

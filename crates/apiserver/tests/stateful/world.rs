@@ -14,6 +14,7 @@ use futures::Stream as _;
 use http::{HeaderValue, Request, Response};
 use jiff::Timestamp;
 use kubewright_apiserver::env::BoxFuture;
+use kubewright_apiserver::registry::Kinds;
 use kubewright_apiserver::storage::journal::{Journal, Listener, Outcome, Record, Restored};
 use kubewright_apiserver::storage::{MemoryStorage, StoredObject};
 use kubewright_apiserver::{ApiServer, Body, Config, Env, Parts, UserInfo, WatchBody};
@@ -401,8 +402,9 @@ fn begin(clock: &Arc<Clock>, journal: &Arc<Memory>, written: &Written) -> ApiSer
         revision: written.revision,
         objects: objects.collect(),
     };
-    let storage = MemoryStorage::journaled(config.bounds(), restored, journal.clone());
-    let mut parts = Parts::new(Arc::new(Shared(clock.clone())), config);
+    let kinds = Kinds::new(kubewright_kinds::built_in());
+    let storage = MemoryStorage::journaled(config.bounds(&kinds), restored, journal.clone());
+    let mut parts = Parts::new(kinds, Arc::new(Shared(clock.clone())), config);
     parts.storage = Arc::new(storage);
     ApiServer::with(parts)
 }

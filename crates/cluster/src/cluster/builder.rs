@@ -24,6 +24,7 @@ use crate::env::RealEnv;
 use crate::error::{Error, Result};
 use crate::front::{BODIES, Front};
 use crate::listen::Threads;
+use crate::kinds::KINDS;
 use crate::outbound::{Functions, HttpsOutbound};
 use crate::pki::Pki;
 use crate::places::Limits;
@@ -298,8 +299,8 @@ impl ClusterBuilder {
         let mut config = self.config;
         processes::adapt(processes.as_ref(), &mut config).map_err(Error::Processes)?;
         config.service_account_admission |= names.contains(&"serviceaccount");
-        let bounds = config.bounds();
-        let mut parts = Parts::new(Arc::new(RealEnv::new(settings.clock.clone())), config);
+        let bounds = config.bounds(&KINDS);
+        let mut parts = Parts::new(KINDS.clone(), Arc::new(RealEnv::new(settings.clock.clone())), config);
         parts.signer = key;
         parts.audit = self.audit;
         parts.meter = crate::meter::served(&names, processes.as_ref());

@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use super::super::Operation;
 use super::{Request, missing, same};
-use crate::kinds::pods::references;
+use crate::model::facts::references;
 use crate::model::object;
 use crate::model::status::Status;
 use crate::values::{get, items};

@@ -6,7 +6,7 @@ use serde_json::Value;
 use super::super::Operation;
 use super::{Request, missing};
 use crate::authorization::{self, aggregate};
-use crate::kinds::pods::references;
+use crate::model::facts::references;
 use crate::model::form::key;
 use crate::model::object;
 use crate::model::status::Status;

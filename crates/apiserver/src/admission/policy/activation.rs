@@ -225,7 +225,7 @@ pub(super) fn namespace(stored: &Value) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kinds::admission_policies::expression::{Compiler, Returns};
+    use crate::model::facts::expression::{Compiler, Returns};
 
     /// An expression with the variables `a` (costly) and `b` (wrong): its value or error, and what it cost.
     fn run(source: &str, budget: u64) -> (Result<String, String>, u64) {

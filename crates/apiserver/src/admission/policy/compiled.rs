@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::super::matching::Criteria;
 use super::source::Kind;
-use crate::kinds::admission_policies::expression::{Compiler, Returns};
+use crate::model::facts::expression::{Compiler, Returns};
 use crate::model::object;
 use crate::scheme::split_version;
 use crate::values::get;

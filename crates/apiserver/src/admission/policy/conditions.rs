@@ -9,7 +9,7 @@ use super::activation::{Inputs, Scope};
 use super::authorizer;
 use super::compiled::{Expression, Policy, Variables};
 use crate::admission::matching::Matched;
-use crate::kinds::admission_policies::expression::{Compiler, Returns};
+use crate::model::facts::expression::{Compiler, Returns};
 use crate::values::get;
 
 /// Whether the conditions are met.

@@ -8,7 +8,7 @@ use http::Request;
 use serde_json::{Value, json};
 
 use crate::UserInfo;
-use crate::env::fake::{FakeEnv, Shared};
+use crate::model::testing::{FakeEnv, Shared};
 use crate::model::user::SYSTEM_MASTERS;
 use crate::server::{ApiServer, Config};
 
@@ -102,7 +102,7 @@ fn clean(api: &ApiServer, step: &Value) {
 fn policies_act_as_they_did_in_kube_apiserver() {
     let scenarios: Vec<Value> =
         serde_json::from_str(include_str!("../../../testdata/policies.json")).expect("the committed extract");
-    let api = ApiServer::new(Arc::new(Shared(FakeEnv::new())), Config::default());
+    let api = ApiServer::of_tests(Arc::new(Shared(FakeEnv::new())), Config::default());
     let mut failed = Vec::new();
     let mut steps = 0;
     for scenario in &scenarios {

@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use crate::kinds::pods::references;
+use crate::model::facts::references;
 use crate::storage::{Derived, StoredObject};
 use crate::values::get;
 

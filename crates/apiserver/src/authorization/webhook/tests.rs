@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::super::Mode;
 use super::*;
-use crate::env::fake::{FakeEnv, Shared};
+use crate::model::testing::{FakeEnv, Shared};
 use crate::{ApiServer, Body, Config};
 
 /// Answers every review with the status that stands for its user, and keeps what it was sent.
@@ -85,7 +85,7 @@ impl World {
             authorization: std::iter::once(webhook).chain(after.iter().cloned()).collect(),
             ..Config::default()
         };
-        let api = ApiServer::new(Arc::new(Shared(env.clone())), config);
+        let api = ApiServer::of_tests(Arc::new(Shared(env.clone())), config);
         World { env, script, api }
     }
 

@@ -3,13 +3,13 @@
 use kubewright_schema::error::{FieldError, aggregate};
 use serde_json::{Value, json};
 
-use crate::kinds::pods;
 use crate::model::object;
 use crate::model::status::{Details, Status};
 use crate::server::options::WriteOptions;
 use crate::server::respond::Reply;
 use crate::server::write::Part;
 use crate::server::{Call, admit, decode, negotiate};
+use crate::values::ensure;
 
 impl Call<'_> {
     /// POST of a Binding to `/binding` of a pod: says on which node it runs.
@@ -92,7 +92,7 @@ impl Call<'_> {
                 }
                 let mut new = old.clone();
                 copy_metadata(binding, &mut new);
-                pods::bind(&mut new, &node, now);
+                bound_to(&mut new, &node, now);
                 Ok(new)
             })
             .await?;
@@ -133,6 +133,32 @@ fn copy_metadata(binding: &Value, pod: &mut Value) {
         let target = object::metadata_mut(pod).entry(field).or_insert_with(|| json!({}));
         if let Some(target) = target.as_object_mut() {
             target.extend(given.iter().map(|(key, value)| (key.clone(), value.clone())));
+        }
+    }
+}
+
+/// Binds a pod to a node, as `pods/binding` does: the node's name, annotations and the condition `PodScheduled`.
+fn bound_to(pod: &mut Value, node: &str, now: jiff::Timestamp) {
+    let Some(object) = pod.as_object_mut() else { return };
+    if let Some(spec) = ensure(object, "spec") {
+        spec.insert("nodeName".to_owned(), node.into());
+    }
+    let Some(status) = ensure(object, "status") else { return };
+    // What was nominated is decided now.
+    status.remove("nominatedNodeName");
+    let condition = json!({
+        "type": "PodScheduled",
+        "status": "True",
+        "lastProbeTime": null,
+        "lastTransitionTime": kubewright_model::env::rfc3339(now)
+    });
+    match status.get_mut("conditions").and_then(Value::as_array_mut) {
+        Some(conditions) => match conditions.iter_mut().find(|known| known["type"] == "PodScheduled") {
+            Some(known) => *known = condition,
+            None => conditions.push(condition),
+        },
+        None => {
+            status.insert("conditions".to_owned(), json!([condition]));
         }
     }
 }

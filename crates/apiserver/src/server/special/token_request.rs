@@ -9,7 +9,6 @@ use crate::env;
 use crate::model::Operation;
 use crate::model::object;
 use crate::model::status::{Details, Status};
-use crate::registry;
 use crate::server::Call;
 use crate::server::decode;
 use crate::server::key;
@@ -37,7 +36,7 @@ impl Call<'_> {
         self.refuse_table()?;
         let options = WriteOptions::parse(self.query, "CreateOptions")?;
         let format = negotiate::input(self.headers)?;
-        let row = registry::token_request();
+        let row = self.kinds.token_request();
         let validation = options.field_validation;
         let mut request = decode::object(self.body, format, &row, &self.kinds, validation, &mut self.warnings)?;
         self.enter_sent(&row, &request);

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 
 use crate::discovery::elsewhere::Ranked;
 use crate::env::{rfc3339, uuid};
-use crate::kinds::system::locally_available;
+use crate::model::facts::locally_available;
 use crate::model::object;
 use crate::registry::definitions::Definitions;
 use crate::server::Inner;

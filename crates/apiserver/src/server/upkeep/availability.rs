@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use super::addresses;
 use super::api_services;
 use crate::env::rfc3339;
-use crate::kinds::system::locally_available;
+use crate::model::facts::locally_available;
 use crate::model::form::key;
 use crate::model::object::{self, conditions};
 use crate::model::user::UserInfo;

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use super::api_services;
 use crate::authorization::bootstrap::{self as rbac, Step};
 use crate::env::rfc3339;
-use crate::kinds::{policy, services};
+use crate::model::facts::{FLOW_CONTROL, SYSTEM_CLASSES};
 use crate::model::form::full;
 use crate::model::form::key;
 use crate::model::object;
@@ -22,8 +22,6 @@ use crate::server::Inner;
 use crate::server::managed::Tracking;
 use crate::server::write::{Part, Writer};
 
-/// The levels of priority and the rules that every kube-apiserver has: kind, name and spec of each.
-static FLOW_CONTROL: &str = include_str!("../../../data/flowcontrol.json");
 const FLOW_CONTROL_GROUP: &str = "flowcontrol.apiserver.k8s.io";
 
 /// The field manager of what the server itself writes.
@@ -64,15 +62,10 @@ fn complete(server: &Inner) {
             "spec": {"cidrs": [range]}}),
     );
     server.settle_service_range();
-    create(
-        server,
-        "",
-        "services",
-        services::kubernetes_service(server.config.service_range),
-    );
+    create(server, "", "services", kubernetes_service(server.config.service_range));
     server.release_orphans();
     server.complete_addresses();
-    for (name, value, description) in policy::SYSTEM_CLASSES {
+    for (name, value, description) in SYSTEM_CLASSES {
         create(
             server,
             "scheduling.k8s.io",
@@ -189,4 +182,23 @@ fn create_as(server: &Inner, manager: &str, group: &str, plural: &str, object: V
             "the creation of an object that every cluster has waits for something"
         ),
     }
+}
+
+/// The Service `default/kubernetes` that every cluster has, before it is stored.
+fn kubernetes_service(range: crate::ServiceRange) -> Value {
+    let address = range.first().to_string();
+    json!({
+        "kind": "Service",
+        "apiVersion": "v1",
+        "metadata": {"name": "kubernetes", "namespace": "default", "labels": {"component": "apiserver", "provider": "kubernetes"}},
+        "spec": {
+            "ports": [{"name": "https", "protocol": "TCP", "port": 443, "targetPort": 6443}],
+            "clusterIP": address,
+            "type": "ClusterIP",
+            "sessionAffinity": "None",
+            "ipFamilyPolicy": "SingleStack",
+            "internalTrafficPolicy": "Cluster"
+        },
+        "status": {"loadBalancer": {}}
+    })
 }

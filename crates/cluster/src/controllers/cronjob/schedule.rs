@@ -2,7 +2,7 @@
 //!
 //! Pure. Where clocks are set forward, what falls into the gap does not run; where they are set back, the hour that comes twice runs twice. A
 //! schedule that is never due (the 30th of February) is given up after five years. Not here: the checks of what users write, which are the API
-//! server's (`crates/apiserver/src/kinds/cron.rs`).
+//! server's (`crates/kinds/src/strategies/cron.rs`).
 
 use std::time::Duration;
 

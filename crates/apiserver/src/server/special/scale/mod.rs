@@ -2,7 +2,6 @@
 //!
 //! A Scale is never stored. Writing one sets a number in the scaled object; plugins see the Scale, as the client does.
 
-mod kind;
 mod owners;
 
 use kubewright_schema::error::{FieldError, aggregate};
@@ -11,7 +10,6 @@ use kubewright_schema::path::FieldPath;
 use kubewright_schema::schema::GroupVersionKind;
 use serde_json::{Map, Value, json};
 
-use self::kind::{row, row_of};
 use self::owners::{Owners, of_replicas};
 use crate::model::form::full;
 use crate::model::object;
@@ -61,7 +59,10 @@ impl Call<'_> {
     pub(crate) async fn get_scale(&mut self, paths: &ScalePaths) -> Result<Reply, Status> {
         let stored = self.get_stored().await?;
         let scale = scale_of(&full(&self.resource, stored.value()), paths)?;
-        Ok(Reply::new(200, Content::Object(row_of(&self.resource), scale)))
+        Ok(Reply::new(
+            200,
+            Content::Object(self.kinds.scale_of(&self.resource), scale),
+        ))
     }
 
     pub(crate) async fn update_scale(&mut self, paths: &ScalePaths) -> Result<Reply, Status> {
@@ -72,11 +73,12 @@ impl Call<'_> {
         decode::check_taken_kind(&scale, ("autoscaling", "Scale"), &["autoscaling/v1"], &self.kinds)
             .map_err(|other| other.refusal)?;
         let mut warnings = Vec::new();
-        decode::fit(&mut scale, &row(), decoded.duplicates, None)
+        decode::fit(&mut scale, self.kinds.scale(), decoded.duplicates, None)
             .and_then(|findings| findings.apply(options.field_validation, &mut warnings))
             .map_err(|why| decode::cannot_be_handled("Scale", "v1", "Scale", &why))?;
         self.warnings.append(&mut warnings);
-        self.enter_sent(&row(), &scale);
+        let row = self.kinds.scale().clone();
+        self.enter_sent(&row, &scale);
         self.fit_name(&scale)?;
         self.fit_namespace(&mut scale)?;
         self.warnings.extend(object::dedup_owners(&mut scale, false));
@@ -94,9 +96,10 @@ impl Call<'_> {
         let options = WriteOptions::parse(self.query, "PatchOptions")?;
         let patch = self.read_patch(options.field_validation)?;
         let name = self.name().to_owned();
+        let row = self.kinds.scale().clone();
         self.write_scale(paths, &options, false, |live, owners, warnings| {
             let mut scale = patch.apply_plain(live)?;
-            patch.fit(&mut scale, &row(), options.field_validation, warnings)?;
+            patch.fit(&mut scale, &row, options.field_validation, warnings)?;
             check_name(&scale, &name)?;
             owners.update(live, &scale);
             Ok(scale)
@@ -143,7 +146,7 @@ impl Call<'_> {
                 }
                 // The numbers of custom kinds are their definition's to judge.
                 if resource.custom.is_none() {
-                    let mut errors = object::validate(&scale, &row());
+                    let mut errors = object::validate(&scale, self.kinds.scale());
                     if replicas < 0 {
                         let why = "must be greater than or equal to 0";
                         errors.push(FieldError::invalid("spec.replicas", json!(replicas), why));
@@ -165,7 +168,7 @@ impl Call<'_> {
         };
         Ok(Reply::new(
             200,
-            Content::Object(row_of(&resource), scale_of(&object, paths)?),
+            Content::Object(self.kinds.scale_of(&resource), scale_of(&object, paths)?),
         ))
     }
 

@@ -69,8 +69,8 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::env::fake::FakeEnv;
-    use crate::registry::order_of_store;
+    use crate::model::testing::FakeEnv;
+    use crate::registry::Kinds;
     use crate::server::{ApiServer, Config, Parts};
     use crate::storage::{Bounds, ListRequest, MemoryStorage};
 
@@ -79,14 +79,14 @@ mod tests {
     /// A server on this storage, and what it has in it, in the order in which it came, as lines of the file.
     fn lines(storage: MemoryStorage) -> String {
         let storage: Arc<dyn Storage> = Arc::new(storage);
-        let env: Arc<dyn Env> = Arc::new(crate::env::fake::Shared(FakeEnv::new()));
+        let env: Arc<dyn Env> = Arc::new(crate::model::testing::Shared(FakeEnv::new()));
         let now = env::rfc3339(env.now());
         let config = Config::default();
         let range = config.service_range;
         let first = range.first().to_string();
         let api = ApiServer::with(Parts {
             storage: storage.clone(),
-            ..Parts::new(env, config)
+            ..Parts::of_tests(env, config)
         });
         let stores: BTreeSet<String> = api
             .inner
@@ -106,7 +106,7 @@ mod tests {
                 let words = [(&*uid, "uid"), (&now, "now"), (today, "today")];
                 let range = [(range.to_string(), "range"), (range.first().to_string(), "address")];
                 let range = range.iter().map(|(text, word)| (&**text, *word));
-                let ordered = Ordered::new(&value, order_of_store(&store));
+                let ordered = Ordered::new(&value, Kinds::of_tests().order_of_store()(&store));
                 let written = serde_json::to_string(&ordered).expect("a JSON value");
                 let text = words.into_iter().chain(range).fold(written, |text, (from, word)| {
                     text.replace(&format!("\"{from}\""), &format!("\"@{word}\""))

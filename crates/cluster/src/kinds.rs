@@ -1,0 +1,8 @@
+//! The built-in kinds of every cluster of this process: what is made of them is made once.
+
+use std::sync::{Arc, LazyLock};
+
+use kubewright_apiserver::registry::Kinds;
+
+/// All of them.
+pub(crate) static KINDS: LazyLock<Arc<Kinds>> = LazyLock::new(|| Kinds::new(kubewright_kinds::built_in()));

@@ -1,0 +1,27 @@
+//! The built-in kinds: what each adds to the pipeline, as rows of data and small functions.
+//!
+//! `rows` says which kinds there are and how they are served, `strategies` has their defaults and rules, `cells` the columns of
+//! `kubectl get`. What of this others need is one value, [`built_in`].
+//!
+//! Not here: what is done with a row (crate `apiserver`, which does not know this one), what others must know of single kinds
+//! ([`kubewright_model::facts`]).
+
+#![cfg_attr(not(test), warn(clippy::arithmetic_side_effects))] // of times: clippy.toml lists what else is added
+
+mod cells;
+mod rows;
+mod strategies;
+
+use kubewright_model::BuiltIn;
+
+/// All built-in kinds. The rows are made once.
+pub fn built_in() -> BuiltIn {
+    BuiltIn {
+        rows: rows::rows(),
+        metrics: rows::metrics(),
+        token_request: rows::token_request(),
+        scale: rows::scale(),
+        custom_scale: rows::custom_scale(),
+        order_of_store: rows::order_of_store,
+    }
+}

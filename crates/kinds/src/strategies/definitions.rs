@@ -1,0 +1,132 @@
+//! CustomResourceDefinitions: defaults and rules.
+//!
+//! Not here: what makes a definition valid ([`kubewright_schema::definition`]), conditions and accepted names (`registry::crd`).
+
+use kubewright_schema::definition::{check, unknown_formats};
+use kubewright_schema::error::FieldError;
+use serde_json::{Value, json};
+
+use super::check::{At, Errors, child, ensure, fill, fill_text, get, keep, text};
+use kubewright_model::{GenerationRule, PLAIN, StatusMetadata, Strategy, StrategyContext};
+
+/// How CustomResourceDefinitions are written.
+pub(crate) const DEFINITION: Strategy = Strategy {
+    generation: GenerationRule::Spec,
+    unconditional_update: false,
+    status_metadata: StatusMetadata::WRITTEN,
+    any_finalizer: true,
+    rules_others: true,
+    default,
+    prepare_create,
+    prepare_update,
+    prepare_status: |new, _, _| {
+        let stored = At::root(new).keys(&["status", "storedVersions"]).is_empty();
+        if let Some(object) = new.as_object_mut().filter(|_| stored) {
+            stored_version(object);
+        }
+    },
+    validate_create: definition,
+    validate_update: update,
+    warnings: |new, _| {
+        let unknown = unknown_formats(new);
+        unknown
+            .iter()
+            .map(|format| format!("unrecognized format {format:?}"))
+            .collect()
+    },
+    ..PLAIN
+};
+
+fn default(object: &mut Value) {
+    let Some(object) = object.as_object_mut() else { return };
+    // Whoever empties the list changes nothing, and so owns nothing.
+    if object
+        .get("status")
+        .is_none_or(|status| At::root(status).key("storedVersions").is_empty())
+    {
+        stored_version(object);
+    }
+    let Some(spec) = ensure(object, "spec") else { return };
+    if spec.get("preserveUnknownFields") == Some(&Value::Bool(false)) {
+        spec.remove("preserveUnknownFields");
+    }
+    if let Some(names) = ensure(spec, "names") {
+        let kind = text(names, "kind").to_owned();
+        if !kind.is_empty() {
+            fill_text(names, "singular", &kind.to_lowercase());
+            fill_text(names, "listKind", &format!("{kind}List"));
+        }
+    }
+    // A conversion that is there must say how.
+    fill(spec, "conversion", json!({"strategy": "None"}));
+    let Some(conversion) = ensure(spec, "conversion") else {
+        return;
+    };
+    if let Some(service) = child(conversion, "webhook")
+        .and_then(|webhook| child(webhook, "clientConfig"))
+        .and_then(|client| child(client, "service"))
+    {
+        fill(service, "port", 443);
+    }
+}
+
+fn prepare_create(object: &mut Value, _: &StrategyContext<'_>) {
+    let Some(object) = object.as_object_mut() else { return };
+    object.insert(
+        "status".to_owned(),
+        json!({"conditions": null, "acceptedNames": {"plural": "", "kind": ""}, "storedVersions": null}),
+    );
+    stored_version(object);
+}
+
+fn prepare_update(new: &mut Value, old: &Value, _: &StrategyContext<'_>) {
+    keep(new, old, "status");
+    if let Some(object) = new.as_object_mut() {
+        stored_version(object);
+    }
+}
+
+/// The storage version is among `status.storedVersions` from the moment at which it is chosen.
+fn stored_version(object: &mut super::check::Object) {
+    let storage: Vec<Value> = object
+        .get("spec")
+        .map(|spec| get(spec, &["versions"]))
+        .and_then(Value::as_array)
+        .into_iter()
+        .flatten()
+        .filter(|version| version["storage"] == true)
+        .filter_map(|version| version.get("name").cloned())
+        .collect();
+    // None or several storage versions are refused by validation, which also names the empty list.
+    let Some(storage) = storage.first() else { return };
+    let Some(status) = ensure(object, "status") else { return };
+    if status.get("storedVersions").is_none_or(Value::is_null) {
+        status.insert("storedVersions".to_owned(), json!([]));
+    }
+    if let Some(stored) = status.get_mut("storedVersions").and_then(Value::as_array_mut)
+        && !stored.contains(storage)
+    {
+        stored.push(storage.clone());
+    }
+}
+
+fn definition(new: &Value) -> Vec<FieldError> {
+    check(new, None)
+}
+
+fn update(new: &Value, old: &Value) -> Vec<FieldError> {
+    let mut errors = Errors::default();
+    errors.extend(check(new, Some(old)));
+    let (spec, was) = (At::root(new).key("spec"), At::root(old).key("spec"));
+    errors.immutable(&spec.key("group"), &was.key("group"));
+    errors.immutable(&spec.keys(&["names", "plural"]), &was.keys(&["names", "plural"]));
+    let established = get(old, &["status", "conditions"]).as_array().is_some_and(|all| {
+        all.iter()
+            .any(|condition| condition["type"] == "Established" && condition["status"] == "True")
+    });
+    if established {
+        errors.immutable(&spec.key("scope"), &was.key("scope"));
+        errors.immutable(&spec.keys(&["names", "kind"]), &was.keys(&["names", "kind"]));
+    }
+    errors.into_vec()
+}

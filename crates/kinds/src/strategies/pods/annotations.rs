@@ -1,0 +1,264 @@
+//! Annotations of pods that mean something: profiles of seccomp and AppArmor from before they had fields, and what a pod is worth.
+//!
+//! An AppArmor annotation becomes the field that replaced it ([`sync_app_armor`]); where both are given they must say the same.
+
+use serde_json::{Value, json};
+
+use super::projections::descending;
+use crate::strategies::check::{At, Errors, Object, child, ensure, get};
+use kubewright_model::facts::references::MIRROR;
+
+const SECCOMP_POD: &str = "seccomp.security.alpha.kubernetes.io/pod";
+const SECCOMP_CONTAINER: &str = "container.seccomp.security.alpha.kubernetes.io/";
+const APP_ARMOR: &str = "container.apparmor.security.beta.kubernetes.io/";
+const LOCALHOST: &str = "localhost/";
+const DELETION_COST: &str = "controller.kubernetes.io/pod-deletion-cost";
+const LISTS: [&str; 3] = ["initContainers", "containers", "ephemeralContainers"];
+
+/// What is wrong with the annotations of a pod, or of a template, with this spec.
+pub(crate) fn annotations(errors: &mut Errors, all: &At<'_>, spec: &At<'_>) {
+    for (key, entry) in all.entries() {
+        let child = entry.moved(all.path.key(key));
+        if key == MIRROR && spec.key("nodeName").text().is_empty() {
+            errors.invalid(&entry, "must set spec.nodeName if mirror pod annotation is set");
+        }
+        if key == DELETION_COST && !is_cost(entry.text()) {
+            errors.invalid(&entry, "must be a 32bit integer");
+        }
+        if key == SECCOMP_POD || key.starts_with(SECCOMP_CONTAINER) {
+            seccomp(errors, &child);
+        }
+        if let Some(container) = key.strip_prefix(APP_ARMOR) {
+            let known = LISTS.iter().any(|list| {
+                spec.key(list)
+                    .items()
+                    .any(|known| known.key("name").text() == container)
+            });
+            if !known {
+                errors.invalid_value(&entry, container, "container not found");
+            }
+            let text = entry.text();
+            if !matches!(text, "" | "runtime/default" | "unconfined") && !text.starts_with(LOCALHOST) {
+                errors.invalid(&entry, format!("invalid AppArmor profile name: {text:?}"));
+            }
+        }
+    }
+}
+
+/// A 32-bit integer without a plus sign or leading zeros.
+fn is_cost(text: &str) -> bool {
+    let digits = text.strip_prefix('-').unwrap_or(text);
+    text.parse::<i32>().is_ok() && (digits == "0" || !digits.starts_with('0')) && !text.starts_with('+')
+}
+
+fn seccomp(errors: &mut Errors, at: &At<'_>) {
+    let text = at.text();
+    if matches!(text, "runtime/default" | "docker/default" | "unconfined") {
+        return;
+    }
+    match text.strip_prefix(LOCALHOST) {
+        Some(path) => {
+            let path = Value::from(path);
+            descending(
+                errors,
+                &At {
+                    value: &path,
+                    path: at.path.clone(),
+                },
+            );
+        }
+        None => errors.invalid(at, "must be a valid seccomp profile"),
+    }
+}
+
+/// Profiles that a new pod gives both as a field and as an annotation.
+pub(super) fn profiles(errors: &mut Errors, pod: &At<'_>) {
+    let (spec, all) = (pod.key("spec"), pod.keys(&["metadata", "annotations"]));
+    if all.is_empty() {
+        return;
+    }
+    let annotation = |key: &str| all.value.get(key).and_then(Value::as_str);
+    let of_pod = spec.keys(&["securityContext", "seccompProfile"]);
+    matching(errors, &of_pod, of_pod.value, annotation(SECCOMP_POD), "seccomp");
+    let containers = || LISTS.iter().flat_map(|list| spec.key(list).items());
+    for container in containers() {
+        let profile = container.keys(&["securityContext", "seccompProfile"]);
+        let key = format!("{SECCOMP_CONTAINER}{}", container.key("name").text());
+        matching(errors, &profile, profile.value, annotation(&key), "seccomp");
+    }
+    if spec.keys(&["os", "name"]).text() == "windows" {
+        return;
+    }
+    let of_pod = spec.keys(&["securityContext", "appArmorProfile"]);
+    for container in containers() {
+        let own = container.keys(&["securityContext", "appArmorProfile"]);
+        let counts = if own.present() { own.value } else { of_pod.value };
+        let key = format!("{APP_ARMOR}{}", container.key("name").text());
+        matching(errors, &own, counts, annotation(&key), "apparmor");
+    }
+}
+
+/// Holds a profile against the annotation that says it, too. `what` is `seccomp` or `apparmor`.
+fn matching(errors: &mut Errors, at: &At<'_>, profile: &Value, annotation: Option<&str>, what: &str) {
+    let Some(annotation) = annotation else { return };
+    let same = match get(profile, &["type"]).as_str() {
+        Some("Unconfined") => annotation == "unconfined",
+        Some("RuntimeDefault") => {
+            annotation == "runtime/default" || (what == "seccomp" && annotation == "docker/default")
+        }
+        Some("Localhost") => match annotation.strip_prefix(LOCALHOST) {
+            Some(path) if get(profile, &["localhostProfile"]) == path => true,
+            Some(_) => {
+                let why = format!("{what} profile in annotation and field must match");
+                errors.forbidden(&at.key("localhostProfile"), why);
+                return;
+            }
+            None => false,
+        },
+        _ => true,
+    };
+    if !same {
+        errors.forbidden(
+            &at.key("type"),
+            format!("{what} type in annotation and field must match"),
+        );
+    }
+}
+
+/// The profile that an annotation names; none when it names none that can be had.
+fn app_armor_profile(annotation: &str) -> Option<Value> {
+    match annotation {
+        "unconfined" => Some(json!({"type": "Unconfined"})),
+        "runtime/default" => Some(json!({"type": "RuntimeDefault"})),
+        annotation => {
+            let path = annotation.strip_prefix(LOCALHOST)?;
+            let fits = !path.is_empty() && path.trim() == path && path.len() <= 4095;
+            fits.then(|| json!({"type": "Localhost", "localhostProfile": path}))
+        }
+    }
+}
+
+/// Gives containers of a new pod the profile that only an annotation says.
+pub(super) fn sync_app_armor(pod: &mut Object) {
+    // Only these: the entries of who owns what are in the metadata, too, and may be the larger half of a pod.
+    let annotations = pod
+        .get("metadata")
+        .map(|metadata| get(metadata, &["annotations"]).clone());
+    let Some(Value::Object(annotations)) = annotations else {
+        return;
+    };
+    let Some(spec) = child(pod, "spec") else { return };
+    if spec.get("os").is_some_and(|os| get(os, &["name"]) == "windows") {
+        return;
+    }
+    let of_pod = spec
+        .get("securityContext")
+        .map_or(Value::Null, |context| get(context, &["appArmorProfile"]).clone());
+    for list in LISTS {
+        let containers = spec.get_mut(list).and_then(Value::as_array_mut).into_iter().flatten();
+        for container in containers.filter_map(Value::as_object_mut) {
+            let key = format!("{APP_ARMOR}{}", crate::strategies::check::text(container, "name"));
+            let annotation = annotations.get(&key).and_then(Value::as_str);
+            let own = container
+                .get("securityContext")
+                .map(|context| get(context, &["appArmorProfile"]));
+            let (Some(annotation), true) = (annotation, own.is_none_or(Value::is_null)) else {
+                continue;
+            };
+            if let Some(profile) = app_armor_profile(annotation).filter(|profile| *profile != of_pod)
+                && let Some(context) = ensure(container, "securityContext")
+            {
+                context.insert("appArmorProfile".to_owned(), profile);
+            }
+        }
+    }
+}
+
+/// Annotations that do nothing any more.
+const WITHOUT_EFFECT: [(&str, &str); 3] = [
+    (
+        "scheduler.alpha.kubernetes.io/critical-pod",
+        "non-functional in v1.16+; use the \"priorityClassName\" field instead",
+    ),
+    (
+        "security.alpha.kubernetes.io/sysctls",
+        "non-functional in v1.11+; use the \"sysctls\" field instead",
+    ),
+    (
+        "security.alpha.kubernetes.io/unsafe-sysctls",
+        "non-functional in v1.11+; use the \"sysctls\" field instead",
+    ),
+];
+
+/// Warnings about annotations of a pod or a template that fields replaced. A new pod has the AppArmor profile of its annotation by now
+/// ([`sync_app_armor`]).
+pub(super) fn warnings(pod: &At<'_>, warn: &mut Vec<String>) {
+    const NO_SECCOMP: &str = "non-functional in v1.27+; use the \"seccompProfile\" field instead";
+    let (spec, all) = (pod.key("spec"), pod.keys(&["metadata", "annotations"]));
+    let mut told = |key: &str, why: &str| warn.push(format!("{}: {why}", all.path.map_key(key)));
+    let has = |key: &str| all.value.get(key).is_some();
+    for (key, why) in WITHOUT_EFFECT {
+        if has(key) {
+            told(key, why);
+        }
+    }
+    if has(SECCOMP_POD) && !spec.keys(&["securityContext", "seccompProfile"]).present() {
+        told(SECCOMP_POD, NO_SECCOMP);
+    }
+    let of_pod = spec.keys(&["securityContext", "appArmorProfile"]);
+    for container in LISTS.iter().flat_map(|list| spec.key(list).items()) {
+        let name = container.key("name").text();
+        let context = container.key("securityContext");
+        let key = format!("{SECCOMP_CONTAINER}{name}");
+        if has(&key) && !context.key("seccompProfile").present() {
+            told(&key, NO_SECCOMP);
+        }
+        let key = format!("{APP_ARMOR}{name}");
+        let named = all.value.get(&key).and_then(Value::as_str).map(app_armor_profile);
+        let own = context.key("appArmorProfile");
+        let synced = pod.path.is_root() && named.as_ref().is_some_and(|named| named.as_ref() == Some(own.value));
+        let same = named.as_ref().is_some_and(|named| named.as_ref() == Some(of_pod.value));
+        if named.is_some() && (synced || (!own.present() && !same)) {
+            told(
+                &key,
+                "deprecated since v1.30; use the \"appArmorProfile\" field instead",
+            );
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(annotations: Value, want: &[&str]) {
+        let mut pod = json!({"metadata": {"annotations": annotations}, "spec": {"containers": [{"name": "c"}]}});
+        let mut errors = Errors::default();
+        annotations_of(&mut errors, &pod);
+        let found: Vec<String> = errors.into_vec().iter().map(ToString::to_string).collect();
+        assert_eq!(found, want);
+        sync_app_armor(pod.as_object_mut().expect("an object"));
+    }
+
+    fn annotations_of(errors: &mut Errors, pod: &Value) {
+        let pod = At::root(pod);
+        annotations(errors, &pod.keys(&["metadata", "annotations"]), &pod.key("spec"));
+    }
+
+    #[test]
+    fn annotations_are_checked() {
+        check(json!({SECCOMP_POD: "runtime/default", DELETION_COST: "-5"}), &[]);
+        check(
+            json!({SECCOMP_POD: "x"}),
+            &[
+                "metadata.annotations.seccomp.security.alpha.kubernetes.io/pod: Invalid value: \"x\": must be a valid seccomp profile",
+            ],
+        );
+        check(
+            json!({DELETION_COST: "+5"}),
+            &[
+                "metadata.annotations[controller.kubernetes.io/pod-deletion-cost]: Invalid value: \"+5\": must be a 32bit integer",
+            ],
+        );
+    }
+}

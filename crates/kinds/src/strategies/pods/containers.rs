@@ -1,0 +1,299 @@
+//! Rules for containers: names, images, ports, environment, mounts, probes, lifecycle hooks and security.
+
+mod environment;
+mod probes;
+mod security;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use kubewright_schema::error::FieldError;
+use kubewright_schema::names;
+
+use super::{host, resources};
+use crate::strategies::check::{At, Errors, check_port, port_name_messages};
+use environment::{environment, environment_sources};
+pub(super) use environment::{field_reference, resource_reference};
+use probes::{lifecycle, probes};
+pub(crate) use security::pod_security;
+use security::security;
+
+const PROTOCOLS: [&str; 3] = ["SCTP", "TCP", "UDP"];
+
+/// What the rules for containers need to know of the pod around them.
+pub(crate) struct PodFacts<'a> {
+    pub(crate) spec: At<'a>,
+    pub(crate) claims: BTreeSet<&'a str>,
+    pub(crate) volumes: BTreeSet<&'a str>,
+    /// All volumes by their names; of several of one name the first.
+    pub(crate) by_name: BTreeMap<&'a str, At<'a>>,
+    pub(crate) grace_period: i64,
+}
+
+/// `spec.containers`: at least one (`validateContainers`).
+pub(crate) fn containers(errors: &mut Errors, at: &At<'_>, facts: &PodFacts<'_>) {
+    if at.is_empty() {
+        errors.required(at, "");
+        return;
+    }
+    let mut names = BTreeSet::new();
+    for entry in at.items() {
+        name(errors, &entry.key("name"));
+        container(errors, &entry, facts);
+        unique(errors, &entry.key("name"), &mut names);
+        lifecycle(errors, &entry.key("lifecycle"), facts);
+        probes(errors, &entry);
+        if entry.key("restartPolicy").present() {
+            restart_policy(errors, &entry.key("restartPolicy"));
+        }
+        restart_rules(errors, &entry, true);
+    }
+    host::host_ports(errors, at.items());
+}
+
+/// `spec.initContainers`, whose names are unique together with the others (`validateInitContainers`).
+pub(crate) fn init_containers(errors: &mut Errors, at: &At<'_>, regular: &At<'_>, facts: &PodFacts<'_>) {
+    let mut names: BTreeSet<&str> = regular.items().map(|entry| entry.key("name").text()).collect();
+    for entry in at.items() {
+        name(errors, &entry.key("name"));
+        container(errors, &entry, facts);
+        unique(errors, &entry.key("name"), &mut names);
+        // They run one after the other. Upstream looks at lists of one, so all are the first.
+        host::host_ports(errors, std::iter::once(entry.moved(at.path.index(0))));
+        restart_policy(errors, &entry.key("restartPolicy"));
+        restart_rules(errors, &entry, false);
+        if entry.key("restartPolicy").text() == "Always" {
+            lifecycle(errors, &entry.key("lifecycle"), facts);
+            probes(errors, &entry);
+        } else {
+            for field in ["lifecycle", "livenessProbe", "readinessProbe", "startupProbe"] {
+                if entry.key(field).present() {
+                    errors.forbidden(
+                        &entry.key(field),
+                        "may not be set for init containers without restartPolicy=Always",
+                    );
+                }
+            }
+        }
+    }
+}
+
+/// `spec.ephemeralContainers`: names are unique, and most fields may not be set (`validateEphemeralContainers`).
+pub(crate) fn ephemeral_containers(errors: &mut Errors, at: &At<'_>, spec: &At<'_>, facts: &PodFacts<'_>) {
+    let mut names: BTreeSet<&str> = ["containers", "initContainers"]
+        .into_iter()
+        .flat_map(|list| spec.key(list).items().collect::<Vec<_>>())
+        .map(|entry| entry.key("name").text())
+        .collect();
+    for entry in at.items() {
+        name(errors, &entry.key("name"));
+        container(errors, &entry, facts);
+        unique(errors, &entry.key("name"), &mut names);
+        for field in [
+            "ports",
+            "livenessProbe",
+            "readinessProbe",
+            "startupProbe",
+            "lifecycle",
+            "resizePolicy",
+            "restartPolicy",
+        ] {
+            if entry.key(field).present() && !(entry.key(field).value.is_array() && entry.key(field).is_empty()) {
+                errors.forbidden(&entry.key(field), "cannot be set for an Ephemeral Container");
+            }
+        }
+        if !entry.keys(&["resources", "limits"]).is_empty() || !entry.keys(&["resources", "requests"]).is_empty() {
+            errors.forbidden(&entry.key("resources"), "cannot be set for an Ephemeral Container");
+        }
+    }
+}
+
+/// A field of all items of a list.
+pub(super) fn texts<'a>(list: &At<'a>, field: &str) -> BTreeSet<&'a str> {
+    list.items().map(|item| item.key(field).text()).collect()
+}
+
+fn name(errors: &mut Errors, at: &At<'_>) {
+    if at.text().is_empty() {
+        errors.required(at, "");
+    } else {
+        errors.messages(at, names::dns1123_label(at.text()));
+    }
+}
+
+fn unique<'a>(errors: &mut Errors, at: &At<'a>, seen: &mut BTreeSet<&'a str>) {
+    if !at.text().is_empty() && !seen.insert(at.text()) {
+        errors.duplicate(at);
+    }
+}
+
+/// `validateContainerCommon`.
+fn container(errors: &mut Errors, at: &At<'_>, facts: &PodFacts<'_>) {
+    let image = at.key("image");
+    if image.text().is_empty() {
+        errors.required(&image, "");
+    } else if image.text().trim() != image.text() {
+        errors.invalid(&image, "must not have leading or trailing whitespace");
+    }
+    errors.one_of(
+        &at.key("terminationMessagePolicy"),
+        &["File", "FallbackToLogsOnError"],
+        true,
+    );
+    ports(errors, &at.key("ports"));
+    environment(errors, &at.key("env"), facts);
+    environment_sources(errors, &at.key("envFrom"));
+    mounts(errors, at, facts);
+    host::devices(errors, at, &facts.by_name);
+    errors.one_of(&at.key("imagePullPolicy"), &["Always", "IfNotPresent", "Never"], true);
+    resources::requirements(errors, &at.key("resources"), resources::Of::Container);
+    host::claims_used(errors, &at.keys(&["resources", "claims"]), &facts.claims);
+    let restart = facts.spec.key("restartPolicy").text();
+    host::resize_policy(errors, &at.key("resizePolicy"), restart);
+    security(errors, &at.key("securityContext"), facts);
+}
+
+fn restart_policy(errors: &mut Errors, at: &At<'_>) {
+    if at.present() && !["Always", "Never", "OnFailure"].contains(&at.text()) {
+        errors.unsupported(at, &["Always", "Never", "OnFailure"]);
+    }
+}
+
+/// `restartPolicyRules`: upon which exit codes a container starts again. `all`: they are looked at even when the policy is missing.
+fn restart_rules(errors: &mut Errors, container: &At<'_>, all: bool) {
+    const MAX_RULES: usize = 20;
+    const MAX_CODES: usize = 255;
+    let at = container.key("restartPolicyRules");
+    if at.is_empty() {
+        return;
+    }
+    if !container.key("restartPolicy").present() {
+        let why = "must specify restartPolicy when restart rules are used";
+        errors.required(&container.key("restartPolicy"), why);
+        if !all {
+            return;
+        }
+    }
+    if at.len() > MAX_RULES {
+        errors.push(FieldError::too_many(at.path.to_string(), at.len(), MAX_RULES));
+    }
+    for rule in at.items() {
+        if !["Restart", "RestartAllContainers"].contains(&rule.key("action").text()) {
+            errors.unsupported(&rule.key("action"), &["Restart", "RestartAllContainers"]);
+        }
+        let codes = rule.key("exitCodes");
+        if !codes.present() {
+            errors.required(&codes, "must be specified");
+            continue;
+        }
+        if !["In", "NotIn"].contains(&codes.key("operator").text()) {
+            errors.unsupported(&codes.key("operator"), &["In", "NotIn"]);
+        }
+        let values = codes.key("values");
+        if values.len() > MAX_CODES {
+            errors.push(FieldError::too_many(values.path.to_string(), values.len(), MAX_CODES));
+        }
+    }
+}
+
+/// `validateContainerPorts`.
+fn ports(errors: &mut Errors, at: &At<'_>) {
+    let mut names = BTreeSet::new();
+    for port in at.items() {
+        let name = port.key("name");
+        if !name.text().is_empty() {
+            errors.messages(&name, port_name_messages(name.text()));
+            if port_name_messages(name.text()).is_empty() && !names.insert(name.text()) {
+                errors.duplicate(&name);
+            }
+        }
+        let number = port.key("containerPort");
+        if number.int().unwrap_or(0) == 0 {
+            errors.required(&number, "");
+        } else {
+            check_port(errors, &number);
+        }
+        let host = port.key("hostPort");
+        if host.int().unwrap_or(0) != 0 {
+            check_port(errors, &host);
+        }
+        errors.one_of(&port.key("protocol"), &PROTOCOLS, true);
+    }
+}
+
+/// `ValidateVolumeMounts`.
+fn mounts(errors: &mut Errors, container: &At<'_>, facts: &PodFacts<'_>) {
+    let (at, devices) = (&container.key("volumeMounts"), container.key("volumeDevices"));
+    let privileged = container.keys(&["securityContext", "privileged"]).is_true();
+    let mut points = BTreeSet::new();
+    let (device_names, device_paths) = (texts(&devices, "name"), texts(&devices, "devicePath"));
+    for mount in at.items() {
+        let name = mount.key("name");
+        if name.text().is_empty() {
+            errors.required(&name, "");
+        }
+        if !facts.volumes.contains(name.text()) {
+            errors.not_found(&name);
+        }
+        let path = mount.key("mountPath");
+        if path.text().is_empty() {
+            errors.required(&path, "");
+        }
+        if !points.insert(path.text()) {
+            errors.invalid(&path, "must be unique");
+        }
+        if device_names.contains(name.text()) {
+            errors.invalid(&name, "must not already exist in volumeDevices");
+        }
+        if device_paths.contains(path.text()) {
+            errors.invalid(&path, "must not already exist as a path in volumeDevices");
+        }
+        // Kubernetes reports the next three without the index of the mount.
+        let propagation = mount.key("mountPropagation").moved(at.path.key("mountPropagation"));
+        errors.one_of(&propagation, &["Bidirectional", "HostToContainer", "None"], false);
+        if propagation.text() == "Bidirectional" && !privileged {
+            errors.forbidden(
+                &propagation,
+                "Bidirectional mount propagation is available only to privileged containers",
+            );
+        }
+        for field in ["subPath", "subPathExpr"] {
+            let sub = mount.key(field).moved(at.path.key(field));
+            if !sub.text().is_empty() {
+                if sub.text().starts_with('/') {
+                    errors.invalid(&sub, "must be a relative path");
+                }
+                if sub.text().split('/').any(|part| part == "..") {
+                    errors.invalid(&sub, "must not contain '..'");
+                }
+            }
+        }
+        if !mount.key("subPath").text().is_empty() && !mount.key("subPathExpr").text().is_empty() {
+            errors.invalid(
+                &mount.key("subPathExpr"),
+                "subPathExpr and subPath are mutually exclusive",
+            );
+        }
+        recursive_read_only(errors, at, &mount);
+    }
+}
+
+/// `recursiveReadOnly` of a mount, which is told without its index as well.
+fn recursive_read_only(errors: &mut Errors, list: &At<'_>, mount: &At<'_>) {
+    let at = mount.key("recursiveReadOnly").moved(list.path.key("recursiveReadOnly"));
+    match at.text() {
+        _ if !at.present() => {}
+        "Disabled" => {}
+        "Enabled" | "IfPossible" => {
+            if !mount.key("readOnly").is_true() {
+                errors.forbidden(&at, "may only be specified when readOnly is true");
+            }
+            if !["", "None"].contains(&mount.key("mountPropagation").text()) {
+                errors.forbidden(
+                    &at,
+                    "may only be specified when mountPropagation is None or not specified",
+                );
+            }
+        }
+        _ => errors.unsupported(&at, &["Disabled", "Enabled", "IfPossible"]),
+    }
+}

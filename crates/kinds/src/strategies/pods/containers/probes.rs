@@ -1,0 +1,100 @@
+//! What is done to a container while it runs: probes and handlers of its lifecycle.
+
+use super::PodFacts;
+use crate::strategies::check::{At, Errors, check_port, check_port_or_name};
+
+pub(super) fn probes(errors: &mut Errors, container: &At<'_>) {
+    for field in ["livenessProbe", "readinessProbe", "startupProbe"] {
+        let at = container.key(field);
+        if !at.present() {
+            continue;
+        }
+        handler(errors, &at, &["exec", "httpGet", "tcpSocket", "grpc"]);
+        for number in [
+            "initialDelaySeconds",
+            "timeoutSeconds",
+            "periodSeconds",
+            "successThreshold",
+            "failureThreshold",
+        ] {
+            errors.non_negative(&at.key(number));
+        }
+        let grace = at.key("terminationGracePeriodSeconds");
+        if grace.int().is_some_and(|seconds| seconds <= 0) {
+            errors.invalid(&grace, "must be greater than 0");
+        }
+        if field == "readinessProbe" {
+            if grace.present() {
+                errors.invalid(&grace, "must not be set for readinessProbes");
+            }
+            continue;
+        }
+        let success = at.key("successThreshold");
+        if success.present() && success.int() != Some(1) {
+            errors.invalid(&success, "must be 1");
+        }
+    }
+}
+
+/// `validateLifecycle`.
+pub(super) fn lifecycle(errors: &mut Errors, at: &At<'_>, facts: &PodFacts<'_>) {
+    for hook in ["postStart", "preStop"] {
+        let hook = at.key(hook);
+        if !hook.present() {
+            continue;
+        }
+        handler(errors, &hook, &["exec", "httpGet", "tcpSocket", "sleep"]);
+        let seconds = hook.keys(&["sleep", "seconds"]);
+        let only = ["exec", "httpGet", "tcpSocket"]
+            .iter()
+            .all(|kind| !hook.key(kind).present());
+        if only && hook.key("sleep").present() && !(0..=facts.grace_period).contains(&seconds.int().unwrap_or(0)) {
+            errors.invalid_value(
+                &hook.key("sleep"),
+                seconds.int().unwrap_or(0),
+                format!(
+                    "must be non-negative and less than terminationGracePeriodSeconds ({})",
+                    facts.grace_period
+                ),
+            );
+        }
+    }
+}
+
+/// Exactly one of the kinds of handlers; only the first is looked at more closely (`validateHandler`).
+fn handler(errors: &mut Errors, at: &At<'_>, kinds: &[&str]) {
+    let given: Vec<&str> = kinds.iter().copied().filter(|kind| at.key(kind).present()).collect();
+    let Some((first, rest)) = given.split_first() else {
+        errors.required(at, "must specify a handler type");
+        return;
+    };
+    for kind in rest {
+        errors.forbidden(&at.key(kind), "may not specify more than 1 handler type");
+    }
+    let action = at.key(first);
+    match *first {
+        "exec" if action.key("command").is_empty() => errors.required(&action.key("command"), ""),
+        "httpGet" => {
+            if action.key("path").text().is_empty() {
+                errors.required(&action.key("path"), "");
+            }
+            check_port_or_name(errors, &action.key("port"));
+            errors.one_of(&action.key("scheme"), &["HTTP", "HTTPS"], true);
+            for header in action.key("httpHeaders").items() {
+                let name = header.key("name").text();
+                let known = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-';
+                if name.is_empty() || !name.bytes().all(known) {
+                    errors.invalid_value(
+                        &action.key("httpHeaders"),
+                        name,
+                        "a valid HTTP header must consist of alphanumeric characters or '-' (e.g. 'X-Header-Name', regex used for \
+                         validation is '[-A-Za-z0-9]+')",
+                    );
+                }
+            }
+        }
+        "tcpSocket" => check_port_or_name(errors, &action.key("port")),
+        "grpc" => check_port(errors, &action.key("port")),
+        _ => {}
+    }
+}

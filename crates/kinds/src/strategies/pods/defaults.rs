@@ -1,0 +1,442 @@
+//! Defaults of a pod's spec: `SetDefaults_…` of core/v1 and what conversion to the internal type fills in.
+//!
+//! [`spec`] is for a pod and for every pod template; [`pod`] adds what only a pod itself gets.
+
+use std::str::FromStr;
+
+use kubewright_schema::quantity::Quantity;
+use serde_json::{Value, json};
+
+use crate::strategies::check::{Object, absent, child, each, ensure, fill, fill_number, fill_text, text};
+use kubewright_model::facts::needs::containers_need;
+use kubewright_model::facts::pods::CONTAINER_LISTS;
+
+/// Defaults of a `Pod`.
+pub(crate) fn pod(object: &mut Value) {
+    let Some(object) = object.as_object_mut() else { return };
+    if let Some(status) = ensure(object, "status") {
+        addresses(status);
+    }
+    let Some(pod) = ensure(object, "spec") else { return };
+    spec(pod);
+    fill(pod, "enableServiceLinks", true);
+    let host_network = pod.get("hostNetwork") == Some(&Value::Bool(true));
+    for list in ["initContainers", "containers"] {
+        for container in each(pod, list) {
+            requests_from_limits(container);
+            if host_network {
+                host_ports(container);
+            }
+        }
+    }
+    whole_requests(pod);
+}
+
+/// `podIP` is the first of `podIPs`, and the one that counts where they differ.
+fn addresses(status: &mut Object) {
+    let first = status.get("podIPs").and_then(|list| list.pointer("/0/ip")).cloned();
+    let single = text(status, "podIP").to_owned();
+    match first {
+        Some(first) if single.is_empty() => {
+            status.insert("podIP".to_owned(), first);
+        }
+        Some(first) if first == single.as_str() => {}
+        _ if single.is_empty() => {}
+        _ => {
+            status.insert("podIPs".to_owned(), json!([{"ip": single}]));
+        }
+    }
+}
+
+/// Defaults of a template: its metadata and spec, for workloads.
+pub(crate) fn template(owner: &mut Object) {
+    let Some(template) = ensure(owner, "template") else {
+        return;
+    };
+    ensure(template, "metadata");
+    if let Some(pod) = ensure(template, "spec") {
+        spec(pod);
+    }
+}
+
+/// Defaults of a `PodSpec`.
+pub(crate) fn spec(pod: &mut Object) {
+    fill_text(pod, "dnsPolicy", "ClusterFirst");
+    fill_text(pod, "restartPolicy", "Always");
+    fill_text(pod, "schedulerName", "default-scheduler");
+    fill(pod, "securityContext", json!({}));
+    fill(pod, "terminationGracePeriodSeconds", 30);
+    service_account(pod);
+    for source in each(pod, "volumes") {
+        volume(source);
+    }
+    for list in CONTAINER_LISTS {
+        for entry in each(pod, list) {
+            container(entry);
+        }
+    }
+    if let Some(overhead) = child(pod, "overhead") {
+        canonical_quantities(overhead);
+    }
+    // Go writes a list that is empty here as nothing at all, except `containers`, which is always written.
+    for list in ["initContainers", "ephemeralContainers", "volumes"] {
+        if pod.get(list).and_then(Value::as_array).is_some_and(Vec::is_empty) {
+            pod.remove(list);
+        }
+    }
+    fill(pod, "containers", Value::Null);
+}
+
+/// `serviceAccount` is the old name of `serviceAccountName`: the server keeps both the same.
+fn service_account(pod: &mut Object) {
+    let new = text(pod, "serviceAccountName").to_owned();
+    let name = if new.is_empty() {
+        text(pod, "serviceAccount").to_owned()
+    } else {
+        new
+    };
+    if name.is_empty() {
+        pod.remove("serviceAccount");
+        pod.remove("serviceAccountName");
+    } else {
+        pod.insert("serviceAccountName".to_owned(), name.clone().into());
+        pod.insert("serviceAccount".to_owned(), name.into());
+    }
+}
+
+fn container(container: &mut Object) {
+    let policy = pull_policy(text(container, "image"));
+    fill_text(container, "imagePullPolicy", policy);
+    fill_text(container, "terminationMessagePath", "/dev/termination-log");
+    fill_text(container, "terminationMessagePolicy", "File");
+    for port in each(container, "ports") {
+        fill_text(port, "protocol", "TCP");
+    }
+    if let Some(resources) = ensure(container, "resources") {
+        for list in ["limits", "requests"] {
+            if let Some(list) = child(resources, list) {
+                canonical_quantities(list);
+            }
+        }
+    }
+    for entry in each(container, "env") {
+        if let Some(source) = child(entry, "valueFrom") {
+            if let Some(field) = child(source, "fieldRef") {
+                fill_text(field, "apiVersion", "v1");
+            }
+            if let Some(field) = child(source, "resourceFieldRef") {
+                fill(field, "divisor", "0");
+            }
+        }
+    }
+    for name in ["livenessProbe", "readinessProbe", "startupProbe"] {
+        if let Some(probe) = child(container, name) {
+            self::probe(probe);
+        }
+    }
+    if let Some(lifecycle) = child(container, "lifecycle") {
+        for name in ["postStart", "preStop"] {
+            if let Some(get) = child(lifecycle, name).and_then(|handler| child(handler, "httpGet")) {
+                http_get(get);
+            }
+        }
+    }
+}
+
+/// What is always called the latest is always asked for.
+fn pull_policy(image: &str) -> &'static str {
+    match tag_of(image) {
+        Some("latest") => "Always",
+        _ => "IfNotPresent",
+    }
+}
+
+fn probe(probe: &mut Object) {
+    fill_number(probe, "timeoutSeconds", 1);
+    fill_number(probe, "periodSeconds", 10);
+    fill_number(probe, "successThreshold", 1);
+    fill_number(probe, "failureThreshold", 3);
+    if let Some(get) = child(probe, "httpGet") {
+        http_get(get);
+    }
+    if let Some(grpc) = child(probe, "grpc") {
+        fill(grpc, "service", "");
+    }
+}
+
+fn http_get(get: &mut Object) {
+    fill_text(get, "path", "/");
+    fill_text(get, "scheme", "HTTP");
+}
+
+/// The tag of an image: `latest` when it has neither a tag nor a digest, none when it has only a digest or is no image name.
+fn tag_of(image: &str) -> Option<&str> {
+    let (name, digest) = image
+        .split_once('@')
+        .map_or((image, None), |(name, digest)| (name, Some(digest)));
+    let last = name.rsplit('/').next().unwrap_or("");
+    let (base, tag) = last
+        .split_once(':')
+        .map_or((last, None), |(base, tag)| (base, Some(tag)));
+    if base.is_empty() || base.chars().any(|c| c.is_ascii_uppercase() || c.is_whitespace()) {
+        return None;
+    }
+    tag.or(if digest.is_some() { None } else { Some("latest") })
+}
+
+/// Quantities are written in their canonical form (`0.5` becomes `500m`), numbers become text. What is no quantity stays for validation.
+pub(crate) fn canonical_quantities(list: &mut Object) {
+    for value in list.values_mut() {
+        let written = match &*value {
+            Value::String(text) => text.clone(),
+            Value::Number(number) => number.to_string(),
+            _ => continue,
+        };
+        if let Ok(quantity) = Quantity::from_str(&written) {
+            let text = quantity.to_string();
+            // Nothing is counted in less than thousandths.
+            *value = if text.ends_with(['n', 'u']) {
+                Quantity::new(quantity.milli_value(), -3, quantity.format()).to_string()
+            } else {
+                text
+            }
+            .into();
+        }
+    }
+}
+
+/// What a pod as a whole requests: what its containers do, and where they say nothing what it is limited to.
+fn whole_requests(pod: &mut Object) {
+    const COMPUTED: [&str; 2] = ["cpu", "memory"];
+    // Few pods say it, and what their containers need is counted in a copy.
+    if !pod.contains_key("resources") {
+        return;
+    }
+    let sums = containers_need(&Value::Object(pod.clone()), "requests");
+    let Some(whole) = child(pod, "resources") else { return };
+    for list in ["limits", "requests"] {
+        if let Some(list) = child(whole, list) {
+            canonical_quantities(list);
+        }
+    }
+    let limits = whole.get("limits").cloned().unwrap_or_default();
+    for name in COMPUTED {
+        let sum = sums.get(name).map(|sum| Value::from(sum.to_string()));
+        let Some(amount) = sum.or_else(|| limits.get(name).cloned()) else {
+            continue;
+        };
+        if let Some(requests) = ensure(whole, "requests") {
+            fill(requests, name, amount);
+        }
+    }
+}
+
+/// A pod's container without a request for what it limits requests the limit.
+fn requests_from_limits(container: &mut Object) {
+    let Some(resources) = child(container, "resources") else {
+        return;
+    };
+    let Some(limits) = resources
+        .get("limits")
+        .and_then(Value::as_object)
+        .filter(|limits| !limits.is_empty())
+        .cloned()
+    else {
+        return;
+    };
+    let Some(requests) = ensure(resources, "requests") else {
+        return;
+    };
+    for (name, limit) in limits {
+        fill(requests, &name, limit);
+    }
+}
+
+fn host_ports(container: &mut Object) {
+    for port in each(container, "ports") {
+        if let Some(number) = port.get("containerPort").and_then(Value::as_i64) {
+            fill_number(port, "hostPort", number);
+        }
+    }
+}
+
+fn volume(volume: &mut Object) {
+    if !volume.iter().any(|(key, value)| key != "name" && !value.is_null()) {
+        volume.insert("emptyDir".to_owned(), json!({}));
+    }
+    for name in ["secret", "configMap", "downwardAPI", "projected"] {
+        if let Some(source) = child(volume, name) {
+            fill(source, "defaultMode", 420);
+        }
+    }
+    if let Some(source) = child(volume, "downwardAPI") {
+        downward_items(source);
+    }
+    if let Some(projected) = child(volume, "projected") {
+        for source in each(projected, "sources") {
+            if let Some(token) = child(source, "serviceAccountToken") {
+                fill(token, "expirationSeconds", 3600);
+            }
+            if let Some(downward) = child(source, "downwardAPI") {
+                downward_items(downward);
+            }
+        }
+    }
+    if let Some(image) = child(volume, "image") {
+        let policy = pull_policy(text(image, "reference"));
+        fill_text(image, "pullPolicy", policy);
+    }
+    if let Some(empty) = child(volume, "emptyDir")
+        && !absent(empty, "sizeLimit")
+    {
+        let mut only = Object::from_iter([("sizeLimit".to_owned(), empty["sizeLimit"].clone())]);
+        canonical_quantities(&mut only);
+        empty.append(&mut only);
+    }
+    if let Some(claim) = child(volume, "ephemeral").and_then(|source| child(source, "volumeClaimTemplate")) {
+        ensure(claim, "metadata");
+        if let Some(spec) = ensure(claim, "spec") {
+            claim_spec(spec);
+        }
+    }
+    source(volume);
+}
+
+/// Defaults of the sources that volumes of pods and PersistentVolumes share.
+pub(crate) fn source(volume: &mut Object) {
+    if let Some(path) = child(volume, "hostPath") {
+        fill(path, "type", "");
+    }
+    if let Some(disk) = child(volume, "iscsi") {
+        fill_text(disk, "iscsiInterface", "default");
+    }
+    if let Some(disk) = child(volume, "rbd") {
+        fill_text(disk, "pool", "rbd");
+        fill_text(disk, "user", "admin");
+        fill_text(disk, "keyring", "/etc/ceph/keyring");
+    }
+    if let Some(disk) = child(volume, "scaleIO") {
+        fill_text(disk, "storageMode", "ThinProvisioned");
+        fill_text(disk, "fsType", "xfs");
+    }
+    if let Some(disk) = child(volume, "azureDisk") {
+        fill(disk, "cachingMode", "ReadWrite");
+        fill(disk, "kind", "Shared");
+        fill(disk, "fsType", "ext4");
+        fill(disk, "readOnly", false);
+    }
+}
+
+fn downward_items(source: &mut Object) {
+    for item in each(source, "items") {
+        if let Some(field) = child(item, "fieldRef") {
+            fill_text(field, "apiVersion", "v1");
+        }
+    }
+}
+
+/// Defaults of a `PersistentVolumeClaimSpec`.
+pub(crate) fn claim_spec(spec: &mut Object) {
+    fill(spec, "volumeMode", "Filesystem");
+    if let Some(resources) = ensure(spec, "resources") {
+        for list in ["limits", "requests"] {
+            if let Some(list) = child(resources, list) {
+                canonical_quantities(list);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(mut given: Value, wanted: &Value) {
+        pod(&mut given);
+        assert_eq!(&given, wanted);
+        let once = given.clone();
+        pod(&mut given);
+        assert_eq!(given, once, "defaults are idempotent");
+    }
+
+    #[test]
+    fn a_small_pod_is_filled_in() {
+        check(
+            json!({"spec": {"containers": [{"name": "c", "image": "nginx", "ports": [{"containerPort": 80}]}]}}),
+            &json!({"status": {}, "spec": {
+                "containers": [{
+                    "name": "c", "image": "nginx", "ports": [{"containerPort": 80, "protocol": "TCP"}], "resources": {},
+                    "terminationMessagePath": "/dev/termination-log", "terminationMessagePolicy": "File", "imagePullPolicy": "Always"
+                }],
+                "restartPolicy": "Always", "terminationGracePeriodSeconds": 30, "dnsPolicy": "ClusterFirst", "securityContext": {},
+                "schedulerName": "default-scheduler", "enableServiceLinks": true
+            }}),
+        );
+    }
+
+    #[test]
+    fn sources_probes_and_resources_are_filled_in() {
+        let mut given = json!({"spec": {
+            "serviceAccountName": "sa", "hostNetwork": true,
+            "volumes": [{"name": "a"}, {"name": "b", "configMap": {"name": "x"}}, {"name": "h", "hostPath": {"path": "/x"}},
+                {"name": "s", "scaleIO": {"fsType": "ext4"}},
+                {"name": "p", "projected": {"sources": [{"serviceAccountToken": {"path": "t"}}]}}],
+            "containers": [{
+                "name": "c", "image": "a/b:1", "ports": [{"containerPort": 8080}],
+                "livenessProbe": {"httpGet": {"port": 80}},
+                "lifecycle": {"preStop": {"httpGet": {"port": 1}}},
+                "env": [{"name": "N", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}}],
+                "resources": {"limits": {"cpu": 0.5, "memory": "1024Mi"}}
+            }]
+        }});
+        pod(&mut given);
+        for (pointer, wanted) in [
+            ("/spec/serviceAccount", json!("sa")),
+            ("/spec/volumes/0/emptyDir", json!({})),
+            ("/spec/volumes/1/configMap/defaultMode", json!(420)),
+            ("/spec/volumes/2/hostPath/type", json!("")),
+            (
+                "/spec/volumes/3/scaleIO",
+                json!({"storageMode": "ThinProvisioned", "fsType": "ext4"}),
+            ),
+            (
+                "/spec/volumes/4/projected/sources/0/serviceAccountToken/expirationSeconds",
+                json!(3600),
+            ),
+            ("/spec/containers/0/imagePullPolicy", json!("IfNotPresent")),
+            ("/spec/containers/0/ports/0/hostPort", json!(8080)),
+            (
+                "/spec/containers/0/livenessProbe",
+                json!({"httpGet": {"path": "/", "port": 80, "scheme": "HTTP"}, "timeoutSeconds": 1, "periodSeconds": 10,
+                    "successThreshold": 1, "failureThreshold": 3}),
+            ),
+            ("/spec/containers/0/lifecycle/preStop/httpGet/scheme", json!("HTTP")),
+            ("/spec/containers/0/env/0/valueFrom/fieldRef/apiVersion", json!("v1")),
+            (
+                "/spec/containers/0/resources/limits",
+                json!({"cpu": "500m", "memory": "1Gi"}),
+            ),
+            (
+                "/spec/containers/0/resources/requests",
+                json!({"cpu": "500m", "memory": "1Gi"}),
+            ),
+        ] {
+            assert_eq!(given.pointer(pointer), Some(&wanted), "{pointer}");
+        }
+    }
+
+    #[test]
+    fn tags() {
+        for (image, tag) in [
+            ("nginx", Some("latest")),
+            ("nginx:1.2", Some("1.2")),
+            ("localhost:5000/nginx", Some("latest")),
+            ("localhost:5000/nginx:2", Some("2")),
+            ("nginx@sha256:00", None),
+            ("nginx:latest@sha256:00", Some("latest")),
+            ("", None),
+        ] {
+            assert_eq!(tag_of(image), tag, "{image}");
+        }
+    }
+}

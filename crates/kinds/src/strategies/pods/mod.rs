@@ -1,0 +1,135 @@
+//! Pods, and the pod spec that every workload's template shares.
+
+pub(crate) mod annotations;
+pub(crate) mod containers;
+pub(crate) mod defaults;
+pub(crate) mod host;
+mod portions;
+mod projections;
+pub(crate) mod resources;
+pub(crate) mod scheduling;
+pub(crate) mod validate;
+pub(crate) mod volumes;
+pub(crate) mod warnings;
+mod windows;
+
+use serde_json::{Value, json};
+
+use kubewright_model::facts::pods::{CONTAINER_LISTS, qos_class};
+
+pub(crate) use self::portions::{BINDING, EPHEMERAL_CONTAINERS, EVICTION, RESIZE};
+use super::check::{Object, child, each, ensure, fill, get, keep, text};
+use kubewright_model::{GenerationRule, GracePeriod, Looks, PLAIN, StatusMetadata, Strategy, StrategyContext};
+
+/// How pods are written.
+pub(crate) const POD: Strategy = Strategy {
+    generation: GenerationRule::Spec,
+    delete_returns_object: true,
+    status_metadata: StatusMetadata::WrittenBut(&["deletionTimestamp", "ownerReferences"]),
+    looks: Looks::CHANGED_AND_WHOLE,
+    grace_period,
+    default: defaults::pod,
+    prepare_create,
+    prepare_update,
+    prepare_status,
+    validate_create: validate::create,
+    validate_update: validate::update,
+    validate_status: validate::status,
+    warnings: |new, old| match old {
+        // Nobody changes pods by hand.
+        Some(_) => Vec::new(),
+        None => warnings::of_new(new),
+    },
+    ..PLAIN
+};
+
+/// 30 seconds unless the spec says otherwise; at once, whatever is asked for, when no node runs the pod or it has ended.
+fn grace_period(pod: &Value) -> Option<GracePeriod> {
+    let bound = get(pod, &["spec", "nodeName"])
+        .as_str()
+        .is_some_and(|node| !node.is_empty());
+    let ended = matches!(get(pod, &["status", "phase"]).as_str(), Some("Succeeded" | "Failed"));
+    if !bound || ended {
+        return Some(GracePeriod::AtOnce);
+    }
+    Some(GracePeriod::Seconds(
+        match get(pod, &["spec", "terminationGracePeriodSeconds"]).as_i64() {
+            Some(seconds) if seconds < 0 => 1,
+            Some(seconds) => seconds,
+            None => 30,
+        },
+    ))
+}
+
+fn prepare_status(new: &mut Value, old: &Value, _: &StrategyContext<'_>) {
+    let class = get(old, &["status", "qosClass"]).clone();
+    let Some(status) = new.get_mut("status").and_then(Value::as_object_mut) else {
+        return;
+    };
+    if text(status, "qosClass").is_empty() && !class.is_null() {
+        status.insert("qosClass".to_owned(), class);
+    }
+}
+
+fn prepare_create(pod: &mut Value, context: &StrategyContext<'_>) {
+    let class = qos_class(pod);
+    let gated = get(pod, &["spec", "schedulingGates"])
+        .as_array()
+        .is_some_and(|gates| !gates.is_empty());
+    let Some(object) = pod.as_object_mut() else { return };
+    annotations::sync_app_armor(object);
+    scheduling::narrow_selectors(object);
+    drop_disabled(object);
+    if let Some(spec) = ensure(object, "spec") {
+        admit(spec);
+        let grace = spec.get("terminationGracePeriodSeconds").and_then(Value::as_i64);
+        if grace.is_some_and(|seconds| seconds < 0) {
+            spec.insert("terminationGracePeriodSeconds".to_owned(), 1.into());
+        }
+    }
+    let mut status = json!({"phase": "Pending", "qosClass": class});
+    if gated {
+        status["conditions"] = json!([{
+            "type": "PodScheduled",
+            "status": "False",
+            "lastProbeTime": null,
+            "lastTransitionTime": kubewright_model::env::rfc3339(context.env.now()),
+            "reason": "SchedulingGated",
+            "message": "Scheduling is blocked due to non-empty scheduling gates"
+        }]);
+    }
+    object.insert("status".to_owned(), status);
+}
+
+/// Takes away what a new pod says in vain: fields that Kubernetes has behind gates that are shut.
+fn drop_disabled(pod: &mut Object) {
+    let Some(spec) = child(pod, "spec") else { return };
+    for list in CONTAINER_LISTS {
+        for container in each(spec, list) {
+            let Some(lifecycle) = child(container, "lifecycle") else {
+                continue;
+            };
+            if lifecycle.remove("stopSignal").is_some() && lifecycle.is_empty() {
+                container.remove("lifecycle");
+            }
+        }
+    }
+    for volume in each(spec, "volumes") {
+        let Some(projected) = child(volume, "projected") else {
+            continue;
+        };
+        for source in each(projected, "sources") {
+            source.remove("podCertificate");
+        }
+    }
+}
+
+/// What a pod has unless the admission plugin Priority (see `admission`) found a class for it.
+fn admit(spec: &mut Object) {
+    fill(spec, "priority", 0);
+    fill(spec, "preemptionPolicy", "PreemptLowerPriority");
+}
+
+fn prepare_update(new: &mut Value, old: &Value, _: &StrategyContext<'_>) {
+    keep(new, old, "status");
+}

@@ -1,0 +1,574 @@
+//! What bounds others: PodDisruptionBudget, ResourceQuota, LimitRange, PriorityClass, RuntimeClass.
+//!
+//! Not here: counting against a quota ([`quota`]) and applying a limit range (the plugin LimitRanger).
+
+use std::collections::BTreeSet;
+use std::str::FromStr;
+
+use kubewright_schema::error::FieldError;
+use kubewright_schema::names;
+use kubewright_schema::quantity::Quantity;
+use serde_json::{Value, json};
+
+use super::check::{At, Errors, Object, each, ensure, fill, fixed, get, keep};
+use super::pods::scheduling::{label_selector, tolerations};
+use super::workloads::int_or_percent;
+use kubewright_model::facts::SYSTEM_CLASSES;
+use kubewright_model::{Empties, GenerationRule, Looks, NameRule, PLAIN, StatusMetadata, Strategy};
+
+/// How PodDisruptionBudgets are written.
+pub(crate) const BUDGET: Strategy = Strategy {
+    names: NameRule::Given,
+    unconditional_update: false,
+    generation: GenerationRule::Spec,
+    status_metadata: StatusMetadata::WRITTEN,
+    any_finalizer: true,
+    looks: Looks::NONE,
+    status_looks: Looks::NONE,
+    default: default_budget,
+    prepare_create: |object, _| {
+        if let Some(object) = object.as_object_mut() {
+            object.remove("status");
+        }
+        default_budget(object);
+    },
+    prepare_update: |new, old, _| keep(new, old, "status"),
+    validate_create: budget,
+    validate_update: |new, _| budget(new),
+    validate_status: |new, _| {
+        let mut errors = Errors::default();
+        for number in BUDGET_NUMBERS {
+            errors.non_negative(&At::root(new).key("status").key(number));
+        }
+        conditions(&mut errors, &At::root(new).keys(&["status", "conditions"]));
+        errors.into_vec()
+    },
+    ..PLAIN
+};
+
+/// Conditions of the form that all new kinds share, each type once.
+pub(super) fn conditions(errors: &mut Errors, at: &At<'_>) {
+    let mut seen = BTreeSet::new();
+    for condition in at.items() {
+        let kind = condition.key("type");
+        if !seen.insert(kind.text()) {
+            errors.duplicate(&kind);
+        }
+        super::admission_policies::condition(errors, &condition);
+    }
+}
+
+const BUDGET_NUMBERS: [&str; 4] = ["disruptionsAllowed", "currentHealthy", "desiredHealthy", "expectedPods"];
+
+fn default_budget(object: &mut Value) {
+    let Some(object) = object.as_object_mut() else { return };
+    ensure(object, "spec");
+    let Some(status) = ensure(object, "status") else { return };
+    for number in BUDGET_NUMBERS {
+        fill(status, number, 0);
+    }
+}
+
+fn budget(new: &Value) -> Vec<FieldError> {
+    let mut errors = Errors::default();
+    let spec = At::root(new).key("spec");
+    let (least, most) = (spec.key("minAvailable"), spec.key("maxUnavailable"));
+    if least.present() && most.present() {
+        errors.invalid(&spec, "minAvailable and maxUnavailable cannot be both set");
+    }
+    for amount in [least, most] {
+        int_or_percent(&mut errors, &amount);
+        let percent = amount.value.as_str().and_then(|text| text.strip_suffix('%'));
+        if percent
+            .and_then(|number| number.parse::<u64>().ok())
+            .is_some_and(|number| number > 100)
+        {
+            errors.invalid(&amount, "must not be greater than 100%");
+        }
+    }
+    label_selector(&mut errors, &spec.key("selector"));
+    errors.one_of_all(
+        &spec.key("unhealthyPodEvictionPolicy"),
+        &["AlwaysAllow", "IfHealthyBudget"],
+    );
+    errors.into_vec()
+}
+
+/// How ResourceQuotas are written.
+pub(crate) const QUOTA: Strategy = Strategy {
+    empties: Empties::Seen,
+    delete_returns_object: true,
+    status_metadata: StatusMetadata::WRITTEN,
+    default: |object| {
+        let Some(object) = object.as_object_mut() else { return };
+        ensure(object, "spec");
+        ensure(object, "status");
+    },
+    prepare_create: |object, _| {
+        if let Some(object) = object.as_object_mut() {
+            object.insert("status".to_owned(), json!({}));
+        }
+    },
+    prepare_update: |new, old, _| keep(new, old, "status"),
+    validate_create: quota,
+    validate_update: |new, old| {
+        let mut errors = Errors::default();
+        errors.extend(quota(new));
+        let scopes = |object: &Value| -> BTreeSet<String> {
+            let at = At::root(object).keys(&["spec", "scopes"]);
+            at.items().map(|scope| scope.text().to_owned()).collect()
+        };
+        if scopes(new) != scopes(old) {
+            errors.invalid(&At::root(new).keys(&["spec", "scopes"]), "field is immutable");
+        }
+        errors.into_vec()
+    },
+    validate_status: |new, _| {
+        let mut errors = Errors::default();
+        for list in ["hard", "used"] {
+            for (name, entry) in At::root(new).key("status").key(list).entries() {
+                quota_amount(&mut errors, name, &entry);
+            }
+        }
+        errors.into_vec()
+    },
+    ..PLAIN
+};
+
+/// What a quota may count; all but the first seven are whole numbers of objects.
+const COUNTED: [&str; 21] = [
+    "cpu",
+    "memory",
+    "ephemeral-storage",
+    "requests.cpu",
+    "requests.memory",
+    "requests.storage",
+    "requests.ephemeral-storage",
+    "limits.cpu",
+    "limits.memory",
+    "limits.ephemeral-storage",
+    "pods",
+    "resourcequotas",
+    "services",
+    "replicationcontrollers",
+    "secrets",
+    "configmaps",
+    "persistentvolumeclaims",
+    "services.nodeports",
+    "services.loadbalancers",
+    "services.nodeport",
+    "storage",
+];
+
+/// A resource with a domain of its own, which is counted in whole pieces.
+fn is_extended(name: &str) -> bool {
+    let apart = ["count/", "requests.", "limits."];
+    name.contains('/') && !name.contains("kubernetes.io/") && !apart.iter().any(|prefix| name.starts_with(prefix))
+}
+
+fn is_whole(name: &str) -> bool {
+    matches!(
+        name,
+        "pods"
+            | "resourcequotas"
+            | "services"
+            | "replicationcontrollers"
+            | "secrets"
+            | "configmaps"
+            | "persistentvolumeclaims"
+            | "services.nodeports"
+            | "services.loadbalancers"
+    ) || name.starts_with("count/")
+}
+
+fn quota_amount(errors: &mut Errors, name: &str, at: &At<'_>) {
+    let messages = names::qualified_name(name);
+    let qualified = messages.is_empty();
+    for message in messages {
+        errors.invalid_value(at, name, message);
+    }
+    let domain = name.contains('/');
+    if !domain && !COUNTED.contains(&name) && !name.contains("hugepages-") {
+        if qualified {
+            errors.invalid_value(at, name, "must be a standard resource type or fully qualified");
+        }
+        errors.invalid_value(at, name, "must be a standard resource for quota");
+    }
+    let Ok(amount) = Quantity::from_str(at.text()) else {
+        return;
+    };
+    if amount.sign() < 0 {
+        errors.invalid(at, "must be greater than or equal to 0");
+    } else if (is_whole(name) || is_extended(name)) && amount.milli_value() % 1000 != 0 {
+        errors.invalid(at, "must be an integer");
+    }
+}
+
+const SCOPES: [&str; 7] = [
+    "Terminating",
+    "NotTerminating",
+    "BestEffort",
+    "NotBestEffort",
+    "PriorityClass",
+    "CrossNamespacePodAffinity",
+    "VolumeAttributesClass",
+];
+
+fn quota(new: &Value) -> Vec<FieldError> {
+    let mut errors = Errors::default();
+    let spec = At::root(new).key("spec");
+    for (name, entry) in spec.key("hard").entries() {
+        quota_amount(&mut errors, name, &entry);
+    }
+    let hard: BTreeSet<&str> = spec.key("hard").entries().map(|(name, _)| name).collect();
+    let scopes = spec.key("scopes");
+    let mut seen = BTreeSet::new();
+    for scope in scopes.items() {
+        if !SCOPES.contains(&scope.text()) {
+            errors.invalid(&scopes, "unsupported scope");
+        }
+        for _ in hard.iter().filter(|name| !may_scope(scope.text(), name)) {
+            errors.invalid(&scopes, "unsupported scope applied to resource");
+        }
+        seen.insert(scope.text());
+    }
+    conflicts(&mut errors, &seen, &scopes, &scopes);
+    scope_selector(&mut errors, &spec, &hard);
+    errors.into_vec()
+}
+
+/// Whether a quota with this scope may count this resource. What has no standard name may be counted with any.
+fn may_scope(scope: &str, name: &str) -> bool {
+    let compute = || {
+        let plain = name.strip_prefix("requests.").or_else(|| name.strip_prefix("limits."));
+        matches!(plain.unwrap_or(name), "cpu" | "memory")
+    };
+    let standard = COUNTED.contains(&name) || name.starts_with("hugepages-") || name.starts_with("requests.hugepages-");
+    !standard
+        || match scope {
+            "BestEffort" => name == "pods",
+            "VolumeAttributesClass" => matches!(name, "persistentvolumeclaims" | "requests.storage"),
+            scope if SCOPES.contains(&scope) => name == "pods" || compute(),
+            _ => true,
+        }
+}
+
+/// Scopes that no object can be in both of; `shown` is the list that the message quotes.
+fn conflicts(errors: &mut Errors, seen: &BTreeSet<&str>, at: &At<'_>, shown: &At<'_>) {
+    for pair in [["BestEffort", "NotBestEffort"], ["Terminating", "NotTerminating"]] {
+        if pair.iter().all(|scope| seen.contains(scope)) {
+            errors.invalid_value(at, shown.value.clone(), "conflicting scopes");
+        }
+    }
+}
+
+fn scope_selector(errors: &mut Errors, spec: &At<'_>, hard: &BTreeSet<&str>) {
+    const ONLY_EXISTS: &str = "must be 'Exists' when scope is any of ResourceQuotaScopeTerminating, ResourceQuotaScopeNotTerminating, \
+                               ResourceQuotaScopeBestEffort, ResourceQuotaScopeNotBestEffort or \
+                               ResourceQuotaScopeCrossNamespacePodAffinity";
+    let selector = spec.key("scopeSelector");
+    let list = selector.key("matchExpressions");
+    let mut seen = BTreeSet::new();
+    for item in list.items() {
+        // The messages name the fields of the list, not of its items.
+        let [scope, operator, values] =
+            ["scopeName", "operator", "values"].map(|field| item.key(field).moved(list.key(field).path));
+        if !SCOPES.contains(&scope.text()) {
+            errors.invalid_value(&scope, scope.text(), "unsupported scope");
+        }
+        for _ in hard.iter().filter(|name| !may_scope(scope.text(), name)) {
+            errors.invalid_value(&list, selector.value.clone(), "unsupported scope applied to resource");
+        }
+        let with_values =
+            matches!(scope.text(), "PriorityClass" | "VolumeAttributesClass") || !SCOPES.contains(&scope.text());
+        if !with_values && operator.text() != "Exists" {
+            errors.invalid_value(&operator, operator.text(), ONLY_EXISTS);
+        }
+        match operator.text() {
+            "In" | "NotIn" if values.is_empty() => errors.required(
+                &values,
+                "must be at least one value when `operator` is 'In' or 'NotIn' for scope selector",
+            ),
+            "In" | "NotIn" => {}
+            "Exists" | "DoesNotExist" if values.is_empty() => {}
+            "Exists" | "DoesNotExist" => errors.invalid(
+                &values,
+                "must be no value when `operator` is 'Exist' or 'DoesNotExist' for scope selector",
+            ),
+            word => errors.invalid_value(&operator, word, "not a valid selector operator"),
+        }
+        seen.insert(scope.text());
+    }
+    conflicts(errors, &seen, &list, &spec.key("scopes"));
+}
+
+/// How LimitRanges are written.
+pub(crate) const LIMITS: Strategy = Strategy {
+    create_on_update: true,
+    looks: Looks::WHOLE,
+    default: default_limits,
+    // One without a name is called by its uid.
+    prepare_create: |object, _| {
+        let uid = kubewright_model::object::uid(object).to_owned();
+        if kubewright_model::object::name(object).is_empty() {
+            kubewright_model::object::metadata_mut(object).insert("name".to_owned(), uid.into());
+        }
+    },
+    validate_create: limits,
+    validate_update: |new, _| limits(new),
+    ..PLAIN
+};
+
+/// Containers without a default get the maximum, those without a default request the default, else the minimum.
+fn default_limits(object: &mut Value) {
+    let Some(spec) = object.as_object_mut().and_then(|object| ensure(object, "spec")) else {
+        return;
+    };
+    for item in each(spec, "limits") {
+        if item.get("type").and_then(Value::as_str) != Some("Container") {
+            continue;
+        }
+        for (target, sources) in [("default", ["max", "max"]), ("defaultRequest", ["default", "min"])] {
+            let mut merged: Object = item.get(target).and_then(Value::as_object).cloned().unwrap_or_default();
+            for source in sources {
+                for (name, amount) in item.get(source).and_then(Value::as_object).into_iter().flatten() {
+                    merged.entry(name.clone()).or_insert_with(|| amount.clone());
+                }
+            }
+            if !merged.is_empty() {
+                item.insert(target.to_owned(), Value::Object(merged));
+            }
+        }
+    }
+}
+
+fn limits(new: &Value) -> Vec<FieldError> {
+    let mut errors = Errors::default();
+    let mut seen = BTreeSet::new();
+    for item in At::root(new).keys(&["spec", "limits"]).items() {
+        let kind = item.key("type");
+        for message in names::qualified_name(kind.text()) {
+            errors.invalid_value(&kind, kind.text(), message);
+        }
+        let qualified = names::qualified_name(kind.text()).is_empty();
+        let standard = ["Pod", "Container", "PersistentVolumeClaim"].contains(&kind.text());
+        if qualified && !kind.text().contains('/') && !standard {
+            errors.invalid(&kind, "must be a standard limit type or fully qualified");
+        }
+        if !seen.insert(kind.text()) {
+            errors.duplicate(&kind);
+        }
+        for list in ["max", "min", "default", "defaultRequest", "maxLimitRequestRatio"] {
+            for (name, entry) in item.key(list).entries() {
+                limited_name(&mut errors, kind.text(), name, &entry);
+            }
+        }
+        if kind.text() == "Pod" {
+            for field in ["default", "defaultRequest"] {
+                if !item.key(field).is_empty() {
+                    errors.forbidden(&item.key(field), "may not be specified when `type` is 'Pod'");
+                }
+            }
+        }
+        let has = |bound: &str| item.keys(&[bound, "storage"]).present();
+        if kind.text() == "PersistentVolumeClaim" && !has("min") && !has("max") {
+            errors.required(
+                &item.key("limits"),
+                "either minimum or maximum storage value is required, but neither was provided",
+            );
+        }
+        let resources: BTreeSet<&str> = ["max", "min", "default", "defaultRequest", "maxLimitRequestRatio"]
+            .iter()
+            .flat_map(|list| item.key(list).entries().map(|(name, _)| name).collect::<Vec<_>>())
+            .collect();
+        for resource in resources {
+            bounds(&mut errors, &item, resource);
+        }
+    }
+    errors.into_vec()
+}
+
+/// What a limit may be about: a resource of containers or pods, or anything with a domain.
+fn limited_name(errors: &mut Errors, kind: &str, name: &str, at: &At<'_>) {
+    let messages = names::qualified_name(name);
+    let qualified = messages.is_empty();
+    for message in messages {
+        errors.invalid_value(at, name, message);
+    }
+    if name.contains('/') {
+        return;
+    }
+    let huge = name.starts_with("hugepages-");
+    let of_containers = matches!(name, "cpu" | "memory" | "ephemeral-storage") || huge;
+    if qualified && !COUNTED.contains(&name) && !of_containers && name != "storage" {
+        errors.invalid_value(at, name, "must be a standard resource type or fully qualified");
+    }
+    if kind == "Container" && !of_containers {
+        errors.invalid_value(at, name, "must be a standard resource for containers");
+    }
+}
+
+/// The order `min <= defaultRequest <= default <= max` of one resource, in the words of Kubernetes (which shows another value than the
+/// one at fault here and there).
+fn bounds(errors: &mut Errors, item: &At<'_>, resource: &str) {
+    let at = |list: &str| At {
+        value: get(item.value, &[list, resource]),
+        path: item.key(list).path.map_key(resource),
+    };
+    let amount = |list: &str| Quantity::from_str(at(list).text()).ok();
+    let (least, most) = (amount("min"), amount("max"));
+    // Pods have no defaults, which is told, and theirs are not compared.
+    let is_pod = item.key("type").text() == "Pod";
+    let default = |list: &str| amount(list).filter(|_| !is_pod);
+    let (request, usual) = (default("defaultRequest"), default("default"));
+    let mut refuse = |path: &str, shown: &str, low: (&str, &Option<Quantity>), high: (&str, &Option<Quantity>)| {
+        if let (Some(below), Some(above)) = (low.1, high.1)
+            && below > above
+        {
+            let detail = format!("{} value {below} is greater than {} value {above}", low.0, high.0);
+            errors.invalid_value(&at(path), at(shown).text(), detail);
+        }
+    };
+    refuse("min", "min", ("min", &least), ("max", &most));
+    refuse(
+        "defaultRequest",
+        "defaultRequest",
+        ("min", &least),
+        ("default request", &request),
+    );
+    refuse(
+        "defaultRequest",
+        "defaultRequest",
+        ("default request", &request),
+        ("max", &most),
+    );
+    refuse(
+        "defaultRequest",
+        "defaultRequest",
+        ("default request", &request),
+        ("default limit", &usual),
+    );
+    refuse("default", "min", ("min", &least), ("default", &usual));
+    refuse("default", "max", ("default", &usual), ("max", &most));
+    if amount("maxLimitRequestRatio").is_some_and(|ratio| ratio < Quantity::new(1, 0, ratio.format())) {
+        let ratio = at("maxLimitRequestRatio");
+        errors.invalid(&ratio, format!("ratio {} is less than 1", ratio.text()));
+    }
+    if let (Some(ratio), Some(least), Some(most)) = (amount("maxLimitRequestRatio"), &least, &most) {
+        let (widest, asked) = (most.approximate() / least.approximate(), ratio.approximate());
+        if asked > widest {
+            let detail = format!("ratio {ratio} is greater than max/min = {widest:.6}");
+            errors.invalid(&at("maxLimitRequestRatio"), detail);
+        }
+    }
+    // What cannot be given twice is limited to what is asked for.
+    let overcommits =
+        !resource.contains('/') && !resource.starts_with("hugepages-") || resource.contains("kubernetes.io/");
+    if let (Some(usual), Some(request), false) = (&usual, &request, overcommits)
+        && usual != request
+    {
+        let detail = format!("default value {usual} must equal to defaultRequest value {request} in {resource}");
+        errors.invalid(&at("defaultRequest"), detail);
+    }
+}
+
+/// The highest value that a class of a user may have.
+const HIGHEST: i64 = 1_000_000_000;
+
+/// How PriorityClasses are written.
+pub(crate) const PRIORITY_CLASS: Strategy = Strategy {
+    default: |object| {
+        let Some(object) = object.as_object_mut() else { return };
+        fill(object, "preemptionPolicy", "PreemptLowerPriority");
+    },
+    // It has a generation that never grows.
+    prepare_create: |object, _| {
+        kubewright_model::object::metadata_mut(object).insert("generation".to_owned(), 1.into());
+    },
+    validate_create: priority_class,
+    validate_update: |new, old| {
+        let mut errors = Errors::default();
+        let (now, before) = (At::root(new), At::root(old));
+        if now.key("value").value != before.key("value").value {
+            errors.forbidden(&now.key("value"), "may not be changed in an update.");
+        }
+        errors.into_vec()
+    },
+    fields: &[fixed(&["preemptionPolicy"], "ValidatePriorityClassUpdate")],
+    ..PLAIN
+};
+
+fn priority_class(new: &Value) -> Vec<FieldError> {
+    let mut errors = Errors::default();
+    let at = At::root(new);
+    let (name, value) = (at.keys(&["metadata", "name"]), at.key("value"));
+    if name.text().starts_with("system-") {
+        let known = SYSTEM_CLASSES.iter().find(|class| class.0 == name.text());
+        let why = match known {
+            None => Some(format!("{} is not a known system priority class", name.text())),
+            Some(class) if value.int() != Some(class.1) => {
+                Some(format!("value of {} PriorityClass must be {}", class.0, class.1))
+            }
+            Some(_) => None,
+        };
+        if let Some(why) = why {
+            errors.forbidden(
+                &name,
+                format!("priority class names with 'system-' prefix are reserved for system use only. error: {why}"),
+            );
+        }
+    } else if value.int().is_some_and(|value| value > HIGHEST) {
+        errors.forbidden(
+            &value,
+            format!("maximum allowed value of a user defined priority is {HIGHEST}"),
+        );
+    }
+    let preemption = at.key("preemptionPolicy");
+    errors.one_of(&preemption, &["PreemptLowerPriority", "Never"], preemption.present());
+    errors.into_vec()
+}
+
+/// How RuntimeClasses are written.
+pub(crate) const RUNTIME_CLASS: Strategy = Strategy {
+    create_on_update: true,
+    unconditional_update: false,
+    any_finalizer: true,
+    looks: Looks::CHANGED_AND_WHOLE,
+    validate_create: runtime_class,
+    validate_update: |new, _| runtime_class(new),
+    fields: &[fixed(&["handler"], "ValidateRuntimeClassUpdate")],
+    ..PLAIN
+};
+
+fn runtime_class(new: &Value) -> Vec<FieldError> {
+    let mut errors = Errors::default();
+    let at = At::root(new);
+    let handler = at.key("handler");
+    if handler.text().is_empty() {
+        errors.required(&handler, "");
+    } else {
+        errors.messages(&handler, names::dns1123_label(handler.text()));
+    }
+    // Kubernetes names the overhead by the limits that it checks it as.
+    let fixed = at.keys(&["overhead", "podFixed"]);
+    for (name, entry) in fixed.moved(at.key("overhead").path.key("limits")).entries() {
+        if Quantity::from_str(entry.text()).is_ok_and(|amount| amount.sign() < 0) {
+            errors.invalid(&entry, "must be greater than or equal to 0");
+        }
+        limited_name(&mut errors, "Container", name, &entry);
+    }
+    let scheduling = at.key("scheduling");
+    if scheduling.key("nodeSelector").present() {
+        let selector = scheduling.key("nodeSelector");
+        errors.extend(names::labels(selector.value, &selector.path));
+    }
+    let tolerated = scheduling.key("tolerations");
+    tolerations(&mut errors, &tolerated);
+    let mut known = BTreeSet::new();
+    for toleration in tolerated.items() {
+        if !known.insert(toleration.value.to_string()) {
+            errors.duplicate(&toleration);
+        }
+    }
+    errors.into_vec()
+}

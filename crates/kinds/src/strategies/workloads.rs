@@ -1,0 +1,408 @@
+//! Workloads: Deployment, ReplicaSet, ReplicationController, StatefulSet, DaemonSet, ControllerRevision, PodTemplate.
+//!
+//! They share the pod template (see `pods`), the rule that a selector matches its template and never changes, and numbers that are not
+//! negative. Each has its own defaults. Jobs have a file of their own.
+
+mod daemon_sets;
+mod defaults;
+mod stateful_sets;
+mod template;
+
+use kubewright_schema::error::FieldError;
+use serde_json::Value;
+
+use super::check::{At, Errors, fill, fixed, get, keep};
+use super::pods;
+use super::system::empty_status;
+use daemon_sets::{count_template, daemon_set, template_count};
+pub(super) use defaults::default_spec;
+use defaults::{
+    default_daemon_set, default_deployment, default_replica_set, default_replication_controller, default_stateful_set,
+    status_defaults,
+};
+use kubewright_model::{GenerationRule, Looks, NameRule, PLAIN, StatusMetadata, Strategy, StrategyContext};
+use stateful_sets::{stateful_set, update_stateful_set};
+pub(super) use template::{Restart, pod_template};
+use template::{lone_template, selector_and_template};
+
+pub(super) const WORKLOAD: Strategy = Strategy {
+    generation: GenerationRule::Spec,
+    status_metadata: StatusMetadata::WRITTEN,
+    prepare_create: start_empty,
+    prepare_update: keep_status,
+    warnings,
+    ..PLAIN
+};
+
+/// How Deployments are written.
+pub(crate) const DEPLOYMENT: Strategy = Strategy {
+    // Deployments are alone in keeping their labels.
+    status_metadata: StatusMetadata::WrittenBut(&["labels"]),
+    generation: GenerationRule::SpecOrAnnotations,
+    default: default_deployment,
+    validate_create: deployment,
+    validate_update: |new, _| deployment(new),
+    fields: &[fixed(&["spec", "selector"], "deploymentStrategy.ValidateUpdate")],
+    validate_status: |new, _| {
+        let parts = ["updatedReplicas", "readyReplicas", "availableReplicas"];
+        status_parts(new, &DEPLOYMENT_NUMBERS, &parts)
+    },
+    ..WORKLOAD
+};
+
+/// How ReplicaSets are written.
+pub(crate) const REPLICA_SET: Strategy = Strategy {
+    default: default_replica_set,
+    validate_create: replica_set,
+    validate_update: |new, _| replica_set(new),
+    fields: &[fixed(&["spec", "selector"], "rsStrategy.ValidateUpdate")],
+    validate_status: |new, _| {
+        let parts = ["fullyLabeledReplicas", "readyReplicas", "availableReplicas"];
+        status_parts(new, &REPLICA_SET_NUMBERS, &parts)
+    },
+    ..WORKLOAD
+};
+
+/// How ReplicationControllers are written.
+pub(crate) const REPLICATION_CONTROLLER: Strategy = Strategy {
+    orphan_by_default: true,
+    names: NameRule::SubdomainInBytes,
+    default: default_replication_controller,
+    validate_create: replication_controller,
+    validate_update: |new, _| replication_controller(new),
+    validate_status: |new, _| {
+        let parts = ["fullyLabeledReplicas", "readyReplicas", "availableReplicas"];
+        status_parts(new, &REPLICA_SET_NUMBERS, &parts)
+    },
+    ..WORKLOAD
+};
+
+/// How PodTemplates are written.
+pub(crate) const POD_TEMPLATE: Strategy = Strategy {
+    generation: GenerationRule::AllButMetadata,
+    delete_returns_object: true,
+    default: |object| {
+        if let Some(object) = object.as_object_mut() {
+            pods::defaults::template(object);
+        }
+    },
+    validate_create: lone_template,
+    validate_update: |new, _| lone_template(new),
+    warnings: |new, old| {
+        if pods::warnings::are_told(new, old) {
+            pods::warnings::warnings(&At::root(new).key("template"))
+        } else {
+            Vec::new()
+        }
+    },
+    ..PLAIN
+};
+
+/// How StatefulSets are written.
+pub(crate) const STATEFUL_SET: Strategy = Strategy {
+    names: NameRule::Label,
+    default: default_stateful_set,
+    prepare_create: |object, context| {
+        start_empty(object, context);
+        without_max_unavailable(object);
+    },
+    prepare_update: |new, old, context| {
+        keep_status(new, old, context);
+        without_max_unavailable(new);
+    },
+    validate_create: |new| stateful_set(new, true),
+    validate_update: update_stateful_set,
+    validate_status: |new, _| {
+        let parts = [
+            "readyReplicas",
+            "currentReplicas",
+            "updatedReplicas",
+            "availableReplicas",
+        ];
+        parts_of(new, &STATEFUL_SET_NUMBERS, &parts, "status.readyReplicas")
+    },
+    ..WORKLOAD
+};
+
+/// How DaemonSets are written.
+pub(crate) const DAEMON_SET: Strategy = Strategy {
+    default: default_daemon_set,
+    prepare_create: |object, context| {
+        start_empty(object, context);
+        count_template(object, 1);
+    },
+    prepare_update: |new, old, context| {
+        keep_status(new, old, context);
+        let changed = get(new, &["spec", "template"]) != get(old, &["spec", "template"]);
+        count_template(new, template_count(old) + i64::from(changed));
+    },
+    prepare_status: |new, old, _| count_template(new, template_count(old)),
+    validate_create: daemon_set,
+    validate_update: |new, old| {
+        let mut errors = Errors::default();
+        let selector = |object| At::root(object).keys(&["spec", "selector"]);
+        errors.immutable(&selector(new), &selector(old));
+        errors.extend(daemon_set(new));
+        errors.into_vec()
+    },
+    validate_status: |new, _| status_numbers(new, &DAEMON_SET_NUMBERS),
+    // Its templates are counted, and only a new one is looked at.
+    warnings: |new, old| match old {
+        Some(old) if template_count(old) == template_count(new) => Vec::new(),
+        _ => pods::warnings::warnings(&At::root(new).keys(&["spec", "template"])),
+    },
+    ..WORKLOAD
+};
+
+/// How ControllerRevisions are written: their data never changes.
+pub(crate) const CONTROLLER_REVISION: Strategy = Strategy {
+    looks: Looks::CHANGED_AND_WHOLE,
+    default: |object| {
+        if let Some(object) = object.as_object_mut() {
+            fill(object, "revision", 0);
+        }
+    },
+    validate_create: revision,
+    validate_update: |new, _| {
+        let mut errors = Errors::default();
+        errors.non_negative(&At::root(new).key("revision"));
+        errors.into_vec()
+    },
+    fields: &[fixed(&["data"], "ValidateControllerRevisionUpdate")],
+    ..PLAIN
+};
+
+const DEPLOYMENT_NUMBERS: [&str; 8] = [
+    "terminatingReplicas",
+    "observedGeneration",
+    "replicas",
+    "updatedReplicas",
+    "readyReplicas",
+    "availableReplicas",
+    "unavailableReplicas",
+    "collisionCount",
+];
+const REPLICA_SET_NUMBERS: [&str; 6] = [
+    "terminatingReplicas",
+    "replicas",
+    "fullyLabeledReplicas",
+    "readyReplicas",
+    "availableReplicas",
+    "observedGeneration",
+];
+const STATEFUL_SET_NUMBERS: [&str; 7] = [
+    "replicas",
+    "readyReplicas",
+    "currentReplicas",
+    "updatedReplicas",
+    "availableReplicas",
+    "observedGeneration",
+    "collisionCount",
+];
+const DAEMON_SET_NUMBERS: [&str; 9] = [
+    "currentNumberScheduled",
+    "numberMisscheduled",
+    "desiredNumberScheduled",
+    "numberReady",
+    "observedGeneration",
+    "updatedNumberScheduled",
+    "numberAvailable",
+    "numberUnavailable",
+    "collisionCount",
+];
+
+/// How many pods of a StatefulSet may be replaced at a time is behind a feature that is off: it is dropped.
+fn without_max_unavailable(object: &mut Value) {
+    let rolling = object.pointer_mut("/spec/updateStrategy/rollingUpdate");
+    if let Some(rolling) = rolling.and_then(Value::as_object_mut) {
+        rolling.remove("maxUnavailable");
+    }
+}
+
+fn start_empty(object: &mut Value, _: &StrategyContext<'_>) {
+    empty_status(object);
+    status_defaults(object);
+}
+
+fn keep_status(new: &mut Value, old: &Value, _: &StrategyContext<'_>) {
+    keep(new, old, "status");
+}
+
+fn warnings(new: &Value, old: Option<&Value>) -> Vec<String> {
+    let name = old.is_none().then(|| pods::warnings::names_of_pods(new)).flatten();
+    let mut told: Vec<String> = name.into_iter().collect();
+    if pods::warnings::are_told(new, old) {
+        told.extend(pods::warnings::warnings(&At::root(new).keys(&["spec", "template"])));
+    }
+    told
+}
+
+pub(super) fn status_numbers(new: &Value, numbers: &[&str]) -> Vec<FieldError> {
+    let mut errors = Errors::default();
+    for number in numbers {
+        errors.non_negative(&At::root(new).key("status").key(number));
+    }
+    errors.into_vec()
+}
+
+/// The same, and that no part is greater than the whole: `parts` of `status.replicas`.
+fn status_parts(new: &Value, numbers: &[&str], parts: &[&str]) -> Vec<FieldError> {
+    parts_of(new, numbers, parts, "readyReplicas")
+}
+
+/// The same; `ready` is what upstream calls the number of those that are ready.
+fn parts_of(new: &Value, numbers: &[&str], parts: &[&str], ready: &str) -> Vec<FieldError> {
+    let mut errors = Errors::default();
+    errors.extend(status_numbers(new, numbers));
+    let status = At::root(new).key("status");
+    let number = |name: &str| status.key(name).int().unwrap_or(0);
+    for part in parts {
+        if number(part) > number("replicas") {
+            errors.invalid_value(
+                &status.key(part),
+                number(part),
+                "cannot be greater than status.replicas",
+            );
+        }
+    }
+    if number("availableReplicas") > number("readyReplicas") {
+        let available = status.key("availableReplicas");
+        errors.invalid_value(
+            &available,
+            number("availableReplicas"),
+            format!("cannot be greater than {ready}"),
+        );
+    }
+    errors.into_vec()
+}
+
+/// `ValidateDeploymentSpec`.
+fn deployment(new: &Value) -> Vec<FieldError> {
+    let mut errors = Errors::default();
+    let spec = At::root(new).key("spec");
+    errors.non_negative(&spec.key("replicas"));
+    selector_and_template(&mut errors, &spec, Restart::Always("deployment"));
+    let strategy = spec.key("strategy");
+    let rolling = strategy.key("rollingUpdate");
+    match strategy.key("type").text() {
+        "Recreate" => {
+            if rolling.present() {
+                errors.forbidden(&rolling, "may not be specified when strategy `type` is 'Recreate'");
+            }
+        }
+        "RollingUpdate" => rolling_update(&mut errors, &rolling),
+        _ => errors.push(FieldError::not_supported(
+            strategy.path.to_string(),
+            strategy.value.clone(),
+            &["Recreate", "RollingUpdate"],
+        )),
+    }
+    errors.non_negative(&spec.key("minReadySeconds"));
+    errors.non_negative(&spec.key("revisionHistoryLimit"));
+    let deadline = spec.key("progressDeadlineSeconds");
+    errors.non_negative(&deadline);
+    if deadline
+        .int()
+        .is_some_and(|deadline| deadline <= spec.key("minReadySeconds").int().unwrap_or(0))
+    {
+        errors.invalid(&deadline, "must be greater than minReadySeconds");
+    }
+    errors.into_vec()
+}
+
+/// `ValidateRollingUpdateDeployment`.
+fn rolling_update(errors: &mut Errors, at: &At<'_>) {
+    if !at.present() {
+        errors.required(at, "this should be defaulted and never be nil");
+        return;
+    }
+    let unavailable = at.key("maxUnavailable");
+    let surge = at.key("maxSurge");
+    int_or_percent(errors, &unavailable);
+    int_or_percent(errors, &surge);
+    if percent_or_number(&unavailable) == Some(0) && percent_or_number(&surge) == Some(0) {
+        errors.invalid(&unavailable, "may not be 0 when `maxSurge` is 0");
+    }
+    if let Value::String(text) = unavailable.value
+        && text
+            .strip_suffix('%')
+            .and_then(|number| number.parse::<u64>().ok())
+            .is_some_and(|number| number > 100)
+    {
+        errors.invalid(&unavailable, "must not be greater than 100%");
+    }
+}
+
+/// `ValidatePositiveIntOrPercent`.
+pub(super) fn int_or_percent(errors: &mut Errors, at: &At<'_>) {
+    match at.value {
+        Value::String(text) => {
+            let number = text
+                .strip_suffix('%')
+                .filter(|number| !number.is_empty() && number.bytes().all(|b| b.is_ascii_digit()));
+            if number.is_none() {
+                errors.invalid(
+                    at,
+                    "a valid percent string must be a numeric string followed by an ending '%' (e.g. '1%',  or '93%', regex used for \
+                     validation is '[0-9]+%')",
+                );
+            }
+        }
+        Value::Number(_) => errors.non_negative(at),
+        _ => {}
+    }
+}
+
+/// `IsNotMoreThan100Percent`.
+fn percent_or_number(at: &At<'_>) -> Option<i64> {
+    match at.value {
+        Value::String(text) => text.strip_suffix('%')?.parse().ok(),
+        value => Some(value.as_i64().unwrap_or(0)),
+    }
+}
+
+/// `ValidateReplicaSetSpec`.
+fn replica_set(new: &Value) -> Vec<FieldError> {
+    let mut errors = Errors::default();
+    let spec = At::root(new).key("spec");
+    errors.non_negative(&spec.key("replicas"));
+    errors.non_negative(&spec.key("minReadySeconds"));
+    selector_and_template(&mut errors, &spec, Restart::Always("replicaset"));
+    errors.into_vec()
+}
+
+/// `ValidateReplicationControllerSpec`.
+fn replication_controller(new: &Value) -> Vec<FieldError> {
+    let mut errors = Errors::default();
+    let spec = At::root(new).key("spec");
+    errors.non_negative(&spec.key("replicas"));
+    errors.non_negative(&spec.key("minReadySeconds"));
+    let (selector, template) = (spec.key("selector"), spec.key("template"));
+    if selector.is_empty() {
+        errors.required(&selector, "");
+    }
+    if !template.present() {
+        errors.required(&template, "");
+        return errors.into_vec();
+    }
+    let labels = template.keys(&["metadata", "labels"]);
+    let selected = |(key, value): (&str, At<'_>)| labels.value.get(key) == Some(value.value);
+    if !selector.is_empty() && !selector.entries().all(selected) {
+        errors.invalid(&labels, "`selector` does not match template `labels`");
+    }
+    pod_template(&mut errors, &template, Restart::Always("replicationcontroller"));
+    errors.into_vec()
+}
+
+fn revision(new: &Value) -> Vec<FieldError> {
+    let mut errors = Errors::default();
+    let at = At::root(new);
+    errors.non_negative(&at.key("revision"));
+    let data = at.key("data");
+    if !data.present() {
+        errors.required(&data, "data is mandatory");
+    } else if !data.value.is_object() {
+        errors.required(&data, "data must be a valid JSON object");
+    }
+    errors.into_vec()
+}

@@ -1,0 +1,91 @@
+//! StatefulSets: their rules, and what of them may change.
+
+use kubewright_schema::error::FieldError;
+use serde_json::Value;
+
+use super::int_or_percent;
+use super::template::Restart;
+use super::template::selector_and_template;
+use crate::strategies::check::{At, Errors, get};
+use crate::strategies::pods;
+
+/// Rules for a StatefulSet. What may not change is not looked at again in one that exists (`is_new`): it may be older than the rule.
+/// Upstream: `ValidateStatefulSetSpec`.
+pub(super) fn stateful_set(new: &Value, is_new: bool) -> Vec<FieldError> {
+    let mut errors = Errors::default();
+    let spec = At::root(new).key("spec");
+    let management = spec.key("podManagementPolicy");
+    match management.text() {
+        "" => errors.required(&management, ""),
+        "OrderedReady" | "Parallel" => {}
+        _ => errors.invalid(&management, "must be 'OrderedReady' or 'Parallel'"),
+    }
+    let strategy = spec.key("updateStrategy");
+    match strategy.key("type").text() {
+        "" => errors.required(&strategy, ""),
+        "OnDelete" => {
+            if strategy.key("rollingUpdate").present() {
+                errors.invalid(
+                    &strategy.key("rollingUpdate"),
+                    "only allowed for updateStrategy 'RollingUpdate'",
+                );
+            }
+        }
+        "RollingUpdate" => {
+            errors.non_negative(&strategy.keys(&["rollingUpdate", "partition"]));
+            int_or_percent(&mut errors, &strategy.keys(&["rollingUpdate", "maxUnavailable"]));
+        }
+        _ => errors.invalid(&strategy, "must be 'RollingUpdate' or 'OnDelete'"),
+    }
+    let policy = spec.key("persistentVolumeClaimRetentionPolicy");
+    for when in ["whenDeleted", "whenScaled"] {
+        errors.one_of(&policy.key(when), &["Retain", "Delete"], true);
+    }
+    for claim in spec.key("volumeClaimTemplates").items().filter(|_| is_new) {
+        pods::volumes::claim_spec(&mut errors, &claim.key("spec"));
+    }
+    errors.non_negative(&spec.key("replicas"));
+    errors.non_negative(&spec.key("minReadySeconds"));
+    errors.non_negative(&spec.keys(&["ordinals", "start"]));
+    let service = spec.key("serviceName");
+    if is_new && !service.text().is_empty() {
+        errors.messages(&service, kubewright_schema::names::dns1123_label(service.text()));
+    }
+    selector_and_template(&mut errors, &spec, Restart::Always("statefulset"));
+    errors.into_vec()
+}
+
+/// What of a StatefulSet's spec may change.
+const STATEFUL_SET_UPDATABLE: [&str; 8] = [
+    "replicas",
+    "ordinals",
+    "template",
+    "updateStrategy",
+    "revisionHistoryLimit",
+    "persistentVolumeClaimRetentionPolicy",
+    "minReadySeconds",
+    "status",
+];
+
+/// `ValidateStatefulSetUpdate`.
+pub(super) fn update_stateful_set(new: &Value, old: &Value) -> Vec<FieldError> {
+    let mut errors = Errors::default();
+    errors.extend(stateful_set(new, false));
+    let without = |value: &Value| {
+        let mut spec = get(value, &["spec"]).clone();
+        if let Some(spec) = spec.as_object_mut() {
+            for field in STATEFUL_SET_UPDATABLE {
+                spec.remove(field);
+            }
+        }
+        spec
+    };
+    if without(new) != without(old) {
+        errors.forbidden(
+            &At::root(new).key("spec"),
+            "updates to statefulset spec for fields other than 'replicas', 'ordinals', 'template', 'updateStrategy', \
+             'revisionHistoryLimit', 'persistentVolumeClaimRetentionPolicy' and 'minReadySeconds' are forbidden",
+        );
+    }
+    errors.into_vec()
+}

@@ -1,0 +1,92 @@
+//! What only kinds from a CustomResourceDefinition have: where their schema is written, their rules, their versions.
+
+use std::sync::{Arc, OnceLock};
+
+use bytes::Bytes;
+use kubewright_schema::SchemaRef;
+use kubewright_schema::rules::Validator;
+use kubewright_schema::{budget, decode};
+use serde_json::Value;
+
+use crate::outbound::client::Client;
+
+/// What only kinds from a CustomResourceDefinition have.
+#[derive(Clone, Debug)]
+pub struct Custom {
+    /// Name of the definition, such as `foos.ex.io`.
+    pub crd_name: String,
+    /// Whether unknown fields are kept at the root (`spec.preserveUnknownFields`, never for v1 unless the schema says so).
+    pub preserve_unknown: bool,
+    /// A warning to send with every answer when the version is deprecated.
+    pub deprecation_warning: Option<String>,
+    /// Where the schema is written.
+    pub source: Source,
+    /// Changes whenever documents about the kind do.
+    pub fingerprint: String,
+    /// The version of the definition: an object that was written before may lack what the schema fills in by now.
+    pub revision: u64,
+    /// Whether the schema has defaults.
+    pub has_defaults: bool,
+    /// Present when the definition has several versions, served or not.
+    pub several: Option<Several>,
+    /// The rules of the schema, compiled on first use.
+    pub compiled_rules: Arc<OnceLock<Option<Validator>>>,
+}
+
+impl Custom {
+    /// The compiled `x-kubernetes-validations` of this version, whose schema is given; none when it has none.
+    pub fn rules(&self, schema: &SchemaRef) -> Option<&Validator> {
+        self.compiled_rules.get_or_init(|| Validator::new(schema)).as_ref()
+    }
+}
+
+/// Where the schema of a version of a custom kind is written: the text of its definition, which storage keeps anyway.
+#[derive(Clone)]
+pub struct Source {
+    /// The text of the definition.
+    pub text: Bytes,
+    /// Which of `spec.versions` it is.
+    pub version: usize,
+}
+
+impl Source {
+    /// The `openAPIV3Schema` as a value; null when there is none.
+    pub fn document(&self) -> Value {
+        // What is stored is the server's to read, and reading it may not be given up halfway.
+        let decoded = budget::unlimited(|| decode::json(&self.text));
+        let mut definition = decoded.map(|decoded| decoded.value).unwrap_or_default();
+        let path = format!("/spec/versions/{}/schema/openAPIV3Schema", self.version);
+        definition.pointer_mut(&path).map(Value::take).unwrap_or_default()
+    }
+}
+
+impl std::fmt::Debug for Source {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(
+            f,
+            "version {} of a definition of {} bytes",
+            self.version,
+            self.text.len()
+        )
+    }
+}
+
+/// The versions of a custom kind that has several.
+#[derive(Clone, Debug)]
+pub struct Several {
+    /// The version of stored objects that do not say theirs: they are from the time when there was one version only.
+    pub first: String,
+    /// Who converts; `None` when all versions have the same fields (strategy `None`).
+    pub webhook: Option<Arc<ConversionWebhook>>,
+    /// The schemas of all versions by their names: an object that is read gets the defaults of the version that it was written in.
+    pub schemas: Arc<std::collections::BTreeMap<String, SchemaRef>>,
+}
+
+/// `spec.conversion.webhook` of a definition.
+#[derive(Debug)]
+pub struct ConversionWebhook {
+    /// Where it is; the error is why that cannot be told.
+    pub client: Result<Client, String>,
+    /// `conversionReviewVersions`.
+    pub review_versions: Vec<String>,
+}

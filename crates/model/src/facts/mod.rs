@@ -1,0 +1,55 @@
+//! What is known of single kinds outside their own rules: what admission, authorization, quotas and the first objects of a cluster ask of
+//! objects, and what both the rules and the pipeline must agree on.
+//!
+//! A kind's rules may use all of it. Not here: rules, defaults, rows (crate `kinds`).
+
+pub mod additions;
+pub mod amounts;
+pub mod definitions;
+pub mod expression;
+pub mod needs;
+pub mod pods;
+pub mod references;
+
+use serde_json::{Value, json};
+
+use crate::values::child;
+
+/// The levels of priority and the rules that every kube-apiserver has: kind, name and spec of each.
+pub static FLOW_CONTROL: &str = include_str!("../../data/flowcontrol.json");
+
+/// The classes that every cluster has, with their values.
+pub const SYSTEM_CLASSES: [(&str, i64, &str); 2] = [
+    (
+        "system-cluster-critical",
+        2_000_000_000,
+        "Used for system critical pods that must run in the cluster, but can be moved to another node if necessary.",
+    ),
+    (
+        "system-node-critical",
+        2_000_001_000,
+        "Used for system critical pods that must not be moved from their current node.",
+    ),
+];
+
+/// What an APIService of this server says of itself.
+pub fn locally_available(now: &str) -> Value {
+    json!({"type": "Available", "status": "True", "lastTransitionTime": now, "reason": "Local",
+        "message": "Local APIServices are always available"})
+}
+
+/// How often the template of a DaemonSet changed stands in this annotation, for clients from before there were ControllerRevisions.
+pub const TEMPLATE_COUNT: &str = "deprecated.daemonset.template.generation";
+
+/// Takes the count out of the metadata of a DaemonSet.
+pub fn forget_template_count(metadata: &mut Value) {
+    let Some(metadata) = metadata.as_object_mut() else {
+        return;
+    };
+    if let Some(annotations) = child(metadata, "annotations") {
+        annotations.remove(TEMPLATE_COUNT);
+        if annotations.is_empty() {
+            metadata.remove("annotations");
+        }
+    }
+}

@@ -1,0 +1,49 @@
+//! What the API server speaks of: an object, the row of a resource with its strategy, an operation, a status, a user.
+//!
+//! The kinds (crate `kinds`) and the pipeline (crate `apiserver`) both name these, and not each other: so an edit in a kind compiles the
+//! kinds and nothing of the pipeline. [`facts`] has what both must know of single kinds.
+//!
+//! Invariant: nothing here names what is done with it, and nothing reads a clock, draws entropy or does IO: see [`Env`](env::Env).
+
+#![cfg_attr(not(test), warn(clippy::arithmetic_side_effects))] // of times: clippy.toml lists what else is added
+
+pub mod age;
+mod allocation;
+mod built_in;
+mod custom;
+pub mod duration;
+mod ending;
+pub mod env;
+pub mod facts;
+pub mod fields;
+pub mod form;
+pub mod object;
+mod operation;
+pub mod outbound;
+mod resource;
+pub mod scheme;
+mod service_range;
+pub mod status;
+mod strategy;
+mod subresource;
+pub mod testing;
+pub mod unfit;
+pub mod user;
+pub mod values;
+
+pub use allocation::{Allocate, Allocation, HeldIps, Holding, Taken, Unallocated};
+pub use built_in::BuiltIn;
+pub use custom::{ConversionWebhook, Custom, Several, Source};
+pub use ending::{Delete, Ending};
+pub use fields::{FieldRule, Must};
+pub use operation::Operation;
+pub use resource::*;
+pub use service_range::ServiceRange;
+pub use strategy::{
+    Empties, GenerationRule, GracePeriod, Looks, NameRule, PLAIN, StatusMetadata, Strategy, StrategyContext,
+    UnknownField,
+};
+pub use subresource::{Connection, Document, Portion, READ_WRITE, ScalePaths, Subresource, Way};
+
+/// The plural of the kind that the objects of others live in.
+pub const NAMESPACES: &str = "namespaces";

@@ -1,0 +1,136 @@
+//! Calls that the server makes: admission webhooks and conversion webhooks.
+//!
+//! A call is an effect: the core says what to send and where, the shell sends it (HTTPS, a function in the same process, or a test's
+//! script) and says what came back. The core decides what an answer or a failure means.
+//!
+//! Here: the trait; in `client` how a webhook's configuration becomes a call and its HTTP answer a document. Not here: sockets, TLS, the
+//! meaning of the document.
+
+pub mod client;
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use kubewright_schema::decode;
+use serde_json::Value;
+
+use crate::env::BoxFuture;
+
+/// Where a webhook is (`WebhookClientConfig`).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Destination {
+    /// A URL, as it stands in the configuration.
+    Url(String),
+    /// A service of the cluster.
+    Service {
+        /// Its namespace.
+        namespace: String,
+        /// Its name.
+        name: String,
+        /// Path of the request, with its leading slash; may be empty.
+        path: String,
+        /// Port of the service; 443 when the configuration says nothing.
+        port: u16,
+    },
+}
+
+impl Destination {
+    /// The URL that requests go to, without a query, as Go's client writes it in errors: a service is `name.namespace.svc`.
+    ///
+    /// ```
+    /// use kubewright_model::outbound::Destination;
+    /// let service = Destination::Service { namespace: "n".into(), name: "s".into(), path: "/mutate/".into(), port: 443 };
+    /// assert_eq!(service.url(), "https://s.n.svc:443/mutate");
+    /// assert_eq!(Destination::Url("https://localhost:9443".into()).url(), "https://localhost:9443/");
+    /// ```
+    pub fn url(&self) -> String {
+        let (base, path) = match self {
+            Destination::Service {
+                namespace,
+                name,
+                path,
+                port,
+            } => (format!("https://{name}.{namespace}.svc:{port}"), path.as_str()),
+            Destination::Url(url) => {
+                let after_scheme = url.find("://").map_or(0, |at| at + 3);
+                let path = url[after_scheme..].find('/').map_or(url.len(), |at| after_scheme + at);
+                (url[..path].to_owned(), &url[path..])
+            }
+        };
+        let path = path.split('/').filter(|segment| !segment.is_empty() && *segment != ".");
+        format!("{base}/{}", path.collect::<Vec<_>>().join("/"))
+    }
+}
+
+/// A request to a webhook: a POST of JSON.
+#[derive(Clone, Debug)]
+pub struct OutboundCall {
+    /// Where to.
+    pub to: Destination,
+    /// PEM certificates to trust; empty means those of the machine.
+    pub ca_bundle: Bytes,
+    /// The JSON body.
+    pub body: Bytes,
+    /// The query of the request, such as `timeout=10s`; may be empty.
+    pub query: String,
+    /// When to give up. The shell ends the call then; [`OutboundError::Timeout`] is the answer.
+    pub timeout: Duration,
+}
+
+impl OutboundCall {
+    /// The body as a document, for a webhook that is a function. It holds an object, and is as deep as one may be.
+    ///
+    /// # Errors
+    /// When the body is not JSON, which is a defect of this server.
+    pub fn document(&self) -> serde_json::Result<Value> {
+        decode::stored(&self.body)
+    }
+}
+
+/// What came back.
+#[derive(Clone, Debug)]
+pub struct OutboundAnswer {
+    /// The HTTP status.
+    pub code: u16,
+    /// `Content-Type`, or empty.
+    pub content_type: String,
+    /// The body, cut off at the limit of the shell (3 MiB).
+    pub body: Bytes,
+}
+
+/// Why nothing came back.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum OutboundError {
+    /// The time was up.
+    #[error("context deadline exceeded")]
+    Timeout,
+    /// No connection, no trust, no such service, a broken answer: in the words that Go's client would use, as far as they are known.
+    #[error("{0}")]
+    Failed(String),
+    /// The same for what the call was sent on to.
+    #[error("{why}")]
+    Elsewhere {
+        /// Where that is.
+        url: String,
+        /// What happened there.
+        why: String,
+    },
+}
+
+/// Sends the calls of a server.
+pub trait Outbound: Send + Sync + 'static {
+    /// Sends one call and waits for its answer.
+    fn call(&self, call: OutboundCall) -> BoxFuture<'static, Result<OutboundAnswer, OutboundError>>;
+}
+
+/// For servers that call nobody: every call fails with words that say so.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct NoOutbound;
+
+impl Outbound for NoOutbound {
+    fn call(&self, _call: OutboundCall) -> BoxFuture<'static, Result<OutboundAnswer, OutboundError>> {
+        Box::pin(std::future::ready(Err(OutboundError::Failed(
+            "this server was made without a way to call webhooks".to_owned(),
+        ))))
+    }
+}
