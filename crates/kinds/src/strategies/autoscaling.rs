@@ -10,16 +10,22 @@ use kubewright_schema::quantity::Quantity;
 use serde_json::{Value, json};
 use std::str::FromStr;
 
-use super::check::{At, Errors, absent, child, ensure, fill, keep};
+use super::check::{At, Errors, FieldRule, absent, child, ensure, fill, keep, not_negative};
 use super::pods::resources::{Of, resource_name};
 use kubewright_model::{Conversion, Empties, PLAIN, StatusMetadata, Strategy};
 
 const AUTOSCALER: Strategy = Strategy {
     status_metadata: StatusMetadata::WRITTEN,
     prepare_update: |new, old, _| keep(new, old, "status"),
-    validate_status: |new, _| super::workloads::status_numbers(new, &["currentReplicas", "desiredReplicas"]),
+    validate_status: |new, _| super::workloads::status_numbers(new, STATUS),
     ..PLAIN
 };
+
+/// What must hold for the numbers of a status.
+const STATUS: &[FieldRule] = &[
+    not_negative(&["currentReplicas"], "ValidateHorizontalPodAutoscalerStatusUpdate"),
+    not_negative(&["desiredReplicas"], "ValidateHorizontalPodAutoscalerStatusUpdate"),
+];
 
 /// How autoscalers of `autoscaling/v2` are written.
 pub(crate) const V2: Strategy = Strategy {

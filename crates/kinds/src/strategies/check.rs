@@ -8,10 +8,11 @@
 
 use serde_json::Value;
 
-pub(crate) use kubewright_model::fields::{fixed, not_negative};
+pub(crate) use kubewright_model::fields::{fixed, not_negative, rule, tell};
 pub(crate) use kubewright_model::values::{
     At, Errors, Object, absent, child, each, ensure, fill, fill_number, fill_text, get, keep, text,
 };
+pub(crate) use kubewright_model::{FieldRule, Must};
 
 /// An IP address (`parseIP` of k8s.io/apimachinery, strict).
 pub(crate) fn check_ip(errors: &mut Errors, at: &At<'_>) -> Option<std::net::IpAddr> {

@@ -8,7 +8,7 @@ use kubewright_schema::names;
 use kubewright_schema::path::FieldPath;
 use serde_json::{Value, json};
 
-use super::check::{At, Errors, check_ip, child, each, ensure, fill, fill_text, get, keep, not_negative};
+use super::check::{At, Errors, check_ip, child, each, ensure, fill, fill_text, fixed, get, keep, not_negative, tell};
 use kubewright_model::object;
 use kubewright_model::{
     Delete, Document, Ending, Looks, NameRule, PLAIN, Portion, StatusMetadata, Strategy, StrategyContext,
@@ -237,7 +237,8 @@ pub(crate) const SECRET: Strategy = Strategy {
     validate_create: secret,
     validate_update: |new, old| {
         let mut errors = Errors::default();
-        errors.immutable(&At::root(new).key("type"), &At::root(old).key("type"));
+        let rules = [fixed(&["type"], "ValidateSecretUpdate")];
+        tell(&mut errors, &rules, &At::root(new), Some(&At::root(old)));
         immutable_data(&mut errors, new, old, &["data"]);
         errors.extend(secret(new));
         errors.into_vec()

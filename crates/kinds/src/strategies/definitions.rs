@@ -6,7 +6,7 @@ use kubewright_schema::definition::{check, unknown_formats};
 use kubewright_schema::error::FieldError;
 use serde_json::{Value, json};
 
-use super::check::{At, Errors, child, ensure, fill, fill_text, get, keep, text};
+use super::check::{At, Errors, child, ensure, fill, fill_text, fixed, get, keep, tell, text};
 use kubewright_model::{GenerationRule, PLAIN, StatusMetadata, Strategy, StrategyContext};
 
 /// How CustomResourceDefinitions are written.
@@ -118,15 +118,21 @@ fn update(new: &Value, old: &Value) -> Vec<FieldError> {
     let mut errors = Errors::default();
     errors.extend(check(new, Some(old)));
     let (spec, was) = (At::root(new).key("spec"), At::root(old).key("spec"));
-    errors.immutable(&spec.key("group"), &was.key("group"));
-    errors.immutable(&spec.keys(&["names", "plural"]), &was.keys(&["names", "plural"]));
+    let rules = [
+        fixed(&["group"], "validateCustomResourceDefinitionSpecUpdate"),
+        fixed(&["names", "plural"], "validateCustomResourceDefinitionSpecUpdate"),
+    ];
+    tell(&mut errors, &rules, &spec, Some(&was));
     let established = get(old, &["status", "conditions"]).as_array().is_some_and(|all| {
         all.iter()
             .any(|condition| condition["type"] == "Established" && condition["status"] == "True")
     });
     if established {
-        errors.immutable(&spec.key("scope"), &was.key("scope"));
-        errors.immutable(&spec.keys(&["names", "kind"]), &was.keys(&["names", "kind"]));
+        let rules = [
+            fixed(&["scope"], "validateCustomResourceDefinitionSpecUpdate"),
+            fixed(&["names", "kind"], "validateCustomResourceDefinitionSpecUpdate"),
+        ];
+        tell(&mut errors, &rules, &spec, Some(&was));
     }
     errors.into_vec()
 }

@@ -9,19 +9,23 @@ use std::collections::BTreeSet;
 use kubewright_schema::error::{FieldError, Reason};
 use serde_json::Value;
 
-use super::check::{At, Errors};
+use super::check::{At, Errors, FieldRule, not_negative, tell};
 use super::jobs::{indexes_in, number_of_indexes};
 
-const COUNTERS: [&str; 3] = ["active", "succeeded", "failed"];
+const NUMBERS: &[FieldRule] = &[
+    not_negative(&["active"], "validateJobStatus"),
+    not_negative(&["succeeded"], "validateJobStatus"),
+    not_negative(&["failed"], "validateJobStatus"),
+    not_negative(&["ready"], "validateJobStatus"),
+    not_negative(&["terminating"], "validateJobStatus"),
+];
 
 /// Errors in a change of `/status`.
 pub(crate) fn validate(new: &Value, old: &Value) -> Vec<FieldError> {
     let mut errors = Errors::default();
     let (job, before) = (At::root(new), At::root(old));
     let (status, was) = (job.key("status"), before.key("status"));
-    for counter in COUNTERS.iter().chain(&["ready", "terminating"]) {
-        errors.non_negative(&status.key(counter));
-    }
+    tell(&mut errors, NUMBERS, &status, None);
     uncounted(&mut errors, &status.key("uncountedTerminatedPods"));
     exclusive(&mut errors, &status, "Complete");
     times(&mut errors, &status);

@@ -7,7 +7,9 @@ use kubewright_schema::labels::Selector;
 use kubewright_schema::names;
 use serde_json::{Value, json};
 
-use super::check::{At, Errors, Object, absent, child, each, ensure, fill, fill_text, get};
+use super::check::{
+    At, Errors, FieldRule, Object, absent, child, each, ensure, fill, fill_text, fixed, get, not_negative, tell,
+};
 use super::job_status;
 use super::pods;
 use super::pods::scheduling::label_selector;
@@ -137,19 +139,19 @@ pub(super) fn job_template(errors: &mut Errors, at: &At<'_>) {
 /// More completions than this are tracked only with bounds on the failures.
 const MANY: i64 = 100_000;
 
+const NUMBERS: &[FieldRule] = &[
+    not_negative(&["parallelism"], "validateJobSpec"),
+    not_negative(&["completions"], "validateJobSpec"),
+    not_negative(&["activeDeadlineSeconds"], "validateJobSpec"),
+    not_negative(&["backoffLimit"], "validateJobSpec"),
+    not_negative(&["ttlSecondsAfterFinished"], "validateJobSpec"),
+    not_negative(&["backoffLimitPerIndex"], "validateJobSpec"),
+    not_negative(&["maxFailedIndexes"], "validateJobSpec"),
+];
+
 /// `validateJobSpec`.
 fn job_spec(errors: &mut Errors, spec: &At<'_>) {
-    for number in [
-        "parallelism",
-        "completions",
-        "activeDeadlineSeconds",
-        "backoffLimit",
-        "ttlSecondsAfterFinished",
-        "backoffLimitPerIndex",
-        "maxFailedIndexes",
-    ] {
-        errors.non_negative(&spec.key(number));
-    }
+    tell(errors, NUMBERS, spec, None);
     let per_index = spec.key("backoffLimitPerIndex");
     if spec.key("maxFailedIndexes").present() && !per_index.present() {
         errors.required(&per_index, "when maxFailedIndexes is specified");
@@ -403,15 +405,14 @@ fn update(new: &Value, old: &Value) -> Vec<FieldError> {
     }
     errors.immutable(&spec.key("selector"), &was.key("selector"));
     template(&mut errors, &spec, &before);
-    for field in [
-        "completionMode",
-        "podFailurePolicy",
-        "backoffLimitPerIndex",
-        "managedBy",
-        "successPolicy",
-    ] {
-        errors.immutable(&spec.key(field), &was.key(field));
-    }
+    let rules = [
+        fixed(&["completionMode"], "ValidateJobSpecUpdate"),
+        fixed(&["podFailurePolicy"], "ValidateJobSpecUpdate"),
+        fixed(&["backoffLimitPerIndex"], "ValidateJobSpecUpdate"),
+        fixed(&["managedBy"], "ValidateJobSpecUpdate"),
+        fixed(&["successPolicy"], "ValidateJobSpecUpdate"),
+    ];
+    tell(&mut errors, &rules, &spec, Some(&was));
     errors.into_vec()
 }
 

@@ -10,7 +10,9 @@ use kubewright_schema::names;
 use kubewright_schema::quantity::Quantity;
 use serde_json::{Value, json};
 
-use super::check::{At, Errors, Object, each, ensure, fill, fixed, get, keep};
+use super::check::{
+    At, Errors, FieldRule, Must, Object, each, ensure, fill, fixed, get, keep, not_negative, rule, tell,
+};
 use super::pods::scheduling::{label_selector, tolerations};
 use super::workloads::int_or_percent;
 use kubewright_model::facts::SYSTEM_CLASSES;
@@ -35,11 +37,14 @@ pub(crate) const BUDGET: Strategy = Strategy {
     prepare_update: |new, old, _| keep(new, old, "status"),
     validate_create: budget,
     validate_update: |new, _| budget(new),
+    fields: &[rule(
+        &["spec", "unhealthyPodEvictionPolicy"],
+        Must::BeAbsentOrOneOf(&["AlwaysAllow", "IfHealthyBudget"]),
+        "ValidatePodDisruptionBudgetSpec",
+    )],
     validate_status: |new, _| {
         let mut errors = Errors::default();
-        for number in BUDGET_NUMBERS {
-            errors.non_negative(&At::root(new).key("status").key(number));
-        }
+        tell(&mut errors, &BUDGET_STATUS, &At::root(new).key("status"), None);
         conditions(&mut errors, &At::root(new).keys(&["status", "conditions"]));
         errors.into_vec()
     },
@@ -58,13 +63,18 @@ pub(super) fn conditions(errors: &mut Errors, at: &At<'_>) {
     }
 }
 
-const BUDGET_NUMBERS: [&str; 4] = ["disruptionsAllowed", "currentHealthy", "desiredHealthy", "expectedPods"];
+const BUDGET_STATUS: [FieldRule; 4] = [
+    not_negative(&["disruptionsAllowed"], "ValidatePodDisruptionBudgetStatusUpdate"),
+    not_negative(&["currentHealthy"], "ValidatePodDisruptionBudgetStatusUpdate"),
+    not_negative(&["desiredHealthy"], "ValidatePodDisruptionBudgetStatusUpdate"),
+    not_negative(&["expectedPods"], "ValidatePodDisruptionBudgetStatusUpdate"),
+];
 
 fn default_budget(object: &mut Value) {
     let Some(object) = object.as_object_mut() else { return };
     ensure(object, "spec");
     let Some(status) = ensure(object, "status") else { return };
-    for number in BUDGET_NUMBERS {
+    for number in ["disruptionsAllowed", "currentHealthy", "desiredHealthy", "expectedPods"] {
         fill(status, number, 0);
     }
 }
@@ -87,10 +97,6 @@ fn budget(new: &Value) -> Vec<FieldError> {
         }
     }
     label_selector(&mut errors, &spec.key("selector"));
-    errors.one_of_all(
-        &spec.key("unhealthyPodEvictionPolicy"),
-        &["AlwaysAllow", "IfHealthyBudget"],
-    );
     errors.into_vec()
 }
 

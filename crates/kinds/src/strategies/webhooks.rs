@@ -10,7 +10,7 @@ use kubewright_schema::names;
 use serde_json::Value;
 
 use super::admission_policies::conditions;
-use super::check::{At, Errors, Object, child, each, ensure, fill};
+use super::check::{self, At, Errors, Must, Object, child, each, ensure, fill, tell};
 use super::pods::scheduling::label_selector;
 use kubewright_model::facts::expression::Compiler;
 use kubewright_model::{Empties, GenerationRule, Looks, PLAIN, Strategy};
@@ -104,8 +104,19 @@ fn webhook(errors: &mut Errors, at: &At<'_>, mutating: bool) {
     for rule in at.key("rules").items() {
         self::rule(errors, &rule);
     }
-    errors.one_of_all(&at.key("failurePolicy"), &["Fail", "Ignore"]);
-    errors.one_of_all(&at.key("matchPolicy"), &["Equivalent", "Exact"]);
+    let rules = [
+        check::rule(
+            &["failurePolicy"],
+            Must::BeAbsentOrOneOf(&["Fail", "Ignore"]),
+            "validateValidatingWebhook",
+        ),
+        check::rule(
+            &["matchPolicy"],
+            Must::BeAbsentOrOneOf(&["Equivalent", "Exact"]),
+            "validateValidatingWebhook",
+        ),
+    ];
+    tell(errors, &rules, at, None);
     let effects = at.key("sideEffects");
     if effects.present() {
         errors.one_of(&effects, &["None", "NoneOnDryRun"], true);

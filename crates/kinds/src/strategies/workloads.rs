@@ -11,7 +11,7 @@ mod template;
 use kubewright_schema::error::FieldError;
 use serde_json::Value;
 
-use super::check::{At, Errors, fill, fixed, get, keep};
+use super::check::{At, Errors, FieldRule, fill, fixed, get, keep, not_negative, tell};
 use super::pods;
 use super::system::empty_status;
 use daemon_sets::{count_template, daemon_set, template_count};
@@ -45,7 +45,7 @@ pub(crate) const DEPLOYMENT: Strategy = Strategy {
     fields: &[fixed(&["spec", "selector"], "deploymentStrategy.ValidateUpdate")],
     validate_status: |new, _| {
         let parts = ["updatedReplicas", "readyReplicas", "availableReplicas"];
-        status_parts(new, &DEPLOYMENT_NUMBERS, &parts)
+        status_parts(new, DEPLOYMENT_NUMBERS, &parts)
     },
     ..WORKLOAD
 };
@@ -58,7 +58,7 @@ pub(crate) const REPLICA_SET: Strategy = Strategy {
     fields: &[fixed(&["spec", "selector"], "rsStrategy.ValidateUpdate")],
     validate_status: |new, _| {
         let parts = ["fullyLabeledReplicas", "readyReplicas", "availableReplicas"];
-        status_parts(new, &REPLICA_SET_NUMBERS, &parts)
+        status_parts(new, REPLICA_SET_NUMBERS, &parts)
     },
     ..WORKLOAD
 };
@@ -72,7 +72,7 @@ pub(crate) const REPLICATION_CONTROLLER: Strategy = Strategy {
     validate_update: |new, _| replication_controller(new),
     validate_status: |new, _| {
         let parts = ["fullyLabeledReplicas", "readyReplicas", "availableReplicas"];
-        status_parts(new, &REPLICA_SET_NUMBERS, &parts)
+        status_parts(new, REPLICA_SET_NUMBERS, &parts)
     },
     ..WORKLOAD
 };
@@ -119,7 +119,7 @@ pub(crate) const STATEFUL_SET: Strategy = Strategy {
             "updatedReplicas",
             "availableReplicas",
         ];
-        parts_of(new, &STATEFUL_SET_NUMBERS, &parts, "status.readyReplicas")
+        parts_of(new, STATEFUL_SET_NUMBERS, &parts, "status.readyReplicas")
     },
     ..WORKLOAD
 };
@@ -145,7 +145,7 @@ pub(crate) const DAEMON_SET: Strategy = Strategy {
         errors.extend(daemon_set(new));
         errors.into_vec()
     },
-    validate_status: |new, _| status_numbers(new, &DAEMON_SET_NUMBERS),
+    validate_status: |new, _| status_numbers(new, DAEMON_SET_NUMBERS),
     // Its templates are counted, and only a new one is looked at.
     warnings: |new, old| match old {
         Some(old) if template_count(old) == template_count(new) => Vec::new(),
@@ -165,50 +165,52 @@ pub(crate) const CONTROLLER_REVISION: Strategy = Strategy {
     validate_create: revision,
     validate_update: |new, _| {
         let mut errors = Errors::default();
-        errors.non_negative(&At::root(new).key("revision"));
+        tell(&mut errors, REVISION, &At::root(new), None);
         errors.into_vec()
     },
     fields: &[fixed(&["data"], "ValidateControllerRevisionUpdate")],
     ..PLAIN
 };
 
-const DEPLOYMENT_NUMBERS: [&str; 8] = [
-    "terminatingReplicas",
-    "observedGeneration",
-    "replicas",
-    "updatedReplicas",
-    "readyReplicas",
-    "availableReplicas",
-    "unavailableReplicas",
-    "collisionCount",
+const REVISION: &[FieldRule] = &[not_negative(&["revision"], "ValidateControllerRevision")];
+
+const DEPLOYMENT_NUMBERS: &[FieldRule] = &[
+    not_negative(&["terminatingReplicas"], "ValidateDeploymentStatus"),
+    not_negative(&["observedGeneration"], "ValidateDeploymentStatus"),
+    not_negative(&["replicas"], "ValidateDeploymentStatus"),
+    not_negative(&["updatedReplicas"], "ValidateDeploymentStatus"),
+    not_negative(&["readyReplicas"], "ValidateDeploymentStatus"),
+    not_negative(&["availableReplicas"], "ValidateDeploymentStatus"),
+    not_negative(&["unavailableReplicas"], "ValidateDeploymentStatus"),
+    not_negative(&["collisionCount"], "ValidateDeploymentStatus"),
 ];
-const REPLICA_SET_NUMBERS: [&str; 6] = [
-    "terminatingReplicas",
-    "replicas",
-    "fullyLabeledReplicas",
-    "readyReplicas",
-    "availableReplicas",
-    "observedGeneration",
+const REPLICA_SET_NUMBERS: &[FieldRule] = &[
+    not_negative(&["terminatingReplicas"], "ValidateReplicaSetStatus"),
+    not_negative(&["replicas"], "ValidateReplicaSetStatus"),
+    not_negative(&["fullyLabeledReplicas"], "ValidateReplicaSetStatus"),
+    not_negative(&["readyReplicas"], "ValidateReplicaSetStatus"),
+    not_negative(&["availableReplicas"], "ValidateReplicaSetStatus"),
+    not_negative(&["observedGeneration"], "ValidateReplicaSetStatus"),
 ];
-const STATEFUL_SET_NUMBERS: [&str; 7] = [
-    "replicas",
-    "readyReplicas",
-    "currentReplicas",
-    "updatedReplicas",
-    "availableReplicas",
-    "observedGeneration",
-    "collisionCount",
+const STATEFUL_SET_NUMBERS: &[FieldRule] = &[
+    not_negative(&["replicas"], "ValidateStatefulSetStatus"),
+    not_negative(&["readyReplicas"], "ValidateStatefulSetStatus"),
+    not_negative(&["currentReplicas"], "ValidateStatefulSetStatus"),
+    not_negative(&["updatedReplicas"], "ValidateStatefulSetStatus"),
+    not_negative(&["availableReplicas"], "ValidateStatefulSetStatus"),
+    not_negative(&["observedGeneration"], "ValidateStatefulSetStatus"),
+    not_negative(&["collisionCount"], "ValidateStatefulSetStatus"),
 ];
-const DAEMON_SET_NUMBERS: [&str; 9] = [
-    "currentNumberScheduled",
-    "numberMisscheduled",
-    "desiredNumberScheduled",
-    "numberReady",
-    "observedGeneration",
-    "updatedNumberScheduled",
-    "numberAvailable",
-    "numberUnavailable",
-    "collisionCount",
+const DAEMON_SET_NUMBERS: &[FieldRule] = &[
+    not_negative(&["currentNumberScheduled"], "validateDaemonSetStatus"),
+    not_negative(&["numberMisscheduled"], "validateDaemonSetStatus"),
+    not_negative(&["desiredNumberScheduled"], "validateDaemonSetStatus"),
+    not_negative(&["numberReady"], "validateDaemonSetStatus"),
+    not_negative(&["observedGeneration"], "validateDaemonSetStatus"),
+    not_negative(&["updatedNumberScheduled"], "validateDaemonSetStatus"),
+    not_negative(&["numberAvailable"], "validateDaemonSetStatus"),
+    not_negative(&["numberUnavailable"], "validateDaemonSetStatus"),
+    not_negative(&["collisionCount"], "validateDaemonSetStatus"),
 ];
 
 /// How many pods of a StatefulSet may be replaced at a time is behind a feature that is off: it is dropped.
@@ -237,21 +239,20 @@ fn warnings(new: &Value, old: Option<&Value>) -> Vec<String> {
     told
 }
 
-pub(super) fn status_numbers(new: &Value, numbers: &[&str]) -> Vec<FieldError> {
+/// What the rules say of the status.
+pub(super) fn status_numbers(new: &Value, numbers: &[FieldRule]) -> Vec<FieldError> {
     let mut errors = Errors::default();
-    for number in numbers {
-        errors.non_negative(&At::root(new).key("status").key(number));
-    }
+    tell(&mut errors, numbers, &At::root(new).key("status"), None);
     errors.into_vec()
 }
 
 /// The same, and that no part is greater than the whole: `parts` of `status.replicas`.
-fn status_parts(new: &Value, numbers: &[&str], parts: &[&str]) -> Vec<FieldError> {
+fn status_parts(new: &Value, numbers: &[FieldRule], parts: &[&str]) -> Vec<FieldError> {
     parts_of(new, numbers, parts, "readyReplicas")
 }
 
 /// The same; `ready` is what upstream calls the number of those that are ready.
-fn parts_of(new: &Value, numbers: &[&str], parts: &[&str], ready: &str) -> Vec<FieldError> {
+fn parts_of(new: &Value, numbers: &[FieldRule], parts: &[&str], ready: &str) -> Vec<FieldError> {
     let mut errors = Errors::default();
     errors.extend(status_numbers(new, numbers));
     let status = At::root(new).key("status");
@@ -297,10 +298,13 @@ fn deployment(new: &Value) -> Vec<FieldError> {
             &["Recreate", "RollingUpdate"],
         )),
     }
-    errors.non_negative(&spec.key("minReadySeconds"));
-    errors.non_negative(&spec.key("revisionHistoryLimit"));
+    let rules = [
+        not_negative(&["minReadySeconds"], "ValidateDeploymentSpec"),
+        not_negative(&["revisionHistoryLimit"], "ValidateDeploymentSpec"),
+        not_negative(&["progressDeadlineSeconds"], "ValidateDeploymentSpec"),
+    ];
+    tell(&mut errors, &rules, &spec, None);
     let deadline = spec.key("progressDeadlineSeconds");
-    errors.non_negative(&deadline);
     if deadline
         .int()
         .is_some_and(|deadline| deadline <= spec.key("minReadySeconds").int().unwrap_or(0))
@@ -365,8 +369,11 @@ fn percent_or_number(at: &At<'_>) -> Option<i64> {
 fn replica_set(new: &Value) -> Vec<FieldError> {
     let mut errors = Errors::default();
     let spec = At::root(new).key("spec");
-    errors.non_negative(&spec.key("replicas"));
-    errors.non_negative(&spec.key("minReadySeconds"));
+    let rules = [
+        not_negative(&["replicas"], "ValidateReplicaSetSpec"),
+        not_negative(&["minReadySeconds"], "ValidateReplicaSetSpec"),
+    ];
+    tell(&mut errors, &rules, &spec, None);
     selector_and_template(&mut errors, &spec, Restart::Always("replicaset"));
     errors.into_vec()
 }
@@ -375,8 +382,11 @@ fn replica_set(new: &Value) -> Vec<FieldError> {
 fn replication_controller(new: &Value) -> Vec<FieldError> {
     let mut errors = Errors::default();
     let spec = At::root(new).key("spec");
-    errors.non_negative(&spec.key("replicas"));
-    errors.non_negative(&spec.key("minReadySeconds"));
+    let rules = [
+        not_negative(&["replicas"], "ValidateReplicationControllerSpec"),
+        not_negative(&["minReadySeconds"], "ValidateReplicationControllerSpec"),
+    ];
+    tell(&mut errors, &rules, &spec, None);
     let (selector, template) = (spec.key("selector"), spec.key("template"));
     if selector.is_empty() {
         errors.required(&selector, "");
@@ -397,7 +407,7 @@ fn replication_controller(new: &Value) -> Vec<FieldError> {
 fn revision(new: &Value) -> Vec<FieldError> {
     let mut errors = Errors::default();
     let at = At::root(new);
-    errors.non_negative(&at.key("revision"));
+    tell(&mut errors, REVISION, &at, None);
     let data = at.key("data");
     if !data.present() {
         errors.required(&data, "data is mandatory");

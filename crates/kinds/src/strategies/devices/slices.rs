@@ -7,7 +7,7 @@ use kubewright_schema::names;
 use kubewright_schema::quantity::Quantity;
 use serde_json::Value;
 
-use super::super::check::{At, Errors, child, each, ensure, fill, fill_text, get};
+use super::super::check::{At, Errors, child, each, ensure, fill, fill_text, fixed, get, tell};
 use super::super::pods::scheduling::node_selector;
 use super::capacity::request_policy;
 use super::{DEVICE_CLASS, EFFECTS, driver_name, label, limited, name_of_driver, named, pool_name, set};
@@ -48,9 +48,12 @@ pub(crate) const DEVICES: Strategy = Strategy {
     validate_update: |new, old| {
         let mut errors = Errors::default();
         let (spec, was) = (At::root(new).key("spec"), At::root(old).key("spec"));
-        for path in [&["pool", "name"][..], &["driver"], &["nodeName"]] {
-            errors.immutable(&spec.keys(path), &was.keys(path));
-        }
+        let rules = [
+            fixed(&["pool", "name"], "ValidateResourceSliceUpdate"),
+            fixed(&["driver"], "ValidateResourceSliceUpdate"),
+            fixed(&["nodeName"], "ValidateResourceSliceUpdate"),
+        ];
+        tell(&mut errors, &rules, &spec, Some(&was));
         errors.extend(slice(new, old));
         errors.into_vec()
     },

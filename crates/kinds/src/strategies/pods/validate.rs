@@ -12,7 +12,7 @@ use kubewright_schema::names;
 use serde_json::Value;
 
 use super::{annotations, containers, host, resources, scheduling, volumes};
-use crate::strategies::check::{At, Errors, check_ip, get};
+use crate::strategies::check::{At, Errors, Must, check_ip, get, rule, tell};
 pub(crate) use changes::{ephemeral_containers, resize, update};
 use network::{DNS_POLICIES, dns, host_aliases, hostname_override};
 
@@ -33,8 +33,15 @@ pub(crate) fn spec(errors: &mut Errors, at: &At<'_>) {
     containers::ephemeral_containers(errors, &at.key("ephemeralContainers"), at, &facts);
     resources::of_pod(errors, at);
     host::network(errors, at);
-    errors.one_of(&at.key("restartPolicy"), &RESTART_POLICIES, true);
-    errors.one_of(&at.key("dnsPolicy"), &DNS_POLICIES, true);
+    let rules = [
+        rule(
+            &["restartPolicy"],
+            Must::BeOneOf(&RESTART_POLICIES),
+            "validateRestartPolicy",
+        ),
+        rule(&["dnsPolicy"], Must::BeOneOf(&DNS_POLICIES), "validateDNSPolicy"),
+    ];
+    tell(errors, &rules, at, None);
     node_selector(errors, &at.key("nodeSelector"));
     containers::pod_security(errors, at);
     scheduling::affinity(errors, &at.key("affinity"));

@@ -8,7 +8,7 @@ use kubewright_schema::names;
 use kubewright_schema::quantity::Quantity;
 
 use super::projections::{descending, downward_file, key_to_path, mode, no_backsteps, projections};
-use crate::strategies::check::{At, Errors};
+use crate::strategies::check::{At, Errors, Must, rule, tell};
 
 /// Checks `spec.volumes` and gives the names that mounts may use.
 pub(crate) fn volumes<'a>(errors: &mut Errors, at: &At<'a>) -> BTreeSet<&'a str> {
@@ -368,9 +368,14 @@ fn options(errors: &mut Errors, at: &At<'_>) {
 }
 
 fn azure_disk(errors: &mut Errors, at: &At<'_>) {
-    errors.one_of(&at.key("cachingMode"), &["None", "ReadOnly", "ReadWrite"], false);
+    let caching = Must::BeEmptyOrOneOf(&["None", "ReadOnly", "ReadWrite"]);
+    let disk = Must::BeEmptyOrOneOf(&["Dedicated", "Managed", "Shared"]);
+    let rules = [
+        rule(&["cachingMode"], caching, "validateAzureDisk"),
+        rule(&["kind"], disk, "validateAzureDisk"),
+    ];
+    tell(errors, &rules, at, None);
     let kind = at.key("kind");
-    errors.one_of(&kind, &["Dedicated", "Managed", "Shared"], false);
     let address = at.key("diskURI");
     let (prefix, form) = match kind.text() {
         "Managed" => (

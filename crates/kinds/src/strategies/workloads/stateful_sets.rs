@@ -6,8 +6,11 @@ use serde_json::Value;
 use super::int_or_percent;
 use super::template::Restart;
 use super::template::selector_and_template;
-use crate::strategies::check::{At, Errors, get};
+use crate::strategies::check::{At, Errors, Must, get, not_negative, rule, tell};
 use crate::strategies::pods;
+
+/// What becomes of the claims of a StatefulSet.
+const RETENTION: Must = Must::BeOneOf(&["Retain", "Delete"]);
 
 /// Rules for a StatefulSet. What may not change is not looked at again in one that exists (`is_new`): it may be older than the rule.
 /// Upstream: `ValidateStatefulSetSpec`.
@@ -38,15 +41,28 @@ pub(super) fn stateful_set(new: &Value, is_new: bool) -> Vec<FieldError> {
         _ => errors.invalid(&strategy, "must be 'RollingUpdate' or 'OnDelete'"),
     }
     let policy = spec.key("persistentVolumeClaimRetentionPolicy");
-    for when in ["whenDeleted", "whenScaled"] {
-        errors.one_of(&policy.key(when), &["Retain", "Delete"], true);
-    }
+    let rules = [
+        rule(
+            &["whenDeleted"],
+            RETENTION,
+            "ValidatePersistentVolumeClaimRetentionPolicy",
+        ),
+        rule(
+            &["whenScaled"],
+            RETENTION,
+            "ValidatePersistentVolumeClaimRetentionPolicy",
+        ),
+    ];
+    tell(&mut errors, &rules, &policy, None);
     for claim in spec.key("volumeClaimTemplates").items().filter(|_| is_new) {
         pods::volumes::claim_spec(&mut errors, &claim.key("spec"));
     }
-    errors.non_negative(&spec.key("replicas"));
-    errors.non_negative(&spec.key("minReadySeconds"));
-    errors.non_negative(&spec.keys(&["ordinals", "start"]));
+    let rules = [
+        not_negative(&["replicas"], "ValidateStatefulSetSpec"),
+        not_negative(&["minReadySeconds"], "ValidateStatefulSetSpec"),
+        not_negative(&["ordinals", "start"], "ValidateStatefulSetSpec"),
+    ];
+    tell(&mut errors, &rules, &spec, None);
     let service = spec.key("serviceName");
     if is_new && !service.text().is_empty() {
         errors.messages(&service, kubewright_schema::names::dns1123_label(service.text()));

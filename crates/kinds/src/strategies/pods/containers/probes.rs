@@ -1,7 +1,15 @@
 //! What is done to a container while it runs: probes and handlers of its lifecycle.
 
 use super::PodFacts;
-use crate::strategies::check::{At, Errors, check_port, check_port_or_name};
+use crate::strategies::check::{At, Errors, FieldRule, check_port, check_port_or_name, not_negative, tell};
+
+const NUMBERS: &[FieldRule] = &[
+    not_negative(&["initialDelaySeconds"], "validateProbe"),
+    not_negative(&["timeoutSeconds"], "validateProbe"),
+    not_negative(&["periodSeconds"], "validateProbe"),
+    not_negative(&["successThreshold"], "validateProbe"),
+    not_negative(&["failureThreshold"], "validateProbe"),
+];
 
 pub(super) fn probes(errors: &mut Errors, container: &At<'_>) {
     for field in ["livenessProbe", "readinessProbe", "startupProbe"] {
@@ -10,15 +18,7 @@ pub(super) fn probes(errors: &mut Errors, container: &At<'_>) {
             continue;
         }
         handler(errors, &at, &["exec", "httpGet", "tcpSocket", "grpc"]);
-        for number in [
-            "initialDelaySeconds",
-            "timeoutSeconds",
-            "periodSeconds",
-            "successThreshold",
-            "failureThreshold",
-        ] {
-            errors.non_negative(&at.key(number));
-        }
+        tell(errors, NUMBERS, &at, None);
         let grace = at.key("terminationGracePeriodSeconds");
         if grace.int().is_some_and(|seconds| seconds <= 0) {
             errors.invalid(&grace, "must be greater than 0");
