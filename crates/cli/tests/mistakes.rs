@@ -73,7 +73,7 @@ impl Before {
             Remove(path) if project.join(path).is_dir() => std::fs::remove_dir_all(project.join(path)).unwrap(),
             Remove(path) => std::fs::remove_file(project.join(path)).unwrap(),
             FileInPlaceOf(path) => {
-                Remove(*path).make(project);
+                Remove(path).make(project);
                 std::fs::write(project.join(path), "x\n").unwrap();
             }
             FolderInPlaceOf(path) => {

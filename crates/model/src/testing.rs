@@ -37,7 +37,7 @@ impl FakeEnv {
     /// Moves the clock on, and wakes whoever sleeps.
     pub fn advance(&self, by: Duration) {
         let mut clock = self.now.lock().expect("no test panics while it holds the clock");
-        clock.since_start += by;
+        clock.since_start = clock.since_start.saturating_add(by);
         for waker in clock.sleepers.drain(..) {
             waker.wake();
         }
@@ -51,7 +51,8 @@ impl Env for Shared {
     fn now(&self) -> jiff::Timestamp {
         let clock = self.0.now.lock().expect("no test panics while it holds the clock");
         let start = jiff::Timestamp::from_second(1_790_000_000).expect("a time in range");
-        start + jiff::SignedDuration::try_from(clock.since_start).expect("a short time")
+        let passed = jiff::SignedDuration::try_from(clock.since_start).expect("a short time");
+        start.saturating_add(passed).expect("a span of seconds")
     }
 
     fn random(&self) -> u64 {
@@ -68,7 +69,7 @@ impl Env for Shared {
             .lock()
             .expect("no test panics while it holds the clock")
             .since_start
-            + duration;
+            .saturating_add(duration);
         Box::pin(std::future::poll_fn(move |cx| {
             let mut clock = env.now.lock().expect("no test panics while it holds the clock");
             if clock.since_start >= until {
