@@ -20,6 +20,7 @@
 
 mod answers;
 mod causes;
+mod index;
 mod list;
 
 use crate::backoff::Exponential;
@@ -27,9 +28,10 @@ use crate::rate::RateLimiter;
 use crate::time::Instant;
 pub use answers::{Fairness, Finished, Metrics, Next, Priority, State, Token, Wake, Work};
 pub use causes::{Causes, Merge};
+use index::Index;
 use list::{Links, List};
-use std::collections::btree_map::Entry;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
+use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher, Hash};
 use std::time::Duration;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,6 +57,8 @@ struct Run {
 
 struct Slot<T, C> {
     item: T,
+    /// Of the item.
+    hash: u32,
     pending: Option<Pending<C>>,
     running: Option<Run>,
     failures: u32,
@@ -64,6 +68,9 @@ struct Slot<T, C> {
 }
 
 /// A queue of items `T` with causes `C`.
+///
+/// `S` hashes the items. Whose items are named by others, as objects are, names one with a secret of its own, such as
+/// `std::hash::RandomState`; nothing but time depends on it.
 ///
 /// ```
 /// use kubewright_engine::queue::{Next, Priority, WorkQueue};
@@ -77,12 +84,13 @@ struct Slot<T, C> {
 /// assert_eq!(queue.get(now), Next::Wait(None));
 /// queue.done(work.token, now);
 /// ```
-pub struct WorkQueue<T, C = ()> {
+pub struct WorkQueue<T, C = (), S = BuildHasherDefault<DefaultHasher>> {
     limiter: Box<dyn RateLimiter>,
     fairness: Fairness,
-    index: BTreeMap<T, u32>,
+    hashes: S,
+    index: Index,
     slots: Vec<Option<Slot<T, C>>>,
-    /// Per slot, beside it: its place in a ready list.
+    /// Per slot, beside it: its place in the one list that it is in, of those that are ready or of those that run.
     links: Vec<Links>,
     free: Vec<u32>,
     normal: List,
@@ -90,7 +98,8 @@ pub struct WorkQueue<T, C = ()> {
     /// Due time, order of arrival, slot.
     delayed: BTreeMap<(Instant, u64), u32>,
     delayed_keys: BTreeMap<u32, (Instant, u64)>,
-    running: BTreeSet<(Instant, u32)>,
+    /// In the order of their beginnings.
+    running: List,
     running_started: u128,
     arrivals: u64,
     runs: u64,
@@ -100,24 +109,25 @@ pub struct WorkQueue<T, C = ()> {
     retries: u64,
 }
 
-impl<T: Ord + Clone, C: Merge> Default for WorkQueue<T, C> {
-    fn default() -> WorkQueue<T, C> {
+impl<T: Hash + Eq + Clone, C: Merge, S: BuildHasher + Default> Default for WorkQueue<T, C, S> {
+    fn default() -> WorkQueue<T, C, S> {
         WorkQueue::new(Exponential::default(), Fairness::default())
     }
 }
 
-impl<T: Ord + Clone, C: Merge> WorkQueue<T, C> {
+impl<T: Hash + Eq + Clone, C: Merge, S: BuildHasher + Default> WorkQueue<T, C, S> {
     /// An empty queue.
-    pub fn new(limiter: impl RateLimiter + 'static, fairness: Fairness) -> WorkQueue<T, C> {
+    pub fn new(limiter: impl RateLimiter + 'static, fairness: Fairness) -> WorkQueue<T, C, S> {
         WorkQueue::limited(Box::new(limiter), fairness)
     }
 
     /// As [`WorkQueue::new`].
-    pub fn limited(limiter: Box<dyn RateLimiter>, fairness: Fairness) -> WorkQueue<T, C> {
+    pub fn limited(limiter: Box<dyn RateLimiter>, fairness: Fairness) -> WorkQueue<T, C, S> {
         WorkQueue {
             limiter,
             fairness,
-            index: BTreeMap::new(),
+            hashes: S::default(),
+            index: Index::default(),
             slots: Vec::new(),
             links: Vec::new(),
             free: Vec::new(),
@@ -125,7 +135,7 @@ impl<T: Ord + Clone, C: Merge> WorkQueue<T, C> {
             low: List::default(),
             delayed: BTreeMap::new(),
             delayed_keys: BTreeMap::new(),
-            running: BTreeSet::new(),
+            running: List::default(),
             running_started: 0,
             arrivals: 0,
             runs: 0,
@@ -211,7 +221,7 @@ impl<T: Ord + Clone, C: Merge> WorkQueue<T, C> {
             waited: now.since(slot.ready_since),
             wake,
         };
-        self.running.insert((now, id));
+        self.running.push_back(&mut self.links, id);
         self.running_started += u128::from(now.0);
         Next::Item(work)
     }
@@ -221,7 +231,7 @@ impl<T: Ord + Clone, C: Merge> WorkQueue<T, C> {
         let id = token.slot;
         let slot = self.slots.get_mut(id as usize)?.as_mut()?;
         let run = slot.running.take_if(|run| run.number == token.run)?;
-        self.running.remove(&(run.started, id));
+        self.running.remove(&mut self.links, id);
         self.running_started -= u128::from(run.started.0);
         self.promote(now);
         let slot = self.slot(id);
@@ -247,14 +257,14 @@ impl<T: Ord + Clone, C: Merge> WorkQueue<T, C> {
 
     /// [`WorkQueue::done`] by item, for hand-written loops.
     pub fn done_item(&mut self, item: &T, now: Instant) -> Option<Finished> {
-        let slot = *self.index.get(item)?;
+        let slot = self.id_of(item)?;
         let run = self.slot(slot).running.as_ref()?.number;
         self.done(Token { slot, run }, now)
     }
 
     /// Forgets the failures of an item: its next retry starts from the shortest delay (client-go's `Forget`).
     pub fn forget(&mut self, item: &T) {
-        if let Some(id) = self.index.get(item).copied() {
+        if let Some(id) = self.id_of(item) {
             self.slot(id).failures = 0;
         }
     }
@@ -311,10 +321,7 @@ impl<T: Ord + Clone, C: Merge> WorkQueue<T, C> {
             adds: self.adds,
             retries: self.retries,
             unfinished: Duration::from_nanos(u64::try_from(unfinished).unwrap_or(u64::MAX)),
-            longest_running: self
-                .running
-                .first()
-                .map_or(Duration::ZERO, |(started, _)| now.since(*started)),
+            longest_running: self.longest_run().map_or(Duration::ZERO, |run| now.since(run.started)),
         }
     }
 
@@ -345,7 +352,7 @@ impl<T: Ord + Clone, C: Merge> WorkQueue<T, C> {
 }
 
 /// Moving items about.
-impl<T: Ord + Clone, C: Merge> WorkQueue<T, C> {
+impl<T: Hash + Eq + Clone, C: Merge, S: BuildHasher + Default> WorkQueue<T, C, S> {
     fn ask(&mut self, item: T, due: Option<Instant>, priority: Priority, causes: C, now: Instant) -> Wake {
         if self.mode != Mode::Open {
             return Wake::ShutDown;
@@ -475,8 +482,13 @@ impl<T: Ord + Clone, C: Merge> WorkQueue<T, C> {
         }
     }
 
+    fn longest_run(&self) -> Option<&Run> {
+        let slot = self.slots.get(self.running.front()? as usize)?.as_ref()?;
+        slot.running.as_ref()
+    }
+
     fn find(&self, item: &T) -> Option<&Slot<T, C>> {
-        self.index.get(item).and_then(|id| self.slots[*id as usize].as_ref())
+        self.id_of(item).and_then(|id| self.slots[id as usize].as_ref())
     }
 
     fn slot(&mut self, id: u32) -> &mut Slot<T, C> {
@@ -485,13 +497,32 @@ impl<T: Ord + Clone, C: Merge> WorkQueue<T, C> {
             .expect("lists and index name only slots in use")
     }
 
+    fn hash_of(&self, item: &T) -> u32 {
+        let hash = self.hashes.hash_one(item);
+        (hash ^ hash >> 32) as u32
+    }
+
+    fn id_of(&self, item: &T) -> Option<u32> {
+        // Most queues are empty most of the time.
+        if self.index.is_empty() {
+            return None;
+        }
+        self.id_by(self.hash_of(item), item)
+    }
+
+    fn id_by(&self, hash: u32, item: &T) -> Option<u32> {
+        let is_it = |id: u32| self.slots[id as usize].as_ref().is_some_and(|slot| slot.item == *item);
+        self.index.find(hash, is_it)
+    }
+
     fn slot_of(&mut self, item: T) -> u32 {
-        let vacant = match self.index.entry(item) {
-            Entry::Occupied(known) => return *known.get(),
-            Entry::Vacant(vacant) => vacant,
-        };
+        let hash = self.hash_of(&item);
+        if let Some(known) = self.id_by(hash, &item) {
+            return known;
+        }
         let slot = Slot {
-            item: vacant.key().clone(),
+            item,
+            hash,
             pending: None,
             running: None,
             failures: 0,
@@ -509,13 +540,13 @@ impl<T: Ord + Clone, C: Merge> WorkQueue<T, C> {
                 u32::try_from(self.slots.len() - 1).expect("fewer than 2^32 items are pending")
             }
         };
-        vacant.insert(id);
+        self.index.insert(hash, id);
         id
     }
 
     fn release(&mut self, id: u32) {
         if let Some(slot) = self.slots[id as usize].take() {
-            self.index.remove(&slot.item);
+            self.index.remove(slot.hash, id);
             self.free.push(id);
         }
         if self.index.is_empty() {
@@ -527,6 +558,7 @@ impl<T: Ord + Clone, C: Merge> WorkQueue<T, C> {
     fn shrink(&mut self) {
         if self.slots.len() > 1024 {
             (self.slots, self.links, self.free) = (Vec::new(), Vec::new(), Vec::new());
+            self.index = Index::default();
         }
     }
 }

@@ -4,6 +4,7 @@
 //! costs nothing: a worker sleeps until it is woken or until the next item is due.
 
 use std::fmt;
+use std::hash::{Hash, RandomState};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -33,27 +34,27 @@ use tokio::sync::Notify;
 /// assert_eq!(queue.next().await, None);
 /// # }
 /// ```
-pub struct WorkQueue<T: Ord + Clone>(Queue<T, ()>);
+pub struct WorkQueue<T: Hash + Eq + Clone>(Queue<T, ()>);
 
-impl<T: Ord + Clone> Clone for WorkQueue<T> {
+impl<T: Hash + Eq + Clone> Clone for WorkQueue<T> {
     fn clone(&self) -> Self {
         WorkQueue(self.0.clone())
     }
 }
 
-impl<T: Ord + Clone> fmt::Debug for WorkQueue<T> {
+impl<T: Hash + Eq + Clone> fmt::Debug for WorkQueue<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "WorkQueue({} ready)", self.len())
     }
 }
 
-impl<T: Ord + Clone> Default for WorkQueue<T> {
+impl<T: Hash + Eq + Clone> Default for WorkQueue<T> {
     fn default() -> Self {
         WorkQueue::new()
     }
 }
 
-impl<T: Ord + Clone> WorkQueue<T> {
+impl<T: Hash + Eq + Clone> WorkQueue<T> {
     /// An empty queue with the usual backoff: 5 ms, doubling up to 1000 s.
     pub fn new() -> WorkQueue<T> {
         WorkQueue::with_rate_limiter(Exponential::default())
@@ -129,7 +130,7 @@ impl<T: Ord + Clone> WorkQueue<T> {
 pub(crate) struct Queue<T, C>(Arc<Inner<T, C>>);
 
 struct Inner<T, C> {
-    engine: Mutex<EngineQueue<T, C>>,
+    engine: Mutex<EngineQueue<T, C, RandomState>>,
     workers: Notify,
     origin: tokio::time::Instant,
 }
@@ -140,7 +141,7 @@ impl<T, C> Clone for Queue<T, C> {
     }
 }
 
-impl<T: Ord + Clone, C: Merge> Queue<T, C> {
+impl<T: Hash + Eq + Clone, C: Merge> Queue<T, C> {
     pub(crate) fn new(limiter: Box<dyn RateLimiter>) -> Queue<T, C> {
         Queue(Arc::new(Inner {
             engine: Mutex::new(EngineQueue::limited(limiter, Fairness::default())),
@@ -149,7 +150,7 @@ impl<T: Ord + Clone, C: Merge> Queue<T, C> {
         }))
     }
 
-    fn lock(&self) -> MutexGuard<'_, EngineQueue<T, C>> {
+    fn lock(&self) -> MutexGuard<'_, EngineQueue<T, C, RandomState>> {
         // The engine runs no foreign code that panics half way: merging causes and comparing keys is ours, a limiter is asked before.
         self.0.engine.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -197,20 +198,21 @@ impl<T: Ord + Clone, C: Merge> Queue<T, C> {
     }
 
     pub(crate) async fn next(&self) -> Option<Work<T, C>> {
+        // Workers of a queue that always has something never wait, and must not starve the thread's other tasks.
+        tokio::task::consume_budget().await;
         loop {
-            // Registered before the queue is asked, so that no wake-up between the two is missed.
+            // A queue that has something is asked once, without a place in the line of those who wait.
+            match self.take() {
+                Next::Item(work) => return Some(work),
+                Next::ShutDown => return None,
+                Next::Wait(_) => {}
+            }
+            // Registered before the queue is asked again, so that no wake-up between the two is missed.
             let woken = self.0.workers.notified();
             tokio::pin!(woken);
             woken.as_mut().enable();
-            let now = self.now();
-            let next = self.lock().get(now);
-            match next {
-                Next::Item(work) => {
-                    // Whoever takes an item hands the watch over: another worker looks for what else is ready, or sleeps until the
-                    // next item is due.
-                    self.wake(work.wake);
-                    return Some(work);
-                }
+            match self.take() {
+                Next::Item(work) => return Some(work),
                 Next::ShutDown => return None,
                 Next::Wait(None) => woken.await,
                 Next::Wait(Some(due)) => {
@@ -222,6 +224,17 @@ impl<T: Ord + Clone, C: Merge> Queue<T, C> {
                 }
             }
         }
+    }
+
+    fn take(&self) -> Next<T, C> {
+        let now = self.now();
+        let next = self.lock().get(now);
+        if let Next::Item(work) = &next {
+            // Whoever takes an item hands the watch over: another worker looks for what else is ready, or sleeps until the
+            // next item is due.
+            self.wake(work.wake);
+        }
+        next
     }
 
     /// Ends a run, and answers how long it took.
@@ -256,6 +269,7 @@ impl<T: Ord + Clone, C: Merge> Queue<T, C> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::sync::atomic::{AtomicBool, Ordering};
 
     #[tokio::test(start_paused = true)]
     async fn q5_a_busy_worker_leaves_the_timer_to_a_sleeping_one() {
@@ -314,6 +328,30 @@ mod tests {
         for worker in workers {
             assert_eq!(worker.await.expect("the worker ends"), None);
         }
+    }
+
+    #[tokio::test]
+    async fn a_worker_that_always_finds_a_key_lets_others_run() {
+        let queue = WorkQueue::new();
+        queue.add("a");
+        let others_ran = Arc::new(AtomicBool::new(false));
+        let worker = tokio::spawn({
+            let (queue, others_ran) = (queue.clone(), others_ran.clone());
+            async move {
+                for _ in 0..10_000 {
+                    let key = queue.next().await.expect("the queue is open");
+                    queue.add(key);
+                    queue.done(&key);
+                }
+                others_ran.load(Ordering::Relaxed)
+            }
+        });
+        tokio::task::yield_now().await;
+        others_ran.store(true, Ordering::Relaxed);
+        assert!(
+            worker.await.expect("the worker ends"),
+            "it kept the thread for all of its keys"
+        );
     }
 
     #[tokio::test(start_paused = true)]
