@@ -6,8 +6,9 @@
 //!
 //! A future is boxed where it leaves for that edge: a coroutine is compiled by whoever polls it, with all that it awaits.
 //!
-//! Invariants: an informer of a form holds nothing but objects of its type; each type is read from JSON text and written to a JSON value and in
-//! no other way, because each way is another copy of serde's code for every type.
+//! Invariants: an informer of a form holds nothing but objects of its type; each type is read from JSON text, as a `str` whose
+//! letters need not be looked at again, and written to a JSON value and in no other way, because each way is another copy of serde's
+//! code for every type.
 
 pub(crate) mod cut;
 pub(crate) mod packed;
@@ -192,7 +193,7 @@ pub(crate) struct Form {
 #[derive(Clone, Copy)]
 pub(crate) struct Decode {
     /// One object.
-    pub(crate) object: fn(&[u8]) -> serde_json::Result<Arc<dyn Cached>>,
+    pub(crate) object: Read,
     /// As `object`, without managedFields.
     pub(crate) kept: Read,
 }
@@ -221,8 +222,8 @@ impl Form {
             metadata_only: K::metadata_api(),
             says_kind: TypeId::of::<K::DynamicType>() == TypeId::of::<()>(),
             decode: Decode {
-                object: |text| serde_json::from_slice::<K>(text).map(|object| Arc::new(object) as Arc<dyn Cached>),
-                kept: |text| serde_json::from_slice::<K>(text).map(kept),
+                object: |text| serde_json::from_str::<K>(text).map(|object| Arc::new(object) as Arc<dyn Cached>),
+                kept: |text| serde_json::from_str::<K>(text).map(kept),
             },
         }
     }
@@ -235,8 +236,8 @@ fn kept<K: AnyObject>(mut object: K) -> Arc<dyn Cached> {
 
 /// Reads a type out of a value. By way of text: see the invariants.
 pub(crate) fn of_json<K: DeserializeOwned>(value: &Value) -> Result<K, String> {
-    let text = serde_json::to_vec(value).map_err(|error| error.to_string())?;
-    serde_json::from_slice(&text).map_err(|error| without_place(&error))
+    let text = serde_json::to_string(value).map_err(|error| error.to_string())?;
+    serde_json::from_str(&text).map_err(|error| without_place(&error))
 }
 
 /// What serde says, without the line and column in a text that nobody has seen.

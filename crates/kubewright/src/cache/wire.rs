@@ -329,7 +329,11 @@ impl<'a> Reader<'a> {
         }
         // What is no object is left to serde, which says what it is.
         let lean = if head.is_some() { &self.scratch[..] } else { text };
-        match guarded(|| (self.form.decode.kept)(lean)) {
+        let decoded = match std::str::from_utf8(lean) {
+            Ok(lean) => guarded(|| (self.form.decode.kept)(lean)),
+            Err(_) => Err(broken_text(lean)),
+        };
+        match decoded {
             Ok(object) => Ok(Ok(object)),
             Err(reason) => {
                 let value: Value = serde_json::from_slice(text).unwrap_or_default();
@@ -357,7 +361,7 @@ impl<'a> Reader<'a> {
         if !core.shelf.checks() {
             return Some(Packed::unread(text, head, &core.shelf));
         }
-        let object = guarded(|| (self.form.decode.kept)(text.as_bytes())).ok()?;
+        let object = guarded(|| (self.form.decode.kept)(text)).ok()?;
         Some(Packed::decoded(object, text, head, &core.shelf))
     }
 }

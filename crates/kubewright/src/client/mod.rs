@@ -438,7 +438,7 @@ fn is_gone(meta: &ObjectMeta) -> bool {
 }
 
 fn decode(attempt: &str, text: &str, form: &Form) -> Result<Arc<dyn Cached>> {
-    guarded(|| (form.decode.object)(text.as_bytes())).map_err(|reason| Error::Undecodable {
+    guarded(|| (form.decode.object)(text)).map_err(|reason| Error::Undecodable {
         object: format!("the answer to {attempt}"),
         reason,
     })

@@ -69,7 +69,7 @@ impl Budget {
 const NOTED: usize = 1024;
 
 /// How an object is read out of its text.
-pub(crate) type Read = fn(&[u8]) -> serde_json::Result<Arc<dyn Cached>>;
+pub(crate) type Read = fn(&str) -> serde_json::Result<Arc<dyn Cached>>;
 
 /// Where the identity of an object stands in its text, as ranges of bytes; empty where it says none.
 #[derive(Clone, Copy, Debug, Default)]
@@ -213,7 +213,7 @@ impl Packed {
     }
 
     fn decode(&self, state: &mut State) -> Result<Arc<dyn Cached>, Arc<str>> {
-        guarded(|| (self.shelf.read)(self.text.as_bytes())).map_err(|reason| {
+        guarded(|| (self.shelf.read)(&self.text)).map_err(|reason| {
             let reason: Arc<str> = Arc::from(reason);
             *state = State::Broken(reason.clone());
             let identity = self.identity();
