@@ -56,7 +56,7 @@ func main() {
 	case "cache":
 		err = runCache(url, keep, words)
 	case "controller":
-		err = runController(url, words)
+		err = runController(url, keep, words)
 	case "queue":
 		runQueue()
 	default:
@@ -161,17 +161,18 @@ func runCache(url, keep string, words *bufio.Scanner) error {
 // meter is what is noted of reconciles.
 type meter struct {
 	client client.Client
+	fresh  func() client.Object
 	count  atomic.Int64
 	lock   sync.Mutex
 	delays []time.Duration
 }
 
 func (m *meter) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
-	var pod corev1.Pod
-	if err := m.client.Get(ctx, request.NamespacedName, &pod); err != nil {
+	pod := m.fresh()
+	if err := m.client.Get(ctx, request.NamespacedName, pod); err != nil {
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
-	if sent, err := strconv.ParseInt(pod.Annotations["bench/sent"], 10, 64); err == nil && sent > 0 { // the list says 0
+	if sent, err := strconv.ParseInt(pod.GetAnnotations()["bench/sent"], 10, 64); err == nil && sent > 0 { // the list says 0
 		m.lock.Lock()
 		m.delays = append(m.delays, time.Duration(time.Now().UnixNano()-sent))
 		m.lock.Unlock()
@@ -180,7 +181,7 @@ func (m *meter) Reconcile(ctx context.Context, request reconcile.Request) (recon
 	if count%1000 == 0 {
 		fmt.Println("reconciled", count)
 	}
-	if pod.Name == marker {
+	if pod.GetName() == marker {
 		fmt.Println("marked", count, m.quantiles())
 	}
 	return reconcile.Result{}, nil
@@ -201,8 +202,8 @@ func (m *meter) quantiles() string {
 	return fmt.Sprint(at(0.5), " ", at(0.99), " ", len(delays))
 }
 
-// runController reconciles Pods and does nothing for them but to read each from the cache.
-func runController(url string, words *bufio.Scanner) error {
+// runController reconciles Pods, or their metadata, and does nothing for them but to read each from the cache.
+func runController(url, keep string, words *bufio.Scanner) error {
 	manager, err := ctrl.NewManager(config(url), ctrl.Options{
 		Scheme:         scheme.Scheme,
 		Metrics:        server.Options{BindAddress: "0"},
@@ -212,7 +213,14 @@ func runController(url string, words *bufio.Scanner) error {
 	if err != nil {
 		return err
 	}
-	if err := ctrl.NewControllerManagedBy(manager).For(&corev1.Pod{}).Complete(&meter{client: manager.GetClient()}); err != nil {
+	fresh := func() client.Object { return &corev1.Pod{} }
+	if keep == "metadata" {
+		fresh = func() client.Object {
+			return &metav1.PartialObjectMetadata{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"}}
+		}
+	}
+	meter := &meter{client: manager.GetClient(), fresh: fresh}
+	if err := ctrl.NewControllerManagedBy(manager).Named("pods").For(fresh()).Complete(meter); err != nil {
 		return err
 	}
 	ctx, cancel := context.WithCancel(context.Background())

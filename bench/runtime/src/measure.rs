@@ -9,11 +9,12 @@
 //!   private before (after a collection). As a stream, page by page, and from a server that ignores `limit`.
 //! * *reading*: a list of all objects, and a look at each: microseconds by object, the first time and again.
 //! * *reconciles a second*: from the first of as many events as there are objects, one for each, until the last of as many reconciles that do
-//!   nothing.
+//!   nothing; of whole objects, and of a controller that asks for their metadata only.
 //! * *event to reconcile*: a thousand events a second for ten seconds, over a thousand objects: from the server's clock when it
 //!   writes the event to the beginning of the reconcile.
 //! * *queue*: 500,000 keys added, then taken and done one after the other; and one at a time: add, get, done.
-//! * *idle*: a controller of one object, all that is resident and how often its threads wake, in ten seconds without an event.
+//! * *idle*: a controller of one object: what is private to the process (`RssAnon`), that with its share of the pages that processes have in common
+//!   (`Pss`), all that is resident, and how often its threads wake, in ten seconds without an event.
 //!
 //! Every measurement checks that the subject has and was told what it should: the counts of objects, of events, of containers within.
 
@@ -132,21 +133,30 @@ async fn relists(subject: &mut Subject, server: &Server, objects: usize, figures
 
 /// Reconciles from events: as fast as they come, and at a pace.
 pub(crate) async fn reconciles(program: &Path, objects: usize, figures: &mut Figures) -> Result<(), String> {
-    let server = Server::start(objects, MODERN).await?;
-    let mut subject = Subject::start(program, &format!("http://{}", server.address), "controller", "strip").await?;
-    subject.tell("go").await?;
-    subject.reconciled(objects).await?;
-    server.follows(1).await;
-    let (begun, cpu) = (Instant::now(), subject.cpu()?);
-    server.change(0..objects, None).await;
-    subject.reconciled(objects * 2).await?;
-    let seconds = begun.elapsed().as_secs_f64();
-    figures.insert("reconciles a second, from events", objects as f64 / seconds);
-    figures.insert(
-        "event with its reconcile, CPU, µs",
-        (subject.cpu()? - cpu) * 1e6 / objects as f64,
-    );
-    subject.stop().await?;
+    for (keep, rate, each) in [
+        (
+            "strip",
+            "reconciles a second, from events",
+            "event with its reconcile, CPU, µs",
+        ),
+        (
+            "metadata",
+            "reconciles a second, of metadata",
+            "the same of metadata, CPU, µs",
+        ),
+    ] {
+        let server = Server::start(objects, MODERN).await?;
+        let mut subject = Subject::start(program, &format!("http://{}", server.address), "controller", keep).await?;
+        subject.tell("go").await?;
+        subject.reconciled(objects).await?;
+        server.follows(1).await;
+        let (begun, cpu) = (Instant::now(), subject.cpu()?);
+        server.change(0..objects, None).await;
+        subject.reconciled(objects * 2).await?;
+        figures.insert(rate, objects as f64 / begun.elapsed().as_secs_f64());
+        figures.insert(each, (subject.cpu()? - cpu) * 1e6 / objects as f64);
+        subject.stop().await?;
+    }
 
     let server = Server::start(PACED, MODERN).await?;
     let mut subject = Subject::start(program, &format!("http://{}", server.address), "controller", "strip").await?;
@@ -196,7 +206,10 @@ pub(crate) async fn idle(program: &Path, figures: &mut Figures) -> Result<(), St
     let before = subject.sleeps()?;
     tokio::time::sleep(IDLE).await;
     figures.insert("idle: wake-ups in 10 s", subject.sleeps()? - before);
-    figures.insert("idle: resident, MB", subject.memory()?.resident);
+    let memory = subject.memory()?;
+    figures.insert("idle: private, MB", memory.private);
+    figures.insert("idle: its share (PSS), MB", subject.share()?);
+    figures.insert("idle: resident, MB", memory.resident);
     subject.stop().await
 }
 

@@ -130,6 +130,12 @@ impl Subject {
         })
     }
 
+    /// What is private, and of what processes have in common its share, in megabytes (`Pss`).
+    pub(crate) fn share(&self) -> Result<f64, String> {
+        let rollup = self.read("smaps_rollup")?;
+        self.field(&rollup, "Pss").map(|kilobytes| kilobytes / 1024.0)
+    }
+
     /// The peak begins anew.
     pub(crate) fn forget_peak(&self) -> Result<(), String> {
         let id = self.child.id().ok_or_else(|| format!("{} has ended", self.name))?;

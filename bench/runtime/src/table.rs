@@ -10,7 +10,7 @@ enum Goal {
     None,
 }
 
-const ROWS: [(&str, Goal); 18] = [
+const ROWS: [(&str, Goal); 22] = [
     ("memory without managedFields, KB", Goal::Most(4.0)),
     ("memory of an object as received, KB", Goal::Most(7.0)),
     ("memory of its metadata, KB", Goal::Most(1.5)),
@@ -23,10 +23,14 @@ const ROWS: [(&str, Goal); 18] = [
     ("relist without limit, peak ×", Goal::Most(1.1)),
     ("reconciles a second, from events", Goal::Least(100_000.0)),
     ("event with its reconcile, CPU, µs", Goal::None),
+    ("reconciles a second, of metadata", Goal::None),
+    ("the same of metadata, CPU, µs", Goal::None),
     ("queue of 500,000: keys a second", Goal::Least(500_000.0)),
     ("queue: add, get and done, µs", Goal::Most(0.2)),
     ("event to reconcile p50, ms", Goal::Most(0.15)),
     ("event to reconcile p99, ms", Goal::Most(0.6)),
+    ("idle: private, MB", Goal::None),
+    ("idle: its share (PSS), MB", Goal::None),
     ("idle: resident, MB", Goal::Most(8.0)),
     ("idle: wake-ups in 10 s", Goal::Most(0.0)),
 ];

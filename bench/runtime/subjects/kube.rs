@@ -11,6 +11,7 @@ use std::time::Instant;
 
 use futures::{Stream, StreamExt, TryStreamExt, stream};
 use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::serde::de::DeserializeOwned;
 use kube::core::PartialObjectMeta;
 use kube::{Api, Resource, ResourceExt};
 use kube_runtime::controller::Action;
@@ -44,7 +45,8 @@ async fn subject() -> Result<(), String> {
             let events = watcher(api::<Pod>(&arguments)?, watcher::Config::default());
             cache::<Pod>(words, events, |pod| common::containers(std::iter::once(pod)).1).await
         }
-        ("controller", _) => controller(&arguments, words).await,
+        ("controller", "metadata") => controller::<PartialObjectMeta<Pod>>(&arguments, words).await,
+        ("controller", _) => controller::<Pod>(&arguments, words).await,
         ("queue", _) => {
             queue().await;
             Ok(())
@@ -107,13 +109,16 @@ where
     .await
 }
 
-async fn controller(arguments: &Arguments, mut words: Words) -> Result<(), String> {
-    let reconcile = |pod: Arc<Pod>, meter: Arc<Meter>| async move {
-        let metadata = &pod.metadata;
+async fn controller<K>(arguments: &Arguments, mut words: Words) -> Result<(), String>
+where
+    K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + Send + Sync + 'static,
+{
+    let reconcile = |object: Arc<K>, meter: Arc<Meter>| async move {
+        let metadata = object.meta();
         meter.reconciled(metadata.name.as_deref(), metadata.annotations.as_ref());
         Ok::<Action, std::convert::Infallible>(Action::await_change())
     };
-    let running = Controller::new(api::<Pod>(arguments)?, watcher::Config::default())
+    let running = Controller::new(api::<K>(arguments)?, watcher::Config::default())
         .run(reconcile, |_, _, _| Action::await_change(), Arc::new(Meter::new()))
         .for_each(|_| async {});
     let running = tokio::spawn(running);

@@ -2,6 +2,7 @@
 
 #![allow(clippy::print_stdout, reason = "lines are how a subject answers the bench")]
 
+use std::marker::PhantomData;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -28,7 +29,8 @@ async fn subject() -> Result<(), String> {
     match (arguments.task.as_str(), arguments.keep.as_str()) {
         ("cache", "metadata") => cache::<PartialObjectMeta<Pod>>(&arguments, words, |_| 0).await,
         ("cache", _) => cache::<Pod>(&arguments, words, |pod| common::containers(std::iter::once(pod)).1).await,
-        ("controller", _) => controller(&arguments, words).await,
+        ("controller", "metadata") => controller::<PartialObjectMeta<Pod>>(&arguments, words).await,
+        ("controller", _) => controller::<Pod>(&arguments, words).await,
         ("queue", _) => {
             queue().await;
             Ok(())
@@ -67,22 +69,22 @@ async fn cache<K: Object>(arguments: &Arguments, words: Words, containers: fn(&K
     .await
 }
 
-struct NoOp(Meter);
+struct NoOp<K>(Meter, PhantomData<fn() -> K>);
 
-impl Reconciler for NoOp {
-    type Object = Pod;
+impl<K: Object> Reconciler for NoOp<K> {
+    type Object = K;
 
-    async fn reconcile(&self, pod: Arc<Pod>, _: Context) -> kubewright::Result<Action> {
-        let metadata = &pod.metadata;
+    async fn reconcile(&self, object: Arc<K>, _: Context) -> kubewright::Result<Action> {
+        let metadata = object.meta();
         self.0
             .reconciled(metadata.name.as_deref(), metadata.annotations.as_ref());
         Ok(Action::await_change())
     }
 }
 
-async fn controller(arguments: &Arguments, mut words: Words) -> Result<(), String> {
+async fn controller<K: Object>(arguments: &Arguments, mut words: Words) -> Result<(), String> {
     let manager = Manager::builder(client(arguments)?)
-        .add(Controller::of::<Pod>(NoOp(Meter::new())))
+        .add(Controller::of::<K>(NoOp(Meter::new(), PhantomData)))
         .build()
         .map_err(|why| why.to_string())?;
     let (source, stop) = Stop::pair();
