@@ -34,7 +34,8 @@
 //! | C8 a failing kind fails alone | `tests/runtime.rs::c8_…` |
 //! | SI10 one watch for all users, gone with the last | `tests/runtime.rs::si10_…` |
 //! | several namespaces are one view, K1 in each | `crates/testing/tests/runtime/namespaces.rs`, `tests/runtime.rs::c_a_manager_of_some_…` |
-//! | Q5, Q6 waiting and waking | `queue::tests::q5_…`, `queue::tests::q6_…` |
+//! | Q5, Q6 waiting and waking, without starving others | `queue::tests` |
+//! | profiles: one at a time, bounded, loopback | `profiles::tests` (feature `profiling`) |
 //! | R1–R3 one at a time, nothing lost | `tests/runtime.rs::r1_…` |
 //! | R3 mappings that look things up | the engine's `states::tests`; with a server: `crates/testing/tests/runtime/sources.rs::r3_…` |
 //! | sources from outside: bounded, kept until a worker has them | `crates/testing/tests/runtime/sources.rs` |
@@ -94,6 +95,8 @@ mod observe;
 mod operator;
 pub mod predicate;
 pub mod prelude;
+#[cfg(feature = "profiling")]
+mod profiles;
 mod queue;
 pub mod rate;
 mod request;

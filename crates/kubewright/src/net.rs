@@ -43,7 +43,7 @@ const HANDSHAKE: Duration = Duration::from_secs(10);
 pub(crate) struct Answer {
     pub(crate) status: StatusCode,
     pub(crate) content_type: &'static str,
-    pub(crate) body: String,
+    pub(crate) body: Bytes,
 }
 
 impl Answer {
@@ -51,12 +51,12 @@ impl Answer {
         Answer {
             status,
             content_type: "text/plain; charset=utf-8",
-            body,
+            body: Bytes::from(body),
         }
     }
 
     fn response(self) -> Response<Full<Bytes>> {
-        let mut response = Response::new(Full::new(Bytes::from(self.body)));
+        let mut response = Response::new(Full::new(self.body));
         *response.status_mut() = self.status;
         let headers = response.headers_mut();
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(self.content_type));

@@ -18,6 +18,8 @@ use crate::error::{Error, Result};
 use crate::form::packed::Budget;
 use crate::metrics::{Metrics, MetricsServer};
 use crate::observe::{Observer, Observers};
+#[cfg(feature = "profiling")]
+use crate::profiles::ProfileServer;
 use crate::runnable::Runnable;
 use crate::sharding::Sharding;
 use crate::webhook::{Parts, WebhookHandlers, WebhookServer};
@@ -38,6 +40,8 @@ pub struct ManagerBuilder {
     pub(super) webhook_server: Option<WebhookServer>,
     pub(super) metrics: Metrics,
     pub(super) metrics_server: Option<MetricsServer>,
+    #[cfg(feature = "profiling")]
+    pub(super) profile_server: Option<ProfileServer>,
     pub(super) namespaces: Vec<String>,
     pub(super) clusters: Vec<(String, kube::Client)>,
     pub(super) decoded: Budget,
@@ -82,6 +86,14 @@ impl ManagerBuilder {
     /// Serves metrics. Off by default; [`Manager::metrics`] hands them out in any case.
     pub fn metrics_server(mut self, server: MetricsServer) -> ManagerBuilder {
         self.metrics_server = Some(server);
+        self
+    }
+
+    /// Serves CPU profiles for `go tool pprof` on this address; without a host, such as `:6060`, to its own machine or pod only. Whoever
+    /// reaches it may ask. Nobody by default.
+    #[cfg(feature = "profiling")]
+    pub fn profiles(mut self, address: &str) -> ManagerBuilder {
+        self.profile_server = Some(ProfileServer::new(address));
         self
     }
 

@@ -102,6 +102,8 @@ impl Manager {
             webhook_server: None,
             metrics: Metrics::new(),
             metrics_server: None,
+            #[cfg(feature = "profiling")]
+            profile_server: None,
             namespaces: Vec::new(),
             clusters: Vec::new(),
             decoded: Budget::DEFAULT,
@@ -183,6 +185,8 @@ impl Manager {
             webhook_server,
             metrics,
             metrics_server,
+            #[cfg(feature = "profiling")]
+            profile_server,
             clock,
             graceful,
             name,
@@ -211,6 +215,12 @@ impl Manager {
             tracing::info!(%address, "metrics server listens");
             metrics_address.send_replace(Some(address));
             servers.spawn("metrics server", serving);
+        }
+        #[cfg(feature = "profiling")]
+        if let Some(server) = profile_server {
+            let (address, serving) = server.bind(servers.stop()).await?;
+            tracing::info!(%address, "profile server listens");
+            servers.spawn("profile server", serving);
         }
         let mut answering = Group::new(failures.clone());
         if let Some(server) = webhook_server {

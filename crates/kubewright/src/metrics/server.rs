@@ -165,6 +165,6 @@ async fn answer(metrics: &Metrics, access: Option<&Access>, request: &http::requ
     Answer {
         status: StatusCode::OK,
         content_type: CONTENT_TYPE,
-        body: metrics.encode(),
+        body: metrics.encode().into(),
     }
 }

@@ -90,7 +90,7 @@ const FLAGS: &[Flag] = &[
         "pprof-bind-address",
         "ADDRESS",
         "0",
-        "where profiles would be served: they are not, and only 0 is accepted",
+        "where CPU profiles are served, such as :6060 for this pod only; 0 for nowhere; for operators built with the feature profiling",
     ),
     text(
         "shards",

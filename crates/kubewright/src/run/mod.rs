@@ -132,6 +132,10 @@ async fn serve(mut operator: Operator, settings: Settings) -> Result<()> {
     if let Some(server) = settings.metrics {
         manager = manager.metrics_server(server);
     }
+    #[cfg(feature = "profiling")]
+    if let Some(address) = &settings.profiles {
+        manager = manager.profiles(address);
+    }
     let shutdown = async {
         tokio::select! {
             () = shutdown_signal() => {}

@@ -37,6 +37,9 @@ pub(super) struct Settings {
     /// How many; none when objects are not shared out.
     pub(super) shards: Option<usize>,
     pub(super) metrics: Option<MetricsServer>,
+    /// Where CPU profiles are served.
+    #[cfg(feature = "profiling")]
+    pub(super) profiles: Option<String>,
     /// Host and port, as listeners take them.
     pub(super) webhook_address: String,
     pub(super) certificate_dir: Option<PathBuf>,
@@ -55,6 +58,7 @@ impl Settings {
         let webhook_port: u16 = port
             .parse()
             .map_err(|_| format!("--webhook-port={port}: a port is a number between 0 and 65535"))?;
+        #[cfg(not(feature = "profiling"))]
         no_profiles(flags)?;
         Ok(Settings {
             kubeconfig: flags.given("kubeconfig").map(str::to_owned),
@@ -66,6 +70,11 @@ impl Settings {
             leader_election: flags.is_set("leader-elect"),
             shards: shards(flags)?,
             metrics: metrics(flags),
+            #[cfg(feature = "profiling")]
+            profiles: flags
+                .given("pprof-bind-address")
+                .filter(|address| *address != "0")
+                .map(str::to_owned),
             webhooks: environment.enable_webhooks.as_deref() != Some("false"),
             webhook_address: format!("{}:{webhook_port}", flags.get("webhook-host")),
             certificate_dir: flags.given("webhook-cert-path").map(PathBuf::from),
@@ -96,12 +105,13 @@ fn namespaces(flags: &Flags, environment: &Environment) -> Vec<String> {
 }
 
 /// An endpoint that answers nothing would be found out when it is needed most.
+#[cfg(not(feature = "profiling"))]
 fn no_profiles(flags: &Flags) -> Result<(), String> {
     match flags.get("pprof-bind-address") {
         "" | "0" => Ok(()),
         address => Err(format!(
-            "--pprof-bind-address={address}: this operator serves no profiles, because a profiler within the process needs signal handlers and some \
-             fifty crates; sample it from outside, with perf record -g -p PID, as the book says (Going to production, Profiles)"
+            "--pprof-bind-address={address}: this operator was built without profiles; build it with the feature `profiling` of kubewright, or sample it \
+             from outside, with perf record -g -p PID, as the book says (Going to production, Profiles)"
         )),
     }
 }
@@ -259,13 +269,14 @@ mod tests {
             Err("--zap-time-encoding=sundial: it is one of epoch, millis, nano, iso8601, rfc3339 and rfc3339nano"),
         );
         check("--pprof-bind-address=0", Ok(None));
-        check(
-            "--pprof-bind-address=:6060",
-            Err(
-                "--pprof-bind-address=:6060: this operator serves no profiles, because a profiler within the process needs signal handlers and some \
-                 fifty crates; sample it from outside, with perf record -g -p PID, as the book says (Going to production, Profiles)",
+        let profiles = match cfg!(feature = "profiling") {
+            true => Ok(None),
+            false => Err(
+                "--pprof-bind-address=:6060: this operator was built without profiles; build it with the feature `profiling` of kubewright, or \
+                 sample it from outside, with perf record -g -p PID, as the book says (Going to production, Profiles)",
             ),
-        );
+        };
+        check("--pprof-bind-address=:6060", profiles);
         check("--shards=-1", Err("--shards=-1: it is a number, and 0 for none"));
         check(
             "--webhook-port=high",
