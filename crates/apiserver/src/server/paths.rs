@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::Inner;
 use super::compress;
 use super::health;
-use super::respond::{Content, Reply, Responder};
+use super::respond::{Content, Reply, Responder, json_text};
 use super::route::Page;
 use crate::discovery::Place;
 use crate::model::status::Status;
@@ -173,7 +173,7 @@ impl Inner {
                 let encoded = if aggregated.content_type.starts_with(Format::Protobuf.content_type()) {
                     protobuf::encode(&answer.body).map(Bytes::from)
                 } else {
-                    Ok(Bytes::from(answer.body.to_string()))
+                    Ok(Bytes::from(json_text(&answer.body, false)))
                 };
                 match encoded {
                     Ok(text) => Reply::new(200, Content::Text(aggregated.content_type, text)),

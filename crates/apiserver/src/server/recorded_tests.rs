@@ -194,6 +194,46 @@ fn whoever_empties_stored_versions_owns_nothing() {
     }
 }
 
+/// A list that is not there is shown as Go shows a nil slice: not as the empty one.
+#[test]
+fn a_definition_without_versions_is_refused_as_it_was_written() {
+    let api = ApiServer::new(std::sync::Arc::new(Shared(FakeEnv::new())), Config::default());
+    let check = |versions: Option<Value>, shown: &str| {
+        let mut spec = json!({"group": "x.io", "scope": "Namespaced", "names": {"plural": "ws", "kind": "W"}});
+        if let Some(versions) = versions {
+            spec["versions"] = versions;
+        }
+        let step = json!({"request": "POST /apis/apiextensions.k8s.io/v1/customresourcedefinitions",
+            "body": {"metadata": {"name": "ws.x.io"}, "spec": spec}});
+        let (code, body) = send(&api, &step);
+        let message = format!(
+            "CustomResourceDefinition.apiextensions.k8s.io \"ws.x.io\" is invalid: [spec.versions: Invalid value: {shown}: must have exactly one \
+             version marked as storage version, status.storedVersions: Invalid value: null: must have at least one stored version]"
+        );
+        assert_eq!((code, body["message"].as_str()), (422, Some(message.as_str())));
+    };
+    check(None, "null");
+    check(Some(json!(null)), "null");
+    check(Some(json!([])), "[]");
+}
+
+/// Each port is looked at first, then what ports may not have in common.
+#[test]
+fn ports_that_are_there_twice_are_told_after_their_names() {
+    let api = ApiServer::new(std::sync::Arc::new(Shared(FakeEnv::new())), Config::default());
+    let port = |name: &str, port: u16| json!({"name": name, "port": port});
+    let ports = json!([port("a", 80), port("a", 80), port("b", 80), port("b", 81)]);
+    let step = json!({"request": "POST /api/v1/namespaces/default/services",
+        "body": {"metadata": {"name": "dup"}, "spec": {"ports": ports}}});
+    let (_, body) = send(&api, &step);
+    let shown = r#"{"Name":"","Protocol":"TCP","AppProtocol":null,"Port":80,"TargetPort":0,"NodePort":0}"#;
+    let message = format!(
+        "Service \"dup\" is invalid: [spec.ports[1].name: Duplicate value: \"a\", spec.ports[3].name: Duplicate value: \"b\", \
+         spec.ports[1]: Duplicate value: {shown}, spec.ports[2]: Duplicate value: {shown}]"
+    );
+    assert_eq!(body["message"], message);
+}
+
 /// The bytes that kube-apiserver 1.36.3 wrote: Go escapes what may not stand in HTML.
 #[test]
 fn texts_are_escaped_as_go_does() {

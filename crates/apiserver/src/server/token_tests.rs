@@ -252,6 +252,25 @@ fn answers_in_protobuf_say_the_same() {
 }
 
 #[test]
+fn documents_that_are_made_begin_as_gos_structs_do() {
+    const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
+    let api = server(false);
+    let check = |path: &str, accept: &str, begin: &str| {
+        let (_, _, body) = send(&api, &format!("GET {path}"), &Value::Null, accept);
+        let text = String::from_utf8(full(body).to_vec()).expect("text");
+        assert!(text.starts_with(begin) && text.ends_with("}\n"), "{path}: {text:.300}");
+    };
+    let json = "application/json";
+    check("/api", json, r#"{"kind":"APIVersions","versions":["v1"],"server"#);
+    let binding = r#"{"kind":"APIResourceList","groupVersion":"v1","resources":[{"name":"bindings","singularName":"binding","namespaced":true,"kind":"Binding","#;
+    check("/api/v1", json, binding);
+    let list = r#"{"kind":"APIGroupDiscoveryList","apiVersion":"apidiscovery.k8s.io/v2","metadata":{},"items":[{"metadata":{"name":"#;
+    check("/apis", AGGREGATED, list);
+    let storage = r#"{"kind":"ComponentStatusList","apiVersion":"v1","metadata":{},"items":[{"metadata":{"name":"storage"},"conditions":[{"type":"Healthy","#;
+    check("/api/v1/componentstatuses", json, storage);
+}
+
+#[test]
 fn a_watch_in_protobuf_has_a_length_before_each_event() {
     let api = server(false);
     must(&api, 201, &format!("POST {PODS}"), &pod("p", "robot"));

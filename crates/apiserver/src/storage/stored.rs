@@ -54,6 +54,12 @@ impl StoredObject {
         StoredObject::of(0, OnceLock::new(), OnceLock::from(value))
     }
 
+    /// The same, written in an order: for lists, which send the texts of their objects.
+    pub fn ordered(value: Value, order: Order) -> StoredObject {
+        let text = crate::json::text(&Ordered::new(&value, order));
+        StoredObject::of(0, OnceLock::from(Bytes::from(text)), OnceLock::from(value))
+    }
+
     /// An object whose text was kept somewhere: as [`StoredObject::encoded`] gave it, at its revision.
     ///
     /// # Errors

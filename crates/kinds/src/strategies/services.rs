@@ -177,7 +177,7 @@ fn service(new: &Value, old: &Value) -> Vec<FieldError> {
         errors.required(&spec.key("ports"), "");
     }
     for_type(&mut errors, &spec, kind, headless);
-    ports(&mut errors, &spec, kind);
+    ports(&mut errors, &spec);
     selector(&mut errors, &spec.key("selector"));
     errors.one_of(&spec.key("sessionAffinity"), &["ClientIP", "None"], true);
     let timeout = spec.keys(&["sessionAffinityConfig", "clientIP", "timeoutSeconds"]);
@@ -195,6 +195,7 @@ fn service(new: &Value, old: &Value) -> Vec<FieldError> {
         &["ClusterIP", "ExternalName", "LoadBalancer", "NodePort"],
         true,
     );
+    common_ports(&mut errors, &spec, kind);
     let notes = At::root(new).keys(&["metadata", "annotations"]);
     let note = notes.key(SOURCE_RANGES).moved(notes.path.map_key(SOURCE_RANGES));
     balancer(&mut errors, &note, &spec, kind, known);
@@ -278,12 +279,10 @@ fn balancer_class(errors: &mut Errors, class: &At<'_>, kind: &str) {
     }
 }
 
-fn ports(errors: &mut Errors, spec: &At<'_>, kind: &str) {
+fn ports(errors: &mut Errors, spec: &At<'_>) {
     let list = spec.key("ports");
     let several = list.len() > 1;
     let mut names_seen = BTreeSet::new();
-    let mut numbers = BTreeSet::new();
-    let mut node_numbers = BTreeSet::new();
     for port in list.items() {
         let name = port.key("name");
         if name.text().is_empty() {
@@ -299,20 +298,32 @@ fn ports(errors: &mut Errors, spec: &At<'_>, kind: &str) {
         check_port(errors, &port.key("port"));
         errors.one_of(&port.key("protocol"), &["SCTP", "TCP", "UDP"], true);
         check_port_or_name(errors, &port.key("targetPort"));
-        let node = port.key("nodePort");
-        let protocol = port.key("protocol").text();
-        if let Some(number) = node.int().filter(|number| *number != 0) {
-            if matches!(kind, "ClusterIP" | "ExternalName") {
-                errors.forbidden(&node, format!("may not be used when `type` is '{kind}'"));
-            } else if !node_numbers.insert((number, protocol)) {
-                errors.duplicate(&node);
-            }
-        }
         let app = port.key("appProtocol");
         if app.present() {
             errors.messages(&app, names::qualified_name(app.text()));
         }
-        if !numbers.insert((port.key("port").int(), protocol)) {
+    }
+}
+
+/// What ports may not have in common, looked at after each of them: numbers on nodes, and numbers.
+fn common_ports(errors: &mut Errors, spec: &At<'_>, kind: &str) {
+    let list = spec.key("ports");
+    let mut seen = BTreeSet::new();
+    for port in list.items() {
+        let node = port.key("nodePort");
+        let Some(number) = node.int().filter(|number| *number != 0) else {
+            continue;
+        };
+        if matches!(kind, "ClusterIP" | "ExternalName") {
+            errors.forbidden(&node, format!("may not be used when `type` is '{kind}'"));
+        } else if !seen.insert((number, port.key("protocol").text())) {
+            errors.duplicate(&node);
+        }
+    }
+    let mut seen = BTreeSet::new();
+    for port in list.items() {
+        let protocol = port.key("protocol").text();
+        if !seen.insert((port.key("port").int(), protocol)) {
             // Only what tells the two ports apart.
             let shown = json!({"protocol": protocol, "port": port.key("port").value});
             errors.push(FieldError::duplicate(port.path.to_string(), shown));

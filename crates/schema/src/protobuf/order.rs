@@ -55,6 +55,8 @@ impl Order {
         let text = |key| value.get(key).and_then(Value::as_str);
         match (text("apiVersion"), text("kind")) {
             (Some(api_version), Some(kind)) => Order::of_kind(api_version, kind),
+            // The core group's discovery has no apiVersion, a habit from before there were groups.
+            (None, Some(kind)) if table::is_unversioned(kind) => Order::of_kind("v1", kind),
             _ => Order::SORTED,
         }
     }
@@ -219,6 +221,15 @@ mod tests {
                 {"properties": {"b": {"items": {"type": "string", "description": "d"}, "type": "array"}, "a": {"type": "object",
                     "additionalProperties": {"type": "string", "description": "d"}}}, "type": "object"}}, "name": "v1"}], "group": "g"}}),
             r#"{"kind":"CustomResourceDefinition","apiVersion":"apiextensions.k8s.io/v1","spec":{"group":"g","versions":[{"name":"v1","schema":{"openAPIV3Schema":{"type":"object","properties":{"a":{"type":"object","additionalProperties":{"description":"d","type":"string"}},"b":{"type":"array","items":{"description":"d","type":"string"}}}}}}]}}"#,
+        );
+        // Discovery of the core group, which says no apiVersion.
+        check(
+            json!({"kind": "APIVersions", "serverAddressByClientCIDRs": [], "versions": ["v1"]}),
+            r#"{"kind":"APIVersions","versions":["v1"],"serverAddressByClientCIDRs":[]}"#,
+        );
+        check(
+            json!({"groupVersion": "v1", "kind": "APIResourceList", "resources": [{"kind": "Pod", "name": "pods", "namespaced": true}]}),
+            r#"{"kind":"APIResourceList","groupVersion":"v1","resources":[{"name":"pods","namespaced":true,"kind":"Pod"}]}"#,
         );
         // A list has the order of its items.
         check(

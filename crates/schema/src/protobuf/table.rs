@@ -34,6 +34,11 @@ const OPTIONS: &[&str] = &[
 /// Kinds of `meta/v1` that stand under `v1` alone.
 const UNVERSIONED: &[&str] = &["Status", "APIVersions", "APIGroupList", "APIGroup", "APIResourceList"];
 
+/// Whether a kind stands under `v1` alone: such objects may leave their apiVersion out.
+pub(super) fn is_unversioned(kind: &str) -> bool {
+    UNVERSIONED.contains(&kind)
+}
+
 /// What a field holds.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Type {

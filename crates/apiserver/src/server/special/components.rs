@@ -49,7 +49,7 @@ impl Call<'_> {
             .iter()
             .map(|name| self.server.component(name))
             .filter(|object| selection.matches(object))
-            .map(|object| Item::Read(Arc::new(StoredObject::unversioned(object))));
+            .map(|object| Item::Read(Arc::new(StoredObject::ordered(object, self.resource.order()))));
         let list = List {
             resource_version: String::new(),
             continue_token: String::new(),
