@@ -35,6 +35,7 @@ use tokio::net::TcpStream;
 
 use idle::{Idle, Key};
 use redirect::Step;
+use resolve::Place;
 
 /// The largest answer that is read, in bytes: as large as a request to the server may be.
 const MAX_ANSWER: usize = 3 << 20;
@@ -348,8 +349,11 @@ impl Shared {
         let addresses = match to {
             Destination::Service {
                 namespace, name, port, ..
-            } => resolve::service(self.storage.as_ref(), namespace, name, *port).map_err(failed)?,
-            Destination::Url(_) => lookup(authority).await?,
+            } => match resolve::service(self.storage.as_ref(), namespace, name, *port).map_err(failed)? {
+                Place::Addresses(addresses) => addresses,
+                Place::Host(host) => lookup(&host, *port).await?,
+            },
+            Destination::Url(_) => lookup(&authority.host, authority.port).await?,
         };
         let mut last = None;
         for address in addresses {
@@ -379,11 +383,11 @@ fn broken(error: &hyper::Error) -> String {
     }
 }
 
-async fn lookup(authority: &Authority) -> Result<Vec<SocketAddr>, OutboundError> {
-    tokio::net::lookup_host((authority.host.as_str(), authority.port))
+async fn lookup(host: &str, port: u16) -> Result<Vec<SocketAddr>, OutboundError> {
+    tokio::net::lookup_host((host, port))
         .await
         .map(Iterator::collect)
-        .map_err(|_| failed(no_such_host(&authority.host)))
+        .map_err(|_| failed(no_such_host(host)))
 }
 
 fn no_such_host(host: &str) -> String {
@@ -446,6 +450,9 @@ mod tests {
             let endpoints = json!({"metadata": {"name": name}, "subsets": [subset]});
             storage.create("endpoints", &key, endpoints).expect("it is new");
         }
+        let elsewhere =
+            json!({"metadata": {"name": "elsewhere"}, "spec": {"type": "ExternalName", "externalName": "127.0.0.1"}});
+        storage.create("services", "n/elsewhere", elsewhere).expect("it is new");
         let mut functions = Functions::default();
         functions.add("https://hooks.test/a/", |document: Value| async move {
             Ok(json!({ "got": document }))
@@ -475,6 +482,10 @@ mod tests {
                 "dial tcp 127.0.0.1:1: connect: connection refused",
             ),
             (service("empty", 443), "no endpoints available for service \"empty\""),
+            (
+                service("elsewhere", 1),
+                "dial tcp 127.0.0.1:1: connect: connection refused",
+            ),
         ] {
             assert_eq!(call(&outbound, to.clone()).await, expected, "{to:?}");
         }

@@ -1,4 +1,4 @@
-//! Where a Service is: at the addresses of its EndpointSlices, or of its Endpoints.
+//! Where a Service is: at the addresses of its EndpointSlices, or of its Endpoints; of the type ExternalName, at that name.
 //!
 //! There is no network of Services here, so that a cluster IP leads nowhere; what is behind it may be reached.
 
@@ -15,17 +15,22 @@ fn text<'a>(value: &'a Value, field: &str) -> &'a str {
     value.get(field).and_then(Value::as_str).unwrap_or("")
 }
 
-/// The addresses behind a port of a Service; the error is upstream's.
-pub(super) fn service(
-    storage: &dyn Storage,
-    namespace: &str,
-    name: &str,
-    port: u16,
-) -> Result<Vec<SocketAddr>, String> {
+/// Where a Service is.
+pub(super) enum Place {
+    Addresses(Vec<SocketAddr>),
+    /// A host that is to be looked up; the port is the one that was asked for.
+    Host(String),
+}
+
+/// Where a port of a Service is; the error is upstream's.
+pub(super) fn service(storage: &dyn Storage, namespace: &str, name: &str, port: u16) -> Result<Place, String> {
     let stored = storage
         .get("services", &format!("{namespace}/{name}"))
         .ok_or_else(|| format!("service {name:?} not found"))?;
     let spec = stored.value().get("spec").unwrap_or(&Value::Null);
+    if text(spec, "type") == "ExternalName" {
+        return Ok(Place::Host(text(spec, "externalName").to_owned()));
+    }
     let served = items(spec, "ports").find(|served| served.get("port").and_then(Value::as_u64) == Some(port.into()));
     let Some(served) = served else {
         return Err(format!("no service port {port} found for service {name:?}"));
@@ -38,7 +43,7 @@ pub(super) fn service(
     if found.is_empty() {
         return Err(format!("no endpoints available for service {name:?}"));
     }
-    Ok(found)
+    Ok(Place::Addresses(found))
 }
 
 /// The port of this name in a list of ports; a single one needs no name.
