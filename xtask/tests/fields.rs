@@ -44,7 +44,15 @@ const ONE: &[&str] = &[
     " keep(",
 ];
 /// What takes a path of names as its first list.
-const PATH: &[&str] = &[".keys(&[", ".fields(&[", " get(", "fixed(&[", "not_negative(&[", " rule(&[", "check::rule(&["];
+const PATH: &[&str] = &[
+    ".keys(&[",
+    ".fields(&[",
+    " get(",
+    "fixed(&[",
+    "not_negative(&[",
+    " rule(&[",
+    "check::rule(&[",
+];
 
 /// The definitions as they are committed, and what lies below each name of a field in any of them.
 struct Catalog {

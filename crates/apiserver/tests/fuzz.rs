@@ -171,7 +171,11 @@ impl<'a> Input<'a> {
 fn every_request_is_answered() {
     // A request that panics leaves nothing half done that the next one could see: the test is over then.
     let kinds = Kinds::new(kubewright_kinds::built_in());
-    let server = AssertUnwindSafe(ApiServer::new(kinds, Arc::new(Still(AtomicU64::new(1))), Config::default()));
+    let server = AssertUnwindSafe(ApiServer::new(
+        kinds,
+        Arc::new(Still(AtomicU64::new(1))),
+        Config::default(),
+    ));
     check!().for_each(|bytes: &[u8]| {
         let mut input = Input(bytes.iter());
         for _ in 0..3 {

@@ -18,11 +18,11 @@ use super::{
     Cell, Column, ConversionWebhook, Custom, GenerationRule, PLAIN, Resource, ScalePaths, SelectableField, Several,
     Source, Strategy, Subresource, Text, Verbs,
 };
+use crate::model::NAME_DESCRIPTION;
 use crate::model::facts::definitions::set_condition;
 pub use crate::model::facts::definitions::{CLEANUP_FINALIZER, Ending, set_terminating, waits_for_its_end};
 use crate::outbound::client::Client;
 use crate::storage::StoredObject;
-use crate::model::NAME_DESCRIPTION;
 use crate::table::AGE_DESCRIPTION;
 use crate::values::{At, get};
 

@@ -1,7 +1,6 @@
 //! What kube-apiserver answered to server-side apply, step by step (`testdata/apply.json`): codes, messages, who owns what, whether the
 //! version moved, and the values.
 
-use crate::model::testing::fits;
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
@@ -11,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::{ApiServer, Config};
 use crate::UserInfo;
-use crate::model::testing::{FakeEnv, Shared};
+use crate::model::testing::{FakeEnv, Shared, fits};
 
 fn send(api: &ApiServer, step: &Value) -> (u16, Value) {
     let (method, uri) = step["request"]
@@ -197,7 +196,7 @@ fn whoever_empties_stored_versions_owns_nothing() {
 /// A list that is not there is shown as Go shows a nil slice: not as the empty one.
 #[test]
 fn a_definition_without_versions_is_refused_as_it_was_written() {
-    let api = ApiServer::new(std::sync::Arc::new(Shared(FakeEnv::new())), Config::default());
+    let api = ApiServer::of_tests(std::sync::Arc::new(Shared(FakeEnv::new())), Config::default());
     let check = |versions: Option<Value>, shown: &str| {
         let mut spec = json!({"group": "x.io", "scope": "Namespaced", "names": {"plural": "ws", "kind": "W"}});
         if let Some(versions) = versions {
@@ -220,7 +219,7 @@ fn a_definition_without_versions_is_refused_as_it_was_written() {
 /// Each port is looked at first, then what ports may not have in common.
 #[test]
 fn ports_that_are_there_twice_are_told_after_their_names() {
-    let api = ApiServer::new(std::sync::Arc::new(Shared(FakeEnv::new())), Config::default());
+    let api = ApiServer::of_tests(std::sync::Arc::new(Shared(FakeEnv::new())), Config::default());
     let port = |name: &str, port: u16| json!({"name": name, "port": port});
     let ports = json!([port("a", 80), port("a", 80), port("b", 80), port("b", 81)]);
     let step = json!({"request": "POST /api/v1/namespaces/default/services",
