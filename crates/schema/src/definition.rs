@@ -7,7 +7,7 @@
 
 use std::collections::BTreeSet;
 
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use crate::check::{At, Errors, webhook};
 use crate::error::FieldError;
@@ -281,12 +281,8 @@ fn versions(errors: &mut Errors, spec: &Spec<'_>, old: Option<&Value>) {
         errors.invalid_value(&list, shown(spec), "must contain unique version names");
     }
     if storage != 1 {
-        // To Go a list that is null or absent is not the empty one.
-        let shown = if list.is_empty() {
-            list.value.clone()
-        } else {
-            shown(spec)
-        };
+        // No versions are an empty list, whether it was written or not.
+        let shown = if list.is_empty() { json!([]) } else { shown(spec) };
         errors.invalid_value(&list, shown, "must have exactly one version marked as storage version");
     }
     // The first version stands at the top as well.

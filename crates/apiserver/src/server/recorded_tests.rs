@@ -193,29 +193,6 @@ fn whoever_empties_stored_versions_owns_nothing() {
     }
 }
 
-/// A list that is not there is shown as Go shows a nil slice: not as the empty one.
-#[test]
-fn a_definition_without_versions_is_refused_as_it_was_written() {
-    let api = ApiServer::of_tests(std::sync::Arc::new(Shared(FakeEnv::new())), Config::default());
-    let check = |versions: Option<Value>, shown: &str| {
-        let mut spec = json!({"group": "x.io", "scope": "Namespaced", "names": {"plural": "ws", "kind": "W"}});
-        if let Some(versions) = versions {
-            spec["versions"] = versions;
-        }
-        let step = json!({"request": "POST /apis/apiextensions.k8s.io/v1/customresourcedefinitions",
-            "body": {"metadata": {"name": "ws.x.io"}, "spec": spec}});
-        let (code, body) = send(&api, &step);
-        let message = format!(
-            "CustomResourceDefinition.apiextensions.k8s.io \"ws.x.io\" is invalid: [spec.versions: Invalid value: {shown}: must have exactly one \
-             version marked as storage version, status.storedVersions: Invalid value: null: must have at least one stored version]"
-        );
-        assert_eq!((code, body["message"].as_str()), (422, Some(message.as_str())));
-    };
-    check(None, "null");
-    check(Some(json!(null)), "null");
-    check(Some(json!([])), "[]");
-}
-
 /// Each port is looked at first, then what ports may not have in common.
 #[test]
 fn ports_that_are_there_twice_are_told_after_their_names() {
