@@ -55,7 +55,7 @@ const ARROWS: &[(&str, &[&str], &[&str])] = &[
     (
         "autorebooter",
         &["kubewright", "autorebooter-api"],
-        &["kubewright-testing"],
+        &["kubewright-testing", "database"],
     ),
     ("autorebooter-api", &[], &[]),
     ("database", &["kubewright", "database-api"], &["kubewright-testing"]),
@@ -365,7 +365,7 @@ fn built_in_names() -> BTreeSet<String> {
         let content = fs::read_to_string(&source).expect("a source can be read");
         for field in [" kind: \"", " plural: \""] {
             let values = content.split(field).skip(1).filter_map(|rest| rest.split('"').next());
-            names.extend(values.map(str::to_owned));
+            names.extend(values.filter(|name| !name.is_empty()).map(str::to_owned));
         }
     }
     assert!(names.len() > 100, "two names for each of some 70 rows; found {names:?}");

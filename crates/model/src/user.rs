@@ -76,7 +76,7 @@ impl UserInfo {
     /// A user with credentials: the groups given, and `system:authenticated`.
     ///
     /// ```
-    /// use kubewright_model::UserInfo;
+    /// use kubewright_model::user::UserInfo;
     /// let user = UserInfo::authenticated("jane", ["dev"]);
     /// assert!(user.in_group("system:authenticated") && user.in_group("dev"));
     /// ```
@@ -95,7 +95,7 @@ impl UserInfo {
     /// A ServiceAccount, in the groups that its tokens say (`serviceaccount.UserInfo`).
     ///
     /// ```
-    /// use kubewright_model::UserInfo;
+    /// use kubewright_model::user::UserInfo;
     /// let robot = UserInfo::service_account("shop", "robot");
     /// assert_eq!(robot.name, "system:serviceaccount:shop:robot");
     /// assert!(robot.in_group("system:serviceaccounts:shop"));
