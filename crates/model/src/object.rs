@@ -1,7 +1,7 @@
 //! The metadata of objects: reading it, what the server sets in it, what is wrong with it.
 //!
 //! Invariants: `uid`, `creationTimestamp`, `deletionTimestamp` and `deletionGracePeriodSeconds` come from the server alone; on an update
-//! they are what they were. `resourceVersion` is never set here (see [`crate::storage`]).
+//! they are what they were. `resourceVersion` is never set here (the API server's storage does).
 
 use std::collections::BTreeSet;
 

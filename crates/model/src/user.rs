@@ -1,4 +1,4 @@
-//! Who asks: the result of authentication (see [`crate::authentication`]).
+//! Who asks: the result of authentication (which the API server does).
 
 use std::collections::BTreeMap;
 
