@@ -1,5 +1,5 @@
-//! For the tests of the crates that make up the API server: a world in which the clock stands still and entropy is counted, and how an
-//! answer is compared with a recorded one. No product code calls it.
+//! For the tests of the crates that make up the API server: a world in which the clock stands still and entropy is
+//! counted, and how an answer is compared with a recorded one. No product code calls it.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -10,6 +10,8 @@ use std::time::Duration;
 use serde_json::Value;
 
 use crate::env::{BoxFuture, Env};
+use crate::user::UserInfo;
+use crate::{ServiceRange, StrategyContext};
 
 /// A fake world for tests: [`FakeEnv::advance`] moves the clock and wakes the sleepers.
 pub struct FakeEnv {
@@ -40,6 +42,38 @@ impl FakeEnv {
         clock.since_start = clock.since_start.saturating_add(by);
         for waker in clock.sleepers.drain(..) {
             waker.wake();
+        }
+    }
+}
+
+/// What a strategy may ask for in a test: a fake world, an administrator, and no address that is held.
+pub struct Scene {
+    env: Shared,
+    user: UserInfo,
+    turns: AtomicU64,
+}
+
+impl Default for Scene {
+    fn default() -> Scene {
+        Scene {
+            env: Shared(FakeEnv::new()),
+            user: UserInfo::admin(),
+            turns: AtomicU64::new(0),
+        }
+    }
+}
+
+impl Scene {
+    /// A write that is persisted, of an object that came with labels.
+    pub fn context(&self) -> StrategyContext<'_> {
+        StrategyContext {
+            env: &self.env,
+            user: &self.user,
+            dry_run: false,
+            unlabelled: false,
+            service_range: ServiceRange::default(),
+            held_ips: &(),
+            turns: &self.turns,
         }
     }
 }

@@ -1,15 +1,11 @@
 //! What kube-apiserver answered to a create, replayed through the strategies: defaults, preparation, allocation and errors of all kinds at once.
 
-use std::sync::atomic::AtomicU64;
-
 use kubewright_schema::structural::go_normalize;
 use serde_json::{Value, json};
 
 use crate::rows::{lookup, rows};
 use kubewright_model::facts::additions;
-use kubewright_model::testing::fits;
-use kubewright_model::testing::{FakeEnv, Shared};
-use kubewright_model::user::UserInfo;
+use kubewright_model::testing::{Scene, fits};
 use kubewright_model::{Cell, StrategyContext, Taken, Unallocated};
 
 /// The same text with the keys of the objects in it out of the way: Go prints structs in the order of their fields.
@@ -33,15 +29,11 @@ fn check(case: &Value) -> Result<(), String> {
         .expect("a path");
     let (group, version) = group_version.split_once('/').unwrap_or(("", group_version));
     let row = lookup(group, version, plural).expect("a served kind");
-    let env = Shared(FakeEnv::new());
+    let scene = Scene::default();
     let context = StrategyContext {
-        env: &env,
-        service_range: kubewright_model::ServiceRange::default(),
-        held_ips: &(),
-        turns: &AtomicU64::new(0),
-        user: &UserInfo::admin(),
         dry_run: case["dryRun"] == true,
         unlabelled: case["body"]["metadata"]["labels"].is_null(),
+        ..scene.context()
     };
     let mut object = case["body"].clone();
     go_normalize(&mut object, &row.schema);
@@ -146,16 +138,8 @@ fn creates_are_answered_as_kube_apiserver_answered_them() {
 fn defaults_are_idempotent_and_nothing_panics() {
     let cases: Vec<Value> =
         serde_json::from_str(include_str!("../../testdata/create.json")).expect("the committed extract");
-    let env = Shared(FakeEnv::new());
-    let context = StrategyContext {
-        env: &env,
-        service_range: kubewright_model::ServiceRange::default(),
-        held_ips: &(),
-        turns: &AtomicU64::new(0),
-        user: &UserInfo::admin(),
-        dry_run: false,
-        unlabelled: false,
-    };
+    let scene = Scene::default();
+    let context = scene.context();
     for row in &rows() {
         let strategy = &row.strategy;
         let odd = [

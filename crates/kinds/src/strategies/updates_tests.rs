@@ -1,16 +1,13 @@
 //! Changes of stored objects: a merge patch on what a create made, and what the strategies make of it.
 
-use std::sync::atomic::AtomicU64;
-
 use kubewright_schema::patch::merge;
 use kubewright_schema::structural::go_normalize;
 use serde_json::{Value, json};
 
 use crate::rows::{lookup, rows};
 use kubewright_model::facts::additions;
-use kubewright_model::testing::{FakeEnv, Shared};
-use kubewright_model::user::UserInfo;
-use kubewright_model::{Allocation, Resource, StrategyContext, Taken, Unallocated};
+use kubewright_model::testing::Scene;
+use kubewright_model::{Allocation, Resource, Taken, Unallocated};
 
 fn row(path: &str) -> std::sync::Arc<Resource> {
     let (group_version, plural) = path.rsplit_once('/').expect("a path");
@@ -35,16 +32,8 @@ fn why_not(result: Result<(), Unallocated>) -> Vec<String> {
 /// Creates the object, patches it, and compares the errors; gives what would be stored.
 fn check(path: &str, body: Value, patch: Value, wanted: &[&str]) -> (Value, Value) {
     let row = row(path);
-    let env = Shared(FakeEnv::new());
-    let context = StrategyContext {
-        env: &env,
-        service_range: kubewright_model::ServiceRange::default(),
-        held_ips: &(),
-        turns: &AtomicU64::new(0),
-        user: &UserInfo::admin(),
-        dry_run: false,
-        unlabelled: false,
-    };
+    let scene = Scene::default();
+    let context = scene.context();
     let strategy = &row.strategy;
     let mut old = body;
     old["metadata"] = json!({"name": old["metadata"]["name"].as_str().unwrap_or("x"), "namespace": "ns", "uid": "u"});
@@ -289,16 +278,8 @@ fn services_keep_what_was_allocated() {
 #[test]
 fn what_is_taken_is_refused() {
     let row = row("v1/services");
-    let env = Shared(FakeEnv::new());
-    let context = StrategyContext {
-        env: &env,
-        service_range: kubewright_model::ServiceRange::default(),
-        held_ips: &(),
-        turns: &AtomicU64::new(0),
-        user: &UserInfo::admin(),
-        dry_run: false,
-        unlabelled: false,
-    };
+    let scene = Scene::default();
+    let context = scene.context();
     let Allocation { held, give } = row.strategy.allocate.expect("services allocate");
     let make = |spec: Value| {
         let mut service = json!({"metadata": {"name": "s"}, "spec": spec});
