@@ -124,12 +124,12 @@ impl Client {
     }
 }
 
-/// So many writes of unknown outcome are asked for one by one in every case.
+/// Up to this many writes of unknown outcome are always asked for one by one.
 const ONE_BY_ONE: usize = 4;
-/// A list of metadata has to name so many objects for each write of unknown outcome before the writes are asked for one by one: it costs
-/// the server about a third of a request for every object.
+/// More of them are asked for one by one as long as the namespace has this many objects for each; otherwise one list of
+/// metadata answers for all. Each object in that list costs the server about a third of a request.
 const ONE_BY_ONE_IN: usize = 16;
-/// So many of them are asked for at the same time.
+/// How many of them are asked for at the same time.
 const ASKED_AT_ONCE: usize = 8;
 
 /// Which objects of a kind.
