@@ -8,8 +8,8 @@
 //!   each was due, so that one that is late makes those behind it late as well.
 //! * *CPU*: of the webhook's process, over the admissions of that load.
 //!
-//! Both webhook servers do the same (a label where there is none), each in a process of its own, and are called by the same
-//! API server: ours first, then the peer where it is given.
+//! Both webhook servers do the same (a label where there is none), each in a process of its own, and are called by the
+//! same API server: ours first, then the peer where it is given.
 
 use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
@@ -331,7 +331,8 @@ async fn one_at_a_time(caller: &str, connection: &mut Connection, subjects: &Sub
     Ok(())
 }
 
-/// The load: how many a second were answered, and how long they took from the moment in which they were due, in milliseconds.
+/// The load: how many a second were answered, and how long they took from the moment in which they were due, in
+/// milliseconds.
 async fn paced(server: &Server, asks: &'static str) -> Result<(f64, Spread), String> {
     let mut connections = Vec::new();
     for _ in 0..WRITERS {

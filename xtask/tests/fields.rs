@@ -1,5 +1,5 @@
-//! The fields that the rules of built-in kinds name exist: each literal in `crates/kinds/src/strategies` that is the name of a field, and each
-//! pair of names one below the other, is held against the committed definitions.
+//! The fields that the rules of built-in kinds name exist: each literal in `crates/kinds/src/strategies` that is the
+//! name of a field, and each pair of names one below the other, is held against the committed definitions.
 //!
 //! A rule for a field that does not exist never finds anything, and no test of it would fail. Not here: whether a rule stands at the right
 //! kind; the recordings show that.

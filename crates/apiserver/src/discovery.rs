@@ -22,8 +22,8 @@ use crate::scheme::join_version;
 
 const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
 
-/// Answers `/api`, `/apis`, `/api/{version}`, `/apis/{group}`, `/apis/{group}/{version}`; none for groups and versions that are not served.
-/// `accept` is the header's text, empty when absent.
+/// Answers `/api`, `/apis`, `/api/{version}`, `/apis/{group}`, `/apis/{group}/{version}`; none for groups and versions
+/// that are not served. `accept` is the header's text, empty when absent.
 ///
 /// ```
 /// use kubewright_apiserver::discovery::{Place, respond};

@@ -13,8 +13,8 @@ use support::{KUBEWRIGHT, RunningCluster};
 
 const EXAMPLES: &[&str] = &["autorebooter", "database", "guestbook", "sidecarset"];
 
-/// What the command writes for a repository of its own, which the examples are not: manifests of cargo, what an image is built from,
-/// what GitHub runs.
+/// What the command writes for a repository of its own, which the examples are not: manifests of cargo, what an image
+/// is built from, what GitHub runs.
 const OF_THE_REPOSITORY: &[&str] = &["Cargo.toml", "api/Cargo.toml", "Dockerfile", ".gitignore", ".github/"];
 
 /// Where an author writes: these differ, or are other files, and that is what the example shows.
@@ -80,7 +80,8 @@ fn scaffolded(example: &str) -> BTreeMap<String, String> {
     files(made.path())
 }
 
-/// The Makefile of a member of this repository's workspace: images are built from the whole, whose versions Cargo.lock holds.
+/// The Makefile of a member of this repository's workspace: images are built from the whole, whose versions Cargo.lock
+/// holds.
 fn as_member(makefile: &str) -> String {
     let mut lines = Vec::new();
     let mut skipped = false;

@@ -144,8 +144,8 @@ async fn run(plan: &Plan, client: kube::Client, stop: &Stop) -> kubewright::Resu
     }
 }
 
-/// The built-in controllers, the scheduler and the simulated nodes against any API server: in the place of kube-controller-manager,
-/// kube-scheduler and kubelets.
+/// The built-in controllers, the scheduler and the simulated nodes against any API server: in the place of
+/// kube-controller-manager, kube-scheduler and kubelets.
 ///
 /// ```no_run
 /// # async fn example(client: kubewright::kube::Client) -> kubewright_cluster::Result<()> {
@@ -186,8 +186,8 @@ impl ControllerManager {
         self
     }
 
-    /// Takes part in the election by the Lease `kube-controller-manager` in `kube-system`, as kube-controller-manager does: where that one
-    /// runs, these wait until it ends.
+    /// Takes part in the election by the Lease `kube-controller-manager` in `kube-system`, as kube-controller-manager
+    /// does: where that one runs, these wait until it ends.
     pub fn leader_election(mut self) -> ControllerManager {
         self.election = Some(LeaderElection::new("kube-controller-manager").namespace("kube-system"));
         self

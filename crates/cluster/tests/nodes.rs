@@ -443,7 +443,8 @@ async fn places_are_kept_for_the_nominated() {
     .await;
 }
 
-/// A scheduler under two names: each says in its own what becomes of the pods that ask for it; the pods of a third are left alone.
+/// A scheduler under two names: each says in its own what becomes of the pods that ask for it; the pods of a third are
+/// left alone.
 #[tokio::test]
 async fn schedulers_by_name() {
     let builder = Cluster::builder().schedulers(["default-scheduler", "batch"]);

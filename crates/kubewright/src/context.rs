@@ -281,8 +281,8 @@ impl Context {
         self.event_as(self.controller(), object, event_type, reason, message);
     }
 
-    /// [`event`](Context::event) in the name of another component than this controller: for a controller that stands for several, as a
-    /// scheduler does for each name that pods may ask for.
+    /// [`event`](Context::event) in the name of another component than this controller: for a controller that stands
+    /// for several, as a scheduler does for each name that pods may ask for.
     pub fn event_as<K: Object>(
         &self,
         component: &str,

@@ -6,9 +6,9 @@
 //!
 //! A future is boxed where it leaves for that edge: a coroutine is compiled by whoever polls it, with all that it awaits.
 //!
-//! Invariants: an informer of a form holds nothing but objects of its type; each type is read from JSON text, as a `str` whose
-//! letters need not be looked at again, and written to a JSON value and in no other way, because each way is another copy of serde's
-//! code for every type.
+//! Invariants: an informer of a form holds nothing but objects of its type; each type is read from JSON text, as a
+//! `str` whose letters need not be looked at again, and written to a JSON value and in no other way, because each way
+//! is another copy of serde's code for every type.
 
 pub(crate) mod cut;
 pub(crate) mod packed;

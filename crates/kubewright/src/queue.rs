@@ -230,8 +230,8 @@ impl<T: Hash + Eq + Clone, C: Merge> Queue<T, C> {
         let now = self.now();
         let next = self.lock().get(now);
         if let Next::Item(work) = &next {
-            // Whoever takes an item hands the watch over: another worker looks for what else is ready, or sleeps until the
-            // next item is due.
+            // Whoever takes an item hands the watch over: another worker looks for what else is ready, or sleeps until
+            // the next item is due.
             self.wake(work.wake);
         }
         next

@@ -62,8 +62,8 @@ pub(super) fn errors(rules: &[FieldRule], new: &Value, old: Option<&Value>) -> V
     errors.into_vec()
 }
 
-/// Adds what the rules say of a part of an object, whose fields their paths lead to. Code of a kind asks this where the order of errors, or
-/// a place in a list, matters.
+/// Adds what the rules say of a part of an object, whose fields their paths lead to. Code of a kind asks this where the
+/// order of errors, or a place in a list, matters.
 pub fn tell(errors: &mut Errors, rules: &[FieldRule], at: &At<'_>, old: Option<&At<'_>>) {
     for rule in rules {
         let field = at.keys(rule.path);

@@ -2,7 +2,8 @@
 //!
 //! Invariant: the write after which it dies is carried out and its answer is lost, as when a process is killed between
 //! the two; nothing that it knew survives. Writes of events and dry runs are not counted, because a death after one of
-//! them is no other than one before. Not here: what the end should look like, which is for the test to compare; how writes are counted (`line`).
+//! them is no other than one before. Not here: what the end should look like, which is for the test to compare; how
+//! writes are counted (`line`).
 
 use std::sync::Arc;
 

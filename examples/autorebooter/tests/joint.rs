@@ -1,5 +1,6 @@
-//! The joint scenario: the operator of `../database` runs a PostgreSQL, this one follows a value in it, and the shop is rolled when the
-//! value changes. Both run as their service accounts; the cluster runs the server as a process of this machine.
+//! The joint scenario: the operator of `../database` runs a PostgreSQL, this one follows a value in it, and the shop is
+//! rolled when the value changes. Both run as their service accounts; the cluster runs the server as a process of this
+//! machine.
 
 use std::time::{Duration, Instant};
 

@@ -21,8 +21,8 @@ const THRESHOLD: usize = 128 * 1024;
 /// What `Vary` says of an answer that may be compressed.
 pub(super) const VARY_BY: HeaderValue = HeaderValue::from_static("Accept-Encoding");
 
-/// Whether the client asks for gzip. A quality makes it another word for objects, as it does upstream, but not for the document which another
-/// part of kube-apiserver compresses.
+/// Whether the client asks for gzip. A quality makes it another word for objects, as it does upstream, but not for the
+/// document which another part of kube-apiserver compresses.
 fn is_asked(headers: &HeaderMap, is_document: bool) -> bool {
     let header = headers.get(ACCEPT_ENCODING).and_then(|value| value.to_str().ok());
     header
@@ -53,8 +53,8 @@ pub(super) fn is_wanted(headers: &HeaderMap, target: &Target, response: &Respons
     (is_document || is_resource && !response.headers().contains_key(VARY)) && length > THRESHOLD
 }
 
-/// An answer as the client takes it: in gzip when it asks for it, without its body when it only wants the head. `target` is where the request
-/// leads, if it was admitted.
+/// An answer as the client takes it: in gzip when it asks for it, without its body when it only wants the head.
+/// `target` is where the request leads, if it was admitted.
 pub(super) fn finished(
     head: &http::request::Parts,
     target: Option<&Target>,

@@ -118,8 +118,9 @@ impl Change {
     }
 }
 
-/// Whether a key has a prefix. Most watchers have none, and are asked for each change: the C library compares with an empty text under a
-/// mask, which costs a processor with AVX-512 some hundred nanoseconds where the text has no address.
+/// Whether a key has a prefix. Most watchers have none, and are asked for each change: the C library compares with an
+/// empty text under a mask, which costs a processor with AVX-512 some hundred nanoseconds where the text has no
+/// address.
 fn begins_with(key: &str, prefix: &str) -> bool {
     prefix.is_empty() || key.starts_with(prefix)
 }

@@ -1,7 +1,7 @@
 //! Tables for `kubectl get`: columns and cells of every kind.
 //!
-//! The columns of a kind are data in its row; a cell is made by the row's [`Cell`]. Built-in kinds have functions (crate `kinds`), custom
-//! ones JSON paths.
+//! The columns of a kind are data in its row; a cell is made by the row's [`Cell`]. Built-in kinds have functions
+//! (crate `kinds`), custom ones JSON paths.
 //!
 //! Invariants: a row has as many cells as the kind has columns; no object, however odd, makes a cell panic.
 //!

@@ -1,4 +1,5 @@
-//! Requests beside the objects: reviews, tokens, what the server computes, and the parts of pods that connect somewhere.
+//! Requests beside the objects: reviews, tokens, what the server computes, and the parts of pods that connect
+//! somewhere.
 
 use serde_json::{Value, json};
 

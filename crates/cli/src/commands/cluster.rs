@@ -44,8 +44,8 @@ pub(crate) struct Simulation {
     #[arg(long, value_name = "FILE")]
     stages: Option<PathBuf>,
 
-    /// A name that the scheduler goes by, for pods that ask for it in `spec.schedulerName`; may be given more than once. The pods of other
-    /// schedulers are left to them
+    /// A name that the scheduler goes by, for pods that ask for it in `spec.schedulerName`; may be given more than
+    /// once. The pods of other schedulers are left to them
     #[arg(long, value_name = "NAME", default_value = "default-scheduler", value_parser = clap::builder::NonEmptyStringValueParser::new())]
     scheduler_name: Vec<String>,
 }

@@ -73,8 +73,8 @@ pub(super) fn certificates(authority: Arc<LazyAuthority>) -> CertificateSource {
     })
 }
 
-/// Tokens for Secrets, signed with a key that an API server believes: PEM, RSA or ECDSA P-256 (`--service-account-private-key-file` of
-/// kube-controller-manager).
+/// Tokens for Secrets, signed with a key that an API server believes: PEM, RSA or ECDSA P-256
+/// (`--service-account-private-key-file` of kube-controller-manager).
 ///
 /// # Errors
 /// [`Error::Tls`] when the key cannot be read or is of another kind.

@@ -112,8 +112,8 @@ impl ClusterBuilder {
         self
     }
 
-    /// The names that the scheduler goes by. Default `default-scheduler`. Pods that ask for another one in `spec.schedulerName` are left to
-    /// it; all names together are one scheduler, as the profiles of a kube-scheduler.
+    /// The names that the scheduler goes by. Default `default-scheduler`. Pods that ask for another one in
+    /// `spec.schedulerName` are left to it; all names together are one scheduler, as the profiles of a kube-scheduler.
     ///
     /// ```
     /// use kubewright_cluster::Cluster;
@@ -132,9 +132,10 @@ impl ClusterBuilder {
         self
     }
 
-    /// Lives in time that is not the machine's: `clock` tells the time of day, and tokio's timers, which are paused, all delays. The
-    /// time goes on when nothing is left to do. Everything runs where it is asked for, on no thread of its own; nodes that are well say so
-    /// without a Lease that is renewed all the time; watches are told nothing for hours when there is nothing to tell.
+    /// Lives in time that is not the machine's: `clock` tells the time of day, and tokio's timers, which are paused,
+    /// all delays. The time goes on when nothing is left to do. Everything runs where it is asked for, on no thread of
+    /// its own; nodes that are well say so without a Lease that is renewed all the time; watches are told nothing for
+    /// hours when there is nothing to tell.
     ///
     /// `TestCluster::in_virtual_time` of `kubewright-testing` does what else is needed.
     #[must_use]
@@ -146,8 +147,8 @@ impl ClusterBuilder {
         self
     }
 
-    /// What the controllers are told: the simulated nodes, and how long their pods take. The certificate that they publish
-    /// is always the cluster's own.
+    /// What the controllers are told: the simulated nodes, and how long their pods take. The certificate that they
+    /// publish is always the cluster's own.
     #[must_use]
     pub fn settings(mut self, settings: Settings) -> ClusterBuilder {
         self.settings = settings;
@@ -168,74 +169,79 @@ impl ClusterBuilder {
         self
     }
 
-    /// How many threads of its own the cluster serves HTTPS with; each connection stays on one of them. Default 0: on the runtime
-    /// that calls [`Cluster::listen`], which is right for tests. A program that serves many clients wants one for each processor, as
-    /// far as the clients leave them to it.
+    /// How many threads of its own the cluster serves HTTPS with; each connection stays on one of them. Default 0: on
+    /// the runtime that calls [`Cluster::listen`], which is right for tests. A program that serves many clients wants
+    /// one for each processor, as far as the clients leave them to it.
     #[must_use]
     pub fn serving_threads(mut self, count: usize) -> ClusterBuilder {
         self.threads = count;
         self
     }
 
-    /// How the API server is to be: the version it claims, how much history it keeps, whose static tokens it takes. Pods get their service
-    /// account when the controller `serviceaccount` runs or the configuration says so.
+    /// How the API server is to be: the version it claims, how much history it keeps, whose static tokens it takes.
+    /// Pods get their service account when the controller `serviceaccount` runs or the configuration says so.
     #[must_use]
     pub fn api(mut self, config: Config) -> ClusterBuilder {
         self.config = config;
         self
     }
 
-    /// Keeps everything in this folder, which is made when it is missing: objects, the certificate authority, keys. A cluster that is
-    /// started with it later goes on where this one ended, however it ended: what was acknowledged is on the disk. Default in memory.
+    /// Keeps everything in this folder, which is made when it is missing: objects, the certificate authority, keys. A
+    /// cluster that is started with it later goes on where this one ended, however it ended: what was acknowledged is
+    /// on the disk. Default in memory.
     #[must_use]
     pub fn data_dir(mut self, path: impl Into<PathBuf>) -> ClusterBuilder {
         self.data_dir = Some(path.into());
         self
     }
 
-    /// Does not wait for the disk of [`data_dir`](ClusterBuilder::data_dir): what was acknowledged survives the end of the process,
-    /// however it ends, but not that of the machine. Default no. As etcd's `--unsafe-no-fsync`, for tests.
+    /// Does not wait for the disk of [`data_dir`](ClusterBuilder::data_dir): what was acknowledged survives the end of
+    /// the process, however it ends, but not that of the machine. Default no. As etcd's `--unsafe-no-fsync`, for tests.
     #[must_use]
     pub fn unsynced(mut self, unsynced: bool) -> ClusterBuilder {
         self.unsynced = unsynced;
         self
     }
 
-    /// Serves with these certificates and keys, and makes none. Reached by [`Cluster::serve`], since there is no administrator's
-    /// certificate that a kubeconfig could hold.
+    /// Serves with these certificates and keys, and makes none. Reached by [`Cluster::serve`], since there is no
+    /// administrator's certificate that a kubeconfig could hold.
     #[must_use]
     pub fn pki(mut self, pki: Pki) -> ClusterBuilder {
         self.pki = Some(pki);
         self
     }
 
-    /// The address that Endpoints and EndpointSlice `kubernetes` say (`--advertise-address`). Default: that of the listener.
+    /// The address that Endpoints and EndpointSlice `kubernetes` say (`--advertise-address`). Default: that of the
+    /// listener.
     pub fn advertise(mut self, address: IpAddr) -> ClusterBuilder {
         self.advertised = Some(address);
         self
     }
 
-    /// Pods run as processes of this machine: those of the RuntimeClass `process`, or all. Default none: pods are simulated.
+    /// Pods run as processes of this machine: those of the RuntimeClass `process`, or all. Default none: pods are
+    /// simulated.
     ///
-    /// Whoever may create pods in the cluster then starts programs as the user that started it. In time that a test owns
-    /// ([`virtual_time`](ClusterBuilder::virtual_time)) processes do not fit: theirs is the machine's.
+    /// Whoever may create pods in the cluster then starts programs as the user that started it. In time that a test
+    /// owns ([`virtual_time`](ClusterBuilder::virtual_time)) processes do not fit: theirs is the machine's.
     #[must_use]
     pub fn processes(mut self, runtime: ProcessRuntime) -> ClusterBuilder {
         self.processes = Some(runtime);
         self
     }
 
-    /// Keeps an audit log: a policy says which requests are entered in it. [`AuditFile`](crate::AuditFile) writes it to a file. Default none.
+    /// Keeps an audit log: a policy says which requests are entered in it. [`AuditFile`](crate::AuditFile) writes it to
+    /// a file. Default none.
     ///
-    /// The requests of the built-in controllers and of [`Cluster::client`] are entered as those of others; they come from no address.
+    /// The requests of the built-in controllers and of [`Cluster::client`] are entered as those of others; they come
+    /// from no address.
     #[must_use]
     pub fn audit(mut self, log: AuditLog) -> ClusterBuilder {
         self.audit = Some(log);
         self
     }
 
-    /// A webhook without a socket: what the API server would post to `url`, it gives to `function`, and takes what that answers
-    /// (AdmissionReview, ConversionReview). `url` is the one of the `clientConfig`; for a service it is
+    /// A webhook without a socket: what the API server would post to `url`, it gives to `function`, and takes what that
+    /// answers (AdmissionReview, ConversionReview). `url` is the one of the `clientConfig`; for a service it is
     /// `https://name.namespace.svc:port/path`.
     ///
     /// ```
@@ -265,9 +271,9 @@ impl ClusterBuilder {
     /// Must be called inside a tokio runtime with timers (`enable_all`).
     ///
     /// # Errors
-    /// [`Error::UnknownController`] when a controller is named that does not exist, [`Error::Nodes`] when nodes cannot be so,
-    /// [`Error::Processes`] when pods cannot run as processes here, [`Error::DataDir`] when the folder cannot be used,
-    /// and [`Error::Threads`] when the system gives no more threads.
+    /// [`Error::UnknownController`] when a controller is named that does not exist, [`Error::Nodes`] when nodes cannot
+    /// be so, [`Error::Processes`] when pods cannot run as processes here, [`Error::DataDir`] when the folder cannot be
+    /// used, and [`Error::Threads`] when the system gives no more threads.
     pub async fn start(self) -> Result<Cluster> {
         let names = self.controllers.names()?;
         if let Some(why) = self.settings.nodes.wrong() {

@@ -143,8 +143,8 @@ pub struct Settings {
     pub certificates: Option<CertificateSource>,
     /// The simulated nodes that the cluster has from its start.
     pub nodes: Nodes,
-    /// The names that the scheduler goes by: it places the pods that ask for one of them in `spec.schedulerName`, and leaves all others
-    /// alone.
+    /// The names that the scheduler goes by: it places the pods that ask for one of them in `spec.schedulerName`, and
+    /// leaves all others alone.
     pub schedulers: BTreeSet<String>,
     /// Tells the time of day.
     pub clock: Arc<dyn Clock>,

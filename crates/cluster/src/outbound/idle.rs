@@ -1,7 +1,8 @@
 //! Connections that are kept for the next call to the same host with the same trust.
 //!
-//! Invariants: so many for a host ([`MOST`]), and for so many hosts ([`HOSTS`]): configurations come and go, and with them hosts and
-//! authorities that nobody asks for again. Where there is no room those that have ended go, then any other.
+//! Invariants: so many for a host ([`MOST`]), and for so many hosts ([`HOSTS`]): configurations come and go, and with
+//! them hosts and authorities that nobody asks for again. Where there is no room those that have ended go, then any
+//! other.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};

@@ -1,4 +1,5 @@
-//! Where a Service is: at the addresses of its EndpointSlices, or of its Endpoints; of the type ExternalName, at that name.
+//! Where a Service is: at the addresses of its EndpointSlices, or of its Endpoints; of the type ExternalName, at that
+//! name.
 //!
 //! There is no network of Services here, so that a cluster IP leads nowhere; what is behind it may be reached.
 

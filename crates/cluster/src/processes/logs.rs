@@ -1,7 +1,8 @@
 //! What a container has written: a file for each of its lives, in the form of a kubelet's (`TIME STREAM F TEXT`).
 //!
-//! Invariants: a file has a bound ([`LARGEST`]); when it is full it becomes the older half, and what was older is gone; readers are told of
-//! every line, and of the end, and hold no more of a log than a piece of it ([`PIECE`]). Not here: which lines a client wants (`lines`).
+//! Invariants: a file has a bound ([`LARGEST`]); when it is full it becomes the older half, and what was older is gone;
+//! readers are told of every line, and of the end, and hold no more of a log than a piece of it ([`PIECE`]). Not here:
+//! which lines a client wants (`lines`).
 
 use std::collections::VecDeque;
 use std::fs::{File, OpenOptions};

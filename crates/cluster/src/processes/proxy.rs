@@ -261,7 +261,8 @@ pub(crate) fn wanted(service: &Service, slices: &[Arc<EndpointSlice>], of_nodes:
     wanted
 }
 
-/// The endpoints behind each port, by its name, that are ready and lie on this machine or beyond, not in the simulation.
+/// The endpoints behind each port, by its name, that are ready and lie on this machine or beyond, not in the
+/// simulation.
 fn endpoints(slices: &[Arc<EndpointSlice>]) -> BTreeMap<&str, Vec<SocketAddr>> {
     let mut all: BTreeMap<&str, Vec<SocketAddr>> = BTreeMap::new();
     for slice in slices.iter().filter(|slice| slice.address_type != "FQDN") {

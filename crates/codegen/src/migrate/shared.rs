@@ -1,4 +1,5 @@
-//! Packages that are no API and hold types of one: of the project (`api/common/v1`, `apis/apps/pub`), and of other modules.
+//! Packages that are no API and hold types of one: of the project (`api/common/v1`, `apis/apps/pub`), and of other
+//! modules.
 //!
 //! What the types of APIs name in them, directly or through one another, goes to `api/src/shared`, a file for each
 //! package. Nothing else of them is carried over.

@@ -1,8 +1,8 @@
 //! A project scaffolded again out of its PROJECT file: `alpha generate`, and what [`crate::upgrade`] compares with.
 //!
 //! The commands that made the project are given once more, to an empty folder; [`whole`] runs the optional plugins of
-//! PROJECT, too. Invariant: for a project whose files are the scaffold's, the answer is those files (a test compares the
-//! golden projects). Not here: what `manifests` writes out of the code.
+//! PROJECT, too. Invariant: for a project whose files are the scaffold's, the answer is those files (a test compares
+//! the golden projects). Not here: what `manifests` writes out of the code.
 
 use crate::codes;
 use crate::diagnostic::{Diagnostic, Place};

@@ -1,11 +1,12 @@
 //! From an item to its slot: hashes beside numbers of slots, in one piece of memory.
 //!
-//! Open addressing with linear probing. An item is kept once, in its slot: here are only the halves of hashes, which are
-//! compared before an item is looked at, and which are all that growing and removing need. Nothing walks through the
-//! places, so that the order of hashes shows nowhere: whatever the hash function, the same calls get the same answers.
+//! Open addressing with linear probing. An item is kept once, in its slot: here are only the halves of hashes, which
+//! are compared before an item is looked at, and which are all that growing and removing need. Nothing walks through
+//! the places, so that the order of hashes shows nowhere: whatever the hash function, the same calls get the same
+//! answers.
 //!
-//! Invariants: at most three in four places are taken; between the place that an entry's hash names and its own no place
-//! is empty.
+//! Invariants: at most three in four places are taken; between the place that an entry's hash names and its own no
+//! place is empty.
 
 const EMPTY: u32 = u32::MAX;
 const FEWEST: usize = 16;

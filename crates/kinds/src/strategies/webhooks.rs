@@ -1,6 +1,7 @@
 //! `admissionregistration.k8s.io`: configurations of admission webhooks.
 //!
-//! Not here: how they are called (the admission plugins), policies (see [`admission_policies`](super::admission_policies)).
+//! Not here: how they are called (the admission plugins), policies (see
+//! [`admission_policies`](super::admission_policies)).
 
 use std::collections::BTreeSet;
 

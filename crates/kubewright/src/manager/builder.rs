@@ -89,8 +89,8 @@ impl ManagerBuilder {
         self
     }
 
-    /// Serves CPU profiles for `go tool pprof` on this address; without a host, such as `:6060`, to its own machine or pod only. Whoever
-    /// reaches it may ask. Nobody by default.
+    /// Serves CPU profiles for `go tool pprof` on this address; without a host, such as `:6060`, to its own machine or
+    /// pod only. Whoever reaches it may ask. Nobody by default.
     #[cfg(feature = "profiling")]
     pub fn profiles(mut self, address: &str) -> ManagerBuilder {
         self.profile_server = Some(ProfileServer::new(address));

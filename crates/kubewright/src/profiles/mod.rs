@@ -6,11 +6,12 @@
 //! | `/debug/pprof/profile?seconds=N` | where the processors' time went in the next N seconds, thirty unless it is said |
 //! | what else Go's `net/http/pprof` has | 501, and why |
 //!
-//! A timer of the process interrupts whatever runs a hundred times in each second of processor time; the crate `pprof` notes the stack, and
-//! [`proto`] writes what was noted. Nothing is set up before somebody asks, and nothing is left when the answer is sent.
+//! A timer of the process interrupts whatever runs a hundred times in each second of processor time; the crate `pprof`
+//! notes the stack, and [`proto`] writes what was noted. Nothing is set up before somebody asks, and nothing is left
+//! when the answer is sent.
 //!
-//! Invariants: one profile is taken at a time; it takes at most [`LONGEST`]; who hangs up ends it; without a host the server is reached from
-//! its own machine (or pod) only, because nobody is asked who he is.
+//! Invariants: one profile is taken at a time; it takes at most [`LONGEST`]; who hangs up ends it; without a host the
+//! server is reached from its own machine (or pod) only, because nobody is asked who he is.
 
 mod proto;
 mod sample;

@@ -1,8 +1,8 @@
-//! The format of profiles (`profile.proto` of github.com/google/pprof), as much of it as a CPU profile needs, written by hand: a protobuf
-//! message is numbers, and texts with their lengths before them.
+//! The format of profiles (`profile.proto` of github.com/google/pprof), as much of it as a CPU profile needs, written
+//! by hand: a protobuf message is numbers, and texts with their lengths before them.
 //!
-//! Invariants: texts, functions and places are written once, and named by number; numbers of functions and places begin with 1, of texts
-//! with 0, which is the empty text.
+//! Invariants: texts, functions and places are written once, and named by number; numbers of functions and places begin
+//! with 1, of texts with 0, which is the empty text.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

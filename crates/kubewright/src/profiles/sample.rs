@@ -1,7 +1,8 @@
 //! Takes one profile.
 //!
-//! The handler of the timer's signal walks the stack where it finds a thread. It passes over one that is in the C library or the unwinder,
-//! whose locks it might need itself; such a sample is lost, and time in there is not in the profile.
+//! The handler of the timer's signal walks the stack where it finds a thread. It passes over one that is in the C
+//! library or the unwinder, whose locks it might need itself; such a sample is lost, and time in there is not in the
+//! profile.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 

@@ -40,8 +40,9 @@ pub static ENDING: crate::Ending = crate::Ending {
     conflicts_name_the_resource: false,
 };
 
-/// Marks a definition that is being deleted: adds [`CLEANUP_FINALIZER`] and the condition `Terminating`. The pipeline calls it on the first
-/// DELETE (besides setting deletionTimestamp), deletes the objects of `store`, and removes the finalizer when none is left.
+/// Marks a definition that is being deleted: adds [`CLEANUP_FINALIZER`] and the condition `Terminating`. The pipeline
+/// calls it on the first DELETE (besides setting deletionTimestamp), deletes the objects of `store`, and removes the
+/// finalizer when none is left.
 pub fn terminate(definition: &mut Value, now: Timestamp) {
     let Some(object) = definition.as_object_mut() else {
         return;

@@ -1,5 +1,5 @@
-//! What is known of single kinds outside their own rules: what admission, authorization, quotas and the first objects of a cluster ask of
-//! objects, and what both the rules and the pipeline must agree on.
+//! What is known of single kinds outside their own rules: what admission, authorization, quotas and the first objects
+//! of a cluster ask of objects, and what both the rules and the pipeline must agree on.
 //!
 //! A kind's rules may use all of it. Not here: rules, defaults, rows (crate `kinds`).
 
@@ -38,7 +38,8 @@ pub fn locally_available(now: &str) -> Value {
         "message": "Local APIServices are always available"})
 }
 
-/// How often the template of a DaemonSet changed stands in this annotation, for clients from before there were ControllerRevisions.
+/// How often the template of a DaemonSet changed stands in this annotation, for clients from before there were
+/// ControllerRevisions.
 pub const TEMPLATE_COUNT: &str = "deprecated.daemonset.template.generation";
 
 /// Takes the count out of the metadata of a DaemonSet.

@@ -36,7 +36,8 @@ pub fn tolerate(spec: &mut Object) {
     }
 }
 
-/// `Guaranteed` when every container limits cpu and memory and requests just that, `BestEffort` when none asks for anything, else `Burstable`.
+/// `Guaranteed` when every container limits cpu and memory and requests just that, `BestEffort` when none asks for
+/// anything, else `Burstable`.
 pub fn qos_class(pod: &Value) -> &'static str {
     let spec = At::root(pod).key("spec");
     let mut requests: BTreeMap<&str, Quantity> = BTreeMap::new();

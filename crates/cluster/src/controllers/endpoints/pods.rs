@@ -127,7 +127,8 @@ pub(super) fn endpoint(pod: &Pod, service: &Service, family: Family, zone: Optio
     })
 }
 
-/// For which zones and nodes an endpoint is meant (`trafficdist.ReconcileHints`): its own, when the Service wants its traffic near.
+/// For which zones and nodes an endpoint is meant (`trafficdist.ReconcileHints`): its own, when the Service wants its
+/// traffic near.
 fn hints(service: &Service, pod: &Pod, zone: Option<&str>) -> Option<EndpointHints> {
     let distribution = service.spec.as_ref()?.traffic_distribution.as_deref()?;
     let zones = zone.map(|name| vec![ForZone { name: name.to_owned() }]);

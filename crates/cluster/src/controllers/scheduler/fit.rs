@@ -114,8 +114,8 @@ impl<'a> Wish<'a> {
         })
     }
 
-    /// What the node has too little of (`fitsRequest`). What it does not mention it does not have. Of what it has too little even when it is
-    /// empty nobody can give way.
+    /// What the node has too little of (`fitsRequest`). What it does not mention it does not have. Of what it has too
+    /// little even when it is empty nobody can give way.
     fn insufficient(&self, node: &Node, taken: &Taken) -> Option<Refusal> {
         let there = |name: &str| ledger::allocatable(node, name);
         let (mut reasons, mut is_full) = (Vec::new(), true);

@@ -1,8 +1,10 @@
 //! The scheduler: gives pods without a node one of the nodes that are there.
 //!
-//! It takes the pods that name it (`spec.schedulerName`: `default-scheduler`, unless it was given other names or more of them), asks every node (`fit`), and binds to the one
-//! that is preferred (`prefer`), and of several to the one with the fewest pods. What is taken on each node is kept in a `ledger`, so that no pod is placed by listing all of them. A pod that fits nowhere is told so, in its condition PodScheduled and in an event, and is looked at again when a node
-//! changes, when another pod goes, and from time to time.
+//! It takes the pods that name it (`spec.schedulerName`: `default-scheduler`, unless it was given other names or more
+//! of them), asks every node (`fit`), and binds to the one that is preferred (`prefer`), and of several to the one with
+//! the fewest pods. What is taken on each node is kept in a `ledger`, so that no pod is placed by listing all of them.
+//! A pod that fits nowhere is told so, in its condition PodScheduled and in an event, and is looked at again when a
+//! node changes, when another pod goes, and from time to time.
 //!
 //! A pod of a higher priority may take the place of others (`preempt`): they are deleted, and it is nominated for their node, so that
 //! nobody of a lower priority takes the room meanwhile.
@@ -47,7 +49,8 @@ const TRY_AGAIN: Duration = Duration::from_secs(60);
 /// Remembers who waits for a node, and what is taken.
 #[derive(Default)]
 pub(crate) struct Scheduler {
-    /// What it is called: whose pods are placed. All of them know of each other's, as the profiles of one kube-scheduler do.
+    /// What it is called: whose pods are placed. All of them know of each other's, as the profiles of one
+    /// kube-scheduler do.
     names: BTreeSet<String>,
     waiting: Waiting,
     /// Those of them that may fit when another pod has been placed.

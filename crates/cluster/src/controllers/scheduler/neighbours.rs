@@ -1,8 +1,8 @@
 //! Where a pod may run because of the pods that run already: affinity and anti-affinity between pods, and topology spread.
 //!
-//! Pure. Only what is required counts here; what is preferred is in `prefer`. Upstream: `interpodaffinity`, `podtopologyspread`. Counted once for each
-//! pod that is placed, and then asked for each node.
-//! Invariant: a pod that repels others is asked as well when one comes that says nothing itself.
+//! Pure. Only what is required counts here; what is preferred is in `prefer`. Upstream: `interpodaffinity`,
+//! `podtopologyspread`. Counted once for each pod that is placed, and then asked for each node. Invariant: a pod that
+//! repels others is asked as well when one comes that says nothing itself.
 
 use std::collections::{BTreeMap, BTreeSet};
 

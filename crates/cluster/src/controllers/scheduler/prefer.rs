@@ -1,9 +1,9 @@
 //! Which of the nodes that would do is preferred.
 //!
-//! Pure. The questions of kube-scheduler that somebody's wish answers, each normalized to 0–100 and with its weight there:
-//! taints with `PreferNoSchedule` (3), preferred node affinity (2), preferred affinity and anti-affinity between pods (2)
-//! and topology spread with `ScheduleAnyway` (2). Upstream: `tainttoleration`, `nodeaffinity`, `interpodaffinity`,
-//! `podtopologyspread`, `RunScorePlugins`.
+//! Pure. The questions of kube-scheduler that somebody's wish answers, each normalized to 0–100 and with its weight
+//! there: taints with `PreferNoSchedule` (3), preferred node affinity (2), preferred affinity and anti-affinity between
+//! pods (2) and topology spread with `ScheduleAnyway` (2). Upstream: `tainttoleration`, `nodeaffinity`,
+//! `interpodaffinity`, `podtopologyspread`, `RunScorePlugins`.
 //!
 //! Not here: how full nodes are (of equals the one with the fewest pods is taken), images that are there already, the
 //! spreading of Services that nobody asked for.

@@ -6,7 +6,8 @@
 //! holds up the whole connection, and is gathered nowhere.
 //!
 //! Invariants: so many streams at a time ([`STREAMS`]); a queue has a bound, and so has what waits in all of them
-//! ([`WAITING`]); when the connection ends, all its streams do. Not here: what the streams are for (`forward`, `remote`).
+//! ([`WAITING`]); when the connection ends, all its streams do. Not here: what the streams are for (`forward`,
+//! `remote`).
 
 mod dictionary;
 mod frames;
@@ -250,7 +251,8 @@ mod tests {
 
     use super::*;
 
-    /// Streams with data on each, until no more is taken. Nothing here yields, so that there is no runtime whose patience ends.
+    /// Streams with data on each, until no more is taken. Nothing here yields, so that there is no runtime whose
+    /// patience ends.
     #[test]
     fn what_waits_on_all_streams_has_a_bound() {
         let (session, mut opened) = session();

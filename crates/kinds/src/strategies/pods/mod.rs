@@ -43,7 +43,8 @@ pub(crate) const POD: Strategy = Strategy {
     ..PLAIN
 };
 
-/// 30 seconds unless the spec says otherwise; at once, whatever is asked for, when no node runs the pod or it has ended.
+/// 30 seconds unless the spec says otherwise; at once, whatever is asked for, when no node runs the pod or it has
+/// ended.
 fn grace_period(pod: &Value) -> Option<GracePeriod> {
     let bound = get(pod, &["spec", "nodeName"])
         .as_str()
