@@ -396,6 +396,23 @@ async fn s06_a_database_that_is_down_restarts_nothing() -> Outcome {
     Ok(())
 }
 
+#[tokio::test]
+async fn waiting_for_a_database_is_no_error_of_it() -> Outcome {
+    let scene = Scene::start().await?;
+    let secrets = scene.api::<Secret>();
+    secrets.delete("shop-db", &DeleteParams::default()).await?;
+    scene.policy(json!({})).await?;
+    scene.pass(600).await?;
+    scene.is("Ready", "False", "SecretNotFound").await?;
+    assert_eq!(scene.status().await?.consecutive_errors, 0);
+    scene.trouble(Trouble::Unreachable("the role is not there yet".to_owned()));
+    scene.secret("postgres://app:secret@db/shop").await?;
+    scene.pass(2).await?;
+    scene.value("41");
+    scene.pass(5).await?;
+    scene.is("Ready", "True", "Watching").await
+}
+
 /// The scenario of a change; how many writes it took, and what the targets and the status say at the end.
 fn change_with_a_death(dies_after: usize) -> Outcome<(usize, Value)> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;

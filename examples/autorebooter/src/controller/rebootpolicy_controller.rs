@@ -49,7 +49,7 @@ impl Reconciler for RebootPolicyReconciler {
             Ok(source) => source,
             Err(Missing(reason, why)) => {
                 self.world.leave(ctx.request());
-                return report::unreachable(&policy, &ctx, reason, &why).await;
+                return report::missing(&policy, &ctx, reason, &why).await;
             }
         };
         match self.world.look(ctx.request(), &source, &question).await {

@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use kubewright::conditions;
-use kubewright::k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use kubewright::k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use kubewright::prelude::*;
 
 use autorebooter_api::v1alpha1::{LastRestart, Phase, RebootPolicy, RebootPolicyStatus, Target};
@@ -59,24 +59,48 @@ pub(super) async fn suspended(policy: &RebootPolicy, ctx: &Context) -> Result<()
     Ok(())
 }
 
-/// Says that the value cannot be read.
+/// How long until a database that is not there yet is looked for again: its Secret and its address are watched, the Database is not.
+const LOOK_AGAIN: Duration = Duration::from_secs(10);
+
+/// Says that there is no database to ask. Waiting for one is no error of a database: the first error after it has no predecessors.
+pub(super) async fn missing(policy: &RebootPolicy, ctx: &Context, reason: &str, why: &str) -> Result<Action> {
+    let reachable = ctx.condition(policy, REACHABLE, false, reason, why);
+    degraded(policy, ctx, reachable, (reason, why), |_| 0).await?;
+    Ok(Action::requeue_after(LOOK_AGAIN))
+}
+
+/// Says that the database does not answer.
 pub(super) async fn unreachable(policy: &RebootPolicy, ctx: &Context, reason: &str, why: &str) -> Result<Action> {
     let reachable = ctx.condition(policy, REACHABLE, false, reason, why);
-    degraded(policy, ctx, reachable, (reason, why)).await
+    let errors = degraded(policy, ctx, reachable, (reason, why), one_more).await?;
+    Ok(Action::requeue_after(backoff(errors, &seed(ctx))))
 }
 
 /// Says that the database answers, but not with a value.
 pub(super) async fn bad_query(policy: &RebootPolicy, ctx: &Context, why: &str) -> Result<Action> {
     let reachable = ctx.condition(policy, REACHABLE, true, "Connected", "the database answers");
-    degraded(policy, ctx, reachable, ("BadQuery", why)).await
+    let errors = degraded(policy, ctx, reachable, ("BadQuery", why), one_more).await?;
+    Ok(Action::requeue_after(backoff(errors, &seed(ctx))))
 }
 
+fn one_more(errors: i32) -> i32 {
+    errors.saturating_add(1)
+}
+
+/// Spreads the policies that wait for the same database.
+fn seed(ctx: &Context) -> String {
+    let namespace = ctx.request().namespace().unwrap_or_default();
+    format!("{namespace}/{}", ctx.request().name())
+}
+
+/// Writes that the value is not known, and answers how many errors there were in a row, which `count` says.
 async fn degraded(
     policy: &RebootPolicy,
     ctx: &Context,
-    reachable: kubewright::k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition,
+    reachable: Condition,
     (reason, why): (&str, &str),
-) -> Result<Action> {
+    count: impl Fn(i32) -> i32,
+) -> Result<i32> {
     let ready = ctx.condition(policy, READY, false, reason, why);
     let known = policy
         .status
@@ -87,7 +111,7 @@ async fn degraded(
         .patch_status(policy, |policy| {
             let status = status(policy);
             status.phase = Some(Phase::Degraded);
-            status.consecutive_errors = status.consecutive_errors.saturating_add(1);
+            status.consecutive_errors = count(status.consecutive_errors);
             conditions::set(&mut status.conditions, ready);
             conditions::set(&mut status.conditions, reachable);
         })
@@ -95,13 +119,7 @@ async fn degraded(
     if is_news {
         ctx.event(policy, EventType::Warning, reason, why);
     }
-    let errors = changed.status.as_ref().map_or(1, |status| status.consecutive_errors);
-    let seed = format!(
-        "{}/{}",
-        ctx.request().namespace().unwrap_or_default(),
-        ctx.request().name()
-    );
-    Ok(Action::requeue_after(backoff(errors, &seed)))
+    Ok(changed.status.as_ref().map_or(1, |status| status.consecutive_errors))
 }
 
 /// Says what the value is, which targets there are, and what is due. Answers the policy as it is now.

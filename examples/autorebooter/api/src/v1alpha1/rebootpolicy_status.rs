@@ -39,7 +39,7 @@ pub struct RebootPolicyStatus {
     #[serde(default)]
     pub restarts: i64,
 
-    /// How often in a row the value could not be read.
+    /// How often in a row the database did not answer with a value. Waiting for one that is not there is no error.
     #[serde(default)]
     pub consecutive_errors: i32,
 
