@@ -13,6 +13,7 @@
 //! handler has returned for every object of the first list, `told` that the others have as well; SI7 a panicking handler is
 //! reported and hurts nobody else; SI9 the task ends with the last handle.
 
+mod asking;
 mod shared;
 
 use std::collections::BTreeMap;
@@ -26,6 +27,7 @@ use kubewright_engine::{Delta, HandlerId, ObjectKey, ResourceVersion, Unreadable
 use tokio::runtime::Handle;
 use tokio::sync::watch;
 
+use self::asking::Questions;
 pub(crate) use self::shared::{Lease, Listed, Objects, Shared};
 use super::handlers::{Slot, Turn, drop_guarded};
 use super::informer::{self, Health};
@@ -72,6 +74,8 @@ pub(crate) struct Core {
     /// Where those tasks run.
     runtime: Handle,
     receipts: Mutex<Receipts>,
+    /// What the API server is being asked about.
+    questions: Questions,
     progress: watch::Sender<Progress>,
     reports: Reports,
 }
@@ -128,6 +132,7 @@ impl Core {
             slots: Mutex::default(),
             runtime: Handle::current(),
             receipts: Mutex::new(Receipts::default()),
+            questions: Questions::default(),
             progress: watch::Sender::default(),
             reports,
         }

@@ -258,6 +258,7 @@ impl Client {
             }
             return Ok(());
         }
+        let _asking = informer.asking(keys);
         let form = Form::for_resource::<PartialObjectMeta<DynamicObject>>(informer.resource());
         let page = self.list_page(informer, &form, namespace, None).await?;
         informer.asked_all(namespace, ticket, &page);
@@ -267,6 +268,7 @@ impl Client {
     /// Asks the API server for one object of the informer's scope. By a list and not by a get: its answer has a version also when there is no
     /// such object, and its right is one that the informer needs as well.
     async fn ask(&self, informer: &Shared, key: &ObjectKey, ticket: Ticket) -> Result<Option<Arc<dyn Cached>>> {
+        let _asking = informer.asking(std::slice::from_ref(key));
         let page = self
             .list_page(informer, informer.form(), key.namespace.as_deref(), Some(&key.name))
             .await?;

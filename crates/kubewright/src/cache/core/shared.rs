@@ -192,8 +192,8 @@ impl Shared {
             let (receipts, store) = (core.receipts(), core.read());
             match receipts.hold(&key, ticket, &view_of(&store, &key)) {
                 Hold::Nothing => Some(Some(core.look_up(&store, &key))),
-                Hold::Ask => Some(None),
-                Hold::Wait => None,
+                Hold::Ask if !core.questions.has(&key) => Some(None),
+                Hold::Ask | Hold::Wait => None,
             }
         };
         self.look_until(deadline, look).await.flatten()
@@ -214,7 +214,9 @@ impl Shared {
             if held.is_empty() {
                 return Some(Listed::Ready(read(&store)));
             }
-            let asked = held.into_iter().filter(|(_, hold)| *hold == Hold::Ask);
+            let asked = held
+                .into_iter()
+                .filter(|(key, hold)| *hold == Hold::Ask && !core.questions.has(key));
             let keys: Vec<ObjectKey> = asked.map(|(key, _)| key).collect();
             (!keys.is_empty()).then_some(Listed::Ask(keys))
         };

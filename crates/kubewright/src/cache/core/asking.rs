@@ -1,0 +1,58 @@
+//! Which objects the API server is being asked about: readers that wait for the same answer ask for it once.
+//!
+//! Invariant: a question ends with its [`Asking`], answered or not, and readers look again then; one that still needs an
+//! answer asks for it itself. Not here: what the answer means, which the engine's receipts decide.
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use kubewright_engine::ObjectKey;
+
+use super::{Core, Shared};
+
+/// The keys of all questions that are on their way.
+#[derive(Default)]
+pub(super) struct Questions(Mutex<BTreeSet<ObjectKey>>);
+
+impl Questions {
+    fn keys(&self) -> MutexGuard<'_, BTreeSet<ObjectKey>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether somebody asks about this object.
+    pub(super) fn has(&self, key: &ObjectKey) -> bool {
+        self.keys().contains(key)
+    }
+}
+
+/// A question, which ends when this is dropped.
+#[must_use]
+pub(crate) struct Asking {
+    core: Arc<Core>,
+    keys: Vec<ObjectKey>,
+}
+
+impl Shared {
+    /// The API server is asked about these objects from now on.
+    pub(crate) fn asking(&self, keys: &[ObjectKey]) -> Asking {
+        let core = self.core().clone();
+        let mut asked = core.questions.keys();
+        // What somebody else asks about as well ends with his question.
+        let keys = keys
+            .iter()
+            .filter(|key| asked.insert((*key).clone()))
+            .cloned()
+            .collect();
+        drop(asked);
+        Asking { core, keys }
+    }
+}
+
+impl Drop for Asking {
+    fn drop(&mut self) {
+        let mut asked = self.core.questions.keys();
+        asked.retain(|key| !self.keys.contains(key));
+        drop(asked);
+        self.core.changed();
+    }
+}
