@@ -316,6 +316,75 @@ async fn k4_a_write_whose_future_was_dropped_is_looked_up() {
     assert_eq!(list.await.expect("no panic").expect("a list").len(), 2);
 }
 
+/// Many reconciles read what one write left in doubt.
+#[tokio::test(start_paused = true)]
+async fn k4_readers_that_wait_for_the_same_answer_ask_once() {
+    let fake = Fake::new();
+    let client = client(&fake);
+    client.list::<ConfigMap>(None).await.expect("a list");
+    fake.hold_watches(true);
+    let lost = async |name: &str| {
+        fake.refuse(|seen: &Seen| (seen.verb == "POST").then_some((504, "Timeout", true)));
+        client.create(&config("a", name, "1")).await.expect_err("no answer");
+        fake.refuse_nothing();
+    };
+    let get = |name: &'static str| {
+        let client = client.clone();
+        async move { client.get::<ConfigMap>(Some("a"), name).await }
+    };
+    let shown = || fake.deliver_up_to(fake.version());
+
+    lost("one").await;
+    let lists = [client.clone(), client.clone()]
+        .map(|client| tokio::spawn(async move { client.list::<ConfigMap>(Some("a")).await }));
+    let gets = [(); 3].map(|()| tokio::spawn(get("one")));
+    settle().await;
+    shown();
+    for list in lists {
+        assert_eq!(list.await.expect("no panic").expect("a list").len(), 1);
+    }
+    for read in gets {
+        assert!(read.await.expect("no panic").expect("a read").is_some());
+    }
+    assert_eq!(looked_up(&fake, "one"), 1);
+
+    // Whoever asked may be gone before there is an answer: the next one asks.
+    lost("two").await;
+    fake.swallow(|seen: &Seen| seen.verb == "LIST");
+    let leaves = started(get("two")).await;
+    fake.refuse_nothing();
+    let stays = started(get("two")).await;
+    assert_eq!(
+        looked_up(&fake, "two"),
+        1,
+        "the second one waits for the first one's answer"
+    );
+    leaves.abort();
+    settle().await;
+    shown();
+    assert!(stays.await.expect("no panic").expect("a read").is_some());
+    assert_eq!(looked_up(&fake, "two"), 2);
+}
+
+/// A scheduler has its own account of what it bound.
+#[tokio::test(start_paused = true)]
+async fn k1_no_read_waits_for_a_write_without_a_receipt() {
+    let fake = Fake::new();
+    let client = client(&fake);
+    client.list::<ConfigMap>(None).await.expect("a list");
+    fake.hold_watches(true);
+    let quiet = client.without_receipts();
+    quiet.create(&config("a", "x", "1")).await.expect("created");
+    fake.refuse(|seen: &Seen| (seen.verb == "POST").then_some((504, "Timeout", true)));
+    quiet.create(&config("a", "lost", "1")).await.expect_err("no answer");
+    fake.refuse_nothing();
+    for name in ["x", "lost"] {
+        assert_eq!(client.get::<ConfigMap>(Some("a"), name).await.expect("a read"), None);
+        assert_eq!(looked_up(&fake, name), 0, "{name}");
+    }
+    assert_eq!(client.list::<ConfigMap>(Some("a")).await.expect("a list").len(), 0);
+}
+
 /// Versions of an old history are never reached in a new one.
 #[tokio::test(start_paused = true)]
 async fn k4_a_write_before_a_restore_holds_nobody_for_ever() {

@@ -77,6 +77,7 @@ pub struct Client {
     field_manager: Arc<str>,
     dry_run: bool,
     only_reads: bool,
+    leaves_receipts: bool,
     lead: Lead,
     /// Where a controller's writes are noted.
     own_writes: Option<OwnWrites>,
@@ -126,6 +127,7 @@ impl Client {
             field_manager: Arc::from("kubewright"),
             dry_run: false,
             only_reads: false,
+            leaves_receipts: true,
             lead: Lead::default(),
             own_writes: None,
             read_deadline: READ_DEADLINE,
@@ -228,6 +230,17 @@ impl Client {
     pub fn with_dry_run(&self) -> Client {
         Client {
             dry_run: true,
+            ..self.clone()
+        }
+    }
+
+    /// The same client, whose writes no read waits for: a cached read may show the object as it was before. For a controller that
+    /// keeps its own account of what it wrote, as a scheduler of the pods that it bound (`AssumePod` in kube-scheduler), where
+    /// readers of other controllers have nothing to gain by waiting.
+    #[must_use]
+    pub fn without_receipts(&self) -> Client {
+        Client {
+            leaves_receipts: false,
             ..self.clone()
         }
     }
@@ -347,14 +360,26 @@ impl Client {
         written
     }
 
+    /// Leaves a receipt with the cache.
+    fn leave(&self, receipt: impl FnOnce(&Cache)) {
+        if self.leaves_receipts {
+            receipt(self.cache());
+        }
+    }
+
+    /// Leaves the receipt of a write whose outcome or version is unknown: the next read asks the API once.
+    fn leave_unknown(&self, target: &Target<'_>) {
+        self.leave(|cache| cache.arm_unknown(target.resource, &target.object_key()));
+    }
+
     fn arm(&self, target: &Target<'_>, meta: &ObjectMeta, json: &dyn Fn() -> Value) {
         let name = meta.name.as_deref().unwrap_or(target.name);
         let key = ObjectKey::new(target.namespace, name);
         if is_gone(meta) {
             let (uid, seen) = (meta.uid.as_deref(), meta.resource_version.as_deref());
-            return self.cache().arm_deleted(target.resource, &Gone { key, uid, seen });
+            return self.leave(|cache| cache.arm_deleted(target.resource, &Gone { key, uid, seen }));
         }
-        self.cache().arm(target.resource, &Written { key, meta, json });
+        self.leave(|cache| cache.arm(target.resource, &Written { key, meta, json }));
     }
 
     /// As `arm`, for an answer that is not what the type expects.
@@ -362,7 +387,7 @@ impl Client {
         let object: Value = serde_json::from_str(text).unwrap_or_default();
         match ObjectMeta::deserialize(&object["metadata"]) {
             Ok(meta) => self.arm(target, &meta, &|| object.clone()),
-            Err(_) => self.cache().arm_unknown(target.resource, &target.object_key()),
+            Err(_) => self.leave_unknown(target),
         }
     }
 
@@ -462,8 +487,7 @@ impl InFlight<'_> {
 impl Drop for InFlight<'_> {
     fn drop(&mut self) {
         if self.open {
-            let key = self.target.object_key();
-            self.client.cache().arm_unknown(self.target.resource, &key);
+            self.client.leave_unknown(self.target);
         }
     }
 }

@@ -159,8 +159,8 @@ impl Client {
         let attempt = target.attempt_at("create", Some(subresource));
         let answer = flight.outcome(self.send::<T>(&attempt, request).await)?;
         if !self.dry_run {
-            // The answer is not the object, so its version is unknown: the next read asks the API once.
-            self.cache().arm_unknown(&form.resource, &target.object_key());
+            // The answer is not the object, so its version is unknown.
+            self.leave_unknown(&target);
             self.tell(&target, "create", Some(subresource), Vec::new);
         }
         Ok(answer)
@@ -385,7 +385,7 @@ impl Client {
                 .and_then(|object| object.metadata.resource_version.as_deref())
                 .or(seen),
         };
-        self.cache().arm_deleted(target.resource, &gone);
+        self.leave(|cache| cache.arm_deleted(target.resource, &gone));
     }
 }
 
