@@ -111,8 +111,9 @@ enum State {
     Unread,
     /// On the shelf.
     Decoded(Arc<dyn Cached>),
-    /// At rest, but for those who hold it.
-    AtRest(Weak<dyn Cached>),
+    /// At rest, but for those who hold it, if any did when it was laid down. Nothing points to it otherwise: a `Weak`
+    /// keeps the room of a whole Pod, though not what the Pod owns.
+    AtRest(Option<Weak<dyn Cached>>),
     /// It cannot be decoded, and why.
     Broken(Arc<str>),
 }
@@ -208,7 +209,7 @@ impl Packed {
             return held;
         }
         let object = self.decode(&mut state)?;
-        *state = State::AtRest(Arc::downgrade(&object));
+        *state = State::at_rest(&object);
         Ok(object)
     }
 
@@ -236,7 +237,10 @@ impl Packed {
     fn rest(&self) {
         let mut state = self.state();
         let State::Decoded(object) = &*state else { return };
-        let at_rest = State::AtRest(Arc::downgrade(object));
+        let at_rest = match Arc::strong_count(object) {
+            1 => State::AtRest(None),
+            _ => State::at_rest(object),
+        };
         let object = std::mem::replace(&mut *state, at_rest);
         drop(state);
         if let Err(payload) = catch_unwind(AssertUnwindSafe(|| drop(object))) {
@@ -256,11 +260,15 @@ fn read<T: DeserializeOwned + Default>(text: &str) -> T {
 }
 
 impl State {
+    fn at_rest(object: &Arc<dyn Cached>) -> State {
+        State::AtRest(Some(Arc::downgrade(object)))
+    }
+
     fn held(&self) -> Option<Result<Arc<dyn Cached>, Arc<str>>> {
         match self {
             State::Unread => None,
             State::Decoded(object) => Some(Ok(object.clone())),
-            State::AtRest(object) => object.upgrade().map(Ok),
+            State::AtRest(object) => object.as_ref().and_then(Weak::upgrade).map(Ok),
             State::Broken(reason) => Some(Err(reason.clone())),
         }
     }
@@ -436,6 +444,7 @@ mod tests {
             packed.unpack().expect("a ConfigMap");
         }
         assert_eq!(decoded(), [false, true, true]);
+        assert!(matches!(*a.state(), State::AtRest(None)), "nothing keeps its room");
         drop(a.unpack());
         assert_eq!(decoded(), [true, false, true], "reading puts on the shelf");
         drop(b.look());
