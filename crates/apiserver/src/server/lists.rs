@@ -75,7 +75,7 @@ impl Item {
         }
     }
 
-    fn encoded(&self) -> &Bytes {
+    pub(super) fn encoded(&self) -> &Bytes {
         match self {
             Item::Kept(entry) => entry.encoded(),
             Item::Read(object) => object.encoded(),

@@ -28,6 +28,7 @@ mod last_applied;
 mod lists;
 mod managed;
 mod options;
+mod partial;
 mod patch;
 mod paths;
 #[cfg(test)]

@@ -16,6 +16,7 @@ use serde_json::{Value, json};
 use kubewright_schema::protobuf::{self, order::Ordered};
 
 use super::lists::{self, Item, List};
+use super::partial;
 use super::special::streams::Connect;
 use crate::audit::Entry;
 use crate::body::{Body, WatchBody};
@@ -222,6 +223,12 @@ impl Responder<'_> {
             }
             (Content::List(resource, list), Transform::None) if self.is_compact() => {
                 return Ok((json, lists::body(&resource, list)));
+            }
+            (Content::List(resource, list), Transform::PartialList(version))
+                if self.is_compact()
+                    && let Some(text) = partial::list(&resource, &list, version) =>
+            {
+                return Ok((json, Body::Full(text)));
             }
             (Content::Stored(resource, stored), _) => {
                 let object = full(&resource, stored.value());

@@ -13,6 +13,7 @@ use crate::model::Resource;
 use crate::model::form::full;
 use crate::model::status::Status;
 use crate::server::convert::{defaulted, is_converted, predates};
+use crate::server::partial;
 use crate::server::respond::{is_shown_as_stored, prefix, table_of, write_object};
 use crate::storage::{Change, StoredObject};
 use crate::table::{self, IncludeObject, Shown};
@@ -62,6 +63,14 @@ impl Encoder {
         Bytes::from(out)
     }
 
+    /// An event of the metadata only, cut out of the stored text where that can be.
+    fn cut(&self, kind: &str, stored: &StoredObject, version: &str) -> Option<Bytes> {
+        let mut out = format!("{{\"type\":\"{kind}\",\"object\":").into_bytes();
+        let is_cut = !self.protobuf && partial::write(&mut out, &self.resource, stored.encoded(), version);
+        out.extend_from_slice(b"}\n");
+        is_cut.then(|| Bytes::from(out))
+    }
+
     /// An event of an object with `apiVersion` and `kind`, in the form of this watch.
     pub(super) fn frame(&self, kind: &str, object: &Value) -> Bytes {
         if !self.protobuf {
@@ -97,6 +106,10 @@ impl Encoder {
             }
             Form::Plain => self.plain(kind, stored),
             Form::Partial(version) => {
+                let version = *version;
+                if let Some(line) = self.cut(kind, stored, version) {
+                    return line;
+                }
                 let mut partial = table::partial(&full(&self.resource, stored.value()));
                 partial["apiVersion"] = json!(version);
                 self.frame(kind, &partial)
