@@ -7,7 +7,8 @@
 //! * `KUBEWRIGHT_BENCH_KIND` names the one kind to measure, as it is called in the table.
 //! * *definitions*: each is 49 KB of JSON with a group of its own, sent one after another on one connection, as
 //!   `kubectl` does it. Memory is what is private to the server a moment after the last, less what the idle server has, over the
-//!   bytes sent.
+//!   bytes sent. Documents of everything that is served (discovery, OpenAPI) are asked for with a tenth of them and with all, each
+//!   time after one more definition, so that they are made anew: CPU of the server, medians.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -407,8 +408,52 @@ fn line(kind: &Kind, rounds: &[Round]) -> String {
         kind.many,
         show(medians(|round, sort| round.many[sort])),
         ratios.map(|ratio| format!("{ratio:.2}")).join(" "),
-        if met { "met" } else { "MISSED" },
+        verdict(met),
     )
+}
+
+/// What clients ask first: one document of all groups, of all kinds with their schemas, and of what documents there are.
+const DOCUMENTS: [&str; 3] = ["/apis", "/openapi/v2", "/openapi/v3"];
+/// Ten times as many definitions may make a document cost so many times as much.
+const MOST_DOCUMENT: f64 = 12.0;
+
+/// CPU of each of these documents after one more definition than before, in milliseconds: there are `count` at first.
+async fn documents(server: &Server, connection: &mut Connection, count: usize) -> Result<Vec<f64>, String> {
+    const TURNS: usize = 5;
+    let mut more = count..;
+    let mut costs = Vec::new();
+    for path in DOCUMENTS {
+        let mut turns = Vec::new();
+        for index in more.by_ref().take(TURNS) {
+            connection
+                .call(&Call::post(DEFINITIONS, large(index).as_bytes()))
+                .await?;
+            let before = server.cpu_milliseconds()?;
+            connection.call(&Call::get(path)).await?;
+            turns.push(server.cpu_milliseconds()? - before);
+        }
+        costs.push(Spread::of(turns).median());
+    }
+    Ok(costs)
+}
+
+/// The same of a server with so many definitions.
+async fn few_documents(kubewright: &Path, count: usize) -> Result<Vec<f64>, String> {
+    let folder = tempfile::tempdir().map_err(|why| format!("no temporary folder: {why}"))?;
+    let server = Server::ours(kubewright, folder.path(), None).await?;
+    let mut connection = Connection::open(server.address).await?;
+    for index in 0..count {
+        connection
+            .call(&Call::post(DEFINITIONS, large(index).as_bytes()))
+            .await?;
+    }
+    let costs = documents(&server, &mut connection, count).await?;
+    server.stop().await;
+    Ok(costs)
+}
+
+fn verdict(met: bool) -> &'static str {
+    if met { "met" } else { "MISSED" }
 }
 
 /// Installs 1,000 definitions of 49 KB, uses the last, and starts again with them.
@@ -449,6 +494,16 @@ pub(crate) async fn definitions(kubewright: &Path) -> Result<(), String> {
             asked.elapsed().as_secs_f64() * 1000.0
         );
     }
+    let all = documents(&server, &mut connection, COUNT).await?;
+    let few = few_documents(kubewright, COUNT / 10).await?;
+    for ((path, few), all) in DOCUMENTS.iter().zip(few).zip(all) {
+        println!(
+            "{path}: {few:.1} ms of CPU with {} definitions, {all:.1} ms with {COUNT}: {:.1} × (≤ {MOST_DOCUMENT} ×) {}",
+            COUNT / 10,
+            all / few,
+            verdict(all / few <= MOST_DOCUMENT)
+        );
+    }
     server.stop().await;
     let started = Instant::now();
     let server = Server::ours(kubewright, folder.path(), Some(&data)).await?;
@@ -460,7 +515,6 @@ pub(crate) async fn definitions(kubewright: &Path) -> Result<(), String> {
     let json = bytes as f64 / 1_048_576.0;
     let median = |times: &[f64]| Spread::of(times.to_vec()).median();
     let (first, late) = (median(&times[..SOME]), median(&times[COUNT - SOME..]));
-    let verdict = |met: bool| if met { "met" } else { "MISSED" };
     println!(
         "\n{COUNT} definitions, {json:.0} MB: {seconds:.1} s (≤ 30) {}; the first {SOME} {first:.1} ms each, the last {late:.1} ms: \
          {:.2} × (≤ {MOST}) {}\nmemory {private:.0} MB, {idle:.0} MB of it idle: {:.2} × their JSON (≤ 3 ×) {}\n\
