@@ -75,6 +75,7 @@ impl Images {
         };
         Ok(Program {
             command,
+            is_replaced: row.script.is_none(),
             about: found.display().to_string(),
             path,
             folder: None,
@@ -107,6 +108,7 @@ impl Images {
         let script = format!("exec env {line} \"$@\"");
         Ok(Program {
             command: vec!["/bin/sh".to_owned(), "-c".to_owned(), script, words.to_owned()],
+            is_replaced: false,
             about: line.to_owned(),
             path,
             folder: Some(base),
@@ -122,6 +124,8 @@ impl Images {
 pub(crate) struct Program {
     /// The entry point, before the arguments of the container.
     pub(crate) command: Vec<String>,
+    /// The image has no entry point: arguments of the container are a command of their own.
+    pub(crate) is_replaced: bool,
     /// In words, for events and `imageID`.
     pub(crate) about: String,
     /// Where commands are looked for.
@@ -142,6 +146,7 @@ struct Row {
     programs: &'static [&'static str],
     /// Where they are besides the search path; `*` stands for a version.
     folders: &'static [&'static str],
+    /// What its entry point does. An image without one has only a command, which arguments replace.
     script: Option<&'static str>,
     environment: &'static [(&'static str, &'static str)],
     owned: &'static [&'static str],

@@ -81,7 +81,10 @@ pub(super) fn order(
     root: &Path,
 ) -> Order {
     let known = |name: &str| environment.get(name).cloned();
-    let own = container.command.clone().filter(|command| !command.is_empty());
+    let mut own = container.command.clone().filter(|command| !command.is_empty());
+    if program.is_replaced && container.args.as_ref().is_some_and(|args| !args.is_empty()) {
+        own.get_or_insert_default();
+    }
     let is_own = own.is_some();
     let mut command = own.unwrap_or_else(|| program.command.clone());
     let fixed = if is_own { 0 } else { command.len() };
@@ -107,5 +110,47 @@ pub(super) fn order(
         memory,
         terminal: None,
         hosts: None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::images::Images;
+    use super::*;
+
+    #[test]
+    fn what_is_started() {
+        let rows = [("shop:dev".to_owned(), "sh serve.sh".to_owned())];
+        let images = Images::new(Path::new("/tmp"), rows);
+        let check = |image: &str, command: &[&str], args: &[&str], expected: &[&str]| {
+            let texts = |texts: &[&str]| Some(texts.iter().map(|text| (*text).to_owned()).collect());
+            let container = Container {
+                command: texts(command),
+                args: texts(args),
+                ..Container::default()
+            };
+            let program = images.find(image).expect("there is a shell");
+            let root = Path::new("/nowhere/root");
+            let paths = paths(Path::new("/nowhere"), &container, &program, root);
+            let mut order = order(&container, &program, &paths, BTreeMap::new(), root);
+            // Where the shell is differs between machines.
+            if order.command[0].ends_with("/sh") {
+                order.command[0] = "sh".to_owned();
+            }
+            assert_eq!(order.command, expected, "{image} {command:?} {args:?}");
+        };
+        check("busybox", &[], &[], &["sh"]);
+        check("busybox", &["sh", "-c"], &["date"], &["sh", "-c", "date"]);
+        // These images have no entry point: arguments are the command.
+        check("busybox", &[], &["/bin/sh", "-c", "date"], &["sh", "-c", "date"]);
+        check("alpine:3", &[], &["sh", "-c", "date"], &["sh", "-c", "date"]);
+        let serve = ["sh", "-c", "exec env sh serve.sh \"$@\"", "sh"];
+        check("shop:dev", &[], &[], &serve);
+        check(
+            "shop:dev",
+            &[],
+            &["/bin/sh"],
+            &[serve.as_slice(), &["/bin/sh"]].concat(),
+        );
     }
 }
