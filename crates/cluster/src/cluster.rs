@@ -184,7 +184,9 @@ impl Cluster {
         if let Some(processes) = self.inner.front.processes() {
             processes.announce(address);
         }
-        self.inner.front.api.announce(address, authorities);
+        let host = rustix::system::uname();
+        let host = host.nodename().to_string_lossy();
+        self.inner.front.api.announce(address, &host, authorities);
     }
 
     async fn open(&self, address: SocketAddr, tls: Tls) -> Result<SocketAddr> {

@@ -10,6 +10,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use futures::FutureExt as _;
+use kubewright_schema::names;
 use serde_json::{Value, json};
 
 use super::MANAGER;
@@ -25,6 +26,9 @@ use crate::server::{ApiServer, Inner};
 /// The Lease of kube-apiserver is named after a hash of its host's name; there is one server here, and it stays the same.
 const IDENTITY: &str = "apiserver-kubewright";
 
+/// The label of the server's identity that names its host.
+const HOST: &str = "kubernetes.io/hostname";
+
 /// Who owns which field of the objects, as the ordinary way of writing has it. Writing them so costs a start a fifth of its time; a test
 /// writes them both ways.
 const OWNED: [(&str, &str); 4] = [
@@ -38,15 +42,15 @@ const OWNED: [(&str, &str); 4] = [
     ),
     (
         "leases",
-        r#"{"f:metadata":{"f:labels":{".":{},"f:apiserver.kubernetes.io/identity":{}}},"f:spec":{"f:holderIdentity":{},"f:leaseDurationSeconds":{},"f:renewTime":{}}}"#,
+        r#"{"f:metadata":{"f:annotations":{".":{},"f:kubernetes.io/peer-advertise-address":{}},"f:labels":{".":{},"f:apiserver.kubernetes.io/identity":{},"f:kubernetes.io/hostname":{}}},"f:spec":{"f:holderIdentity":{},"f:leaseDurationSeconds":{},"f:renewTime":{}}}"#,
     ),
     ("configmaps", r#"{"f:data":{".":{},"f:client-ca-file":{}}}"#),
 ];
 
 impl ApiServer {
-    /// Says in the cluster that it is reached at this address, by clients with certificates of this authority (PEM).
-    pub fn announce(&self, address: SocketAddr, client_authority: Option<&str>) {
-        for (group, plural, wanted) in objects(&self.inner, address, client_authority) {
+    /// Says in the cluster that it is reached at this address of this host, by clients with certificates of this authority (PEM).
+    pub fn announce(&self, address: SocketAddr, host: &str, client_authority: Option<&str>) {
+        for (group, plural, wanted) in objects(&self.inner, address, host, client_authority) {
             let Some(resource) = self.inner.registry.lookup(group, "v1", plural) else {
                 tracing::error!(
                     plural,
@@ -68,6 +72,7 @@ impl ApiServer {
 fn objects(
     server: &Inner,
     address: SocketAddr,
+    host: &str,
     client_authority: Option<&str>,
 ) -> Vec<(&'static str, &'static str, Value)> {
     let (ip, port) = (address.ip().to_string(), address.port());
@@ -95,8 +100,8 @@ fn objects(
             "coordination.k8s.io",
             "leases",
             json!({"apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
-                "metadata": {"name": IDENTITY, "namespace": "kube-system",
-                    "labels": {"apiserver.kubernetes.io/identity": "kube-apiserver"}},
+                "metadata": {"name": IDENTITY, "namespace": "kube-system", "labels": identity(host),
+                    "annotations": {"kubernetes.io/peer-advertise-address": address.to_string()}},
                 "spec": {"holderIdentity": format!("{IDENTITY}_{}", uuid(env)), "leaseDurationSeconds": 3600,
                     "renewTime": rfc3339_micros(env.now())}}),
         ),
@@ -110,11 +115,24 @@ fn objects(
     objects
 }
 
+/// The labels of the server's identity. A host whose name is no value of a label is not named.
+fn identity(host: &str) -> Value {
+    let mut labels = json!({"apiserver.kubernetes.io/identity": "kube-apiserver"});
+    if !host.is_empty() && names::label_value(host).is_empty() {
+        labels[HOST] = json!(host);
+    }
+    labels
+}
+
 /// Creates an object of which everything is known.
 fn create(server: &Inner, resource: &Arc<Resource>, at: &str, mut object: Value) {
     object::fill_system_fields(&mut object, server.env.as_ref());
     let owned = OWNED.iter().find(|(plural, _)| *plural == resource.plural);
-    let owned: Value = serde_json::from_str(owned.map_or("{}", |(_, fields)| fields)).unwrap_or_default();
+    let mut owned: Value = serde_json::from_str(owned.map_or("{}", |(_, fields)| fields)).unwrap_or_default();
+    let labels = owned.pointer_mut("/f:metadata/f:labels").and_then(Value::as_object_mut);
+    if let Some(labels) = labels.filter(|_| object["metadata"]["labels"].get(HOST).is_none()) {
+        labels.remove(&format!("f:{HOST}"));
+    }
     let now = rfc3339(server.env.now());
     let metadata = object::metadata_mut(&mut object);
     metadata.insert(
@@ -156,6 +174,15 @@ fn ensure(server: &Inner, resource: &Resource, wanted: Value) {
                     next[field] = value.clone();
                 }
             }
+            for kind in ["labels", "annotations"] {
+                let Some(said) = wanted["metadata"][kind].as_object() else {
+                    continue;
+                };
+                let all = object::metadata_mut(&mut next).entry(kind).or_insert_with(|| json!({}));
+                if let Some(all) = all.as_object_mut() {
+                    all.extend(said.clone());
+                }
+            }
             Ok(next)
         };
         writer.update(&namespace, &name, Part::Main, next).now_or_never()
@@ -183,7 +210,7 @@ mod tests {
     fn both_ways_of_writing_make_the_same() {
         let address = SocketAddr::from(([127, 0, 0, 1], 6443));
         let known = |world: &World| -> Vec<Value> {
-            let objects = objects(&world.api.inner, address, Some("PEM"));
+            let objects = objects(&world.api.inner, address, "", Some("PEM"));
             let stored = objects.iter().map(|(group, plural, object)| {
                 let resource = world
                     .api
@@ -210,23 +237,36 @@ mod tests {
             });
             stored.collect()
         };
-        let (short, ordinary) = (World::new(), World::new());
-        short.api.announce(address, Some("PEM"));
-        for (group, plural, object) in objects(&ordinary.api.inner, address, Some("PEM")) {
-            let resource = ordinary
+        for host in ["vm", "no label-"] {
+            let (short, ordinary) = (World::new(), World::new());
+            short.api.announce(address, host, Some("PEM"));
+            for (group, plural, object) in objects(&ordinary.api.inner, address, host, Some("PEM")) {
+                let resource = ordinary
+                    .api
+                    .inner
+                    .registry
+                    .lookup(group, "v1", plural)
+                    .expect("it is built in");
+                ensure(&ordinary.api.inner, &resource, object);
+            }
+            assert_eq!(known(&short), known(&ordinary));
+            let lease = &known(&short)[2]["metadata"];
+            let named = (host == "vm").then(|| json!(host));
+            assert_eq!(lease["labels"].get(HOST), named.as_ref());
+            assert_eq!(
+                lease["annotations"],
+                json!({"kubernetes.io/peer-advertise-address": "127.0.0.1:6443"})
+            );
+            // Another listener: what is there is corrected.
+            short
                 .api
-                .inner
-                .registry
-                .lookup(group, "v1", plural)
-                .expect("it is built in");
-            ensure(&ordinary.api.inner, &resource, object);
+                .announce(SocketAddr::from(([192, 0, 2, 1], 1)), host, Some("PEM"));
+            let corrected = known(&short);
+            assert_eq!(corrected[0]["subsets"][0]["addresses"], json!([{"ip": "192.0.2.1"}]));
+            assert_eq!(
+                corrected[2]["metadata"]["annotations"],
+                json!({"kubernetes.io/peer-advertise-address": "192.0.2.1:1"})
+            );
         }
-        assert_eq!(known(&short), known(&ordinary));
-        // Another listener: what is there is corrected.
-        short.api.announce(SocketAddr::from(([192, 0, 2, 1], 1)), Some("PEM"));
-        assert_eq!(
-            known(&short)[0]["subsets"][0]["addresses"],
-            json!([{"ip": "192.0.2.1"}])
-        );
     }
 }
