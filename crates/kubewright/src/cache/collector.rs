@@ -1,5 +1,7 @@
 //! Informers: what controller-runtime has no metric of.
 
+use std::sync::{Arc, Mutex, PoisonError};
+
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
 use prometheus_client::metrics::MetricType;
@@ -9,13 +11,21 @@ use prometheus_client::registry::Registry;
 use super::{Cache, Health, Shared, WeakCache};
 
 /// Asks the informers when the metrics are read; keeps none of them alive.
-#[derive(Debug)]
-struct Caches(Vec<WeakCache>);
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Caches(Arc<Mutex<Vec<WeakCache>>>);
 
-/// Once for all caches of a manager: a metric is described once.
-pub(crate) fn register(registry: &mut Registry, caches: &[&Cache]) {
-    let caches = caches.iter().map(|cache| cache.downgrade());
-    registry.register_collector(Box::new(Caches(caches.collect())));
+impl Caches {
+    /// Once for all caches of a manager, also of those that come later: a metric is described once.
+    pub(crate) fn register(&self, registry: &mut Registry) {
+        registry.register_collector(Box::new(self.clone()));
+    }
+
+    /// From now on this one is asked, too.
+    pub(crate) fn add(&self, cache: &Cache) {
+        let mut caches = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        caches.retain(|cache| cache.upgrade().is_some());
+        caches.push(cache.downgrade());
+    }
 }
 
 type Row = (&'static str, &'static str, fn(&Shared) -> f64);
@@ -40,7 +50,8 @@ const ROWS: [Row; 3] = [
 
 impl Collector for Caches {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> std::fmt::Result {
-        let caches = self.0.iter().filter_map(WeakCache::upgrade);
+        let known = self.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let caches = known.iter().filter_map(WeakCache::upgrade);
         let informers: Vec<Shared> = caches.flat_map(|cache| cache.informers()).collect();
         for (name, help, value) in ROWS {
             let mut family = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;

@@ -17,7 +17,7 @@ mod write;
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::Duration;
 
 use kube::api::PostParams;
@@ -95,7 +95,17 @@ struct Shared {
 /// The clusters of a manager.
 struct Clusters {
     home: Arc<Shared>,
-    named: BTreeMap<String, Arc<Shared>>,
+    named: RwLock<BTreeMap<String, Arc<Shared>>>,
+}
+
+impl Clusters {
+    fn read(&self) -> RwLockReadGuard<'_, BTreeMap<String, Arc<Shared>>> {
+        self.named.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn write(&self) -> RwLockWriteGuard<'_, BTreeMap<String, Arc<Shared>>> {
+        self.named.write().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 impl fmt::Debug for Client {
@@ -120,7 +130,7 @@ impl Client {
         Client {
             clusters: Arc::new(Clusters {
                 home: shared.clone(),
-                named: BTreeMap::new(),
+                named: RwLock::default(),
             }),
             shared,
             controller: None,
@@ -140,12 +150,23 @@ impl Client {
         let named = others.into_iter().map(|(name, client)| (name, client.shared));
         let clusters = Clusters {
             home: self.shared.clone(),
-            named: named.collect(),
+            named: RwLock::new(named.collect()),
         };
         Client {
             clusters: Arc::new(clusters),
             ..self.clone()
         }
+    }
+
+    /// From now on this client, and all that were made of it, lead to this cluster as well.
+    pub(crate) fn join(&self, name: &str, other: &Client) {
+        self.clusters.write().insert(name.to_owned(), other.shared.clone());
+    }
+
+    /// From now on none of them does.
+    pub(crate) fn leave(&self, name: &str) {
+        let left = self.clusters.write().remove(name);
+        drop(left); // what it held may be the user's, and is dropped without the lock
     }
 
     /// The same client for another cluster of the manager
@@ -165,25 +186,27 @@ impl Client {
     /// [`Error::Configuration`] when the manager has no cluster of this name.
     pub fn cluster(&self, name: &str) -> Result<Client> {
         let shared = match name {
-            HOME_CLUSTER => Some(&self.clusters.home),
-            name => self.clusters.named.get(name),
+            HOME_CLUSTER => Some(self.clusters.home.clone()),
+            name => self.clusters.read().get(name).cloned(),
         };
         let Some(shared) = shared else {
-            let known: Vec<&str> = self.clusters.named.keys().map(String::as_str).collect();
+            let known: Vec<String> = self.clusters.read().keys().cloned().collect();
             return Err(Error::Configuration(format!(
-                "there is no cluster {name:?} (there is {known:?}); add it with ManagerBuilder::cluster"
+                "there is no cluster {name:?} (there is {known:?}); add it with ManagerBuilder::cluster, or \
+                 Controllers::add_cluster"
             )));
         };
-        Ok(Client {
-            shared: shared.clone(),
-            ..self.clone()
-        })
+        Ok(Client { shared, ..self.clone() })
     }
 
-    /// Those beside the home cluster.
-    pub(crate) fn other_clusters(&self) -> Vec<Client> {
-        let others = self.clusters.named.values().cloned();
-        others.map(|shared| Client { shared, ..self.clone() }).collect()
+    /// Those beside the home cluster, by name.
+    pub(crate) fn other_clusters(&self) -> Vec<(String, Client)> {
+        let others = self.clusters.read().clone();
+        let client = |shared| Client { shared, ..self.clone() };
+        others
+            .into_iter()
+            .map(|(name, shared)| (name, client(shared)))
+            .collect()
     }
 
     /// The same client under a controller's name: its writes are observed under that name and carry it as field manager.
@@ -361,7 +384,7 @@ impl Client {
     }
 
     /// Leaves a receipt with the cache.
-    fn leave(&self, receipt: impl FnOnce(&Cache)) {
+    fn leave_receipt(&self, receipt: impl FnOnce(&Cache)) {
         if self.leaves_receipts {
             receipt(self.cache());
         }
@@ -369,7 +392,7 @@ impl Client {
 
     /// Leaves the receipt of a write whose outcome or version is unknown: the next read asks the API once.
     fn leave_unknown(&self, target: &Target<'_>) {
-        self.leave(|cache| cache.arm_unknown(target.resource, &target.object_key()));
+        self.leave_receipt(|cache| cache.arm_unknown(target.resource, &target.object_key()));
     }
 
     fn arm(&self, target: &Target<'_>, meta: &ObjectMeta, json: &dyn Fn() -> Value) {
@@ -377,9 +400,9 @@ impl Client {
         let key = ObjectKey::new(target.namespace, name);
         if is_gone(meta) {
             let (uid, seen) = (meta.uid.as_deref(), meta.resource_version.as_deref());
-            return self.leave(|cache| cache.arm_deleted(target.resource, &Gone { key, uid, seen }));
+            return self.leave_receipt(|cache| cache.arm_deleted(target.resource, &Gone { key, uid, seen }));
         }
-        self.leave(|cache| cache.arm(target.resource, &Written { key, meta, json }));
+        self.leave_receipt(|cache| cache.arm(target.resource, &Written { key, meta, json }));
     }
 
     /// As `arm`, for an answer that is not what the type expects.

@@ -385,7 +385,7 @@ impl Client {
                 .and_then(|object| object.metadata.resource_version.as_deref())
                 .or(seen),
         };
-        self.leave(|cache| cache.arm_deleted(target.resource, &gone));
+        self.leave_receipt(|cache| cache.arm_deleted(target.resource, &gone));
     }
 }
 

@@ -6,6 +6,7 @@
 //! else; M1 workers take keys only within a term of leading, and its end drops them where they wait; SH8 with sharding
 //! a reconcile holds the term of its key's shard, and ends with it. (R1–R3 are the queue's.)
 
+use std::collections::BTreeSet;
 use std::convert::Infallible;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -40,6 +41,8 @@ use crate::trace;
 /// A controller whose informers run and fill its queue.
 pub(crate) struct Prepared {
     pub(crate) name: Arc<str>,
+    /// Where it works, and what it watches.
+    pub(crate) clusters: BTreeSet<String>,
     drive: Box<dyn Drive>,
     /// Of the controller's own kind.
     own: Parts,
@@ -83,6 +86,9 @@ impl Controller {
             shards: shards.clone(),
         };
         let owner = OwnerKind::new(&self.form.resource, self.form.cluster_scoped);
+        let own_cluster = self.settings.cluster.as_str();
+        let watched = self.sources.iter().map(|source| source.cluster(own_cluster));
+        let clusters = watched.chain([own_cluster]).map(str::to_owned).collect();
         let client = client.cluster(&self.settings.cluster)?.for_controller(&name);
         let own = client.cache().parts_in(&self.form, self.settings.scope.clone());
         let mut feeds = vec![feed_self(&own, &self.predicates, sink.clone())];
@@ -100,6 +106,7 @@ impl Controller {
         }
         Ok(Prepared {
             name,
+            clusters,
             drive: self.drive,
             own,
             client,

@@ -8,8 +8,9 @@ use std::time::Duration;
 use prometheus_client::registry::Registry;
 use tokio::sync::watch;
 
+use super::clusters::Common;
 use super::{Controllers, Manager};
-use crate::cache::{Cache, collector};
+use crate::cache::collector;
 use crate::client::{Client, HOME_CLUSTER};
 use crate::clock::Clock;
 use crate::controller::Controller;
@@ -172,7 +173,8 @@ impl ManagerBuilder {
     /// Adds another cluster, under a name: with a cache of its own, for [`Controller::in_cluster`],
     /// [`Watch::in_cluster`](crate::Watch::in_cluster) and [`Client::cluster`]. Leases, webhooks and metrics stay with
     /// the cluster that the manager was made with. Each cluster fails alone: a controller whose sources are in one that
-    /// cannot be reached waits, and `/readyz` says so.
+    /// cannot be reached waits, and `/readyz` says so. Clusters that come and go are added to the manager that runs:
+    /// [`Controllers::add_cluster`].
     ///
     /// ```
     /// use kubewright::k8s_openapi::api::core::v1::ConfigMap;
@@ -207,38 +209,28 @@ impl ManagerBuilder {
         self
     }
 
-    /// The client of the home cluster, which leads to the others.
-    fn clients(&mut self) -> Result<Client> {
-        let namespaces = std::mem::take(&mut self.namespaces);
-        let observers = Observers::new(self.observers.clone());
-        let client = |kube: &kube::Client, cluster: Option<&str>| {
-            let (observers, metrics) = (observers.clone(), self.metrics.clone());
-            let cache = Cache::observed(
-                kube.clone(),
-                observers,
-                metrics,
-                namespaces.clone(),
-                self.decoded,
-                cluster,
-            );
-            Client::new(kube.clone(), cache).with_field_manager(&self.name)
+    /// The client of the home cluster, which leads to the others, and what those that come later are made with.
+    fn clients(&mut self) -> Result<(Client, Common)> {
+        let common = Common {
+            name: self.name.clone(),
+            observers: Observers::new(self.observers.clone()),
+            metrics: self.metrics.clone(),
+            namespaces: std::mem::take(&mut self.namespaces),
+            decoded: self.decoded,
+            caches: collector::Caches::default(),
         };
+        self.metrics.register(|registry| common.caches.register(registry));
+        let home = common.client(&self.client, None);
         let mut others = BTreeMap::new();
         for (name, kube) in &self.clusters {
-            if name == HOME_CLUSTER || others.insert(name.clone(), client(kube, Some(name))).is_some() {
+            if name == HOME_CLUSTER || others.insert(name.clone(), common.client(kube, Some(name))).is_some() {
                 return Err(Error::Configuration(format!(
                     "{}: a cluster is named {name:?}; each needs a name of its own that is not empty",
                     self.name
                 )));
             }
         }
-        let home = client(&self.client, None);
-        let caches: Vec<&Cache> = std::iter::once(&home)
-            .chain(others.values())
-            .map(Client::cache)
-            .collect();
-        self.metrics.register(|registry| collector::register(registry, &caches));
-        Ok(home.beside(others))
+        Ok((home.beside(others), common))
     }
 
     fn check_sharding(&self) -> Result<()> {
@@ -286,11 +278,12 @@ impl ManagerBuilder {
                 )));
             }
         }
-        let client = self.clients()?;
+        let (client, common) = self.clients()?;
         let webhooks = WebhookHandlers::new(std::mem::take(&mut self.webhooks), client.clone());
         Ok(Manager {
             builder: self,
             client,
+            common,
             webhooks,
             ready: watch::Sender::new(false),
             health_address: watch::Sender::new(None),

@@ -48,10 +48,7 @@ impl Group {
                 let _ = failures.send(error.in_part(owned));
             }
         });
-        self.tasks.push((name.to_owned(), task));
-    }
-
-    pub(super) fn adopt(&mut self, name: &str, task: JoinHandle<()>) {
+        self.tasks.retain(|(_, task)| !task.is_finished()); // of controllers that came and went
         self.tasks.push((name.to_owned(), task));
     }
 }

@@ -1,15 +1,17 @@
 //! The controllers of a manager that runs: how they begin, and how some are added and taken away meanwhile.
 //!
 //! Invariants: M6 what is added to a manager that runs begins at once, what is added before waits for it, and after its end it is an error; a
-//! controller that was taken away has ended when that is answered, and nothing of it is left in its informers; names are unique.
+//! controller that was taken away has ended when that is answered, and nothing of it is left in its informers; names are unique. A cluster
+//! (`clusters.rs`) leaves only when every controller that worked there or watched it has ended.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use futures::future::BoxFuture;
 use tokio::sync::{mpsc, oneshot, watch};
 
+use super::clusters::Clusters;
 use super::groups::Group;
 use super::guarded::Started;
 use crate::controller::{Controller, Equipment, Prepared, Told, Watched};
@@ -19,7 +21,8 @@ use crate::health::Checks;
 use crate::sharding::Shards;
 use crate::stop::{Stop, StopSource};
 
-/// Adds controllers to a manager that runs, and takes them away; [`Manager::controllers`](crate::Manager::controllers). Cheap to clone.
+/// Adds controllers and clusters to a manager that runs, and takes them away;
+/// [`Manager::controllers`](crate::Manager::controllers). Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Controllers(mpsc::Sender<Command>);
 
@@ -28,6 +31,17 @@ pub struct Controllers(mpsc::Sender<Command>);
 pub(super) enum Command {
     Add(Box<Controller>, oneshot::Sender<Result<()>>),
     Remove(String, oneshot::Sender<bool>),
+    Join(String, Box<Reachable>, oneshot::Sender<Result<()>>),
+    Leave(String, oneshot::Sender<Result<bool>>),
+}
+
+/// How a cluster is reached.
+pub(super) struct Reachable(kube::Client);
+
+impl fmt::Debug for Reachable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Reachable")
+    }
 }
 
 impl Controllers {
@@ -59,32 +73,97 @@ impl Controllers {
         self.0.send(command).await.map_err(|_| ended())?;
         answer.await.map_err(|_| ended())
     }
+
+    /// Adds a cluster under a name, as [`ManagerBuilder::cluster`](crate::ManagerBuilder::cluster) does before the
+    /// start. From then on [`Client::cluster`](crate::Client::cluster) leads to it, also from clients that were made
+    /// before, and controllers may be added that work in it or watch it. Nothing is asked of it before that, so that
+    /// one that cannot be reached can be added, too: a controller that works there waits, and `/readyz` says so.
+    ///
+    /// ```
+    /// # use std::sync::Arc;
+    /// # use kubewright::{Action, Context, Reconciler};
+    /// # use kubewright::k8s_openapi::api::core::v1::ConfigMap;
+    /// # struct Mirror;
+    /// # impl Reconciler for Mirror {
+    /// #     type Object = ConfigMap;
+    /// #     async fn reconcile(&self, _: Arc<ConfigMap>, _: Context) -> Result<Action> { Ok(Action::await_change()) }
+    /// # }
+    /// use kubewright::{Controller, Controllers, Result, kube};
+    ///
+    /// async fn joined(controllers: &Controllers, name: &str, client: kube::Client) -> Result<()> {
+    ///     controllers.add_cluster(name, client).await?;
+    ///     controllers.add(Controller::of(Mirror).named(format!("mirror-{name}")).in_cluster(name)).await
+    /// }
+    ///
+    /// async fn left(controllers: &Controllers, name: &str) -> Result<()> {
+    ///     controllers.remove(&format!("mirror-{name}")).await?;
+    ///     controllers.remove_cluster(name).await?;
+    ///     Ok(())
+    /// }
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::Configuration`] when the name is empty or taken, or the manager has ended.
+    pub async fn add_cluster(&self, name: impl Into<String>, client: kube::Client) -> Result<()> {
+        let (reply, answer) = oneshot::channel();
+        let command = Command::Join(name.into(), Box::new(Reachable(client)), reply);
+        self.0.send(command).await.map_err(|_| ended())?;
+        answer.await.map_err(|_| ended())?
+    }
+
+    /// Takes a cluster away, also one that was there from the start; `false` when there is none. Events that wait are
+    /// still written. Its cache goes with the last client that somebody holds of it.
+    ///
+    /// # Errors
+    /// [`Error::Configuration`] when controllers work there or watch it, which are named; they are removed first, and
+    /// one that is being removed counts until it has ended. Also when it is the manager's own cluster, or when the
+    /// manager has ended.
+    pub async fn remove_cluster(&self, name: &str) -> Result<bool> {
+        let (reply, answer) = oneshot::channel();
+        let command = Command::Leave(name.to_owned(), reply);
+        self.0.send(command).await.map_err(|_| ended())?;
+        answer.await.map_err(|_| ended())?
+    }
 }
 
 fn ended() -> Error {
-    Error::Configuration("the manager has ended, so controllers can be neither added nor removed".to_owned())
+    Error::Configuration(
+        "the manager has ended, so controllers and clusters can be neither added nor removed".to_owned(),
+    )
 }
 
 /// The controllers at work.
 pub(super) struct Loops {
     group: Group,
+    clusters: Clusters,
     equipment: Equipment,
     terms: Terms,
     shards: Option<Shards>,
     checks: Checks,
     running: BTreeMap<String, Running>,
+    /// Taken away, and perhaps not ended yet.
+    ending: Vec<(String, Running)>,
 }
 
 /// One controller at work.
 struct Running {
     stop: StopSource,
+    /// Where it works, and what it watches.
+    clusters: BTreeSet<String>,
     /// Closed when it has ended.
     alive: watch::Receiver<()>,
+}
+
+impl Running {
+    fn is_alive(&self) -> bool {
+        self.alive.has_changed().is_ok()
+    }
 }
 
 impl Loops {
     pub(super) fn new(
         group: Group,
+        clusters: Clusters,
         equipment: Equipment,
         terms: Terms,
         shards: Option<Shards>,
@@ -92,17 +171,19 @@ impl Loops {
     ) -> Loops {
         Loops {
             group,
+            clusters,
             equipment,
             terms,
             shards,
             checks,
             running: BTreeMap::new(),
+            ending: Vec::new(),
         }
     }
 
-    /// For the stop.
-    pub(super) fn into_group(self) -> Group {
-        self.group
+    /// The controllers, and the writers of events, for the stop.
+    pub(super) fn into_groups(self) -> (Group, Group) {
+        (self.group, self.clusters.into_group())
     }
 
     /// Does what is asked for. What takes its time is left to a task.
@@ -112,20 +193,39 @@ impl Loops {
                 // Without somebody who waits for the answer it is done nevertheless.
                 let _ = reply.send(self.add(*controller));
             }
+            Command::Join(name, kube, reply) => {
+                let _ = reply.send(self.clusters.join(&name, &kube.0));
+            }
+            Command::Leave(name, reply) => {
+                let users = self.users(&name);
+                let _ = reply.send(self.clusters.leave(&name, &users));
+            }
             Command::Remove(name, reply) => match self.running.remove(&name) {
                 None => {
                     let _ = reply.send(false);
                 }
-                Some(mut controller) => {
+                Some(controller) => {
                     self.checks.remove("readyz", &name);
                     controller.stop.stop();
+                    let mut alive = controller.alive.clone();
+                    self.ending.push((name, controller));
                     tokio::spawn(async move {
-                        while controller.alive.changed().await.is_ok() {}
+                        while alive.changed().await.is_ok() {}
                         let _ = reply.send(true);
                     });
                 }
             },
         }
+        self.ending.retain(|(_, controller)| controller.is_alive());
+    }
+
+    /// The controllers that work in a cluster or watch it.
+    fn users(&self, cluster: &str) -> BTreeSet<String> {
+        let ending = self.ending.iter().filter(|(_, controller)| controller.is_alive());
+        let all = ending.map(|(name, controller)| (name, controller)).chain(&self.running);
+        all.filter(|(_, controller)| controller.clusters.contains(cluster))
+            .map(|(name, _)| name.clone())
+            .collect()
     }
 
     fn add(&mut self, controller: Controller) -> Result<()> {
@@ -161,7 +261,8 @@ impl Loops {
         };
         let removed = mine.clone();
         let (living, alive) = watch::channel(());
-        self.running.insert(name.to_string(), Running { stop, alive });
+        let clusters = controller.clusters.clone();
+        self.running.insert(name.to_string(), Running { stop, clusters, alive });
         let (equipment, terms, every) = (self.equipment.clone(), self.terms.clone(), self.group.stop());
         self.group.spawn(&format!("controller {name}"), async move {
             let _living = living;

@@ -11,6 +11,7 @@
 //! ready, and waits.
 
 mod builder;
+mod clusters;
 mod groups;
 mod guarded;
 mod loops;
@@ -26,6 +27,7 @@ use futures::future::BoxFuture;
 use tokio::sync::{mpsc, watch};
 
 pub use self::builder::ManagerBuilder;
+use self::clusters::{Clusters, Common};
 use self::groups::{Group, stop_in_order};
 use self::guarded::{Led, Started};
 pub use self::loops::Controllers;
@@ -36,7 +38,6 @@ use crate::clock::SystemClock;
 use crate::controller::Equipment;
 use crate::election::{Elector, Terms};
 use crate::error::{Error, Result};
-use crate::events::EventRecorder;
 use crate::form::packed::Budget;
 use crate::health::{self, Checks};
 use crate::metrics::Metrics;
@@ -71,6 +72,7 @@ pub const GRACEFUL_SHUTDOWN: Duration = Duration::from_secs(30);
 pub struct Manager {
     builder: ManagerBuilder,
     client: Client,
+    common: Common,
     webhooks: WebhookHandlers,
     ready: watch::Sender<bool>,
     health_address: watch::Sender<Option<SocketAddr>>,
@@ -117,7 +119,7 @@ impl Manager {
         self.client.clone()
     }
 
-    /// Adds and removes controllers while the manager runs, from a runnable, say.
+    /// Adds and removes controllers and clusters while the manager runs, from a runnable, say.
     pub fn controllers(&self) -> Controllers {
         self.commands.0.clone()
     }
@@ -166,6 +168,7 @@ impl Manager {
         let Manager {
             builder,
             client,
+            common,
             webhooks,
             ready,
             health_address,
@@ -230,15 +233,7 @@ impl Manager {
             answering.spawn("webhook server", serving);
         }
         drop(webhooks); // the handlers hold the cache, which ends with its last user
-        let mut writers = Group::new(failures.clone());
-        let (recorder, writing) = EventRecorder::start(kube.clone(), clock.clone(), writers.stop());
-        writers.adopt("event writer", writing);
-        client.cache().record_events(recorder.clone(), &name);
-        for other in client.other_clusters() {
-            let (recorder, writing) = EventRecorder::start(other.kube().clone(), clock.clone(), writers.stop());
-            writers.adopt("event writer", writing);
-            other.cache().record_events(recorder, &name);
-        }
+        let clusters = Clusters::start(common, &client, clock.clone(), Group::new(failures.clone()));
 
         let mut elections = Group::new(failures.clone());
         let (begins, may_begin) = watch::channel(false);
@@ -254,7 +249,8 @@ impl Manager {
         let terms = match leader_election {
             None => Terms::default(),
             Some(election) => {
-                let (elector, terms) = Elector::new(election, &kube, clock.clone(), recorder.clone(), metrics.clone());
+                let recorder = client.cache().recorder().expect("its writer was started above");
+                let (elector, terms) = Elector::new(election, &kube, clock.clone(), recorder, metrics.clone());
                 elections.spawn("leader election", elector.run(elections.stop()));
                 terms
             }
@@ -266,7 +262,14 @@ impl Manager {
             clock,
             metrics,
         };
-        let mut loops = Loops::new(Group::new(failures.clone()), equipment, terms.clone(), shards, checks);
+        let mut loops = Loops::new(
+            Group::new(failures.clone()),
+            clusters,
+            equipment,
+            terms.clone(),
+            shards,
+            checks,
+        );
         let synced = prepared
             .into_iter()
             .map(|controller| loops.start(controller, started.clone()));
@@ -295,7 +298,7 @@ impl Manager {
             }
         };
         drop(commands);
-        let loops = loops.into_group();
+        let (loops, writers) = loops.into_groups();
         match &first {
             None => tracing::info!(manager = name, "manager stops"),
             Some(error) => tracing::error!(manager = name, %error, "manager stops because a part failed"),

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::FutureExt as _;
 use http::{Request as HttpRequest, Response};
 use k8s_openapi::api::core::v1::{ConfigMap, Event};
 use kubewright::kube::api::{ListParams, Patch, PatchParams};
@@ -13,6 +14,7 @@ use kubewright::{
 };
 use kubewright_testing::{Result, TestCluster};
 use serde_json::json;
+use tokio::sync::Notify;
 
 fn text(config: &ConfigMap, key: &str) -> Option<String> {
     config.data.as_ref()?.get(key).cloned()
@@ -134,6 +136,159 @@ async fn controllers_watch_and_work_in_other_clusters() -> Result<()> {
         matches!(home.cluster("west"), Err(Error::Configuration(_))),
         "a client of no manager knows no others"
     );
+    Ok(())
+}
+
+/// That something was refused, and in which words.
+fn refused<T: std::fmt::Debug>(answer: kubewright::Result<T>, expected: &str) {
+    let error = answer.expect_err(expected).to_string();
+    assert!(error.contains(expected), "{error}");
+}
+
+#[tokio::test]
+async fn clusters_join_and_leave_a_manager_that_runs() -> Result<()> {
+    let (home, west) = (TestCluster::start().await?, TestCluster::start().await?);
+    let manager = Manager::builder(home.kube()).build()?;
+    let (client, controllers, metrics) = (manager.client(), manager.controllers(), manager.metrics());
+    let (stop, token) = Stop::pair();
+    let running = tokio::spawn(async move { manager.run(async move { token.requested().await }).await });
+    let answerer = || Controller::of(Answerer).named("answerer").in_cluster("west");
+    let unknown = "there is no cluster \"west\" (there is [])";
+    refused(controllers.add(answerer()).await, unknown);
+    // Twice: what has left may come back.
+    for name in ["first", "second"] {
+        controllers.add_cluster("west", west.kube()).await?;
+        let taken = "cannot add cluster \"west\": each needs a name of its own";
+        refused(controllers.add_cluster("west", west.kube()).await, taken);
+        // A client from before leads there.
+        let theirs = client.cluster("west")?;
+        assert!(theirs.get::<ConfigMap>(Some("default"), name).await?.is_none());
+        drop(theirs);
+        controllers.add(answerer()).await?;
+        put(west.kube(), name, json!({"text": "?"})).await?;
+        let answered = |config: &ConfigMap| text(config, "answer").is_some();
+        west.wait_for::<ConfigMap>(Some("default"), name, "is answered", answered)
+            .await?;
+        let encoded = metrics.encode();
+        assert!(encoded.contains("of cluster west"), "{encoded}");
+        let used = "because these controllers work there or watch it: answerer; remove them first";
+        refused(controllers.remove_cluster("west").await, used);
+        assert!(controllers.remove("answerer").await?);
+        assert!(controllers.remove_cluster("west").await?);
+        assert!(!controllers.remove_cluster("west").await?, "it is gone");
+        refused(client.cluster("west"), "there is no cluster \"west\"");
+        // Nobody holds a client of it, so that its cache is gone.
+        let encoded = metrics.encode();
+        assert!(!encoded.contains("of cluster west"), "{encoded}");
+    }
+    let own = "the manager's own cluster cannot be taken away";
+    refused(controllers.remove_cluster(HOME_CLUSTER).await, own);
+    stop.stop();
+    running.await.expect("no panic")?;
+    refused(
+        controllers.add_cluster("west", west.kube()).await,
+        "the manager has ended",
+    );
+    let events: Api<Event> = Api::namespaced(west.kube(), "default");
+    let events = events.list(&ListParams::default()).await?.items;
+    let answers = events
+        .iter()
+        .filter(|event| event.reason.as_deref() == Some("Answered"));
+    assert_eq!(
+        answers.count(),
+        2,
+        "one is missing that waited when its cluster left: {events:?}"
+    );
+    Ok(())
+}
+
+/// Says that it is at work, and waits until it may end.
+struct Patient {
+    begun: Arc<Notify>,
+    may_end: Arc<Notify>,
+}
+
+impl Reconciler for Patient {
+    type Object = ConfigMap;
+
+    async fn reconcile(&self, config: Arc<ConfigMap>, ctx: Context) -> kubewright::Result<Action> {
+        if text(&config, "text").is_some() {
+            self.begun.notify_one();
+            self.may_end.notified().await;
+            ctx.event(&*config, EventType::Normal, "Ended", "it was not hurried");
+        }
+        Ok(Action::await_change())
+    }
+}
+
+#[tokio::test]
+async fn a_cluster_stays_until_the_last_reconcile_there_has_ended() -> Result<()> {
+    let (home, west) = (TestCluster::start().await?, TestCluster::start().await?);
+    let (begun, may_end) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
+    let patient = Patient {
+        begun: begun.clone(),
+        may_end: may_end.clone(),
+    };
+    // One that is there from the start may leave as well.
+    let manager = Manager::builder(home.kube())
+        .cluster("west", west.kube())
+        .add(Controller::of(patient).named("patient").in_cluster("west"))
+        .build()?;
+    let controllers = manager.controllers();
+    let (stop, token) = Stop::pair();
+    let running = tokio::spawn(async move { manager.run(async move { token.requested().await }).await });
+    put(west.kube(), "a", json!({"text": "?"})).await?;
+    begun.notified().await;
+    let mut removing = Box::pin(controllers.remove("patient"));
+    assert!(
+        removing.as_mut().now_or_never().is_none(),
+        "its reconcile is waited for"
+    );
+    let used = "because these controllers work there or watch it: patient; remove them first";
+    refused(controllers.remove_cluster("west").await, used);
+    may_end.notify_one();
+    assert!(removing.await?);
+    assert!(controllers.remove_cluster("west").await?);
+    stop.stop();
+    running.await.expect("no panic")?;
+    let events: Api<Event> = Api::namespaced(west.kube(), "default");
+    let events = events.list(&ListParams::default()).await?.items;
+    assert!(
+        events.iter().any(|event| event.reason.as_deref() == Some("Ended")),
+        "{events:?}"
+    );
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_cluster_that_does_not_answer_joins_and_leaves_without_holding_up_others() -> Result<()> {
+    let home = TestCluster::start().await?;
+    let silent = tower::service_fn(|_: HttpRequest<Body>| std::future::pending::<std::io::Result<Response<Body>>>());
+    let manager = Manager::builder(home.kube()).health("127.0.0.1:0").build()?;
+    let (controllers, health) = (manager.controllers(), manager.health_address());
+    let (stop, token) = Stop::pair();
+    let running = tokio::spawn(async move { manager.run(async move { token.requested().await }).await });
+    let health = health.await;
+    controllers
+        .add_cluster("far", kube::Client::new(silent, "default"))
+        .await?;
+    controllers
+        .add(Controller::of(Answerer).named("far").in_cluster("far"))
+        .await?;
+    controllers.add(Controller::of(Answerer).named("near")).await?;
+    put(home.kube(), "a", json!({"text": "?"})).await?;
+    let answered = |config: &ConfigMap| text(config, "answer").is_some();
+    home.wait_for::<ConfigMap>(Some("default"), "a", "is answered", answered)
+        .await?;
+    let (status, told) = super::metrics::plain(health, "/readyz").await;
+    let why = "[-]far failed: its caches are not synced: ConfigMap in all namespaces of cluster far";
+    assert!(status == 500 && told.contains(why), "{status} {told}");
+    assert!(controllers.remove("far").await?);
+    assert!(controllers.remove_cluster("far").await?);
+    let (status, told) = super::metrics::plain(health, "/readyz").await;
+    assert_eq!((status, told.as_str()), (200, "ok"));
+    stop.stop();
+    running.await.expect("no panic")?;
     Ok(())
 }
 

@@ -63,7 +63,7 @@ async fn get(stream: impl AsyncRead + AsyncWrite + Unpin, path: &str, token: Opt
     (status, body.unwrap_or_default())
 }
 
-async fn plain(address: SocketAddr, path: &str) -> (u16, String) {
+pub(super) async fn plain(address: SocketAddr, path: &str) -> (u16, String) {
     get(TcpStream::connect(address).await.expect("it listens"), path, None).await
 }
 

@@ -1,0 +1,152 @@
+//! The clusters of a manager besides its own: those that it begins with, and those that join and leave while it runs.
+//!
+//! Invariants: each has a cache and a writer of events of its own, and one name; a cluster leaves only when no
+//! controller works in it or watches it; when it leaves, what events wait are still written, and its watches are closed
+//! once nobody holds a client of it; at the manager's end all of them are stopped together.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use tokio::sync::Notify;
+use tokio::task::JoinHandle;
+
+use super::groups::Group;
+use crate::cache::{Cache, collector};
+use crate::client::{Client, HOME_CLUSTER};
+use crate::clock::Clock;
+use crate::error::{Error, Result};
+use crate::events::EventRecorder;
+use crate::form::packed::Budget;
+use crate::metrics::Metrics;
+use crate::observe::Observers;
+use crate::stop::Stop;
+
+/// What the clients of all clusters of a manager have in common.
+pub(super) struct Common {
+    /// The manager's.
+    pub(super) name: String,
+    pub(super) observers: Observers,
+    pub(super) metrics: Metrics,
+    pub(super) namespaces: Vec<String>,
+    pub(super) decoded: Budget,
+    pub(super) caches: collector::Caches,
+}
+
+impl Common {
+    /// A client with a cache; `cluster` names one that is not the manager's own.
+    pub(super) fn client(&self, kube: &kube::Client, cluster: Option<&str>) -> Client {
+        let cache = Cache::observed(
+            kube.clone(),
+            self.observers.clone(),
+            self.metrics.clone(),
+            self.namespaces.clone(),
+            self.decoded,
+            cluster,
+        );
+        self.caches.add(&cache);
+        Client::new(kube.clone(), cache).with_field_manager(&self.name)
+    }
+}
+
+/// A writer that ends with whoever waits for it.
+struct Writing(JoinHandle<()>);
+
+impl Drop for Writing {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+/// The clusters of a manager that runs.
+pub(super) struct Clusters {
+    common: Common,
+    /// Leads to all of them.
+    client: Client,
+    clock: Arc<dyn Clock>,
+    /// The writers of events, by cluster.
+    writers: Group,
+    /// Told when its cluster leaves. The end of the manager is the group's matter, so that going away with this says
+    /// nothing.
+    leaving: BTreeMap<String, Arc<Notify>>,
+}
+
+impl Clusters {
+    /// Starts the writers of events.
+    pub(super) fn start(common: Common, client: &Client, clock: Arc<dyn Clock>, writers: Group) -> Clusters {
+        let mut clusters = Clusters {
+            common,
+            client: client.clone(),
+            clock,
+            writers,
+            leaving: BTreeMap::new(),
+        };
+        clusters.record(HOME_CLUSTER, client);
+        for (name, other) in client.other_clusters() {
+            clusters.record(&name, &other);
+        }
+        clusters
+    }
+
+    /// For the stop.
+    pub(super) fn into_group(self) -> Group {
+        self.writers
+    }
+
+    /// From now on there is this cluster, too.
+    pub(super) fn join(&mut self, name: &str, kube: &kube::Client) -> Result<()> {
+        if name == HOME_CLUSTER || self.leaving.contains_key(name) {
+            return Err(Error::Configuration(format!(
+                "cannot add cluster {name:?}: each needs a name of its own that is not empty"
+            )));
+        }
+        let client = self.common.client(kube, Some(name));
+        self.record(name, &client);
+        self.client.join(name, &client);
+        tracing::info!(cluster = name, "cluster joins");
+        Ok(())
+    }
+
+    /// From now on there is no such cluster; `false` when there was none. `users`: the controllers that work there.
+    pub(super) fn leave(&mut self, name: &str, users: &BTreeSet<String>) -> Result<bool> {
+        if name == HOME_CLUSTER {
+            let why = "the manager's own cluster cannot be taken away";
+            return Err(Error::Configuration(why.to_owned()));
+        }
+        if !users.is_empty() && self.leaving.contains_key(name) {
+            let names: Vec<&str> = users.iter().map(String::as_str).collect();
+            return Err(Error::Configuration(format!(
+                "cannot take cluster {name:?} away, because these controllers work there or watch it: {}; remove them \
+                 first",
+                names.join(", ")
+            )));
+        }
+        let Some(leaving) = self.leaving.remove(name) else {
+            return Ok(false);
+        };
+        self.client.leave(name);
+        leaving.notify_one();
+        tracing::info!(cluster = name, "cluster leaves");
+        Ok(true)
+    }
+
+    /// Lets events be written there until it leaves, or the manager ends.
+    fn record(&mut self, name: &str, client: &Client) {
+        let (source, stop) = Stop::pair();
+        let (recorder, writing) = EventRecorder::start(client.kube().clone(), self.clock.clone(), stop);
+        client.cache().record_events(recorder, &self.common.name);
+        let leaves = Arc::new(Notify::new());
+        self.leaving.insert(name.to_owned(), leaves.clone());
+        let (every, mut writing) = (self.writers.stop(), Writing(writing));
+        self.writers.spawn("event writer", async move {
+            tokio::select! {
+                () = every.requested() => {}
+                () = leaves.notified() => {}
+            }
+            source.stop();
+            (&mut writing.0).await.map_err(|error| Error::Panic {
+                what: "the writer of events".to_owned(),
+                message: error.to_string(),
+            })
+        });
+    }
+}
