@@ -14,6 +14,12 @@ use jiff::Timestamp;
 pub trait Clock: Send + Sync + 'static {
     /// Now.
     fn now(&self) -> Timestamp;
+
+    /// Whether the time is a test's, and goes on at once to what is due next. Then watches stay open and are not asked for signs of life:
+    /// that would be most of what is due.
+    fn is_virtual(&self) -> bool {
+        false
+    }
 }
 
 /// The operating system's clock.

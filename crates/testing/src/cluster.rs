@@ -106,7 +106,9 @@ impl TestCluster {
     pub async fn in_virtual_time(start: Timestamp, builder: ClusterBuilder) -> Result<TestCluster> {
         let clock = Arc::new(TokioClock::paused(start));
         let cluster = TestCluster::start_with(builder.virtual_time(clock.clone())).await?;
+        let kube = cluster.kube();
         Ok(TestCluster {
+            client: Client::new(kube.clone(), Cache::in_virtual_time(kube)),
             clock: Some(clock),
             ..cluster
         })

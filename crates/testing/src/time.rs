@@ -33,6 +33,10 @@ impl Clock for TokioClock {
             .saturating_add(self.origin.elapsed())
             .unwrap_or(Timestamp::MAX)
     }
+
+    fn is_virtual(&self) -> bool {
+        true
+    }
 }
 
 /// How long nothing may happen until it counts as nothing more to do: more than pods take to start, less than timers that people set.

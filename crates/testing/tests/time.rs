@@ -1,12 +1,14 @@
 //! Time that the test owns. Each test would take minutes to days in the machine's time.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
+use futures::StreamExt as _;
 use k8s_openapi::api::batch::v1::{CronJob, Job};
 use k8s_openapi::api::core::v1::{Event, Node, Pod};
 use kubewright::k8s_openapi::jiff::Timestamp;
 use kubewright::kube::Api;
-use kubewright::kube::api::{Patch, PatchParams, PostParams};
+use kubewright::kube::api::{Patch, PatchParams, PostParams, WatchEvent, WatchParams};
 use kubewright_testing::{Cluster, Result, TestCluster};
 use serde_json::{Value, json};
 
@@ -25,16 +27,34 @@ fn container(annotations: Value) -> Value {
     json!({ "metadata": { "annotations": annotations }, "spec": { "restartPolicy": "OnFailure", "containers": [{ "name": "c", "image": "app:1" }] } })
 }
 
-/// Days of a CronJob that runs every hour: each run has its Job, and only the last three are kept.
+/// Days of a CronJob that runs every hour: each run has its Job, the last of which is over, and only the last three are kept.
 #[tokio::test]
 async fn a_cronjob_runs_for_days() -> Result<()> {
     let cluster = cluster().await?;
-    let cronjobs: Api<CronJob> = Api::default_namespaced(cluster.kube());
+    let (cronjobs, jobs): (Api<CronJob>, Api<Job>) = (
+        Api::default_namespaced(cluster.kube()),
+        Api::default_namespaced(cluster.kube()),
+    );
+    let parameters = WatchParams {
+        timeout: Some(u32::MAX),
+        ..WatchParams::default()
+    };
+    let events = jobs.watch(&parameters, "0").await?;
+    let made = tokio::spawn(
+        events.fold(BTreeMap::new(), async |mut made: BTreeMap<String, bool>, event| {
+            if let Ok(WatchEvent::Added(job) | WatchEvent::Modified(job) | WatchEvent::Deleted(job)) = event {
+                let succeeded = job.status.is_some_and(|status| status.succeeded == Some(1));
+                *made.entry(job.metadata.name.unwrap_or_default()).or_default() |= succeeded;
+            }
+            made
+        }),
+    );
     let cronjob = json!({ "metadata": { "name": "hourly" }, "spec": {
         "schedule": "0 * * * *", "jobTemplate": { "spec": { "template": container(json!({ "kubewright.dev/run-seconds": "90" })) } },
     } });
     cronjobs.create(&PostParams::default(), &object(cronjob)).await?;
-    for day in 1..=2 {
+    const DAYS: usize = 7;
+    for day in 1..=DAYS {
         cluster.advance(24 * HOUR).await?;
         let hourly = cronjobs.get("hourly").await?;
         let last = hourly
@@ -43,9 +63,18 @@ async fn a_cronjob_runs_for_days() -> Result<()> {
             .map(|time| time.0.to_string());
         assert_eq!(last, Some(format!("2026-01-0{}T00:01:30Z", day + 1)));
     }
-    let jobs: Api<Job> = Api::default_namespaced(cluster.kube());
-    assert_eq!(jobs.list(&Default::default()).await?.items.len(), 3);
+    let kept = jobs.list(&Default::default()).await?.items;
+    let kept: Vec<String> = kept.into_iter().filter_map(|job| job.metadata.name).collect();
     cluster.stop().await;
+    let made = made.await.expect("it does not panic");
+    let unfinished: Vec<&String> = made
+        .iter()
+        .filter(|(_, succeeded)| !**succeeded)
+        .map(|(name, _)| name)
+        .collect();
+    assert_eq!((made.len(), unfinished), (DAYS * 24, vec![]));
+    let last: Vec<&String> = made.keys().skip(DAYS * 24 - 3).collect();
+    assert_eq!(kept.iter().collect::<Vec<_>>(), last);
     Ok(())
 }
 

@@ -31,6 +31,7 @@ pub use self::informer::{Health, Informer, SYNC_TIMEOUT, Unreadable};
 pub use self::scope::Scope;
 pub use self::store::{CONTROLLER_UID, Store};
 use kubewright_engine::ObjectKey;
+use kubewright_engine::reflector::Config;
 pub use kubewright_engine::{Event, HandlerId};
 
 pub(crate) use self::core::Core;
@@ -39,6 +40,7 @@ use self::core::{Lease, ReceiptTarget, Reports};
 pub(crate) use self::parts::{Keys, Parts};
 pub(crate) use self::store::KubeMeta;
 pub(crate) use self::watch::entropy;
+use self::wire::Wire;
 pub(crate) use self::wire::decode_page;
 use crate::events::EventRecorder;
 use crate::form::Form;
@@ -75,6 +77,8 @@ struct Inner {
     namespaces: Vec<String>,
     /// How much text of decoded objects each informer keeps.
     decoded: Budget,
+    /// How its watches go about it.
+    watching: Config,
     state: Mutex<State>,
 }
 
@@ -108,10 +112,24 @@ impl Cache {
             Vec::new(),
             Budget::DEFAULT,
             None,
+            false,
         )
     }
 
-    /// `cluster`: its name, where it is not the only one.
+    /// An empty cache for a test that owns the time ([`Clock::is_virtual`](crate::Clock::is_virtual)): its watches stay open for years.
+    pub fn in_virtual_time(client: kube::Client) -> Cache {
+        Cache::observed(
+            client,
+            Observers::default(),
+            Metrics::new(),
+            Vec::new(),
+            Budget::DEFAULT,
+            None,
+            true,
+        )
+    }
+
+    /// `cluster`: its name, where it is not the only one. `is_virtual`: the time is a test's.
     pub(crate) fn observed(
         kube: kube::Client,
         observers: Observers,
@@ -119,6 +137,7 @@ impl Cache {
         mut namespaces: Vec<String>,
         decoded: Budget,
         cluster: Option<&str>,
+        is_virtual: bool,
     ) -> Cache {
         namespaces.sort();
         namespaces.dedup();
@@ -132,6 +151,7 @@ impl Cache {
             },
             namespaces,
             decoded,
+            watching: watch::config(is_virtual),
             state: Mutex::default(),
         }))
     }
@@ -228,7 +248,12 @@ impl Cache {
         }
         let core = Arc::new(Core::new(form.clone(), scope, self.0.decoded, self.0.reports.clone()));
         let (source, stop) = Stop::pair();
-        watch::spawn(self.0.kube.clone(), self.metrics().clone(), core.clone(), stop);
+        let wire = Wire {
+            kube: self.0.kube.clone(),
+            metrics: self.metrics().clone(),
+            core: core.clone(),
+        };
+        watch::spawn(wire, self.0.watching, stop);
         let informer = Shared::new(core.clone(), source);
         state.informers.insert(key, informer.downgrade());
         let target: Weak<dyn ReceiptTarget> = Arc::downgrade(&(core as Arc<dyn ReceiptTarget>));

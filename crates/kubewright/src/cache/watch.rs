@@ -12,6 +12,7 @@ use std::hash::{BuildHasher, Hasher};
 use std::panic::AssertUnwindSafe;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures::stream::{self, BoxStream};
 use futures::{FutureExt, Stream, StreamExt};
@@ -25,28 +26,39 @@ use super::core::Core;
 use super::store::KubeMeta;
 use super::wire::{Frames, Wire};
 use crate::form::Cached;
-use crate::metrics::Metrics;
 use crate::stop::Stop;
 
 /// At most this many objects are collected before they are applied.
 const BATCH: usize = 256;
 
-pub(super) fn spawn(kube: kube::Client, metrics: Metrics, core: Arc<Core>, stop: Stop) {
-    let wire = Arc::new(Wire {
-        kube,
-        metrics,
-        core: core.clone(),
-    });
-    tokio::spawn(supervise(core, wire, stop));
+/// How long a watch stays open where time is a test's, and how long it may be silent.
+const YEAR: Duration = Duration::from_secs(365 * 24 * 3600);
+
+/// How watches go about it. Where time is a test's no connection is lost in silence, and all that time that passes does
+/// not have to be spent on asking whether one was.
+pub(super) fn config(is_virtual: bool) -> Config {
+    match is_virtual {
+        false => Config::default(),
+        true => Config {
+            watch_timeout: YEAR,
+            watch_silence: 2 * YEAR,
+            ..Config::default()
+        },
+    }
+}
+
+pub(super) fn spawn(wire: Wire, config: Config, stop: Stop) {
+    tokio::spawn(supervise(Arc::new(wire), config, stop));
 }
 
 /// Runs the task until the stop. Code of the objects' type runs within it, their `Drop` among others: when that panics, the task begins anew
 /// with a list, which the store compares with what it has.
-async fn supervise(core: Arc<Core>, wire: Arc<Wire>, stop: Stop) {
+async fn supervise(wire: Arc<Wire>, config: Config, stop: Stop) {
+    let core = wire.core.clone();
     let origin = tokio::time::Instant::now();
     let mut backoff = ReflectorBackoff::default();
     loop {
-        let task = Task::new(core.clone(), wire.clone());
+        let task = Task::new(core.clone(), wire.clone(), config);
         let Err(payload) = AssertUnwindSafe(task.run(stop.clone())).catch_unwind().await else {
             return;
         };
@@ -73,11 +85,11 @@ struct Task {
 }
 
 impl Task {
-    fn new(core: Arc<Core>, wire: Arc<Wire>) -> Task {
+    fn new(core: Arc<Core>, wire: Arc<Wire>, config: Config) -> Task {
         Task {
             core,
             wire,
-            reflector: Reflector::new(Config::default()),
+            reflector: Reflector::new(config),
             queue: DeltaQueue::default(),
             health: None,
             open: stream::pending().boxed(),

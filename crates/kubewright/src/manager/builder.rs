@@ -217,6 +217,7 @@ impl ManagerBuilder {
             metrics: self.metrics.clone(),
             namespaces: std::mem::take(&mut self.namespaces),
             decoded: self.decoded,
+            is_virtual: self.clock.is_virtual(),
             caches: collector::Caches::default(),
         };
         self.metrics.register(|registry| common.caches.register(registry));

@@ -29,6 +29,8 @@ pub(super) struct Common {
     pub(super) metrics: Metrics,
     pub(super) namespaces: Vec<String>,
     pub(super) decoded: Budget,
+    /// Whether the time is a test's.
+    pub(super) is_virtual: bool,
     pub(super) caches: collector::Caches,
 }
 
@@ -42,6 +44,7 @@ impl Common {
             self.namespaces.clone(),
             self.decoded,
             cluster,
+            self.is_virtual,
         );
         self.caches.add(&cache);
         Client::new(kube.clone(), cache).with_field_manager(&self.name)
