@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::autoscaling::v2::HorizontalPodAutoscaler;
+use k8s_openapi::api::core::v1::Event;
 use kubewright::k8s_openapi::jiff::Timestamp;
 use kubewright::kube::Api;
 use kubewright::kube::api::{Patch, PatchParams, PostParams};
@@ -75,6 +76,77 @@ async fn a_target_follows_its_load() -> Result<()> {
     load("100m").await?;
     check(200, 10, "ScaleDownStabilized", "DesiredWithinRange").await?;
     check(150, 1, "ReadyForNewScale", "DesiredWithinRange").await?;
+    cluster.stop().await;
+    Ok(())
+}
+
+/// What is said where a metric cannot be had, or where it is not clear whose pods they are.
+#[tokio::test]
+async fn what_is_not_known_is_said() -> Result<()> {
+    let start: Timestamp = "2026-01-01T00:00:00Z".parse().expect("a time");
+    let cluster = TestCluster::in_virtual_time(start, Cluster::builder()).await?;
+    let deployments: Api<Deployment> = Api::default_namespaced(cluster.kube());
+    let deployment = json!({ "metadata": { "name": "web" }, "spec": {
+        "replicas": 2, "selector": { "matchLabels": { "app": "web" } },
+        "template": { "metadata": { "labels": { "app": "web" } }, "spec": { "containers": [{ "name": "c", "image": "app:1" }] } },
+    } });
+    let deployment = serde_json::from_value(deployment).expect("a deployment");
+    deployments.create(&PostParams::default(), &deployment).await?;
+    cluster.settle().await?;
+    let scalers: Api<HorizontalPodAutoscaler> = Api::default_namespaced(cluster.kube());
+    let create = async |name: &str| -> Result<()> {
+        let target = json!({ "type": "AverageValue", "averageValue": "10" });
+        let scaler = json!({ "metadata": { "name": name }, "spec": {
+            "maxReplicas": 20, "scaleTargetRef": { "apiVersion": "apps/v1", "kind": "Deployment", "name": "web" },
+            "metrics": [{ "type": "Pods", "pods": { "metric": { "name": "packets" }, "target": target } }],
+        } });
+        let scaler = serde_json::from_value(scaler).expect("an autoscaler");
+        scalers.create(&PostParams::default(), &scaler).await?;
+        cluster.advance(Duration::from_secs(20)).await
+    };
+    let events: Api<Event> = Api::default_namespaced(cluster.kube());
+    let check = async |name: &str, reason: &str, condition: &str, event: &str| -> Result<()> {
+        let status = scalers.get(name).await?.status.expect("it has one");
+        assert_eq!((status.current_replicas, status.desired_replicas), (Some(2), 0));
+        let conditions = status.conditions.unwrap_or_default();
+        let active = conditions
+            .iter()
+            .find(|one| one.type_ == "ScalingActive")
+            .expect("it is said");
+        let found = (
+            active.status.as_str(),
+            active.reason.as_deref(),
+            active.message.as_deref(),
+        );
+        assert_eq!(found, ("False", Some(reason), Some(condition)));
+        let said = events
+            .list(&Default::default())
+            .await?
+            .items
+            .into_iter()
+            .filter_map(|one| {
+                let about = one.involved_object.name.as_deref() == Some(name);
+                let reason = one.reason.filter(|_| about)?;
+                Some(format!("{reason}: {}", one.message.unwrap_or_default()))
+            });
+        let said: Vec<String> = said.collect();
+        for expected in [
+            format!("{reason}: {event}"),
+            format!("FailedComputeMetricsReplicas: {event}"),
+        ] {
+            assert!(said.iter().any(|one| one.starts_with(&expected)), "{expected} {said:?}");
+        }
+        Ok(())
+    };
+    create("one").await?;
+    let why = "unable to get metric packets: unable to fetch metrics from custom metrics API: no custom metrics API \
+               (custom.metrics.k8s.io) registered";
+    let condition = format!("the HPA was unable to compute the replica count: {why}");
+    check("one", "FailedGetPodsMetric", &condition, "").await?;
+    create("two").await?;
+    let why = "pods by selector app=web are controlled by multiple HPAs: [default/one default/two]";
+    check("two", "AmbiguousSelector", why, why).await?;
+    check("one", "AmbiguousSelector", why, why).await?;
     cluster.stop().await;
     Ok(())
 }

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use kubewright::Request;
-use kubewright::k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kubewright::k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, ObjectMeta};
 use kubewright::kube::core::{Selector, SelectorExt as _};
 
 type Namespaces = BTreeMap<Option<Arc<str>>, BTreeMap<Request, Selector>>;
@@ -65,8 +65,29 @@ impl Selecting {
     }
 }
 
+/// A selector as Go prints it.
+pub(super) fn go_text(selector: &LabelSelector) -> String {
+    let labels = selector.match_labels.iter().flatten();
+    let labels: String = labels.map(|(key, value)| format!("{key}: {value},")).collect();
+    let expressions = selector.match_expressions.iter().flatten();
+    let expressions: String = expressions
+        .map(|one| {
+            let values = one.values.as_deref().unwrap_or_default().join(" ");
+            format!(
+                "LabelSelectorRequirement{{Key:{},Operator:{},Values:[{values}],}},",
+                one.key, one.operator
+            )
+        })
+        .collect();
+    format!(
+        "&LabelSelector{{MatchLabels:map[string]string{{{labels}}},MatchExpressions:[]LabelSelectorRequirement{{{expressions}}},}}"
+    )
+}
+
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     #[test]
@@ -90,5 +111,16 @@ mod tests {
         check("db", &["all"]);
         selecting.forget(&key("all"));
         check("db", &[]);
+    }
+
+    #[test]
+    fn a_selector_in_go() {
+        let selector = json!({ "matchLabels": { "app": "web" }, "matchExpressions": [{ "key": "k", "operator": "In", "values": ["a", "b"] }] });
+        let selector: LabelSelector = serde_json::from_value(selector).expect("a selector");
+        assert_eq!(
+            go_text(&selector),
+            "&LabelSelector{MatchLabels:map[string]string{app: web,},MatchExpressions:[]LabelSelectorRequirement{\
+             LabelSelectorRequirement{Key:k,Operator:In,Values:[a b],},},}"
+        );
     }
 }

@@ -7,7 +7,7 @@
 
 use std::io;
 use std::io::ErrorKind::{AddrInUse, PermissionDenied, QuotaExceeded};
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ use kubewright::kube::core::Selector;
 use kubewright::{Action, Context, Controller, EventType, Reconciler, Request, Result};
 
 use crate::objects::meta;
-use crate::processes::Processes;
+use crate::processes::{self, Processes};
 
 /// The label of a slice with its Service.
 const SERVICE_NAME: &str = "kubernetes.io/service-name";
@@ -25,6 +25,12 @@ const SERVICE_NAME: &str = "kubernetes.io/service-name";
 const TOLD: usize = 10;
 /// How long after an address was taken, or there were too many, it is tried again.
 const AGAIN: Duration = Duration::from_secs(10);
+/// How long the addresses of an `externalName` are believed.
+const FRESH: Duration = Duration::from_secs(30);
+/// How long they are waited for.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// How many Services are looked at at once: the names of some may take their time to be found.
+const WORKERS: usize = 8;
 
 /// Passes connections on.
 pub(crate) struct ServiceProxy(Processes);
@@ -33,6 +39,7 @@ pub(crate) struct ServiceProxy(Processes);
 pub(crate) fn controller(processes: Processes) -> Controller {
     Controller::of(ServiceProxy(processes))
         .named("service-proxy")
+        .concurrency(WORKERS)
         .watches::<EndpointSlice>(|slice| {
             let service = meta::labels(&slice.metadata).remove(SERVICE_NAME);
             let namespace = slice.metadata.namespace.as_deref();
@@ -51,7 +58,12 @@ impl Reconciler for ServiceProxy {
         let labels: Selector = labels.into_iter().collect();
         let namespace = ctx.request().namespace();
         let slices = ctx.client().list_matching::<EndpointSlice>(namespace, &labels).await?;
-        let failed = self.0.proxy(ctx.request(), &service, &slices);
+        let outside = processes::outside(&service);
+        let found = match outside {
+            Some(name) => look_up(name).await,
+            None => vec![],
+        };
+        let failed = self.0.proxy(ctx.request(), &service, &slices, &found);
         let is_api_server = namespace == Some("default") && ctx.request().name() == "kubernetes";
         // Programs are told the API server's true address: the Service's port 443 is missed by nobody.
         for (address, error) in failed.iter().filter(|_| !is_api_server).take(TOLD) {
@@ -60,6 +72,7 @@ impl Reconciler for ServiceProxy {
         let may_come = |(_, error): &(SocketAddr, io::Error)| [AddrInUse, QuotaExceeded].contains(&error.kind());
         Ok(match failed.iter().any(may_come) {
             true => Action::requeue_after(AGAIN),
+            false if outside.is_some() => Action::requeue_after(FRESH),
             false => Action::await_change(),
         })
     }
@@ -68,6 +81,16 @@ impl Reconciler for ServiceProxy {
         self.0.proxy_no_more(&request);
         Ok(Action::await_change())
     }
+}
+
+/// The addresses of a name outside of the cluster, as this machine finds them; none when it finds none in time.
+async fn look_up(name: &str) -> Vec<IpAddr> {
+    let found = tokio::time::timeout(PATIENCE, tokio::net::lookup_host((name, 0))).await;
+    let Ok(Ok(found)) = found else { return vec![] };
+    let mut addresses: Vec<IpAddr> = found.map(|address| address.ip()).collect();
+    addresses.sort();
+    addresses.dedup();
+    addresses
 }
 
 fn words(address: SocketAddr, error: &io::Error) -> String {

@@ -47,7 +47,7 @@ mod volumes;
 
 use std::collections::BTreeMap;
 use std::io;
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -68,6 +68,7 @@ use self::instance::Instance;
 use self::launch::Launcher;
 pub(crate) use self::logs::Reader;
 use self::names::Names;
+pub(crate) use self::names::outside;
 use self::proxy::Proxy;
 pub use self::shim::called;
 use crate::objects::meta;
@@ -217,24 +218,25 @@ impl Processes {
         request: &Request,
         service: &Service,
         slices: &[Arc<EndpointSlice>],
+        found: &[IpAddr],
     ) -> Vec<(SocketAddr, io::Error)> {
-        self.name(request, names::lines(service, slices));
+        self.name(request, names::entry(service, slices, found));
         let wanted = proxy::wanted(service, slices, Ipv4Addr::LOCALHOST.into());
         lock(&self.0.proxy).set(request, wanted)
     }
 
     /// A Service is gone.
     pub(crate) fn proxy_no_more(&self, request: &Request) {
-        self.name(request, Vec::new());
+        self.name(request, names::Entry::Addresses(vec![]));
         lock(&self.0.proxy).set(request, proxy::Wanted::new());
     }
 
     /// Enters the names of a Service; the files follow a moment later, once for all changes of that moment.
-    fn name(&self, request: &Request, lines: Vec<names::Line>) {
+    fn name(&self, request: &Request, entry: names::Entry) {
         let is_first = {
             let mut names = lock(&self.0.names);
             let was_stale = names.is_stale;
-            names.set(request, lines);
+            names.set(request, entry);
             names.is_stale && !was_stale
         };
         if !is_first {

@@ -4,11 +4,11 @@
 //! machine's files; but where the system lets it, its shim gives it a mount namespace of its own, with this file in the
 //! place of `/etc/hosts`, which every resolver reads first. The file has what the records of KEP-496's specification
 //! say: Services by their four names, Services without a head with the addresses of their endpoints, and endpoints with
-//! a hostname below their Service.
+//! a hostname below their Service. A file of hosts has no aliases of names, so that of an `externalName` the addresses
+//! are written: those of the other Service, or those that this machine's resolver has found.
 //!
 //! Invariants: what the machine's own file says comes first; a file keeps its inode, because what is mounted is the
-//! inode. Not here: SRV records, ExternalName (a file of hosts has no aliases of names), names of Services whose
-//! address leads nowhere.
+//! inode. Not here: SRV records, names of Services whose address leads nowhere.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -29,23 +29,34 @@ use super::proxy;
 const DOMAIN: &str = "svc.cluster.local";
 
 /// An address of a Service, of the endpoint with this hostname if one is said.
-pub(super) type Line = (IpAddr, Option<String>);
+pub(crate) type Line = (IpAddr, Option<String>);
+
+/// What the names of a Service lead to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Entry {
+    Addresses(Vec<Line>),
+    /// Where those of another Service lead.
+    Alias(Request),
+}
+
+/// How many aliases of aliases are followed.
+const LINKS: usize = 8;
 
 /// All names, and the namespaces whose programs look for them.
 #[derive(Default)]
 pub(super) struct Names {
-    services: BTreeMap<Request, Vec<Line>>,
+    services: BTreeMap<Request, Entry>,
     files: BTreeMap<String, PathBuf>,
     /// Whether the files say something else.
     pub(super) is_stale: bool,
 }
 
 impl Names {
-    /// Enters the addresses of a Service; none takes it out.
-    pub(super) fn set(&mut self, service: &Request, lines: Vec<Line>) {
-        let before = match lines.is_empty() {
-            true => self.services.remove(service),
-            false => self.services.insert(service.clone(), lines),
+    /// Enters where the names of a Service lead; nowhere takes it out.
+    pub(super) fn set(&mut self, service: &Request, entry: Entry) {
+        let before = match &entry {
+            Entry::Addresses(lines) if lines.is_empty() => self.services.remove(service),
+            _ => self.services.insert(service.clone(), entry),
         };
         self.is_stale |= before.as_ref() != self.services.get(service);
     }
@@ -73,17 +84,34 @@ impl Names {
         Ok(())
     }
 
+    /// The addresses behind an entry; none where aliases lead nowhere, or in a circle.
+    fn addresses<'a>(&'a self, mut entry: &'a Entry) -> Vec<(IpAddr, Option<&'a str>)> {
+        for followed in 0..LINKS {
+            match entry {
+                Entry::Addresses(lines) => {
+                    // A hostname is one of the Service itself.
+                    let own = |(_, hostname): &&Line| followed == 0 || hostname.is_none();
+                    let lines = lines.iter().filter(own);
+                    return lines.map(|(ip, hostname)| (*ip, hostname.as_deref())).collect();
+                }
+                Entry::Alias(of) => match self.services.get(of) {
+                    Some(next) => entry = next,
+                    None => return vec![],
+                },
+            }
+        }
+        vec![]
+    }
+
     fn text(&self, machine: &str, namespace: &str) -> String {
         let mut text = machine.to_owned();
         if !text.is_empty() && !text.ends_with('\n') {
             text.push('\n');
         }
-        for (service, lines) in &self.services {
+        for (service, entry) in &self.services {
             let (name, of) = (service.name(), service.namespace().unwrap_or_default());
-            for (ip, hostname) in lines {
-                let host = hostname
-                    .as_ref()
-                    .map_or_else(String::new, |hostname| format!("{hostname}."));
+            for (ip, hostname) in self.addresses(entry) {
+                let host = hostname.map_or_else(String::new, |hostname| format!("{hostname}."));
                 let short = if of == namespace {
                     format!(" {host}{name}")
                 } else {
@@ -113,8 +141,39 @@ fn replace(path: &Path, text: &str) -> io::Result<()> {
     file.set_len(text.len() as u64)
 }
 
-/// The addresses that a Service's names lead to: its own, or those of its endpoints when it has no head.
-pub(super) fn lines(service: &Service, slices: &[Arc<EndpointSlice>]) -> Vec<Line> {
+/// The name outside of the cluster that a Service stands for; its addresses have to be found first.
+pub(crate) fn outside(service: &Service) -> Option<&str> {
+    let name = external(service)?;
+    of_service(name).is_none().then_some(name)
+}
+
+fn external(service: &Service) -> Option<&str> {
+    let spec = service
+        .spec
+        .as_ref()
+        .filter(|spec| spec.type_.as_deref() == Some("ExternalName"))?;
+    spec.external_name.as_deref().map(|name| name.trim_end_matches('.'))
+}
+
+/// The Service that a full name means.
+fn of_service(name: &str) -> Option<Request> {
+    let (service, namespace) = name.strip_suffix(DOMAIN)?.strip_suffix('.')?.split_once('.')?;
+    (!namespace.contains('.')).then(|| Request::new(Some(namespace), service))
+}
+
+/// Where a Service's names lead: to its own address, to those of its endpoints when it has no head, to another Service,
+/// or to the addresses that were found of a name outside.
+pub(super) fn entry(service: &Service, slices: &[Arc<EndpointSlice>], found: &[IpAddr]) -> Entry {
+    match external(service) {
+        None => Entry::Addresses(lines(service, slices)),
+        Some(name) => match of_service(name) {
+            Some(other) => Entry::Alias(other),
+            None => Entry::Addresses(found.iter().map(|ip| (*ip, None)).collect()),
+        },
+    }
+}
+
+fn lines(service: &Service, slices: &[Arc<EndpointSlice>]) -> Vec<Line> {
     let spec = service.spec.as_ref();
     let ip = spec.and_then(|spec| spec.cluster_ip.as_deref()).unwrap_or_default();
     if ip != "None" {
@@ -150,7 +209,7 @@ mod tests {
             let service: Service = serde_json::from_value(service).expect("a Service");
             let slice = json!({ "metadata": {}, "addressType": "IPv4", "endpoints": endpoints });
             let slices = [Arc::new(serde_json::from_value(slice).expect("a slice"))];
-            names.set(&Request::new(Some("shop"), name), lines(&service, &slices));
+            names.set(&Request::new(Some("shop"), name), entry(&service, &slices, &[]));
         };
         enter("web", "127.9.128.7", json!([]));
         enter("old", "10.0.0.7", json!([]));
@@ -172,17 +231,55 @@ mod tests {
              127.9.128.7 web.shop.svc.cluster.local web.shop.svc web.shop web\n",
         );
         let web = Request::new(Some("shop"), "web");
-        names.set(&Request::new(Some("shop"), "db"), vec![]);
+        names.set(&Request::new(Some("shop"), "db"), Entry::Addresses(vec![]));
         check(
             &names,
             "other",
             "127.0.0.1 localhost\n127.9.128.7 web.shop.svc.cluster.local web.shop.svc web.shop\n",
         );
         names.is_stale = false;
-        names.set(&web, vec![("127.9.128.7".parse().expect("an address"), None)]);
+        names.set(
+            &web,
+            Entry::Addresses(vec![("127.9.128.7".parse().expect("an address"), None)]),
+        );
         assert!(!names.is_stale, "it says the same");
-        names.set(&web, vec![]);
+        names.set(&web, Entry::Addresses(vec![]));
         assert!(names.is_stale);
+    }
+
+    #[test]
+    fn names_that_stand_for_others() {
+        let mut names = Names::default();
+        let mut enter = |name: &str, spec: Value, found: &[&str]| {
+            let service: Service =
+                serde_json::from_value(json!({ "metadata": { "name": name }, "spec": spec })).expect("a Service");
+            let found: Vec<IpAddr> = found.iter().map(|ip| ip.parse().expect("an address")).collect();
+            names.set(&Request::new(Some("shop"), name), entry(&service, &[], &found));
+            outside(&service).map(str::to_owned)
+        };
+        let external = |name: &str| json!({ "type": "ExternalName", "externalName": name });
+        assert_eq!(enter("web", json!({ "clusterIP": "127.9.128.7" }), &[]), None);
+        assert_eq!(enter("old", external("web.shop.svc.cluster.local."), &[]), None);
+        assert_eq!(enter("older", external("old.shop.svc.cluster.local"), &[]), None);
+        enter("nobody", external("gone.shop.svc.cluster.local"), &[]);
+        enter("round", external("round.shop.svc.cluster.local"), &[]);
+        let far = enter("far", external("db.example.com"), &["192.0.2.1", "192.0.2.2"]);
+        assert_eq!(far.as_deref(), Some("db.example.com"));
+        let told = names.text("", "shop");
+        let short = |line: &str| {
+            let mut words = line.split(' ');
+            (words.next().map(str::to_owned), words.next_back().map(str::to_owned))
+        };
+        let told: Vec<_> = told.lines().map(short).collect();
+        let expected = [
+            ("192.0.2.1", "far"),
+            ("192.0.2.2", "far"),
+            ("127.9.128.7", "old"),
+            ("127.9.128.7", "older"),
+            ("127.9.128.7", "web"),
+        ];
+        let expected = expected.map(|(ip, name)| (Some(ip.to_owned()), Some(name.to_owned())));
+        assert_eq!(told, expected);
     }
 
     #[test]

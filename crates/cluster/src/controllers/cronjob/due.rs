@@ -73,6 +73,12 @@ pub(super) fn finished(job: &Job) -> Option<&str> {
     Some(&found.type_)
 }
 
+/// What Jobs are sorted by, the oldest first (`byJobStartTime`): those that have never started are the newest.
+pub(super) fn age(job: &Job) -> impl Ord + use<> {
+    let started = job.status.as_ref().and_then(|status| status.start_time.clone());
+    (started.is_none(), started, job.metadata.name.clone())
+}
+
 /// The time in a zone as Go writes RFC 3339: `Z` for UTC, else the offset.
 pub(super) fn rfc3339(at: Timestamp, zone: &TimeZone) -> String {
     let zoned = at.to_zoned(zone.clone());
@@ -170,6 +176,20 @@ mod tests {
             false,
             86_400,
         );
+    }
+
+    #[test]
+    fn the_oldest_goes_first() {
+        let job = |(name, start): &(&str, Value)| -> Job {
+            let job = json!({ "metadata": { "name": name }, "status": { "startTime": start } });
+            serde_json::from_value(job).expect("a Job")
+        };
+        let (early, late) = (json!("2026-11-23T10:00:00Z"), json!("2026-11-23T11:00:00Z"));
+        let jobs = [("a", Value::Null), ("b", late), ("d", early.clone()), ("c", early)];
+        let mut jobs: Vec<Job> = jobs.iter().map(job).collect();
+        jobs.sort_by_key(age);
+        let names: Vec<&str> = jobs.iter().filter_map(|job| job.metadata.name.as_deref()).collect();
+        assert_eq!(names, ["c", "d", "b", "a"]);
     }
 
     #[test]

@@ -373,10 +373,7 @@ impl Run<'_> {
                 .iter()
                 .filter(|job| due::finished(job) == Some(condition))
                 .collect();
-            finished.sort_by_key(|job| {
-                let started = job.status.as_ref().and_then(|status| status.start_time.clone());
-                (started, job.metadata.name.clone())
-            });
+            finished.sort_by_key(|job| due::age(job));
             let excess = finished.len().saturating_sub(limit);
             for job in finished
                 .into_iter()

@@ -10,7 +10,7 @@ use kubewright::k8s_openapi::api::core::v1::Pod;
 use kubewright::k8s_openapi::api::policy::v1::{
     PodDisruptionBudget, PodDisruptionBudgetSpec, PodDisruptionBudgetStatus,
 };
-use kubewright::k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, LabelSelector, Time};
+use kubewright::k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use kubewright::k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use kubewright::k8s_openapi::jiff::{SignedDuration, Timestamp};
 
@@ -151,25 +151,6 @@ fn set(
     }
 }
 
-/// A selector as Go prints it.
-pub(super) fn go_text(selector: &LabelSelector) -> String {
-    let labels = selector.match_labels.iter().flatten();
-    let labels: String = labels.map(|(key, value)| format!("{key}: {value},")).collect();
-    let expressions = selector.match_expressions.iter().flatten();
-    let expressions: String = expressions
-        .map(|one| {
-            let values = one.values.as_deref().unwrap_or_default().join(" ");
-            format!(
-                "LabelSelectorRequirement{{Key:{},Operator:{},Values:[{values}],}},",
-                one.key, one.operator
-            )
-        })
-        .collect();
-    format!(
-        "&LabelSelector{{MatchLabels:map[string]string{{{labels}}},MatchExpressions:[]LabelSelectorRequirement{{{expressions}}},}}"
-    )
-}
-
 #[cfg(test)]
 mod tests {
     use serde_json::{Value, json};
@@ -260,17 +241,6 @@ mod tests {
             &["a", "late", "leaving"],
             3,
             "2 of 3, 1 wanted, 1 may go, SufficientPods; late [\"late\"], again Some(60)",
-        );
-    }
-
-    #[test]
-    fn a_selector_in_go() {
-        let selector = json!({ "matchLabels": { "app": "web" }, "matchExpressions": [{ "key": "k", "operator": "In", "values": ["a", "b"] }] });
-        let selector: LabelSelector = serde_json::from_value(selector).expect("a selector");
-        assert_eq!(
-            go_text(&selector),
-            "&LabelSelector{MatchLabels:map[string]string{app: web,},MatchExpressions:[]LabelSelectorRequirement{\
-             LabelSelectorRequirement{Key:k,Operator:In,Values:[a b],},},}"
         );
     }
 }

@@ -22,7 +22,7 @@ use serde_json::json;
 
 use super::disruption_target::{self, DISRUPTION_TARGET};
 use super::pods;
-use super::selecting::Selecting;
+use super::selecting::{self, Selecting};
 use crate::objects::meta;
 
 /// How long a pod may be a target without being deleted (`stalePodDisruptionTimeout`).
@@ -146,7 +146,7 @@ async fn expected(budget: &PodDisruptionBudget, pods: &[&Pod], ctx: &Context) ->
             "Pods selected by this PodDisruptionBudget (selector: {}) were found to be unmanaged. As a result, the status of the PDB cannot be \
              calculated correctly, which may result in undefined behavior. To account for these pods please set \".spec.minAvailable\" \
              field of the PDB to an integer value.",
-            budget::go_text(&selector.unwrap_or_default())
+            selecting::go_text(&selector.unwrap_or_default())
         );
         ctx.event(budget, EventType::Warning, "UnmanagedPods", &message);
     }

@@ -3,12 +3,13 @@
 //!
 //! What pods use is measured or said (`crate::meter`), what follows from it is in `measure`; how fast the size follows
 //! is decided in `pace`. Not here: metrics of pods, objects and other systems, of which the conditions say that there
-//! is no API for them.
+//! is no API for them (`missing`).
 
 mod measure;
+mod missing;
 mod pace;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -25,6 +26,7 @@ use kubewright::{Action, Context, Controller, Event, EventType, Reconciler, Requ
 use serde_json::json;
 
 use self::measure::{Measured, Target, Wanted};
+use self::missing::Missing;
 use self::pace::Past;
 use super::plain;
 use crate::meter::Meter;
@@ -39,6 +41,8 @@ const TOLERANCE: f64 = 0.1;
 /// Makes targets as large as their pods need.
 pub(crate) struct Autoscaler {
     meter: Meter,
+    /// The pods that each of them was last about, by their uids.
+    targets: Mutex<BTreeMap<Request, BTreeSet<String>>>,
     past: Mutex<BTreeMap<Request, Past>>,
 }
 
@@ -46,6 +50,7 @@ pub(crate) struct Autoscaler {
 pub(crate) fn controller(meter: Meter) -> Controller {
     let autoscaler = Autoscaler {
         meter,
+        targets: Mutex::default(),
         past: Mutex::default(),
     };
     Controller::of(autoscaler)
@@ -73,8 +78,8 @@ fn bounded(present: i32, least: i32, most: i32) -> Option<(i32, &'static str)> {
     }
 }
 
-/// What one metric asks for: a size, its name in sentences, and what is said of it in the status; or the reason and the message why not.
-type Proposal = std::result::Result<(i32, String, MetricStatus), (&'static str, String)>;
+/// What one metric asks for: a size, its name in sentences, and what is said of it in the status.
+type Proposal = std::result::Result<(i32, String, MetricStatus), Missing>;
 
 fn quantity(amount: i128) -> Quantity {
     Quantity(if amount % 1000 == 0 {
@@ -109,27 +114,16 @@ fn propose(
     meter: &Meter,
     ctx: &Context,
 ) -> Proposal {
-    let (resource, container, wish, reason) = match (&spec.resource, &spec.container_resource) {
-        (Some(source), _) => (&source.name, None, &source.target, "FailedGetResourceMetric"),
-        (None, Some(source)) => (
-            &source.name,
-            Some(source.container.as_str()),
-            &source.target,
-            "FailedGetContainerResourceMetric",
-        ),
-        _ => {
-            let (reason, api) = match spec.type_.as_str() {
-                "Pods" => ("FailedGetPodsMetric", "custom.metrics.k8s.io"),
-                "Object" => ("FailedGetObjectMetric", "custom.metrics.k8s.io"),
-                _ => ("FailedGetExternalMetric", "external.metrics.k8s.io"),
-            };
-            return Err((reason, format!("no API {api} is served here")));
-        }
+    let (resource, container, wish) = match (&spec.resource, &spec.container_resource) {
+        (Some(source), _) => (&source.name, None, &source.target),
+        (None, Some(source)) => (&source.name, Some(source.container.as_str()), &source.target),
+        _ => return Err(missing::of(spec, ctx.request().namespace().unwrap_or_default())),
     };
+    let missing = |why: String| missing::of_resource(resource, container, why);
     let wanted = Wanted {
         resource,
         container,
-        target: target(wish).ok_or((reason, "no target is set".to_owned()))?,
+        target: target(wish).ok_or_else(|| missing("no target is set".to_owned()))?,
         tolerance: tolerance(scaler),
     };
     let load = measure::load(&scaler.metadata, resource);
@@ -146,7 +140,7 @@ fn propose(
     } else {
         "utilization"
     };
-    let found = found.map_err(|why| (reason, format!("failed to get {resource} {what}: {why}")))?;
+    let found = found.map_err(|why| missing(format!("failed to get {resource} {what}: {why}")))?;
     let in_container = if container.is_some() {
         "container resource"
     } else {
@@ -184,14 +178,19 @@ fn status_of(spec: &MetricSpec, resource: &str, container: Option<&str>, found: 
     status
 }
 
-/// What all metrics ask for (`computeReplicasForMetrics`): the largest size. When some cannot be had, nothing shrinks.
-fn largest(
-    proposals: Vec<Proposal>,
-    current: i32,
-) -> std::result::Result<(i32, String, Vec<MetricStatus>), (&'static str, String)> {
-    let mut failed = None;
+/// What all metrics say together.
+struct Sum {
+    /// The largest size, and the name of the metric that asks for it; none when it may not be followed.
+    wanted: Option<(i32, String)>,
+    /// One for each metric; an empty one for what is missing.
+    statuses: Vec<MetricStatus>,
+    missing: Vec<Missing>,
+}
+
+/// What all metrics ask for (`computeReplicasForMetrics`). When some cannot be had, nothing shrinks.
+fn sum(proposals: Vec<Proposal>, current: i32) -> Sum {
+    let (mut missing, mut statuses) = (vec![], vec![]);
     let mut best: Option<(i32, String)> = None;
-    let mut statuses = Vec::new();
     for proposal in proposals {
         match proposal {
             Ok((size, name, status)) => {
@@ -200,14 +199,35 @@ fn largest(
                     best = Some((size, name));
                 }
             }
-            Err(why) => failed = failed.or(Some(why)),
+            Err(why) => {
+                statuses.push(MetricStatus::default());
+                missing.push(why);
+            }
         }
     }
-    match (best, failed) {
-        (Some((size, name)), None) => Ok((size, name, statuses)),
-        (Some((size, name)), Some(_)) if size >= current => Ok((size, name, statuses)),
-        (_, Some(why)) => Err(why),
-        (None, None) => Err(("FailedGetResourceMetric", "no metrics are named".to_owned())),
+    Sum {
+        wanted: best.filter(|(size, _)| missing.is_empty() || *size >= current),
+        statuses,
+        missing,
+    }
+}
+
+/// What a look leads to.
+struct Outcome {
+    /// The size, and why; none when it is not known.
+    wanted: Option<(i32, String)>,
+    said: Vec<Said>,
+    metrics: Vec<MetricStatus>,
+}
+
+impl Outcome {
+    /// No size follows: the present one stays, and so does what was wished before.
+    fn unknown(reason: &'static str, message: String, metrics: Vec<MetricStatus>) -> Outcome {
+        Outcome {
+            wanted: None,
+            said: vec![("ScalingActive", false, reason, message)],
+            metrics,
+        }
     }
 }
 
@@ -217,6 +237,54 @@ impl Autoscaler {
         self.past.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Remembers the pods that an autoscaler is about, and answers who else is about some of them, and itself.
+    fn targets_of(&self, request: &Request, pods: &[Pod]) -> Vec<String> {
+        let uids: BTreeSet<String> = pods.iter().filter_map(|pod| pod.metadata.uid.clone()).collect();
+        let mut targets = self.targets.lock().unwrap_or_else(PoisonError::into_inner);
+        let others = targets
+            .iter()
+            .filter(|(other, of)| *other != request && !of.is_disjoint(&uids));
+        let mut names: Vec<String> = others.map(|(other, _)| other.to_string()).collect();
+        targets.insert(request.clone(), uids);
+        names.push(request.to_string());
+        names.sort();
+        names
+    }
+
+    /// The pods of the target; or what is said when it is not clear which they are (`validateAndParseSelector`).
+    async fn pods(
+        &self,
+        scaler: &HorizontalPodAutoscaler,
+        scale: &Scale,
+        ctx: &Context,
+    ) -> Result<std::result::Result<Vec<Pod>, Outcome>> {
+        let text = scale.status.as_ref().and_then(|status| status.selector.as_deref());
+        let Some(text) = text.filter(|text| !text.is_empty()) else {
+            let why = "selector is required";
+            for reason in ["SelectorRequired", "FailedComputeMetricsReplicas"] {
+                ctx.event(scaler, EventType::Warning, reason, why);
+            }
+            let message = "the HPA target's scale is missing a selector".to_owned();
+            return Ok(Err(Outcome::unknown("InvalidSelector", message, vec![])));
+        };
+        // Their metrics are read every fifteen seconds; upstream asks the metrics API as often.
+        let namespace = ctx.request().namespace().unwrap_or_default();
+        let api: Api<Pod> = Api::namespaced(ctx.client().kube().clone(), namespace);
+        let pods = api.list(&ListParams::default().labels(text)).await?.items;
+        let of_all = self.targets_of(ctx.request(), &pods);
+        if of_all.len() < 2 {
+            return Ok(Ok(pods));
+        }
+        let why = format!(
+            "pods by selector {text} are controlled by multiple HPAs: [{}]",
+            of_all.join(" ")
+        );
+        for reason in ["AmbiguousSelector", "FailedComputeMetricsReplicas"] {
+            ctx.event(scaler, EventType::Warning, reason, &why);
+        }
+        Ok(Err(Outcome::unknown("AmbiguousSelector", why, vec![])))
+    }
+
     /// The size that the metrics ask for now, as fast as it may come; why; and what is said of it.
     async fn measured(
         &self,
@@ -224,44 +292,26 @@ impl Autoscaler {
         scale: &Scale,
         current: i32,
         ctx: &Context,
-    ) -> Result<(i32, String, Vec<Said>, Vec<MetricStatus>)> {
-        let selector = scale
-            .status
-            .as_ref()
-            .and_then(|status| status.selector.clone())
-            .unwrap_or_default();
-        if selector.is_empty() {
-            let said = (
-                "ScalingActive",
-                false,
-                "InvalidSelector",
-                "the HPA target's scale is missing a selector".to_owned(),
-            );
-            return Ok((current, String::new(), vec![said], vec![]));
-        }
-        // Their metrics are read every fifteen seconds; upstream asks the metrics API as often.
-        let api: Api<Pod> = Api::namespaced(
-            ctx.client().kube().clone(),
-            ctx.request().namespace().unwrap_or_default(),
-        );
-        let listed = api.list(&ListParams::default().labels(&selector)).await?.items;
+    ) -> Result<Outcome> {
+        let listed = match self.pods(scaler, scale, ctx).await? {
+            Ok(listed) => listed,
+            Err(outcome) => return Ok(outcome),
+        };
         let pods: Vec<&Pod> = listed.iter().collect();
         let metrics = scaler.spec.metrics.iter().flatten();
         let proposals = metrics
             .map(|spec| propose(scaler, spec, &pods, current, &self.meter, ctx))
             .collect();
-        let (wanted, name, statuses) = match largest(proposals, current) {
-            Ok(found) => found,
-            Err((reason, why)) => {
-                ctx.event(scaler, EventType::Warning, reason, &why);
-                let message = format!("the HPA was unable to compute the replica count: {why}");
-                return Ok((
-                    current,
-                    String::new(),
-                    vec![("ScalingActive", false, reason, message)],
-                    vec![],
-                ));
-            }
+        let sum = sum(proposals, current);
+        for missing in &sum.missing {
+            ctx.event(scaler, EventType::Warning, missing.reason, &missing.why);
+        }
+        let Some((wanted, name)) = sum.wanted else {
+            let why = missing::sum(&sum.missing, sum.statuses.len());
+            ctx.event(scaler, EventType::Warning, "FailedComputeMetricsReplicas", why);
+            let first = sum.missing.first();
+            let (reason, why) = first.map_or(("", ""), |first| (first.reason, first.why.as_str()));
+            return Ok(Outcome::unknown(reason, missing::condition(why), sum.statuses));
         };
         let bounds = (scaler.spec.min_replicas.unwrap_or(1), scaler.spec.max_replicas);
         let paced = {
@@ -288,7 +338,11 @@ impl Autoscaler {
             ("ScalingActive", true, "ValidMetricFound", found),
             ("ScalingLimited", is_limited, limited.0, limited.1.to_owned()),
         ];
-        Ok((paced.replicas, why, said, statuses))
+        Ok(Outcome {
+            wanted: Some((paced.replicas, why)),
+            said,
+            metrics: sum.statuses,
+        })
     }
 }
 
@@ -328,6 +382,7 @@ impl Reconciler for Autoscaler {
         let present = scale.spec.as_ref().and_then(|spec| spec.replicas).unwrap_or(0);
         let able = "the HPA controller was able to get the target's current scale".to_owned();
         let mut said: Vec<Said> = vec![("AbleToScale", true, "SucceededGetScale", able)];
+        let observed = scale.status.as_ref().map_or(present, |status| status.replicas);
         let mut metrics = None;
         let (desired, why) = match bounded(present, spec.min_replicas.unwrap_or(1), spec.max_replicas) {
             Some((size, why)) => (size, why.to_owned()),
@@ -337,10 +392,14 @@ impl Reconciler for Autoscaler {
                 (0, String::new())
             }
             None => {
-                let (desired, why, more, found) = self.measured(&scaler, &scale, present, &ctx).await?;
-                said.extend(more);
-                metrics = Some(found);
-                (desired, why)
+                let outcome = self.measured(&scaler, &scale, present, &ctx).await?;
+                said.extend(outcome.said);
+                metrics = Some(outcome.metrics);
+                let Some(wanted) = outcome.wanted else {
+                    let before = scaler.status.as_ref().map_or(0, |status| status.desired_replicas);
+                    return say(&scaler, Some((observed, before, metrics)), &said, &ctx).await;
+                };
+                wanted
             }
         };
         if desired != present {
@@ -355,12 +414,15 @@ impl Reconciler for Autoscaler {
             let message = format!("the HPA controller was able to update the target scale to {desired}");
             said.push(("AbleToScale", true, "SucceededRescale", message));
         }
-        let observed = scale.status.as_ref().map_or(present, |status| status.replicas);
         say(&scaler, Some((observed, desired, metrics)), &said, &ctx).await
     }
 
     async fn deleted(&self, request: Request, _: Context) -> Result<Action> {
         self.past().remove(&request);
+        self.targets
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .remove(&request);
         Ok(Action::await_change())
     }
 }
@@ -426,5 +488,22 @@ mod tests {
         check(2, None);
         check(5, None);
         check(9, Some(5));
+    }
+
+    #[test]
+    fn the_largest_of_what_is_known() {
+        let known = |size: i32| -> Proposal { Ok((size, "cpu resource".to_owned(), MetricStatus::default())) };
+        let unknown = || -> Proposal { Err(missing::of_resource("memory", None, "why".to_owned())) };
+        let check = |proposals: Vec<Proposal>, wanted: Option<i32>, missing: usize| {
+            let of = proposals.len();
+            let found = sum(proposals, 4);
+            assert_eq!(found.wanted.map(|(size, _)| size), wanted);
+            assert_eq!((found.statuses.len(), found.missing.len()), (of, missing));
+        };
+        check(vec![], None, 0);
+        check(vec![known(3), known(5)], Some(5), 0);
+        check(vec![known(5), unknown()], Some(5), 1);
+        check(vec![unknown(), known(3)], None, 1);
+        check(vec![unknown(), unknown()], None, 2);
     }
 }
