@@ -308,6 +308,20 @@ def play_sidecarset():
     operator.end()
 
 
+def volume(name):
+    return {
+        "apiVersion": "v1",
+        "kind": "PersistentVolume",
+        "metadata": {"name": name},
+        "spec": {
+            "capacity": {"storage": "10Gi"},
+            "accessModes": ["ReadWriteOnce"],
+            "persistentVolumeReclaimPolicy": "Retain",
+            "hostPath": {"path": f"/nowhere/{name}"},
+        },
+    }
+
+
 def condition(found, type_):
     return next((c for c in (found or {}).get("status", {}).get("conditions", []) if c["type"] == type_), {})
 
@@ -321,6 +335,8 @@ def play_database():
         "spec": spec,
     }
     print("1: children")
+    # Nobody makes volumes here.
+    apply(*[volume(f"{operator.name}-{n}") for n in range(3)])
     apply(database("mydb", type="postgres"))
     found = until(
         "it is provisioned", (["database", "mydb"], lambda d: d.get("status", {}).get("phase") not in (None, "Pending"))
@@ -368,6 +384,15 @@ def play_database():
         print(
             "  ", kubectl("patch", "database", "mydb", "--type=merge", "-p", json.dumps({"spec": change}), fails=True)
         )
+    print("4, 9: LEFT OUT, they log in to a server, and a pod that nobody runs has none")
+    print("10: a pod that says it is ready is no server")
+    ready = lambda p: any(c["type"] == "Ready" and c["status"] == "True" for c in p["status"].get("conditions", []))
+    until("its pod is ready", (["pod", "mydb-0"], ready))
+    quiet = get("database", "mydb")
+    time.sleep(3)
+    found = get("database", "mydb")
+    print("  Ready:", condition(found, "Ready").get("status"), condition(found, "Ready").get("reason"))
+    print("  quiet:", quiet["metadata"]["resourceVersion"] == found["metadata"]["resourceVersion"])
     print("11: suspend")
     kubectl("patch", "database", "mydb", "--type=merge", "-p", '{"spec":{"suspend":true}}')
     until("no replicas", (["statefulset", "mydb"], lambda s: s["spec"]["replicas"] == 0))
@@ -379,6 +404,8 @@ def play_database():
         "of the claims, those that are kept stay",
         (["pvc"], lambda l: sorted(p["metadata"]["name"] for p in l["items"]) == ["data-mydb-0", "data-own-0"]),
     )
+    kubectl("delete", "secret/mine", "pvc/data-mydb-0", "pvc/data-own-0")
+    kubectl("delete", "pv", *[f"{operator.name}-{n}" for n in range(3)])
     operator.end()
 
 
@@ -426,6 +453,7 @@ def play_autorebooter():
             "stringData": {"uri": address},
         },
     )
+    until("the shop runs", (["deployment", "shop"], lambda d: d.get("status", {}).get("availableReplicas") == 2))
     apply(policy("prices"))
     until("it watches", (["rebootpolicy", "prices"], lambda p: condition(p, "Ready").get("reason") == "Watching"))
     print("  generation:", get("deployment", "shop")["metadata"]["generation"])
@@ -455,6 +483,41 @@ def play_autorebooter():
     sql("UPDATE settings SET version = '43'")
     operator.start()
     until("two restarts", (["rebootpolicy", "prices"], lambda p: p["status"].get("restarts") == 2))
+    print("2: a change that is found by asking")
+    change = lambda spec: kubectl("patch", "rebootpolicy", "prices", "--type=merge", "-p", json.dumps({"spec": spec}))
+    change({"source": {"mode": "Poll", "pollInterval": "1s"}})
+    sql("UPDATE settings SET version = '44'")
+    until("three restarts", (["rebootpolicy", "prices"], lambda p: p["status"].get("restarts") == 3))
+    pending = lambda reason: lambda p: condition(p, "RestartPending").get("reason") == reason
+    print("4: a value must rest")
+    change({"debounce": "8s"})
+    sql("UPDATE settings SET version = '45'")
+    until("it waits", (["rebootpolicy", "prices"], pending("Debouncing")))
+    sql("UPDATE settings SET version = '44'")
+    found = until("nothing is to be done any more", (["rebootpolicy", "prices"], pending("NoChange")))
+    print("  restarts:", found["status"]["restarts"])
+    print("5: restarts keep their distance")
+    change({"debounce": "100ms", "minRestartInterval": "1h"})
+    sql("UPDATE settings SET version = '45'")
+    found = until("it waits", (["rebootpolicy", "prices"], pending("RateLimited")))
+    print("  restarts:", found["status"]["restarts"])
+    change({"minRestartInterval": "0s"})
+    until("four restarts", (["rebootpolicy", "prices"], lambda p: p["status"].get("restarts") == 4))
+    print("6: a database that is down")
+    secret = lambda uri: kubectl("patch", "secret", "shop-db", "-p", json.dumps({"stringData": {"uri": uri}}))
+    secret(f"postgres://postgres@127.0.0.1:{free_port()}/postgres")
+    sql("UPDATE settings SET version = '46'")
+    is_down = lambda p: condition(p, "DatabaseReachable").get("status") == "False"
+    found = until("it is told", (["rebootpolicy", "prices"], is_down))
+    print("  phase:", found["status"]["phase"], "restarts:", found["status"]["restarts"])
+    secret(address)
+    until("five restarts", (["rebootpolicy", "prices"], lambda p: p["status"].get("restarts") == 5))
+    print("11: suspend")
+    change({"suspend": True})
+    until("it is suspended", (["rebootpolicy", "prices"], lambda p: p["status"]["phase"] == "Suspended"))
+    sql("UPDATE settings SET version = '47'")
+    time.sleep(3)
+    print("  restarts:", get("rebootpolicy", "prices")["status"]["restarts"])
     print("8, 9: targets and what is refused")
     apply(policy("missing", targets=[{"kind": "Deployment", "name": "nobody"}]))
     found = until(
@@ -474,6 +537,8 @@ def play_autorebooter():
     print("10: a deleted policy leaves its targets")
     kubectl("delete", "rebootpolicy", "prices", "missing")
     print("  generation:", get("deployment", "shop")["metadata"]["generation"])
+    kubectl("delete", "deployment/shop", "secret/shop-db")
+    kubectl("delete", "events", "--all")
     operator.end()
 
 
