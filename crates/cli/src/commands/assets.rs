@@ -54,7 +54,10 @@ impl Arguments {
             link(&program, &folder.join("etcd"))?;
             Ok(folder)
         };
-        let folder = made().map_err(|why| failed().because(format!("{}: {why}", folder.display())))?;
+        let folder = made().map_err(|why| {
+            let failure = failed().because(format!("{}: {why}", folder.display()));
+            failure.hint("make the folder writable for you, or name another: --dir DIR")
+        })?;
         let kubectl = kubectl(self.kubectl, &folder)?;
         if let Some(kubectl) = &kubectl {
             link(kubectl, &folder.join("kubectl")).map_err(|why| failed().because(why))?;

@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use kubewright_cluster::controllers::Settings;
 use kubewright_cluster::{
-    AuditLog, Cluster, Config, Controllers, KUBERNETES_VERSION, Listening, Nodes, Rotation, ServiceRange, Stages,
-    StaticTokens,
+    AuditLog, Cluster, Config, Controllers, DataDirError, Error, KUBERNETES_VERSION, Listening, Nodes, Rotation,
+    ServiceRange, Stages, StaticTokens,
 };
 use serde_json::json;
 
@@ -289,7 +289,14 @@ impl Running {
         let cluster = configure(Cluster::builder().serving_threads(serving_threads()))
             .start()
             .await
-            .map_err(|why| Failure::new("cannot start the cluster").because(why))?;
+            .map_err(|why| {
+                let is_refused = matches!(&why, Error::DataDir(DataDirError::Io { .. }));
+                let failure = Failure::new("cannot start the cluster").because(why);
+                match is_refused {
+                    true => failure.hint("make the folder writable for you, or name another: --data-dir DIR"),
+                    false => failure,
+                }
+            })?;
         let listening = cluster.listen(listen).await.map_err(|why| {
             Failure::new(format!("cannot listen on {listen}"))
                 .because(why)

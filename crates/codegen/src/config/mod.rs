@@ -195,7 +195,12 @@ fn drop_file(path: &str, old: &str, of_kind: bool, plan: &mut Plan<'_>) -> Resul
 fn put_in(item: &Item, tree: &Tree, plan: &mut Plan<'_>) -> Result<(), Diagnostic> {
     let text = match plan.read(&item.file)? {
         Some(text) => text,
-        None => tree.kustomizations.get(&item.file).cloned().unwrap_or_default(),
+        // Somebody lost it: what it listed of other kinds belongs in it, too.
+        None => {
+            let first = tree.kustomizations.get(&item.file).cloned().unwrap_or_default();
+            let mut others = tree.items.iter().filter(|other| other.file == item.file);
+            others.try_fold(first, |text, other| lists::add(&text, other))?
+        }
     };
     let edited = lists::add(&text, item)?;
     plan.write(&item.file, edited)

@@ -38,6 +38,20 @@ fn tree(project: &Project) -> MemoryFiles {
     synced(None, project, &MemoryFiles::default()).unwrap().0
 }
 
+#[test]
+fn a_list_that_was_lost_is_written_with_everything_in_it() {
+    let mut after = plain();
+    after
+        .resources
+        .push(Resource::own("webapp", "my.domain", "v1", "Visit", true));
+    for path in ["config/crd/kustomization.yaml", "config/samples/kustomization.yaml"] {
+        let mut files = tree(&plain());
+        files.0.remove(path);
+        let (files, _) = synced(Some(&plain()), &after, &files).unwrap();
+        assert_eq!(files.0[path], tree(&after).0[path], "{path}");
+    }
+}
+
 fn edit(files: &mut MemoryFiles, path: &str, from: &str, to: &str) {
     let text = files.0.get_mut(path).unwrap();
     assert!(text.contains(from), "{from:?} in {text}");

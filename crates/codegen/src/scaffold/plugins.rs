@@ -7,6 +7,7 @@ use serde_json::json;
 
 use crate::codes;
 use crate::diagnostic::{Diagnostic, Place};
+use crate::names::near;
 use crate::plan::{Files, Plan};
 use crate::project::{DEPLOY_IMAGE, FILE, LAYOUT, Project};
 use crate::{grafana, helm};
@@ -120,14 +121,23 @@ pub(super) fn asked(keys: &[String], command: &str, attempted: &str) -> Result<V
                 ));
             }
             None => {
-                return Err(refused(
-                    format!("there is no plugin {key:?}; {there}"),
-                    "leave --plugins out".to_owned(),
-                ));
+                let fix = match meant(key, command) {
+                    Some(short) => format!("kubewright {command} --plugins {short}"),
+                    None => "leave --plugins out".to_owned(),
+                };
+                return Err(refused(format!("there is no plugin {key:?}; {there}"), fix));
             }
         }
     }
     Ok(found)
+}
+
+/// The plugin of this command that is typed almost so; its version is not what people misspell.
+fn meant(typed: &str, command: &str) -> Option<&'static str> {
+    let name = typed.split(['/', '.']).next().unwrap_or_default();
+    let of_command = Optional::ALL.into_iter().filter(|plugin| plugin.command() == command);
+    let names: Vec<&str> = of_command.filter_map(|plugin| plugin.key().split('.').next()).collect();
+    near(name, &names)
 }
 
 /// What PROJECT remembers of a plugin.
