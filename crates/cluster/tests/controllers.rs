@@ -7,6 +7,7 @@ mod common;
 use std::fmt::Debug;
 use std::sync::{Arc, Mutex};
 
+use common::scenes::{check, create, until};
 use common::soon;
 use k8s_openapi::api::apps::v1::{Deployment, ReplicaSet};
 use k8s_openapi::api::autoscaling::v2::HorizontalPodAutoscaler;
@@ -21,41 +22,11 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomRe
 use kube::api::{
     ApiResource, DeleteParams, DynamicObject, GroupVersionKind, ListParams, Patch, PatchParams, PostParams,
 };
-use kube::runtime::wait::await_condition;
-use kube::{Api, Client, ResourceExt as _};
+use kube::{Api, ResourceExt as _};
 use kubewright::{Observation, Outcome};
 use kubewright_cluster::{Cluster, Controllers};
-use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
-
-/// Runs a scenario on a cluster of its own.
-async fn check(scenario: impl AsyncFn(Client)) {
-    let cluster = Cluster::start().await.expect("a cluster starts");
-    soon("the scenario", scenario(cluster.client())).await;
-    cluster.stop().await;
-}
-
-async fn create<K>(api: &Api<K>, object: Value) -> K
-where
-    K: Clone + Debug + Serialize + DeserializeOwned,
-{
-    let object = serde_json::from_value(object).expect("a well-formed object");
-    api.create(&PostParams::default(), &object)
-        .await
-        .expect("it is created")
-}
-
-/// Waits until an object is as it should be; `None` is an object that does not exist.
-async fn until<K>(api: &Api<K>, name: &str, is: impl Fn(Option<&K>) -> bool) -> Option<K>
-where
-    K: kube::Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + Send + 'static,
-{
-    let waiting = await_condition(api.clone(), name, |object: Option<&K>| is(object));
-    soon(&format!("{} {name}", K::kind(&())), waiting)
-        .await
-        .expect("it can be watched")
-}
 
 /// Whoever creates what no controller looks at is told so; an API server alone says nothing.
 #[tokio::test]

@@ -5,44 +5,15 @@ mod common;
 use std::collections::BTreeSet;
 use std::fmt::Debug;
 
+use common::scenes::{check_on, create, until};
 use common::soon;
 use k8s_openapi::api::core::v1::{Event, Node, Pod};
 use k8s_openapi::api::scheduling::v1::PriorityClass;
-use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
-use kube::runtime::wait::await_condition;
+use kube::api::{DeleteParams, Patch, PatchParams};
 use kube::{Api, Client, ResourceExt as _};
-use kubewright_cluster::{Cluster, ClusterBuilder, Nodes, Stages};
-use serde::Serialize;
+use kubewright_cluster::{Cluster, Nodes, Stages};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
-
-/// Runs a scenario on a cluster of its own.
-async fn check(builder: ClusterBuilder, scenario: impl AsyncFn(Client)) {
-    let cluster = builder.start().await.expect("a cluster starts");
-    soon("the scenario", scenario(cluster.client())).await;
-    cluster.stop().await;
-}
-
-async fn create<K>(api: &Api<K>, object: Value) -> K
-where
-    K: Clone + Debug + Serialize + DeserializeOwned,
-{
-    let object = serde_json::from_value(object).expect("a well-formed object");
-    api.create(&PostParams::default(), &object)
-        .await
-        .expect("it is created")
-}
-
-/// Waits until an object is as it should be; `None` is an object that does not exist.
-async fn until<K>(api: &Api<K>, name: &str, is: impl Fn(Option<&K>) -> bool) -> Option<K>
-where
-    K: kube::Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + Send + 'static,
-{
-    let waiting = await_condition(api.clone(), name, |object: Option<&K>| is(object));
-    soon(&format!("{} {name}", K::kind(&())), waiting)
-        .await
-        .expect("it can be watched")
-}
 
 async fn annotate<K: Clone + Debug + DeserializeOwned>(api: &Api<K>, name: &str, key: &str, value: Option<&str>) {
     let patch = Patch::Merge(json!({ "metadata": { "annotations": { key: value } } }));
@@ -96,7 +67,7 @@ async fn several_nodes() {
         .zones(["a", "b"])
         .label("disk", "ssd")
         .capacity("cpu", "2");
-    check(Cluster::builder().nodes(nodes), async |client| {
+    check_on(Cluster::builder().nodes(nodes), async |client| {
         let nodes: Api<Node> = Api::all(client.clone());
         let pods: Api<Pod> = Api::default_namespaced(client.clone());
         let cpu = |node: &Node| Some(node.status.as_ref()?.allocatable.as_ref()?.get("cpu")?.0.clone());
@@ -145,7 +116,7 @@ async fn several_nodes() {
 /// A node that says that it is not ready is tainted, and its pods are not ready; when it recovers they are.
 #[tokio::test]
 async fn a_node_that_is_not_ready() {
-    check(Cluster::builder(), async |client| {
+    check_on(Cluster::builder(), async |client| {
         let nodes: Api<Node> = Api::all(client.clone());
         let pods: Api<Pod> = Api::default_namespaced(client.clone());
         create(&pods, pod("p", json!({}), json!({}))).await;
@@ -178,7 +149,7 @@ async fn a_node_that_is_not_ready() {
 /// What annotations say takes effect while the pod runs: it crashes once, its image is changed, it is not ready for a while.
 #[tokio::test]
 async fn pods_change_while_they_run() {
-    check(Cluster::builder(), async |client| {
+    check_on(Cluster::builder(), async |client| {
         let pods: Api<Pod> = Api::default_namespaced(client.clone());
         let probe = json!({ "name": "c", "image": "app:1", "readinessProbe": { "httpGet": { "port": 80 } } });
         create(&pods, pod("p", json!({}), json!({ "containers": [probe] }))).await;
@@ -233,7 +204,7 @@ async fn pods_change_while_they_run() {
 /// A container that does not end within its grace is killed at the end of it; who keeps the pod by a finalizer sees that.
 #[tokio::test]
 async fn pods_end_within_their_grace() {
-    check(Cluster::builder(), async |client| {
+    check_on(Cluster::builder(), async |client| {
         let pods: Api<Pod> = Api::default_namespaced(client.clone());
         let mut kept = pod(
             "p",
@@ -272,7 +243,7 @@ async fn pods_end_within_their_grace() {
 /// A pod that a test plays itself is left alone.
 #[tokio::test]
 async fn hands_off() {
-    check(Cluster::builder(), async |client| {
+    check_on(Cluster::builder(), async |client| {
         let pods: Api<Pod> = Api::default_namespaced(client.clone());
         create(
             &pods,
@@ -314,7 +285,7 @@ spec:
       - {type: Ready, status: "False", reason: Stage, lastTransitionTime: {{ Now | Quote }}}
 "#;
     let stages = Stages::parse(stages).expect("stages");
-    check(Cluster::builder().stages(stages), async |client| {
+    check_on(Cluster::builder().stages(stages), async |client| {
         let pods: Api<Pod> = Api::default_namespaced(client.clone());
         let mut db = pod("db", json!({}), json!({}));
         db["metadata"]["labels"] = json!({ "app": "db" });
@@ -338,7 +309,7 @@ spec:
 #[tokio::test]
 async fn higher_priorities_take_places() {
     let nodes = Nodes::from(1).capacity("cpu", "2");
-    check(Cluster::builder().nodes(nodes), async |client| {
+    check_on(Cluster::builder().nodes(nodes), async |client| {
         let classes: Api<PriorityClass> = Api::all(client.clone());
         let pods: Api<Pod> = Api::default_namespaced(client.clone());
         for (name, value, policy) in [
@@ -401,7 +372,7 @@ async fn higher_priorities_take_places() {
 #[tokio::test]
 async fn places_are_kept_for_the_nominated() {
     let nodes = Nodes::from(1).capacity("pods", "1");
-    check(Cluster::builder().nodes(nodes), async |client| {
+    check_on(Cluster::builder().nodes(nodes), async |client| {
         let classes: Api<PriorityClass> = Api::all(client.clone());
         let pods: Api<Pod> = Api::default_namespaced(client.clone());
         create(&classes, json!({ "metadata": { "name": "high" }, "value": 100 })).await;
@@ -448,7 +419,7 @@ async fn places_are_kept_for_the_nominated() {
 #[tokio::test]
 async fn schedulers_by_name() {
     let builder = Cluster::builder().schedulers(["default-scheduler", "batch"]);
-    check(builder.nodes(Nodes::from(1).capacity("pods", "3")), async |client| {
+    check_on(builder.nodes(Nodes::from(1).capacity("pods", "3")), async |client| {
         let nodes: Api<Node> = Api::all(client.clone());
         let usable = |node: &Node| {
             let allocatable = node.status.as_ref().is_some_and(|status| status.allocatable.is_some());

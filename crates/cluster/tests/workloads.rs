@@ -5,45 +5,15 @@ mod common;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
 
-use common::soon;
+use common::scenes::{check, create, until};
 use futures::StreamExt as _;
 use k8s_openapi::api::apps::v1::{DaemonSet, Deployment, StatefulSet};
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Pod, ReplicationController};
-use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams, WatchEvent, WatchParams};
-use kube::runtime::wait::await_condition;
+use kube::api::{DeleteParams, ListParams, Patch, PatchParams, WatchEvent, WatchParams};
 use kube::{Api, Client, ResourceExt as _};
-use kubewright_cluster::Cluster;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
-
-/// Runs a scenario on a cluster of its own.
-async fn check(scenario: impl AsyncFn(Client)) {
-    let cluster = Cluster::start().await.expect("a cluster starts");
-    soon("the scenario", scenario(cluster.client())).await;
-    cluster.stop().await;
-}
-
-async fn create<K>(api: &Api<K>, object: Value) -> K
-where
-    K: Clone + Debug + Serialize + DeserializeOwned,
-{
-    let object = serde_json::from_value(object).expect("a well-formed object");
-    api.create(&PostParams::default(), &object)
-        .await
-        .expect("it is created")
-}
-
-/// Waits until an object is as it should be; `None` is an object that does not exist.
-async fn until<K>(api: &Api<K>, name: &str, is: impl Fn(Option<&K>) -> bool) -> Option<K>
-where
-    K: kube::Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + Send + 'static,
-{
-    let waiting = await_condition(api.clone(), name, |object: Option<&K>| is(object));
-    soon(&format!("{} {name}", K::kind(&())), waiting)
-        .await
-        .expect("it can be watched")
-}
 
 async fn merge<K: Clone + Debug + DeserializeOwned>(api: &Api<K>, name: &str, patch: Value) {
     let patched = api.patch(name, &PatchParams::default(), &Patch::Merge(patch)).await;

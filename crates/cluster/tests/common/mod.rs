@@ -5,6 +5,8 @@
 // Helpers of tests may fail as tests do; clippy only knows functions that are tests themselves.
 #![allow(clippy::unwrap_used)]
 
+pub(crate) mod scenes;
+
 use std::sync::Arc;
 use std::time::Duration;
 
