@@ -5,7 +5,8 @@
 //!
 //! The document is large and seldom asked for, so it is made for each answer and forgotten. It comes to be in pieces: what exists as a tree
 //! of values at one time is the paths of one group and version, or one schema. Only the hash stays, with the snapshot, so that who has the
-//! document already is told so without making it again.
+//! document already is told so without making it again. However many kinds there are, it is not the request that made them: each
+//! piece raises what the request may cost.
 
 pub(super) mod definitions;
 mod gnostic;
@@ -15,7 +16,7 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use http::HeaderMap;
-use kubewright_schema::decode;
+use kubewright_schema::{budget, decode};
 use serde_json::{Value, json};
 
 use self::gnostic::Content;
@@ -120,14 +121,14 @@ impl Parts {
         for document in document_paths(snapshot) {
             for (path, mut item) in contents(snapshot, &document, &mut schemas).into_iter().flatten() {
                 operations::convert(&mut item, &mut shared);
-                paths.insert(path, form.write(&item, &gnostic::PATH_ITEM));
+                let written = form.write(&item, &gnostic::PATH_ITEM);
+                budget::allow_stored(written.len());
+                paths.insert(path, written);
             }
         }
         let definitions = schemas.into_texts().into_iter().map(|(name, text)| {
-            // Definitions may be as deep as bodies, which is deeper than serde_json reads.
-            let mut schema = decode::json(text.as_bytes())
-                .expect("schemas are JSON texts, and lie deeper in their definitions than here")
-                .value;
+            budget::allow_stored(text.len());
+            let mut schema = decode::stored(text.as_bytes()).expect("schemas are JSON texts");
             definitions::convert(&mut schema);
             (name, form.write(&schema, &gnostic::SCHEMA))
         });

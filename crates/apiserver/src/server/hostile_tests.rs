@@ -375,6 +375,25 @@ fn a_slice_of_endpoints_is_told_that_it_is_too_long() {
     }
 }
 
+/// Who asks for it has not made it, however large it is.
+#[test]
+fn the_document_of_all_kinds_is_answered_to_everybody() {
+    let hostile = Hostile::new();
+    let little = Limits {
+        steps: 20_000,
+        bytes: 1_000,
+    };
+    for form in [
+        "application/json",
+        "application/com.github.proto-openapi.spec.v2@v1.0+protobuf",
+    ] {
+        let headers = [("accept", form)];
+        let world = &hostile.world;
+        let answer = world.send_within(little, "GET /openapi/v2", &headers, "", UserInfo::admin());
+        assert_eq!(answer.code, 200, "{form}: {}", answer.body);
+    }
+}
+
 /// The largest that kube-apiserver 1.36.3 kept with etcd's own limit, and one byte more.
 #[test]
 fn built_in_objects_are_as_large_as_in_etcd() {
