@@ -48,7 +48,8 @@ const OWNED: [(&str, &str); 4] = [
 ];
 
 impl ApiServer {
-    /// Says in the cluster that it is reached at this address of this host, by clients with certificates of this authority (PEM).
+    /// Says in the cluster that it is reached at this address of this host, by clients with certificates of this
+    /// authority (PEM).
     pub fn announce(&self, address: SocketAddr, host: &str, client_authority: Option<&str>) {
         for (group, plural, wanted) in objects(&self.inner, address, host, client_authority) {
             let Some(resource) = self.inner.registry.lookup(group, "v1", plural) else {
