@@ -257,7 +257,12 @@ impl<T: Hash + Eq + Clone, C: Merge, S: BuildHasher + Default> WorkQueue<T, C, S
 
     /// [`WorkQueue::done`] by item, for hand-written loops.
     pub fn done_item(&mut self, item: &T, now: Instant) -> Option<Finished> {
-        let slot = self.id_of(item)?;
+        // Most loops have one worker, which ends what began first.
+        let oldest = self.running.front();
+        let slot = match oldest.filter(|id| self.slot(*id).item == *item) {
+            Some(id) => id,
+            None => self.id_of(item)?,
+        };
         let run = self.slot(slot).running.as_ref()?.number;
         self.done(Token { slot, run }, now)
     }

@@ -1,7 +1,9 @@
 //! The engine's work queue with waiting and waking.
 //!
-//! The engine decides (deduplication, order, delays, backoff); this file holds the lock, reads tokio's clock and wakes workers. An idle queue
-//! costs nothing: a worker sleeps until it is woken or until the next item is due.
+//! The engine decides (deduplication, order, delays, backoff); this file holds the lock, reads tokio's clock and wakes
+//! workers. An idle queue costs nothing: a worker sleeps until it is woken or until the next item is due. The clock
+//! costs as much as the rest of an add or a get, so that it is read only for who wants to know: for delayed items, and
+//! for metrics.
 
 use std::fmt;
 use std::hash::{Hash, RandomState};
@@ -67,7 +69,7 @@ impl<T: Hash + Eq + Clone> WorkQueue<T> {
 
     /// An empty queue with a rate limiter for [`WorkQueue::add_rate_limited`]; see [`crate::rate`].
     pub fn with_rate_limiter(limiter: impl RateLimiter + 'static) -> WorkQueue<T> {
-        WorkQueue(Queue::new(Box::new(limiter)))
+        WorkQueue(Queue::with_times(Box::new(limiter), false))
     }
 
     /// Asks for the key to be worked on as soon as possible.
@@ -93,8 +95,7 @@ impl<T: Hash + Eq + Clone> WorkQueue<T> {
 
     /// The work on the key has ended, well or not.
     pub fn done(&self, key: &T) {
-        let now = self.0.now();
-        let finished = self.0.lock().done_item(key, now);
+        let finished = self.0.timed(|engine, now| engine.done_item(key, now));
         if let Some(finished) = finished {
             self.0.wake(finished.wake);
         }
@@ -133,6 +134,8 @@ struct Inner<T, C> {
     engine: Mutex<EngineQueue<T, C, RandomState>>,
     workers: Notify,
     origin: tokio::time::Instant,
+    /// Whether somebody asks how long items wait and are worked on.
+    times: bool,
 }
 
 impl<T, C> Clone for Queue<T, C> {
@@ -143,10 +146,15 @@ impl<T, C> Clone for Queue<T, C> {
 
 impl<T: Hash + Eq + Clone, C: Merge> Queue<T, C> {
     pub(crate) fn new(limiter: Box<dyn RateLimiter>) -> Queue<T, C> {
+        Queue::with_times(limiter, true)
+    }
+
+    fn with_times(limiter: Box<dyn RateLimiter>, times: bool) -> Queue<T, C> {
         Queue(Arc::new(Inner {
             engine: Mutex::new(EngineQueue::limited(limiter, Fairness::default())),
             workers: Notify::new(),
             origin: tokio::time::Instant::now(),
+            times,
         }))
     }
 
@@ -159,6 +167,20 @@ impl<T: Hash + Eq + Clone, C: Merge> Queue<T, C> {
         Instant::from_origin(self.0.origin.elapsed())
     }
 
+    /// Does something at the present time, which is the beginning of all times where nothing depends on it.
+    fn timed<R>(&self, act: impl FnOnce(&mut EngineQueue<T, C, RandomState>, Instant) -> R) -> R {
+        if self.0.times {
+            let now = self.now(); // before others are locked out
+            return act(&mut self.lock(), now);
+        }
+        let mut engine = self.lock();
+        let now = match engine.next_due() {
+            Some(_) => self.now(),
+            None => Instant::ZERO,
+        };
+        act(&mut engine, now)
+    }
+
     fn wake(&self, wake: Wake) {
         match wake {
             // A sleeper that is woken for a timer looks at the queue and sleeps until the new time.
@@ -168,8 +190,7 @@ impl<T: Hash + Eq + Clone, C: Merge> Queue<T, C> {
     }
 
     pub(crate) fn add(&self, item: T, priority: Priority, causes: C) {
-        let now = self.now();
-        let wake = self.lock().add(item, priority, causes, now);
+        let wake = self.timed(|engine, now| engine.add(item, priority, causes, now));
         self.wake(wake);
     }
 
@@ -227,8 +248,7 @@ impl<T: Hash + Eq + Clone, C: Merge> Queue<T, C> {
     }
 
     fn take(&self) -> Next<T, C> {
-        let now = self.now();
-        let next = self.lock().get(now);
+        let next = self.timed(kubewright_engine::WorkQueue::get);
         if let Next::Item(work) = &next {
             // Whoever takes an item hands the watch over: another worker looks for what else is ready, or sleeps until
             // the next item is due.
@@ -239,8 +259,7 @@ impl<T: Hash + Eq + Clone, C: Merge> Queue<T, C> {
 
     /// Ends a run, and answers how long it took.
     pub(crate) fn done(&self, token: Token) -> Option<Duration> {
-        let now = self.now();
-        let finished = self.lock().done(token, now)?;
+        let finished = self.timed(|engine, now| engine.done(token, now))?;
         self.wake(finished.wake);
         Some(finished.worked)
     }
