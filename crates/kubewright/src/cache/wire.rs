@@ -6,6 +6,7 @@
 //! not say its kind, as the API allows, gets the kind of the list when it is dynamic; what is no JSON, or has no name, is a failed
 //! answer; a panic in the type's `Deserialize` is an error of that object (RF11).
 
+use std::io::BufRead as _;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -231,8 +232,8 @@ impl Frames {
     /// The next event, or how the stream ended.
     pub(super) async fn next(&mut self) -> Input<dyn Cached> {
         loop {
-            if let Some(at) = self.buffer[self.scanned..].iter().position(|byte| *byte == b'\n') {
-                let line = self.buffer.split_to(self.scanned + at);
+            if let Some(end) = line_end(&self.buffer[self.scanned..]) {
+                let line = self.buffer.split_to(self.scanned + end);
                 self.buffer.advance(1);
                 self.scanned = 0;
                 if line.iter().all(u8::is_ascii_whitespace) {
@@ -262,6 +263,14 @@ impl Frames {
             }
         }
     }
+}
+
+/// Where the first line ends. By the library's search, which looks at many bytes at once.
+fn line_end(bytes: &[u8]) -> Option<usize> {
+    let mut rest = bytes;
+    let length = rest.skip_until(b'\n').ok()?; // a slice is always read
+    let end = length.checked_sub(1)?;
+    (bytes[end] == b'\n').then_some(end)
 }
 
 /// Reads objects.

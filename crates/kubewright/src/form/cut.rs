@@ -330,7 +330,7 @@ fn string(text: &[u8], at: usize) -> Option<Range<usize>> {
     }
     let mut next = at + 1;
     loop {
-        next += text.get(next..)?.iter().position(|byte| matches!(byte, b'"' | b'\\'))?;
+        next = quote_or_escape(text, next)?;
         match text[next] {
             b'"' => return Some(at..next + 1),
             _ => next += 2,
@@ -338,40 +338,65 @@ fn string(text: &[u8], at: usize) -> Option<Range<usize>> {
     }
 }
 
+/// The next quote or backslash from `at` on. Strings are most of a text, so eight bytes are looked at together.
+#[inline]
+fn quote_or_escape(text: &[u8], mut at: usize) -> Option<usize> {
+    while let Some(eight) = text.get(at..).and_then(|rest| rest.first_chunk()) {
+        let word = u64::from_le_bytes(*eight);
+        let found = equal(word, b'"') | equal(word, b'\\');
+        if found != 0 {
+            return Some(at + found.trailing_zeros() as usize / 8);
+        }
+        at += 8;
+    }
+    let rest = text.get(at..)?.iter();
+    let found = rest.enumerate().find(|(_, byte)| matches!(byte, b'"' | b'\\'))?;
+    Some(at + found.0)
+}
+
+/// Marks the bytes of a word that are this one, by their highest bits. Above the lowest mark there may be wrong ones.
+#[inline]
+fn equal(word: u64, byte: u8) -> u64 {
+    const ONES: u64 = u64::MAX / 255;
+    let differs = word ^ (ONES * u64::from(byte));
+    differs.wrapping_sub(ONES) & !differs & (ONES << 7)
+}
+
 /// The value that begins at `at`.
 fn value(text: &[u8], at: usize) -> Option<Range<usize>> {
-    let mut next = at;
-    let mut depth = 0_usize;
     match text.get(at)? {
-        b'"' => return string(text, at),
-        b'{' | b'[' => {}
+        b'"' => string(text, at),
+        b'{' | b'[' => nested(text, at).map(|end| at..end),
         _ => {
             let rest = &text[at..];
             let length = rest
                 .iter()
                 .position(|byte| matches!(byte, b',' | b'}' | b']' | b' ' | b'\t' | b'\r' | b'\n'))
                 .unwrap_or(rest.len());
-            return (length > 0).then_some(at..at + length);
+            (length > 0).then_some(at..at + length)
         }
     }
+}
+
+/// Where the object or array that begins at `at` ends.
+fn nested(text: &[u8], at: usize) -> Option<usize> {
+    let (mut next, mut depth) = (at, 0_usize);
     loop {
-        next += text
-            .get(next..)?
-            .iter()
-            .position(|byte| matches!(byte, b'"' | b'{' | b'[' | b'}' | b']'))?;
-        match text[next] {
+        match text.get(next)? {
             b'"' => next = string(text, next)?.end,
             b'{' | b'[' => {
                 depth += 1;
                 next += 1;
             }
-            _ => {
+            b'}' | b']' => {
                 depth -= 1;
                 next += 1;
                 if depth == 0 {
-                    return Some(at..next);
+                    return Some(next);
                 }
             }
+            // Between strings there is not much.
+            _ => next += 1,
         }
     }
 }
@@ -379,6 +404,25 @@ fn value(text: &[u8], at: usize) -> Option<Range<usize>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        /// Wherever a string begins, however long it is, and whatever bytes it has.
+        #[test]
+        fn strings_end_at_the_first_quote_that_is_not_escaped(
+            before in 0..9_usize,
+            bytes in proptest::collection::vec(prop_oneof![Just(b'"'), Just(b'\\'), Just(b'#'), Just(b']'), any::<u8>()], 0..40),
+        ) {
+            let text = [&vec![b' '; before][..], b"\"", &bytes].concat();
+            let mut escaped = false;
+            let end = bytes.iter().position(|byte| {
+                let quote = *byte == b'"' && !escaped;
+                escaped = *byte == b'\\' && !escaped;
+                quote
+            });
+            prop_assert_eq!(string(&text, before), end.map(|end| before..before + 1 + end + 1));
+        }
+    }
 
     fn text(bytes: &[u8]) -> &str {
         std::str::from_utf8(bytes).expect("a part of a string, cut at quotes and brackets")
