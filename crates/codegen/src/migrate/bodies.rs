@@ -109,8 +109,8 @@ fn rules(source: &Source) -> Vec<Said> {
     found
 }
 
-/// A controller's skeleton: it does nothing yet, may do what Go's may, and has Go's text below.
-pub(super) fn controller(text: &str, source: &Source) -> String {
+/// A controller's skeleton: it does nothing yet, may do what Go's may, and has Go's text below, where there is one.
+pub(super) fn controller(text: &str, source: Option<&Source>) -> String {
     let mut out = String::new();
     let mut skips = false;
     for line in text.lines() {
@@ -120,7 +120,10 @@ pub(super) fn controller(text: &str, source: &Source) -> String {
         }
         if trimmed.starts_with("// A child is created or updated") {
             skips = true;
-            out.push_str("        // What Go's Reconcile does stands below this file's code.\n");
+            out.push_str(match source {
+                Some(_) => "        // What Go's Reconcile does stands below this file's code.\n",
+                None => "        // No Reconcile of Go was found.\n",
+            });
         }
         if trimmed.starts_with("Ok(Action::await_change())") {
             skips = false;
@@ -135,12 +138,12 @@ pub(super) fn controller(text: &str, source: &Source) -> String {
             continue;
         }
         if trimmed.starts_with("impl Reconciler for") {
-            out.extend(rules(source).iter().map(Said::attribute));
+            out.extend(source.map(rules).unwrap_or_default().iter().map(Said::attribute));
         }
         out.push_str(line);
         out.push('\n');
     }
-    out + &beside(source)
+    out + &source.map(beside).unwrap_or_default()
 }
 
 /// Go's functions, as comments.

@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::go::{Decl, Field, File, Type};
-use super::types::{Types, one_of};
+use super::types::{Types, add, one_of};
 use super::words::{docs, lower_first, snake};
 use crate::names::rust;
 
@@ -40,11 +40,29 @@ impl<'p> Types<'p> {
             };
             return one("api_version") + &one("kind");
         }
-        let said = self.said(path, of, file, whole);
+        let mut said = self.said(path, of, file, whole);
+        let import = package.as_ref().and_then(|package| file.imports.get(package));
+        if let Some(carried) = import.and_then(|import| self.carried(import, name)) {
+            said = carried;
+        }
+        if said.text == "String" {
+            // A text cannot be embedded: it is a struct whose source is not in reach.
+            self.note(format!(
+                "{whole}: the fields of {name} are not known, and were not carried over: bring its module (go mod download), then migrate again"
+            ));
+            return String::new();
+        }
         let mut out = docs(&field.doc, "    ");
+        let has = |word: &str| field.doc.markers.iter().any(|marker| marker.ends_with(word));
+        // Nothing is known of its fields then, and all of them are kept.
+        let schema = if has(":Schemaless") && has(":PreserveUnknownFields") {
+            "    #[schemars(with = \"std::collections::BTreeMap<String, serde_json::Value>\")]\n"
+        } else {
+            ""
+        };
         // Whatever is pointed at, its fields are those of the struct, and as necessary.
         out.push_str(&format!(
-            "    #[serde(flatten)]\n    pub {}: {},\n",
+            "    #[serde(flatten)]\n{schema}    pub {}: {},\n",
             rust::module(&snake(&lower_first(name))),
             said.text
         ));
@@ -62,6 +80,13 @@ impl<'p> Types<'p> {
     ) -> Vec<(String, Value)> {
         let more = self.inherited(path, of, file, 0);
         let mut all = own;
+        // What stands on an embedded field is about the whole, and nothing brings it along.
+        if let Type::Struct(fields) = of {
+            for field in fields.iter().filter(|field| is_inline(field)) {
+                let said = self.keywords(&field.doc.markers, &Type::Struct(Vec::new()), "(embedded)");
+                add(&mut all, said);
+            }
+        }
         for (key, value) in &more {
             let several = more.iter().filter(|(other, _)| other == key).count() > 1;
             match all.iter_mut().find(|(there, _)| there == key) {
@@ -114,6 +139,30 @@ impl<'p> Types<'p> {
         keywords
     }
 
+    /// Where a type says which values there are, controller-gen does not hear what a field of it says.
+    pub(super) fn of_type_alone(
+        &mut self,
+        path: &str,
+        of: &'p Type,
+        file: &'p File,
+        keywords: &mut Vec<(String, Value)>,
+    ) {
+        let is_enum = |(key, _): &(String, Value)| key == "enum";
+        if !keywords.iter().any(is_enum) {
+            return;
+        }
+        let Some((_, decl, _)) = self.declared(path, of, file) else {
+            return;
+        };
+        if self
+            .keywords(&decl.doc.markers, &decl.of, &decl.name)
+            .iter()
+            .any(is_enum)
+        {
+            keywords.retain(|keyword| !is_enum(keyword));
+        }
+    }
+
     /// The type in Rust of one that writes itself: as a text, or as a marker says.
     pub(super) fn marshalled(&self, path: &str, name: &str, keywords: &[(String, Value)]) -> Option<&'static str> {
         let is_text = self.packages.get(path)?.marshallers.get(name)?;
@@ -129,7 +178,8 @@ impl<'p> Types<'p> {
     }
 }
 
-fn is_inline(field: &Field) -> bool {
+/// Whether the fields of a field's type belong to the struct around it.
+pub(super) fn is_inline(field: &Field) -> bool {
     let tag = field.json.as_deref().unwrap_or_default();
     (field.name.is_none() && tag.split(',').next() == Some("")) || tag.contains(",inline")
 }

@@ -15,6 +15,8 @@ pub(super) struct Root<'p> {
     pub(super) spec: Option<&'p str>,
     /// Whether the spec may be left out.
     is_optional: bool,
+    /// Whether the metadata may be left out, as they may unless Go's tag forgets `omitempty`.
+    has_optional_metadata: bool,
     pub(super) status: Option<&'p str>,
     /// The fields of spec and status, which may say something beside their types.
     pub(super) fields: [Option<&'p Field>; 2],
@@ -65,10 +67,20 @@ pub(super) fn root<'p>(decl: &'p Decl, file: &File) -> Result<Root<'p>, String> 
         }
     }
     let spec = spec.filter(|_| !is_whole);
+    let omits = |field: &Field| {
+        let tag = field.json.as_deref().unwrap_or_default();
+        optional(
+            &field.doc.markers,
+            &file.doc.markers,
+            tag.contains(",omitempty") || tag.contains(",omitzero"),
+        )
+    };
+    let metadata = fields.iter().find(|field| json(field) == "metadata");
     Ok(Root {
         decl,
         spec,
         is_optional,
+        has_optional_metadata: metadata.is_none_or(omits),
         status,
         fields: said,
     })
@@ -180,8 +192,10 @@ impl Root<'_> {
             return attributes;
         }
         let mut words = Vec::new();
-        if self.is_optional {
-            words.push(("root:required".to_owned(), Value::Array(Vec::new())));
+        if self.is_optional || !self.has_optional_metadata {
+            let metadata = (!self.has_optional_metadata).then_some("metadata");
+            let required = metadata.into_iter().chain((!self.is_optional).then_some("spec"));
+            words.push(("root:required".to_owned(), required.map(Value::from).collect()));
         }
         let of = |name: &str| {
             let markers = self.decl.doc.markers.iter();

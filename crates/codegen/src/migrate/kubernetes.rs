@@ -51,5 +51,21 @@ pub(super) fn known(import: &str, name: &str) -> Option<Said> {
         });
     }
     // Types of Kubernetes that its published API has not are texts, such as `Protocol`.
-    rest.starts_with("api/").then(|| Said::of("String"))
+    is_unpublished(import, name).then(|| Said::of("String"))
+}
+
+/// Whether Kubernetes' published API has no such type: a text with a name of its own, or a struct that is only ever
+/// embedded, such as `VolumeSource`. Its source tells which.
+pub(super) fn is_unpublished(import: &str, name: &str) -> bool {
+    let Some(rest) = import.strip_prefix("k8s.io/").filter(|rest| rest.starts_with("api/")) else {
+        return false;
+    };
+    let definition = format!("io.k8s.{}.{name}", rest.replace('/', "."));
+    !catalog::names().any(|known| known == definition) && name != "ResourceList"
+}
+
+/// Whether it is a struct of Kubernetes' APIs, which can be embedded.
+pub(super) fn is_struct(import: &str, name: &str) -> bool {
+    let is_api = import.starts_with("k8s.io/api/") || import == "k8s.io/apimachinery/pkg/apis/meta/v1";
+    is_api && !["Time", "MicroTime", "Duration", "ObjectMeta", "ListMeta"].contains(&name)
 }

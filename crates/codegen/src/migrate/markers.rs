@@ -171,11 +171,23 @@ impl Reader<'_> {
     }
 }
 
+/// The marker without `kubebuilder:`, where controller-gen knows it with that word, or without: of
+/// `+kubebuilder:MaxLength` it has never heard.
+fn known(name: &str) -> Option<&str> {
+    match name.strip_prefix("kubebuilder:") {
+        Some(rest) if rest.starts_with("validation:") || rest.starts_with("pruning:") => Some(rest),
+        Some(rest @ ("default" | "example" | "title")) => Some(rest),
+        None if name.starts_with("k8s:") => Some(name),
+        None if ["default", "nullable", "listType", "mapType", "structType"].contains(&name) => Some(name),
+        _ => None,
+    }
+}
+
 /// What a validation marker says in a schema; `None` when it is none that is known.
 pub(super) fn keyword(name: &str, said: &str) -> Option<(String, Value)> {
-    let name = name.strip_prefix("kubebuilder:").unwrap_or(name);
+    let name = known(name)?;
     if let Some(inner) = name.strip_prefix("validation:items:") {
-        let (key, value) = keyword(&format!("validation:{inner}"), said)?;
+        let (key, value) = keyword(&format!("kubebuilder:validation:{inner}"), said)?;
         return Some((format!("items:{key}"), value));
     }
     // Kubernetes' own markers may have a remark behind them.
@@ -248,6 +260,28 @@ mod tests {
             ("\"open", json!("open")),
         ] {
             assert_eq!(value(said), wanted, "{said}");
+        }
+    }
+
+    #[test]
+    fn only_markers_that_controller_gen_knows_say_something() {
+        for (name, wanted) in [
+            ("kubebuilder:validation:MaxLength", Some("maxLength")),
+            ("kubebuilder:validation:items:MaxLength", Some("items:maxLength")),
+            ("kubebuilder:MaxLength", None),
+            ("MaxLength", None),
+            ("kubebuilder:default", Some("default")),
+            ("default", Some("default")),
+            (
+                "kubebuilder:pruning:PreserveUnknownFields",
+                Some("x-kubernetes-preserve-unknown-fields"),
+            ),
+            ("listType", Some("x-kubernetes-list-type")),
+            ("kubebuilder:listType", None),
+            ("k8s:maxItems", Some("maxItems")),
+        ] {
+            let found = keyword(name, "7").map(|(key, _)| key);
+            assert_eq!(found.as_deref(), wanted, "{name}");
         }
     }
 

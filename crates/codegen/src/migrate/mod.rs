@@ -4,8 +4,8 @@
 //! project with the same names, and writes the types with every marker said in Rust; controllers and webhooks are
 //! skeletons with the Go text beside them in comments. Invariants: the Go project is only read; what cannot be said is
 //! noted with its place and left to a person; the result compiles as far as the notes say. Inside: `go` parses,
-//! `origin` and `modules` read the project and what it requires, `markers` markers; `types`, `embedded`, `shared`,
-//! `kinds`, `bodies` and `words` write Rust, and `kubernetes` knows the types that Rust has already. Not here: what
+//! `origin`, `declared` and `modules` read the project and what it requires, `markers` markers; `types`, `embedded`,
+//! `shared`, `kinds`, `bodies` and `words` write Rust, and `kubernetes` knows what Rust has already. Not here: what
 //! Go's functions do, conversions between versions.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -18,6 +18,7 @@ use crate::scaffold::{
 };
 
 mod bodies;
+mod declared;
 mod embedded;
 mod go;
 mod kinds;
@@ -94,6 +95,9 @@ pub fn migrate(
     migration.scaffold(&mut made)?;
     migration.types(&sources, &modules, &mut made)?;
     migration.bodies(&sources, &mut made)?;
+    if let Some(note) = embedded_metadata(files, &made)? {
+        migration.notes.push(note);
+    }
     for path in files.list("config/samples")? {
         // An example that a person wrote says more than ours.
         if made.0.contains_key(&path)
@@ -246,7 +250,9 @@ impl Migration<'_> {
                 continue;
             };
             match kinds::root(decl, file) {
-                Ok(root) => {
+                Ok(mut root) => {
+                    // Of two kinds with the same spec, the second one is said whole.
+                    root.spec = root.spec.filter(|spec| !roots.contains_key(spec));
                     if root.has_plain_status() {
                         self.notes.push(format!(
                             "{}: its status has no subresource in Go; kube has none without, so it was left out",
@@ -363,14 +369,14 @@ impl Migration<'_> {
             let default = project.default_controller_name(resource);
             for name in project.controller_names(resource) {
                 let file = layout.controller_file((name != default).then_some(name.as_str()));
-                let Some(source) = bodies::controller_of(&resource.kind, sources) else {
+                let source = bodies::controller_of(&resource.kind, sources);
+                if source.is_none() {
                     self.notes
                         .push(format!("{file}: no Go controller of {} was found", resource.kind));
-                    continue;
-                };
+                }
                 let text = made.0.remove(&file).unwrap_or_default();
                 made.0.insert(file, bodies::controller(&text, source));
-                told.insert(source.path.clone());
+                told.extend(source.map(|source| source.path.clone()));
                 if resource.api.is_some() {
                     // Ours waits for a condition that the status may not have.
                     let named = layout.controller_file((name != default).then_some(name.as_str()));
@@ -414,6 +420,29 @@ fn types_file(about: &str, folder: &str, text: &str, siblings: &str) -> String {
         "{about}, carried over from {folder} of the project in Go.\n\n{uses}\n{siblings}\n{}\n",
         text.trim_end()
     )
+}
+
+/// controller-gen drops what stands in the metadata of templates unless its Makefile says otherwise; we keep it.
+fn embedded_metadata(files: &dyn Files, made: &MemoryFiles) -> Result<Option<String>, Diagnostic> {
+    let makefile = files.read("Makefile")?.unwrap_or_default();
+    let is_dropped = makefile.contains("crd") && !makefile.contains("generateEmbeddedObjectMeta=true");
+    let mut types = made.0.iter().filter(|(path, _)| path.starts_with("api/src/"));
+    let has_templates = types.any(|(_, text)| {
+        [
+            "::ObjectMeta",
+            "::PodTemplateSpec",
+            "::PersistentVolumeClaim",
+            "::Volume",
+            "::JobTemplateSpec",
+        ]
+        .iter()
+        .any(|word| text.contains(word))
+    });
+    Ok((is_dropped && has_templates).then(|| {
+        "the definitions keep name, labels and annotations of templates, which controller-gen drops in this project; \
+         kubewright manifests --generate-embedded-object-meta=false drops them, too"
+            .to_owned()
+    }))
 }
 
 fn external(resource: &Resource) -> External {

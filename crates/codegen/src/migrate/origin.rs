@@ -5,6 +5,7 @@
 
 use serde_json::{Value, json};
 
+use super::declared;
 use super::go::{self, File};
 use crate::codes;
 use crate::diagnostic::{Diagnostic, Place};
@@ -113,6 +114,7 @@ fn project(
     if let Some(name) = name {
         fields["projectName"] = name.into();
     }
+    declared::complete(&mut fields, sources, notes);
     name_builtin(&mut fields, sources);
     if is_mixed(&fields) && fields["multigroup"] != true {
         fields["multigroup"] = true.into();
@@ -137,7 +139,8 @@ fn project(
     )
 }
 
-fn resources(fields: &mut Value) -> impl Iterator<Item = &mut Value> {
+/// The resources that PROJECT lists.
+pub(super) fn resources(fields: &mut Value) -> impl Iterator<Item = &mut Value> {
     fields
         .get_mut("resources")
         .and_then(Value::as_array_mut)
@@ -228,6 +231,13 @@ impl Source {
 }
 
 impl Source {
+    /// Whether a controller in this file says that it is about this kind.
+    pub(super) fn is_for(&self, kind: &str) -> bool {
+        let said = self.text.split("For(&").skip(1);
+        let mut names = said.filter_map(|rest| rest.split_once("{}"));
+        names.any(|(name, _)| name.rsplit('.').next() == Some(kind))
+    }
+
     /// The package of Kubernetes whose kind a controller in this file is about.
     fn builtin(&self, kind: &str) -> Option<String> {
         if !self.reconciles(kind) {

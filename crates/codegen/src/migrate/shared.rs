@@ -6,7 +6,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::go::{File, Type};
+use super::embedded::is_inline;
+use super::go::{Decl, File, Type};
 use super::kubernetes;
 use super::modules::Modules;
 use super::origin::Source;
@@ -19,8 +20,8 @@ use crate::plan::MemoryFiles;
 /// Where they are in Rust.
 const FOLDER: &str = "api/src/shared";
 
-/// A type: the import path of its package, and its name.
-type Name = (String, String);
+/// A type: the import path of its package, its name, and whether its fields belong to the struct around it.
+type Name = (String, String, bool);
 
 /// The types that packages name.
 fn pending(packages: &BTreeMap<String, Package<'_>>) -> Vec<Name> {
@@ -46,13 +47,15 @@ pub(super) fn foreign(
     let mut asked: BTreeSet<String> = sources.iter().map(|source| source.import.clone()).collect();
     let mut found: Vec<Source> = Vec::new();
     while let Some(name) = pending.pop() {
-        let (import, ty) = &name;
-        if apis.contains_key(import) || seen.contains(&name) || kubernetes::known(import, ty).is_some() {
+        let (import, ty, is_embedded) = &name;
+        if apis.contains_key(import) || seen.contains(&name) || is_known(import, ty, *is_embedded) {
             continue;
         }
         if !kubernetes::is_standard(import) && asked.insert(import.clone()) {
             match modules.package(import) {
                 Ok(files) => found.extend(files),
+                // Rust has it, or it is a text in all likelihood: nobody is asked to fetch something for it.
+                Err(_) if kubernetes::known(import, ty).is_some() => {}
                 Err(why) => notes.push(format!("types of {import} are any value in Rust: {why}")),
             }
         }
@@ -76,8 +79,8 @@ pub(super) fn packages<'p>(
     let mut found: BTreeMap<String, Package<'p>> = BTreeMap::new();
     let mut seen: BTreeSet<Name> = BTreeSet::new();
     while let Some(name) = pending.pop() {
-        let (import, ty) = &name;
-        if apis.contains_key(import) || seen.contains(&name) || kubernetes::known(import, ty).is_some() {
+        let (import, ty, is_embedded) = &name;
+        if apis.contains_key(import) || seen.contains(&name) || is_known(import, ty, *is_embedded) {
             continue;
         }
         let of_package = sources.clone().filter(|source| source.import == *import);
@@ -85,7 +88,8 @@ pub(super) fn packages<'p>(
             let decl = source.file.types.iter().find(|decl| decl.name == *ty)?;
             Some((decl, &source.file))
         });
-        if let Some((decl, file)) = decl {
+        let is_text = |decl: &Decl| kubernetes::is_unpublished(import, ty) && !matches!(decl.of, Type::Struct(_));
+        if let Some((decl, file)) = decl.filter(|(decl, _)| !is_text(decl)) {
             let package = found.entry(import.clone()).or_insert_with(|| {
                 let mut package = Package::new(format!("crate::shared::{}", module_of(import, sources.clone())));
                 of_package.for_each(|source| package.add_values(source));
@@ -99,6 +103,14 @@ pub(super) fn packages<'p>(
     found
 }
 
+/// Whether Rust has the type. What is embedded is read from its source all the same: schemas know what Kubernetes says
+/// of a field's type, not of fields that stand among others.
+fn is_known(import: &str, ty: &str, is_embedded: bool) -> bool {
+    kubernetes::known(import, ty).is_some()
+        && !kubernetes::is_unpublished(import, ty)
+        && !(is_embedded && kubernetes::is_struct(import, ty))
+}
+
 /// The types that a type names.
 fn named(import: &str, of: &Type, file: &File, into: &mut Vec<Name>) {
     match of {
@@ -109,10 +121,14 @@ fn named(import: &str, of: &Type, file: &File, into: &mut Vec<Name>) {
         }
         Type::Struct(fields) => {
             for field in fields {
+                let first = into.len();
                 named(import, &field.of, file, into);
+                for (_, _, is_embedded) in into.iter_mut().skip(first).filter(|_| is_inline(field)) {
+                    *is_embedded = true;
+                }
             }
         }
-        Type::Named { package: None, name } => into.push((import.to_owned(), name.clone())),
+        Type::Named { package: None, name } => into.push((import.to_owned(), name.clone(), false)),
         // Every kind has it, and no field names it.
         Type::Named { name, .. } if name == "TypeMeta" => {}
         Type::Named {
@@ -120,7 +136,7 @@ fn named(import: &str, of: &Type, file: &File, into: &mut Vec<Name>) {
             name,
         } => {
             if let Some(import) = file.imports.get(package) {
-                into.push((import.clone(), name.clone()));
+                into.push((import.clone(), name.clone(), false));
             }
         }
         Type::Other(_) => {}

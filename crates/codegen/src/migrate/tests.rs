@@ -203,6 +203,56 @@ fn projects_as_they_are_found() {
 }
 
 #[test]
+fn project_is_brought_in_line_with_what_go_declares() {
+    let more = "type Mate struct {\n\tmetav1.TypeMeta `json:\",inline\"`\n\tmetav1.ObjectMeta `json:\"metadata,omitempty\"`\n\tSpec MateSpec `json:\"spec\"`\n}\n\ntype MateSpec struct {\n\tName string `json:\"name\"`\n}\n";
+    let check = |group: &str, marker: &str, resources: &str, expected: &[&str]| {
+        let mut files = project();
+        let types = format!(
+            "// +groupName={group}\npackage v1\n\nimport metav1 \"k8s.io/apimachinery/pkg/apis/meta/v1\"\n\n// {marker}\n{more}"
+        );
+        files.0.insert("api/v1/mate_types.go".to_owned(), types);
+        let listed = PROJECT.replace("resources:\n", &format!("resources:\n{resources}"));
+        files.0.insert("PROJECT".to_owned(), listed);
+        let done = carried(&files).unwrap();
+        let said = format!("{}\n{}", done.files.0["PROJECT"], done.notes.join("\n"));
+        for expected in expected {
+            match expected.strip_prefix('!') {
+                Some(absent) => assert!(!said.contains(absent), "{marker}: {absent} in {said}"),
+                None => assert!(said.contains(expected), "{marker}: {expected} in {said}"),
+            }
+        }
+    };
+    let unlisted = "PROJECT does not list what the Go text declares; it does now: Mate v1";
+    check("crew.example.com", "Mate helps.", "", &[unlisted, "kind: Mate\n"]);
+    check("crew.example.com", "+kubebuilder:skipversion", "", &["!kind: Mate"]);
+    let older = "- {api: {crdVersion: v1}, domain: example.com, group: crew, kind: Mate, version: v1beta1}\n";
+    check("crew.example.com", "", older, &["it does now: Mate v1"]);
+    let scope = "+kubebuilder:resource:path=deckhands,scope=Cluster";
+    check(
+        "crew.example.com",
+        scope,
+        "",
+        &["plural: deckhands", "!namespaced: true\n  group: crew\n  kind: Mate"],
+    );
+    let renamed = "crew.example.com/v1 Captain: its Go package says +groupName=sea.example.org";
+    check(
+        "sea.example.org",
+        "",
+        "",
+        &[renamed, "group: sea.example.org\n  kind: Captain"],
+    );
+    let whole = "crew.example.com/v1 Captain: its Go package says +groupName=example.com";
+    check("example.com", "", "", &[whole, "!group: crew"]);
+    let settings = "- {api: {crdVersion: v1}, domain: example.com, group: crew, kind: MateSpec, version: v1}\n";
+    check(
+        "crew.example.com",
+        "",
+        settings,
+        &["MateSpec: its type in Go has no metadata", "!kind: MateSpec"],
+    );
+}
+
+#[test]
 fn every_rule_of_a_role_has_a_place() {
     let mut files = project();
     let mut add = |path: &str, text: &str| files.0.insert(path.to_owned(), text.to_owned());
@@ -290,6 +340,90 @@ fn types_of_other_modules_are_read_where_go_has_them() {
 }
 
 #[test]
+fn structs_that_kubernetes_only_embeds_are_read_from_its_source() {
+    let mut files = project();
+    files.0.insert(
+        "go.mod".to_owned(),
+        "module example.com/fleet\n\nrequire k8s.io/api v0.36.0\n".to_owned(),
+    );
+    let hold = "package v1\n\nimport corev1 \"k8s.io/api/core/v1\"\n\ntype Hold struct {\n\t// +kubebuilder:validation:XValidation:rule=\"has(self.hostPath)\"\n\tcorev1.VolumeSource `json:\",inline\"`\n\tcorev1.ServicePort `json:\",inline\"`\n\tOther corev1.ServicePort `json:\"other\"`\n\tPull corev1.PullPolicy `json:\"pull\"`\n}\n";
+    files.0.insert("api/v1/hold_types.go".to_owned(), hold.to_owned());
+    let cached = MemoryFiles::from([(
+        "k8s.io/api@v0.36.0/core/v1/types.go",
+        "package v1\n\ntype PullPolicy string\n\ntype ServicePort struct {\n\t// +default=\"TCP\"\n\tProtocol Protocol `json:\"protocol,omitempty\"`\n}\n\ntype Protocol string\n\ntype VolumeSource struct {\n\tHostPath *HostPathVolumeSource `json:\"hostPath,omitempty\"`\n}\n",
+    )]);
+    let cache = ModuleCache {
+        files: &cached,
+        place: "/cache",
+    };
+    let dependency = Dependency::Version("0.1.0".to_owned());
+    let done = migrate(&files, Some(cache), None, &dependency, "0.1.0").unwrap();
+    let types = &done.files.0["api/src/v1/types.rs"];
+    for said in [
+        "pub volume_source: crate::shared::core_v1::VolumeSource,",
+        "pub service_port: crate::shared::core_v1::ServicePort,",
+        "pub other: k8s_openapi::api::core::v1::ServicePort,",
+        "pub pull: String,",
+        "\"x-kubernetes-validations\" = [{\"rule\": \"has(self.hostPath)\"}]",
+    ] {
+        assert!(types.contains(said), "{said} in {types}");
+    }
+    let shared = &done.files.0["api/src/shared/core_v1.rs"];
+    assert!(
+        shared.contains("Option<k8s_openapi::api::core::v1::HostPathVolumeSource>"),
+        "{shared}"
+    );
+    assert!(
+        shared.contains("\"default\" = \"TCP\"") && !shared.contains("PullPolicy"),
+        "{shared}"
+    );
+    let done = migrate(&files, None, None, &dependency, "0.1.0").unwrap();
+    let notes = done.notes.join("\n");
+    assert!(notes.contains("the fields of VolumeSource are not known"), "{notes}");
+}
+
+#[test]
+fn kinds_may_share_a_spec_and_ask_for_metadata() {
+    let mut files = project();
+    let listed = "resources:\n- {api: {crdVersion: v1, namespaced: true}, domain: example.com, group: crew, kind: Mate, version: v1}\n";
+    files
+        .0
+        .insert("PROJECT".to_owned(), PROJECT.replace("resources:\n", listed));
+    let mate = "package v1\n\nimport metav1 \"k8s.io/apimachinery/pkg/apis/meta/v1\"\n\ntype Mate struct {\n\tmetav1.TypeMeta `json:\",inline\"`\n\tmetav1.ObjectMeta `json:\"metadata\"`\n\tSpec CaptainSpec `json:\"spec\"`\n}\n";
+    files.0.insert("api/v1/mate_types.go".to_owned(), mate.to_owned());
+    let done = carried(&files).unwrap();
+    assert_eq!(done.kinds, 2);
+    let types: Vec<&str> = done
+        .files
+        .0
+        .iter()
+        .filter(|(path, _)| path.starts_with("api/src/v1/"))
+        .map(|(_, text)| text.as_str())
+        .collect();
+    let types = types.concat();
+    for said in [
+        "kind = \"Mate\"",
+        "kind = \"Captain\"",
+        "pub struct CaptainFields",
+        "pub spec: Option<CaptainSpec>",
+        "\"root:required\" = [\"metadata\", \"spec\"]",
+    ] {
+        assert!(types.contains(said), "{said} in {types}");
+    }
+}
+
+#[test]
+fn a_controller_that_go_has_not_asks_nothing_of_the_status() {
+    let mut files = project();
+    files.0.remove("internal/controller/captain_controller.go");
+    let done = carried(&files).unwrap();
+    let controller = &done.files.0["src/controller/captain_controller.rs"];
+    assert!(!controller.contains("conditions"), "{controller}");
+    syn::parse_file(controller).unwrap_or_else(|why| panic!("{why}: {controller}"));
+    assert!(!done.files.0.contains_key("tests/captain_controller.rs"));
+}
+
+#[test]
 fn a_long_list_of_types_becomes_a_star() {
     let mut files = project();
     let long = "AVeryLongNameOfSomethingThatSails";
@@ -361,11 +495,12 @@ fn fixture(name: &str) -> String {
         .next()
         .unwrap();
     let (short, domain) = group.split_once('.').unwrap();
-    let version = if go.contains("versionName=") {
-        after("versionName=")
+    let named = if go.contains("versionName=") {
+        "versionName="
     } else {
-        "v1".to_owned()
+        "\npackage "
     };
+    let version = after(named);
     let project = format!(
         "domain: {domain}\nlayout: [go.kubebuilder.io/v4]\nprojectName: fixture\nrepo: example.com/fixture\nresources:\n- {{api: {{crdVersion: v1, namespaced: true}}, domain: {domain}, group: {short}, kind: {kind}, version: {version}}}\nversion: \"3\"\n"
     );

@@ -14,7 +14,7 @@ use super::go::{Decl, Field, File, Type};
 use super::kubernetes;
 use super::markers::{Marker, keyword};
 use super::origin::Source;
-use super::words::{camel_case, docs, extend, is_silent, optional, snake, type_name, variants};
+use super::words::{camel_case, docs, extend, is_byte, is_silent, least, number, optional, snake, type_name, variants};
 use crate::names::rust;
 
 /// A package of the project: its types, and where they stand in Rust.
@@ -265,6 +265,7 @@ impl<'p> Types<'p> {
             self.said(path, of, file, &whole)
         };
         let mut keywords = self.keywords(&field.doc.markers, of, &whole);
+        self.of_type_alone(path, of, file, &mut keywords);
         let mut schemars = std::mem::take(&mut said.schemars);
         if field
             .doc
@@ -324,11 +325,13 @@ impl<'p> Types<'p> {
     pub(super) fn keywords(&mut self, markers: &[String], of: &Type, whole: &str) -> Vec<(String, Value)> {
         let mut keywords: Vec<(String, Value)> = Vec::new();
         let mut keys: Vec<Value> = Vec::new();
-        let mut rules: Vec<Value> = Vec::new();
+        let (mut rules, mut item_rules): (Vec<Value>, Vec<Value>) = Default::default();
         for marker in markers {
             let Marker { name, value: said } = Marker::of(marker);
             if let Some(rule) = Marker::arguments(marker, "kubebuilder:validation:XValidation") {
                 rules.push(Value::Object(rule));
+            } else if let Some(rule) = Marker::arguments(marker, "kubebuilder:validation:items:XValidation") {
+                item_rules.push(Value::Object(rule));
             } else if name == "listMapKey" || name == "k8s:listMapKey" {
                 keys.push(super::markers::text(said).into());
             } else if name == "default" && markers.iter().any(|other| other.starts_with("kubebuilder:default=")) {
@@ -372,8 +375,13 @@ impl<'p> Types<'p> {
         if !keys.is_empty() {
             keywords.push(("x-kubernetes-list-map-keys".to_owned(), keys.into()));
         }
-        if !rules.is_empty() {
-            keywords.push(("x-kubernetes-validations".to_owned(), rules.into()));
+        for (key, rules) in [
+            ("x-kubernetes-validations", rules),
+            ("items:x-kubernetes-validations", item_rules),
+        ] {
+            if !rules.is_empty() {
+                keywords.push((key.to_owned(), rules.into()));
+            }
         }
         keywords
     }
@@ -466,18 +474,22 @@ impl<'p> Types<'p> {
             return Said::of(type_name(name));
         }
         if builtin.is_empty() {
+            // Of a package of Kubernetes, only what its published API has not is carried over.
+            if let Some(said) = kubernetes::known(path, name) {
+                return said;
+            }
             return self.any(whole, &format!("{name}, which is not declared in its package"));
         }
         Said::of(builtin)
     }
 
     fn foreign(&mut self, import: &str, name: &str, whole: &str) -> Said {
-        if let Some(package) = self
-            .packages
-            .get(import)
-            .filter(|package| package.types.contains_key(name))
-        {
-            return Said::of(format!("{}::{}", package.module, type_name(name)));
+        let known = kubernetes::known(import, name);
+        if let Some(said) = known.filter(|_| !kubernetes::is_unpublished(import, name)) {
+            return said;
+        }
+        if let Some(said) = self.carried(import, name) {
+            return said;
         }
         if let Some(said) = kubernetes::known(import, name) {
             return said;
@@ -486,6 +498,13 @@ impl<'p> Types<'p> {
             return self.any(whole, &format!("{name} of {import}, which is no part of the project,"));
         }
         self.any(whole, &format!("{name} of {import}"))
+    }
+
+    /// A type of another package that was carried over.
+    pub(super) fn carried(&self, import: &str, name: &str) -> Option<Said> {
+        let package = self.packages.get(import)?;
+        let is_there = package.types.contains_key(name);
+        is_there.then(|| Said::of(format!("{}::{}", package.module, type_name(name))))
     }
 
     /// Whether the type that the field gets has a default.
@@ -548,16 +567,6 @@ pub(super) fn add(keywords: &mut Vec<(String, Value)>, of_field: Vec<(String, Va
     }
 }
 
-/// The keyword by which something required has something in it.
-fn least(of: &Type) -> &'static str {
-    match of {
-        Type::Pointer(inner) => least(inner),
-        Type::List(_) => "minItems",
-        Type::Named { package: None, name } if name == "string" => "minLength",
-        _ => "minProperties",
-    }
-}
-
 /// Each marker of this kind is a rule of its own.
 pub(super) fn one_of(keywords: &mut Vec<(String, Value)>, key: String, value: Value) {
     match keywords.iter_mut().find(|(there, _)| *there == key) {
@@ -570,23 +579,4 @@ pub(super) fn one_of(keywords: &mut Vec<(String, Value)>, key: String, value: Va
         }
         Some(_) => {}
     }
-}
-
-/// What controller-gen says of Go's numbers, where a Rust type says more: null takes that away.
-fn number(of: &Type) -> &'static [(&'static str, Option<&'static str>)] {
-    let Type::Named { package: None, name } = of else {
-        return &[];
-    };
-    match name.as_str() {
-        "int" => &[("format", None)],
-        "uint" => &[("format", None), ("minimum", None)],
-        "int8" | "int16" | "uint8" | "byte" | "uint16" => &[("format", None), ("minimum", None), ("maximum", None)],
-        "uint32" => &[("format", Some("int32")), ("minimum", None)],
-        "uint64" => &[("minimum", None)],
-        _ => &[],
-    }
-}
-
-fn is_byte(of: &Type) -> bool {
-    matches!(of, Type::Named { package: None, name } if name == "byte" || name == "uint8")
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use serde_json::{Map, Value};
 
-use super::go::Doc;
+use super::go::{Doc, Type};
 use super::markers::value;
 use crate::names::rust;
 
@@ -230,4 +230,33 @@ pub(super) fn words(arguments: &Map<String, Value>, key: &str) -> Vec<String> {
 /// The value of a marker without arguments, such as `kubebuilder:deprecatedversion:warning=…`.
 pub(super) fn said(text: &str) -> Value {
     value(text)
+}
+
+/// The keyword by which something required has something in it.
+pub(super) fn least(of: &Type) -> &'static str {
+    match of {
+        Type::Pointer(inner) => least(inner),
+        Type::List(_) => "minItems",
+        Type::Named { package: None, name } if name == "string" => "minLength",
+        _ => "minProperties",
+    }
+}
+
+/// What controller-gen says of Go's numbers, where a Rust type says more: null takes that away.
+pub(super) fn number(of: &Type) -> &'static [(&'static str, Option<&'static str>)] {
+    let Type::Named { package: None, name } = of else {
+        return &[];
+    };
+    match name.as_str() {
+        "int" => &[("format", None)],
+        "uint" => &[("format", None), ("minimum", None)],
+        "int8" | "int16" | "uint8" | "byte" | "uint16" => &[("format", None), ("minimum", None), ("maximum", None)],
+        "uint32" => &[("format", Some("int32")), ("minimum", None)],
+        "uint64" => &[("minimum", None)],
+        _ => &[],
+    }
+}
+
+pub(super) fn is_byte(of: &Type) -> bool {
+    matches!(of, Type::Named { package: None, name } if name == "byte" || name == "uint8")
 }

@@ -93,12 +93,14 @@ pub(super) fn root(raw: &Value, inlined: Value) -> (Value, Vec<Problem>) {
     };
     let mut node = writer.node(raw, "", Slot::Property);
     // What schemars adds to every root, and what every object has.
+    const IMPLIED: [&str; 3] = ["apiVersion", "kind", "metadata"];
     node.remove("title");
     if let Some(properties) = node.get_mut("properties").and_then(Value::as_object_mut) {
-        for implied in ["apiVersion", "kind", "metadata"] {
+        for implied in IMPLIED {
             properties.remove(implied);
         }
     }
+    leave_out(&mut node, &IMPLIED.map(str::to_owned));
     // Nothing can be written on the root that kube derives: the spec says it.
     let mut moved = Node::new();
     let spec = node
@@ -118,16 +120,23 @@ pub(super) fn root(raw: &Value, inlined: Value) -> (Value, Vec<Problem>) {
         .filter(|(_, property)| property.get("default").is_some())
         .map(|(name, _)| name.clone())
         .collect();
+    leave_out(&mut node, &defaulted);
+    (Value::Object(node), writer.problems)
+}
+
+/// Takes names out of `required`.
+fn leave_out(node: &mut Node, names: &[String]) {
     if let Some(Value::Array(required)) = node.get_mut("required") {
-        required.retain(|name| {
-            let name = name.as_str().unwrap_or_default();
-            !["apiVersion", "kind", "metadata"].contains(&name) && !defaulted.iter().any(|other| other == name)
-        });
+        required.retain(|name| !names.iter().any(|other| name == other));
         if required.is_empty() {
             node.remove("required");
         }
     }
-    (Value::Object(node), writer.problems)
+}
+
+/// Whether a kind's spec stands here, its own or one within a template.
+fn is_spec(at: &str) -> bool {
+    at == "spec" || at.ends_with(".spec")
 }
 
 pub(super) fn properties(node: &Node) -> impl Iterator<Item = (&String, &Value)> {
@@ -342,8 +351,11 @@ impl Writer {
                 node.insert(word.to_owned(), value.clone());
             }
             _ if DROPPED.contains(&word) || MARKERS.contains(&word) || word.starts_with(ITEMS) => {}
-            _ if at == "spec" && word.strip_prefix(ROOT).is_some_and(|word| KEPT.contains(&word)) => {
-                node.insert(word.to_owned(), value.clone());
+            _ if is_spec(at) && word.strip_prefix(ROOT).is_some_and(|word| KEPT.contains(&word)) => {
+                // In a template, it is said of another kind.
+                if at == "spec" {
+                    node.insert(word.to_owned(), value.clone());
+                }
             }
             _ => self.unknown(word, at),
         }

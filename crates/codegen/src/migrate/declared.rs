@@ -1,0 +1,197 @@
+//! Kinds as the Go text declares them. PROJECT is written by hand or forgotten; controller-gen makes definitions of
+//! what embeds `TypeMeta` and `ObjectMeta` in a package with `+groupName`.
+//!
+//! [`complete`] brings PROJECT in line with that: the group that Go says, kinds and versions that PROJECT does not
+//! list, and none that is no kind. Each change is noted.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Value, json};
+
+use super::folder;
+use super::go::{Decl, Type};
+use super::markers::Marker;
+use super::origin::{Source, resources};
+use super::words::word;
+use crate::names;
+
+/// A kind of one version.
+struct Declared<'s> {
+    group: &'s str,
+    version: &'s str,
+    decl: &'s Decl,
+}
+
+/// Makes PROJECT list the kinds that the Go text declares.
+pub(super) fn complete(fields: &mut Value, sources: &[Source], notes: &mut Vec<String>) {
+    let declared = declared(sources);
+    if declared.is_empty() {
+        return;
+    }
+    spell_out(fields, &declared);
+    rename(fields, &declared, notes);
+    leave_out(fields, sources, &declared, notes);
+    add(fields, sources, &declared, notes);
+}
+
+/// All groups of a project are below its domain. Where Go has others, the project has no domain, and says groups whole.
+fn spell_out(fields: &mut Value, declared: &[Declared<'_>]) {
+    let domain = text(fields, "domain").to_owned();
+    let mut groups = declared.iter().map(|other| other.group);
+    if groups.all(|group| group == domain || group.ends_with(&format!(".{domain}"))) {
+        return;
+    }
+    fields["domain"] = "".into();
+    for resource in resources(fields).filter(|resource| is_own(resource)) {
+        let whole = full_group(resource);
+        put_group(resource, &whole, "");
+    }
+}
+
+/// What controller-gen would find.
+fn declared(sources: &[Source]) -> Vec<Declared<'_>> {
+    let mut packages: BTreeMap<&str, Vec<&Source>> = BTreeMap::new();
+    for source in sources {
+        packages.entry(folder(&source.path)).or_default().push(source);
+    }
+    let mut found = Vec::new();
+    for files in packages.values() {
+        let markers = || files.iter().flat_map(|source| &source.file.markers);
+        let said = |name: &str| markers().find_map(|marker| marker.strip_prefix(name));
+        let Some(group) = said("groupName=").map(str::trim) else {
+            continue;
+        };
+        if markers().any(|marker| marker == "kubebuilder:skip") {
+            continue;
+        }
+        for source in files {
+            let version = said("versionName=").unwrap_or(&source.file.package).trim();
+            let kinds = source.file.types.iter().filter(|decl| is_kind(decl));
+            found.extend(kinds.map(|decl| Declared { group, version, decl }));
+        }
+    }
+    found
+}
+
+fn is_kind(decl: &Decl) -> bool {
+    let embeds = |wanted: &str| {
+        let Type::Struct(fields) = &decl.of else { return false };
+        let mut fields = fields.iter().filter(|field| field.name.is_none());
+        fields.any(|field| matches!(&field.of, Type::Named { package: Some(_), name } if name == wanted))
+    };
+    let mut markers = decl.doc.markers.iter();
+    embeds("TypeMeta") && embeds("ObjectMeta") && !markers.any(|marker| marker == "kubebuilder:skipversion")
+}
+
+fn text<'v>(resource: &'v Value, field: &str) -> &'v str {
+    resource[field].as_str().unwrap_or_default()
+}
+
+fn full_group(resource: &Value) -> String {
+    names::full_group(text(resource, "group"), text(resource, "domain"))
+}
+
+fn is_own(resource: &Value) -> bool {
+    resource["external"] != true && resource["core"] != true
+}
+
+/// The group that PROJECT says is another than that of the objects.
+fn rename(fields: &mut Value, declared: &[Declared<'_>], notes: &mut Vec<String>) {
+    let domain = text(fields, "domain").to_owned();
+    for resource in resources(fields).filter(|resource| is_own(resource)) {
+        let (kind, version) = (text(resource, "kind"), text(resource, "version"));
+        let mut same = declared
+            .iter()
+            .filter(|other| other.decl.name == kind && other.version == version);
+        let there = full_group(resource);
+        let (Some(only), None) = (same.next(), same.next()) else {
+            continue;
+        };
+        if only.group == there || !only.group.contains('.') {
+            continue;
+        }
+        notes.push(format!(
+            "{there}/{version} {kind}: its Go package says +groupName={}, and so does PROJECT now",
+            only.group
+        ));
+        put_group(resource, only.group, &domain);
+    }
+}
+
+/// Says a group as PROJECT does: without the project's domain.
+fn put_group(resource: &mut Value, full: &str, domain: &str) {
+    let group = match full.strip_suffix(domain).filter(|_| !domain.is_empty()) {
+        Some("") => "",
+        Some(below) => below.trim_end_matches('.'),
+        None => full,
+    };
+    resource["group"] = group.into();
+    resource["domain"] = domain.into();
+}
+
+/// A type without metadata is a file's, such as a configuration: no server has it.
+fn leave_out(fields: &mut Value, sources: &[Source], declared: &[Declared<'_>], notes: &mut Vec<String>) {
+    let Some(listed) = fields.get_mut("resources").and_then(Value::as_array_mut) else {
+        return;
+    };
+    listed.retain(|resource| {
+        let (kind, version) = (text(resource, "kind"), text(resource, "version"));
+        let is_known = declared.iter().any(|other| other.decl.name == kind);
+        let mut there = sources.iter().filter(|source| source.file.package == version);
+        let mut types = there.by_ref().flat_map(|source| &source.file.types);
+        let is_other = types.any(|decl| decl.name == kind && matches!(decl.of, Type::Struct(_)) && !is_kind(decl));
+        let goes = is_own(resource) && !resource["api"].is_null() && !is_known && is_other;
+        if goes {
+            notes.push(format!(
+                "{kind}: its type in Go has no metadata, so no API server has it; it was left out"
+            ));
+        }
+        !goes
+    });
+}
+
+/// Kinds and versions that PROJECT does not list.
+fn add(fields: &mut Value, sources: &[Source], declared: &[Declared<'_>], notes: &mut Vec<String>) {
+    let domain = text(fields, "domain").to_owned();
+    let mut added = Vec::new();
+    for Declared { group, version, decl } in declared {
+        let kind = &decl.name;
+        let listed = fields["resources"].as_array().into_iter().flatten();
+        let versions: Vec<&Value> = listed
+            .filter(|resource| text(resource, "kind") == kind && full_group(resource) == *group)
+            .collect();
+        if !group.contains('.') || versions.iter().any(|other| text(other, "version") == *version) {
+            continue;
+        }
+        let is_reconciled = versions.is_empty() && sources.iter().any(|source| source.is_for(kind));
+        let mut resource = json!({ "kind": kind, "version": version, "controller": is_reconciled });
+        let said = decl.doc.markers.iter();
+        let said = said.filter_map(|marker| Marker::arguments(marker, "kubebuilder:resource"));
+        let said = said.last().unwrap_or_default();
+        let is_namespaced = word(&said, "scope").is_none_or(|scope| scope != "Cluster");
+        resource["api"] = json!({ "crdVersion": "v1", "namespaced": is_namespaced });
+        if let Some(plural) = word(&said, "path") {
+            resource["plural"] = plural.into();
+        }
+        // Versions of a kind have one name and one scope, which PROJECT says already.
+        if let Some(other) = versions.first() {
+            resource["api"]["namespaced"] = (other["api"]["namespaced"] == true).into();
+            resource["plural"] = other["plural"].clone();
+        }
+        if let Some(resource) = resource.as_object_mut() {
+            resource.retain(|_, value| !value.is_null());
+        }
+        put_group(&mut resource, group, &domain);
+        added.push(format!("{kind} {version}"));
+        match fields.get_mut("resources").and_then(Value::as_array_mut) {
+            Some(listed) => listed.push(resource),
+            None => fields["resources"] = json!([resource]),
+        }
+    }
+    if !added.is_empty() {
+        notes.push(format!(
+            "PROJECT does not list what the Go text declares; it does now: {}",
+            added.join(", ")
+        ));
+    }
+}
