@@ -32,7 +32,9 @@ fn logs() {
 
     let refused = |arguments: &[&str], expected: &str| {
         let said = kubectl.run(&[&["logs"], arguments].concat());
-        assert_eq!((said.code, said.err.trim()), (Some(1), expected), "{arguments:?}");
+        // Newer kubectls go on with the containers that there are.
+        let said = (said.code, said.err.trim().trim_end_matches(" out of: web"));
+        assert_eq!(said, (Some(1), expected), "{arguments:?}");
     };
     refused(
         &["web", "--previous"],
