@@ -27,7 +27,8 @@ const KEYS: usize = 1024;
 /// What is remembered of one controller. `K`: its keys; `O`: how objects are named.
 #[derive(Debug)]
 pub struct Loops<K, O> {
-    writes: BTreeSet<(O, String)>,
+    /// Versions by object.
+    writes: BTreeMap<O, BTreeSet<String>>,
     /// The same in the order in which they came.
     order: VecDeque<(O, String)>,
     runs: BTreeMap<K, Run>,
@@ -52,7 +53,7 @@ pub struct Woken {
 impl<K, O> Default for Loops<K, O> {
     fn default() -> Loops<K, O> {
         Loops {
-            writes: BTreeSet::new(),
+            writes: BTreeMap::new(),
             order: VecDeque::new(),
             runs: BTreeMap::new(),
         }
@@ -67,15 +68,24 @@ impl<K: Ord + Clone, O: Ord + Clone> Loops<K, O> {
 
     /// The controller has written an object, which has this resourceVersion since.
     pub fn wrote(&mut self, object: O, version: &str) {
-        let write = (object, version.to_owned());
-        if !self.writes.insert(write.clone()) {
+        let version = version.to_owned();
+        if !self.writes.entry(object.clone()).or_default().insert(version.clone()) {
             return;
         }
-        self.order.push_back(write);
+        self.order.push_back((object, version));
         if self.order.len() > WRITES
-            && let Some(oldest) = self.order.pop_front()
+            && let Some((object, version)) = self.order.pop_front()
         {
-            self.writes.remove(&oldest);
+            self.forget(&object, &version);
+        }
+    }
+
+    fn forget(&mut self, object: &O, version: &str) {
+        if let Some(versions) = self.writes.get_mut(object) {
+            versions.remove(version);
+            if versions.is_empty() {
+                self.writes.remove(object);
+            }
         }
     }
 
@@ -95,7 +105,8 @@ impl<K: Ord + Clone, O: Ord + Clone> Loops<K, O> {
         let by_itself = !others
             && changes.into_iter().all(|(object, version)| {
                 any = true;
-                self.writes.contains(&(object.clone(), version.to_owned()))
+                let versions = self.writes.get(object);
+                versions.is_some_and(|versions| versions.contains(version))
             })
             && any;
         if !by_itself {
@@ -220,6 +231,11 @@ mod tests {
             loops.woken(&key, [(&number, "1")], false, Instant::ZERO);
         }
         assert_eq!((loops.writes.len(), loops.order.len()), (WRITES, WRITES));
+        for version in 0..2 * WRITES {
+            loops.wrote(0, &version.to_string());
+        }
+        let versions = loops.writes.values().map(BTreeSet::len).sum::<usize>();
+        assert_eq!((versions, loops.order.len()), (WRITES, WRITES));
         assert_eq!(loops.runs.len(), KEYS);
         assert!(
             !loops.woken(&0, [(&0, "1")], false, Instant::ZERO).by_itself,

@@ -25,7 +25,7 @@ pub const MAX_CAUSES: usize = 16;
 #[derive(Clone)]
 pub struct Cause {
     kind: CauseKind,
-    object: Option<ObjectRef>,
+    object: Option<Arc<ObjectRef>>,
     change: Option<Arc<Change>>,
     /// Taken from the room of a [`Waker`](crate::Waker), until a worker has the key.
     place: Option<Place>,
@@ -101,7 +101,7 @@ impl Cause {
     pub(crate) fn about(kind: CauseKind, object: ObjectRef) -> Cause {
         Cause {
             kind,
-            object: Some(object),
+            object: Some(Arc::new(object)),
             change: None,
             place: None,
         }
@@ -127,7 +127,7 @@ impl Cause {
         };
         Cause {
             kind: CauseKind::Changed,
-            object: Some(object),
+            object: Some(Arc::new(object)),
             change: Some(Arc::new(change)),
             place: None,
         }
@@ -140,7 +140,7 @@ impl Cause {
 
     /// The object it happened to, if it was an object.
     pub fn object(&self) -> Option<&ObjectRef> {
-        self.object.as_ref()
+        self.object.as_deref()
     }
 
     /// The fields that changed; empty unless the kind is [`CauseKind::Changed`]. Computed at the first call.
@@ -226,7 +226,7 @@ impl Serialize for Cause {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let written = Written {
             kind: self.kind.clone(),
-            object: self.object.clone(),
+            object: self.object.as_deref().cloned(),
             changes: self.changes().to_vec(),
         };
         written.serialize(serializer)
@@ -247,7 +247,7 @@ impl<'de> Deserialize<'de> for Cause {
         });
         Ok(Cause {
             kind,
-            object,
+            object: object.map(Arc::new),
             change,
             place: None,
         })

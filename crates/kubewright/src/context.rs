@@ -10,13 +10,13 @@ use kube::api::Patch;
 use kube::core::{ApiResource, ObjectMeta};
 use serde_json::{Value, json};
 
-use crate::cache::Shared;
+use crate::cache::{Core, Shared};
 use crate::cause::{Cause, CauseKind};
 use crate::client::Client;
 use crate::client::apply::{Owner, merge_patch_between, replaces_a_list};
 use crate::clock::{Clock, SystemClock};
 use crate::error::{Error, Result};
-use crate::events::{EventRecorder, EventType};
+use crate::events::EventType;
 use crate::form::{AsJson, Cached, Form, typed};
 use crate::object::{Object, ObjectRef, api_resource};
 use crate::request::Request;
@@ -26,17 +26,28 @@ use crate::stop::Stop;
 #[derive(Clone)]
 pub struct Context(Arc<Inner>);
 
+#[derive(Clone)]
 pub(crate) struct Inner {
     pub(crate) request: Request,
     pub(crate) causes: Vec<Cause>,
-    pub(crate) client: Client,
+    pub(crate) client: Arc<Client>,
     pub(crate) controller: Arc<str>,
     pub(crate) reconcile_id: u64,
     pub(crate) clock: Arc<dyn Clock>,
-    pub(crate) recorder: Option<EventRecorder>,
-    pub(crate) owner: Option<Owner>,
+    /// Whether events go to the recorder of the client's cluster, or nowhere.
+    pub(crate) records: bool,
+    pub(crate) owner: Owning,
     pub(crate) stop: Stop,
     pub(crate) term: Option<u64>,
+}
+
+/// Who owns what is applied.
+#[derive(Clone)]
+pub(crate) enum Owning {
+    Nobody,
+    One(Owner),
+    /// An object of a cache. Its name is read when something is applied, which most reconciles do not.
+    Cached(Arc<Core>, Arc<dyn Cached>),
 }
 
 /// The object of a key, if there is one, and the context for it.
@@ -71,56 +82,25 @@ impl Context {
         Context::from_inner(Inner {
             request: Request::of(owner),
             causes: vec![Cause::requested("called directly")],
-            client: client.for_controller(&controller),
+            client: Arc::new(client.for_controller(&controller)),
             controller,
             reconcile_id: 0,
             clock: Arc::new(SystemClock),
-            recorder: None,
-            owner: Owner::of(owner),
+            records: false,
+            owner: Owner::of(owner).map_or(Owning::Nobody, Owning::One),
             stop: Stop::never(),
             term: None,
-        })
-    }
-
-    /// The same context with the object that it is about.
-    pub(crate) fn owned_by(&self, owner: Option<Owner>) -> Context {
-        let Inner {
-            request,
-            causes,
-            client,
-            controller,
-            reconcile_id,
-            clock,
-            recorder,
-            stop,
-            term,
-            ..
-        } = &*self.0;
-        Context::from_inner(Inner {
-            request: request.clone(),
-            causes: causes.clone(),
-            client: client.clone(),
-            controller: controller.clone(),
-            reconcile_id: *reconcile_id,
-            clock: clock.clone(),
-            recorder: recorder.clone(),
-            owner,
-            stop: stop.clone(),
-            term: *term,
         })
     }
 
     /// The object of a key, and the context with it as the owner of what is applied.
     pub(crate) fn about<'a>(self, informer: &'a Shared, request: &'a Request) -> BoxFuture<'a, Result<Subject>> {
         Box::pin(async move {
-            let found = self
-                .client()
-                .get_shared(informer, request.namespace(), request.name())
-                .await?;
-            let ctx = match &found {
-                Some(object) => self.owned_by(Owner::of_form(informer.form(), &object.metadata())),
-                None => self,
-            };
+            let found = self.client().get_requested(informer, request).await?;
+            let mut ctx = self;
+            if let Some(object) = &found {
+                Arc::make_mut(&mut ctx.0).owner = Owning::Cached(informer.core().clone(), object.clone());
+            }
             Ok((found, ctx))
         })
     }
@@ -200,7 +180,15 @@ impl Context {
     /// [`Error::AlreadyOwned`] when another object controls it; [`Error::Terminal`] when it has no name, or when the owner may not own it;
     /// [`Error::Conflict`] and [`Error::Api`] as the server answers.
     pub async fn apply<K: Object>(&self, desired: K) -> Result<Arc<K>> {
-        self.client().apply_for(self.0.owner.as_ref(), desired).await
+        self.client().apply_for(self.owner().as_ref(), desired).await
+    }
+
+    fn owner(&self) -> Option<Owner> {
+        match &self.0.owner {
+            Owning::Nobody => None,
+            Owning::One(owner) => Some(owner.clone()),
+            Owning::Cached(core, object) => Owner::of_form(&core.form, &object.metadata()),
+        }
     }
 
     /// Changes the status of an object: `change` gets the newest state known, and what it changed in `status` is sent as a merge patch of
@@ -302,7 +290,8 @@ impl Context {
         meta: &ObjectMeta,
         (event_type, reason, message): (EventType, &str, String),
     ) {
-        let Some(recorder) = &self.0.recorder else { return };
+        let recorder = self.client().cache().recorder().filter(|_| self.0.records);
+        let Some(recorder) = recorder else { return };
         let involved = ObjectReference {
             api_version: Some(resource.api_version.clone()),
             kind: Some(resource.kind.clone()),

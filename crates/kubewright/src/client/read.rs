@@ -162,16 +162,20 @@ impl Client {
         name: &'a str,
     ) -> BoxFuture<'a, Result<Option<Arc<dyn Cached>>>> {
         Box::pin(async move {
-            informer.synced_within(FIRST_READ_DEADLINE).await?;
             let request = Request::new(namespace, name);
-            let ticket = informer.ticket();
-            let deadline = Instant::now() + self.read_deadline;
-            if let Some(found) = informer.read_one(&request, ticket, deadline).await {
-                return found?.map(|object| informer.core().unpacked(object)).transpose();
-            }
-            tracing::debug!(resource = %informer.name(), object = %request, "the cache lags behind our own write; asking the API server");
-            self.ask(informer, &ObjectKey::from(&request), ticket).await
+            self.get_requested(informer, &request).await
         })
+    }
+
+    pub(crate) async fn get_requested(&self, informer: &Shared, request: &Request) -> Result<Option<Arc<dyn Cached>>> {
+        informer.synced_within(FIRST_READ_DEADLINE).await?;
+        let key = ObjectKey::from(request);
+        let ticket = informer.ticket();
+        if let Some(found) = informer.read_one(&key, ticket, self.read_deadline).await {
+            return found?.map(|object| informer.core().unpacked(object)).transpose();
+        }
+        tracing::debug!(resource = %informer.name(), object = %request, "the cache lags behind our own write; asking the API server");
+        self.ask(informer, &key, ticket).await
     }
 
     /// Objects from the cache, once all our own writes in the namespace are there.

@@ -26,7 +26,7 @@ use crate::cache::Parts;
 use crate::cause::{Cause, Causes};
 use crate::client::Client;
 use crate::clock::Clock;
-use crate::context::{Context, Inner};
+use crate::context::{Context, Inner, Owning};
 use crate::election::{Term, Terms};
 use crate::error::{Error, Result, end_of_panic, text_of};
 use crate::loops::OwnWrites;
@@ -218,7 +218,7 @@ impl Prepared {
         tracing::info!(controller = %self.name, workers, "controller started");
         let workshop = Arc::new(Workshop {
             prepared: self.clone(),
-            client,
+            client: Arc::new(client),
             equipment: equipment.clone(),
             metrics: metrics.clone(),
             stop: stop.clone(),
@@ -253,7 +253,7 @@ enum Ended {
 /// The work of one controller in one term.
 struct Workshop {
     prepared: Arc<Prepared>,
-    client: Client,
+    client: Arc<Client>,
     equipment: Equipment,
     metrics: ControllerMetrics,
     stop: Stop,
@@ -341,19 +341,18 @@ impl Workshop {
     async fn work(self: Arc<Self>) {
         let queue = &self.prepared.queue;
         while let Some(work) = queue.next().await {
-            let request = work.item.clone();
             let taken = Taken {
                 queue,
                 metrics: &self.metrics,
                 token: work.token,
-                request: Some(request.clone()),
+                request: Some(work.item.clone()),
             };
             let reconciled = match &self.prepared.shards {
                 None => AssertUnwindSafe(self.reconcile(work, &self.term)).catch_unwind().await,
                 Some(shards) => self.reconcile_shared(work, shards).await,
             };
-            if let Err(payload) = reconciled {
-                self.broken(&request, end_of_panic(payload));
+            if let (Err(payload), Some(request)) = (reconciled, &taken.request) {
+                self.broken(request, end_of_panic(payload));
             }
             taken.done();
         }
@@ -393,7 +392,7 @@ impl Workshop {
         } = work;
         let _active = self.metrics.began(waited);
         let reconcile_id = NEXT_ID.fetch_add(1, Ordering::Relaxed);
-        let controller = self.prepared.name.clone();
+        let controller = &self.prepared.name;
         // At the level of errors: what is logged within says whose it is, whatever the level of the log.
         let span = tracing::error_span!(
             "reconcile",
@@ -431,7 +430,7 @@ impl Workshop {
             self.metrics.ended(counted(&outcome), took);
             tracing::debug!(?outcome, ?took, "reconcile ended");
             observers.tell(|| Observation::ReconcileFinished {
-                controller,
+                controller: controller.clone(),
                 request: request.clone(),
                 reconcile_id,
                 outcome,
@@ -448,13 +447,13 @@ impl Workshop {
             causes,
             client: match self.prepared.shards {
                 None => self.client.clone(),
-                Some(_) => self.client.under(term.lead()),
+                Some(_) => Arc::new(self.client.under(term.lead())),
             },
             controller: self.prepared.name.clone(),
             reconcile_id,
             clock: self.equipment.clock.clone(),
-            recorder: self.client.cache().recorder(),
-            owner: None,
+            records: true,
+            owner: Owning::Nobody,
             stop: self.stop.clone(),
             term: term.lead().number(),
         })
@@ -493,8 +492,8 @@ impl Workshop {
     fn settle(&self, request: &Request, retries: u32, result: Result<Action>) -> Outcome {
         let queue = &self.prepared.queue;
         let error = match result {
+            // The queue forgets failures at the end of a run that asks for no retry.
             Ok(Action { requeue_after }) => {
-                queue.forget(request);
                 return match requeue_after {
                     None => Outcome::Done,
                     Some(delay) => {

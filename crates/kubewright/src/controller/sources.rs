@@ -450,8 +450,12 @@ fn keys_of(
         let mut keys = keys(event);
         keys.sort();
         keys.dedup();
+        let last = keys.pop(); // most changes lead to one key
         for key in keys {
             sink.add(key, priority, Causes::of(cause.clone()));
+        }
+        if let Some(key) = last {
+            sink.add(key, priority, Causes::of(cause));
         }
     }
 }

@@ -182,10 +182,10 @@ impl Metrics {
 }
 
 impl ControllerMetrics {
-    pub(crate) fn began(&self, waited: Duration) -> Active {
+    pub(crate) fn began(&self, waited: Duration) -> Active<'_> {
         self.waited.observe(waited.as_secs_f64());
         self.active.inc();
-        Active(self.active.clone())
+        Active(&self.active)
     }
 
     pub(crate) fn ended(&self, result: Result, took: Duration) {
@@ -218,9 +218,9 @@ impl ControllerMetrics {
 }
 
 /// A reconcile that is under way, also when it is dropped.
-pub(crate) struct Active(Gauge);
+pub(crate) struct Active<'a>(&'a Gauge);
 
-impl Drop for Active {
+impl Drop for Active<'_> {
     fn drop(&mut self) {
         self.0.dec();
     }
