@@ -5,7 +5,7 @@
 //! on the machine. Each line says what is measured, from where to where.
 //!
 //! Without arguments everything is measured; `start`, `load`, `queue`, `memory`, `growth`, `definitions`, `watchers`,
-//! `cluster` and `webhooks` name parts.
+//! `cluster`, `time` and `webhooks` name parts.
 
 #![allow(clippy::print_stdout, reason = "printing figures is what this program is for")]
 
@@ -29,7 +29,7 @@ mod webhooks;
 /// Runs of each measurement; the median is printed with the extremes.
 const RUNS: usize = 7;
 
-const PARTS: [&str; 9] = [
+const PARTS: [&str; 10] = [
     "start",
     "load",
     "queue",
@@ -38,6 +38,7 @@ const PARTS: [&str; 9] = [
     "growth",
     "watchers",
     "cluster",
+    "time",
     "webhooks",
 ];
 
@@ -89,6 +90,9 @@ async fn run() -> Result<(), String> {
     }
     if asked("cluster") {
         cluster::measure(&kubewright, peer.as_ref()).await?;
+    }
+    if asked("time") {
+        cluster::time_and_processes(&kubewright).await?;
     }
     if asked("webhooks") {
         webhooks::measure(&kubewright, peer.as_ref()).await?;

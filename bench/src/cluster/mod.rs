@@ -57,12 +57,17 @@ pub(crate) async fn measure(kubewright: &Path, peer: Option<&Peer>) -> Result<()
     }
     println!();
     tell(large(kubewright).await);
-    tell(time::a_year().await);
-    tell(time::postgres(kubewright).await);
     match failed {
         0 => Ok(()),
         _ => Err(format!("{failed} measurements failed, as said above")),
     }
+}
+
+/// Measures and prints what only our side has: time that is a test's, and pods that are processes.
+pub(crate) async fn time_and_processes(kubewright: &Path) -> Result<(), String> {
+    println!();
+    let (year, postgres) = (time::a_year().await, time::postgres(kubewright).await);
+    year.and(postgres)
 }
 
 /// What one work costs us and the peer. What fails is told, and does not keep the other works from being measured.
