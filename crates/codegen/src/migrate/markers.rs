@@ -91,7 +91,10 @@ impl Reader<'_> {
         }
         let mut items = vec![first];
         while self.take(';') {
-            items.push(self.one(",;"));
+            // What ends with a separator has nothing behind it.
+            if !self.rest.trim_start().is_empty() {
+                items.push(self.one(",;"));
+            }
         }
         Value::Array(items)
     }
@@ -252,6 +255,8 @@ mod tests {
             ("\"a\\\"b\"", json!("a\"b")),
             ("`^[a-z]+$`", json!("^[a-z]+$")),
             ("low;mid;\"high er\"", json!(["low", "mid", "high er"])),
+            ("low;mid;", json!(["low", "mid"])),
+            ("low;\"\"", json!(["low", ""])),
             ("{a,b}", json!(["a", "b"])),
             ("{x: 1, \"y\": {z: t}}", json!({"x": 1, "y": {"z": "t"}})),
             ("{{s: 1},{s: 2}}", json!([{"s": 1}, {"s": 2}])),
