@@ -27,7 +27,7 @@ fn container(annotations: Value) -> Value {
     json!({ "metadata": { "annotations": annotations }, "spec": { "restartPolicy": "OnFailure", "containers": [{ "name": "c", "image": "app:1" }] } })
 }
 
-/// Days of a CronJob that runs every hour: each run has its Job, the last of which is over, and only the last three are kept.
+/// Days of a CronJob that runs every hour: each run has its Job, which succeeds, and only the last three are kept.
 #[tokio::test]
 async fn a_cronjob_runs_for_days() -> Result<()> {
     let cluster = cluster().await?;

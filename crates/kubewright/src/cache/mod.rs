@@ -116,7 +116,8 @@ impl Cache {
         )
     }
 
-    /// An empty cache for a test that owns the time ([`Clock::is_virtual`](crate::Clock::is_virtual)): its watches stay open for years.
+    /// An empty cache for a test that owns the time ([`Clock::is_virtual`](crate::Clock::is_virtual)): its watches stay
+    /// open for years.
     pub fn in_virtual_time(client: kube::Client) -> Cache {
         Cache::observed(
             client,
