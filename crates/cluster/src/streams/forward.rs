@@ -83,8 +83,7 @@ async fn tunnel(stream: Box<dyn Duplex>, begun: Bytes, session: Session) -> io::
     let (to, from) = socket.split();
     let from = from.filter_map(|message| {
         std::future::ready(match message {
-            Ok(Message::Binary(bytes)) => Some(Ok(bytes)),
-            Ok(_) => None,
+            Ok(message) => websocket::payload(message).map(Ok),
             Err(error) => Some(Err(io::Error::other(error))),
         })
     });

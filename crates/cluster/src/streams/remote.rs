@@ -115,7 +115,7 @@ where
     let first = websocket::message(first, b"");
     let mut hearing = pin!(async {
         while let Some(Ok(message)) = from_client.next().await {
-            if let Message::Binary(message) = message
+            if let Some(message) = websocket::payload(message)
                 && saying.send(websocket::read(message)).await.is_err()
             {
                 break;
@@ -286,4 +286,55 @@ pub(super) fn sink_of<W: tokio::io::AsyncWrite + Unpin>(to: W) -> impl Sink<Byte
         to.flush().await?;
         Ok(to)
     }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A client's messages, and what is heard of them.
+    async fn check(messages: Vec<Message>, expected: &[u8]) {
+        let (ours, theirs) = tokio::io::duplex(1024);
+        let streams = Streams {
+            stdin: true,
+            stdout: true,
+            ..Streams::default()
+        };
+        let echo = |Remote { mut said, to }| async move {
+            while let Some(word) = said.recv().await {
+                match word {
+                    Said::Input(bytes) => to.send((STDOUT, bytes)).await.expect("the client is there"),
+                    Said::InputEnds => break,
+                    Said::Size(..) | Said::Nothing => {}
+                }
+            }
+        };
+        let serving = over_websocket(Box::new(ours), Bytes::new(), streams, echo);
+        let talking = async {
+            let mut client = WebSocketStream::from_raw_socket(theirs, Role::Client, None).await;
+            let ends = Message::Binary(Bytes::from_static(&[255, STDIN]));
+            for message in messages.into_iter().chain([ends]) {
+                client.send(message).await.expect("it is taken");
+            }
+            let mut heard = Vec::new();
+            while let Some(Ok(message)) = client.next().await {
+                if let Some((&STDOUT, rest)) = websocket::payload(message).as_deref().and_then(<[u8]>::split_first) {
+                    heard.extend_from_slice(rest);
+                }
+            }
+            heard
+        };
+        let (heard, ()) = tokio::join!(talking, serving);
+        assert_eq!(String::from_utf8_lossy(&heard), String::from_utf8_lossy(expected));
+    }
+
+    #[tokio::test]
+    async fn what_is_typed_arrives_as_text_and_as_bytes() {
+        check(vec![Message::Binary(Bytes::from_static(b"\0echo a\n"))], b"echo a\n").await;
+        check(
+            vec![Message::Text("\0echo b\n".into()), Message::Ping(Bytes::new())],
+            b"echo b\n",
+        )
+        .await;
+    }
 }

@@ -87,6 +87,16 @@ pub(super) enum Said {
     Nothing,
 }
 
+/// The bytes of a message, if it has any of the client's: some clients send what is text as text, and the API server reads either
+/// (`wsstream.Conn`).
+pub(super) fn payload(message: Message) -> Option<Bytes> {
+    match message {
+        Message::Binary(bytes) => Some(bytes),
+        Message::Text(text) => Some(text.into()),
+        Message::Ping(_) | Message::Pong(_) | Message::Close(_) | Message::Frame(_) => None,
+    }
+}
+
 /// Reads a message.
 pub(super) fn read(mut message: Bytes) -> Said {
     if message.is_empty() {
