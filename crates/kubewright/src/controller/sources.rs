@@ -432,13 +432,13 @@ fn request_of(object: &Any) -> Request {
     Request::new(identity.namespace, identity.name.unwrap_or_default())
 }
 
-/// The new state and, for a modification, the old one.
+/// For a modification the old state first, so that who remembers what it sees ends with the new one.
 fn each_state(event: &Event<Any>) -> impl Iterator<Item = &Any> {
     let old = match event {
         Event::Modified { old, .. } => Some(&**old),
         _ => None,
     };
-    std::iter::once(&**event.object()).chain(old)
+    old.into_iter().chain(std::iter::once(&**event.object()))
 }
 
 /// Adds the keys that a change leads to.
@@ -574,7 +574,12 @@ mod tests {
     #[test]
     fn both_states_of_a_modification_are_mapped() {
         let (old, new): (Arc<Any>, Arc<Any>) = (Arc::new(pod(vec![])), Arc::new(pod(vec![])));
-        assert_eq!(each_state(&Event::Modified { old, new: new.clone() }).count(), 2);
+        let event = Event::Modified {
+            old: old.clone(),
+            new: new.clone(),
+        };
+        let seen: Vec<&Any> = each_state(&event).collect();
+        assert!(seen.len() == 2 && std::ptr::eq(seen[0], &*old) && std::ptr::eq(seen[1], &*new));
         assert_eq!(
             each_state(&Event::Deleted {
                 key: "x".into_key(),

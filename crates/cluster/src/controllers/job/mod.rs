@@ -4,8 +4,8 @@
 //! counted, takes their finalizers away, and counts them. Each step can be the last one before the process ends: the next reconcile goes on from
 //! what is written.
 //!
-//! - `state.rs`: what a Job and its pods come to, - `status.rs`: what is written about it, - `policy.rs`, `indexes.rs`, `backoff.rs`, - `ttl.rs`: the
-//!   controller that deletes finished Jobs.
+//! - `state.rs`: what a Job and its pods come to, - `status.rs`: what is written about it, - `policy.rs`, `indexes.rs`, `backoff.rs`,
+//!   `tracked.rs`, - `ttl.rs`: the controller that deletes finished Jobs.
 //!
 //! Invariants: a pod is counted once; a Job that another controller manages (`managedBy`) is not touched; a Job under deletion makes no pods.
 
@@ -14,6 +14,7 @@ mod indexes;
 mod policy;
 mod state;
 mod status;
+mod tracked;
 pub(crate) mod ttl;
 
 use std::collections::BTreeSet;
@@ -30,6 +31,7 @@ use serde_json::json;
 use self::backoff::Records;
 use self::state::{End, State, TRACKING, is_tracked, uid};
 use self::status::Turn;
+use self::tracked::Tracked;
 use super::claim::{self, Selectors};
 use super::{pod_control, pods};
 use crate::objects::meta;
@@ -46,28 +48,34 @@ const CONFLICT: Duration = Duration::from_millis(50);
 pub(crate) struct JobReconciler {
     selectors: Selectors,
     records: Records,
+    tracked: Tracked,
 }
 
 /// The controller, ready to be added to a manager.
 pub(crate) fn controller() -> Controller {
     let reconciler = JobReconciler::default();
-    let selectors = reconciler.selectors.clone();
+    let (selectors, tracked) = (reconciler.selectors.clone(), reconciler.tracked.clone());
     Controller::of(reconciler)
         .named("job-controller")
         .owns::<Pod>()
-        .watches::<Pod>(move |pod| [selectors.for_orphan(&pod.metadata), left_behind(pod)].concat())
+        .watches::<Pod>(move |pod| {
+            tracked.see(pod);
+            [selectors.for_orphan(&pod.metadata), left_behind(pod)].concat()
+        })
         .backoff(Duration::from_secs(1), Duration::from_secs(60))
         .concurrency(5)
 }
 
 /// The Job that a pod without an owner belonged to, while it carries the finalizer.
 fn left_behind(pod: &Pod) -> Vec<Request> {
-    let name = pod.metadata.labels.as_ref().and_then(|labels| labels.get(JOB_NAME));
     let orphan = is_tracked(pod) && meta::controller_of(&pod.metadata).is_none();
-    let request = name
-        .filter(|_| orphan)
-        .map(|name| Request::new(pod.metadata.namespace.as_deref(), name));
-    request.into_iter().collect()
+    job_of(pod).filter(|_| orphan).into_iter().collect()
+}
+
+/// The Job that a pod names, whether it belongs to it or not.
+fn job_of(pod: &Pod) -> Option<Request> {
+    let name = pod.metadata.labels.as_ref()?.get(JOB_NAME)?;
+    Some(Request::new(pod.metadata.namespace.as_deref(), name))
 }
 
 impl Reconciler for JobReconciler {
@@ -81,7 +89,7 @@ impl Reconciler for JobReconciler {
             return Ok(Action::await_change());
         }
         if !self.selectors.knows(ctx.request()) {
-            free_orphans(&ctx, Some(&job)).await?;
+            self.free_orphans(&ctx, Some(&job)).await?;
         }
         if status::is_finished(&job) {
             self.forget(ctx.request());
@@ -97,7 +105,7 @@ impl Reconciler for JobReconciler {
 
     async fn deleted(&self, request: Request, ctx: Context) -> Result<Action> {
         self.forget(&request);
-        free_orphans(&ctx, None).await?;
+        self.free_orphans(&ctx, None).await?;
         Ok(Action::await_change())
     }
 }
@@ -106,6 +114,24 @@ impl JobReconciler {
     fn forget(&self, request: &Request) {
         self.selectors.forget(request);
         self.records.forget(request);
+    }
+
+    /// Pods that a Job of this name has left behind are held by nothing any more (`syncOrphanPod`).
+    async fn free_orphans(&self, ctx: &Context, living: Option<&Job>) -> Result<()> {
+        let uid = living.map(|job| meta::uid(&job.metadata));
+        for name in self.tracked.of(ctx.request()) {
+            let Some(pod) = ctx.client().get::<Pod>(ctx.request().namespace(), &name).await? else {
+                continue;
+            };
+            let controller = meta::controller_of(&pod.metadata);
+            let of_living = controller.is_some_and(|owner| Some(owner.uid.as_str()) == uid);
+            let of_others = controller.is_some_and(|owner| owner.kind != "Job");
+            let may_be_adopted = controller.is_none() && uid.is_some();
+            if is_tracked(&pod) && !of_living && !of_others && !may_be_adopted {
+                free(ctx, &pod).await?;
+            }
+        }
+        Ok(())
     }
 
     async fn sync(&self, job: &Arc<Job>, ctx: &Context) -> Result<Action> {
@@ -269,29 +295,4 @@ async fn free(ctx: &Context, pod: &Pod) -> Result<()> {
         Err(error) if !error.is_not_found() => Err(error),
         _ => Ok(()),
     }
-}
-
-/// Pods that a Job of this name has left behind are held by nothing any more (`syncOrphanPod`).
-async fn free_orphans(ctx: &Context, living: Option<&Job>) -> Result<()> {
-    let mut labels = kubewright::kube::core::Selector::default();
-    let name = ctx.request().name();
-    labels.extend([kubewright::kube::core::Expression::Equal(
-        JOB_NAME.to_owned(),
-        name.to_owned(),
-    )]);
-    let uid = living.map(|job| meta::uid(&job.metadata));
-    for pod in ctx
-        .client()
-        .list_matching::<Pod>(ctx.request().namespace(), &labels)
-        .await?
-    {
-        let controller = meta::controller_of(&pod.metadata);
-        let of_living = controller.is_some_and(|owner| Some(owner.uid.as_str()) == uid);
-        let of_others = controller.is_some_and(|owner| owner.kind != "Job");
-        let may_be_adopted = controller.is_none() && uid.is_some();
-        if is_tracked(&pod) && !of_living && !of_others && !may_be_adopted {
-            free(ctx, &pod).await?;
-        }
-    }
-    Ok(())
 }
