@@ -3,8 +3,8 @@
 //!
 //! Time runs from the request that creates (or changes, or deletes) to the event in which a watch sees the end; CPU is
 //! that of all programs of a side over the same time. Both sides have the same nodes and the same pods, which nobody
-//! runs; kwok's pods become ready as soon as it sees them, ours 50 ms later. The peer's programs have their defaults,
-//! but for the limits of requests per second (20 for a controller, 50 for the scheduler), which are lifted: it does not
+//! runs; they become ready as soon as kwok, or our kubelet, sees them. The peer's programs have their defaults, but for
+//! the limits of requests per second (20 for a controller, 50 for the scheduler), which are lifted: it does not
 //! wait for itself.
 //!
 //! Invariant: during a rolling update the pods themselves are counted at each event, not what a status says. What goes

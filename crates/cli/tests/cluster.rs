@@ -4,10 +4,15 @@
 
 mod support;
 
+use std::io::{BufRead as _, BufReader};
 use std::net::{SocketAddr, TcpStream};
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
+use futures::StreamExt as _;
+use kubewright::k8s_openapi::api::apps::v1::Deployment;
+use kubewright::kube::Api;
+use kubewright::kube::api::{PostParams, WatchEvent, WatchParams};
 use support::project::REMOTE_KUBECONFIG;
 use support::{KUBEWRIGHT, RunningCluster};
 
@@ -192,4 +197,56 @@ fn controllers_are_not_run_where_nobody_asked_for_them() {
         .unwrap();
     assert!(printed.status.success());
     assert!(String::from_utf8_lossy(&printed.stdout).contains("kind: ClusterRole\n"));
+}
+
+/// A program whose end is this guard's.
+struct Controllers(std::process::Child);
+
+impl Drop for Controllers {
+    fn drop(&mut self) {
+        // It may have been stopped by the test already.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// An API server without controllers, and the controllers beside it: a Deployment gets its pods, and they become Ready.
+#[tokio::test]
+async fn controllers_beside_another_api_server() {
+    let cluster = RunningCluster::start(&["--controllers", "none"]);
+    let process = Command::new(KUBEWRIGHT)
+        .args(["controllers", "--nodes", "2", "--kubeconfig"])
+        .arg(cluster.kubeconfig())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut controllers = Controllers(process);
+    let mut line = String::new();
+    let mut stdout = BufReader::new(controllers.0.stdout.take().unwrap());
+    stdout.read_line(&mut line).unwrap();
+    assert!(line.starts_with("kubewright controllers run  context "), "{line}");
+    let deployments: Api<Deployment> = Api::default_namespaced(cluster.client().await);
+    let web: Deployment = serde_json::from_value(serde_json::json!({
+        "metadata": { "name": "web" }, "spec": {
+            "replicas": 2, "selector": { "matchLabels": { "app": "web" } },
+            "template": { "metadata": { "labels": { "app": "web" } }, "spec": { "containers": [{ "name": "c", "image": "app:1" }] } },
+        },
+    }))
+    .unwrap();
+    deployments.create(&PostParams::default(), &web).await.unwrap();
+    let parameters = WatchParams::default().timeout(60);
+    let mut events = std::pin::pin!(deployments.watch(&parameters, "0").await.unwrap());
+    let is_ready = |event: &WatchEvent<Deployment>| match event {
+        WatchEvent::Modified(seen) => seen
+            .status
+            .as_ref()
+            .is_some_and(|status| status.ready_replicas == Some(2)),
+        _ => false,
+    };
+    while !is_ready(&events.next().await.expect("within a minute").unwrap()) {}
+    let sent = Command::new("kill")
+        .args(["-TERM", &controllers.0.id().to_string()])
+        .status();
+    assert!(sent.unwrap().success());
+    assert!(controllers.0.wait().unwrap().success(), "SIGTERM is a clean stop");
 }

@@ -4,13 +4,22 @@ mod common;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
+use std::sync::{Arc, Mutex};
 
 use common::scenes::{check, create, until};
+use common::soon;
 use futures::StreamExt as _;
 use k8s_openapi::api::apps::v1::{DaemonSet, Deployment, StatefulSet};
-use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Pod, ReplicationController};
+use k8s_openapi::api::batch::v1::Job;
+use k8s_openapi::api::core::v1::{
+    ConfigMap, Endpoints, Namespace, Pod, ReplicationController, ResourceQuota, Service, ServiceAccount,
+};
+use k8s_openapi::api::policy::v1::PodDisruptionBudget;
+use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding};
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams, WatchEvent, WatchParams};
 use kube::{Api, Client, ResourceExt as _};
+use kubewright_cluster::controllers::ROLE;
+use kubewright_cluster::{AuditFormat, AuditLog, AuditPolicy, AuditSink, Cluster, ControllerManager, Controllers};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
@@ -218,4 +227,139 @@ fn is_ready(pod: &Pod) -> bool {
     conditions
         .into_iter()
         .any(|condition| condition.type_ == "Ready" && condition.status == "True")
+}
+
+/// Remembers what the API server refused to whom.
+#[derive(Default)]
+struct Refused(Mutex<Vec<String>>);
+
+impl AuditSink for Refused {
+    fn write(&self, line: &str) -> Result<(), String> {
+        let event: Value = serde_json::from_str(line).map_err(|why| why.to_string())?;
+        let message = event["responseStatus"]["message"].as_str().unwrap_or_default();
+        // That is said to everybody, whatever his rights are.
+        let is_ending = message.ends_with("because it is being terminated");
+        if event["responseStatus"]["code"] == 403 && !is_ending {
+            let said = format!(
+                "{} {}: {}",
+                event["verb"], event["requestURI"], event["responseStatus"]["message"]
+            );
+            self.0.lock().expect("no test panics here").push(said);
+        }
+        Ok(())
+    }
+}
+
+/// The controllers against an API server that has none, as a service account with the role that they ask for.
+#[tokio::test]
+async fn controllers_of_another_api_server_under_their_own_role() {
+    let refused = Arc::new(Refused::default());
+    let policy = br#"{"apiVersion":"audit.k8s.io/v1","kind":"Policy","rules":[{"level":"Metadata"}]}"#;
+    let log = AuditLog {
+        policy: Arc::new(AuditPolicy::parse(policy).expect("a policy")),
+        sink: refused.clone(),
+        strict: false,
+        format: AuditFormat::default(),
+        max_event_size: None,
+    };
+    let bare = Cluster::builder().controllers(Controllers::None).audit(log);
+    let cluster = bare.start().await.expect("a cluster starts");
+    let client = cluster.client();
+    let roles: Api<ClusterRole> = Api::all(client.clone());
+    create(&roles, serde_saphyr::from_str(ROLE).expect("YAML")).await;
+    let binding = json!({ "metadata": { "name": "controllers" },
+        "roleRef": { "apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "kubewright-controllers" },
+        "subjects": [{ "kind": "ServiceAccount", "namespace": "kube-system", "name": "kubewright" }] });
+    create(&Api::<ClusterRoleBinding>::all(client.clone()), binding).await;
+    let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
+    let manager = ControllerManager::new(cluster.client_of_service_account("kube-system", "kubewright"));
+    let manager = tokio::spawn(manager.leader_election().run(async { drop(stopped.await) }));
+    soon("workloads of every kind", live_and_go(client)).await;
+    stop.send(()).expect("they run until then");
+    let ended = soon("the controllers end", manager).await;
+    ended.expect("no panic").expect("they ran");
+    cluster.stop().await;
+    let refused = refused.0.lock().expect("no test panics here");
+    assert!(refused.is_empty(), "{refused:#?}");
+}
+
+/// What makes every controller write.
+async fn live_and_go(client: Client) {
+    let namespaces: Api<Namespace> = Api::all(client.clone());
+    create(&namespaces, json!({ "metadata": { "name": "shop" } })).await;
+    let accounts: Api<ServiceAccount> = Api::namespaced(client.clone(), "shop");
+    until(&accounts, "default", |account| account.is_some()).await;
+    let pods: Api<Pod> = Api::namespaced(client.clone(), "shop");
+    let spec = json!({ "containers": [{ "name": "c", "image": "app:1" }] });
+    let of = |app: &str| {
+        (
+            json!({ "matchLabels": { "app": app } }),
+            json!({ "metadata": { "labels": { "app": app } }, "spec": spec }),
+        )
+    };
+    let (selector, template) = of("web");
+    let set =
+        json!({ "metadata": { "name": "web" }, "spec": { "replicas": 2, "selector": selector, "template": template } });
+    create(&Api::<Deployment>::namespaced(client.clone(), "shop"), set).await;
+    let (selector, template) = of("db");
+    let claims = json!([{ "metadata": { "name": "data" }, "spec": {
+        "accessModes": ["ReadWriteOnce"], "resources": { "requests": { "storage": "1Gi" } } } }]);
+    let set = json!({ "metadata": { "name": "db" }, "spec": {
+        "serviceName": "db", "selector": selector, "template": template, "volumeClaimTemplates": claims } });
+    create(&Api::<StatefulSet>::namespaced(client.clone(), "shop"), set).await;
+    let (selector, template) = of("agent");
+    let set = json!({ "metadata": { "name": "agent" }, "spec": { "selector": selector, "template": template } });
+    create(&Api::<DaemonSet>::namespaced(client.clone(), "shop"), set).await;
+    let service =
+        json!({ "metadata": { "name": "web" }, "spec": { "selector": { "app": "web" }, "ports": [{ "port": 80 }] } });
+    create(&Api::<Service>::namespaced(client.clone(), "shop"), service).await;
+    let once = json!({ "containers": spec["containers"], "restartPolicy": "Never" });
+    let job = json!({ "metadata": { "name": "once" }, "spec": { "ttlSecondsAfterFinished": 0, "template": { "spec": once } } });
+    let jobs: Api<Job> = Api::namespaced(client.clone(), "shop");
+    create(&jobs, job).await;
+    let budget = json!({ "metadata": { "name": "web" }, "spec": { "minAvailable": "50%", "selector": { "matchLabels": { "app": "web" } } } });
+    let budgets: Api<PodDisruptionBudget> = Api::namespaced(client.clone(), "shop");
+    create(&budgets, budget).await;
+    let quota = json!({ "metadata": { "name": "all" }, "spec": { "hard": { "pods": "20" } } });
+    let quotas: Api<ResourceQuota> = Api::namespaced(client.clone(), "shop");
+    create(&quotas, quota).await;
+    let sums = json!({ "metadata": { "name": "sums" }, "rules": [],
+        "aggregationRule": { "clusterRoleSelectors": [{ "matchLabels": { "kubernetes.io/bootstrapping": "rbac-defaults" } }] } });
+    let roles: Api<ClusterRole> = Api::all(client.clone());
+    create(&roles, sums).await;
+    let runs = |pod: &Pod| {
+        pod.status
+            .as_ref()
+            .is_some_and(|status| status.phase.as_deref() == Some("Running"))
+    };
+    until(&pods, "db-0", |pod| pod.is_some_and(runs)).await;
+    let endpoints: Api<Endpoints> = Api::namespaced(client.clone(), "shop");
+    let both = |found: Option<&Endpoints>| {
+        let subset = found.and_then(|found| found.subsets.as_ref()?.first()?.addresses.as_ref());
+        subset.is_some_and(|addresses| addresses.len() == 2)
+    };
+    until(&endpoints, "web", both).await;
+    until(&budgets, "web", |found| {
+        found.is_some_and(|found| {
+            found
+                .status
+                .as_ref()
+                .is_some_and(|status| status.disruptions_allowed == Some(1))
+        })
+    })
+    .await;
+    let used = |found: Option<&ResourceQuota>| {
+        found.and_then(|found| found.status.as_ref()?.used.as_ref()?.get("pods").cloned())
+    };
+    until(&quotas, "all", |found| used(found).is_some_and(|used| used.0 == "4")).await;
+    until(&roles, "sums", |found| {
+        found.is_some_and(|role| role.rules.as_ref().is_some_and(|rules| !rules.is_empty()))
+    })
+    .await;
+    until(&jobs, "once", |job| job.is_none()).await;
+    namespaces
+        .delete("shop", &DeleteParams::default())
+        .await
+        .expect("it is deleted");
+    until(&namespaces, "shop", |namespace| namespace.is_none()).await;
 }

@@ -157,7 +157,8 @@ pub struct Settings {
     pub stages: Stages,
     /// Runs pods that are processes; `None`: all pods are simulated.
     pub processes: Option<Processes>,
-    /// How long a pod on a simulated node takes from being bound to being Ready.
+    /// How long a pod on a simulated node takes from being bound to being Ready, if nothing else says so. Default no time
+    /// at all, as in kwok: whoever watches sees it Pending, then bound, then Running all the same.
     pub pod_start: Duration,
     /// How long a pod on a simulated node takes from being deleted to being gone.
     pub pod_stop: Duration,
@@ -176,7 +177,7 @@ impl Default for Settings {
             behaviours: Behaviours::default(),
             stages: Stages::default(),
             processes: None,
-            pod_start: Duration::from_millis(50),
+            pod_start: Duration::ZERO,
             pod_stop: Duration::from_millis(50),
         }
     }

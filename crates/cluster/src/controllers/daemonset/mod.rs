@@ -79,7 +79,12 @@ impl Reconciler for DaemonSetReconciler {
             .and_then(|status| status.collision_count)
             .unwrap_or(0);
         let label = history::POD_LABEL;
-        let current = history::present(&ctx, &*set, &spec.template, label, &mut collisions, &mut revisions).await?;
+        let current = history::present(&ctx, &*set, &spec.template, label, &mut collisions, &mut revisions).await;
+        let current = match current {
+            // Its revisions went before it.
+            Err(error) if super::is_namespace_going(&error) => return Ok(Action::await_change()),
+            current => current?,
+        };
         let pods = claim::all(&ctx, &*set, &selector, |_: &Pod| true).await?;
         let nodes = ctx.client().list::<Node>(None).await?;
         let sync = Sync {

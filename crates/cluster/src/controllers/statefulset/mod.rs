@@ -83,7 +83,11 @@ impl Reconciler for StatefulSetReconciler {
             write_status(&ctx, &set, &pods, status::Revisions::of(&set)).await?;
             return Ok(Action::await_change());
         }
-        let sync = Sync::new(&ctx, &set, spec, &mut revisions).await?;
+        let sync = match Sync::new(&ctx, &set, spec, &mut revisions).await {
+            // Its revisions went before it.
+            Err(error) if super::is_namespace_going(&error) => return Ok(Action::await_change()),
+            sync => sync?,
+        };
         let acted = sync.act(&pods).await;
         pods = ctx
             .client()
