@@ -467,6 +467,9 @@ fn what_envtest_asks_first_is_answered() {
         text.contains("\n      --secure-port int ") && !text.contains("insecure-port"),
         "{text}"
     );
+    let (code, text) = said(&world.program("kube-apiserver"), &["--version"]);
+    let expected = format!("Kubernetes {}\n", kubewright_cluster::KUBERNETES_VERSION);
+    assert_eq!((code, text), (Some(0), expected));
     let (code, text) = said(&world.program("etcd"), &["--help"]);
     assert_eq!(code, Some(0));
     assert!(

@@ -31,6 +31,10 @@ pub(super) fn main(arguments: &[String], started: Instant) -> ExitCode {
         print(&flags::help(intro, "kube-apiserver [flags]", names::APISERVER));
         return ExitCode::SUCCESS;
     }
+    if given.flag("version") == Some(true) {
+        print(&format!("Kubernetes {KUBERNETES_VERSION}\n"));
+        return ExitCode::SUCCESS;
+    }
     if !given.rest.is_empty() {
         let rest = given.rest.join(" ");
         return failed(&format!("\"kube-apiserver\" does not take any arguments, got [{rest}]"));

@@ -246,6 +246,13 @@ pub(super) const APISERVER: &[Section] = &[
         )],
     ),
     (
+        "Global",
+        &[boolean(
+            "version",
+            "Prints the version of Kubernetes that is served, and quits.",
+        )],
+    ),
+    (
         "Kubewright",
         &[flag(
             "controllers",
