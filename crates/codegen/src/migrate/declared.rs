@@ -166,8 +166,8 @@ fn add(fields: &mut Value, sources: &[Source], declared: &[Declared<'_>], notes:
         let is_reconciled = versions.is_empty() && sources.iter().any(|source| source.is_for(kind));
         let mut resource = json!({ "kind": kind, "version": version, "controller": is_reconciled });
         let said = decl.doc.markers.iter();
-        let said = said.filter_map(|marker| Marker::arguments(marker, "kubebuilder:resource"));
-        let said = said.last().unwrap_or_default();
+        let mut said = said.filter_map(|marker| Marker::arguments(marker, "kubebuilder:resource"));
+        let said = said.next_back().unwrap_or_default();
         let is_namespaced = word(&said, "scope").is_none_or(|scope| scope != "Cluster");
         resource["api"] = json!({ "crdVersion": "v1", "namespaced": is_namespaced });
         if let Some(plural) = word(&said, "path") {
