@@ -13,10 +13,12 @@ use serde_json::{Value, json};
 use super::respond::{encode, is_shown_as_stored, prefix};
 use super::watch::Selection;
 use crate::body::{Body, LongBody};
+use crate::json;
 use crate::model::Resource;
 use crate::model::form::bare;
 use crate::model::form::full;
 use crate::storage::{Entry, StoredObject};
+use crate::table::write_partial;
 
 /// A list and its metadata.
 pub(crate) struct List {
@@ -75,7 +77,7 @@ impl Item {
         }
     }
 
-    pub(super) fn encoded(&self) -> &Bytes {
+    fn encoded(&self) -> &Bytes {
         match self {
             Item::Kept(entry) => entry.encoded(),
             Item::Read(object) => object.encoded(),
@@ -202,6 +204,30 @@ impl Iterator for Pieces {
         self.left = self.left.saturating_sub(out.len());
         Some(Bytes::from(out))
     }
+}
+
+/// The `PartialObjectMetadataList` of stored texts; `None` when one of them must be made from its object, or when there are none.
+pub(super) fn partial_body(resource: &Resource, list: &List, version: &str) -> Option<Bytes> {
+    let empty = json!({
+        "kind": "PartialObjectMetadataList", "apiVersion": version, "metadata": list.metadata(false), "items": [],
+    });
+    let mut out = json::text(&Ordered::by_kind(&empty));
+    let end = b"]}";
+    out.truncate(
+        out.len()
+            .checked_sub(end.len())
+            .filter(|at| out.ends_with(end) && *at > 0)?,
+    );
+    let mut items = list.items.iter().peekable();
+    items.peek()?;
+    while let Some(item) = items.next() {
+        if !write_partial(&mut out, resource, item.encoded(), version) {
+            return None;
+        }
+        out.extend_from_slice(if items.peek().is_some() { b"," } else { end });
+    }
+    out.push(b'\n');
+    Some(Bytes::from(out))
 }
 
 #[cfg(test)]

@@ -28,7 +28,6 @@ mod last_applied;
 mod lists;
 mod managed;
 mod options;
-mod partial;
 mod patch;
 mod paths;
 #[cfg(test)]

@@ -16,7 +16,6 @@ use serde_json::{Value, json};
 use kubewright_schema::protobuf::{self, order::Ordered};
 
 use super::lists::{self, Item, List};
-use super::partial;
 use super::special::streams::Connect;
 use crate::audit::Entry;
 use crate::body::{Body, WatchBody};
@@ -226,7 +225,7 @@ impl Responder<'_> {
             }
             (Content::List(resource, list), Transform::PartialList(version))
                 if self.is_compact()
-                    && let Some(text) = partial::list(&resource, &list, version) =>
+                    && let Some(text) = lists::partial_body(&resource, &list, version) =>
             {
                 return Ok((json, Body::Full(text)));
             }

@@ -5,7 +5,11 @@
 //!
 //! Invariants: a row has as many cells as the kind has columns; no object, however odd, makes a cell panic.
 //!
+//! Beside tables: objects of which only the metadata is shown, made here or cut out of their text (`cut`).
+//!
 //! Not here: which requests get a Table (content negotiation).
+
+mod cut;
 
 use std::borrow::Cow;
 
@@ -13,6 +17,7 @@ use kubewright_schema::budget;
 use kubewright_schema::jsonpath::JsonPath;
 use serde_json::{Map, Value, json};
 
+pub(crate) use self::cut::write_partial;
 pub use crate::model::age;
 use crate::model::{Cell, Column, Resource};
 use crate::values::get;

@@ -13,7 +13,6 @@ use crate::model::Resource;
 use crate::model::form::full;
 use crate::model::status::Status;
 use crate::server::convert::{defaulted, is_converted, predates};
-use crate::server::partial;
 use crate::server::respond::{is_shown_as_stored, prefix, table_of, write_object};
 use crate::storage::{Change, StoredObject};
 use crate::table::{self, IncludeObject, Shown};
@@ -66,7 +65,7 @@ impl Encoder {
     /// An event of the metadata only, cut out of the stored text where that can be.
     fn cut(&self, kind: &str, stored: &StoredObject, version: &str) -> Option<Bytes> {
         let mut out = format!("{{\"type\":\"{kind}\",\"object\":").into_bytes();
-        let is_cut = !self.protobuf && partial::write(&mut out, &self.resource, stored.encoded(), version);
+        let is_cut = !self.protobuf && table::write_partial(&mut out, &self.resource, stored.encoded(), version);
         out.extend_from_slice(b"}\n");
         is_cut.then(|| Bytes::from(out))
     }

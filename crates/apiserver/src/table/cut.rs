@@ -1,16 +1,10 @@
 //! Metadata only, for watches and lists that ask for `PartialObjectMetadata`, as a garbage collector does of every kind:
 //! cut out of the stored text, so that nobody reads the object.
 //!
-//! Invariant: the text is that of [`table::partial`](crate::table::partial), which makes it from the object and is asked
+//! Invariant: the text is that of [`partial`](super::partial), which makes it from the object and is asked
 //! where it does not stand in the stored text as it is shown: for custom resources, whose text is sorted, and where it
 //! has a count that is not shown ([`TEMPLATE_COUNT`]).
 
-use bytes::Bytes;
-use kubewright_schema::protobuf::order::Ordered;
-use serde_json::json;
-
-use super::lists::List;
-use crate::json;
 use crate::model::Resource;
 use crate::model::facts::TEMPLATE_COUNT;
 
@@ -61,7 +55,7 @@ fn end_of_string(text: &[u8], begin: usize) -> Option<usize> {
 }
 
 /// Appends the `PartialObjectMetadata` of a stored text. `false` when it must be made from the object; nothing is appended then.
-pub(crate) fn write(out: &mut Vec<u8>, resource: &Resource, stored: &[u8], version: &str) -> bool {
+pub(crate) fn write_partial(out: &mut Vec<u8>, resource: &Resource, stored: &[u8], version: &str) -> bool {
     let Some(metadata) = metadata(resource, stored) else {
         return false;
     };
@@ -73,36 +67,15 @@ pub(crate) fn write(out: &mut Vec<u8>, resource: &Resource, stored: &[u8], versi
     true
 }
 
-/// The `PartialObjectMetadataList` of stored texts; `None` when one of them must be made from its object, or when there are none.
-pub(super) fn list(resource: &Resource, list: &List, version: &str) -> Option<Bytes> {
-    let empty = json!({
-        "kind": "PartialObjectMetadataList", "apiVersion": version, "metadata": list.metadata(false), "items": [],
-    });
-    let mut out = json::text(&Ordered::by_kind(&empty));
-    let end = b"]}";
-    out.truncate(
-        out.len()
-            .checked_sub(end.len())
-            .filter(|at| out.ends_with(end) && *at > 0)?,
-    );
-    let mut items = list.items.iter().peekable();
-    items.peek()?;
-    while let Some(item) = items.next() {
-        if !write(&mut out, resource, item.encoded(), version) {
-            return None;
-        }
-        out.extend_from_slice(if items.peek().is_some() { b"," } else { end });
-    }
-    out.push(b'\n');
-    Some(Bytes::from(out))
-}
-
 #[cfg(test)]
 mod tests {
+    use kubewright_schema::protobuf::order::Ordered;
+    use serde_json::json;
+
     use super::*;
+    use crate::json;
     use crate::model::form::{bare, full};
     use crate::registry::Registry;
-    use crate::server::respond::encode;
     use crate::table;
 
     #[test]
@@ -122,9 +95,9 @@ mod tests {
         let mut cut = 0;
         for resource in registry.resources().iter() {
             let object = json!({"metadata": metadata, "spec": {"metadata": {}}, "status": {}, "data": {"a": "b"}});
-            let stored = encode(resource, &bare(resource, &object));
+            let stored = json::text(&Ordered::new(&bare(resource, &object), resource.order()));
             let mut out = Vec::new();
-            if !write(&mut out, resource, &stored, "meta.k8s.io/v1") {
+            if !write_partial(&mut out, resource, &stored, "meta.k8s.io/v1") {
                 assert!(out.is_empty());
                 continue;
             }
