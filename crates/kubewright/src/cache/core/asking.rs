@@ -37,7 +37,7 @@ impl Shared {
     pub(crate) fn asking(&self, keys: &[ObjectKey]) -> Asking {
         let core = self.core().clone();
         let mut asked = core.questions.keys();
-        // What somebody else asks about as well ends with his question.
+        // A key that is being asked about already ends with that question.
         let keys = keys
             .iter()
             .filter(|key| asked.insert((*key).clone()))
@@ -51,7 +51,9 @@ impl Shared {
 impl Drop for Asking {
     fn drop(&mut self) {
         let mut asked = self.core.questions.keys();
-        asked.retain(|key| !self.keys.contains(key));
+        for key in &self.keys {
+            asked.remove(key);
+        }
         drop(asked);
         self.core.changed();
     }
