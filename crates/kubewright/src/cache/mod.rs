@@ -105,28 +105,26 @@ impl fmt::Debug for Cache {
 impl Cache {
     /// An empty cache that lists and watches through this client.
     pub fn new(client: kube::Client) -> Cache {
-        Cache::observed(
-            client,
-            Observers::default(),
-            Metrics::new(),
-            Vec::new(),
-            Budget::DEFAULT,
-            None,
-            false,
-        )
+        Cache::alone(client, false)
     }
 
     /// An empty cache for a test that owns the time ([`Clock::is_virtual`](crate::Clock::is_virtual)): its watches stay
     /// open for years.
     pub fn in_virtual_time(client: kube::Client) -> Cache {
+        Cache::alone(client, true)
+    }
+
+    /// A cache without a manager.
+    fn alone(client: kube::Client, is_virtual: bool) -> Cache {
+        let (observers, metrics) = (Observers::default(), Metrics::new());
         Cache::observed(
             client,
-            Observers::default(),
-            Metrics::new(),
+            observers,
+            metrics,
             Vec::new(),
             Budget::DEFAULT,
             None,
-            true,
+            is_virtual,
         )
     }
 
