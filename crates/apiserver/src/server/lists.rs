@@ -206,26 +206,30 @@ impl Iterator for Pieces {
     }
 }
 
-/// The `PartialObjectMetadataList` of stored texts; `None` when one of them must be made from its object, or when there are none.
+/// The `PartialObjectMetadataList` that shows these items.
+pub(super) fn partial_list(list: &List, version: &str, items: Value) -> Value {
+    json!({
+        "kind": "PartialObjectMetadataList", "apiVersion": version, "metadata": list.metadata(false), "items": items,
+    })
+}
+
+/// The JSON of that list, out of stored texts; `None` when one of them must be made from its object, or when there are
+/// none.
 pub(super) fn partial_body(resource: &Resource, list: &List, version: &str) -> Option<Bytes> {
-    let empty = json!({
-        "kind": "PartialObjectMetadataList", "apiVersion": version, "metadata": list.metadata(false), "items": [],
-    });
-    let mut out = json::text(&Ordered::by_kind(&empty));
-    let end = b"]}";
-    out.truncate(
-        out.len()
-            .checked_sub(end.len())
-            .filter(|at| out.ends_with(end) && *at > 0)?,
-    );
-    let mut items = list.items.iter().peekable();
-    items.peek()?;
-    while let Some(item) = items.next() {
+    const END: &[u8] = b"]}";
+    let (first, others) = list.items.split_first()?;
+    let empty = json::text(&Ordered::by_kind(&partial_list(list, version, json!([]))));
+    let mut out = empty.strip_suffix(END)?.to_vec();
+    if !write_partial(&mut out, resource, first.encoded(), version) {
+        return None;
+    }
+    for item in others {
+        out.push(b',');
         if !write_partial(&mut out, resource, item.encoded(), version) {
             return None;
         }
-        out.extend_from_slice(if items.peek().is_some() { b"," } else { end });
     }
+    out.extend_from_slice(END);
     out.push(b'\n');
     Some(Bytes::from(out))
 }

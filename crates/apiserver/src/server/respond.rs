@@ -345,9 +345,7 @@ impl Responder<'_> {
                 } else {
                     Value::Array(items)
                 };
-                Ok(
-                    json!({"kind": "PartialObjectMetadataList", "apiVersion": version, "metadata": list.metadata(false), "items": items}),
-                )
+                Ok(lists::partial_list(list, version, items))
             }
             Transform::Partial(_) => Err(not_a("PartialObjectMetadata", "a list", resource)),
             Transform::Table(version) => {
