@@ -237,7 +237,7 @@ impl AuditSink for Refused {
     fn write(&self, line: &str) -> Result<(), String> {
         let event: Value = serde_json::from_str(line).map_err(|why| why.to_string())?;
         let message = event["responseStatus"]["message"].as_str().unwrap_or_default();
-        // That is said to everybody, whatever his rights are.
+        // Everybody is told so, whatever their rights.
         let is_ending = message.ends_with("because it is being terminated");
         if event["responseStatus"]["code"] == 403 && !is_ending {
             let said = format!(

@@ -5,8 +5,8 @@
 //!
 //! The document is large and seldom asked for, so it is made for each answer and forgotten. It comes to be in pieces: what exists as a tree
 //! of values at one time is the paths of one group and version, or one schema. Only the hash stays, with the snapshot, so that who has the
-//! document already is told so without making it again. However many kinds there are, it is not the request that made them: each
-//! piece raises what the request may cost.
+//! document already is told so without making it again. However many kinds there are, it is not the request that made
+//! them: each piece raises what the request may cost.
 
 pub(super) mod definitions;
 mod gnostic;
@@ -128,7 +128,8 @@ impl Parts {
         }
         let definitions = schemas.into_texts().into_iter().map(|(name, text)| {
             budget::allow_stored(text.len());
-            let mut schema = decode::stored(text.as_bytes()).expect("schemas are JSON texts");
+            let mut schema = decode::stored(text.as_bytes())
+                .expect("schemas are JSON texts, and lie deeper in their definitions than here");
             definitions::convert(&mut schema);
             (name, form.write(&schema, &gnostic::SCHEMA))
         });

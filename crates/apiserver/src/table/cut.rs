@@ -54,7 +54,8 @@ fn end_of_string(text: &[u8], begin: usize) -> Option<usize> {
     }
 }
 
-/// Appends the `PartialObjectMetadata` of a stored text. `false` when it must be made from the object; nothing is appended then.
+/// Appends the `PartialObjectMetadata` of a stored text. `false` when it must be made from the object; nothing is
+/// appended then.
 pub(crate) fn write_partial(out: &mut Vec<u8>, resource: &Resource, stored: &[u8], version: &str) -> bool {
     let Some(metadata) = metadata(resource, stored) else {
         return false;

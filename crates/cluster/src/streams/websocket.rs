@@ -87,8 +87,8 @@ pub(super) enum Said {
     Nothing,
 }
 
-/// The bytes of a message, if it has any of the client's: some clients send what is text as text, and the API server reads either
-/// (`wsstream.Conn`).
+/// The bytes of a message, if it has any of the client's: some clients send what is text as text, and the API server
+/// reads either (`wsstream.Conn`).
 pub(super) fn payload(message: Message) -> Option<Bytes> {
     match message {
         Message::Binary(bytes) => Some(bytes),

@@ -257,9 +257,9 @@ impl Client {
         }
     }
 
-    /// The same client, whose writes no read waits for: a cached read may show the object as it was before. For a controller that
-    /// keeps its own account of what it wrote, as a scheduler of the pods that it bound (`AssumePod` in kube-scheduler), where
-    /// readers of other controllers have nothing to gain by waiting.
+    /// The same client, whose writes no read waits for: a cached read may show the object as it was before. For a
+    /// controller that keeps its own account of what it wrote, as a scheduler of the pods that it bound (`AssumePod` in
+    /// kube-scheduler), where readers of other controllers have nothing to gain by waiting.
     #[must_use]
     pub fn without_receipts(&self) -> Client {
         Client {

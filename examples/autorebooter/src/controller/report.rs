@@ -59,10 +59,12 @@ pub(super) async fn suspended(policy: &RebootPolicy, ctx: &Context) -> Result<()
     Ok(())
 }
 
-/// How long until a database that is not there yet is looked for again: its Secret and its address are watched, the Database is not.
+/// How long until a database that is not there yet is looked for again: its Secret and its address are watched, the
+/// Database is not.
 const LOOK_AGAIN: Duration = Duration::from_secs(10);
 
-/// Says that there is no database to ask. Waiting for one is no error of a database: the first error after it has no predecessors.
+/// Says that there is no database to ask. Waiting for one is no error of a database: the first error after it has no
+/// predecessors.
 pub(super) async fn missing(policy: &RebootPolicy, ctx: &Context, reason: &str, why: &str) -> Result<Action> {
     let reachable = ctx.condition(policy, REACHABLE, false, reason, why);
     degraded(policy, ctx, reachable, (reason, why), |_| 0).await?;
