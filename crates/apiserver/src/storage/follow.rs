@@ -39,8 +39,9 @@ impl<D: Derived> Known<D> {
         };
         for store in stores {
             let (listed, changes) = storage.list_and_watch(store, "");
-            for (key, object) in &listed.items {
-                known.derived.apply(store, key, Some(object));
+            // One by one: what was read of an object goes with it.
+            for (key, object) in listed.items {
+                known.derived.apply(store, &key, Some(&object));
             }
             known.changes.push((store, changes));
         }

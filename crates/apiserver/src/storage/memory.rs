@@ -202,13 +202,7 @@ impl Shared {
     fn open_all(&self, listed: Listed<Arc<Entry>>) -> Listed {
         let lengths = listed.items.iter().map(|(_, entry)| entry.encoded().len());
         let short = lengths.sum::<usize>() <= RECENT_BYTES / 2;
-        let open = |entry: &Entry| if short { self.open(entry) } else { entry.open().0 };
-        let items = listed.items.into_iter().map(|(key, entry)| (key, open(&entry)));
-        Listed {
-            revision: listed.revision,
-            items: items.collect(),
-            rest: listed.rest,
-        }
+        opened(listed, |entry| if short { self.open(entry) } else { entry.object() })
     }
 
     /// Does a change: gives it its revision, and tells the journal or, when there is none, the watchers.
@@ -253,7 +247,8 @@ impl Shared {
         };
         drop(state);
         wake_all(wake);
-        if !deleted {
+        // What was not read yet, as the server's own roles at its start, is not what is asked for next.
+        if !deleted && after.is_read() {
             self.recent().add(after.clone());
         }
         Ok(after)
@@ -294,6 +289,16 @@ impl Shared {
         let subscribers = &mut state.store(store).subscribers;
         subscribers.retain(|other| other.strong_count() > 0);
         subscribers.push(Arc::downgrade(subscriber));
+    }
+}
+
+/// A list with its objects open.
+fn opened(listed: Listed<Arc<Entry>>, open: impl Fn(&Entry) -> Arc<StoredObject>) -> Listed {
+    let items = listed.items.into_iter().map(|(key, entry)| (key, open(&entry)));
+    Listed {
+        revision: listed.revision,
+        items: items.collect(),
+        rest: listed.rest,
     }
 }
 
@@ -521,7 +526,8 @@ impl Storage for MemoryStorage {
         let entries = state.store(store).list(&request, revision, revision);
         drop(state);
         (
-            self.shared.open_all(entries),
+            // Whoever follows a store reads each object once.
+            opened(entries, Entry::object),
             Box::new(MemoryStream {
                 shared: self.shared.clone(),
                 subscriber,

@@ -122,7 +122,6 @@ impl StoredObject {
     }
 
     /// Whether the tree of values is held beside the text.
-    #[cfg(test)]
     pub(super) fn is_read(&self) -> bool {
         self.forms.value.get().is_some()
     }

@@ -35,6 +35,21 @@ fn prefixes_keep_namespaces_apart() {
     assert_eq!(keys, ["a/x", "a/y"]);
 }
 
+/// What the server makes of its own roles at its start is read once; its trees of values are ten times as large as its text.
+#[test]
+fn whoever_follows_a_store_keeps_nothing_open() {
+    let storage = MemoryStorage::new(10, 10);
+    let text = r#"{"metadata":{"name":"a","resourceVersion":""}}"#.to_owned();
+    storage.create_text("s", "a", text).expect("a is new");
+    let (listed, _changes) = storage.list_and_watch("s", "");
+    assert_eq!(listed.items[0].1.value()["metadata"]["name"], "a");
+    assert_eq!(storage.usage().open_bytes, 0);
+    storage.get("s", "a").expect("it is there");
+    drop(listed);
+    storage.get("s", "a").expect("it is there");
+    assert_ne!(storage.usage().open_bytes, 0, "what is asked for alone is kept open");
+}
+
 /// Endless writes of objects with texts of this size hold no more than the bounds say, and what is gone is said to be gone.
 #[test]
 fn endless_writes_hold_a_bounded_number_of_bytes() {
