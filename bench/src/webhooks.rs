@@ -9,7 +9,7 @@
 //! * *CPU*: of the webhook's process, over the admissions of that load.
 //!
 //! Both webhook servers do the same (a label where there is none), each in a process of its own, and are called by the
-//! same API server: ours first, then the peer where it is given.
+//! same API server: ours first, then the peer where it is given. Our webhook server has the profile `operator`.
 
 use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
@@ -227,13 +227,17 @@ impl Subject {
     }
 }
 
-/// Our subject, beside this program.
+/// Our subject, built as users build their operators: in the folder of its profile, beside that of this program.
 fn ours() -> Result<PathBuf, String> {
     let here = std::env::current_exe().map_err(|why| format!("cannot find this program: {why}"))?;
-    let path = here.with_file_name("kubewright-bench-webhook");
+    let profiles = here.parent().and_then(Path::parent).unwrap_or(Path::new(""));
+    let path = profiles.join("operator/kubewright-bench-webhook");
     match path.exists() {
         true => Ok(path),
-        false => Err(format!("{} does not exist: build the whole package", path.display())),
+        false => Err(format!(
+            "{} does not exist: cargo build --profile operator -p kubewright-bench --bin kubewright-bench-webhook",
+            path.display()
+        )),
     }
 }
 
