@@ -6,7 +6,10 @@ use super::{Called, int};
 use crate::error::Error;
 use crate::value::{Duration, List, Value};
 use crate::value::{compare, equal, is_ordered};
-use crate::work::{ITEM, made};
+use crate::work::{ITEM, made, worked};
+
+/// Taking an item out of a list, and comparing it.
+const COMPARED: usize = 3;
 
 pub(super) fn call<'a>(overload: &str, args: &[Value<'a>]) -> Called<'a> {
     Some(match (overload, args) {
@@ -77,6 +80,7 @@ fn ordered<'a>(item: Result<Value<'a>, Error>) -> Result<Value<'a>, Error> {
 }
 
 fn is_sorted<'a>(list: &List<'a>) -> Result<Value<'a>, Error> {
+    worked(COMPARED * list.len())?;
     let mut previous: Option<Value<'a>> = None;
     for item in list.iter() {
         let item = ordered(item)?;
@@ -91,6 +95,7 @@ fn is_sorted<'a>(list: &List<'a>) -> Result<Value<'a>, Error> {
 }
 
 fn sum<'a>(overload: &str, list: &List<'a>) -> Result<Value<'a>, Error> {
+    worked(COMPARED * list.len())?;
     let mut sum = match overload {
         "list_uint_sum_uint" => Value::Uint(0),
         "list_double_sum_double" => Value::Double(0.0),
@@ -105,6 +110,7 @@ fn sum<'a>(overload: &str, list: &List<'a>) -> Result<Value<'a>, Error> {
 
 /// The element that every other one compares `worse` to.
 fn extreme<'a>(list: &List<'a>, name: &str, worse: Ordering) -> Result<Value<'a>, Error> {
+    worked(COMPARED * list.len())?;
     let mut best: Option<Value<'a>> = None;
     for item in list.iter() {
         let item = ordered(item)?;

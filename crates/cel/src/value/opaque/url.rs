@@ -7,6 +7,7 @@ use super::Called;
 use super::Opaque;
 use crate::error::Error;
 use crate::value::{Key, Map, Text, Value};
+use crate::work::{ITEM, made};
 use kubewright_values::error::quote;
 
 /// The parts of a URL.
@@ -36,7 +37,7 @@ pub(super) fn call<'a>(overload: &str, args: &[Value<'a>]) -> Called<'a> {
             "url_get_hostname" => text(url.split_host().0),
             "url_get_port" => text(url.split_host().1),
             "url_get_escaped_path" => text(&url.escaped_path()),
-            "url_get_query" => Ok(query(&url.query)),
+            "url_get_query" => query(&url.query),
             _ => return None,
         },
         _ => return None,
@@ -260,14 +261,16 @@ fn decode(text: &str) -> Vec<u8> {
 }
 
 /// The parameters of a query, each with its values in order. Malformed pairs are left out.
-fn query<'a>(text: &str) -> Value<'a> {
+fn query<'a>(text: &str) -> Result<Value<'a>, Error> {
+    /// A key, a value, the list of values and its share of a node.
+    const PARAMETER: usize = 4 * ITEM;
     let mut parameters: BTreeMap<String, Vec<Value<'a>>> = BTreeMap::new();
     for pair in text.split('&').filter(|pair| !pair.is_empty() && !pair.contains(';')) {
+        made(PARAMETER + pair.len())?;
         let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
         if check_escapes(key).is_err() || check_escapes(value).is_err() {
             continue;
         }
-        let plain = |text: &str| String::from_utf8_lossy(&decode(&text.replace('+', " "))).into_owned();
         parameters
             .entry(plain(key))
             .or_default()
@@ -276,5 +279,13 @@ fn query<'a>(text: &str) -> Value<'a> {
     let entries = parameters
         .into_iter()
         .map(|(key, values)| (Key::String(Text::from(key)), Value::list(values)));
-    Value::Map(Map::new(entries.collect()))
+    Ok(Value::Map(Map::new(entries.collect())))
+}
+
+/// A key or a value as it was before it was written into a query.
+fn plain(text: &str) -> String {
+    if !text.contains(['+', '%']) {
+        return text.to_owned();
+    }
+    String::from_utf8_lossy(&decode(&text.replace('+', " "))).into_owned()
 }
