@@ -397,6 +397,18 @@ fn changes_of_lists() {
     );
 }
 
+/// The owners of one field that lies deep.
+#[test]
+fn owners_of_what_lies_deep() {
+    let of_path = |depth: usize| apply::FieldSet::of_path(vec!["a"; depth].into_iter());
+    let mut fields = json!({});
+    for _ in 0..400 {
+        fields = json!({"f:a": fields});
+    }
+    assert_eq!(Ok(of_path(400)), apply::FieldSet::decode(&fields));
+    check("a path of 400 steps", 500, Taken, || !of_path(400).is_empty());
+}
+
 /// Evaluates an expression about `object` within the limits of a request; an error is shown.
 fn evaluated(source: &str, object: &Value) -> Result<String, String> {
     let environment = Environment::new().variable("object", Decl::new(Type::Dyn));
@@ -407,6 +419,24 @@ fn evaluated(source: &str, object: &Value) -> Result<String, String> {
         .result
         .map(|value| value.type_name().to_owned())
         .map_err(|error| error.to_string())
+}
+
+/// What is looked at shows: with room for 100,000 steps beyond what is kept back, 100,000 values are too many.
+#[test]
+fn expressions_that_look_at_much() {
+    let numbers = numbered(100_000, |index| json!(index));
+    let object = json!({"list": times(100_000, &json!("ab")), "numbers": numbers, "query": "a=b&".repeat(20_000)});
+    let steps = Limits::REQUEST.steps / 8 + 100_000;
+    for source in [
+        "object.list.max() != ''",
+        "object.list.min() != ''",
+        "object.list.isSorted()",
+        "object.numbers.sum() > 0",
+        "url('/?' + object.query).getQuery().size() > 0",
+    ] {
+        check(source, steps, Refused, || evaluated(source, &object).is_ok());
+    }
+    check("a few", steps, Taken, || evaluated("[1, 2].max() > 0", &object).is_ok());
 }
 
 #[test]

@@ -70,18 +70,23 @@ pub(super) fn field(name: &str) -> String {
 impl FieldSet {
     /// The set of this one path of field names.
     pub fn of_path<'a>(path: impl DoubleEndedIterator<Item = &'a str>) -> FieldSet {
-        let mut set = FieldSet::default();
-        let mut node = Node::LEAF;
-        for name in path.rev() {
-            set = FieldSet {
-                nodes: vec![(field(name), node)],
-            };
-            node = Node {
-                member: false,
-                children: set.clone(),
-            };
-        }
-        set
+        let mut path = path.rev();
+        let Some(last) = path.next() else {
+            return FieldSet::default();
+        };
+        let of = |name: &str, node: Node| FieldSet {
+            nodes: vec![(field(name), node)],
+        };
+        path.fold(of(last, Node::LEAF), |children, name| {
+            budget::spend(1);
+            of(
+                name,
+                Node {
+                    member: false,
+                    children,
+                },
+            )
+        })
     }
 
     /// Whether nothing is in the set.

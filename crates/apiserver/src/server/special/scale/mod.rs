@@ -4,6 +4,7 @@
 
 mod owners;
 
+use kubewright_schema::decode::MAX_DEPTH;
 use kubewright_schema::error::{FieldError, aggregate};
 use kubewright_schema::labels::Selector;
 use kubewright_schema::path::FieldPath;
@@ -22,6 +23,7 @@ use crate::server::respond::{Content, Reply};
 use crate::server::update::{check_name, check_uid, check_version};
 use crate::server::write::{Part, Written};
 use crate::server::{Call, admit, decode, negotiate};
+use crate::storage::StorageError;
 
 /// What a Scale is written in, whatever it scales.
 pub(crate) const VERSION: &str = "autoscaling/v1";
@@ -116,6 +118,7 @@ impl Call<'_> {
         whole: bool,
         wanted: impl Fn(&Value, &mut Owners, &mut Vec<String>) -> Result<Value, Status>,
     ) -> Result<Reply, Status> {
+        check_depth(&paths.spec_replicas)?;
         let resource = self.resource.clone();
         let (namespace, name) = (self.namespace().to_owned(), self.name().to_owned());
         let mut writer = self.tracked_writer(options);
@@ -209,9 +212,23 @@ fn pointer(path: &str) -> String {
     path.replace('.', "/")
 }
 
+fn steps(path: &str) -> impl DoubleEndedIterator<Item = &str> {
+    path.split('.').filter(|key| !key.is_empty())
+}
+
+/// A definition may name a path that is longer than objects are deep: what would be made below it could not be stored, and takes room on
+/// the stack before anybody looks.
+fn check_depth(path: &str) -> Result<(), Status> {
+    let depth = steps(path).count() + 1;
+    if depth <= MAX_DEPTH {
+        return Ok(());
+    }
+    Err(Status::bad_request(StorageError::TooDeep { depth }.to_string()))
+}
+
 fn set_path(object: &mut Value, path: &str, value: Value) {
     let mut at = object;
-    for key in path.split('.').filter(|key| !key.is_empty()) {
+    for key in steps(path) {
         if !at.is_object() {
             *at = json!({});
         }
@@ -305,4 +322,21 @@ fn check_patched_uid(resource: &Resource, name: &str, scale: &Value, present: &s
         ..Details::default()
     };
     Err(Status::failure(409, "Conflict", message).with_details(details))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_number_lies_no_deeper_than_what_may_be_stored() {
+        let check = |depth: usize, expected: bool| {
+            let path = format!(".spec{}", ".a".repeat(depth));
+            assert_eq!(check_depth(&path).is_ok(), expected, "{depth}");
+        };
+        check(1, true);
+        check(MAX_DEPTH - 2, true);
+        check(MAX_DEPTH - 1, false);
+        check(200_000, false);
+    }
 }

@@ -14,7 +14,7 @@ pub(crate) fn of_replicas(object: &Value, paths: &ScalePaths) -> ManagedFields {
 }
 
 fn replicas(paths: &ScalePaths) -> FieldSet {
-    FieldSet::of_path(paths.spec_replicas.split('.').filter(|name| !name.is_empty()))
+    FieldSet::of_path(super::steps(&paths.spec_replicas))
 }
 
 /// The owners of what a Scale shows, while it is written.
