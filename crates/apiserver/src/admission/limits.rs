@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use kubewright_schema::error::aggregate_texts;
 use kubewright_schema::quantity::Quantity;
+use kubewright_schema::{budget, measure};
 use serde_json::{Value, json};
 
 use super::{Admission, Admitted, Attributes, Operation, Session};
@@ -15,6 +16,9 @@ use crate::model::status::Status;
 use crate::quota::{ResourceList, parse, wanted};
 use crate::storage::{ListRequest, Storage, StoredObject};
 use crate::values::{Object, ensure, get};
+
+/// What looking up an amount and comparing it takes.
+const LOOKED_UP: usize = 4;
 
 const ANNOTATION: &str = "kubernetes.io/limit-ranger";
 
@@ -62,12 +66,15 @@ impl LimitRanger {
         if old.is_some_and(object::is_terminating) {
             return Ok(());
         }
-        for range in self.ranges(attributes) {
+        let ranges = self.ranges(attributes);
+        let is_pod = attributes.resource.plural == "pods";
+        let asked = (is_pod && !ranges.is_empty()).then(|| Asked::by(new));
+        for range in ranges {
             let mut errors = Vec::new();
             for limit in items(get(range.value(), &["spec", "limits"])) {
-                match attributes.resource.plural.as_ref() {
-                    "pods" => check_pod(limit, new, &mut errors),
-                    _ => check_claim(limit, new, &mut errors),
+                match &asked {
+                    Some(asked) => check_pod(limit, asked, &mut errors),
+                    None => check_claim(limit, new, &mut errors),
                 }
             }
             if !errors.is_empty() {
@@ -129,21 +136,7 @@ fn fill_defaults(range: &Value, pod: &mut Value) {
             let Some(resources) = ensure(container, "resources") else {
                 continue;
             };
-            let mut set = |field: &str, defaults: &Object| {
-                let missing: Vec<_> = defaults
-                    .iter()
-                    .filter(|(name, _)| get(&Value::Object(resources.clone()), &[field, name]).is_null())
-                    .collect();
-                if missing.is_empty() {
-                    return None;
-                }
-                let amounts = ensure(resources, field)?;
-                for (name, amount) in &missing {
-                    amounts.insert((*name).clone(), (*amount).clone());
-                }
-                let names: Vec<&str> = missing.iter().map(|(name, _)| name.as_str()).collect();
-                Some(names.join(", "))
-            };
+            let mut set = |field: &str, defaults: &Object| add_missing(resources, field, defaults);
             let (limited, requested) = (set("limits", &limits), set("requests", &requests));
             done.extend(requested.map(|names| format!("{names} request for {word} {name}")));
             done.extend(limited.map(|names| format!("{names} limit for {word} {name}")));
@@ -158,45 +151,112 @@ fn fill_defaults(range: &Value, pod: &mut Value) {
     }
 }
 
-fn check_pod(limit: &Value, pod: &Value, errors: &mut Vec<String>) {
+/// Adds the amounts that are missing, and says which.
+fn add_missing(resources: &mut Object, field: &str, defaults: &Object) -> Option<String> {
+    budget::spend(1 + defaults.len());
+    let given = resources.get(field);
+    let is_missing = |(name, _): &(&String, &Value)| given.is_none_or(|given| get(given, &[name.as_str()]).is_null());
+    let missing: Vec<_> = defaults.iter().filter(is_missing).collect();
+    if missing.is_empty() {
+        return None;
+    }
+    let amounts = ensure(resources, field)?;
+    let mut names = String::new();
+    for (name, amount) in missing {
+        measure::count_field(amounts.len());
+        budget::produce(2 * name.len());
+        amounts.insert(name.clone(), measure::copy(amount));
+        names.push_str(if names.is_empty() { "" } else { ", " });
+        names.push_str(name);
+    }
+    Some(names)
+}
+
+/// What a pod asks for, read once for all limits.
+struct Asked {
+    containers: Vec<[ResourceList; 2]>,
+    pod: [ResourceList; 2],
+}
+
+impl Asked {
+    fn by(pod: &Value) -> Asked {
+        let lists = ["containers", "initContainers"].into_iter();
+        let containers = lists.flat_map(|list| items(get(pod, &["spec", list])));
+        Asked {
+            containers: containers
+                .map(|container| ["requests", "limits"].map(|field| parse(get(container, &["resources", field]))))
+                .collect(),
+            pod: ["requests", "limits"].map(|field| wanted(pod, field)),
+        }
+    }
+}
+
+/// One limit with its amounts, read once for all containers.
+struct Bounds {
+    min: ResourceList,
+    max: ResourceList,
+    ratio: ResourceList,
+}
+
+impl Bounds {
+    fn of(limit: &Value) -> Bounds {
+        let of = |field: &str| parse(get(limit, &[field]));
+        Bounds {
+            min: of("min"),
+            max: of("max"),
+            ratio: of("maxLimitRequestRatio"),
+        }
+    }
+}
+
+fn check_pod(limit: &Value, asked: &Asked, errors: &mut Vec<String>) {
     match get(limit, &["type"]).as_str() {
         Some("Container") => {
-            let containers =
-                items(get(pod, &["spec", "containers"])).chain(items(get(pod, &["spec", "initContainers"])));
-            for container in containers {
-                let of = |field: &str| parse(get(container, &["resources", field]));
-                check_amounts(limit, "Container", &of("requests"), &of("limits"), errors);
+            let bounds = Bounds::of(limit);
+            for container in &asked.containers {
+                bounds.check("Container", container, errors);
             }
         }
-        Some("Pod") => check_amounts(limit, "Pod", &wanted(pod, "requests"), &wanted(pod, "limits"), errors),
+        Some("Pod") => Bounds::of(limit).check("Pod", &asked.pod, errors),
         _ => {}
     }
 }
 
-fn check_amounts(limit: &Value, kind: &str, requests: &ResourceList, limits: &ResourceList, errors: &mut Vec<String>) {
-    for (name, bound) in parse(get(limit, &["min"])) {
-        errors.extend(minimum(kind, &name, &bound, requests, limits));
+impl Bounds {
+    fn check(&self, kind: &str, [requests, limits]: &[ResourceList; 2], errors: &mut Vec<String>) {
+        budget::spend(1 + LOOKED_UP * (self.min.len() + self.max.len() + self.ratio.len()));
+        let before = errors.len();
+        for (name, bound) in &self.min {
+            errors.extend(minimum(kind, name, bound, requests, limits));
+        }
+        for (name, bound) in &self.max {
+            errors.extend(maximum(kind, name, bound, requests, limits));
+        }
+        for (name, bound) in &self.ratio {
+            errors.extend(ratio(kind, name, bound, requests, limits));
+        }
+        for error in &errors[before..] {
+            budget::produce(measure::text_held(error.len()));
+        }
     }
-    for (name, bound) in parse(get(limit, &["max"])) {
-        let rule = format!("maximum {name} usage per {kind} is {bound}");
-        errors.extend(match (limits.get(&name), requests.get(&name)) {
-            (None, _) => Some(format!("{rule}.  No limit is specified")),
-            (Some(limit), _) if *limit > bound => Some(format!("{rule}, but limit is {limit}")),
-            (_, Some(request)) if *request > bound => Some(format!("{rule}, but request is {request}")),
-            _ => None,
-        });
-    }
-    for (name, bound) in parse(get(limit, &["maxLimitRequestRatio"])) {
-        errors.extend(ratio(kind, &name, &bound, requests, limits));
+}
+
+fn maximum(kind: &str, name: &str, bound: &Quantity, requests: &ResourceList, limits: &ResourceList) -> Option<String> {
+    let rule = || format!("maximum {name} usage per {kind} is {bound}");
+    match (limits.get(name), requests.get(name)) {
+        (None, _) => Some(format!("{}.  No limit is specified", rule())),
+        (Some(limit), _) if limit > bound => Some(format!("{}, but limit is {limit}", rule())),
+        (_, Some(request)) if request > bound => Some(format!("{}, but request is {request}", rule())),
+        _ => None,
     }
 }
 
 fn minimum(kind: &str, name: &str, bound: &Quantity, requests: &ResourceList, limits: &ResourceList) -> Option<String> {
-    let rule = format!("minimum {name} usage per {kind} is {bound}");
+    let rule = || format!("minimum {name} usage per {kind} is {bound}");
     match (requests.get(name), limits.get(name)) {
-        (None, _) => Some(format!("{rule}.  No request is specified")),
-        (Some(request), _) if request < bound => Some(format!("{rule}, but request is {request}")),
-        (_, Some(limit)) if limit < bound => Some(format!("{rule}, but limit is {limit}")),
+        (None, _) => Some(format!("{}.  No request is specified", rule())),
+        (Some(request), _) if request < bound => Some(format!("{}, but request is {request}", rule())),
+        (_, Some(limit)) if limit < bound => Some(format!("{}, but limit is {limit}", rule())),
         _ => None,
     }
 }
@@ -245,6 +305,8 @@ fn check_claim(limit: &Value, claim: &Value, errors: &mut Vec<String>) {
 
 #[cfg(test)]
 mod tests {
+    use kubewright_schema::budget::{Exhausted, Limits};
+
     use super::*;
 
     #[test]
@@ -263,11 +325,25 @@ mod tests {
     }
 
     #[test]
+    fn many_defaults_for_many_containers_are_counted() {
+        let amounts: Object = (0..500).map(|index| (format!("a.io/r{index}"), json!("1"))).collect();
+        let range = json!({"spec": {"limits": [{"type": "Container", "default": amounts}]}});
+        let pod = |count: usize| json!({"metadata": {}, "spec": {"containers": vec![json!({"name": "c"}); count]}});
+        let check = |count: usize, expected: Result<(), Exhausted>| {
+            let mut pod = pod(count);
+            let found = budget::within(Limits::REQUEST, || fill_defaults(&range, &mut pod));
+            assert_eq!(found, expected, "{count} containers");
+        };
+        check(100, Ok(()));
+        check(2_000, Err(Exhausted::Bytes));
+    }
+
+    #[test]
     fn bounds_are_kept() {
         let check = |limit: Value, resources: Value, want: &[&str]| {
             let pod = json!({"spec": {"containers": [{"name": "a", "resources": resources}]}});
             let mut errors = Vec::new();
-            check_pod(&limit, &pod, &mut errors);
+            check_pod(&limit, &Asked::by(&pod), &mut errors);
             assert_eq!(errors, want, "{limit}");
         };
         let max = || json!({"type": "Container", "max": {"cpu": "1"}});
