@@ -8,6 +8,7 @@
 //!
 //! Not here: match conditions, which need CEL.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -65,13 +66,19 @@ impl Matched {
     ///
     /// # Errors
     /// Those of a conversion webhook.
-    pub async fn show(&self, session: &Session<'_>, attributes: &Attributes, object: &Value) -> Result<Value, Status> {
+    pub async fn show<'o>(
+        &self,
+        session: &Session<'_>,
+        attributes: &Attributes,
+        object: &'o Value,
+    ) -> Result<Cow<'o, Value>, Status> {
         if object.is_null() || !self.is_converted(attributes) {
-            return Ok(object.clone());
+            return Ok(Cow::Borrowed(object));
         }
         session
             .convert(object.clone(), &attributes.resource, &self.resource)
             .await
+            .map(Cow::Owned)
     }
 }
 

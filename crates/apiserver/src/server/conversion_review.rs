@@ -59,7 +59,10 @@ pub(crate) async fn ask(
         "response": {"uid": "", "convertedObjects": null, "result": {"metadata": {}}},
     });
     let client = conversion.webhook.client.as_ref().map_err(Clone::clone)?;
-    let answer = client.post(outbound, kind, &review, TIMEOUT).await.map_err(failed)?;
+    let answer = client
+        .post(outbound, kind, review.to_string(), TIMEOUT)
+        .await
+        .map_err(failed)?;
     let converted = verify(kind, &uid, &answer).map_err(failed)?;
     if converted.len() != objects.len() {
         return Err(format!(

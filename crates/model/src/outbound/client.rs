@@ -110,7 +110,7 @@ impl Client {
         })
     }
 
-    /// Sends a document of a kind and reads the one of the same kind that comes back.
+    /// Sends a document of a kind, as JSON, and reads the one of the same kind that comes back.
     ///
     /// # Errors
     /// Why there is none: no connection, no time left, an HTTP error, no JSON, another kind.
@@ -118,14 +118,14 @@ impl Client {
         &self,
         outbound: &dyn Outbound,
         kind: Document,
-        document: &Value,
+        document: String,
         timeout: Duration,
     ) -> Result<Value, String> {
         let query = format!("timeout={}s", timeout.as_secs());
         let call = OutboundCall {
             to: self.to.clone(),
             ca_bundle: self.ca_bundle.clone(),
-            body: Bytes::from(document.to_string()),
+            body: Bytes::from(document),
             query: query.clone(),
             timeout,
         };

@@ -212,7 +212,7 @@ async fn invoke(
 ) -> Result<(), Status> {
     let (mutating, binding, matched) = (invocation.mutating, invocation.binding, &invocation.matched);
     let policy = &mutating.policy;
-    let mut shown = matched.show(session, attributes, object).await?;
+    let mut shown = matched.show(session, attributes, object).await?.into_owned();
     let old = matched.show(session, attributes, old.unwrap_or(&Value::Null)).await?;
     let request = attributes.review(matched);
     let around = Inputs {

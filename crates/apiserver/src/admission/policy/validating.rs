@@ -1,5 +1,6 @@
 //! ValidatingAdmissionPolicies: rules that may refuse a request, or warn.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use kubewright_cel::eval::{Patterns, RUNTIME_BUDGET};
@@ -169,7 +170,7 @@ async fn check_hook(
             return Ok(());
         }
     };
-    let mut seen: Option<Seen> = None;
+    let mut seen: Option<Seen<'_>> = None;
     let mut annotations = Annotations::default();
     for binding in &hook.bindings {
         let chosen = match &binding.criteria {
@@ -222,14 +223,14 @@ async fn check_hook(
 }
 
 /// What the expressions see, but for the parameter.
-struct Seen {
-    object: Value,
-    old: Value,
+struct Seen<'a> {
+    object: Cow<'a, Value>,
+    old: Cow<'a, Value>,
     request: Value,
     namespace: Value,
 }
 
-impl Seen {
+impl Seen<'_> {
     fn inputs<'a>(&'a self, params: &'a Value, patterns: &'a Patterns) -> Inputs<'a> {
         Inputs {
             object: &self.object,
@@ -243,13 +244,13 @@ impl Seen {
 }
 
 /// The inner error is that of a conversion.
-async fn prepare(
+async fn prepare<'a>(
     session: &Session<'_>,
     attributes: &Attributes,
     matched: &Matched,
-    object: &Value,
-    old: Option<&Value>,
-) -> Result<Result<Seen, String>, Status> {
+    object: &'a Value,
+    old: Option<&'a Value>,
+) -> Result<Result<Seen<'a>, String>, Status> {
     let namespace = namespace(session, attributes)?;
     let converted = async {
         let object = matched.show(session, attributes, object).await?;

@@ -2,7 +2,7 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use kubewright_schema::{catalog, go, structural};
+use kubewright_schema::{budget, catalog, go, structural};
 use serde_json::{Value, json};
 
 use super::Failure;
@@ -15,6 +15,11 @@ use crate::outbound::client::{Document, kind_text};
 
 const GROUP: &str = "admission.k8s.io";
 const KIND: &str = "AdmissionReview";
+
+/// What a call takes, in steps: a request may make about a thousand.
+const CALL: usize = 10_000;
+/// So many letters of a review are written in a step.
+const LETTERS: usize = 4;
 
 /// An object and the one it replaces, in the version that a webhook is asked in. Null where there is none.
 pub(super) struct Objects<'a> {
@@ -61,17 +66,14 @@ pub(super) async fn ask(
         kind: KIND,
     };
     let uid = env::uuid(session.env());
-    let review = json!({
-        "kind": KIND,
-        "apiVersion": kind.api_version(),
-        "request": request(attributes, seen, &objects, &uid),
-    });
+    let review = text(kind, attributes.review(seen), &objects, &uid)
+        .map_err(|why| Failure::Calling(format!("could not create admission objects: {why}")))?;
     let client = hook
         .client
         .as_ref()
         .map_err(|why| Failure::Calling(format!("could not get REST client: {why}")))?;
     let answer = client
-        .post(session.outbound(), kind, &review, hook.timeout)
+        .post(session.outbound(), kind, review, hook.timeout)
         .await
         .map_err(|why| Failure::Calling(format!("failed to call webhook: {why}")))?;
     let response = verify(kind, &uid, mutating, &answer)?;
@@ -87,17 +89,33 @@ pub(super) async fn ask(
     patch(&hook.name, &response.patch, response.patch_type.as_deref())
 }
 
-/// The `request` of a review: what is done, and to which objects.
-fn request(attributes: &Attributes, seen: &Matched, objects: &Objects<'_>, uid: &str) -> Value {
-    let mut request = attributes.review(seen);
-    for (field, value) in [
-        ("uid", &json!(uid)),
-        ("object", objects.object),
-        ("oldObject", objects.old),
-    ] {
-        request[field] = value.clone();
+/// A review as JSON: what is done, and to which objects. These are written where they are: hundreds of webhooks may be asked about one.
+fn text(kind: Document, mut request: Value, objects: &Objects<'_>, uid: &str) -> Result<String, serde_json::Error> {
+    let objects = [("object", objects.object), ("oldObject", objects.old)];
+    if let Some(request) = request.as_object_mut() {
+        request.insert("uid".to_owned(), json!(uid));
+        for (field, _) in objects {
+            request.remove(field);
+        }
     }
-    request
+    // The last bracket of the request waits until the objects are in it.
+    let mut text = request.to_string();
+    text.pop();
+    for (field, value) in objects {
+        write_field(&mut text, field, value)?;
+    }
+    let version = kind.api_version();
+    let text = format!(
+        "{{\"apiVersion\":{},\"kind\":\"{KIND}\",\"request\":{text}}}}}",
+        json!(version)
+    );
+    budget::spend(CALL + text.len() / LETTERS);
+    Ok(text)
+}
+
+fn write_field(text: &mut String, field: &str, value: &Value) -> Result<(), serde_json::Error> {
+    text.push_str(&format!(",\"{field}\":{}", serde_json::to_string(value)?));
+    Ok(())
 }
 
 /// Makes sure that an answer is one to this review (`VerifyAdmissionResponse`).
@@ -302,4 +320,31 @@ fn denial(name: &str, given: &Value) -> Status {
         }));
     }
     status
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_review_has_its_objects() {
+        let kind = Document {
+            group: GROUP,
+            version: "v1",
+            kind: KIND,
+        };
+        let (object, old) = (json!({"a": ["\"}"]}), Value::Null);
+        let objects = Objects {
+            object: &object,
+            old: &old,
+        };
+        let request = json!({"operation": "CREATE", "uid": "", "object": null, "userInfo": {"username": "u"}});
+        let text = text(kind, request, &objects, "1").expect("JSON");
+        let review: Value = serde_json::from_str(&text).expect("JSON");
+        assert_eq!(
+            review,
+            json!({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": {"operation": "CREATE",
+                "uid": "1", "object": {"a": ["\"}"]}, "oldObject": null, "userInfo": {"username": "u"}}})
+        );
+    }
 }

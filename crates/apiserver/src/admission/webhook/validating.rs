@@ -1,6 +1,9 @@
 //! ValidatingAdmissionWebhook.
 
-use futures::future::join_all;
+use std::borrow::Cow;
+
+use futures::stream::{self, StreamExt as _};
+use kubewright_schema::measure;
 use serde_json::Value;
 
 use super::config::{Configurations, Configured, Webhook};
@@ -27,8 +30,8 @@ impl Default for ValidatingWebhooks {
 struct Invocation<'a> {
     hook: &'a Webhook,
     seen: Matched,
-    object: Value,
-    old: Value,
+    object: Cow<'a, Value>,
+    old: Cow<'a, Value>,
 }
 
 /// Asks the webhooks, all at once.
@@ -59,8 +62,23 @@ async fn dispatch(
         }
     }
     let asking = asked.iter().enumerate();
-    let answers = join_all(asking.map(|(at, asked)| asked.call(session, attributes, at))).await;
+    let asking: Vec<_> = asking.map(|(at, asked)| asked.call(session, attributes, at)).collect();
+    let answers: Vec<_> = stream::iter(asking)
+        .buffered(at_once(object, asked.len()))
+        .collect()
+        .await;
     answers.into_iter().collect()
+}
+
+/// How many webhooks are asked at once: all, unless what they are sent would take much memory.
+fn at_once(object: &Value, count: usize) -> usize {
+    const FEW: usize = 10;
+    /// Texts of reviews that wait for answers.
+    const WAITING: usize = 16 * 1024 * 1024;
+    if count <= FEW {
+        return FEW;
+    }
+    (WAITING / measure::held(object)).max(FEW)
 }
 
 impl Invocation<'_> {
