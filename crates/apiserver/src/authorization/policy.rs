@@ -254,8 +254,15 @@ impl Bindings {
     /// The bindings for a user, by name, each with the first subject that the user is.
     fn of<'a>(&'a self, user: &'a UserInfo) -> impl Iterator<Item = Source<'a>> {
         let own = self.users.get(&user.name).into_iter();
-        let of_groups = user.groups.iter().filter_map(|group| self.groups.get(group));
-        let names: BTreeSet<&String> = own.chain(of_groups).flatten().collect();
+        // A review may name a group as often as it likes.
+        budget::spend(user.groups.len());
+        let groups: BTreeSet<&String> = user.groups.iter().collect();
+        let of_groups = groups.into_iter().filter_map(|group| self.groups.get(group));
+        let mut names: BTreeSet<&String> = BTreeSet::new();
+        for bound in own.chain(of_groups) {
+            budget::spend(bound.len());
+            names.extend(bound);
+        }
         names.into_iter().filter_map(|name| {
             let binding = self.by_name.get(name)?;
             let subject = binding.subjects.iter().find(|subject| {
