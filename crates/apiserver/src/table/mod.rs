@@ -187,12 +187,12 @@ fn cells_of(resource: &Resource, paths: &[Option<JsonPath>], object: &Value, now
                 let cell = budget::share(least, || found(path, &column.type_, object, now));
                 cell.unwrap_or_else(|| too_large(&column.type_))
             }),
-            Cell::With(make) => make(object, now),
+            Cell::With(make) => budget::share(least, || make(object, now)).unwrap_or_else(|| too_large(&column.type_)),
         })
         .collect()
 }
 
-/// What stands in a cell whose path leads to more than one cell may cost: the list is answered all the same.
+/// What stands in a cell that leads to more than one cell may cost: the list is answered all the same.
 fn too_large(type_: &str) -> Value {
     match type_ {
         "string" => "<too large>".into(),

@@ -340,32 +340,52 @@ fn service_ports(object: &Value, _: Timestamp) -> Value {
 
 pub(crate) const ENDPOINTS: &[Cell] = &[Cell::Name, Cell::With(endpoints), Cell::Age];
 
+/// So many are shown of a long list.
+const SHOWN: usize = 3;
+
 /// At most three, then how many more.
 fn first_three(all: &[String], none: &str) -> Value {
-    if all.len() > 3 {
-        return format!("{} + {} more...", all[..3].join(","), all.len() - 3).into();
+    if all.len() > SHOWN {
+        return format!("{} + {} more...", all[..SHOWN].join(","), all.len() - SHOWN).into();
     }
     let text = all.join(",");
     or(&text, none).into()
 }
 
+/// Each address with each port. There may be millions, of which three are shown and the others are counted.
 fn endpoints(object: &Value, _: Timestamp) -> Value {
-    let subsets = At::root(object).key("subsets");
-    let mut all = Vec::new();
-    for subset in subsets.items() {
-        let addresses: Vec<_> = subset.key("addresses").items().collect();
-        if subset.key("ports").is_empty() {
-            all.extend(addresses.iter().map(|address| address.key("ip").text().to_owned()));
+    let mut shown = Vec::new();
+    let mut count = 0_usize;
+    for subset in At::root(object).key("subsets").items() {
+        let (addresses, ports) = (subset.key("addresses"), subset.key("ports"));
+        count = count.saturating_add(addresses.len().saturating_mul(ports.len().max(1)));
+        if ports.is_empty() {
+            let room = SHOWN - shown.len();
+            shown.extend(
+                addresses
+                    .items()
+                    .take(room)
+                    .map(|address| address.key("ip").text().to_owned()),
+            );
         }
-        for port in subset.key("ports").items() {
+        for port in ports.items().take(SHOWN) {
             let number = port.key("port").int().unwrap_or(0);
-            all.extend(addresses.iter().map(|address| match address.key("ip").text() {
-                ip if ip.contains(':') => format!("[{ip}]:{number}"),
-                ip => format!("{ip}:{number}"),
-            }));
+            let room = SHOWN - shown.len();
+            shown.extend(
+                addresses
+                    .items()
+                    .take(room)
+                    .map(|address| match address.key("ip").text() {
+                        ip if ip.contains(':') => format!("[{ip}]:{number}"),
+                        ip => format!("{ip}:{number}"),
+                    }),
+            );
         }
     }
-    first_three(&all, NONE)
+    if count > SHOWN {
+        return format!("{} + {} more...", shown.join(","), count - SHOWN).into();
+    }
+    or(&shown.join(","), NONE).into()
 }
 
 pub(crate) const ENDPOINT_SLICE: &[Cell] = &[
