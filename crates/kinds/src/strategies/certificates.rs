@@ -3,6 +3,8 @@
 //!
 //! Not here: signing. Nothing of this server signs.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use kubewright_schema::error::FieldError;
@@ -147,19 +149,24 @@ fn keep_decisions(new: &mut Value, old: &Value) {
     }
 }
 
+fn text_of(value: Option<&Value>) -> &str {
+    value.and_then(Value::as_str).unwrap_or("")
+}
+
 /// When conditions came to be what they are, where the client does not say.
 fn note_times(new: &mut Value, old: &Value, context: &StrategyContext<'_>) {
     let now = kubewright_model::env::rfc3339(context.env.now());
     let Some(status) = new.as_object_mut().and_then(|object| child(object, "status")) else {
         return;
     };
+    let mut before: BTreeMap<[&str; 2], &Value> = BTreeMap::new();
+    for was in conditions(old) {
+        let [kind, status] = ["type", "status"].map(|field| text_of(was.get(field)));
+        before.entry([kind, status]).or_insert(was);
+    }
     for condition in each(status, "conditions") {
-        let same = |was: &&Value| {
-            ["type", "status"]
-                .iter()
-                .all(|field| condition.get(*field) == was.get(field))
-        };
-        let was = conditions(old).iter().find(same);
+        let key = ["type", "status"].map(|field| text_of(condition.get(field)));
+        let was = before.get(&key);
         let since = was.and_then(|was| was.get("lastTransitionTime")).cloned();
         fill(condition, "lastUpdateTime", now.as_str());
         fill(
@@ -234,7 +241,7 @@ fn status(new: &Value, old: &Value, written: Written) -> Vec<FieldError> {
 
 /// The rules for each condition, and for those that exclude each other.
 fn condition_rules(errors: &mut Errors, list: &At<'_>) {
-    let mut seen: Vec<&str> = Vec::new();
+    let mut seen: BTreeSet<&str> = BTreeSet::new();
     for condition in list.items() {
         let kind = condition.key("type");
         if kind.text().is_empty() {
@@ -253,17 +260,17 @@ fn condition_rules(errors: &mut Errors, list: &At<'_>) {
             "Denied" => "Approved",
             _ => "",
         };
-        if !opposite.is_empty() && seen.contains(&opposite) {
+        if !opposite.is_empty() && seen.contains(opposite) {
             errors.invalid_value(
                 list,
                 kind.text(),
                 "Approved and Denied conditions are mutually exclusive",
             );
         }
-        if seen.contains(&kind.text()) {
+        if seen.contains(kind.text()) {
             errors.duplicate(&kind);
         }
-        seen.push(kind.text());
+        seen.insert(kind.text());
     }
 }
 

@@ -189,7 +189,11 @@ fn indexes(errors: &mut Errors, spec: &At<'_>, status: &At<'_>) {
     if readable(&done) && readable(&failed) {
         let done = indexes_in(done.text());
         if let Some(both) = indexes_in(failed.text()).into_iter().find_map(|failed| {
-            let overlap = done.iter().find(|done| done.0 <= failed.1 && failed.0 <= done.1)?;
+            // Both are in order.
+            let overlap = done.get(done.partition_point(|done| done.1 < failed.0))?;
+            if overlap.0 > failed.1 {
+                return None;
+            }
             Some(overlap.0.max(failed.0))
         }) {
             errors.invalid(

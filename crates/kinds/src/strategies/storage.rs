@@ -10,10 +10,11 @@ mod claims;
 pub(crate) mod sources;
 mod volume;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::str::FromStr;
 
 use kubewright_schema::error::FieldError;
+use kubewright_schema::measure;
 use kubewright_schema::names;
 use kubewright_schema::quantity::Quantity;
 use serde_json::{Value, json};
@@ -119,9 +120,12 @@ pub(crate) const NODE: Strategy = Strategy {
         let mut errors = Errors::default();
         errors.extend(node(new));
         let drivers = At::root(new).keys(&["spec", "drivers"]);
+        let mut named = BTreeMap::new();
+        for driver in drivers.items() {
+            named.entry(driver.key("name").text()).or_insert(driver);
+        }
         for before in At::root(old).keys(&["spec", "drivers"]).items() {
-            let same = |driver: &At<'_>| driver.key("name").text() == before.key("name").text();
-            if let Some(after) = drivers.items().find(same)
+            if let Some(after) = named.get(before.key("name").text())
                 && DRIVER_FIELDS
                     .iter()
                     .any(|field| after.key(field).value != before.key(field).value)
@@ -275,16 +279,15 @@ fn class(new: &Value) -> Vec<FieldError> {
     } else {
         errors.required(&mode, "");
     }
-    let mut terms: Vec<Value> = Vec::new();
+    let mut terms = BTreeSet::new();
     for term in at.key("allowedTopologies").items() {
         let mut seen = BTreeSet::new();
         let expressions = term.key("matchLabelExpressions");
         // Terms are the same when they allow the same, and one that says nothing is as good as any.
-        if expressions.is_empty() || terms.contains(expressions.value) {
+        if !terms.insert(measure::shown(expressions.value)) || expressions.is_empty() {
             let path = expressions.path.to_string();
             errors.push(FieldError::duplicate(path, ""));
         }
-        terms.push(expressions.value.clone());
         for expression in term.key("matchLabelExpressions").items() {
             let (key, values) = (expression.key("key"), expression.key("values"));
             if values.is_empty() {

@@ -2,6 +2,8 @@
 //!
 //! Not here: what is refused (see `validate` and its neighbours).
 
+mod ports;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::str::FromStr;
 
@@ -126,7 +128,7 @@ pub(crate) fn warnings(pod: &At<'_>) -> Vec<String> {
     let all: Vec<At<'_>> = containers()
         .flat_map(|container| container.key("ports").items())
         .collect();
-    ports(&all, &mut warn);
+    ports::ports(&all, &mut warn);
     for secret in spec.key("imagePullSecrets").items() {
         let name = secret.key("name");
         if name.text().is_empty() {
@@ -245,51 +247,6 @@ fn environment(container: &At<'_>, warn: &mut Vec<String>) {
                 "{}: hides previous definition of {name:?}, which may be dropped when using apply",
                 entry.path
             ));
-        }
-    }
-}
-
-fn ports(all: &[At<'_>], warn: &mut Vec<String>) {
-    let mut known: BTreeMap<(i64, &str), Vec<&At<'_>>> = BTreeMap::new();
-    let mut names: BTreeMap<&str, &At<'_>> = BTreeMap::new();
-    let number = |port: &At<'_>, field: &str| port.key(field).int().unwrap_or(0);
-    for port in all {
-        let (host, ip) = (number(port, "hostPort"), port.key("hostIP").text());
-        let (container, protocol) = (number(port, "containerPort"), port.key("protocol").text());
-        let name = port.key("name").text();
-        if !ip.is_empty() && host == 0 {
-            warn.push(format!(
-                "{}: hostIP set without hostPort: {{Name:{name} HostPort:0 ContainerPort:{container} Protocol:{protocol} HostIP:{ip}}}",
-                port.path
-            ));
-        }
-        let others = known.entry((container, protocol)).or_default();
-        for other in others.iter() {
-            let (other_host, other_ip) = (number(other, "hostPort"), other.key("hostIP").text());
-            let word = if ip == other_ip && host == other_host {
-                "duplicate"
-            } else if host == 0 || other_host == 0 {
-                "overlapping"
-            } else if host == other_host && ip.is_empty() != other_ip.is_empty() {
-                "dangerously ambiguous"
-            } else {
-                continue;
-            };
-            warn.push(format!("{}: {word} port definition with {}", port.path, other.path));
-        }
-        others.push(port);
-        if name.is_empty() {
-            continue;
-        }
-        match names.get(name) {
-            Some(first) => warn.push(format!(
-                "{}: duplicate port name {name:?} with {first}, services and probes that select ports by name will use {first}",
-                port.path,
-                first = first.path
-            )),
-            None => {
-                names.insert(name, port);
-            }
         }
     }
 }
