@@ -3,16 +3,24 @@
 /// One row of the table.
 pub(crate) struct Input {
     /// What it is, for the page of the book.
-    pub(crate) name: &'static str,
+    pub(crate) name: String,
     /// The codes that are right.
     pub(crate) answers: &'static [u16],
     /// Made when it is needed: some are large.
-    pub(crate) request: fn() -> Request,
+    pub(crate) request: Box<dyn Fn() -> Request>,
 }
 
 /// A row.
-pub(crate) fn input(name: &'static str, answers: &'static [u16], request: fn() -> Request) -> Input {
-    Input { name, answers, request }
+pub(crate) fn input(
+    name: impl Into<String>,
+    answers: &'static [u16],
+    request: impl Fn() -> Request + 'static,
+) -> Input {
+    Input {
+        name: name.into(),
+        answers,
+        request: Box::new(request),
+    }
 }
 
 /// A request, and what has to be asked for before it.

@@ -5,7 +5,7 @@
 //!
 //! Nothing here is timed but for one bound: an answer comes within a minute, in a debug build on a busy machine. What an input costs is
 //! for the book: `KUBEWRIGHT_HOSTILE_REPORT=FILE cargo test --release -p kubewright-cluster --test hostile` writes a table.
-//! `KUBEWRIGHT_HOSTILE_ONLY=WORDS` picks inputs by their names. `KUBEWRIGHT_HOSTILE_SERVER=KUBECONFIG` asks another server instead,
+//! `KUBEWRIGHT_HOSTILE_ONLY=WORDS` picks inputs by their names or those of their groups. `KUBEWRIGHT_HOSTILE_SERVER=KUBECONFIG` asks another server instead,
 //! such as a real kube-apiserver, and prints what it answers.
 //!
 //! Not here: connections that misbehave (`tests/bad_input.rs`), sequences of requests (`tests/stateful`).
@@ -41,7 +41,8 @@ async fn nothing_that_is_sent_hurts_the_server() {
     let mut problems = Vec::new();
     for (group, list) in inputs::groups() {
         report.begin(group);
-        for input in list.into_iter().filter(|input| input.name.contains(&only)) {
+        let is_wanted = |input: &Input| group.contains(&only) || input.name.contains(&only);
+        for input in list.into_iter().filter(is_wanted) {
             let began = Instant::now();
             let checked = check(&server, &input, &mut report).await;
             eprintln!("{:?} {}", began.elapsed(), input.name);

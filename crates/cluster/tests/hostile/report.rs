@@ -55,7 +55,7 @@ impl Report {
 
     pub(crate) fn add(&mut self, input: &Input, request: &Request, row: Row) {
         let cells = [
-            input.name.to_owned(),
+            input.name.clone(),
             size(request.path.len() + request.body.len()),
             row.code.to_string(),
             size(row.answered),

@@ -562,13 +562,13 @@ fn definitions() -> Vec<Input> {
 }
 
 /// A namespaced object of any kind, called `wide`.
-fn wide(version: &str, kind: &str, plural: &str, rest: &str) -> Request {
+pub(super) fn wide(version: &str, kind: &str, plural: &str, rest: &str) -> Request {
     let root = if version.contains('/') { "apis" } else { "api" };
     let collection = format!("/{root}/{version}/namespaces/default/{plural}");
     create(&collection, "wide", object(version, kind, "wide", "", rest))
 }
 
-fn review(version: &str, kind: &str, plural: &str, spec: &str) -> Request {
+pub(super) fn review(version: &str, kind: &str, plural: &str, spec: &str) -> Request {
     let body = format!(r#"{{"apiVersion":"{version}","kind":"{kind}","spec":{{{spec}}}}}"#);
     post(&format!("/apis/{version}/{plural}"), JSON, body)
 }
@@ -585,7 +585,7 @@ fn named(names: &str) -> Request {
 }
 
 /// A definition of Things with more in its version.
-fn versioned(version: &str) -> Request {
+pub(super) fn versioned(version: &str) -> Request {
     let body = definition(r#"{"type":"object","x-kubernetes-preserve-unknown-fields":true}"#)
         .replace("\"storage\":true", &format!("\"storage\":true{version}"));
     create(DEFINITIONS, DEFINITION, body)

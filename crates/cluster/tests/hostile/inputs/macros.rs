@@ -233,7 +233,7 @@ fn ruled(schema: &str, rule: &str) -> Request {
 
 const VERSION: &str = "admissionregistration.k8s.io/v1";
 
-/// `text` is 1 MB, `list` holds 1,000,000 texts: both double twenty times.
+/// `text` is 1 MB, `list` holds 1,000,000 texts: both double twenty times, and `text10`, say, has 2^10 letters.
 fn variables() -> String {
     let doubled = |name: &str, first: &str| {
         let variable = |index: usize| match index {
@@ -270,12 +270,12 @@ fn concerned() -> Request {
 }
 
 /// A ConfigMap of 1,000 fields under a policy that says this of it.
-fn judged(expression: &str) -> Request {
+pub(super) fn judged(expression: &str) -> Request {
     judged_with(&variables(), expression)
 }
 
 /// The same with other variables.
-fn judged_with(variables: &str, expression: &str) -> Request {
+pub(super) fn judged_with(variables: &str, expression: &str) -> Request {
     let spec = format!(
         r#""spec":{{{},"variables":{variables},"validations":[{{"expression":"{expression}"}}]}}"#,
         chosen()

@@ -1,7 +1,9 @@
 //! The inputs, in groups.
 
+mod associative;
 mod depth;
 mod encodings;
+mod functions;
 mod heads;
 mod kinds;
 mod macros;
@@ -9,6 +11,7 @@ mod numbers;
 mod owners;
 mod patches;
 mod policies;
+mod products;
 mod protobuf;
 mod queries;
 mod roles;
@@ -36,5 +39,8 @@ pub(crate) fn groups() -> Vec<(&'static str, Vec<Input>)> {
         ("Kinds, reviews and subresources", kinds::inputs()),
         ("Macros and functions that multiply", macros::inputs()),
         ("Owners of fields, directives and odd reads", owners::inputs()),
+        ("Functions of expressions", functions::inputs()),
+        ("Lists that meet lists", products::inputs()),
+        ("Sets, maps and who owns them", associative::inputs()),
     ]
 }

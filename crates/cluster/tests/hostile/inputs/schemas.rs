@@ -139,6 +139,6 @@ const LIST_WITH_KEYS: &str = r#"{"type":"array","x-kubernetes-list-type":"map","
     "items":{"type":"object","required":["k"],"properties":{"k":{"type":"string"}}}}"#;
 
 /// A Thing with this `spec`, of a definition with this schema of it.
-fn thing_of(schema: &str, spec: &str) -> Request {
+pub(super) fn thing_of(schema: &str, spec: &str) -> Request {
     create(THINGS, "thing", thing("thing", spec)).after(create(DEFINITIONS, DEFINITION, definition_of_spec(schema)))
 }
