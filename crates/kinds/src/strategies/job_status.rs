@@ -43,7 +43,8 @@ pub(crate) fn validate(new: &Value, old: &Value) -> Vec<FieldError> {
     }
     exclusive(&mut errors, &status, "SuccessCriteriaMet");
     for counter in ["failed", "succeeded"] {
-        if number(&status, counter) < number(&was, counter) {
+        let may_shrink = counter == "succeeded" && is_elastic(&job.key("spec"));
+        if number(&status, counter) < number(&was, counter) && !may_shrink {
             let shown = number(&status, counter);
             errors.invalid_value(
                 &status.key(counter),
@@ -67,6 +68,12 @@ pub(crate) fn validate(new: &Value, old: &Value) -> Vec<FieldError> {
         }
     }
     errors.into_vec()
+}
+
+/// An Indexed Job that is made smaller, which takes as many completions as pods at once, loses completions that it had.
+fn is_elastic(spec: &At<'_>) -> bool {
+    let is_indexed = spec.key("completionMode").text() == "Indexed";
+    is_indexed && spec.key("completions").value == spec.key("parallelism").value
 }
 
 fn is_true(status: &At<'_>, kind: &str) -> bool {
@@ -259,6 +266,18 @@ mod tests {
                 "status.startTime: Invalid value: \"2026-01-01T01:00:00Z\": field is immutable for unsuspended job once set",
                 "status.conditions: Invalid value: cannot disable the terminal FailureTarget=True condition",
             ],
+        );
+        check(
+            json!({"completionMode": "Indexed", "completions": 2, "parallelism": 1}),
+            json!({"succeeded": 1}),
+            json!({"succeeded": 0}),
+            &["status.succeeded: Invalid value: 0: cannot decrease the succeeded counter"],
+        );
+        check(
+            json!({"completionMode": "Indexed", "completions": 2, "parallelism": 2}),
+            json!({"succeeded": 1, "failed": 1}),
+            json!({"succeeded": 0}),
+            &["status.failed: Invalid value: 0: cannot decrease the failed counter"],
         );
         check(
             indexed,

@@ -45,6 +45,25 @@ pub(crate) fn annotations(errors: &mut Errors, all: &At<'_>, spec: &At<'_>) {
     }
 }
 
+/// What is wrong with a change of annotations: some stay as they came (`ValidatePodSpecificAnnotationUpdates`).
+pub(crate) fn changes(errors: &mut Errors, all: &At<'_>, before: &At<'_>) {
+    let what = |key: &str| match key {
+        MIRROR => Some("mirror pod annotation"),
+        key if key.starts_with(APP_ARMOR) => Some("AppArmor annotations"),
+        _ => None,
+    };
+    for (key, entry) in before.entries() {
+        if let Some(what) = what(key).filter(|_| all.key(key).value != entry.value) {
+            errors.forbidden(&entry, format!("may not remove or update {what}"));
+        }
+    }
+    for (key, entry) in all.entries() {
+        if let Some(what) = what(key).filter(|_| !before.key(key).present()) {
+            errors.forbidden(&entry, format!("may not add {what}"));
+        }
+    }
+}
+
 /// A 32-bit integer without a plus sign or leading zeros.
 fn is_cost(text: &str) -> bool {
     let digits = text.strip_prefix('-').unwrap_or(text);
@@ -238,6 +257,44 @@ mod tests {
         let found: Vec<String> = errors.into_vec().iter().map(ToString::to_string).collect();
         assert_eq!(found, want);
         sync_app_armor(pod.as_object_mut().expect("an object"));
+    }
+
+    #[test]
+    fn some_annotations_stay_as_they_came() {
+        let check = |old: Value, new: Value, want: &[&str]| {
+            let (old, new) = (json!({"annotations": old}), json!({"annotations": new}));
+            let mut errors = Errors::default();
+            changes(
+                &mut errors,
+                &At::root(&new).key("annotations"),
+                &At::root(&old).key("annotations"),
+            );
+            let found: Vec<String> = errors.into_vec().iter().map(ToString::to_string).collect();
+            assert_eq!(found, want);
+        };
+        let armor = format!("{APP_ARMOR}c");
+        check(
+            json!({"a": "b", MIRROR: "x"}),
+            json!({"a": "c", MIRROR: "x", "d": "e"}),
+            &[],
+        );
+        check(
+            json!({MIRROR: "x", armor.clone(): "unconfined"}),
+            json!({MIRROR: "y"}),
+            &[
+                "annotations[container.apparmor.security.beta.kubernetes.io/c]: Forbidden: may not remove or update \
+                 AppArmor annotations",
+                "annotations[kubernetes.io/config.mirror]: Forbidden: may not remove or update mirror pod annotation",
+            ],
+        );
+        check(
+            json!({}),
+            json!({MIRROR: "y", armor: "unconfined"}),
+            &[
+                "annotations[container.apparmor.security.beta.kubernetes.io/c]: Forbidden: may not add AppArmor annotations",
+                "annotations[kubernetes.io/config.mirror]: Forbidden: may not add mirror pod annotation",
+            ],
+        );
     }
 
     fn annotations_of(errors: &mut Errors, pod: &Value) {

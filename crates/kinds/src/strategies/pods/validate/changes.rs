@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::{first_by_name, spec};
 use crate::strategies::check::{At, Errors, ensure, keep};
-use crate::strategies::pods::scheduling;
+use crate::strategies::pods::{annotations, scheduling};
 use kubewright_model::facts::pods::qos_class;
 
 const UPDATABLE: &str = "`spec.containers[*].image`,`spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,`spec.tolerations` \
@@ -19,7 +19,10 @@ pub(crate) fn update(new: &Value, old: &Value) -> Vec<FieldError> {
     let mut errors = Errors::default();
     let at = At::root(new).key("spec");
     let was = At::root(old).key("spec");
+    let notes = At::root(new).keys(&["metadata", "annotations"]);
+    annotations::annotations(&mut errors, &notes, &at);
     spec(&mut errors, &at);
+    annotations::changes(&mut errors, &notes, &At::root(old).keys(&["metadata", "annotations"]));
     for list in ["containers", "initContainers"] {
         if at.key(list).len() != was.key(list).len() {
             errors.forbidden(&at.key(list), "pod updates may not add or remove containers");
