@@ -3,16 +3,18 @@
 //! Invariants: E1 recording never blocks: the queue is bounded and what does not fit is dropped and counted; E2 memory is bounded, and one
 //! chatty object cannot flood the API (25 events, then one in five minutes); E3 events on cluster-scoped objects go to `default`; E4 a name
 //! that is taken is replaced by another, unless an attempt whose answer was lost took it: no event is written twice; E5 a namespace that is being deleted takes no events, which is no error; E6 what is queued at the
-//! stop is still written. Equal events (object, type, reason, message, component) are one Event whose count grows.
+//! stop is still written. Equal events (object, type, reason, message, component) are one Event whose count grows; E7
+//! events that differ only in their message are one as well from the tenth message on, which shows the latest and says
+//! that it stands for several.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::{Event, EventSource, ObjectReference};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 use kube::Api;
@@ -34,6 +36,11 @@ const MEMORY: usize = 4096;
 /// How many events one object may have at once, and how long it takes until it may have one more.
 const BURST: f64 = 25.0;
 const REFILL: Duration = Duration::from_secs(300);
+/// So many different messages make the same kind of event similar, unless it was quiet for so long.
+const SIMILAR: usize = 10;
+const QUIET: SignedDuration = SignedDuration::from_mins(10);
+/// What the message of an event that stands for similar ones begins with.
+const COMBINED: &str = "(combined from similar events): ";
 /// How long one write may take.
 const DEADLINE: Duration = Duration::from_secs(30);
 /// How often a write that fails is tried.
@@ -94,6 +101,7 @@ impl EventRecorder {
             client,
             clock: clock.clone(),
             known: BTreeMap::new(),
+            messages: BTreeMap::new(),
             buckets: BTreeMap::new(),
             serial: 0,
         };
@@ -147,7 +155,8 @@ struct Key {
     subject: Subject,
     event_type: EventType,
     reason: String,
-    message: String,
+    /// None stands for all messages.
+    message: Option<String>,
 }
 
 /// Who says something about which object; the spam filter works on these.
@@ -166,6 +175,30 @@ struct Known {
     count: i32,
 }
 
+/// The messages of one kind of event, up to the number that makes them similar.
+#[derive(Default)]
+struct Messages {
+    different: BTreeSet<String>,
+    last: Timestamp,
+}
+
+impl Messages {
+    /// Takes one more, and says whether there were so many lately that they are one.
+    fn are_similar(&mut self, message: &str, at: Timestamp) -> bool {
+        if at.duration_since(self.last) > QUIET {
+            self.different.clear();
+        }
+        self.last = at;
+        self.different.insert(message.to_owned());
+        if self.different.len() < SIMILAR {
+            return false;
+        }
+        // There is room for the next message, which makes them as many again.
+        self.different.pop_last();
+        true
+    }
+}
+
 struct Bucket {
     tokens: f64,
     filled: Instant,
@@ -175,6 +208,7 @@ struct Writer {
     client: kube::Client,
     clock: Arc<dyn Clock>,
     known: BTreeMap<Key, Known>,
+    messages: BTreeMap<Key, Messages>,
     buckets: BTreeMap<Subject, Bucket>,
     serial: u64,
 }
@@ -196,7 +230,7 @@ impl Writer {
         }
     }
 
-    async fn write(&mut self, record: Record, stop: &Stop) {
+    async fn write(&mut self, mut record: Record, stop: &Stop) {
         let text = |value: &Option<String>| value.clone().unwrap_or_default();
         let subject = Subject {
             component: record.component.clone(),
@@ -205,6 +239,16 @@ impl Writer {
             name: text(&record.involved.name),
             uid: text(&record.involved.uid),
         };
+        let mut key = Key {
+            subject: subject.clone(),
+            event_type: record.event_type,
+            reason: record.reason.clone(),
+            message: None,
+        };
+        match self.is_similar(&key, &record) {
+            true => record.message.insert_str(0, COMBINED),
+            false => key.message = Some(record.message.clone()),
+        }
         if !self.allowed(&subject) {
             tracing::debug!(
                 object = subject.name,
@@ -213,12 +257,6 @@ impl Writer {
             );
             return;
         }
-        let key = Key {
-            subject,
-            event_type: record.event_type,
-            reason: record.reason.clone(),
-            message: record.message.clone(),
-        };
         let mut event = self.event(&key, &record);
         // An attempt before this one may have been carried out.
         let mut ambiguous = false;
@@ -251,7 +289,10 @@ impl Writer {
     async fn try_write(&mut self, key: &Key, record: &Record, event: &Event) -> Result<(), kube::Error> {
         if let Some(known) = self.known.get_mut(key) {
             let count = known.count.saturating_add(1);
-            let patch = json!({ "count": count, "lastTimestamp": Time(record.at) });
+            let mut patch = json!({ "count": count, "lastTimestamp": Time(record.at) });
+            if key.message.is_none() {
+                patch["message"] = json!(record.message);
+            }
             let api: Api<Event> = Api::namespaced(self.client.clone(), &known.namespace);
             match api
                 .patch(&known.name, &PatchParams::default(), &Patch::Merge(patch))
@@ -319,6 +360,16 @@ impl Writer {
         }
     }
 
+    /// Whether there were so many messages of this kind of event lately that they become one (client-go's
+    /// `EventAggregate`).
+    fn is_similar(&mut self, kind: &Key, record: &Record) -> bool {
+        if self.messages.len() >= MEMORY && !self.messages.contains_key(kind) {
+            self.messages.clear();
+        }
+        let messages = self.messages.entry(kind.clone()).or_default();
+        messages.are_similar(&record.message, record.at)
+    }
+
     fn allowed(&mut self, subject: &Subject) -> bool {
         let now = Instant::now();
         if self.buckets.len() >= MEMORY {
@@ -354,5 +405,24 @@ fn refused_for_good(error: &kube::Error) -> bool {
     match error {
         kube::Error::Api(status) => matches!(status.code, 400..=499) && status.code != 409 && status.code != 429,
         _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn e7_many_messages_become_one() {
+        let mut messages = Messages::default();
+        let at = |seconds: i64| Timestamp::from_second(1_800_000_000 + seconds).expect("a time");
+        for number in 0..9_i64 {
+            assert!(!messages.are_similar(&number.to_string(), at(number)), "{number}");
+            assert!(!messages.are_similar(&number.to_string(), at(number)), "{number} again");
+        }
+        for number in 9..12_i64 {
+            assert!(messages.are_similar(&number.to_string(), at(number)), "{number}");
+        }
+        assert!(!messages.are_similar("12", at(612)), "after a pause");
     }
 }
