@@ -54,20 +54,34 @@ pub(crate) async fn all<O: Object, P: Object>(
     selector: &Selector,
     worth_adopting: impl Fn(&P) -> bool,
 ) -> Result<Vec<Arc<P>>> {
+    tied(ctx, owner, selector, None, worth_adopting).await
+}
+
+/// The same, where what is adopted gets a finalizer, too, which what is released loses.
+///
+/// # Errors
+/// As those of [`all`].
+pub(crate) async fn tied<O: Object, P: Object>(
+    ctx: &Context,
+    owner: &O,
+    selector: &Selector,
+    finalizer: Option<&str>,
+    worth_adopting: impl Fn(&P) -> bool,
+) -> Result<Vec<Arc<P>>> {
     let client = ctx.client();
     let (mut ours, mut may_adopt_answer) = (vec![], None);
     for object in candidates::<P>(ctx, meta::uid(owner.meta()), selector).await? {
         match decide(owner.meta(), selector, object.meta()) {
             Claim::Owned => ours.push(object),
             Claim::Ignore => {}
-            Claim::Release => drop(release(client, &*object, meta::uid(owner.meta())).await?),
+            Claim::Release => drop(release(client, &*object, meta::uid(owner.meta()), finalizer).await?),
             Claim::Adopt if !worth_adopting(&object) => {}
             Claim::Adopt => {
                 if may_adopt_answer.is_none() {
                     may_adopt_answer = Some(may_adopt(client, owner).await?);
                 }
                 if may_adopt_answer == Some(true) {
-                    ours.extend(adopt(client, &*object, meta::reference_to(owner)).await?);
+                    ours.extend(adopt(client, &*object, meta::reference_to(owner), finalizer).await?);
                 }
             }
         }
@@ -105,28 +119,53 @@ pub(crate) async fn may_adopt<K: Object>(client: &Client, owner: &K) -> Result<b
     Ok(fresh.is_some_and(|fresh| fresh.meta().uid == owner.uid && !meta::is_deleting(fresh.meta())))
 }
 
-/// Writes our controller reference into an orphan. `None` when the object is gone meanwhile.
-pub(crate) async fn adopt<K: Object>(client: &Client, object: &K, owner: OwnerReference) -> Result<Option<Arc<K>>> {
+/// Writes our controller reference, and the finalizer, into an orphan. `None` when the object is gone meanwhile.
+async fn adopt<K: Object>(
+    client: &Client,
+    object: &K,
+    owner: OwnerReference,
+    finalizer: Option<&str>,
+) -> Result<Option<Arc<K>>> {
     let mut owners = object.meta().owner_references.clone().unwrap_or_default();
     owners.push(owner);
-    write(client, object, &owners).await
+    let mut finalizers = object.meta().finalizers.clone().unwrap_or_default();
+    if let Some(finalizer) = finalizer.filter(|wanted| finalizers.iter().all(|there| there != wanted)) {
+        finalizers.push(finalizer.to_owned());
+    }
+    write(client, object, &owners, &finalizers).await
 }
 
-/// Takes our reference out of an object. `None` when the object is gone meanwhile.
-pub(crate) async fn release<K: Object>(client: &Client, object: &K, owner_uid: &str) -> Result<Option<Arc<K>>> {
+/// Takes our reference, and the finalizer, out of an object. `None` when the object is gone meanwhile.
+async fn release<K: Object>(
+    client: &Client,
+    object: &K,
+    owner_uid: &str,
+    finalizer: Option<&str>,
+) -> Result<Option<Arc<K>>> {
     let mut owners = object.meta().owner_references.clone().unwrap_or_default();
     owners.retain(|owner| owner.uid != owner_uid);
-    write(client, object, &owners).await
+    let mut finalizers = object.meta().finalizers.clone().unwrap_or_default();
+    finalizers.retain(|there| Some(there.as_str()) != finalizer);
+    write(client, object, &owners, &finalizers).await
 }
 
-async fn write<K: Object>(client: &Client, object: &K, owners: &[OwnerReference]) -> Result<Option<Arc<K>>> {
+async fn write<K: Object>(
+    client: &Client,
+    object: &K,
+    owners: &[OwnerReference],
+    finalizers: &[String],
+) -> Result<Option<Arc<K>>> {
     let meta = object.meta();
-    // The list is replaced as a whole, so the version that it was computed from goes along; so does the uid, since names are reused.
-    let patch = json!({ "metadata": {
+    // The lists are replaced as a whole, so the version that they were computed from goes along; so does the uid, since
+    // names are reused.
+    let mut patch = json!({ "metadata": {
         "uid": meta.uid,
         "resourceVersion": meta.resource_version,
         "ownerReferences": if owners.is_empty() { None } else { Some(owners) },
     }});
+    if meta.finalizers.as_deref().unwrap_or_default() != finalizers {
+        patch["metadata"]["finalizers"] = json!((!finalizers.is_empty()).then_some(finalizers));
+    }
     match client
         .patch::<K, _>(meta.namespace.as_deref(), meta::name(meta), &Patch::Merge(patch))
         .await

@@ -1,8 +1,9 @@
 //! The CronJob controller: Jobs at certain times.
 //!
-//! A reconcile compares the Jobs with those that the status calls active, starts the run that is due, if there is one, removes old Jobs, and waits
-//! for the next time. A run is named by its time, so that it is never started twice. Only the most recent one of several that were missed is
-//! started (`cronjob_controllerv2.go` of kube-controller-manager).
+//! A reconcile removes old Jobs, compares the others with those that the status calls active, starts the run that is
+//! due, if there is one, and waits for the next time. A run is named by its time, so that it is never started twice.
+//! Only the most recent one of several that were missed is started (`cronjob_controllerv2.go` of
+//! kube-controller-manager).
 //!
 //! - `schedule.rs`: when a schedule is due, - `due.rs`: what that means now.
 //!
@@ -82,15 +83,14 @@ impl Reconciler for CronJobReconciler {
             spec,
             status: cron_job.status.clone().unwrap_or_default(),
         };
+        // Jobs that the history has no room for are not told of any more.
+        run.clean_up(&jobs).await?;
         run.compare(&jobs).await?;
         let rescheduled = self.is_rescheduled(&ctx, &cron_job);
         let wait = match meta::is_deleting(&cron_job.metadata) {
             true => Ok(None),
             false => run.start(rescheduled).await,
         };
-        if !meta::is_deleting(&cron_job.metadata) {
-            run.clean_up(&jobs).await?;
-        }
         if cron_job.status.as_ref() != Some(&run.status) {
             let mut written = (*cron_job).clone();
             written.status = Some(run.status);
@@ -198,13 +198,16 @@ impl Run<'_> {
 
     /// Starts the run that is due; answers when to look again.
     async fn start(&mut self, rescheduled: bool) -> Result<Option<Duration>> {
-        let Some(schedule) = self.schedule() else {
+        let Some(zone) = self.zone() else {
             return Ok(None);
         };
         if self.spec.suspend == Some(true) {
             return Ok(None);
         }
         let now = self.ctx.now();
+        let Some(schedule) = self.schedule(zone, now) else {
+            return Ok(None);
+        };
         let due = Due::of(self.cron_job, &self.status, &schedule, now);
         let wait = Some(due.wait);
         let Some(at) = due.start.filter(|_| !rescheduled) else {
@@ -248,26 +251,35 @@ impl Run<'_> {
         Ok(wait)
     }
 
-    /// The schedule in its time zone; what cannot be used is told in an event, and waits for a change.
-    fn schedule(&self) -> Option<Schedule> {
-        let zone = match self.spec.time_zone.as_deref() {
-            None => TimeZone::UTC,
-            Some(name) => match schedule::zone(name) {
-                Some(zone) => zone,
-                None => {
-                    let message = format!("invalid timeZone: {name:?}: unknown time zone {name}");
-                    self.event(EventType::Warning, "UnknownTimeZone", message);
-                    return None;
-                }
-            },
+    /// The time zone; one that is unknown is told in an event, and waits for a change.
+    fn zone(&self) -> Option<TimeZone> {
+        let Some(name) = self.spec.time_zone.as_deref() else {
+            return Some(TimeZone::UTC);
         };
+        let zone = schedule::zone(name);
+        if zone.is_none() {
+            let message = format!("invalid timeZone: {name:?}: unknown time zone {name}");
+            self.event(EventType::Warning, "UnknownTimeZone", message);
+        }
+        zone
+    }
+
+    /// The schedule; what cannot be used, or never comes, is told in an event, and waits for a change.
+    fn schedule(&self, zone: TimeZone, now: Timestamp) -> Option<Schedule> {
         let text = &self.spec.schedule;
-        let schedule = Schedule::parse(text, zone);
-        if schedule.is_none() {
+        let Some(schedule) = Schedule::parse(text, zone) else {
             let message = format!("unparseable schedule: {text:?}");
             self.event(EventType::Warning, "UnparseableSchedule", message);
+            return None;
+        };
+        if schedule.next(now).is_none() {
+            // Go's schedule answers its zero time twice.
+            let message =
+                format!("invalid schedule: {text} : time difference between two schedules is less than 1 second");
+            self.event(EventType::Warning, "InvalidSchedule", message);
+            return None;
         }
-        schedule
+        Some(schedule)
     }
 
     async fn create(&mut self, name: &str, at: Timestamp, zone: &TimeZone) -> Result<()> {

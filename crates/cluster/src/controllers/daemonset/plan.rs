@@ -188,8 +188,13 @@ impl<'a> View<'a> {
             .is_some_and(|hash| hash == self.hash)
     }
 
-    /// The next step of an update, when every node has the pods that it shall have.
+    /// The next step of an update, when every node has the pods that it shall have; none when pods are updated by
+    /// whoever deletes them.
     pub(crate) fn roll(&self) -> Changes<'a> {
+        let strategy = self.set.spec.as_ref().and_then(|spec| spec.update_strategy.as_ref());
+        if strategy.and_then(|strategy| strategy.type_.as_deref()) == Some("OnDelete") {
+            return Changes::default();
+        }
         let wanted = self.wanted();
         let (surge, mut unavailable) = (
             self.surge(wanted),
@@ -465,6 +470,11 @@ mod tests {
             "+b -a-old-ready",
         );
         check(json!(1), json!(0), &["a old", "b old ready", "c old ready"], "+a +b");
+        let mut patient = set(json!(0), json!(1));
+        let strategy = patient.spec.as_mut().and_then(|spec| spec.update_strategy.as_mut());
+        strategy.expect("a strategy").type_ = Some("OnDelete".to_owned());
+        let said = with(&patient, &["a"], &["a old ready"], |view| text(&view.roll()));
+        assert_eq!(said, "", "who deletes the pod updates it");
     }
 
     #[test]

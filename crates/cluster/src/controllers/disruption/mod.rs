@@ -131,8 +131,9 @@ async fn expected(budget: &PodDisruptionBudget, pods: &[&Pod], ctx: &Context) ->
             continue;
         }
         match scale(owner, ctx).await? {
-            Some(scale) => scales.insert(&owner.uid, scale),
-            None => {
+            Scale::Of(scale) => scales.insert(&owner.uid, scale),
+            Scale::Lacking(why) => return Ok(Err(why)),
+            Scale::Gone => {
                 return Ok(Err(format!(
                     "found no controllers for pod \"{}\"",
                     meta::name(&pod.metadata)
@@ -155,42 +156,65 @@ async fn expected(budget: &PodDisruptionBudget, pods: &[&Pod], ctx: &Context) ->
         .fold(0, |sum: i32, scale| sum.saturating_add(*scale))))
 }
 
-/// How many pods the owner of a pod wants; none when it is gone or has no scale.
-async fn scale(owner: &OwnerReference, ctx: &Context) -> Result<Option<i32>> {
+/// How many pods the owner of a pod wants.
+enum Scale {
+    Of(i32),
+    /// There is no such owner.
+    Gone,
+    /// Owners of this kind have no scale: what is said of them.
+    Lacking(String),
+}
+
+impl From<Option<i32>> for Scale {
+    fn from(replicas: Option<i32>) -> Scale {
+        replicas.map_or(Scale::Gone, Scale::Of)
+    }
+}
+
+async fn scale(owner: &OwnerReference, ctx: &Context) -> Result<Scale> {
     let (client, namespace) = (ctx.client(), ctx.request().namespace());
     if owner.kind != "ReplicaSet" || !owner.api_version.starts_with("apps/") {
         return scale_subresource(owner, ctx).await;
     }
     let Some(set) = client.get::<ReplicaSet>(namespace, &owner.name).await? else {
-        return Ok(None);
+        return Ok(Scale::Gone);
     };
     if set.metadata.uid.as_deref() != Some(&owner.uid) {
-        return Ok(None);
+        return Ok(Scale::Gone);
     }
     // A ReplicaSet of a Deployment has its share only; the Deployment knows the whole.
     if let Some(above) = meta::controller_of(&set.metadata).filter(|above| above.kind == "Deployment")
         && let Some(deployment) = client.get::<Deployment>(namespace, &above.name).await?
         && deployment.metadata.uid.as_deref() == Some(&above.uid)
     {
-        return Ok(deployment.spec.as_ref().and_then(|spec| spec.replicas));
+        return Ok(deployment.spec.as_ref().and_then(|spec| spec.replicas).into());
     }
-    Ok(set.spec.as_ref().and_then(|spec| spec.replicas))
+    Ok(set.spec.as_ref().and_then(|spec| spec.replicas).into())
 }
 
 /// The scale of any kind that has one.
-async fn scale_subresource(owner: &OwnerReference, ctx: &Context) -> Result<Option<i32>> {
+async fn scale_subresource(owner: &OwnerReference, ctx: &Context) -> Result<Scale> {
     let (group, version) = owner.api_version.split_once('/').unwrap_or(("", &owner.api_version));
     let kind = GroupVersionKind::gvk(group, version, &owner.kind);
     let kube = ctx.client().kube().clone();
     // What cannot be found is no controller; upstream answers so, too.
-    let Ok((resource, _)) = kubewright::kube::discovery::pinned_kind(&kube, &kind).await else {
-        return Ok(None);
+    let Ok((resource, offers)) = kubewright::kube::discovery::pinned_kind(&kube, &kind).await else {
+        return Ok(Scale::Gone);
     };
+    let has_scale = offers.subresources.iter().any(|(offered, _)| offered.plural == "scale");
+    if !has_scale {
+        let dot = if group.is_empty() { "" } else { "." };
+        let message = format!(
+            "{}{dot}{group} does not implement the scale subresource",
+            resource.plural
+        );
+        return Ok(Scale::Lacking(message));
+    }
     let namespace = ctx.request().namespace().unwrap_or_default();
     let api: Api<DynamicObject> = Api::namespaced_with(kube, namespace, &resource);
     match api.get_scale(&owner.name).await {
-        Ok(scale) => Ok(scale.spec.and_then(|spec| spec.replicas)),
-        Err(kubewright::kube::Error::Api(status)) if status.code == 404 => Ok(None),
+        Ok(scale) => Ok(scale.spec.and_then(|spec| spec.replicas).into()),
+        Err(kubewright::kube::Error::Api(status)) if status.code == 404 => Ok(Scale::Gone),
         Err(error) => Err(error.into()),
     }
 }

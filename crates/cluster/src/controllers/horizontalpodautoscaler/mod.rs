@@ -65,6 +65,9 @@ pub(crate) fn controller(meter: Meter) -> Controller {
         })
 }
 
+/// The reason of the condition that tells of a new size.
+const RESCALED: &str = "SucceededRescale";
+
 /// A condition: type, status, reason and message.
 type Said = (&'static str, bool, &'static str, String);
 
@@ -360,14 +363,17 @@ impl Reconciler for Autoscaler {
             Ok((resource, _)) => {
                 let namespace = ctx.request().namespace().unwrap_or_default();
                 let api: Api<DynamicObject> = Api::namespaced_with(kube, namespace, &resource);
-                api.get_scale(&target.name).await.map(|scale| (api, scale))
+                let scale = api.get_scale(&target.name).await;
+                scale.map(|scale| (api, scale)).map_err(|error| plain(&error.into()))
             }
-            Err(error) => Err(error),
+            Err(error) if is_unknown(&error) => {
+                Err(format!("no matches for kind {:?} in group {group:?}", target.kind))
+            }
+            Err(error) => Err(plain(&error.into())),
         };
         let (api, scale) = match found {
             Ok(found) => found,
-            Err(error) => {
-                let why = plain(&error.into());
+            Err(why) => {
                 ctx.event(&*scaler, EventType::Warning, "FailedGetScale", &why);
                 let message = format!("the HPA controller was unable to get the target's current scale: {why}");
                 return say(
@@ -412,7 +418,7 @@ impl Reconciler for Autoscaler {
             let message = format!("New size: {desired}; reason: {why}");
             ctx.event(&*scaler, EventType::Normal, "SuccessfulRescale", &message);
             let message = format!("the HPA controller was able to update the target scale to {desired}");
-            said.push(("AbleToScale", true, "SucceededRescale", message));
+            said.push(("AbleToScale", true, RESCALED, message));
         }
         say(&scaler, Some((observed, desired, metrics)), &said, &ctx).await
     }
@@ -427,7 +433,17 @@ impl Reconciler for Autoscaler {
     }
 }
 
-/// Writes the status, when it differs.
+/// Whether discovery knows no such kind.
+fn is_unknown(error: &kubewright::kube::Error) -> bool {
+    match error {
+        kubewright::kube::Error::Discovery(_) => true,
+        kubewright::kube::Error::Api(status) => status.code == 404,
+        _ => false,
+    }
+}
+
+/// Writes the status, when it differs. `sizes` are the present size, the wished one, and the metrics; who said that the
+/// target was scaled says when, too.
 async fn say(
     scaler: &HorizontalPodAutoscaler,
     sizes: Option<(i32, i32, Option<Vec<MetricStatus>>)>,
@@ -438,7 +454,7 @@ async fn say(
     if let Some((current, desired, metrics)) = sizes {
         status.current_metrics = metrics.filter(|metrics| !metrics.is_empty());
         status.observed_generation = scaler.metadata.generation;
-        if desired != status.desired_replicas && status.desired_replicas != 0 {
+        if said.iter().any(|(_, _, reason, _)| *reason == RESCALED) {
             status.last_scale_time = Some(meta::time(ctx.now()));
         }
         (status.current_replicas, status.desired_replicas) = (Some(current), desired);

@@ -142,7 +142,7 @@ impl JobReconciler {
         )?;
         self.selectors.remember(ctx.request(), &selector);
         let worth_adopting = |pod: &Pod| !pods::is_finished(pod);
-        let owned = claim::all(ctx, &**job, &selector, worth_adopting).await?;
+        let owned = claim::tied(ctx, &**job, &selector, Some(TRACKING), worth_adopting).await?;
         let state = State::of(job, &spec, borrowed(&owned), ctx.now());
         let record = self.records.of(ctx.request(), meta::uid(&job.metadata)).after(
             &state.newly_succeeded,
@@ -164,7 +164,10 @@ impl JobReconciler {
             .client()
             .owned_by::<Pod>(ctx.request().namespace(), meta::uid(&job.metadata))
             .await?;
-        let state = State::of(job, &spec, borrowed(&owned), ctx.now());
+        let failed_indexes = over.is_some().then(|| state.failed_indexes.clone());
+        let mut state = State::of(job, &spec, borrowed(&owned), ctx.now());
+        // Pods that go because the Job has failed lose it no more indexes.
+        state.failed_indexes = failed_indexes.unwrap_or(state.failed_indexes);
         if over.is_none() && state.is_complete() && state.active().next().is_none() {
             over = Some(End::completed());
         }
