@@ -1,17 +1,21 @@
 //! Volumes and claims that are in use are not taken away: the finalizers `kubernetes.io/pvc-protection` and `kubernetes.io/pv-protection`.
 //!
 //! The API server puts the finalizers on; what is here takes them off once the object is being deleted and nothing uses it. A claim is in
-//! use while a pod that names it is bound to a node and not finished; a pod that no node has taken yet does not hold it. A volume is in
-//! use while it is bound to a claim.
+//! use while a pod that names it is bound to a node, also when that pod has finished; a pod that no node has taken yet
+//! does not hold it. A volume is in use while it is bound to a claim.
+//!
+//! Invariant: a claim goes only after the API server itself has said that no pod uses it: the cache may not have seen
+//! the newest pod.
+//!
 //! Not here: binding claims to volumes, and making volumes.
 
 use std::sync::Arc;
 
 use kubewright::k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim, Pod};
-use kubewright::kube::api::ObjectMeta;
+use kubewright::kube::Api;
+use kubewright::kube::api::{ListParams, ObjectMeta};
 use kubewright::{Action, Context, Controller, Reconciler, Request, Result};
 
-use super::pods;
 use crate::objects::meta;
 
 const CLAIM_FINALIZER: &str = "kubernetes.io/pvc-protection";
@@ -26,7 +30,9 @@ pub(crate) fn claims() -> Controller {
         .named("persistentvolumeclaim-protection-controller")
         .watches::<Pod>(|pod| {
             let namespace = pod.metadata.namespace.as_deref();
-            claims_of(pod).map(|claim| Request::new(namespace, &claim)).collect()
+            claims_of(pod)
+                .map(|(claim, _)| Request::new(namespace, &claim))
+                .collect()
         })
 }
 
@@ -37,14 +43,28 @@ impl Reconciler for ClaimProtection {
         if !is_held(&claim.metadata, CLAIM_FINALIZER) {
             return Ok(Action::await_change());
         }
-        let neighbours = ctx.client().list::<Pod>(claim.metadata.namespace.as_deref()).await?;
-        if !neighbours.iter().any(|pod| uses(pod, meta::name(&claim.metadata))) {
+        if !is_used(&claim, &ctx).await? {
             let mut released = (*claim).clone();
             release(&mut released.metadata, CLAIM_FINALIZER);
             ctx.client().update(&released).await?;
         }
         Ok(Action::await_change())
     }
+}
+
+/// Whether a pod uses the claim, as the cache says or, when it knows of none, the API server.
+async fn is_used(claim: &PersistentVolumeClaim, ctx: &Context) -> Result<bool> {
+    let (namespace, name) = (
+        claim.metadata.namespace.as_deref().unwrap_or_default(),
+        meta::name(&claim.metadata),
+    );
+    let cached = ctx.client().list::<Pod>(Some(namespace)).await?;
+    if cached.iter().any(|pod| uses(pod, name)) {
+        return Ok(true);
+    }
+    let pods: Api<Pod> = Api::namespaced(ctx.client().kube().clone(), namespace);
+    let live = pods.list(&ListParams::default()).await?;
+    Ok(live.items.iter().any(|pod| uses(pod, name)))
 }
 
 /// Lets volumes go that no claim holds.
@@ -81,22 +101,26 @@ fn release(metadata: &mut ObjectMeta, finalizer: &str) {
     }
 }
 
-/// The claims that a pod names, generic ephemeral volumes included (their claim is called like pod and volume).
-fn claims_of(pod: &Pod) -> impl Iterator<Item = String> {
+/// The claims that a pod names, generic ephemeral volumes included (their claim is called like pod and volume); of the
+/// latter it says so.
+fn claims_of(pod: &Pod) -> impl Iterator<Item = (String, bool)> {
     let volumes = pod.spec.iter().flat_map(|spec| spec.volumes.iter().flatten());
     volumes.filter_map(|volume| match (&volume.persistent_volume_claim, &volume.ephemeral) {
-        (Some(claim), _) => Some(claim.claim_name.clone()),
-        (None, Some(_)) => Some(format!("{}-{}", meta::name(&pod.metadata), volume.name)),
+        (Some(claim), _) => Some((claim.claim_name.clone(), false)),
+        (None, Some(_)) => Some((format!("{}-{}", meta::name(&pod.metadata), volume.name), true)),
         (None, None) => None,
     })
 }
 
+/// A pod that its kubelet is done with, or that was deleted by force, lets its ephemeral claims go before it is gone
+/// itself.
 fn uses(pod: &Pod, claim: &str) -> bool {
     let bound = pod
         .spec
         .as_ref()
         .is_some_and(|spec| spec.node_name.as_ref().is_some_and(|node| !node.is_empty()));
-    bound && !pods::is_finished(pod) && claims_of(pod).any(|name| name == claim)
+    let shut_down = meta::is_deleting(&pod.metadata) && pod.metadata.deletion_grace_period_seconds == Some(0);
+    bound && claims_of(pod).any(|(name, ephemeral)| name == claim && !(ephemeral && shut_down))
 }
 
 #[cfg(test)]
@@ -106,9 +130,12 @@ mod tests {
 
     #[test]
     fn a_claim_is_used_by_pods_that_a_node_has_taken() {
-        let check = |node: Option<&str>, phase: &str, claim: &str, expected: bool| {
+        let check = |node: Option<&str>, grace: Option<i64>, phase: &str, claim: &str, expected: bool| {
             let pod: Pod = serde_json::from_value(json!({
-                "metadata": {"name": "p"},
+                "metadata": {
+                    "name": "p", "deletionGracePeriodSeconds": grace,
+                    "deletionTimestamp": grace.map(|_| "2026-01-01T00:00:00Z"),
+                },
                 "spec": {
                     "nodeName": node, "containers": [],
                     "volumes": [{"name": "a", "persistentVolumeClaim": {"claimName": "data"}}, {"name": "e", "ephemeral": {}}],
@@ -116,13 +143,16 @@ mod tests {
                 "status": {"phase": phase},
             }))
             .expect("a pod");
-            assert_eq!(uses(&pod, claim), expected, "{node:?} {phase} {claim}");
+            assert_eq!(uses(&pod, claim), expected, "{node:?} {grace:?} {phase} {claim}");
         };
-        check(Some("n"), "Running", "data", true);
-        check(Some("n"), "Pending", "p-e", true);
-        check(Some("n"), "Succeeded", "data", false);
-        check(Some("n"), "Failed", "data", false);
-        check(None, "Pending", "data", false);
-        check(Some("n"), "Running", "other", false);
+        check(Some("n"), None, "Running", "data", true);
+        check(Some("n"), None, "Pending", "p-e", true);
+        check(Some("n"), None, "Succeeded", "data", true);
+        check(Some("n"), None, "Failed", "p-e", true);
+        check(Some("n"), Some(30), "Running", "p-e", true);
+        check(Some("n"), Some(0), "Running", "p-e", false);
+        check(Some("n"), Some(0), "Running", "data", true);
+        check(None, None, "Pending", "data", false);
+        check(Some("n"), None, "Running", "other", false);
     }
 }

@@ -1,6 +1,6 @@
 //! The Endpoints object of a Service, which slices replace and which many clients still read.
 //!
-//! Pure. Pods with the same ports share a subset (`RepackSubsets`); more than [`MAX`] addresses are not written (`truncateEndpoints`).
+//! Pure. Ports that the same pods have share a subset; more than [`MAX`] addresses are not written (`truncateEndpoints`).
 
 use std::collections::BTreeMap;
 
@@ -23,7 +23,8 @@ pub(super) fn subsets(service: &Service, pods: &[&Pod]) -> (Vec<EndpointSubset>,
     };
     let family = pods::families(spec).first().copied().unwrap_or(Family::V4);
     let published = pods::publishes_all(service);
-    let (mut subsets, mut count): (Vec<EndpointSubset>, usize) = (vec![], 0);
+    let (mut all, mut count): (Vec<(EndpointAddress, bool)>, usize) = (vec![], 0);
+    let mut by_port: Vec<(Option<EndpointPort>, Vec<usize>)> = vec![];
     for pod in pods.iter().filter(|pod| pods::is_listed(pod, published)) {
         let Some(address) = address(pod, service, family) else {
             continue;
@@ -37,26 +38,46 @@ pub(super) fn subsets(service: &Service, pods: &[&Pod]) -> (Vec<EndpointSubset>,
         if count > MAX {
             continue;
         }
-        let ports = Some(ports).filter(|ports| !ports.is_empty());
-        let index = match subsets.iter().position(|subset| subset.ports == ports) {
-            Some(index) => index,
-            None => {
-                subsets.push(EndpointSubset {
-                    ports,
-                    ..EndpointSubset::default()
-                });
-                subsets.len().saturating_sub(1)
+        let ports = match ports.is_empty() {
+            true => vec![None],
+            false => ports.into_iter().map(Some).collect(),
+        };
+        for port in ports {
+            match by_port.iter_mut().find(|(known, _)| *known == port) {
+                Some((_, addresses)) => addresses.push(all.len()),
+                None => by_port.push((port, vec![all.len()])),
             }
-        };
-        let subset = &mut subsets[index];
-        let list = if published || any::is_ready(pod) {
-            &mut subset.addresses
-        } else {
-            &mut subset.not_ready_addresses
-        };
-        list.get_or_insert_default().push(address);
+        }
+        all.push((address, published || any::is_ready(pod)));
     }
-    (subsets, count > MAX)
+    (packed(&all, by_port), count > MAX)
+}
+
+/// Ports with the same addresses share a subset (`RepackSubsets`).
+fn packed(all: &[(EndpointAddress, bool)], by_port: Vec<(Option<EndpointPort>, Vec<usize>)>) -> Vec<EndpointSubset> {
+    let mut sets: Vec<(Vec<EndpointPort>, Vec<usize>)> = vec![];
+    for (port, addresses) in by_port {
+        match sets.iter_mut().find(|(_, known)| *known == addresses) {
+            Some((ports, _)) => ports.extend(port),
+            None => sets.push((port.into_iter().collect(), addresses)),
+        }
+    }
+    let subset = |(ports, addresses): (Vec<EndpointPort>, Vec<usize>)| {
+        let of = |wanted: bool| {
+            let of = addresses.iter().filter_map(|at| all.get(*at));
+            let of: Vec<EndpointAddress> = of
+                .filter(|(_, ready)| *ready == wanted)
+                .map(|(address, _)| address.clone())
+                .collect();
+            Some(of).filter(|of| !of.is_empty())
+        };
+        EndpointSubset {
+            addresses: of(true),
+            not_ready_addresses: of(false),
+            ports: Some(ports).filter(|ports| !ports.is_empty()),
+        }
+    };
+    sets.into_iter().map(subset).collect()
 }
 
 fn address(pod: &Pod, service: &Service, family: Family) -> Option<EndpointAddress> {
@@ -148,6 +169,25 @@ mod tests {
             json!([{ "addresses": [a] }]),
         );
         check(json!({ "clusterIP": "10.0.0.1" }), &pods[..1], json!([]));
+        let named = |ip: &str, number: u16| {
+            let mut pod = pod(ip, "True", false);
+            pod["spec"]["containers"] =
+                json!([{ "name": "c", "ports": [{ "name": "http", "containerPort": number }] }]);
+            pod
+        };
+        let spec = json!({ "ports": [
+            { "name": "w", "port": 80, "targetPort": "http" }, { "name": "u", "port": 53, "protocol": "UDP" },
+        ] });
+        let of = |number: u16| json!([{ "name": "w", "port": number, "protocol": "TCP" }]);
+        check(
+            spec,
+            &[named(a, 80), named(b, 81), named(c, 80)],
+            json!([
+                { "addresses": [a, c], "ports": of(80) },
+                { "addresses": [a, b, c], "ports": [{ "name": "u", "port": 53, "protocol": "UDP" }] },
+                { "addresses": [b], "ports": of(81) },
+            ]),
+        );
         check(spec(false), &[], json!([]));
     }
 }

@@ -200,6 +200,9 @@ pub(crate) fn legacy() -> Controller {
     Controller::of(reconciler)
         .named("endpoint-controller")
         .watches::<Pod>(move |pod| selecting.of(&pod.metadata))
+        // One that somebody has deleted is made again; what somebody has written stays until something else changes.
+        .watches::<Endpoints>(|endpoints| vec![Request::of(endpoints)])
+        .with_predicate(|event: &Event<Endpoints>| matches!(event, Event::Deleted { .. }))
         .concurrency(5)
 }
 

@@ -26,6 +26,12 @@ const LEASES: &str = "kube-node-lease";
 /// For how long a kubelet may keep Secrets and ConfigMaps; by the number of nodes, of which there are few here.
 const TTL: &str = "node.alpha.kubernetes.io/ttl";
 
+/// Labels of nodes by their old names and by those that hold.
+const OLD_LABELS: [(&str, &str); 2] = [
+    ("beta.kubernetes.io/os", "kubernetes.io/os"),
+    ("beta.kubernetes.io/arch", "kubernetes.io/arch"),
+];
+
 /// Looks after nodes.
 pub(crate) struct NodeLifecycle {
     /// Whether simulated nodes renew Leases; without, they are heard unless they were told to be silent.
@@ -60,10 +66,14 @@ impl NodeLifecycle {
     fn look(&self, request: &Request, node: &Node, lease: Option<&Lease>, ctx: &Context) -> (Heard, bool, bool) {
         let condition = health::ready(node);
         let ready = condition.is_some_and(|ready| ready.status == "True");
+        // A kubelet that says itself that it is not ready looks after its pods itself; a simulated one does not.
+        let is_simulated = super::node::is_silent(node).is_some();
+        let silent =
+            condition.is_some_and(|ready| ready.status == "Unknown" || (is_simulated && ready.status != "True"));
         let mut memory = self.memory();
         let before = memory.get(request);
         let heard = health::hear(before.map(|before| &before.heard), node, lease, ctx.now());
-        let fell = before.is_some_and(|before| before.ready) && !ready;
+        let fell = before.is_some_and(|before| before.ready) && silent;
         let marked = !ready && before.is_some_and(|before| before.marked);
         let next = Memory {
             heard: heard.clone(),
@@ -71,8 +81,7 @@ impl NodeLifecycle {
             marked,
         };
         memory.insert(request.clone(), next);
-        // A node without the condition has only just been made.
-        (heard, fell, condition.is_some() && !ready && !marked)
+        (heard, fell, silent && !marked)
     }
 
     fn remember_marked(&self, request: &Request) {
@@ -132,7 +141,18 @@ fn is_passed(error: &Error) -> bool {
     error.is_not_found() || error.is_conflict()
 }
 
-/// Writes the taints and the annotation, when they differ.
+/// Labels under the names of before Kubernetes 1.14 that do not yet say what the present ones say
+/// (`reconcileNodeLabels`).
+fn old_labels(node: &Node) -> BTreeMap<String, String> {
+    let label = |name: &str| node.metadata.labels.as_ref().and_then(|labels| labels.get(name));
+    let stale = OLD_LABELS.iter().filter_map(|(old, new)| {
+        let value = label(new).filter(|value| label(old) != Some(*value))?;
+        Some(((*old).to_owned(), value.clone()))
+    });
+    stale.collect()
+}
+
+/// Writes the taints, the annotation and the old labels, when they differ.
 async fn follow(node: &Node, ctx: &Context) -> Result<()> {
     let taints = taints::taints(node, &meta::time(ctx.now()));
     let present = node
@@ -140,10 +160,12 @@ async fn follow(node: &Node, ctx: &Context) -> Result<()> {
         .as_ref()
         .and_then(|spec| spec.taints.as_deref())
         .unwrap_or_default();
-    if taints == present && meta::annotation(&node.metadata, TTL) == Some("0") {
+    let labels = old_labels(node);
+    if taints == present && labels.is_empty() && meta::annotation(&node.metadata, TTL) == Some("0") {
         return Ok(());
     }
     let mut changed = node.clone();
+    changed.metadata.labels.get_or_insert_default().extend(labels);
     changed.spec.get_or_insert_default().taints = Some(taints).filter(|taints| !taints.is_empty());
     let annotations = changed.metadata.annotations.get_or_insert_default();
     annotations.insert(TTL.to_owned(), "0".to_owned());
