@@ -54,6 +54,8 @@ pub(super) struct Wish<'a> {
     tolerations: &'a [Toleration],
     requests: Amounts,
     ports: BTreeSet<HostPort>,
+    /// The only nodes that come into question, because the pod names them.
+    named: Option<BTreeSet<&'a str>>,
 }
 
 impl<'a> Wish<'a> {
@@ -64,11 +66,16 @@ impl<'a> Wish<'a> {
             tolerations: spec.and_then(|spec| spec.tolerations.as_deref()).unwrap_or_default(),
             requests: ledger::requests(pod),
             ports: ledger::host_ports(pod),
+            named: spec.and_then(named),
         }
     }
 
     /// Why the pod cannot run on a node; nothing when it can.
     pub(super) fn refusal(&self, node: &Node, taken: &Taken) -> Option<Refusal> {
+        let is_named = |names: &BTreeSet<&str>| names.contains(meta::name(&node.metadata));
+        if !self.named.as_ref().is_none_or(is_named) {
+            return Some(Refusal::lasting("node(s) didn't satisfy plugin(s) [NodeAffinity]"));
+        }
         let cordoned = || Taint {
             key: UNSCHEDULABLE.to_owned(),
             effect: "NoSchedule".to_owned(),
@@ -83,10 +90,8 @@ impl<'a> Wish<'a> {
             matches!(taint.effect.as_str(), "NoSchedule" | "NoExecute") && !tolerates(self.tolerations, taint)
         };
         let mut taints = node_spec.into_iter().flat_map(|spec| spec.taints.iter().flatten());
-        if let Some(taint) = taints.find(repels) {
-            let value = taint.value.as_deref().unwrap_or_default();
-            let reason = format!("node(s) had untolerated taint {{{}: {value}}}", taint.key);
-            return Some(Refusal::lasting(reason));
+        if taints.any(|taint| repels(&taint)) {
+            return Some(Refusal::lasting("node(s) had untolerated taint(s)"));
         }
         if !self.spec.is_none_or(|spec| selected(spec, node)) {
             return Some(Refusal::lasting("node(s) didn't match Pod's node affinity/selector"));
@@ -133,6 +138,27 @@ impl<'a> Wish<'a> {
         }
         (!reasons.is_empty()).then_some(Refusal { reasons, is_full })
     }
+}
+
+/// The nodes that the required node affinity names, when each of its terms does (`NodeAffinity.PreFilter`).
+fn named(spec: &PodSpec) -> Option<BTreeSet<&str>> {
+    let affinity = spec.affinity.as_ref()?.node_affinity.as_ref()?;
+    let required = affinity.required_during_scheduling_ignored_during_execution.as_ref()?;
+    let mut all = BTreeSet::new();
+    for term in &required.node_selector_terms {
+        let fields = term.match_fields.iter().flatten();
+        let names = fields.filter(|field| field.key == "metadata.name" && field.operator == "In");
+        let names = names.map(|field| {
+            field
+                .values
+                .iter()
+                .flatten()
+                .map(String::as_str)
+                .collect::<BTreeSet<_>>()
+        });
+        all.extend(names.reduce(|one, other| &one & &other)?);
+    }
+    (!all.is_empty()).then_some(all)
 }
 
 /// Whether nodeSelector and the required node affinity of a pod fit the node.
@@ -221,13 +247,12 @@ pub(super) fn nowhere(refusals: &[&Refusal], helpless: &[Vec<String>]) -> String
     format!("{why} {CLAIMS}, preemption: {}", available(nodes, helpless))
 }
 
-/// The sentence for a pod that fits nowhere for a reason of its own.
+/// The sentence for a pod that fits nowhere for a reason of its own. The plugin for claims of devices, which is asked
+/// afterwards who could give way, then says that it was not asked before.
 pub(super) fn nowhere_because(reason: &str, nodes: usize) -> String {
-    let refusal = Refusal::lasting(NOT_HELPFUL);
-    let preemption = available(nodes, std::iter::repeat_n(refusal.reasons.as_slice(), nodes));
     match nodes {
-        0 => preemption,
-        _ => format!("0/{nodes} nodes are available: {reason}. {CLAIMS}, preemption: {preemption}"),
+        0 => available(0, std::iter::empty()),
+        _ => format!("0/{nodes} nodes are available: {reason}. not found"),
     }
 }
 
@@ -240,7 +265,7 @@ mod tests {
 
     use super::*;
 
-    const TAINT: &str = "node(s) had untolerated taint {dedicated: db}";
+    const TAINT: &str = "node(s) had untolerated taint(s)";
     const SELECTOR: &str = "node(s) didn't match Pod's node affinity/selector";
 
     fn check(pod_spec: Value, node: Value, there: usize, expected: Option<&str>) {
@@ -389,7 +414,20 @@ mod tests {
         check(wanting(expression("size", "Lt", &["4"])), json!({}), 0, Some(SELECTOR));
         check(wanting(json!([{}])), json!({}), 0, Some(SELECTOR));
         let field = json!([{ "matchFields": [{ "key": "metadata.name", "operator": "In", "values": ["n"] }] }]);
-        check(wanting(field), json!({}), 0, None);
+        check(wanting(field.clone()), json!({}), 0, None);
+        // A pod that names its nodes is not compared with others, unless a term names none.
+        let mut of_others = field;
+        of_others[0]["matchFields"][0]["values"] = json!(["other"]);
+        let others = "node(s) didn't satisfy plugin(s) [NodeAffinity]";
+        check(
+            wanting(of_others.clone()),
+            json!({ "spec": { "unschedulable": true } }),
+            0,
+            Some(others),
+        );
+        let beside = expression("rack", "Exists", &[])[0].clone();
+        of_others.as_array_mut().expect("terms").push(beside);
+        check(wanting(of_others), json!({}), 0, Some(SELECTOR));
     }
 
     #[test]
@@ -409,7 +447,7 @@ mod tests {
         check(
             &[full("Insufficient cpu"), taint.clone()],
             &[ALONE],
-            "0/2 nodes are available: 1 Insufficient cpu, 1 node(s) had untolerated taint {dedicated: db}. no new claims to deallocate, preemption: 0/2 nodes are available: \
+            "0/2 nodes are available: 1 Insufficient cpu, 1 node(s) had untolerated taint(s). no new claims to deallocate, preemption: 0/2 nodes are available: \
              1 No preemption victims found for incoming pod, 1 Preemption is not helpful for scheduling.",
         );
         check(
@@ -421,16 +459,12 @@ mod tests {
         check(
             &[selector.clone(), taint, selector],
             &[],
-            "0/3 nodes are available: 1 node(s) had untolerated taint {dedicated: db}, 2 node(s) didn't match Pod's node affinity/selector. \
+            "0/3 nodes are available: 1 node(s) had untolerated taint(s), 2 node(s) didn't match Pod's node affinity/selector. \
              no new claims to deallocate, preemption: 0/3 nodes are available: 3 Preemption is not helpful for scheduling.",
         );
         let check = |nodes: usize, expected: &str| assert_eq!(nowhere_because("no volume", nodes), expected);
         check(0, "no nodes available to schedule pods");
-        check(
-            2,
-            "0/2 nodes are available: no volume. no new claims to deallocate, preemption: 0/2 nodes are available: \
-             2 Preemption is not helpful for scheduling.",
-        );
+        check(2, "0/2 nodes are available: no volume. not found");
     }
 
     #[test]

@@ -6,14 +6,15 @@
 //! A pod that fits nowhere is told so, in its condition PodScheduled and in an event, and is looked at again when a
 //! node changes, when another pod goes, and from time to time.
 //!
-//! A pod of a higher priority may take the place of others (`preempt`): they are deleted, and it is nominated for their node, so that
-//! nobody of a lower priority takes the room meanwhile.
+//! Pods that wait are placed by priority (`line`). One may take the place of lower ones (`preempt`): they are deleted,
+//! and it is nominated for their node, so that none of a lower priority takes the room meanwhile.
 //!
 //! Invariant: one pod is placed at a time, and the next placement sees this one (the client reads its own writes), so that no node gets more
 //! pods than it has room for.
 
 pub(crate) mod fit;
 mod ledger;
+mod line;
 mod neighbours;
 mod preempt;
 mod prefer;
@@ -25,7 +26,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use kubewright::k8s_openapi::api::core::v1::{
-    Binding, Namespace, Node, ObjectReference, PersistentVolumeClaim, Pod, PodCondition,
+    Binding, Namespace, Node, ObjectReference, PersistentVolume, PersistentVolumeClaim, Pod, PodCondition,
 };
 use kubewright::k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use kubewright::k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -34,6 +35,7 @@ use serde_json::json;
 
 use self::fit::{Refusal, Wish};
 use self::ledger::{Ledger, Taken};
+use self::line::Line;
 use self::neighbours::{Namespaces, Neighbours};
 use self::preempt::Candidate;
 use self::volumes::Volumes;
@@ -46,6 +48,9 @@ pub(crate) const DEFAULT: &str = "default-scheduler";
 /// How long a pod that fits nowhere waits when nothing changes that we watch.
 const TRY_AGAIN: Duration = Duration::from_secs(60);
 
+/// How long a pod steps back for a more important one, which is in the queue already.
+const STEP: Duration = Duration::from_millis(5);
+
 /// Remembers who waits for a node, and what is taken.
 #[derive(Default)]
 pub(crate) struct Scheduler {
@@ -55,6 +60,10 @@ pub(crate) struct Scheduler {
     waiting: Waiting,
     /// Those of them that may fit when another pod has been placed.
     beside: Waiting,
+    /// Those of them that may fit when a volume comes.
+    unbound: Waiting,
+    /// All of them by what they are.
+    line: Line,
     /// None until all pods have been entered once.
     ledger: Mutex<Option<Ledger>>,
     /// Pods for which others have given way, and where.
@@ -63,8 +72,10 @@ pub(crate) struct Scheduler {
 
 /// Why a pod has no node, as it is told.
 enum Nowhere {
-    /// It waits, for pods that go already or for something else.
+    /// It waits.
     Waits(String),
+    /// It waits for pods that go already, as it was told.
+    Patient,
     /// It waits, and is nominated for no node.
     Hopeless(String),
     /// These give way to it.
@@ -94,13 +105,18 @@ pub(crate) fn controller(names: &BTreeSet<String>) -> Controller {
     };
     let waiting = || scheduler.waiting.clone();
     let (for_node, for_room, for_claim) = (waiting(), waiting(), waiting());
-    let beside = scheduler.beside.clone();
+    let (beside, unbound) = (scheduler.beside.clone(), scheduler.unbound.clone());
     Controller::of(scheduler)
         .named(DEFAULT)
         // A node has come or changed: whoever waits may fit now.
         .watches::<Node>(move |_| for_node.all())
         // A claim of somebody who waits has found its volume.
         .watches::<PersistentVolumeClaim>(move |_| for_claim.all())
+        // A volume that no claim has yet.
+        .watches::<PersistentVolume>(move |volume| {
+            let free = volume.spec.as_ref().is_some_and(|spec| spec.claim_ref.is_none());
+            if free { unbound.all() } else { vec![] }
+        })
         // A bound pod is going or finished: there is room for another.
         .watches::<Pod>(move |pod| match is_bound(pod) {
             true if !pods::is_active(pod) => for_room.all(),
@@ -137,6 +153,8 @@ impl Scheduler {
     fn forget(&self, request: &Request) {
         self.waiting.remove(request);
         self.beside.remove(request);
+        self.unbound.remove(request);
+        self.line.leave(request);
         self.nominated().remove(request);
     }
 
@@ -220,6 +238,25 @@ impl Scheduler {
         best.map(|((node, _), _)| meta::name(&node.metadata)).ok_or(refusals)
     }
 
+    /// Whether a pod waits until a more important one has been placed that would fit as well.
+    fn steps_back(&self, request: &Request, pod: &Pod, around: &Surroundings<'_>) -> bool {
+        // Whose volumes or namespaces would have to be read is not waited for.
+        let is_plain = |pod: &Pod| {
+            super::volumes::claims_of(pod).is_empty()
+                && !neighbours::asks_namespaces(pod)
+                && !prefer::asks_namespaces(pod)
+        };
+        let above = self.line.above(request, pod);
+        let volumes = Volumes::default();
+        let around = Surroundings {
+            volumes: &volumes,
+            namespaces: around.namespaces,
+            nodes: around.nodes,
+        };
+        let mut above = above.iter().filter(|(_, other)| is_plain(other));
+        above.any(|(other, of)| self.choose(other, of, &around).is_ok()) && self.line.step_back(request)
+    }
+
     /// What is taken, when a pod of a lower priority runs on one of these nodes.
     fn with_lower<'a>(
         &self,
@@ -257,6 +294,10 @@ impl Scheduler {
             .ledger()
             .as_ref()
             .and_then(|ledger| preempt::ineligible(pod, &refusals, ledger));
+        // kube-scheduler does not even look at the pod before they have gone.
+        if ineligible == Some(preempt::GOING) {
+            return Ok(Nowhere::Patient);
+        }
         if let Some(ineligible) = ineligible {
             return Ok(Nowhere::Waits(format!(
                 "{why} {}, preemption: {ineligible}",
@@ -371,11 +412,16 @@ impl Reconciler for Scheduler {
         }
         // Before the nodes are read: one that changes afterwards finds the pod among those who wait.
         self.waiting.insert(ctx.request());
+        self.line.enter(ctx.request(), &pod);
         if neighbours::looks_around(&pod) {
             self.beside.insert(ctx.request());
         }
         self.nominate(ctx.request(), &pod);
         let nodes = ctx.client().list::<Node>(None).await?;
+        // Likewise before the volumes are.
+        if !super::volumes::claims_of(&pod).is_empty() {
+            self.unbound.insert(ctx.request());
+        }
         let volumes = match Volumes::of(&pod, &ctx).await? {
             Ok(volumes) => volumes,
             Err(why) => {
@@ -383,6 +429,9 @@ impl Reconciler for Scheduler {
                 return wait(&ctx, &pod, &why, Nomination::Keep).await;
             }
         };
+        if !volumes.waits() {
+            self.unbound.remove(ctx.request());
+        }
         let mut namespaces = Namespaces::new();
         if neighbours::asks_namespaces(&pod)
             || prefer::asks_namespaces(&pod)
@@ -399,8 +448,11 @@ impl Reconciler for Scheduler {
             nodes: &nodes,
         };
         let refusals = match self.choose(ctx.request(), &pod, &around) {
+            Ok(_) if self.steps_back(ctx.request(), &pod, &around) => return Ok(Action::requeue_after(STEP)),
             // The claims that become bound lead back here.
-            Ok(node) if volumes.place(node, &ctx).await? => return Ok(Action::requeue_after(TRY_AGAIN)),
+            Ok(node) if volumes.place(node, &nodes, &ctx).await? => {
+                return expect(&ctx, &pod, node).await;
+            }
             Ok(node) => {
                 // It counts from now on: whether a binding of unknown outcome took place is seen in the pod.
                 if let Some(ledger) = self.ledger().as_mut() {
@@ -412,6 +464,7 @@ impl Reconciler for Scheduler {
             Err(refusals) => refusals,
         };
         match self.make_room(&ctx, &pod, &around, refusals).await? {
+            Nowhere::Patient => Ok(Action::requeue_after(TRY_AGAIN)),
             Nowhere::Waits(why) => wait(&ctx, &pod, &why, Nomination::Keep).await,
             Nowhere::Hopeless(why) => wait(&ctx, &pod, &why, Nomination::Clear).await,
             Nowhere::Preempts(candidate, why) => self.preempt(&ctx, &pod, &candidate, &why).await,
@@ -425,6 +478,15 @@ impl Reconciler for Scheduler {
         }
         Ok(Action::await_change())
     }
+}
+
+/// Says for which node the pod waits until its volumes are there (KEP-5278).
+async fn expect(ctx: &Context, pod: &Pod, node: &str) -> Result<Action> {
+    let status = pod.status.as_ref();
+    if status.and_then(|status| status.nominated_node_name.as_deref()) != Some(node) {
+        disruption_target::patch_status(ctx, pod, json!({ "nominatedNodeName": node })).await?;
+    }
+    Ok(Action::requeue_after(TRY_AGAIN))
 }
 
 async fn bind(ctx: &Context, pod: &Pod, node: &str) -> Result<Action> {

@@ -57,6 +57,9 @@ fn is_going(pod: &Pod) -> bool {
     told && meta::is_deleting(&pod.metadata)
 }
 
+/// Why a pod takes nobody's place as long as those whose place it takes are there.
+pub(super) const GOING: &str = "not eligible due to a terminating pod on the nominated node.";
+
 /// Why a pod may take nobody's place (`PodEligibleToPreemptOthers`).
 pub(super) fn ineligible(pod: &Pod, refusals: &[(&Node, Refusal)], ledger: &Ledger) -> Option<&'static str> {
     let policy = pod.spec.as_ref().and_then(|spec| spec.preemption_policy.as_deref());
@@ -71,7 +74,7 @@ pub(super) fn ineligible(pod: &Pod, refusals: &[(&Node, Refusal)], ledger: &Ledg
     }
     let mut there = ledger.on(nominated).into_iter().flat_map(|taken| taken.pods.values());
     let waits = there.any(|other| is_going(other) && priority(other) < priority(pod));
-    waits.then_some("not eligible due to a terminating pod on the nominated node.")
+    waits.then_some(GOING)
 }
 
 /// Those of the pods that a budget protects, and the others; each in order of importance (`filterPodsWithPDBViolation`).
@@ -286,11 +289,7 @@ mod tests {
         };
         check("PreemptLowerPriority", None, None);
         check("PreemptLowerPriority", Some("y"), None);
-        check(
-            "PreemptLowerPriority",
-            Some("x"),
-            Some("not eligible due to a terminating pod on the nominated node."),
-        );
+        check("PreemptLowerPriority", Some("x"), Some(GOING));
         check("Never", None, Some("not eligible due to preemptionPolicy=Never."));
     }
 }

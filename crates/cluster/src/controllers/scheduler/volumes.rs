@@ -1,8 +1,10 @@
 //! The volumes of a pod that is to be placed: which of its claims hold it up, and which nodes their volumes allow.
 //!
 //! Invariant: a claim that waits for its first pod is told the node before the pod is bound, and the pod is bound after the claim
-//! (`VolumeBinding`). Not here: volumes that fit a claim on one node only are not looked for before the node is chosen.
+//! (`VolumeBinding`). A volume that is there goes before one that is made. Not here: `allowedTopologies` of classes,
+//! and the capacity of drivers.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use kubewright::k8s_openapi::api::core::v1::{Node, PersistentVolume, PersistentVolumeClaim, Pod};
@@ -20,9 +22,14 @@ use crate::objects::meta;
 pub(super) struct Volumes {
     /// Those that are bound.
     bound: Vec<Arc<PersistentVolume>>,
-    /// Claims that wait for a node.
-    unplaced: Vec<Arc<PersistentVolumeClaim>>,
+    /// Claims that wait for a node, and whether a volume can be made for them.
+    unplaced: Vec<(Arc<PersistentVolumeClaim>, bool)>,
+    /// All volumes, when claims wait.
+    all: Vec<Arc<PersistentVolume>>,
 }
+
+/// The provisioner of classes whose volumes are made by hand.
+const NOBODY: &str = "kubernetes.io/no-provisioner";
 
 impl Volumes {
     /// Looks at the claims of a pod; or why no node will do.
@@ -45,37 +52,89 @@ impl Volumes {
                 continue;
             }
             let class = client.get::<StorageClass>(None, binding::class(&claim)).await?;
-            if !class.as_deref().is_some_and(binding::waits) {
+            let Some(class) = class.filter(|class| binding::waits(class)) else {
                 return Ok(Err("pod has unbound immediate PersistentVolumeClaims".to_owned()));
-            }
-            found.unplaced.push(claim);
+            };
+            found.unplaced.push((claim, class.provisioner != NOBODY));
+        }
+        if found.waits() {
+            found.all = client.list::<PersistentVolume>(None).await?;
         }
         Ok(Ok(found))
     }
 
-    /// Why a node will not do.
-    pub(super) fn refusal(&self, node: &Node) -> Option<&'static str> {
-        let fits = |volume: &Arc<PersistentVolume>| {
-            let affinity = volume.spec.as_ref().and_then(|spec| spec.node_affinity.as_ref());
-            let required = affinity.and_then(|affinity| affinity.required.as_ref());
-            required.is_none_or(|required| fit::selects(required, node))
-        };
-        (!self.bound.iter().all(fits)).then_some("node(s) didn't match PersistentVolume's node affinity")
+    /// Whether a claim waits for a node.
+    pub(super) fn waits(&self) -> bool {
+        !self.unplaced.is_empty()
     }
 
-    /// Tells the claims that wait which node it is. `false` when the pod may be bound, because none waits.
-    pub(super) async fn place(&self, node: &str, ctx: &Context) -> Result<bool> {
-        for claim in &self.unplaced {
-            if meta::annotation(&claim.metadata, binding::SELECTED_NODE) == Some(node) {
-                continue;
-            }
-            let patch =
-                json!({ "metadata": { "uid": claim.metadata.uid, "annotations": { binding::SELECTED_NODE: node } } });
-            let (namespace, name) = (claim.metadata.namespace.as_deref(), meta::name(&claim.metadata));
-            ctx.client()
-                .patch::<PersistentVolumeClaim, _>(namespace, name, &Patch::Merge(patch))
-                .await?;
+    /// Why a node will not do.
+    pub(super) fn refusal(&self, node: &Node) -> Option<&'static str> {
+        if !self.bound.iter().all(|volume| reaches(volume, node)) {
+            return Some("node(s) didn't match PersistentVolume's node affinity");
         }
-        Ok(!self.unplaced.is_empty())
+        let mut found = self.unplaced.iter().zip(self.on(node));
+        let lacks = found.any(|((_, is_made), volume)| !is_made && volume.is_none());
+        lacks.then_some("node(s) didn't find available persistent volumes to bind")
     }
+
+    /// The volume on a node for each claim that waits, if there is one.
+    fn on(&self, node: &Node) -> Vec<Option<&Arc<PersistentVolume>>> {
+        let mut taken = BTreeSet::new();
+        let of = |(claim, _): &(Arc<PersistentVolumeClaim>, bool)| {
+            let there = |volume: &&Arc<PersistentVolume>| {
+                reaches(volume, node) && !taken.contains(meta::name(&volume.metadata))
+            };
+            let kept = self.all.iter().find(|volume| binding::is_for(volume, claim));
+            let there: Vec<&PersistentVolume> = match kept {
+                Some(kept) => reaches(kept, node).then_some(&**kept).into_iter().collect(),
+                None => self.all.iter().filter(there).map(|volume| &**volume).collect(),
+            };
+            let name = meta::name(&binding::best(claim, &there, false)?.metadata).to_owned();
+            let found = self.all.iter().find(|volume| meta::name(&volume.metadata) == name);
+            taken.insert(name);
+            found
+        };
+        self.unplaced.iter().map(of).collect()
+    }
+
+    /// Gives the claims that wait their volumes, or tells them the node. `false` when the pod may be bound, because
+    /// none waits.
+    pub(super) async fn place(&self, node: &str, nodes: &[Arc<Node>], ctx: &Context) -> Result<bool> {
+        let Some(node) = nodes.iter().find(|known| meta::name(&known.metadata) == node) else {
+            return Ok(self.waits());
+        };
+        for ((claim, _), volume) in self.unplaced.iter().zip(self.on(node)) {
+            match volume {
+                Some(volume) => {
+                    if let Some(next) = binding::volume_for(volume, claim) {
+                        ctx.client().update(&next).await?;
+                    }
+                }
+                None => tell(claim, meta::name(&node.metadata), ctx).await?,
+            }
+        }
+        Ok(self.waits())
+    }
+}
+
+/// Whether a volume can be used on a node.
+fn reaches(volume: &PersistentVolume, node: &Node) -> bool {
+    let affinity = volume.spec.as_ref().and_then(|spec| spec.node_affinity.as_ref());
+    let required = affinity.and_then(|affinity| affinity.required.as_ref());
+    required.is_none_or(|required| fit::selects(required, node))
+}
+
+/// Says in a claim for which node its volume is to be made.
+async fn tell(claim: &PersistentVolumeClaim, node: &str, ctx: &Context) -> Result<()> {
+    if meta::annotation(&claim.metadata, binding::SELECTED_NODE) == Some(node) {
+        return Ok(());
+    }
+    let annotations = json!({ binding::SELECTED_NODE: node });
+    let patch = json!({ "metadata": { "uid": claim.metadata.uid, "annotations": annotations } });
+    let (namespace, name) = (claim.metadata.namespace.as_deref(), meta::name(&claim.metadata));
+    ctx.client()
+        .patch::<PersistentVolumeClaim, _>(namespace, name, &Patch::Merge(patch))
+        .await?;
+    Ok(())
 }

@@ -23,6 +23,8 @@ const BOUND_BY_CONTROLLER: &str = "pv.kubernetes.io/bound-by-controller";
 pub(super) const PROVISIONED_BY: &str = "pv.kubernetes.io/provisioned-by";
 /// On a claim: who is to make its volume.
 pub(super) const PROVISIONER: &str = "volume.kubernetes.io/storage-provisioner";
+/// The same under its old name, which provisioners may still look for.
+pub(super) const PROVISIONER_BETA: &str = "volume.beta.kubernetes.io/storage-provisioner";
 /// On a claim: the node that the scheduler has chosen for its first pod.
 pub(crate) const SELECTED_NODE: &str = "volume.kubernetes.io/selected-node";
 const STORAGE: &str = "storage";
@@ -46,7 +48,7 @@ pub(crate) fn is_bound(claim: &PersistentVolumeClaim) -> bool {
 }
 
 /// Whether the volume is kept for this claim, by name or by uid.
-pub(super) fn is_for(volume: &PersistentVolume, claim: &PersistentVolumeClaim) -> bool {
+pub(crate) fn is_for(volume: &PersistentVolume, claim: &PersistentVolumeClaim) -> bool {
     let reference = volume.spec.as_ref().and_then(|spec| spec.claim_ref.as_ref());
     reference.is_some_and(|reference| {
         let uid = reference.uid.as_deref().unwrap_or_default();
@@ -85,7 +87,7 @@ fn has_modes(claim: &PersistentVolumeClaimSpec, volume: &PersistentVolumeSpec) -
 }
 
 /// The volume for a claim: one that is kept for it, or else the smallest that fits. With `delayed`, only the first.
-pub(super) fn best<'a>(
+pub(crate) fn best<'a>(
     claim: &PersistentVolumeClaim,
     volumes: &'a [&'a PersistentVolume],
     delayed: bool,
@@ -144,7 +146,7 @@ pub(super) fn mismatch(volume: &PersistentVolume, claim: &PersistentVolumeClaim)
 }
 
 /// The volume with its reference to the claim; none when it has it already.
-pub(super) fn volume_for(volume: &PersistentVolume, claim: &PersistentVolumeClaim) -> Option<PersistentVolume> {
+pub(crate) fn volume_for(volume: &PersistentVolume, claim: &PersistentVolumeClaim) -> Option<PersistentVolume> {
     let present = volume.spec.as_ref().and_then(|spec| spec.claim_ref.as_ref());
     if is_for(volume, claim) && present.is_some_and(|present| present.uid == claim.metadata.uid) {
         return None;

@@ -253,6 +253,7 @@ async fn provision(claim: &PersistentVolumeClaim, class: &StorageClass, ctx: &Co
     }
     if meta::annotation(&claim.metadata, binding::PROVISIONER) != Some(provisioner) {
         let mut next = claim.clone();
+        binding::annotate(&mut next.metadata, binding::PROVISIONER_BETA, provisioner);
         binding::annotate(&mut next.metadata, binding::PROVISIONER, provisioner);
         ctx.client().update(&next).await?;
     }
