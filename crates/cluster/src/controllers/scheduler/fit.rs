@@ -110,11 +110,11 @@ impl<'a> Wish<'a> {
         if self.ports.is_empty() {
             return false;
         }
-        let there = || taken.pods.values().flat_map(|pod| ledger::host_ports(pod));
+        let there = || taken.pods.values().flat_map(|pod| &pod.asks.ports);
         let every = |address: &str| address == "0.0.0.0";
         self.ports.iter().any(|(address, protocol, number)| {
             there().any(|(other, of, at)| {
-                of == *protocol && at == *number && (other == *address || every(&other) || every(address))
+                of == protocol && at == number && (other == address || every(other) || every(address))
             })
         })
     }
@@ -264,6 +264,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
+    use crate::controllers::scheduler::resident::{Kept, Resident};
 
     const TAINT: &str = "node(s) had untolerated taint(s)";
     const SELECTOR: &str = "node(s) didn't match Pod's node affinity/selector";
@@ -281,9 +282,10 @@ mod tests {
         ] } }))
         .expect("a pod");
         let mut taken = Taken::default();
+        let other = Arc::new(Resident::of(&other, &mut Kept::default()));
         for number in 0..there {
             let request = Request::new(None, &number.to_string());
-            taken.pods.insert(request, Arc::new(other.clone()));
+            taken.pods.insert(request, other.clone());
             *taken.amounts.entry("cpu".to_owned()).or_default() += 1000;
         }
         assert_eq!(

@@ -9,6 +9,7 @@ use kubewright::Request;
 use kubewright::k8s_openapi::api::core::v1::{Container, Node, Pod, ResourceRequirements};
 use kubewright::k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 
+use super::resident::{Kept, Resident};
 use super::{neighbours, prefer};
 use crate::controllers::{bound, pods};
 use crate::objects::quantity::milli;
@@ -21,7 +22,7 @@ pub(super) type HostPort = (String, String, i32);
 /// What is taken on one node.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Taken {
-    pub(super) pods: BTreeMap<Request, Arc<Pod>>,
+    pub(super) pods: BTreeMap<Request, Arc<Resident>>,
     pub(super) amounts: Amounts,
 }
 
@@ -34,12 +35,13 @@ pub(super) struct Ledger {
     repelling: BTreeSet<Request>,
     /// Pods that like or dislike others near them.
     choosy: BTreeSet<Request>,
+    kept: Kept,
 }
 
 impl Ledger {
     /// Enters the pod as it is now.
-    pub(super) fn enter(&mut self, pod: &Arc<Pod>) {
-        let request = Request::of(&**pod);
+    pub(super) fn enter(&mut self, pod: &Pod) {
+        let request = Request::of(pod);
         match bound::node_of(pod).filter(|_| !pods::is_finished(pod)) {
             Some(node) => self.place(&request, pod, node),
             None => self.remove(&request),
@@ -47,20 +49,35 @@ impl Ledger {
     }
 
     /// Enters the pod as one of this node.
-    pub(super) fn place(&mut self, request: &Request, pod: &Arc<Pod>, node: &str) {
+    pub(super) fn place(&mut self, request: &Request, pod: &Pod, node: &str) {
+        let resident = Resident::of(pod, &mut self.kept);
+        // Most changes of a pod that has its place are nothing to others.
+        if self.places.get(request).is_none_or(|place| **place != *node) || !self.has(request, node, &resident) {
+            self.put(request, Arc::new(resident), node);
+        }
+    }
+
+    fn has(&self, request: &Request, node: &str, resident: &Resident) -> bool {
+        let there = self.nodes.get(node).and_then(|taken| taken.pods.get(request));
+        there.is_some_and(|there| **there == *resident)
+    }
+
+    /// Enters what is known of a pod as one of this node.
+    pub(super) fn put(&mut self, request: &Request, resident: Arc<Resident>, node: &str) {
         self.remove(request);
         let taken = self.nodes.entry(node.to_owned()).or_default();
-        for (name, amount) in requests(pod) {
-            let sum = taken.amounts.entry(name).or_default();
-            *sum = sum.saturating_add(amount);
+        for (name, amount) in &resident.asks.amounts {
+            let sum = taken.amounts.entry(name.clone()).or_default();
+            *sum = sum.saturating_add(*amount);
         }
-        taken.pods.insert(request.clone(), pod.clone());
-        if neighbours::repels(pod) {
+        let affinity = resident.asks.affinity.as_ref();
+        if neighbours::repels(affinity) {
             self.repelling.insert(request.clone());
         }
-        if prefer::is_choosy(pod) {
+        if prefer::is_choosy(affinity) {
             self.choosy.insert(request.clone());
         }
+        taken.pods.insert(request.clone(), resident);
         self.places.insert(request.clone(), node.to_owned());
     }
 
@@ -74,9 +91,9 @@ impl Ledger {
             return;
         };
         let Some(pod) = taken.pods.remove(request) else { return };
-        for (name, amount) in requests(&pod) {
-            if let Some(sum) = taken.amounts.get_mut(&name) {
-                *sum = sum.saturating_sub(amount);
+        for (name, amount) in &pod.asks.amounts {
+            if let Some(sum) = taken.amounts.get_mut(name) {
+                *sum = sum.saturating_sub(*amount);
             }
         }
         if taken.pods.is_empty() {
@@ -220,13 +237,13 @@ mod tests {
 
     #[test]
     fn the_ledger_balances() {
-        let pod = |name: &str, node: Option<&str>, phase: &str| -> Arc<Pod> {
+        let pod = |name: &str, node: Option<&str>, phase: &str| -> Pod {
             let pod = json!({
                 "metadata": { "name": name, "namespace": "a" },
                 "spec": { "nodeName": node, "containers": [{ "name": "c", "resources": { "requests": { "cpu": "1" } } }] },
                 "status": { "phase": phase },
             });
-            Arc::new(serde_json::from_value(pod).expect("a pod"))
+            serde_json::from_value(pod).expect("a pod")
         };
         let mut ledger = Ledger::default();
         let check = |ledger: &Ledger, node: &str, count: usize| {

@@ -18,6 +18,7 @@ mod line;
 mod neighbours;
 mod preempt;
 mod prefer;
+mod resident;
 mod volumes;
 
 use std::cmp::Reverse;
@@ -38,6 +39,7 @@ use self::ledger::{Ledger, Taken};
 use self::line::Line;
 use self::neighbours::{Namespaces, Neighbours};
 use self::preempt::Candidate;
+use self::resident::Resident;
 use self::volumes::Volumes;
 use super::{Waiting, bound, disruption_target, pods};
 use crate::objects::meta;
@@ -264,7 +266,7 @@ impl Scheduler {
         pod: &Pod,
         mut nodes: impl Iterator<Item = &'a Node>,
     ) -> Option<Ledger> {
-        let is_lower = |other: &Arc<Pod>| preempt::priority(other) < preempt::priority(pod);
+        let is_lower = |other: &Arc<Resident>| other.priority() < preempt::priority(pod);
         let there = {
             let guard = self.ledger();
             let ledger = guard.as_ref()?;
@@ -349,9 +351,11 @@ impl Scheduler {
             // It may find another node sooner than room on this one.
             disruption_target::patch_status(ctx, &other, json!({ "nominatedNodeName": null })).await?;
         }
-        let going = |victim: &&Arc<Pod>| !meta::is_deleting(&victim.metadata);
-        for victim in candidate.victims.iter().filter(going) {
-            take_away(ctx, pod, victim, node).await?;
+        for (request, known) in candidate.victims.iter().filter(|(_, victim)| !victim.is_deleting) {
+            let there = ctx.client().get::<Pod>(request.namespace(), request.name()).await?;
+            if let Some(victim) = there.filter(|there| meta::uid(&there.metadata) == known.uid) {
+                take_away(ctx, pod, &victim, node).await?;
+            }
         }
         // The victims that go lead back here.
         Ok(waits)

@@ -5,18 +5,21 @@
 //! repels others is asked as well when one comes that says nothing itself.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
-use kubewright::k8s_openapi::api::core::v1::{Node, Pod, PodAffinityTerm, PodSpec, TopologySpreadConstraint};
+use kubewright::Request;
+use kubewright::k8s_openapi::api::core::v1::{Affinity, Node, Pod, PodAffinityTerm, PodSpec, TopologySpreadConstraint};
 use kubewright::k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use kubewright::kube::core::{Selector, SelectorExt as _};
 
 use super::fit;
 use super::ledger::Ledger;
+use super::resident::{Labels, Neighbour, Resident};
 use crate::controllers::tolerations::tolerates;
 use crate::objects::meta;
 
 /// The labels of namespaces by name.
-pub(super) type Namespaces = BTreeMap<String, BTreeMap<String, String>>;
+pub(super) type Namespaces = BTreeMap<String, Labels>;
 
 /// A label of nodes and its value.
 type Pair = (String, String);
@@ -40,29 +43,25 @@ struct Spread {
     counts: BTreeMap<String, usize>,
 }
 
-pub(super) fn affinity(spec: &PodSpec) -> &[PodAffinityTerm] {
-    let affinity = spec
-        .affinity
-        .as_ref()
-        .and_then(|affinity| affinity.pod_affinity.as_ref());
+/// Whom a pod requires near it.
+pub(super) fn wanted(affinity: Option<&Affinity>) -> &[PodAffinityTerm] {
+    let affinity = affinity.and_then(|affinity| affinity.pod_affinity.as_ref());
     let required =
         affinity.and_then(|affinity| affinity.required_during_scheduling_ignored_during_execution.as_deref());
     required.unwrap_or_default()
 }
 
-fn anti_affinity(spec: &PodSpec) -> &[PodAffinityTerm] {
-    let affinity = spec
-        .affinity
-        .as_ref()
-        .and_then(|affinity| affinity.pod_anti_affinity.as_ref());
+/// Whom it cannot have near it.
+fn unwanted(affinity: Option<&Affinity>) -> &[PodAffinityTerm] {
+    let affinity = affinity.and_then(|affinity| affinity.pod_anti_affinity.as_ref());
     let required =
         affinity.and_then(|affinity| affinity.required_during_scheduling_ignored_during_execution.as_deref());
     required.unwrap_or_default()
 }
 
-/// Whether the pod repels others.
-pub(super) fn repels(pod: &Pod) -> bool {
-    pod.spec.as_ref().is_some_and(|spec| !anti_affinity(spec).is_empty())
+/// Whether a pod with this affinity repels others.
+pub(super) fn repels(affinity: Option<&Affinity>) -> bool {
+    !unwanted(affinity).is_empty()
 }
 
 /// Whether a pod that comes to a node may make room for this one.
@@ -74,37 +73,35 @@ pub(super) fn looks_around(pod: &Pod) -> bool {
     };
     pod.spec
         .as_ref()
-        .is_some_and(|spec| !affinity(spec).is_empty() || spread(spec))
+        .is_some_and(|spec| !wanted(spec.affinity.as_ref()).is_empty() || spread(spec))
 }
 
 /// Whether the labels of namespaces matter for this pod.
 pub(super) fn asks_namespaces(pod: &Pod) -> bool {
-    let terms = pod
-        .spec
-        .iter()
-        .flat_map(|spec| affinity(spec).iter().chain(anti_affinity(spec)));
-    terms.into_iter().any(|term| term.namespace_selector.is_some())
+    let affinity = pod.spec.as_ref().and_then(|spec| spec.affinity.as_ref());
+    let mut terms = wanted(affinity).iter().chain(unwanted(affinity));
+    terms.any(|term| term.namespace_selector.is_some())
 }
 
 /// A selector that is missing selects nothing, an empty one everything.
-pub(super) fn selects(selector: Option<&LabelSelector>, labels: &BTreeMap<String, String>) -> bool {
+pub(super) fn selects(selector: Option<&LabelSelector>, labels: &Labels) -> bool {
     let selector: Option<Selector> = selector.and_then(|selector| selector.clone().try_into().ok());
     selector.is_some_and(|selector| selector.matches(labels))
 }
 
 /// Whether a term of the pod `of` means the pod `other`.
-pub(super) fn means(term: &PodAffinityTerm, of: &Pod, other: &Pod, namespaces: &Namespaces) -> bool {
-    let there = other.metadata.namespace.as_deref().unwrap_or_default();
+pub(super) fn means(term: &PodAffinityTerm, of: Neighbour<'_>, other: Neighbour<'_>, namespaces: &Namespaces) -> bool {
+    let there = other.namespace.unwrap_or_default();
     let named = term.namespaces.as_deref().unwrap_or_default();
     let none = BTreeMap::new();
     let labels = namespaces.get(there).unwrap_or(&none);
     let in_reach = match (&term.namespace_selector, named) {
-        (None, []) => of.metadata.namespace == other.metadata.namespace,
+        (None, []) => of.namespace == other.namespace,
         (selector, named) => {
             named.iter().any(|name| name == there) || (selector.is_some() && selects(selector.as_ref(), labels))
         }
     };
-    in_reach && selects(term.label_selector.as_ref(), &meta::labels(&other.metadata))
+    in_reach && selects(term.label_selector.as_ref(), other.labels)
 }
 
 impl Neighbours {
@@ -113,7 +110,8 @@ impl Neighbours {
         let Some(spec) = pod.spec.as_ref() else {
             return Neighbours::default();
         };
-        let (wanted, unwanted) = (affinity(spec), anti_affinity(spec));
+        let own = Neighbour::of(pod);
+        let (wanted, unwanted) = (wanted(own.affinity), self::unwanted(own.affinity));
         let spreads: Vec<&TopologySpreadConstraint> = spec
             .topology_spread_constraints
             .iter()
@@ -122,7 +120,7 @@ impl Neighbours {
             .collect();
         let mut found = Neighbours {
             wanted: wanted.iter().map(|term| term.topology_key.clone()).collect(),
-            is_first: wanted.iter().all(|term| means(term, pod, pod, namespaces)),
+            is_first: wanted.iter().all(|term| means(term, own, own, namespaces)),
             ..Neighbours::default()
         };
         if wanted.is_empty() && unwanted.is_empty() && spreads.is_empty() && !ledger.has_repelling() {
@@ -132,19 +130,20 @@ impl Neighbours {
             let labels = meta::labels(&node.metadata);
             let pair = |key: &str| labels.get(key).map(|value| (key.to_owned(), value.clone()));
             let there = ledger.on(meta::name(&node.metadata)).into_iter();
-            for other in there.flat_map(|taken| taken.pods.values()) {
-                if !wanted.is_empty() && wanted.iter().all(|term| means(term, pod, other, namespaces)) {
+            for (request, other) in there.flat_map(|taken| &taken.pods) {
+                let other = other.beside(request.namespace());
+                if !wanted.is_empty() && wanted.iter().all(|term| means(term, own, other, namespaces)) {
                     for pair in wanted.iter().filter_map(|term| pair(&term.topology_key)) {
                         let count = found.near.entry(pair).or_default();
                         *count = count.saturating_add(1);
                     }
                 }
-                let repelled = unwanted.iter().filter(|term| means(term, pod, other, namespaces));
+                let repelled = unwanted.iter().filter(|term| means(term, own, other, namespaces));
                 found
                     .unwanted
                     .extend(repelled.filter_map(|term| pair(&term.topology_key)));
-                let terms = other.spec.iter().flat_map(anti_affinity);
-                let repelling = terms.filter(|term| means(term, other, pod, namespaces));
+                let terms = self::unwanted(other.affinity).iter();
+                let repelling = terms.filter(|term| means(term, other, own, namespaces));
                 found
                     .repelled
                     .extend(repelling.filter_map(|term| pair(&term.topology_key)));
@@ -195,11 +194,7 @@ impl Neighbours {
 }
 
 /// Whether a constraint of a pod with the labels `own` counts a pod with these labels.
-fn is_counted(
-    constraint: &TopologySpreadConstraint,
-    own: &BTreeMap<String, String>,
-    labels: &BTreeMap<String, String>,
-) -> bool {
+fn is_counted(constraint: &TopologySpreadConstraint, own: &Labels, labels: &Labels) -> bool {
     let mut keys = constraint.match_label_keys.iter().flatten();
     selects(constraint.label_selector.as_ref(), labels)
         && keys.all(|key| own.get(key).is_none_or(|value| labels.get(key) == Some(value)))
@@ -207,14 +202,12 @@ fn is_counted(
 
 /// How many pods on a node a constraint counts.
 pub(super) fn selected_on(constraint: &TopologySpreadConstraint, pod: &Pod, node: &Node, ledger: &Ledger) -> usize {
-    let own = meta::labels(&pod.metadata);
+    let own = Neighbour::of(pod);
     let there = ledger.on(meta::name(&node.metadata)).into_iter();
-    let counted = there.flat_map(|taken| taken.pods.values()).filter(|other| {
-        other.metadata.namespace == pod.metadata.namespace
-            && !meta::is_deleting(&other.metadata)
-            && is_counted(constraint, &own, &meta::labels(&other.metadata))
-    });
-    counted.count()
+    let is_ours = |(request, other): &(&Request, &Arc<Resident>)| {
+        request.namespace() == own.namespace && !other.is_deleting && is_counted(constraint, own.labels, &other.labels)
+    };
+    there.flat_map(|taken| &taken.pods).filter(is_ours).count()
 }
 
 /// Whether the pods of a node count for a constraint (`nodeAffinityPolicy`, `nodeTaintsPolicy`).
@@ -269,9 +262,6 @@ fn tolerated(spec: &PodSpec, node: &Node) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
-    use kubewright::Request;
     use serde_json::{Value, json};
 
     use super::*;
@@ -301,11 +291,8 @@ mod tests {
         let nodes = [node("a", "x"), node("b", "x"), node("c", "y")];
         let mut ledger = Ledger::default();
         for (number, (pod, node)) in there.iter().enumerate() {
-            ledger.place(
-                &Request::new(None, &number.to_string()),
-                &Arc::new((*pod).clone()),
-                node,
-            );
+            let namespace = pod.metadata.namespace.as_deref();
+            ledger.place(&Request::new(namespace, &number.to_string()), pod, node);
         }
         let namespaces: Namespaces = [("other".to_owned(), [("team".to_owned(), "db".to_owned())].into())].into();
         let neighbours = Neighbours::of(coming, &nodes.iter().collect::<Vec<_>>(), &ledger, &namespaces);

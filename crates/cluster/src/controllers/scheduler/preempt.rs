@@ -13,10 +13,11 @@ use kubewright::Request;
 use kubewright::k8s_openapi::api::core::v1::{Node, Pod};
 use kubewright::k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use kubewright::k8s_openapi::jiff::Timestamp;
-use kubewright::kube::core::Selector;
+use kubewright::kube::core::{Selector, SelectorExt as _};
 
 use super::fit::Refusal;
 use super::ledger::Ledger;
+use super::resident::Resident;
 use crate::controllers::disruption_target::DISRUPTION_TARGET;
 use crate::controllers::pods;
 use crate::objects::meta;
@@ -27,11 +28,14 @@ pub(super) const REASON: &str = "PreemptionByScheduler";
 /// What a node says that has only pods that are as important.
 pub(super) const NOBODY: &str = "No preemption victims found for incoming pod";
 
+/// A pod that is there.
+type Placed = (Request, Arc<Resident>);
+
 /// A node and who would have to go.
 #[derive(Debug)]
 pub(super) struct Candidate {
     pub(super) node: String,
-    pub(super) victims: Vec<Arc<Pod>>,
+    pub(super) victims: Vec<Placed>,
     violations: usize,
 }
 
@@ -40,18 +44,17 @@ pub(super) fn priority(pod: &Pod) -> i32 {
     pod.spec.as_ref().and_then(|spec| spec.priority).unwrap_or(0)
 }
 
-fn started(pod: &Pod) -> Timestamp {
-    let start = pod.status.as_ref().and_then(|status| status.start_time.as_ref());
-    start.map_or(Timestamp::MAX, |time| time.0)
+fn started(pod: &Resident) -> Timestamp {
+    pod.started.unwrap_or(Timestamp::MAX)
 }
 
 /// The more important first (`MoreImportantPod`): of a higher priority, then the older.
-fn importance(pod: &Arc<Pod>) -> (Reverse<i32>, Timestamp) {
-    (Reverse(priority(pod)), started(pod))
+fn importance((_, pod): &Placed) -> (Reverse<i32>, Timestamp) {
+    (Reverse(pod.priority()), started(pod))
 }
 
 /// A pod that we have told to go, and that is about to (`podTerminatingByPreemption`).
-fn is_going(pod: &Pod) -> bool {
+pub(super) fn is_going(pod: &Pod) -> bool {
     let told = pods::condition(pod, DISRUPTION_TARGET);
     let told = told.is_some_and(|told| told.status == "True" && told.reason.as_deref() == Some(REASON));
     told && meta::is_deleting(&pod.metadata)
@@ -73,12 +76,12 @@ pub(super) fn ineligible(pod: &Pod, refusals: &[(&Node, Refusal)], ledger: &Ledg
         return None;
     }
     let mut there = ledger.on(nominated).into_iter().flat_map(|taken| taken.pods.values());
-    let waits = there.any(|other| is_going(other) && priority(other) < priority(pod));
+    let waits = there.any(|other| other.makes_room && other.priority() < priority(pod));
     waits.then_some(GOING)
 }
 
 /// Those of the pods that a budget protects, and the others; each in order of importance (`filterPodsWithPDBViolation`).
-fn protected(victims: Vec<Arc<Pod>>, budgets: &[Arc<PodDisruptionBudget>]) -> (Vec<Arc<Pod>>, Vec<Arc<Pod>>) {
+fn protected(victims: Vec<Placed>, budgets: &[Arc<PodDisruptionBudget>]) -> (Vec<Placed>, Vec<Placed>) {
     let status = |budget: &PodDisruptionBudget| budget.status.clone().unwrap_or_default();
     let mut left: Vec<Budget<'_>> = budgets
         .iter()
@@ -95,7 +98,7 @@ fn protected(victims: Vec<Arc<Pod>>, budgets: &[Arc<PodDisruptionBudget>]) -> (V
     // Who violates one budget is not counted by those that follow.
     victims
         .into_iter()
-        .partition(|pod| left.iter_mut().any(|budget| budget.is_violated_by(pod)))
+        .partition(|victim| left.iter_mut().any(|budget| budget.is_violated_by(victim)))
 }
 
 /// A budget, and how many of its pods may still go.
@@ -108,9 +111,10 @@ struct Budget<'a> {
 
 impl Budget<'_> {
     /// Counts the pod, if the budget is about it and has not been told that it goes.
-    fn is_violated_by(&mut self, pod: &Pod) -> bool {
-        let is_ours = self.namespace == pod.metadata.namespace.as_deref() && meta::fits(&self.selector, &pod.metadata);
-        if !is_ours || meta::labels(&pod.metadata).is_empty() || self.disrupted.contains(meta::name(&pod.metadata)) {
+    fn is_violated_by(&mut self, (request, pod): &Placed) -> bool {
+        let fits = !self.selector.selects_all() && self.selector.matches(&pod.labels);
+        let is_ours = self.namespace == request.namespace() && fits;
+        if !is_ours || pod.labels.is_empty() || self.disrupted.contains(request.name()) {
             return false;
         }
         self.allowed = self.allowed.saturating_sub(1);
@@ -128,17 +132,18 @@ pub(super) fn victims(
     budgets: &[Arc<PodDisruptionBudget>],
     asks: impl Fn(&Ledger) -> Option<Refusal>,
 ) -> Result<Candidate, Vec<String>> {
-    let there = ledger.on(node).into_iter().flat_map(|taken| taken.pods.values());
-    let mut lower: Vec<Arc<Pod>> = there.filter(|other| priority(other) < priority(pod)).cloned().collect();
+    let there = ledger.on(node).into_iter().flat_map(|taken| &taken.pods);
+    let lower = there.filter(|(_, other)| other.priority() < priority(pod));
+    let mut lower: Vec<Placed> = lower.map(|(request, other)| (request.clone(), other.clone())).collect();
     if lower.is_empty() {
         return Err(vec![NOBODY.to_owned()]);
     }
-    for victim in &lower {
-        ledger.remove(&Request::of(&**victim));
+    for (request, _) in &lower {
+        ledger.remove(request);
     }
     if let Some(refusal) = asks(ledger) {
-        for victim in &lower {
-            ledger.place(&Request::of(&**victim), victim, node);
+        for (request, victim) in lower {
+            ledger.put(&request, victim, node);
         }
         return Err(refusal.reasons);
     }
@@ -146,17 +151,16 @@ pub(super) fn victims(
     let (violating, others) = protected(lower, budgets);
     let violating = violating.into_iter().map(|pod| (pod, true));
     let (mut victims, mut violations) = (Vec::new(), 0_usize);
-    for (victim, is_protected) in violating.chain(others.into_iter().map(|pod| (pod, false))) {
-        let request = Request::of(&*victim);
-        ledger.place(&request, &victim, node);
+    for ((request, victim), is_protected) in violating.chain(others.into_iter().map(|pod| (pod, false))) {
+        ledger.put(&request, victim.clone(), node);
         if asks(ledger).is_some() {
             ledger.remove(&request);
             violations = violations.saturating_add(usize::from(is_protected));
-            victims.push(victim);
+            victims.push((request, victim));
         }
     }
-    for victim in &victims {
-        ledger.place(&Request::of(&**victim), victim, node);
+    for (request, victim) in &victims {
+        ledger.put(request, victim.clone(), node);
     }
     victims.sort_by_key(importance);
     if victims.is_empty() {
@@ -170,8 +174,8 @@ pub(super) fn victims(
 }
 
 /// A priority that is never below nothing, so that a sum of more is more.
-fn weight(pod: &Pod) -> i64 {
-    i64::from(priority(pod))
+fn weight(pod: &Resident) -> i64 {
+    i64::from(pod.priority())
         .saturating_add(i64::from(i32::MAX))
         .saturating_add(1)
 }
@@ -179,12 +183,18 @@ fn weight(pod: &Pod) -> i64 {
 /// The candidate that hurts least (`pickOneNodeForPreemption`).
 pub(super) fn best(candidates: Vec<Candidate>) -> Option<Candidate> {
     candidates.into_iter().min_by_key(|candidate| {
-        let all = &candidate.victims;
-        let dearest = all.first().map_or(i32::MIN, |victim| priority(victim));
-        let sum = all.iter().fold(0_i64, |sum, victim| sum.saturating_add(weight(victim)));
-        let dear = all.iter().filter(|victim| priority(victim) == dearest);
-        let oldest = dear.map(|victim| started(victim)).min().unwrap_or(Timestamp::MAX);
-        (candidate.violations, dearest, sum, all.len(), Reverse(oldest))
+        let all = || candidate.victims.iter().map(|(_, victim)| &**victim);
+        let dearest = all().next().map_or(i32::MIN, Resident::priority);
+        let sum = all().fold(0_i64, |sum, victim| sum.saturating_add(weight(victim)));
+        let dear = all().filter(|victim| victim.priority() == dearest);
+        let oldest = dear.map(started).min().unwrap_or(Timestamp::MAX);
+        (
+            candidate.violations,
+            dearest,
+            sum,
+            candidate.victims.len(),
+            Reverse(oldest),
+        )
     })
 }
 
@@ -194,7 +204,7 @@ mod tests {
 
     use super::*;
 
-    fn pod(name: &str, node: &str, priority: i32, more: Value) -> Arc<Pod> {
+    fn pod(name: &str, node: &str, priority: i32, more: Value) -> Pod {
         let mut pod = json!({
             "metadata": { "name": name, "namespace": "a", "labels": { "app": name.split('-').next() } },
             "spec": { "nodeName": node, "priority": priority, "containers": [{ "name": "c" }] },
@@ -203,7 +213,7 @@ mod tests {
         for (key, value) in more.as_object().expect("an object") {
             pod["status"][key] = value.clone();
         }
-        Arc::new(serde_json::from_value(pod).expect("a pod"))
+        serde_json::from_value(pod).expect("a pod")
     }
 
     /// Each node has room for two pods; the pod that comes has priority 10.
@@ -238,7 +248,7 @@ mod tests {
             let names: Vec<String> = found
                 .victims
                 .iter()
-                .map(|pod| meta::name(&pod.metadata).to_owned())
+                .map(|(request, _)| request.name().to_owned())
                 .collect();
             (found.node, names)
         });
@@ -280,10 +290,10 @@ mod tests {
         let check = |policy: &str, nominated: Option<&str>, expected: Option<&str>| {
             let mut ledger = Ledger::default();
             let told = json!([{ "type": DISRUPTION_TARGET, "status": "True", "reason": REASON }]);
-            let mut going = (*pod("old", "x", 1, json!({ "conditions": told }))).clone();
+            let mut going = pod("old", "x", 1, json!({ "conditions": told }));
             going.metadata.deletion_timestamp = Some(meta::time(Timestamp::UNIX_EPOCH));
-            ledger.enter(&Arc::new(going));
-            let mut comes = (*pod("new", "", 10, json!({ "nominatedNodeName": nominated }))).clone();
+            ledger.enter(&going);
+            let mut comes = pod("new", "", 10, json!({ "nominatedNodeName": nominated }));
             comes.spec.get_or_insert_default().preemption_policy = Some(policy.to_owned());
             assert_eq!(ineligible(&comes, &[], &ledger), expected, "{policy} {nominated:?}");
         };

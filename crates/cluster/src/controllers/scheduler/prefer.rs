@@ -15,6 +15,7 @@ use kubewright::k8s_openapi::api::core::v1::{Affinity, Node, Pod, PodAffinityTer
 use super::fit;
 use super::ledger::Ledger;
 use super::neighbours::{self, Namespaces};
+use super::resident::Neighbour;
 use crate::controllers::tolerations::tolerates;
 use crate::objects::meta;
 
@@ -45,7 +46,7 @@ pub(super) fn scores(
     let answers = [
         (TAINTS, taints(spec, &nodes)),
         (NODES, affinity_to_nodes(spec, &nodes)),
-        (PODS, affinity_to_pods(pod, spec, &nodes, all, ledger, namespaces)),
+        (PODS, affinity_to_pods(pod, &nodes, all, ledger, namespaces)),
         (SPREAD, spread(pod, spec, &nodes, all, ledger)),
     ];
     for (weight, answer) in answers {
@@ -106,32 +107,30 @@ fn wishes(affinity: &Affinity) -> Vec<(&PodAffinityTerm, i64)> {
         .collect()
 }
 
-fn wishes_of(spec: &PodSpec) -> Vec<(&PodAffinityTerm, i64)> {
-    spec.affinity.as_ref().map(wishes).unwrap_or_default()
+fn wishes_of(affinity: Option<&Affinity>) -> Vec<(&PodAffinityTerm, i64)> {
+    affinity.map(wishes).unwrap_or_default()
 }
 
-/// Whether a pod matters to others because it wants them near it or not.
-pub(super) fn is_choosy(pod: &Pod) -> bool {
-    pod.spec
-        .as_ref()
-        .is_some_and(|spec| !wishes_of(spec).is_empty() || !neighbours::affinity(spec).is_empty())
+/// Whether a pod with this affinity matters to others because it wants them near it or not.
+pub(super) fn is_choosy(affinity: Option<&Affinity>) -> bool {
+    !wishes_of(affinity).is_empty() || !neighbours::wanted(affinity).is_empty()
 }
 
 /// Whether the labels of namespaces matter for what a pod prefers.
 pub(super) fn asks_namespaces(pod: &Pod) -> bool {
-    let mut wishes = pod.spec.iter().flat_map(wishes_of);
+    let mut wishes = wishes_of(Neighbour::of(pod).affinity).into_iter();
     wishes.any(|(term, _)| term.namespace_selector.is_some())
 }
 
 fn affinity_to_pods(
     pod: &Pod,
-    spec: &PodSpec,
     nodes: &[&Node],
     all: &[&Node],
     ledger: &Ledger,
     namespaces: &Namespaces,
 ) -> Option<Vec<i64>> {
-    let own = wishes_of(spec);
+    let pod = Neighbour::of(pod);
+    let own = wishes_of(pod.affinity);
     if own.is_empty() && !ledger.has_choosy() {
         return None;
     }
@@ -139,9 +138,10 @@ fn affinity_to_pods(
     for node in all {
         let labels = meta::labels(&node.metadata);
         let there = ledger.on(meta::name(&node.metadata)).into_iter();
-        for other in there.flat_map(|taken| taken.pods.values()) {
-            let theirs = other.spec.as_ref().map(wishes_of).unwrap_or_default();
-            let required = other.spec.iter().flat_map(neighbours::affinity);
+        for (request, other) in there.flat_map(|taken| &taken.pods) {
+            let other = other.beside(request.namespace());
+            let theirs = wishes_of(other.affinity);
+            let required = neighbours::wanted(other.affinity).iter();
             let ours = own
                 .iter()
                 .filter(|(term, _)| neighbours::means(term, pod, other, namespaces));
@@ -231,8 +231,6 @@ fn share(part: i64, of: i64) -> i64 {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use kubewright::Request;
     use serde_json::{Value, json};
 
@@ -256,11 +254,7 @@ mod tests {
         };
         let mut ledger = Ledger::default();
         for (number, (app, spec, node)) in there.iter().enumerate() {
-            ledger.place(
-                &Request::new(None, &number.to_string()),
-                &Arc::new(pod(app, spec)),
-                node,
-            );
+            ledger.place(&Request::new(Some("n"), &number.to_string()), &pod(app, spec), node);
         }
         let all: Vec<&Node> = nodes.iter().collect();
         let fitting: Vec<(&Node, usize)> = all.iter().map(|node| (*node, 0)).collect();
