@@ -150,3 +150,52 @@ async fn what_is_not_known_is_said() -> Result<()> {
     cluster.stop().await;
     Ok(())
 }
+
+/// Sizes are those of the target's spec: a rollout that is under way has more pods.
+#[tokio::test]
+async fn sizes_are_those_of_the_spec() -> Result<()> {
+    let start: Timestamp = "2026-01-01T00:00:00Z".parse().expect("a time");
+    let cluster = TestCluster::in_virtual_time(start, Cluster::builder()).await?;
+    let deployments: Api<Deployment> = Api::default_namespaced(cluster.kube());
+    let deployment = json!({ "metadata": { "name": "web" }, "spec": {
+        "replicas": 4, "selector": { "matchLabels": { "app": "web" } },
+        "template": { "metadata": { "labels": { "app": "web" } }, "spec": { "containers": [{ "name": "c", "image": "app:1" }] } },
+    } });
+    let deployment = serde_json::from_value(deployment).expect("a deployment");
+    deployments.create(&PostParams::default(), &deployment).await?;
+    cluster.settle().await?;
+    // The pods of the next version find no node.
+    let nowhere = Patch::Merge(json!({ "spec": { "template": { "spec": { "nodeSelector": { "no": "such" } } } } }));
+    deployments.patch("web", &PatchParams::default(), &nowhere).await?;
+    cluster.settle().await?;
+    let pods = deployments.get("web").await?.status.and_then(|status| status.replicas);
+    assert_eq!(pods, Some(5));
+    let scalers: Api<HorizontalPodAutoscaler> = Api::default_namespaced(cluster.kube());
+    let target = json!({ "type": "AverageValue", "averageValue": "10" });
+    let scaler = json!({ "metadata": { "name": "web" }, "spec": {
+        "maxReplicas": 20, "scaleTargetRef": { "apiVersion": "apps/v1", "kind": "Deployment", "name": "web" },
+        "metrics": [{ "type": "Pods", "pods": { "metric": { "name": "packets" }, "target": target } }],
+    } });
+    let scaler = serde_json::from_value(scaler).expect("an autoscaler");
+    scalers.create(&PostParams::default(), &scaler).await?;
+    // After so many seconds: the sizes, and whether a change was ever noted.
+    let check = async |seconds: u64, current: i32, desired: i32, changed: bool| -> Result<()> {
+        cluster.advance(Duration::from_secs(seconds)).await?;
+        let status = scalers.get("web").await?.status.expect("it has one");
+        let said = (
+            status.current_replicas,
+            status.desired_replicas,
+            status.last_scale_time.is_some(),
+        );
+        assert_eq!(said, (Some(current), desired, changed), "after {seconds} s more");
+        Ok(())
+    };
+    check(1, 4, 0, false).await?;
+    let more = Patch::Merge(json!({ "spec": { "minReplicas": 6 } }));
+    scalers.patch("web", &PatchParams::default(), &more).await?;
+    // It is looked at every fifteen seconds.
+    check(15, 4, 6, true).await?;
+    check(15, 6, 6, true).await?;
+    cluster.stop().await;
+    Ok(())
+}
