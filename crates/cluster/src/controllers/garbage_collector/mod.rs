@@ -19,6 +19,7 @@ use futures::future::join_all;
 use kubewright::k8s_openapi::api::core::v1::ObjectReference;
 use kubewright::k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kubewright::k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+use kubewright::k8s_openapi::kube_aggregator::pkg::apis::apiregistration::v1::APIService;
 use kubewright::kube::api::{DeleteParams, Patch, Preconditions, PropagationPolicy};
 use kubewright::kube::core::{ApiResource, DynamicObject, PartialObjectMeta};
 use kubewright::{Client, Clock, Error, EventRecorder, EventType, Result, Scope, Stop, WorkQueue};
@@ -35,8 +36,10 @@ const WORKERS: usize = 8;
 const UNTIL_SYNCED: Duration = Duration::from_millis(20);
 /// How soon discovery is asked again after a CustomResourceDefinition changed; the pause doubles up to the last one.
 const FIRST_REFRESH: Duration = Duration::from_millis(100);
-/// Definitions are watched: nothing else makes a kind here.
+/// Definitions and APIServices are watched: what else makes a kind is a server behind one of them that says nothing.
 const LAST_REFRESH: Duration = Duration::from_secs(3600);
+/// In time that is a test's an hour is nothing, and no such server grows a kind meanwhile.
+const LAST_VIRTUAL_REFRESH: Duration = Duration::from_secs(24 * 3600);
 /// How many owners are remembered as gone. Uids never come back, so this only bounds memory.
 const REMEMBERED: usize = 10_000;
 
@@ -76,6 +79,10 @@ pub(crate) async fn run(client: Client, clock: Arc<dyn Clock>, stop: Stop) -> Re
         Arc::new(move |change: Change<'_>| memory.heard(change))
     };
     let kinds = Kinds::new(client.cache().clone(), listener);
+    let longest = match clock.is_virtual() {
+        true => LAST_VIRTUAL_REFRESH,
+        false => LAST_REFRESH,
+    };
     let (recorder, _writer) = EventRecorder::start(client.kube().clone(), clock, stop.clone());
     let collector = Collector {
         client,
@@ -88,7 +95,7 @@ pub(crate) async fn run(client: Client, clock: Arc<dyn Clock>, stop: Stop) -> Re
     let work = async { drop(join_all((0..WORKERS).map(|_| collector.work())).await) };
     tokio::select! {
         () = stop.requested() => {}
-        () = collector.learn() => {}
+        () = collector.learn(longest) => {}
         () = work => {}
     }
     collector.memory.queue.shut_down();
@@ -118,19 +125,22 @@ struct Collector {
 }
 
 impl Collector {
-    /// Keeps the kinds current: at the start, when a CustomResourceDefinition changes and for a while after it (discovery may follow with
-    /// a delay), and from time to time (aggregated APIs come and go without a CustomResourceDefinition).
-    async fn learn(&self) {
+    /// Keeps the kinds current: at the start, when a CustomResourceDefinition or an APIService changes and for a while
+    /// after it (discovery may follow with a delay), and from time to time (what is behind an APIService may change by
+    /// itself).
+    async fn learn(&self, longest: Duration) {
         let changed = Arc::new(tokio::sync::Notify::new());
-        let definitions = self
-            .client
-            .cache()
-            .informer_dynamic::<PartialObjectMeta<DynamicObject>>(
-                &ApiResource::erase::<CustomResourceDefinition>(&()),
-                Scope::all(),
-            );
-        let notify = changed.clone();
-        definitions.add_inline_handler(move |_| notify.notify_one());
+        let sources = [
+            ApiResource::erase::<CustomResourceDefinition>(&()),
+            ApiResource::erase::<APIService>(&()),
+        ];
+        let _watched = sources.each_ref().map(|resource| {
+            let cache = self.client.cache();
+            let informer = cache.informer_dynamic::<PartialObjectMeta<DynamicObject>>(resource, Scope::all());
+            let notify = changed.clone();
+            informer.add_inline_handler(move |_| notify.notify_one());
+            informer
+        });
         let mut pause = FIRST_REFRESH;
         loop {
             match self.kinds.refresh(&self.client).await {
@@ -143,7 +153,7 @@ impl Collector {
             }
             tokio::select! {
                 () = changed.notified() => pause = FIRST_REFRESH,
-                () = tokio::time::sleep(pause) => pause = (pause * 2).min(LAST_REFRESH),
+                () = tokio::time::sleep(pause) => pause = (pause * 2).min(longest),
             }
         }
     }
