@@ -175,12 +175,12 @@ mod tests {
                 json!([{ "name": "c", "ports": [{ "name": "http", "containerPort": number }] }]);
             pod
         };
-        let spec = json!({ "ports": [
+        let two = json!({ "ports": [
             { "name": "w", "port": 80, "targetPort": "http" }, { "name": "u", "port": 53, "protocol": "UDP" },
         ] });
         let of = |number: u16| json!([{ "name": "w", "port": number, "protocol": "TCP" }]);
         check(
-            spec,
+            two,
             &[named(a, 80), named(b, 81), named(c, 80)],
             json!([
                 { "addresses": [a, c], "ports": of(80) },
