@@ -4,12 +4,14 @@ mod common;
 
 use std::collections::BTreeSet;
 use std::fmt::Debug;
+use std::pin::pin;
 
 use common::scenes::{check_on, create, until};
 use common::soon;
+use futures::StreamExt as _;
 use k8s_openapi::api::core::v1::{Event, Node, Pod};
 use k8s_openapi::api::scheduling::v1::PriorityClass;
-use kube::api::{DeleteParams, Patch, PatchParams};
+use kube::api::{DeleteParams, Patch, PatchParams, WatchEvent, WatchParams};
 use kube::{Api, Client, ResourceExt as _};
 use kubewright_cluster::{Cluster, Nodes, Stages};
 use serde::de::DeserializeOwned;
@@ -32,6 +34,11 @@ fn pod(name: &str, annotations: Value, more: Value) -> Value {
 fn is_ready(pod: Option<&Pod>) -> bool {
     let conditions = pod.and_then(|pod| pod.status.as_ref()?.conditions.as_ref());
     conditions.is_some_and(|all| all.iter().any(|one| one.type_ == "Ready" && one.status == "True"))
+}
+
+fn phase(pod: &Pod) -> String {
+    let phase = pod.status.as_ref().and_then(|status| status.phase.clone());
+    phase.unwrap_or_default()
 }
 
 fn restarts(pod: Option<&Pod>) -> i32 {
@@ -236,6 +243,40 @@ async fn pods_end_within_their_grace() {
             .await
             .expect("it is patched");
         until(&pods, "p", |pod| pod.is_none()).await;
+    })
+    .await;
+}
+
+/// Whoever watches a pod sees that it has ended and is not ready, and then that it goes.
+#[tokio::test]
+async fn pods_end_before_they_go() {
+    check_on(Cluster::builder(), async |client| {
+        let pods: Api<Pod> = Api::default_namespaced(client.clone());
+        create(&pods, pod("p", json!({}), json!({}))).await;
+        let ready = until(&pods, "p", is_ready).await.expect("a pod");
+        let version = ready.resource_version().expect("a version");
+        let about = WatchParams::default().fields("metadata.name=p");
+        let watch = pods.watch(&about, &version).await.expect("it is watched");
+        pods.delete("p", &DeleteParams::default()).await.expect("it is deleted");
+        let seen = soon("the end of the pod", async {
+            let mut seen = Vec::new();
+            let mut watch = pin!(watch);
+            while let Some(event) = watch.next().await {
+                match event.expect("an event") {
+                    WatchEvent::Modified(pod) => seen.push((false, is_ready(Some(&pod)), phase(&pod))),
+                    WatchEvent::Deleted(pod) => {
+                        seen.push((true, is_ready(Some(&pod)), phase(&pod)));
+                        break;
+                    }
+                    _ => {}
+                }
+            }
+            seen
+        });
+        let seen = seen.await;
+        let failed = "Failed".to_owned();
+        assert!(seen.contains(&(false, false, failed.clone())), "{seen:?}");
+        assert_eq!(seen.last(), Some(&(true, false, failed)), "{seen:?}");
     })
     .await;
 }

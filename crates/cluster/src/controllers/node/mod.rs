@@ -383,18 +383,17 @@ impl Kubelet {
         if !wait.is_zero() {
             return Ok(Action::requeue_after(wait));
         }
-        // Whoever still sees the pod, because a finalizer keeps it, sees that it has ended.
-        let is_kept = pod
-            .metadata
-            .finalizers
-            .as_ref()
-            .is_some_and(|finalizers| !finalizers.is_empty());
-        if !is_over && is_kept && pods::phase(pod) == "Running" {
+        // As a kubelet does: whoever watches sees that it has ended and is not ready, and only then that it goes.
+        if !is_over && pods::phase(pod) == "Running" {
             let host = fleet::address(node);
             let scene = Scene::clear(pod, ctx.now());
             let place = Place::of("", &host);
             let status = life::ended(&scene, &place, &mut Notes::default());
-            write(ctx, pod, status).await?;
+            match write(ctx, pod, status).await {
+                // Somebody removed it at once.
+                Err(error) if error.is_not_found() => return Ok(Action::await_change()),
+                written => written?,
+            }
         }
         let at_once = DeleteParams {
             grace_period_seconds: Some(0),

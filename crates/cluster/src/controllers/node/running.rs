@@ -144,7 +144,7 @@ impl Kubelet {
         if !is_over {
             return Ok(Action::await_change());
         }
-        // Whoever still sees the pod, because a finalizer keeps it, sees how it ended.
+        // Whoever watches sees how it ended, and only then that it goes.
         if !pods::is_finished(pod) && pods::phase(pod) == "Running" {
             let seen = processes.seen(uid);
             let scene = Scene {
