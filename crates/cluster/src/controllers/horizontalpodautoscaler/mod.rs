@@ -388,7 +388,6 @@ impl Reconciler for Autoscaler {
         let present = scale.spec.as_ref().and_then(|spec| spec.replicas).unwrap_or(0);
         let able = "the HPA controller was able to get the target's current scale".to_owned();
         let mut said: Vec<Said> = vec![("AbleToScale", true, "SucceededGetScale", able)];
-        let observed = scale.status.as_ref().map_or(present, |status| status.replicas);
         let mut metrics = None;
         let (desired, why) = match bounded(present, spec.min_replicas.unwrap_or(1), spec.max_replicas) {
             Some((size, why)) => (size, why.to_owned()),
@@ -402,8 +401,12 @@ impl Reconciler for Autoscaler {
                 said.extend(outcome.said);
                 metrics = Some(outcome.metrics);
                 let Some(wanted) = outcome.wanted else {
-                    let before = scaler.status.as_ref().map_or(0, |status| status.desired_replicas);
-                    return say(&scaler, Some((observed, before, metrics)), &said, &ctx).await;
+                    let sizes = Sizes {
+                        current: present,
+                        desired: scaler.status.as_ref().map_or(0, |status| status.desired_replicas),
+                        metrics,
+                    };
+                    return say(&scaler, Some(sizes), &said, &ctx).await;
                 };
                 wanted
             }
@@ -420,7 +423,12 @@ impl Reconciler for Autoscaler {
             let message = format!("the HPA controller was able to update the target scale to {desired}");
             said.push(("AbleToScale", true, RESCALED, message));
         }
-        say(&scaler, Some((observed, desired, metrics)), &said, &ctx).await
+        let sizes = Sizes {
+            current: present,
+            desired,
+            metrics,
+        };
+        say(&scaler, Some(sizes), &said, &ctx).await
     }
 
     async fn deleted(&self, request: Request, _: Context) -> Result<Action> {
@@ -442,22 +450,23 @@ fn is_unknown(error: &kubewright::kube::Error) -> bool {
     }
 }
 
-/// Writes the status, when it differs. `sizes` are the present size, the wished one, and the metrics; who said that the
-/// target was scaled says when, too.
-async fn say(
-    scaler: &HorizontalPodAutoscaler,
-    sizes: Option<(i32, i32, Option<Vec<MetricStatus>>)>,
-    said: &[Said],
-    ctx: &Context,
-) -> Result<Action> {
+/// What the status says of sizes (`setStatus`): both are those of the target's spec, however many pods there are.
+struct Sizes {
+    current: i32,
+    desired: i32,
+    metrics: Option<Vec<MetricStatus>>,
+}
+
+/// Writes the status, when it differs. Who said that the target was scaled says when, too.
+async fn say(scaler: &HorizontalPodAutoscaler, sizes: Option<Sizes>, said: &[Said], ctx: &Context) -> Result<Action> {
     let mut status: HorizontalPodAutoscalerStatus = scaler.status.clone().unwrap_or_default();
-    if let Some((current, desired, metrics)) = sizes {
-        status.current_metrics = metrics.filter(|metrics| !metrics.is_empty());
+    if let Some(sizes) = sizes {
+        status.current_metrics = sizes.metrics.filter(|metrics| !metrics.is_empty());
         status.observed_generation = scaler.metadata.generation;
         if said.iter().any(|(_, _, reason, _)| *reason == RESCALED) {
             status.last_scale_time = Some(meta::time(ctx.now()));
         }
-        (status.current_replicas, status.desired_replicas) = (Some(current), desired);
+        (status.current_replicas, status.desired_replicas) = (Some(sizes.current), sizes.desired);
     }
     let conditions = status.conditions.get_or_insert_default();
     for (kind, holds, reason, message) in said {
