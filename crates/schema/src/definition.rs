@@ -7,7 +7,7 @@
 
 use std::collections::BTreeSet;
 
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 
 use crate::check::{At, Errors, webhook};
 use crate::error::FieldError;
@@ -281,8 +281,11 @@ fn versions(errors: &mut Errors, spec: &Spec<'_>, old: Option<&Value>) {
         errors.invalid_value(&list, shown(spec), "must contain unique version names");
     }
     if storage != 1 {
-        // No versions are an empty list, whether it was written or not.
-        let shown = if list.is_empty() { json!([]) } else { shown(spec) };
+        let shown = if list.value.is_array() {
+            shown(spec)
+        } else {
+            Value::Null
+        };
         errors.invalid_value(&list, shown, "must have exactly one version marked as storage version");
     }
     // The first version stands at the top as well.

@@ -1,9 +1,10 @@
 //! Lists and maps that somebody sends empty.
 //!
-//! Go tells `[]` from nothing while a request is worked on, and forgets the difference when it writes. So who sent them owns those that are
-//! always written, plugins see them, and they are stored as null ([`without_empty_lists`]). Those that are not written when they are empty
-//! nobody sees at all, but for the rules of a few kinds ([`Empties`]): for these they are taken out of the object once it is read, so that
-//! nothing else meets them, and put back into what the rules look at ([`Unwritten`]).
+//! Go tells `[]` from nothing while a request is worked on, and forgets the difference when it writes. So who sent them
+//! owns those that are always written, plugins and rules see them, and they are stored as null
+//! ([`without_empty_lists`]). Those that are not written when they are empty nobody sees at all, but for the rules of a
+//! few kinds ([`Empties`]): for these they are taken out of the object once it is read, so that nothing else meets them,
+//! and put back into what the rules look at ([`Unwritten`]).
 //!
 //! Invariant: no object leaves for the storage with an empty list or map in a place where Go writes none.
 
@@ -48,7 +49,8 @@ fn outer<'o>(object: &'o mut Value, place: &str) -> Option<(&'o mut Map<String, 
     Some((map, unescape(key)))
 }
 
-/// Empty lists belong to who wrote them, plugins see them, and they are stored as null. Makes nulls of them and says where they were.
+/// Empty lists belong to who wrote them, plugins and rules see them, and they are stored as null. Makes nulls of them
+/// and says where they were.
 pub(super) fn without_empty_lists(resource: &Resource, object: &mut Value) -> Vec<String> {
     fn any(value: &Value) -> bool {
         match value {
@@ -72,6 +74,20 @@ pub(super) fn with_empty_lists(object: &mut Value, places: &[String]) {
             *value = json!([]);
         }
     }
+}
+
+/// Shows the object as the rules see it: what was sent empty is an empty list, and what nobody sent is null.
+pub(super) fn seen_with_empty_lists<T>(object: &mut Value, places: &[String], look: impl FnOnce(&mut Value) -> T) -> T {
+    let is_null = |place: &&String| object.pointer(place).is_some_and(Value::is_null);
+    let shown: Vec<&String> = places.iter().filter(is_null).collect();
+    with_empty_lists(object, places);
+    let seen = look(object);
+    for place in shown {
+        if let Some(value) = object.pointer_mut(place) {
+            *value = Value::Null;
+        }
+    }
+    seen
 }
 
 /// The empty lists and maps of an object that are not written, in kinds whose rules see them.
@@ -284,5 +300,51 @@ mod tests {
         let ingress = json!({"metadata": {"name": "a"}, "spec": {"rules": []}});
         let refused = "Ingress.networking.k8s.io \"a\" is invalid: spec: Invalid value: []: either `defaultBackend` or `rules` must be specified";
         check(format!("POST {INGRESSES}"), &ingress, refused);
+    }
+
+    /// As kube-apiserver 1.36.3 answers: messages tell `[]` from nothing where Go writes an empty list.
+    #[test]
+    fn messages_tell_an_empty_list_from_none() {
+        const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+        let api = ApiServer::of_tests(std::sync::Arc::new(Shared(FakeEnv::new())), Config::default());
+        let definition = |name: &str, versions: &Value| {
+            let mut object = json!({"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+                "metadata": {"name": format!("{name}.x.io")}, "spec": {"group": "x.io", "scope": "Namespaced",
+                "names": {"plural": name, "kind": name.to_uppercase()}, "versions": versions}});
+            if *versions == json!("none") {
+                object["spec"].as_object_mut().expect("a spec").remove("versions");
+            }
+            object
+        };
+        let version =
+            json!({"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": {"type": "object"}}});
+        let (_, said) = send(
+            &api,
+            &format!("POST {DEFINITIONS}"),
+            &definition("os", &json!([version])),
+        );
+        assert_eq!(said, "1");
+        let check = |line: &str, body: &Value, shown: &str| {
+            let (_, said) = send(&api, line, body);
+            let wanted = format!("spec.versions: Invalid value: {shown}: must have exactly one version");
+            assert!(said.contains(&wanted), "{line} {body}: {said}");
+        };
+        for (versions, shown) in [(json!([]), "[]"), (Value::Null, "null"), (json!("none"), "null")] {
+            let apply = format!("PATCH {DEFINITIONS}/ns.x.io?fieldManager=x");
+            check(&format!("POST {DEFINITIONS}"), &definition("ns", &versions), shown);
+            check(&apply, &definition("ns", &versions), shown);
+            let mut changed = definition("os", &versions);
+            changed["metadata"]["resourceVersion"] = stored_version(&api, &format!("{DEFINITIONS}/os.x.io"));
+            check(&format!("PUT {DEFINITIONS}/os.x.io"), &changed, shown);
+        }
+        for (versions, shown) in [(json!([]), "[]"), (Value::Null, "null")] {
+            let patch = json!({"spec": {"versions": versions}});
+            check(&format!("PATCH {DEFINITIONS}/os.x.io"), &patch, shown);
+        }
+    }
+
+    fn stored_version(api: &ApiServer, path: &str) -> Value {
+        let (found, _) = send(api, &format!("GET {path}"), &Value::Null);
+        found["metadata"]["resourceVersion"].clone()
     }
 }

@@ -11,7 +11,7 @@
 //! | [`Written`] | `Writer::insert`, `Writer::replace` in `store` | `storage.Interface.Create`, `GuaranteedUpdate` |
 //!
 //! Two things upstream sees that a stored object never has travel beside the object: lists that were sent empty ([`Unwritten`] for the rules
-//! of a few kinds, [`Shown`] for plugins).
+//! of a few kinds, [`Shown`] for plugins and all rules).
 
 use kubewright_schema::apply::Views;
 use kubewright_schema::error::FieldError;
@@ -23,7 +23,7 @@ use super::{Part, Writer, Written};
 use crate::admission::{Attributes, Operation, Session};
 use crate::model::status::Status;
 use crate::model::{Empties, GenerationRule, object};
-use crate::server::empties::{Unwritten, with_empty_lists, without_empty_lists};
+use crate::server::empties::{Unwritten, seen_with_empty_lists, with_empty_lists, without_empty_lists};
 use crate::server::managed::{self, Fields, Tracking};
 use crate::server::options::parse_version;
 use crate::server::update::check_version;
@@ -62,7 +62,7 @@ struct Admitted<'a> {
 struct Shown<'a> {
     session: Session<'a>,
     attributes: Attributes,
-    /// Where lists are empty, which plugins see and storage does not.
+    /// Where lists are empty, which plugins and rules see and storage does not.
     empty: Vec<String>,
 }
 
@@ -130,7 +130,7 @@ impl<'a> Writer<'a> {
         let admitted = self.admitted(entered, old, name, part).await?;
         let restricted = self.restricted(admitted, old, name, part).await?;
         let shown = restricted.shown;
-        let prepared = self.prepared(restricted.object, &restricted.unwritten, &shown.session, old, part)?;
+        let prepared = self.prepared(restricted.object, &restricted.unwritten, &shown, old, part)?;
         let mut storable = self.storable(&shown, prepared, Some(old), part).await?;
         managed::keep_times(&mut storable.object, old);
         Ok(storable)
@@ -223,11 +223,9 @@ impl<'a> Writer<'a> {
         let mut errors = object::validate(&object, &resource);
         let claim = self.allocate(&mut object, None)?;
         let validate = |seen: &Value| resource.strategy.errors_of_new(seen);
-        errors.extend(
-            admitted
-                .unwritten
-                .seen_in(&mut object, &admitted.shown.session, validate),
-        );
+        errors.extend(seen_with_empty_lists(&mut object, &admitted.shown.empty, |object| {
+            admitted.unwritten.seen_in(object, &admitted.shown.session, validate)
+        }));
         self.check_custom(&object, None, Part::Main, &mut errors);
         self.refuse(object::name(&object), errors)?;
         self.ask_to_create(&object).await?;
@@ -382,7 +380,7 @@ impl<'a> Writer<'a> {
         &mut self,
         mut object: Value,
         unwritten: &Unwritten,
-        session: &Session<'_>,
+        shown: &Shown<'_>,
         old: &Value,
         part: Part,
     ) -> Result<Prepared, Status> {
@@ -404,11 +402,13 @@ impl<'a> Writer<'a> {
             }
             Part::Main | Part::Whole => {
                 (strategy.prepare_update)(&mut object, old, &self.context());
-                let emptied = strategy.empties == Empties::Changes && unwritten.has_any(&object, session);
+                let emptied = strategy.empties == Empties::Changes && unwritten.has_any(&object, &shown.session);
                 count_generation(&resource, &mut object, old, emptied);
                 claim = self.allocate(&mut object, Some(old))?;
                 let validate = |seen: &Value| strategy.errors_of_change(seen, old);
-                errors.extend(unwritten.seen_in(&mut object, session, validate));
+                errors.extend(seen_with_empty_lists(&mut object, &shown.empty, |object| {
+                    unwritten.seen_in(object, &shown.session, validate)
+                }));
             }
             Part::Raw => {}
         }
