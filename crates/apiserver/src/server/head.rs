@@ -132,6 +132,7 @@ impl Inner {
             }
             refusal
         })?;
+        self.renew_identity();
         Ok(Admitted {
             query,
             target,

@@ -124,6 +124,7 @@ pub(crate) struct Inner {
     /// What objects hold that no other may have, so that nothing is given twice.
     claims: upkeep::claims::Claims,
     endings: upkeep::endings::Attended,
+    identity: upkeep::bootstrap::Identity,
     of_others: Followed<upkeep::api_services::OfOthers>,
     flow_schemas: Followed<upkeep::FlowSchemas>,
     budgets: Followed<special::eviction::budgets::Budgets>,
@@ -212,6 +213,7 @@ impl ApiServer {
             claims: upkeep::claims::Claims::default(),
             endings: upkeep::endings::Attended::default(),
             of_others: upkeep::api_services::of_others(),
+            identity: upkeep::bootstrap::Identity::default(),
             flow_schemas: upkeep::flow_schemas(),
             budgets: special::eviction::budgets::budgets(),
             turns,

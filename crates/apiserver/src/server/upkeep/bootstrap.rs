@@ -7,6 +7,8 @@
 mod announce;
 mod fresh;
 
+pub(crate) use announce::Identity;
+
 use futures::FutureExt as _;
 use serde_json::{Value, json};
 

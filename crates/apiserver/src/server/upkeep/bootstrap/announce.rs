@@ -4,10 +4,15 @@
 //! They are written when a listener is there, and corrected when it is another one. The address is the true one, a loopback address too,
 //! which nobody else may write into endpoints (`ValidateNonSpecialIP`): kube-apiserver writes none at all then.
 //!
+//! kube-apiserver renews its Lease every ten seconds. This server does so when a request comes and that long has
+//! passed: who reads the Lease finds it as fresh, and a server that nobody asks sleeps. Nobody takes it for gone
+//! meanwhile: the Lease is good for an hour, and to ask whether it still is, is a request.
+//!
 //! Not here: the Service, which every cluster has ([`super::complete`]).
 
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use futures::FutureExt as _;
 use kubewright_schema::names;
@@ -25,6 +30,9 @@ use crate::server::{ApiServer, Inner};
 
 /// The Lease of kube-apiserver is named after a hash of its host's name; there is one server here, and it stays the same.
 const IDENTITY: &str = "apiserver-kubewright";
+
+/// After how many seconds it is renewed (`IdentityLeaseRenewIntervalPeriod`).
+const RENEWED: i64 = 10;
 
 /// The label of the server's identity that names its host.
 const HOST: &str = "kubernetes.io/hostname";
@@ -47,11 +55,82 @@ const OWNED: [(&str, &str); 4] = [
     ("configmaps", r#"{"f:data":{".":{},"f:client-ca-file":{}}}"#),
 ];
 
+/// The Lease that says that this server lives, once it was announced.
+pub(crate) struct Identity {
+    /// When it is to be renewed, in seconds; a server that was not announced has none.
+    due: AtomicI64,
+    /// What it was created as, should somebody delete it.
+    lease: Mutex<Value>,
+}
+
+impl Default for Identity {
+    fn default() -> Self {
+        Identity {
+            due: AtomicI64::new(i64::MAX),
+            lease: Mutex::default(),
+        }
+    }
+}
+
+impl Identity {
+    fn announced(&self, lease: Value, now: jiff::Timestamp) {
+        *self.lease.lock().unwrap_or_else(PoisonError::into_inner) = lease;
+        self.due.store(now.as_second() + RENEWED, Ordering::Relaxed);
+    }
+
+    /// Whether it is to be renewed now, by who asks: of several at once only one is told so.
+    fn is_due(&self, now: jiff::Timestamp) -> bool {
+        let (due, now) = (self.due.load(Ordering::Relaxed), now.as_second());
+        let next = now + RENEWED;
+        now >= due
+            && self
+                .due
+                .compare_exchange(due, next, Ordering::Relaxed, Ordering::Relaxed)
+                .is_ok()
+    }
+}
+
+impl Inner {
+    /// Renews the server's Lease when that is due, straight in the storage: no webhook of the user's is asked about it.
+    pub(crate) fn renew_identity(&self) {
+        let now = self.env.now();
+        if !self.identity.is_due(now) {
+            return;
+        }
+        let Some(resource) = self.registry.lookup("coordination.k8s.io", "v1", "leases") else {
+            return;
+        };
+        let at = key("kube-system", IDENTITY);
+        let renew = |lease: &mut Value| lease["spec"]["renewTime"] = json!(rfc3339_micros(now));
+        let Some(stored) = self.storage.get(&resource.store, &at) else {
+            let mut lease = self
+                .identity
+                .lease
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .clone();
+            renew(&mut lease);
+            create(self, &resource, &at, lease);
+            return;
+        };
+        let mut lease = stored.value().clone();
+        renew(&mut lease);
+        match self.storage.update(&resource.store, &at, stored.revision(), lease) {
+            Ok(stored) => self.after_write(&resource, &stored),
+            // Somebody else wrote it at the same moment: it is renewed with a later request.
+            Err(error) => tracing::debug!(%error, "the API server's Lease is not renewed"),
+        }
+    }
+}
+
 impl ApiServer {
     /// Says in the cluster that it is reached at this address of this host, by clients with certificates of this
     /// authority (PEM).
     pub fn announce(&self, address: SocketAddr, host: &str, client_authority: Option<&str>) {
         for (group, plural, wanted) in objects(&self.inner, address, host, client_authority) {
+            if plural == "leases" {
+                self.inner.identity.announced(wanted.clone(), self.inner.env.now());
+            }
             let Some(resource) = self.inner.registry.lookup(group, "v1", plural) else {
                 tracing::error!(
                     plural,
@@ -204,6 +283,8 @@ fn ensure(server: &Inner, resource: &Resource, wanted: Value) {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
     use crate::server::tests::World;
 
@@ -269,5 +350,41 @@ mod tests {
                 json!({"kubernetes.io/peer-advertise-address": "192.0.2.1:1"})
             );
         }
+    }
+    /// Every ten seconds, as kube-apiserver does, but only when somebody asks for something.
+    #[test]
+    fn the_lease_is_renewed_while_somebody_asks() {
+        let lease = format!("/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/{IDENTITY}");
+        let world = World::new();
+        // What is seen after so many seconds: how long ago it was renewed, and by how many writes the storage went on.
+        let check = |seconds: u64, age: Option<i64>, writes: u64| {
+            let before = world.api.resource_version();
+            world.advance(Duration::from_secs(seconds));
+            let found = world.send(&format!("GET {lease}"), &[], "", UserInfo::admin()).body;
+            let renewed = found["spec"]["renewTime"].as_str();
+            let renewed = renewed.map(|time| time.parse::<jiff::Timestamp>().expect("a time"));
+            let now = world.api.inner.env.now();
+            assert_eq!(renewed.map(|time| now.as_second() - time.as_second()), age, "{found}");
+            assert_eq!(world.api.resource_version() - before, writes, "{found}");
+            found
+        };
+        // A server without a listener has no identity.
+        check(20, None, 0);
+        let address = SocketAddr::from(([127, 0, 0, 1], 6443));
+        world.api.announce(address, "vm", None);
+        let first = check(9, Some(9), 0);
+        let mut renewed = check(1, Some(0), 1);
+        check(0, Some(0), 0);
+        for own in ["resourceVersion", "uid"] {
+            renewed["metadata"][own] = first["metadata"][own].clone();
+        }
+        renewed["spec"]["renewTime"] = first["spec"]["renewTime"].clone();
+        assert_eq!(renewed, first);
+        // However long nobody asked.
+        check(3000, Some(0), 1);
+        world.send(&format!("DELETE {lease}"), &[], "", UserInfo::admin());
+        check(9, None, 0);
+        let again = check(1, Some(0), 1);
+        assert_eq!(again["spec"]["holderIdentity"], first["spec"]["holderIdentity"]);
     }
 }
