@@ -26,6 +26,17 @@ fn reads_by_get(page: &Page) -> bool {
     }
 }
 
+/// A page of a struct with these fields, in their order and indented whatever is asked for
+/// (`responsewriters.WriteRawJSON`).
+fn indented(fields: &[(&str, Value)]) -> Reply {
+    let lines = fields.iter().map(|(name, value)| {
+        let value = String::from_utf8(json_text(value, true)).unwrap_or_default();
+        format!("  {}: {}", json!(name), value.trim_end().replace('\n', "\n  "))
+    });
+    let text = format!("{{\n{}\n}}", lines.collect::<Vec<_>>().join(",\n"));
+    Reply::new(200, Content::Text("application/json", Bytes::from(text)))
+}
+
 impl Inner {
     pub(super) fn answer_page(&self, page: &Page, head: &http::request::Parts, query: &Query) -> Response<Body> {
         let method = &head.method;
@@ -55,7 +66,7 @@ impl Inner {
             Page::Health { endpoint, check } => self.health(endpoint, check, query),
             Page::OpenApiV3(document) => self.openapi(document, headers, query),
             Page::OpenApiV2 => self.openapi_v2(headers, query),
-            Page::Index => self.respond(query, Reply::new(200, Content::Plain(self.index()))),
+            Page::Index => self.respond(query, indented(&[("paths", self.index())])),
             Page::NotServed => self.fail(&Status::not_implemented(format!(
                 "{} is not served: this server tells of itself in its log, not over the API",
                 decode(uri.path(), false)
@@ -67,7 +78,7 @@ impl Inner {
                 let status = Status::failure(406, "NotAcceptable", message).with_empty_details();
                 self.fail_as_asked(headers, query, &status)
             }
-            Page::Version => self.respond(query, Reply::new(200, Content::Plain(self.version()))),
+            Page::Version => self.respond(query, indented(&self.version())),
             Page::Discovery(Place::Version(group, version))
                 if self.registry.snapshot().lacks_custom_version(group, version) =>
             {
@@ -126,22 +137,31 @@ impl Inner {
             }
         }
         paths.sort();
-        json!({ "paths": paths })
+        json!(paths)
     }
 
-    fn version(&self) -> Value {
+    fn version(&self) -> [(&'static str, Value); 13] {
         let text = self.config.version.trim_start_matches('v');
         let mut numbers = text.split('.');
         let (major, minor) = (numbers.next().unwrap_or("0"), numbers.next().unwrap_or("0"));
         let minimum = minor
             .parse::<u32>()
             .map_or_else(|_| minor.to_owned(), |minor| minor.saturating_sub(1).to_string());
-        json!({
-            "major": major, "minor": minor, "emulationMajor": major, "emulationMinor": minor,
-            "minCompatibilityMajor": major, "minCompatibilityMinor": minimum,
-            "gitVersion": self.config.version, "gitCommit": "", "gitTreeState": "clean", "buildDate": "1970-01-01T00:00:00Z",
-            "goVersion": "", "compiler": "rustc", "platform": "kubewright"
-        })
+        [
+            ("major", json!(major)),
+            ("minor", json!(minor)),
+            ("emulationMajor", json!(major)),
+            ("emulationMinor", json!(minor)),
+            ("minCompatibilityMajor", json!(major)),
+            ("minCompatibilityMinor", json!(minimum)),
+            ("gitVersion", json!(self.config.version)),
+            ("gitCommit", json!("")),
+            ("gitTreeState", json!("clean")),
+            ("buildDate", json!("1970-01-01T00:00:00Z")),
+            ("goVersion", json!("")),
+            ("compiler", json!("rustc")),
+            ("platform", json!("kubewright")),
+        ]
     }
 
     fn discovery(&self, place: &Place, uri: &http::Uri, headers: &HeaderMap, query: &Query) -> Response<Body> {

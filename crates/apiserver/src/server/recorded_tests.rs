@@ -242,6 +242,13 @@ fn texts_are_escaped_as_go_does() {
         "",
         r#""message":"configmaps \"a\u003c\u003e\u0026\" not found""#,
     );
+    // Pages are indented, and fields of structs have their order.
+    let version = "{\n  \"major\": \"1\",\n  \"minor\": \"36\",\n  \"emulationMajor\": \"1\",\n";
+    check("GET", "/version", "", version);
+    check("GET", "/version", "", "\",\n  \"platform\": \"kubewright\"\n}");
+    let index = "{\n  \"paths\": [\n    \"/.well-known/openid-configuration\",\n    \"/api\",\n";
+    check("GET", "/", "", index);
+    check("GET", "/", "", "    \"/version\"\n  ]\n}");
 }
 
 /// A config map with these entries for its managers: how many, and what they are called, after another manager wrote.
