@@ -159,7 +159,7 @@ async fn by_name(claim: &PersistentVolumeClaim, name: &str, ctx: &Context) -> Re
 /// A claim that takes any volume that fits (`syncUnboundClaim`).
 async fn by_size(claim: &PersistentVolumeClaim, ctx: &Context) -> Result<Action> {
     let name = binding::class(claim);
-    let class = ctx.client().get::<StorageClass>(None, name).await?;
+    let class = class_of(name, ctx).await?;
     let chosen = meta::annotation(&claim.metadata, binding::SELECTED_NODE).is_some();
     let delayed = class.as_deref().is_some_and(binding::waits);
     let volumes = ctx.client().list::<PersistentVolume>(None).await?;
@@ -195,6 +195,14 @@ async fn by_size(claim: &PersistentVolumeClaim, ctx: &Context) -> Result<Action>
         }
     }
     set_phase(claim, "Pending", ctx).await
+}
+
+/// A class; the cache may be behind one that is as new as its first claim.
+async fn class_of(name: &str, ctx: &Context) -> Result<Option<Arc<StorageClass>>> {
+    match ctx.client().get::<StorageClass>(None, name).await? {
+        None if !name.is_empty() => Ok(ctx.client().live::<StorageClass>(None, name).await?.map(Arc::new)),
+        class => Ok(class),
+    }
 }
 
 /// The newest of the classes that say they are the default.
