@@ -104,6 +104,10 @@ struct Known {
     open: Option<Option<u64>>,
 }
 
+/// How long a writer waits. Its request was seen to hang in the client once, when the server had long been killed: it is
+/// the client's part to give up then.
+const PATIENCE: Duration = Duration::from_secs(20);
+
 type Model = Arc<Mutex<BTreeMap<String, Known>>>;
 
 fn map(name: &str, content: u64) -> ConfigMap {
@@ -162,17 +166,20 @@ async fn write(
             _ => Some(next),
         };
         model.lock().await.entry(name.clone()).or_default().open = Some(wanted);
-        let answer = match (present, wanted) {
-            (None, Some(next)) => api.create(&PostParams::default(), &map(&name, next)).await.map(Some),
-            (Some(_), Some(next)) => api
-                .replace(&name, &PostParams::default(), &map(&name, next))
-                .await
-                .map(Some),
-            _ => api.delete(&name, &DeleteParams::default()).await.map(|_| None),
+        let asked = async {
+            match (present, wanted) {
+                (None, Some(next)) => api.create(&PostParams::default(), &map(&name, next)).await.map(Some),
+                (Some(_), Some(next)) => api
+                    .replace(&name, &PostParams::default(), &map(&name, next))
+                    .await
+                    .map(Some),
+                _ => api.delete(&name, &DeleteParams::default()).await.map(|_| None),
+            }
         };
-        let answer = match answer {
-            Ok(answer) => answer,
-            Err(error) => return lost(error, &killed),
+        let answer = match tokio::time::timeout(PATIENCE, asked).await {
+            Ok(Ok(answer)) => answer,
+            Ok(Err(error)) => return lost(error, &killed),
+            Err(_) => return assert!(killed.load(Ordering::SeqCst), "no answer within {PATIENCE:?}"),
         };
         let mut model = model.lock().await;
         let known = model.entry(name).or_default();
