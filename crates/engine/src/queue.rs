@@ -469,7 +469,8 @@ impl<T: Hash + Eq + Clone, C: Merge, S: BuildHasher + Default> WorkQueue<T, C, S
 
     fn drop_pending(&mut self, which: impl Fn(&Pending<C>) -> bool) {
         for id in 0..u32::try_from(self.slots.len()).expect("slots are numbered with u32") {
-            let Some(slot) = self.slots[id as usize].as_mut() else {
+            // The last item that is released gives all places back.
+            let Some(slot) = self.slots.get_mut(id as usize).and_then(Option::as_mut) else {
                 continue;
             };
             let Some(pending) = slot.pending.take_if(|pending| which(pending)) else {

@@ -155,6 +155,26 @@ fn q6_shutdown_hands_out_nothing() {
     assert!(queue.is_drained());
 }
 
+/// What is dropped last gives the memory of a burst back, while the places after it are still to be looked at.
+#[test]
+fn q6_shutdown_after_a_burst_drops_what_waits() {
+    let mut queue: WorkQueue<u32, Causes<&'static str>> = WorkQueue::default();
+    let add = |queue: &mut WorkQueue<u32, _>, item, due| {
+        queue.add_after(item, at(due), Priority::Normal, Causes::one("list"), at(0))
+    };
+    add(&mut queue, 0, 60);
+    for item in 1..5000 {
+        add(&mut queue, item, 0);
+    }
+    while let Next::Item(work) = queue.get(at(1)) {
+        queue.done(work.token, at(1));
+    }
+    assert_eq!(queue.state(&0), State::Delayed(at(60)));
+    queue.shut_down();
+    assert!(queue.is_drained());
+    assert_eq!(queue.get(at(61)), Next::ShutDown);
+}
+
 #[test]
 fn q6_drain_hands_out_what_is_ready() {
     let mut queue = Queue::default();
