@@ -89,31 +89,6 @@ pub(crate) async fn tied<O: Object, P: Object>(
     Ok(ours)
 }
 
-/// Adopts the objects of kind `P` that nobody owns and the owner's selector fits: for owners that look at what they own
-/// in another way than [`all`].
-///
-/// # Errors
-/// As [`all`].
-pub(crate) async fn adopt_orphans<O: Object, P: Object>(
-    ctx: &Context,
-    owner: &O,
-    selector: &Selector,
-    worth_adopting: impl Fn(&P) -> bool,
-) -> Result<()> {
-    let client = ctx.client();
-    let orphans = client.orphans::<P>(ctx.request().namespace(), selector).await?;
-    let wanted =
-        |object: &Arc<P>| decide(owner.meta(), selector, object.meta()) == Claim::Adopt && worth_adopting(object);
-    let orphans: Vec<Arc<P>> = orphans.into_iter().filter(wanted).collect();
-    if orphans.is_empty() || !may_adopt(client, owner).await? {
-        return Ok(());
-    }
-    for orphan in orphans {
-        adopt(client, &*orphan, meta::reference_to(owner), None).await?;
-    }
-    Ok(())
-}
-
 /// What may belong to the owner: what it owns, and what nobody owns and its selector fits, by name. What others own is
 /// not looked at (`FilterPodsByOwner`).
 async fn candidates<P: Object>(ctx: &Context, owner: &str, selector: &Selector) -> Result<Vec<Arc<P>>> {
@@ -161,10 +136,7 @@ async fn adopt<K: Object>(
 }
 
 /// Takes our reference, and the finalizer, out of an object. `None` when the object is gone meanwhile.
-///
-/// # Errors
-/// When the write fails; an object that changed in between answers with a conflict.
-pub(crate) async fn release<K: Object>(
+async fn release<K: Object>(
     client: &Client,
     object: &K,
     owner_uid: &str,

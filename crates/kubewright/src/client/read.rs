@@ -8,7 +8,6 @@ use kube::core::{ApiResource, DynamicObject, PartialObjectMeta, Request as Reque
 use kubewright_engine::receipts::Ticket;
 use kubewright_engine::reflector::ListPage;
 use kubewright_engine::{Meta, ObjectKey};
-use serde::de::DeserializeOwned;
 use tokio::time::Instant;
 
 use super::{Client, FIRST_READ_DEADLINE, Target};
@@ -16,7 +15,6 @@ use crate::cache::{
     EngineStore, Informer, KubeMeta, Listed, Objects, Parts, Shared, decode_page, matching, orphans, owned_by,
 };
 use crate::error::{Error, Result};
-use crate::form::packed::part_as;
 use crate::form::{Cached, Form, typed, typed_all};
 use crate::object::{AnyObject, Object, api_resource, collection_path};
 use crate::request::Request;
@@ -62,43 +60,6 @@ impl Client {
         self.listed(&Form::of::<K>(), namespace, Which::OwnedBy(owner_uid))
             .await
             .map(typed_all)
-    }
-
-    /// What `V` reads of each of the objects whose controller has this uid: [`Client::owned_by`] for whoever wants
-    /// little of many objects. `V` is kept beside each of them, and the whole object is not decoded for it. Objects
-    /// that cannot be read so are left out.
-    ///
-    /// ```
-    /// # use kubewright::{Client, Result, k8s_openapi::api::core::v1::Pod};
-    /// #[derive(serde::Deserialize)]
-    /// struct Phased { status: Status }
-    /// #[derive(serde::Deserialize)]
-    /// struct Status { phase: String }
-    ///
-    /// async fn failed(client: &Client, owner_uid: &str) -> Result<usize> {
-    ///     let pods = client.owned_by_as::<Pod, Phased>(Some("default"), owner_uid).await?;
-    ///     Ok(pods.iter().filter(|pod| pod.status.phase == "Failed").count())
-    /// }
-    /// ```
-    ///
-    /// # Errors
-    /// As [`Client::list`].
-    pub async fn owned_by_as<K: Object, V: DeserializeOwned + Send + Sync + 'static>(
-        &self,
-        namespace: Option<&str>,
-        owner_uid: &str,
-    ) -> Result<Vec<Arc<V>>> {
-        let parts = self.cache().pinned_of(&Form::of::<K>());
-        let packed = self.packed(&parts, namespace, Which::OwnedBy(owner_uid)).await?;
-        let read = |object: &Arc<dyn Cached>| match part_as(&**object) {
-            Ok(part) => Some(part),
-            Err(why) => {
-                let object = object.identity().reference(&parts.form().resource);
-                tracing::warn!(%object, why, "a part of an object cannot be read; the object is left out");
-                None
-            }
-        };
-        Ok(packed.iter().filter_map(read).collect())
     }
 
     /// The objects without a controller whose labels match: those that may be adopted. In one namespace by index, which
@@ -240,30 +201,12 @@ impl Client {
         Box::pin(async move {
             let mut objects = Vec::new();
             for informer in parts.listed(namespace)? {
-                let packed = self.list_shared(informer, namespace, which).await?;
-                objects.extend(informer.core().all_unpacked(packed));
-            }
-            Ok(objects)
-        })
-    }
-
-    /// As [`Client::list_parts`], as the cache holds them.
-    fn packed<'a>(
-        &'a self,
-        parts: &'a Parts,
-        namespace: Option<&'a str>,
-        which: Which<'a>,
-    ) -> BoxFuture<'a, Result<Objects>> {
-        Box::pin(async move {
-            let mut objects = Vec::new();
-            for informer in parts.listed(namespace)? {
                 objects.extend(self.list_shared(informer, namespace, which).await?);
             }
             Ok(objects)
         })
     }
 
-    /// As the cache holds them.
     fn list_shared<'a>(
         &'a self,
         informer: &'a Shared,
@@ -285,7 +228,7 @@ impl Client {
             };
             loop {
                 match informer.read_many(namespace, ticket, deadline, read).await {
-                    Listed::Ready(objects) => return Ok(objects),
+                    Listed::Ready(objects) => return Ok(informer.core().all_unpacked(objects)),
                     Listed::Ask(keys) => self.ask_for(informer, namespace, &keys, ticket).await?,
                     Listed::Late => break,
                 }

@@ -7,17 +7,14 @@
 //! it, and others are given the same. A shelf grows when what it gave up is read again and again: one whose objects are
 //! listed by every reconcile ends with all of them decoded.
 //!
-//! Who lists many objects and wants little of each reads a *part* of them ([`Packed::part_as`]): a small type, which is
-//! kept for as long as the object is cached.
-//!
 //! An object is decoded when it arrives if somebody is waiting for its type ([`Shelf::check`]: a handler, predicate,
 //! mapping or index that sees typed objects), so that one that cannot be decoded never replaces the last state that
 //! could. Otherwise that is found by the first read, which is told the error; the shelf notes it, for the informer to
 //! report.
 //!
 //! Invariants: a `Packed` never changes; its text is without managedFields; the shelf counts the texts of what it keeps
-//! decoded, and holds no object that the cache has dropped; a text is decoded by one function only, but for its parts,
-//! and a panic of that is an error of the object (RF11).
+//! decoded, and holds no object that the cache has dropped; a text is decoded by one function only, and a panic of that
+//! is an error of the object (RF11).
 
 use std::any::Any;
 use std::borrow::Cow;
@@ -35,7 +32,7 @@ use serde_json::Value;
 use tokio::time::Instant;
 
 use super::cut::member;
-use super::{AsJson, Cached, Identity, guarded, of_json};
+use super::{AsJson, Cached, Identity, guarded};
 use crate::error::end_of_panic;
 
 /// So much text must be decoded again, which takes a third of a second, …
@@ -107,8 +104,6 @@ pub(crate) struct Packed {
     head: Head,
     shelf: Arc<Shelf>,
     state: Mutex<State>,
-    /// What was last read of it in part.
-    seen: Mutex<Option<Arc<dyn Any + Send + Sync>>>,
 }
 
 enum State {
@@ -184,22 +179,7 @@ impl Packed {
             head,
             shelf: shelf.clone(),
             state: Mutex::new(state),
-            seen: Mutex::default(),
         })
-    }
-
-    /// What `V` reads of the object. It is kept, for readers of the same type.
-    ///
-    /// # Errors
-    /// Why it cannot be read so.
-    pub(crate) fn part_as<V: DeserializeOwned + Send + Sync + 'static>(&self) -> Result<Arc<V>, String> {
-        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(Ok(part)) = seen.clone().map(Arc::downcast::<V>) {
-            return Ok(part);
-        }
-        let part = Arc::new(guarded(|| serde_json::from_str::<V>(&self.text))?);
-        *seen = Some(part.clone());
-        Ok(part)
     }
 
     /// The object, which is on the shelf from now on.
@@ -428,21 +408,6 @@ pub(crate) fn unpacked(object: Arc<dyn Cached>) -> Result<Arc<dyn Cached>, Arc<s
     packed.unpack()
 }
 
-/// What `V` reads of an object of a cache.
-///
-/// # Errors
-/// Why it cannot be read so.
-pub(crate) fn part_as<V: DeserializeOwned + Send + Sync + 'static>(object: &dyn Cached) -> Result<Arc<V>, String> {
-    let any: &dyn Any = object;
-    match any.downcast_ref::<Packed>() {
-        Some(packed) => packed.part_as(),
-        None => {
-            let value = object.json().map_err(|error| error.to_string())?;
-            of_json(&value).map(Arc::new)
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -535,33 +500,6 @@ mod tests {
         assert_eq!(object.labels()["a"], "b");
         assert_eq!(object.owners()[0].name, "o");
         assert!(object.shelf.take_broken().is_empty(), "nobody has read it");
-    }
-
-    #[test]
-    fn a_part_is_read_once_and_decodes_nothing_else() {
-        #[derive(Debug, serde::Deserialize)]
-        struct Named {
-            metadata: Name,
-        }
-        #[derive(Debug, serde::Deserialize)]
-        struct Name {
-            name: String,
-        }
-        #[derive(Debug, serde::Deserialize)]
-        struct Counted {
-            #[allow(dead_code, reason = "it cannot be read")]
-            data: u8,
-        }
-        let object = config("a", r#"{"a":"b"}"#, &shelf(0));
-        let part = part_as::<Named>(&*object).expect("it has a name");
-        assert_eq!(part.metadata.name, "a");
-        assert!(Arc::ptr_eq(&part, &part_as::<Named>(&*object).expect("as before")));
-        assert!(!is_decoded(&object));
-        let why = part_as::<Counted>(&*object).expect_err("a map is no number");
-        assert!(why.starts_with("invalid type: map, expected u8"), "{why}");
-        assert!(object.shelf.take_broken().is_empty(), "the object itself can be read");
-        let decoded = object.unpack().expect("a ConfigMap");
-        assert_eq!(part_as::<Named>(&*decoded).expect("it has a name").metadata.name, "a");
     }
 
     #[test]

@@ -13,7 +13,6 @@
 //! makes no pods and adopts none; pods of another controller are never touched.
 
 mod kinds;
-mod replica;
 mod status;
 
 use std::collections::BTreeSet;
@@ -22,13 +21,11 @@ use std::sync::Arc;
 
 use kubewright::k8s_openapi::api::apps::v1::ReplicaSet;
 use kubewright::k8s_openapi::api::core::v1::{Pod, ReplicationController};
-use kubewright::kube::core::Selector;
 use kubewright::{Action, Context, Controller, Error, Reconciler, Request, Result};
 
 use self::kinds::{Replicated, Wish};
-use self::replica::Replica;
 use self::status::Failure;
-use super::claim::{self, Claim, Selectors};
+use super::claim::{self, Selectors};
 use super::pod_control::{self, BURST};
 use super::pods;
 use crate::objects::meta;
@@ -71,18 +68,26 @@ impl<K: Replicated> Reconciler for ReplicaReconciler<K> {
         };
         let selector = meta::selector(&format!("{} {}", K::kind(&()), ctx.request()), &wish.selector)?;
         self.selectors.remember(ctx.request(), &selector);
-        let mut owned = claimed(&ctx, &*set, &selector).await?;
+        // Finished pods would not count, so there is no use in owning them.
+        let mut owned = claim::all(&ctx, &*set, &selector, |pod: &Pod| !pods::is_finished(pod)).await?;
         let mut managed = Ok(());
         if !meta::is_deleting(set.meta()) {
-            let active = pods_of(&owned).filter(|pod| pods::is_active(pod)).collect::<Vec<_>>();
+            let active: Vec<&Pod> = owned
+                .iter()
+                .map(|pod| &**pod)
+                .filter(|pod| pods::is_active(pod))
+                .collect();
             let wanted = usize::try_from(wish.replicas).unwrap_or(0);
             if active.len() != wanted {
                 managed = manage(&ctx, &*set, &wish, &active, wanted).await;
-                owned = owned_by(&ctx, meta::uid(set.meta())).await?;
-                owned.retain(|pod| meta::fits(&selector, &pod.0.metadata));
+                owned = ctx
+                    .client()
+                    .owned_by::<Pod>(ctx.request().namespace(), meta::uid(set.meta()))
+                    .await?;
+                owned.retain(|pod| meta::fits(&selector, &pod.metadata));
             }
         }
-        let owned: Vec<&Pod> = pods_of(&owned).collect();
+        let owned: Vec<&Pod> = owned.iter().map(|pod| &**pod).collect();
         write_status(
             &ctx,
             &*set,
@@ -100,33 +105,6 @@ impl<K: Replicated> Reconciler for ReplicaReconciler<K> {
         self.selectors.forget(&request);
         Ok(Action::await_change())
     }
-}
-
-fn pods_of(replicas: &[Arc<Replica>]) -> impl Iterator<Item = &Pod> {
-    replicas.iter().map(|replica| &replica.0)
-}
-
-async fn owned_by(ctx: &Context, owner: &str) -> Result<Vec<Arc<Replica>>> {
-    ctx.client()
-        .owned_by_as::<Pod, Replica>(ctx.request().namespace(), owner)
-        .await
-}
-
-/// The pods that belong to the set, by name, after adoption and release.
-async fn claimed<K: Replicated>(ctx: &Context, set: &K, selector: &Selector) -> Result<Vec<Arc<Replica>>> {
-    let (client, owner) = (ctx.client(), set.meta());
-    // Finished pods would not count, so there is no use in owning them.
-    let worth_adopting = |pod: &Pod| !pods::is_finished(pod);
-    claim::adopt_orphans(ctx, set, selector, worth_adopting).await?;
-    let mut ours = vec![];
-    for replica in owned_by(ctx, meta::uid(owner)).await? {
-        match claim::decide(owner, selector, &replica.0.metadata) {
-            Claim::Owned => ours.push(replica),
-            Claim::Release => drop(claim::release(client, &replica.0, meta::uid(owner), None).await?),
-            Claim::Adopt | Claim::Ignore => {}
-        }
-    }
-    Ok(ours)
 }
 
 async fn write_status<K: Replicated>(
@@ -174,7 +152,7 @@ async fn manage<K: Replicated>(
     let related = related_pods::<K>(ctx, set, active)
         .await
         .map_err(failed("FailedDelete"))?;
-    let related: Vec<&Pod> = pods_of(&related).collect();
+    let related: Vec<&Pod> = related.iter().map(|pod| &**pod).collect();
     let victims = pods::to_delete(active, &related, surplus);
     pod_control::delete(ctx, set, &victims)
         .await
@@ -183,7 +161,7 @@ async fn manage<K: Replicated>(
 
 /// The pods of all siblings (ReplicaSets of the same Deployment): what makes a node crowded. Without nodes there is no
 /// crowd and no need to look.
-async fn related_pods<K: Replicated>(ctx: &Context, set: &K, active: &[&Pod]) -> Result<Vec<Arc<Replica>>> {
+async fn related_pods<K: Replicated>(ctx: &Context, set: &K, active: &[&Pod]) -> Result<Vec<Arc<Pod>>> {
     let bound = active
         .iter()
         .any(|pod| pod.spec.as_ref().is_some_and(|spec| spec.node_name.is_some()));
@@ -198,7 +176,7 @@ async fn related_pods<K: Replicated>(ctx: &Context, set: &K, active: &[&Pod]) ->
     }
     let mut related = vec![];
     for owner in &owners {
-        related.extend(owned_by(ctx, owner).await?);
+        related.extend(client.owned_by::<Pod>(namespace, owner).await?);
     }
     Ok(related)
 }
