@@ -38,7 +38,7 @@ use self::fit::{Refusal, Wish};
 use self::ledger::{Ledger, Taken};
 use self::line::Line;
 use self::neighbours::{Namespaces, Neighbours};
-use self::preempt::Candidate;
+use self::preempt::{Candidate, Ineligible};
 use self::resident::Resident;
 use self::volumes::Volumes;
 use super::{Waiting, bound, disruption_target, pods};
@@ -296,15 +296,14 @@ impl Scheduler {
             .ledger()
             .as_ref()
             .and_then(|ledger| preempt::ineligible(pod, &refusals, ledger));
-        // kube-scheduler does not even look at the pod before they have gone.
-        if ineligible == Some(preempt::GOING) {
-            return Ok(Nowhere::Patient);
-        }
-        if let Some(ineligible) = ineligible {
-            return Ok(Nowhere::Waits(format!(
-                "{why} {}, preemption: {ineligible}",
-                fit::CLAIMS
-            )));
+        match ineligible {
+            // kube-scheduler does not even look at the pod before they have gone.
+            Some(Ineligible::UntilGone) => return Ok(Nowhere::Patient),
+            Some(Ineligible::For(reason)) => {
+                let claims = fit::CLAIMS;
+                return Ok(Nowhere::Waits(format!("{why} {claims}, preemption: {reason}")));
+            }
+            None => {}
         }
         let full = || {
             refusals

@@ -60,14 +60,20 @@ pub(super) fn is_going(pod: &Pod) -> bool {
     told && meta::is_deleting(&pod.metadata)
 }
 
-/// Why a pod takes nobody's place as long as those whose place it takes are there.
-pub(super) const GOING: &str = "not eligible due to a terminating pod on the nominated node.";
+/// Why a pod may take nobody's place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Ineligible {
+    /// For this reason.
+    For(&'static str),
+    /// Pods that it has displaced are still on the node for which it is nominated.
+    UntilGone,
+}
 
 /// Why a pod may take nobody's place (`PodEligibleToPreemptOthers`).
-pub(super) fn ineligible(pod: &Pod, refusals: &[(&Node, Refusal)], ledger: &Ledger) -> Option<&'static str> {
+pub(super) fn ineligible(pod: &Pod, refusals: &[(&Node, Refusal)], ledger: &Ledger) -> Option<Ineligible> {
     let policy = pod.spec.as_ref().and_then(|spec| spec.preemption_policy.as_deref());
     if policy == Some("Never") {
-        return Some("not eligible due to preemptionPolicy=Never.");
+        return Some(Ineligible::For("not eligible due to preemptionPolicy=Never."));
     }
     let status = pod.status.as_ref();
     let nominated = status.and_then(|status| status.nominated_node_name.as_deref())?;
@@ -77,7 +83,7 @@ pub(super) fn ineligible(pod: &Pod, refusals: &[(&Node, Refusal)], ledger: &Ledg
     }
     let mut there = ledger.on(nominated).into_iter().flat_map(|taken| taken.pods.values());
     let waits = there.any(|other| other.makes_room && other.priority() < priority(pod));
-    waits.then_some(GOING)
+    waits.then_some(Ineligible::UntilGone)
 }
 
 /// Those of the pods that a budget protects, and the others; each in order of importance (`filterPodsWithPDBViolation`).
@@ -287,7 +293,7 @@ mod tests {
 
     #[test]
     fn who_may_ask() {
-        let check = |policy: &str, nominated: Option<&str>, expected: Option<&str>| {
+        let check = |policy: &str, nominated: Option<&str>, expected: Option<Ineligible>| {
             let mut ledger = Ledger::default();
             let told = json!([{ "type": DISRUPTION_TARGET, "status": "True", "reason": REASON }]);
             let mut going = pod("old", "x", 1, json!({ "conditions": told }));
@@ -299,7 +305,8 @@ mod tests {
         };
         check("PreemptLowerPriority", None, None);
         check("PreemptLowerPriority", Some("y"), None);
-        check("PreemptLowerPriority", Some("x"), Some(GOING));
-        check("Never", None, Some("not eligible due to preemptionPolicy=Never."));
+        check("PreemptLowerPriority", Some("x"), Some(Ineligible::UntilGone));
+        let never = Ineligible::For("not eligible due to preemptionPolicy=Never.");
+        check("Never", None, Some(never));
     }
 }
