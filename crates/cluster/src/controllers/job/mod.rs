@@ -164,10 +164,12 @@ impl JobReconciler {
             .client()
             .owned_by::<Pod>(ctx.request().namespace(), meta::uid(&job.metadata))
             .await?;
-        let failed_indexes = over.is_some().then(|| state.failed_indexes.clone());
+        let before = state;
         let mut state = State::of(job, &spec, borrowed(&owned), ctx.now());
-        // Pods that go because the Job has failed lose it no more indexes.
-        state.failed_indexes = failed_indexes.unwrap_or(state.failed_indexes);
+        if over.is_some() {
+            // Pods that are deleted because the Job is over fail no further indexes.
+            state.failed_indexes = before.failed_indexes;
+        }
         if over.is_none() && state.is_complete() && state.active().next().is_none() {
             over = Some(End::completed());
         }

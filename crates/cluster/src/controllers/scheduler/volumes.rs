@@ -29,7 +29,7 @@ pub(super) struct Volumes {
 }
 
 /// The provisioner of classes whose volumes are made by hand.
-const NOBODY: &str = "kubernetes.io/no-provisioner";
+const NO_PROVISIONER: &str = "kubernetes.io/no-provisioner";
 
 impl Volumes {
     /// Looks at the claims of a pod; or why no node will do.
@@ -55,7 +55,7 @@ impl Volumes {
             let Some(class) = class.filter(|class| binding::waits(class)) else {
                 return Ok(Err("pod has unbound immediate PersistentVolumeClaims".to_owned()));
             };
-            found.unplaced.push((claim, class.provisioner != NOBODY));
+            found.unplaced.push((claim, class.provisioner != NO_PROVISIONER));
         }
         if found.waits() {
             found.all = client.list::<PersistentVolume>(None).await?;
@@ -82,18 +82,17 @@ impl Volumes {
     fn on(&self, node: &Node) -> Vec<Option<&Arc<PersistentVolume>>> {
         let mut taken = BTreeSet::new();
         let of = |(claim, _): &(Arc<PersistentVolumeClaim>, bool)| {
-            let there = |volume: &&Arc<PersistentVolume>| {
+            let is_free = |volume: &&Arc<PersistentVolume>| {
                 reaches(volume, node) && !taken.contains(meta::name(&volume.metadata))
             };
-            let kept = self.all.iter().find(|volume| binding::is_for(volume, claim));
-            let there: Vec<&PersistentVolume> = match kept {
-                Some(kept) => reaches(kept, node).then_some(&**kept).into_iter().collect(),
-                None => self.all.iter().filter(there).map(|volume| &**volume).collect(),
+            let reserved = self.all.iter().find(|volume| binding::is_for(volume, claim));
+            let candidates: Vec<&PersistentVolume> = match reserved {
+                Some(reserved) => reaches(reserved, node).then_some(&**reserved).into_iter().collect(),
+                None => self.all.iter().filter(is_free).map(|volume| &**volume).collect(),
             };
-            let name = meta::name(&binding::best(claim, &there, false)?.metadata).to_owned();
-            let found = self.all.iter().find(|volume| meta::name(&volume.metadata) == name);
-            taken.insert(name);
-            found
+            let best = binding::best(claim, &candidates, false)?;
+            taken.insert(meta::name(&best.metadata).to_owned());
+            self.all.iter().find(|volume| std::ptr::eq(&raw const ***volume, best))
         };
         self.unplaced.iter().map(of).collect()
     }
