@@ -3,6 +3,7 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use kubewright_schema::{budget, catalog, go, structural};
+use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::Failure;
@@ -22,8 +23,10 @@ const CALL: usize = 10_000;
 const LETTERS: usize = 4;
 
 /// An object and the one it replaces, in the version that a webhook is asked in. Null where there is none.
+#[derive(Serialize)]
 pub(super) struct Objects<'a> {
     pub(super) object: &'a Value,
+    #[serde(rename = "oldObject")]
     pub(super) old: &'a Value,
 }
 
@@ -89,33 +92,36 @@ pub(super) async fn ask(
     patch(&hook.name, &response.patch, response.patch_type.as_deref())
 }
 
-/// A review as JSON: what is done, and to which objects. These are written where they are: hundreds of webhooks may be asked about one.
-fn text(kind: Document, mut request: Value, objects: &Objects<'_>, uid: &str) -> Result<String, serde_json::Error> {
-    let objects = [("object", objects.object), ("oldObject", objects.old)];
-    if let Some(request) = request.as_object_mut() {
-        request.insert("uid".to_owned(), json!(uid));
-        for (field, _) in objects {
-            request.remove(field);
-        }
+/// A review as JSON: what is done, and to which objects. Those are not copied first: hundreds of webhooks may be asked
+/// about one object.
+fn text(kind: Document, mut what: Value, objects: &Objects<'_>, uid: &str) -> Result<String, serde_json::Error> {
+    if let Some(fields) = what.as_object_mut() {
+        fields.insert("uid".to_owned(), json!(uid));
+        fields.retain(|field, _| !["object", "oldObject"].contains(&field.as_str()));
     }
-    // The last bracket of the request waits until the objects are in it.
-    let mut text = request.to_string();
-    text.pop();
-    for (field, value) in objects {
-        write_field(&mut text, field, value)?;
-    }
-    let version = kind.api_version();
-    let text = format!(
-        "{{\"apiVersion\":{},\"kind\":\"{KIND}\",\"request\":{text}}}}}",
-        json!(version)
-    );
+    let text = serde_json::to_string(&Review {
+        api_version: kind.api_version(),
+        kind: kind.kind,
+        request: Request { what, objects },
+    })?;
     budget::spend(CALL + text.len() / LETTERS);
     Ok(text)
 }
 
-fn write_field(text: &mut String, field: &str, value: &Value) -> Result<(), serde_json::Error> {
-    text.push_str(&format!(",\"{field}\":{}", serde_json::to_string(value)?));
-    Ok(())
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Review<'a> {
+    api_version: String,
+    kind: &'a str,
+    request: Request<'a>,
+}
+
+#[derive(Serialize)]
+struct Request<'a> {
+    #[serde(flatten)]
+    what: Value,
+    #[serde(flatten)]
+    objects: &'a Objects<'a>,
 }
 
 /// Makes sure that an answer is one to this review (`VerifyAdmissionResponse`).
