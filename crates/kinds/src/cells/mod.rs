@@ -345,47 +345,42 @@ const SHOWN: usize = 3;
 
 /// At most three, then how many more.
 fn first_three(all: &[String], none: &str) -> Value {
-    if all.len() > SHOWN {
-        return format!("{} + {} more...", all[..SHOWN].join(","), all.len() - SHOWN).into();
+    first_of(all, all.len(), none)
+}
+
+/// The same of so many, when the first three are known.
+fn first_of(known: &[String], count: usize, none: &str) -> Value {
+    let shown = known[..known.len().min(SHOWN)].join(",");
+    match count.checked_sub(SHOWN).filter(|more| *more > 0) {
+        Some(more) => format!("{shown} + {more} more...").into(),
+        None => or(&shown, none).into(),
     }
-    let text = all.join(",");
-    or(&text, none).into()
 }
 
 /// Each address with each port. There may be millions, of which three are shown and the others are counted.
 fn endpoints(object: &Value, _: Timestamp) -> Value {
-    let mut shown = Vec::new();
+    let mut known = Vec::new();
     let mut count = 0_usize;
     for subset in At::root(object).key("subsets").items() {
         let (addresses, ports) = (subset.key("addresses"), subset.key("ports"));
         count = count.saturating_add(addresses.len().saturating_mul(ports.len().max(1)));
-        if ports.is_empty() {
-            let room = SHOWN - shown.len();
-            shown.extend(
-                addresses
-                    .items()
-                    .take(room)
-                    .map(|address| address.key("ip").text().to_owned()),
-            );
-        }
-        for port in ports.items().take(SHOWN) {
-            let number = port.key("port").int().unwrap_or(0);
-            let room = SHOWN - shown.len();
-            shown.extend(
-                addresses
-                    .items()
-                    .take(room)
-                    .map(|address| match address.key("ip").text() {
-                        ip if ip.contains(':') => format!("[{ip}]:{number}"),
-                        ip => format!("{ip}:{number}"),
-                    }),
-            );
+        let numbers = ports.items().map(|port| Some(port.key("port").int().unwrap_or(0)));
+        let without = ports.is_empty().then_some(None);
+        for number in numbers.chain(without).take(SHOWN) {
+            let room = SHOWN - known.len();
+            let ips = addresses.items().take(room).map(|address| address.key("ip"));
+            known.extend(ips.map(|ip| endpoint(ip.text(), number)));
         }
     }
-    if count > SHOWN {
-        return format!("{} + {} more...", shown.join(","), count - SHOWN).into();
+    first_of(&known, count, NONE)
+}
+
+fn endpoint(ip: &str, port: Option<i64>) -> String {
+    match port {
+        None => ip.to_owned(),
+        Some(port) if ip.contains(':') => format!("[{ip}]:{port}"),
+        Some(port) => format!("{ip}:{port}"),
     }
-    or(&shown.join(","), NONE).into()
 }
 
 pub(crate) const ENDPOINT_SLICE: &[Cell] = &[

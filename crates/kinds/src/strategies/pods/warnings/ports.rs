@@ -1,6 +1,7 @@
 //! Warnings about ports that cannot be told from each other.
 //!
-//! Upstream compares each with each. Here a port looks up those that it clashes with, as a pod may have thousands that do not.
+//! Upstream compares each with each. Here a port looks up those that it clashes with, as a pod may have thousands that
+//! do not.
 
 use std::collections::BTreeMap;
 
@@ -9,64 +10,52 @@ use super::At;
 /// So many are more than any answer has room for.
 const MAX_WARNINGS: usize = 1000;
 
-/// The ports that were looked at, by their numbers and addresses.
-#[derive(Default)]
-struct Known<'a> {
-    places: BTreeMap<(i64, &'a str, i64, &'a str), Vec<usize>>,
+/// What tells ports from each other; ordered so that those of one container port and protocol lie together, by host port.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Ported<'a> {
+    container: i64,
+    protocol: &'a str,
+    host: i64,
+    ip: &'a str,
 }
+
+/// Where the ports stand that were looked at.
+#[derive(Default)]
+struct Known<'a>(BTreeMap<Ported<'a>, Vec<usize>>);
 
 impl<'a> Known<'a> {
     /// The earlier ports that cannot be told from this one, in order, with the word for it.
-    fn clashes(&self, port: &Ported<'a>) -> Vec<(usize, &'static str)> {
-        let Ported {
-            container,
-            protocol,
-            host,
-            ip,
-        } = *port;
+    fn clashes(&self, port: Ported<'a>) -> Vec<(usize, &'static str)> {
         let hosts = |first: i64, last: i64| {
-            let until = (container, protocol, last.saturating_add(1), "");
-            self.places.range((container, protocol, first, "")..until)
+            let at = |host: i64| Ported { host, ip: "", ..port };
+            self.0.range(at(first)..at(last.saturating_add(1)))
         };
         let mut found = Vec::new();
-        let mut add = |(other, places): (&(i64, &str, i64, &str), &Vec<usize>)| {
-            let (_, _, other_host, other_ip) = *other;
-            let word = if ip == other_ip && host == other_host {
+        let mut add = |(other, places): (&Ported<'a>, &Vec<usize>)| {
+            let word = if *other == port {
                 "duplicate"
-            } else if host == 0 || other_host == 0 {
+            } else if port.host == 0 || other.host == 0 {
                 "overlapping"
             } else {
                 "dangerously ambiguous"
             };
             found.extend(places.iter().map(|place| (*place, word)));
         };
-        if host == 0 {
+        if port.host == 0 {
             hosts(i64::MIN, i64::MAX).for_each(add);
         } else {
             hosts(0, 0).for_each(&mut add);
-            if ip.is_empty() {
-                hosts(host, host).for_each(add);
+            if port.ip.is_empty() {
+                hosts(port.host, port.host).for_each(add);
             } else {
-                let keys = ["", ip].into_iter().map(|ip| (container, protocol, host, ip));
-                keys.filter_map(|key| self.places.get_key_value(&key)).for_each(add);
+                let keys = ["", port.ip].map(|ip| Ported { ip, ..port });
+                let there = keys.iter().filter_map(|key| self.0.get_key_value(key));
+                there.for_each(add);
             }
         }
         found.sort_unstable();
         found
     }
-
-    fn add(&mut self, port: &Ported<'a>, place: usize) {
-        let key = (port.container, port.protocol, port.host, port.ip);
-        self.places.entry(key).or_default().push(place);
-    }
-}
-
-/// What tells ports from each other.
-struct Ported<'a> {
-    container: i64,
-    protocol: &'a str,
-    host: i64,
-    ip: &'a str,
 }
 
 pub(super) fn ports(all: &[At<'_>], warn: &mut Vec<String>) {
@@ -89,12 +78,12 @@ pub(super) fn ports(all: &[At<'_>], warn: &mut Vec<String>) {
         }
         // Ports that are all the same make a warning for each two of them.
         if warn.len() < MAX_WARNINGS {
-            let clashes = known.clashes(&ported).into_iter().take(MAX_WARNINGS);
+            let clashes = known.clashes(ported).into_iter().take(MAX_WARNINGS);
             warn.extend(
                 clashes.map(|(other, word)| format!("{}: {word} port definition with {}", port.path, all[other].path)),
             );
         }
-        known.add(&ported, place);
+        known.0.entry(ported).or_default().push(place);
         if name.is_empty() {
             continue;
         }
