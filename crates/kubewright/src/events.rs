@@ -240,7 +240,7 @@ impl Writer {
             uid: text(&record.involved.uid),
         };
         let mut key = Key {
-            subject: subject.clone(),
+            subject,
             event_type: record.event_type,
             reason: record.reason.clone(),
             message: None,
@@ -249,9 +249,9 @@ impl Writer {
             true => record.message.insert_str(0, COMBINED),
             false => key.message = Some(record.message.clone()),
         }
-        if !self.allowed(&subject) {
+        if !self.allowed(&key.subject) {
             tracing::debug!(
-                object = subject.name,
+                object = key.subject.name,
                 reason = record.reason,
                 "an event is not written: the object has too many"
             );
@@ -363,7 +363,10 @@ impl Writer {
     /// Whether there were so many messages of this kind of event lately that they become one (client-go's
     /// `EventAggregate`).
     fn is_similar(&mut self, kind: &Key, record: &Record) -> bool {
-        if self.messages.len() >= MEMORY && !self.messages.contains_key(kind) {
+        if let Some(messages) = self.messages.get_mut(kind) {
+            return messages.are_similar(&record.message, record.at);
+        }
+        if self.messages.len() >= MEMORY {
             self.messages.clear();
         }
         let messages = self.messages.entry(kind.clone()).or_default();
