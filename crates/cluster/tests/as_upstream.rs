@@ -6,8 +6,13 @@
 
 mod common;
 
+use std::pin::pin;
+
+use common::SOON;
 use common::scenes::check_on;
+use futures::{Stream, StreamExt as _};
 use kube::Client;
+use kube::api::WatchEvent;
 use kubewright_cluster::{Cluster, Nodes};
 use serde_json::{Value, json};
 
@@ -78,17 +83,36 @@ fn has(found: &Value, wanted: &Value) -> bool {
     }
 }
 
-/// Asks again and again: some of what is waited for (an object that is gone, an event) has no watch of its own.
+/// The collections that steps look at as a whole.
+const COLLECTIONS: [&str; 3] = [JOBS, PODS, EVENTS];
+
+/// What changes in the collection that is at a path, or holds the object there, from now on.
+async fn changes(client: &Client, path: &str) -> impl Stream<Item = kube::Result<WatchEvent<Value>>> {
+    let collection = match path.rsplit_once('/') {
+        Some((collection, _)) if !COLLECTIONS.contains(&path) => collection,
+        _ => path,
+    };
+    let watch = http::Request::get(format!("{collection}?watch=true")).body(vec![]);
+    let events = client.request_events(watch.expect("a request")).await;
+    events.expect("it can be watched")
+}
+
+/// Looks again whenever something changes, until what is at the path is as it should be.
 async fn until(client: &Client, what: &str, path: &str, is: impl Fn(&Value) -> bool) -> Value {
     let mut found = Value::Null;
-    for _ in 0..600 {
-        found = request(client, "GET", path, &Value::Null).await.unwrap_or(Value::Null);
-        if is(&found) {
-            return found;
+    let waiting = async {
+        let mut changes = pin!(changes(client, path).await);
+        loop {
+            found = request(client, "GET", path, &Value::Null).await.unwrap_or(Value::Null);
+            if is(&found) {
+                return;
+            }
+            changes.next().await.expect("the watch goes on").expect("a change");
         }
-        tokio::time::sleep(std::time::Duration::from_millis(50)).await;
-    }
-    panic!("{what}: {path} is {found:#}");
+    };
+    let in_time = tokio::time::timeout(SOON / 2, waiting).await.is_ok();
+    assert!(in_time, "{what}: {path} is {found:#}");
+    found
 }
 
 async fn play(client: &Client, name: &str, steps: Vec<Step>) {

@@ -9,23 +9,45 @@ use kubewright::k8s_openapi::jiff::Timestamp;
 use kubewright::kube::Api;
 use kubewright::kube::api::{Patch, PatchParams, PostParams};
 use kubewright_testing::{Cluster, Result, TestCluster};
-use serde_json::json;
+use serde_json::{Value, json};
 
-/// The load grows: the target doubles until it fits. It falls: five minutes later the target shrinks, not below its least size.
-#[tokio::test]
-async fn a_target_follows_its_load() -> Result<()> {
+/// A cluster with a Deployment `web` of so many of these containers, and its autoscalers, of which there are none yet.
+async fn web(replicas: u32, container: Value) -> Result<(TestCluster, Api<Deployment>, Api<HorizontalPodAutoscaler>)> {
     let start: Timestamp = "2026-01-01T00:00:00Z".parse().expect("a time");
     let cluster = TestCluster::in_virtual_time(start, Cluster::builder()).await?;
     let deployments: Api<Deployment> = Api::default_namespaced(cluster.kube());
-    let container = json!({ "name": "c", "image": "app:1", "resources": { "requests": { "cpu": "500m" } } });
     let deployment = json!({ "metadata": { "name": "web" }, "spec": {
-        "replicas": 2, "selector": { "matchLabels": { "app": "web" } },
+        "replicas": replicas, "selector": { "matchLabels": { "app": "web" } },
         "template": { "metadata": { "labels": { "app": "web" } }, "spec": { "containers": [container] } },
     } });
     let deployment = serde_json::from_value(deployment).expect("a deployment");
     deployments.create(&PostParams::default(), &deployment).await?;
     cluster.settle().await?;
-    let scalers: Api<HorizontalPodAutoscaler> = Api::default_namespaced(cluster.kube());
+    let scalers = Api::default_namespaced(cluster.kube());
+    Ok((cluster, deployments, scalers))
+}
+
+fn plain() -> Value {
+    json!({ "name": "c", "image": "app:1" })
+}
+
+/// Has `web` scaled by a metric of its pods that nobody knows.
+async fn scale_by_packets(scalers: &Api<HorizontalPodAutoscaler>, name: &str) -> Result<()> {
+    let target = json!({ "type": "AverageValue", "averageValue": "10" });
+    let scaler = json!({ "metadata": { "name": name }, "spec": {
+        "maxReplicas": 20, "scaleTargetRef": { "apiVersion": "apps/v1", "kind": "Deployment", "name": "web" },
+        "metrics": [{ "type": "Pods", "pods": { "metric": { "name": "packets" }, "target": target } }],
+    } });
+    let scaler = serde_json::from_value(scaler).expect("an autoscaler");
+    scalers.create(&PostParams::default(), &scaler).await?;
+    Ok(())
+}
+
+/// The load grows: the target doubles until it fits. It falls: five minutes later the target shrinks, not below its least size.
+#[tokio::test]
+async fn a_target_follows_its_load() -> Result<()> {
+    let container = json!({ "name": "c", "image": "app:1", "resources": { "requests": { "cpu": "500m" } } });
+    let (cluster, deployments, scalers) = web(2, container).await?;
     let target = json!({ "type": "Utilization", "averageUtilization": 50 });
     let scaler = json!({ "metadata": { "name": "web", "annotations": { "kubewright.dev/load-cpu": "500m" } }, "spec": {
         "minReplicas": 1, "maxReplicas": 20, "scaleTargetRef": { "apiVersion": "apps/v1", "kind": "Deployment", "name": "web" },
@@ -83,25 +105,9 @@ async fn a_target_follows_its_load() -> Result<()> {
 /// What is said where a metric cannot be had, or where it is not clear whose pods they are.
 #[tokio::test]
 async fn what_is_not_known_is_said() -> Result<()> {
-    let start: Timestamp = "2026-01-01T00:00:00Z".parse().expect("a time");
-    let cluster = TestCluster::in_virtual_time(start, Cluster::builder()).await?;
-    let deployments: Api<Deployment> = Api::default_namespaced(cluster.kube());
-    let deployment = json!({ "metadata": { "name": "web" }, "spec": {
-        "replicas": 2, "selector": { "matchLabels": { "app": "web" } },
-        "template": { "metadata": { "labels": { "app": "web" } }, "spec": { "containers": [{ "name": "c", "image": "app:1" }] } },
-    } });
-    let deployment = serde_json::from_value(deployment).expect("a deployment");
-    deployments.create(&PostParams::default(), &deployment).await?;
-    cluster.settle().await?;
-    let scalers: Api<HorizontalPodAutoscaler> = Api::default_namespaced(cluster.kube());
+    let (cluster, _, scalers) = web(2, plain()).await?;
     let create = async |name: &str| -> Result<()> {
-        let target = json!({ "type": "AverageValue", "averageValue": "10" });
-        let scaler = json!({ "metadata": { "name": name }, "spec": {
-            "maxReplicas": 20, "scaleTargetRef": { "apiVersion": "apps/v1", "kind": "Deployment", "name": "web" },
-            "metrics": [{ "type": "Pods", "pods": { "metric": { "name": "packets" }, "target": target } }],
-        } });
-        let scaler = serde_json::from_value(scaler).expect("an autoscaler");
-        scalers.create(&PostParams::default(), &scaler).await?;
+        scale_by_packets(&scalers, name).await?;
         cluster.advance(Duration::from_secs(20)).await
     };
     let events: Api<Event> = Api::default_namespaced(cluster.kube());
@@ -154,30 +160,14 @@ async fn what_is_not_known_is_said() -> Result<()> {
 /// Sizes are those of the target's spec: a rollout that is under way has more pods.
 #[tokio::test]
 async fn sizes_are_those_of_the_spec() -> Result<()> {
-    let start: Timestamp = "2026-01-01T00:00:00Z".parse().expect("a time");
-    let cluster = TestCluster::in_virtual_time(start, Cluster::builder()).await?;
-    let deployments: Api<Deployment> = Api::default_namespaced(cluster.kube());
-    let deployment = json!({ "metadata": { "name": "web" }, "spec": {
-        "replicas": 4, "selector": { "matchLabels": { "app": "web" } },
-        "template": { "metadata": { "labels": { "app": "web" } }, "spec": { "containers": [{ "name": "c", "image": "app:1" }] } },
-    } });
-    let deployment = serde_json::from_value(deployment).expect("a deployment");
-    deployments.create(&PostParams::default(), &deployment).await?;
-    cluster.settle().await?;
+    let (cluster, deployments, scalers) = web(4, plain()).await?;
     // The pods of the next version find no node.
     let nowhere = Patch::Merge(json!({ "spec": { "template": { "spec": { "nodeSelector": { "no": "such" } } } } }));
     deployments.patch("web", &PatchParams::default(), &nowhere).await?;
     cluster.settle().await?;
     let pods = deployments.get("web").await?.status.and_then(|status| status.replicas);
     assert_eq!(pods, Some(5));
-    let scalers: Api<HorizontalPodAutoscaler> = Api::default_namespaced(cluster.kube());
-    let target = json!({ "type": "AverageValue", "averageValue": "10" });
-    let scaler = json!({ "metadata": { "name": "web" }, "spec": {
-        "maxReplicas": 20, "scaleTargetRef": { "apiVersion": "apps/v1", "kind": "Deployment", "name": "web" },
-        "metrics": [{ "type": "Pods", "pods": { "metric": { "name": "packets" }, "target": target } }],
-    } });
-    let scaler = serde_json::from_value(scaler).expect("an autoscaler");
-    scalers.create(&PostParams::default(), &scaler).await?;
+    scale_by_packets(&scalers, "web").await?;
     // After so many seconds: the sizes, and whether a change was ever noted.
     let check = async |seconds: u64, current: i32, desired: i32, changed: bool| -> Result<()> {
         cluster.advance(Duration::from_secs(seconds)).await?;
