@@ -1,12 +1,14 @@
 #!/bin/bash
-# What a user waits for: the clean debug build of a scaffolded operator, and a build after an edit of its reconciler, beside a controller with
-# kube-rs alone (peers/bare-kube) that does the same. Both have the same versions of what they depend on (this workspace's Cargo.lock) and the
-# same profile. Sources are fetched before. CPU is that of cargo and everything that it starts; quote ratios of one run.
+# What a user waits for: the clean debug build of a scaffolded operator, and a build after an edit of its reconciler,
+# beside a controller with kube-rs alone (peers/bare-kube) that does the same. Both have the same versions of what they
+# depend on (this workspace's Cargo.lock) and the same profile. Sources are fetched before. CPU is that of cargo and
+# everything that it starts; quote ratios of one run.
 #
 #     cargo build --release -p kubewright-cli
 #     bench/build.sh target/release/kubewright
 #
-# BENCH_RUNS: how many clean builds of each, in turns (1). BENCH_FOLDER: where they are built (a temporary folder, deleted at the end); it takes 3 GB.
+# BENCH_RUNS: how many clean builds of each, in turns (1). BENCH_FOLDER: where they are built (a temporary folder,
+# deleted at the end); it takes 3 GB.
 # TIMINGS=1: cargo says where the time goes, in that folder's target/cargo-timings.
 set -euo pipefail
 kubewright=$(realpath "${1:?usage: bench/build.sh KUBEWRIGHT}")
@@ -26,7 +28,8 @@ if [ -n "${TIMINGS:-}" ]; then timings=(--timings); fi
 mkdir -p "$folder"
 rm -rf "$folder/scaffold" "$folder/bare-kube"
 "$kubewright" init "$folder/scaffold" --domain example.com --kubewright "$checkout" >"$folder/scaffold.log"
-(cd "$folder/scaffold" && "$kubewright" create api --group webapp --version v1 --kind Guestbook --resource --controller) >>"$folder/scaffold.log"
+(cd "$folder/scaffold" &&
+	"$kubewright" create api --group webapp --version v1 --kind Guestbook --resource --controller) >>"$folder/scaffold.log"
 cp -r "$here/peers/bare-kube" "$folder/bare-kube"
 for project in scaffold bare-kube; do
 	cp "$checkout/Cargo.lock" "$folder/$project/Cargo.lock"
@@ -55,7 +58,8 @@ for ((run = 1; run <= runs; run++)); do
 	for project in scaffold bare-kube; do
 		cd "$folder/$project"
 		rm -rf target
-		printf '%-10s clean:         %s, %s crates\n' "$project" "$(build)" "$(cargo tree --offline -e normal,build --prefix none | sort -u | wc -l)"
+		crates=$(cargo tree --offline -e normal,build --prefix none | sort -u | wc -l)
+		printf '%-10s clean:         %s, %s crates\n' "$project" "$(build)" "$crates"
 		for edit in 1 2 3 4 5; do
 			sed -i "s/as asked for[0-9]*/as asked for$run$edit/" "$(edited_file "$project")"
 			printf '%-10s after an edit: %s\n' "$project" "$(build)"

@@ -1,4 +1,5 @@
-//! A controller of Guestbooks with kube-rs alone: it says in the status that it has seen the object, as the scaffold's does.
+//! A controller of Guestbooks with kube-rs alone: it says in the status that it has seen the object, as the scaffold's
+//! does.
 
 use std::sync::Arc;
 use std::time::Duration;

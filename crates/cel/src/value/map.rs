@@ -371,7 +371,7 @@ impl<'a> Map<'a> {
         }))
     }
 
-    /// The same for maps that have their entries in one order, none of which is hidden: they are held against each other in pairs.
+    /// The same for maps that have their entries in one order, none of which is hidden: they are compared in pairs.
     fn equals_in_order(&self, other: &Map<'a>) -> Option<Result<bool, Error>> {
         let plain = |decl: &Option<&'a Decl>| decl.and_then(Decl::as_object).is_none();
         match (&self.0, &other.0) {

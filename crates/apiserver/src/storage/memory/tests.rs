@@ -35,7 +35,8 @@ fn prefixes_keep_namespaces_apart() {
     assert_eq!(keys, ["a/x", "a/y"]);
 }
 
-/// What the server makes of its own roles at its start is read once; its trees of values are ten times as large as its text.
+/// The roles that the server makes at its start are read once; as trees of values they are ten times as large as their
+/// texts.
 #[test]
 fn whoever_follows_a_store_keeps_nothing_open() {
     let storage = MemoryStorage::new(10, 10);

@@ -216,8 +216,8 @@ fn steps(path: &str) -> impl DoubleEndedIterator<Item = &str> {
     path.split('.').filter(|key| !key.is_empty())
 }
 
-/// A definition may name a path that is longer than objects are deep: what would be made below it could not be stored, and takes room on
-/// the stack before anybody looks.
+/// A definition may name a path that is longer than objects are deep: what would be made below it could not be stored,
+/// and takes room on the stack before anybody looks.
 fn check_depth(path: &str) -> Result<(), Status> {
     let depth = steps(path).count() + 1;
     if depth <= MAX_DEPTH {

@@ -351,6 +351,7 @@ mod tests {
             );
         }
     }
+
     /// Every ten seconds, as kube-apiserver does, but only when somebody asks for something.
     #[test]
     fn the_lease_is_renewed_while_somebody_asks() {
