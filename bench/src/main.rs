@@ -18,6 +18,7 @@ mod growth;
 mod https;
 mod load;
 mod machine;
+mod paced;
 mod peer;
 mod queue;
 mod report;

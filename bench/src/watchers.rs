@@ -26,6 +26,7 @@ use tokio_rustls::client::TlsStream;
 
 use crate::client::{Call, Connection, TOKEN};
 use crate::https::trusting_config;
+use crate::paced;
 use crate::servers::Server;
 
 const WATCHERS: usize = 10_000;
@@ -33,8 +34,6 @@ const NAMESPACES: usize = 100;
 const RATE: usize = 200;
 const SECONDS: usize = 10;
 const WRITES: usize = RATE * SECONDS;
-/// One connection sends one request after another, so one alone could not keep to the clock.
-const WRITERS: usize = 4;
 const SILENT: usize = 2000;
 /// Connections that are opened at the same time.
 const OPENERS: usize = 16;
@@ -309,30 +308,18 @@ fn find(bytes: &[u8]) -> Option<usize> {
 }
 
 async fn write_paced(server: &Server, seen: &Arc<Seen>) -> Result<(), String> {
-    let mut connections = Vec::new();
-    for _ in 0..WRITERS {
-        connections.push(Connection::open(server.address).await?);
-    }
-    let started = Instant::now();
-    let mut writers = JoinSet::new();
-    for (writer, mut connection) in connections.into_iter().enumerate() {
+    let seen = seen.clone();
+    paced::keep(server, RATE, WRITES, move |mut connection, due| {
         let seen = seen.clone();
-        writers.spawn(async move {
-            for index in (writer..WRITES).step_by(WRITERS) {
-                let due = started + Duration::from_secs(1) * u32::try_from(index).unwrap_or(u32::MAX) / RATE as u32;
-                tokio::time::sleep_until(due.into()).await;
-                let path = format!("/api/v1/namespaces/n-{}/configmaps", index % NAMESPACES);
-                let body = format!(r#"{{"metadata":{{"name":"w-{index}"}},"data":{{"key":"value"}}}}"#).into_bytes();
-                seen.written[index].store(seen.now(), Ordering::Relaxed);
-                connection.call(&Call::post(&path, &body)).await?;
-            }
-            Ok::<(), String>(())
-        });
-    }
-    while let Some(ended) = writers.join_next().await {
-        ended.map_err(|why| format!("a writer: {why}"))??;
-    }
-    Ok(())
+        async move {
+            let path = format!("/api/v1/namespaces/n-{}/configmaps", due.index % NAMESPACES);
+            let body = format!(r#"{{"metadata":{{"name":"w-{}"}},"data":{{"key":"value"}}}}"#, due.index).into_bytes();
+            seen.written[due.index].store(seen.now(), Ordering::Relaxed);
+            connection.call(&Call::post(&path, &body)).await?;
+            Ok(connection)
+        }
+    })
+    .await
 }
 
 /// How long a new client needs beside many that say nothing.

@@ -14,6 +14,7 @@
 use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use k8s_openapi::api::core::v1::ConfigMap;
@@ -23,12 +24,12 @@ use kubewright_cluster::WebhookCertificates;
 use kubewright_testing::{Cluster, Controllers, TestCluster};
 use serde_json::{Value, json};
 use tokio::process::{Child, Command};
-use tokio::task::JoinSet;
 
 use crate::Spread;
 use crate::client::{Call, Connection};
 use crate::load::CONFIG_MAPS;
 use crate::machine::{cpu_milliseconds, free_address};
+use crate::paced;
 use crate::peer::{Fsync, Peer};
 use crate::servers::Server;
 
@@ -38,8 +39,6 @@ const CREATES: usize = 2000;
 const WARM: usize = 200;
 const RATE: usize = 1000;
 const SECONDS: usize = 10;
-/// One connection sends one request after another, so one alone could not keep to the clock.
-const WRITERS: usize = 10;
 
 /// The goals, in microseconds and milliseconds.
 const IN_PROCESS: f64 = 50.0;
@@ -338,28 +337,21 @@ async fn one_at_a_time(caller: &str, connection: &mut Connection, subjects: &Sub
 /// The load: how many a second were answered, and how long they took from the moment in which they were due, in
 /// milliseconds.
 async fn paced(server: &Server, asks: &'static str) -> Result<(f64, Spread), String> {
-    let mut connections = Vec::new();
-    for _ in 0..WRITERS {
-        connections.push(Connection::open(server.address).await?);
-    }
+    let times = Arc::new(Mutex::new(Vec::new()));
+    let taken = times.clone();
     let started = Instant::now();
-    let mut writers = JoinSet::new();
-    for (writer, mut connection) in connections.into_iter().enumerate() {
-        writers.spawn(async move {
-            let mut times = Vec::new();
-            for index in (writer..RATE * SECONDS).step_by(WRITERS) {
-                let due = started + Duration::from_secs_f64(index as f64 / RATE as f64);
-                tokio::time::sleep_until(due.into()).await;
-                let body = config_map(&format!("paced-{asks}-{index}"), asks).to_string();
-                connection.call(&Call::post(CONFIG_MAPS, body.as_bytes())).await?;
-                times.push(due.elapsed().as_secs_f64() * 1e3);
-            }
-            Ok::<_, String>(times)
-        });
-    }
-    let mut times = Vec::new();
-    while let Some(done) = writers.join_next().await {
-        times.extend(done.map_err(|why| format!("a writer: {why}"))??);
-    }
-    Ok((times.len() as f64 / started.elapsed().as_secs_f64(), Spread::of(times)))
+    paced::keep(server, RATE, RATE * SECONDS, move |mut connection, due| {
+        let taken = taken.clone();
+        async move {
+            let body = config_map(&format!("paced-{asks}-{}", due.index), asks).to_string();
+            connection.call(&Call::post(CONFIG_MAPS, body.as_bytes())).await?;
+            let took = due.at.elapsed().as_secs_f64() * 1e3;
+            taken.lock().unwrap_or_else(PoisonError::into_inner).push(took);
+            Ok(connection)
+        }
+    })
+    .await?;
+    let rate = (RATE * SECONDS) as f64 / started.elapsed().as_secs_f64();
+    let times = std::mem::take(&mut *times.lock().unwrap_or_else(PoisonError::into_inner));
+    Ok((rate, Spread::of(times)))
 }
