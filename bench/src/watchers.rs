@@ -313,7 +313,11 @@ async fn write_paced(server: &Server, seen: &Arc<Seen>) -> Result<(), String> {
         let seen = seen.clone();
         async move {
             let path = format!("/api/v1/namespaces/n-{}/configmaps", due.index % NAMESPACES);
-            let body = format!(r#"{{"metadata":{{"name":"w-{}"}},"data":{{"key":"value"}}}}"#, due.index).into_bytes();
+            let body = format!(
+                r#"{{"metadata":{{"name":"w-{}"}},"data":{{"key":"value"}}}}"#,
+                due.index
+            )
+            .into_bytes();
             seen.written[due.index].store(seen.now(), Ordering::Relaxed);
             connection.call(&Call::post(&path, &body)).await?;
             Ok(connection)

@@ -419,6 +419,143 @@ async fn claims_and_volumes() {
     check("a volume that a provisioner makes", 1, steps).await;
 }
 
+/// A volume that is kept for a claim of its name, and the claim.
+fn pair(name: &str, policy: &str, class: &str, source: Value) -> [Step; 2] {
+    let size = json!({ "storage": "1Gi" });
+    let mut volume = json!({ "capacity": size, "accessModes": ["ReadWriteOnce"], "storageClassName": class,
+        "persistentVolumeReclaimPolicy": policy, "claimRef": { "namespace": "default", "name": name } });
+    let (into, from) = (volume.as_object_mut(), source.as_object());
+    into.expect("an object").extend(from.expect("an object").clone());
+    let claim = json!({ "accessModes": ["ReadWriteOnce"], "storageClassName": class, "volumeName": name,
+        "resources": { "requests": size } });
+    let object = |kind: &str, spec: Value| json!({ "apiVersion": "v1", "kind": kind, "metadata": { "name": name }, "spec": spec });
+    [
+        Create(VOLUMES, object("PersistentVolume", volume)),
+        Create(CLAIMS, object("PersistentVolumeClaim", claim)),
+    ]
+}
+
+#[tokio::test]
+async fn volumes_after_their_claims() {
+    let path = "/api/v1/persistentvolumes/c";
+    let becomes = async |policy: &str, source: Value, status: Value, event: Option<(&'static str, &'static str)>| {
+        let name = format!("{policy} {source}");
+        let mut steps = Vec::from(pair("c", policy, "none", source));
+        steps.push(Is(path, json!({ "status": { "phase": "Bound" } })));
+        steps.push(Is(CLAIM, json!({ "status": { "phase": "Bound" } })));
+        steps.push(Delete(CLAIM));
+        steps.push(Is(path, status));
+        steps.extend(event.map(|(reason, message)| Says(reason, message)));
+        check(&name, 0, steps).await;
+    };
+    let failed = |message: &str| json!({ "status": { "phase": "Failed", "message": message } });
+    let elsewhere = "host_path deleter only supports /tmp/.+ but received provided /x";
+    becomes(
+        "Delete",
+        json!({ "hostPath": { "path": "/x" } }),
+        failed(elsewhere),
+        Some(("VolumeFailedDelete", elsewhere)),
+    )
+    .await;
+    becomes("Delete", json!({ "hostPath": { "path": "/tmp/x" } }), Value::Null, None).await;
+    let nobody = "error getting deleter volume plugin for volume \"c\": no deletable volume plugin matched";
+    becomes(
+        "Delete",
+        json!({ "nfs": { "server": "a", "path": "/x" } }),
+        failed(nobody),
+        Some(("VolumeFailedDelete", nobody)),
+    )
+    .await;
+    let csi = || json!({ "csi": { "driver": "ex.io", "volumeHandle": "h" } });
+    let released = json!({ "status": { "phase": "Released", "message": null } });
+    becomes("Delete", csi(), released, None).await;
+    let recycler = "No recycler plugin found for the volume!";
+    becomes(
+        "Recycle",
+        csi(),
+        failed(recycler),
+        Some(("VolumeFailedRecycle", recycler)),
+    )
+    .await;
+}
+
+#[tokio::test]
+async fn claims_that_grow() {
+    let class = json!({ "apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": { "name": "slow" },
+        "provisioner": "ex.io/p", "allowVolumeExpansion": true });
+    let csi = json!({ "csi": { "driver": "ex.io", "volumeHandle": "h" } });
+    let mut steps = vec![Create(CLASSES, class)];
+    steps.extend(pair("c", "Delete", "slow", csi));
+    steps.extend([
+        Is(CLAIM, json!({ "status": { "phase": "Bound" } })),
+        Merge(
+            CLAIM,
+            json!({ "spec": { "resources": { "requests": { "storage": "2Gi" } } } }),
+        ),
+        Says(
+            "ExternalExpanding",
+            "waiting for an external controller to expand this PVC",
+        ),
+        Is(
+            CLAIM,
+            json!({ "status": { "capacity": { "storage": "1Gi" }, "conditions": null } }),
+        ),
+    ]);
+    check("a claim whose driver is to make it grow", 0, steps).await;
+}
+
+#[tokio::test]
+async fn claims_for_one_pod() {
+    const TAKEN: &str = "0/1 nodes are available: 1 node(s) unavailable due to PersistentVolumeClaim with ReadWriteOncePod access mode \
+                         already in-use by another pod.";
+    let one_pod = json!(["ReadWriteOncePod"]);
+    let size = json!({ "storage": "1Gi" });
+    let user = |name: &str, priority: Option<&str>| {
+        let volumes = json!([{ "name": "v", "persistentVolumeClaim": { "claimName": "c" } }]);
+        let containers = json!([{ "name": "c", "image": "app:1" }]);
+        pod(
+            name,
+            json!({ "containers": containers, "volumes": volumes, "priorityClassName": priority }),
+        )
+    };
+    let steps = vec![
+        Create(
+            VOLUMES,
+            json!({ "apiVersion": "v1", "kind": "PersistentVolume", "metadata": { "name": "v" }, "spec": { "capacity": size,
+                "accessModes": one_pod, "storageClassName": "none", "hostPath": { "path": "/x" } } }),
+        ),
+        Create(
+            CLAIMS,
+            json!({ "apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": { "name": "c" }, "spec": {
+                "accessModes": one_pod, "storageClassName": "none", "resources": { "requests": size } } }),
+        ),
+        Create(
+            "/apis/scheduling.k8s.io/v1/priorityclasses",
+            json!({ "apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": { "name": "high" }, "value": 100 }),
+        ),
+        user("first", None),
+        Is(
+            "/api/v1/namespaces/default/pods/first",
+            json!({ "spec": { "nodeName": "node-0" } }),
+        ),
+        user("second", None),
+        Says(
+            "FailedScheduling",
+            "0/1 nodes are available: 1 node(s) unavailable due to PersistentVolumeClaim with ReadWriteOncePod access mode already \
+             in-use by another pod. no new claims to deallocate, preemption: 0/1 nodes are available: \
+             1 No preemption victims found for incoming pod.",
+        ),
+        user("third", Some("high")),
+        Says("FailedScheduling", TAKEN),
+        Is(
+            "/api/v1/namespaces/default/pods/third",
+            json!({ "spec": { "nodeName": "node-0" } }),
+        ),
+        Is("/api/v1/namespaces/default/pods/first", Value::Null),
+    ];
+    check("a claim that one pod may use", 1, steps).await;
+}
+
 #[tokio::test]
 async fn pods_and_nodes() {
     let cost = json!({ "metadata": { "annotations": { "controller.kubernetes.io/pod-deletion-cost": "x" } } });

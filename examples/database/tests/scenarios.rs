@@ -11,6 +11,7 @@ use futures::future::{BoxFuture, FutureExt as _, ready};
 use kubewright::conditions;
 use kubewright::k8s_openapi::api::apps::v1::StatefulSet;
 use kubewright::k8s_openapi::api::core::v1::{Event, PersistentVolumeClaim, Pod, Secret, Service};
+use kubewright::k8s_openapi::api::storage::v1::StorageClass;
 use kubewright::kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use kubewright::kube::{self, Resource, ResourceExt as _, core::NamespaceResourceScope};
 use kubewright::prelude::Object;
@@ -324,6 +325,47 @@ async fn s06_s07_what_cannot_be_is_refused() -> Outcome {
         pod.spec.and_then(|spec| spec.containers[0].image.clone()).as_deref(),
         Some("mariadb:11.4")
     );
+    Ok(())
+}
+
+#[tokio::test]
+async fn s07_a_claim_grows() -> Outcome {
+    let scene = Scene::start().await?;
+    let class = json!({
+        "metadata": {"name": "grows"}, "provisioner": "kubewright.dev/simulated", "allowVolumeExpansion": true,
+    });
+    let classes: Api<StorageClass> = Api::all(scene.cluster.kube());
+    classes
+        .create(&PostParams::default(), &serde_json::from_value(class)?)
+        .await?;
+    let storage = |size: &str| json!({"storage": {"size": size, "storageClassName": "grows"}});
+    let mut spec = storage("1Gi");
+    spec["type"] = json!("postgres");
+    scene.running(spec).await?;
+    scene.is("StorageReady", "True", "Bound").await?;
+    scene.change(storage("2Gi")).await?;
+    scene.pass(60).await?;
+    scene.is("StorageReady", "True", "Bound").await?;
+    let claim = scene.api::<PersistentVolumeClaim>().get("data-mydb-0").await?;
+    let room = claim.status.and_then(|status| status.capacity).unwrap_or_default();
+    assert_eq!(room["storage"].0, "2Gi");
+    // The template of the StatefulSet cannot change.
+    let set = serde_json::to_value(scene.api::<StatefulSet>().get("mydb").await?)?;
+    let template = "/spec/volumeClaimTemplates/0/spec/resources/requests/storage";
+    assert_eq!(set.pointer(template), Some(&json!("1Gi")));
+    Ok(())
+}
+
+#[tokio::test]
+async fn s07_a_class_that_does_not_let_claims_grow() -> Outcome {
+    let scene = Scene::start().await?;
+    scene
+        .running(json!({"type": "postgres", "storage": {"size": "1Gi"}}))
+        .await?;
+    scene.change(json!({"storage": {"size": "2Gi"}})).await?;
+    scene.pass(60).await?;
+    scene.is("StorageReady", "False", "ExpansionNotSupported").await?;
+    assert_eq!(scene.phase().await?, Some(Phase::Degraded));
     Ok(())
 }
 

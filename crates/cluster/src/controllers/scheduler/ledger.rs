@@ -35,6 +35,8 @@ pub(super) struct Ledger {
     repelling: BTreeSet<Request>,
     /// Pods that like or dislike others near them.
     choosy: BTreeSet<Request>,
+    /// How many pods use a claim.
+    claims: BTreeMap<Request, usize>,
     kept: Kept,
 }
 
@@ -77,6 +79,10 @@ impl Ledger {
         if prefer::is_choosy(affinity) {
             self.choosy.insert(request.clone());
         }
+        for claim in &resident.claims {
+            let users = self.claims.entry(Request::new(request.namespace(), claim)).or_default();
+            *users = users.saturating_add(1);
+        }
         taken.pods.insert(request.clone(), resident);
         self.places.insert(request.clone(), node.to_owned());
     }
@@ -99,6 +105,18 @@ impl Ledger {
         if taken.pods.is_empty() {
             self.nodes.remove(&node);
         }
+        for claim in &pod.claims {
+            let claim = Request::new(request.namespace(), claim);
+            match self.claims.get_mut(&claim) {
+                Some(users) if *users > 1 => *users = users.saturating_sub(1),
+                _ => drop(self.claims.remove(&claim)),
+            }
+        }
+    }
+
+    /// Whether a pod that has its place uses a claim (`IsPVCUsedByPods`).
+    pub(super) fn uses(&self, namespace: Option<&str>, claim: &str) -> bool {
+        !self.claims.is_empty() && self.claims.contains_key(&Request::new(namespace, claim))
     }
 
     /// Whether any pod repels others.

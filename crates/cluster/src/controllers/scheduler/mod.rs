@@ -1,7 +1,7 @@
 //! The scheduler: gives pods without a node one of the nodes that are there.
 //!
 //! It takes the pods that name it (`spec.schedulerName`: `default-scheduler`, unless it was given other names or more
-//! of them), asks every node (`fit`), and binds to the one that is preferred (`prefer`), and of several to the one with
+//! of them), asks every node (`question`, `fit`), and binds to the one that is preferred (`prefer`), and of several to the one with
 //! the fewest pods. What is taken on each node is kept in a `ledger`, so that no pod is placed by listing all of them.
 //! A pod that fits nowhere is told so, in its condition PodScheduled and in an event, and is looked at again when a
 //! node changes, when another pod goes, and from time to time.
@@ -18,7 +18,9 @@ mod line;
 mod neighbours;
 mod preempt;
 mod prefer;
+mod question;
 mod resident;
+mod telling;
 mod volumes;
 
 use std::cmp::Reverse;
@@ -26,20 +28,19 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use kubewright::k8s_openapi::api::core::v1::{
-    Binding, Namespace, Node, ObjectReference, PersistentVolume, PersistentVolumeClaim, Pod, PodCondition,
-};
+use kubewright::k8s_openapi::api::core::v1::{Namespace, Node, PersistentVolume, PersistentVolumeClaim, Pod};
 use kubewright::k8s_openapi::api::policy::v1::PodDisruptionBudget;
-use kubewright::k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use kubewright::{Action, Context, Controller, EventType, Reconciler, Request, Result};
+use kubewright::{Action, Context, Controller, Reconciler, Request, Result};
 use serde_json::json;
 
-use self::fit::{Refusal, Wish};
-use self::ledger::{Ledger, Taken};
+use self::fit::Refusal;
+use self::ledger::Ledger;
 use self::line::Line;
-use self::neighbours::{Namespaces, Neighbours};
+use self::neighbours::Namespaces;
 use self::preempt::{Candidate, Ineligible};
+use self::question::{Question, Surroundings};
 use self::resident::Resident;
+use self::telling::{Nomination, asked, bind, expect, take_away, wait};
 use self::volumes::Volumes;
 use super::{Waiting, bound, disruption_target, pods};
 use crate::objects::meta;
@@ -84,21 +85,6 @@ enum Nowhere {
     Preempts(Candidate, String),
 }
 
-/// What else becomes of a pod that waits.
-#[derive(Clone, Copy)]
-enum Nomination<'a> {
-    Keep,
-    Clear,
-    For(&'a str),
-}
-
-/// What is around a pod that is to be placed.
-struct Surroundings<'a> {
-    volumes: &'a Volumes,
-    namespaces: &'a Namespaces,
-    nodes: &'a [Arc<Node>],
-}
-
 /// The controller, ready to be added to a manager: a scheduler of these names.
 pub(crate) fn controller(names: &BTreeSet<String>) -> Controller {
     let scheduler = Scheduler {
@@ -131,12 +117,6 @@ pub(crate) fn controller(names: &BTreeSet<String>) -> Controller {
 
 fn is_bound(pod: &Pod) -> bool {
     bound::node_of(pod).is_some()
-}
-
-/// The scheduler that a pod asks for; the events of its placing are told in this name.
-fn asked(pod: &Pod) -> &str {
-    let name = pod.spec.as_ref().and_then(|spec| spec.scheduler_name.as_deref());
-    name.filter(|name| !name.is_empty()).unwrap_or(DEFAULT)
 }
 
 impl Scheduler {
@@ -361,49 +341,6 @@ impl Scheduler {
     }
 }
 
-/// Takes a victim away, and says why (`PreemptPod`).
-async fn take_away(ctx: &Context, pod: &Pod, victim: &Pod, node: &str) -> Result<()> {
-    let message = format!("{}: preempting to accommodate a higher priority pod", asked(pod));
-    let condition = disruption_target::condition(victim, ctx, "True", Some((preempt::REASON, &message)));
-    if disruption_target::write(ctx, victim, &condition, json!({})).await? && ctx.client().delete(victim).await? {
-        let message = format!("Preempted by pod {} on node {node}", meta::uid(&pod.metadata));
-        ctx.event_as(asked(pod), victim, EventType::Normal, "Preempted", message);
-    }
-    Ok(())
-}
-
-/// What nodes are asked about a pod, as things are.
-struct Question<'a> {
-    wish: Wish<'a>,
-    volumes: &'a Volumes,
-    ledger: &'a Ledger,
-    neighbours: Neighbours,
-    all: Vec<&'a Node>,
-}
-
-impl<'a> Question<'a> {
-    fn new(pod: &'a Pod, around: &Surroundings<'a>, ledger: &'a Ledger) -> Question<'a> {
-        let all: Vec<&Node> = around.nodes.iter().map(|node| &**node).collect();
-        Question {
-            wish: Wish::of(pod),
-            volumes: around.volumes,
-            ledger,
-            neighbours: Neighbours::of(pod, &all, ledger, around.namespaces),
-            all,
-        }
-    }
-
-    /// Why a node refuses; nothing when it does not.
-    fn ask(&self, node: &Node) -> Option<Refusal> {
-        let nothing = Taken::default();
-        let taken = self.ledger.on(meta::name(&node.metadata)).unwrap_or(&nothing);
-        self.wish.refusal(node, taken).or_else(|| {
-            let other = self.volumes.refusal(node).or_else(|| self.neighbours.refusal(node));
-            other.map(Refusal::of)
-        })
-    }
-}
-
 impl Reconciler for Scheduler {
     type Object = Pod;
 
@@ -481,85 +418,6 @@ impl Reconciler for Scheduler {
         }
         Ok(Action::await_change())
     }
-}
-
-/// Says for which node the pod waits until its volumes are there (KEP-5278).
-async fn expect(ctx: &Context, pod: &Pod, node: &str) -> Result<Action> {
-    let status = pod.status.as_ref();
-    if status.and_then(|status| status.nominated_node_name.as_deref()) != Some(node) {
-        disruption_target::patch_status(ctx, pod, json!({ "nominatedNodeName": node })).await?;
-    }
-    Ok(Action::requeue_after(TRY_AGAIN))
-}
-
-async fn bind(ctx: &Context, pod: &Pod, node: &str) -> Result<Action> {
-    let (namespace, name) = (pod.metadata.namespace.as_deref(), meta::name(&pod.metadata));
-    let binding = Binding {
-        // The uid makes it this pod, not a later one of the same name.
-        metadata: ObjectMeta {
-            name: Some(name.to_owned()),
-            uid: pod.metadata.uid.clone(),
-            ..ObjectMeta::default()
-        },
-        target: ObjectReference {
-            kind: Some("Node".to_owned()),
-            name: Some(node.to_owned()),
-            ..ObjectReference::default()
-        },
-    };
-    let answer = ctx
-        .client()
-        // The ledger has the pod on its node: no reader of pods gains by asking what came of the binding.
-        .without_receipts()
-        .create_subresource::<Pod, _, serde_json::Value>(namespace, name, "binding", &binding)
-        .await;
-    match answer {
-        Ok(_) => {
-            let message = format!("Successfully assigned {} to {node}", ctx.request());
-            ctx.event_as(asked(pod), pod, EventType::Normal, "Scheduled", &message);
-            Ok(Action::await_change())
-        }
-        Err(error) if error.is_not_found() => Ok(Action::await_change()),
-        Err(error) => Err(error),
-    }
-}
-
-/// Says in the pod's condition and in an event why it waits, and for which node it is nominated (`handleSchedulingFailure`).
-async fn wait(ctx: &Context, pod: &Pod, why: &str, nomination: Nomination<'_>) -> Result<Action> {
-    let present = pods::condition(pod, "PodScheduled");
-    let said = present.is_some_and(|present| present.status == "False" && present.message.as_deref() == Some(why));
-    let nominated = pod
-        .status
-        .as_ref()
-        .and_then(|status| status.nominated_node_name.as_deref());
-    let wanted = match nomination {
-        Nomination::Keep => nominated,
-        Nomination::Clear => None,
-        Nomination::For(node) => Some(node),
-    };
-    if !said || nominated != wanted {
-        let since = present
-            .filter(|present| present.status == "False")
-            .and_then(|present| present.last_transition_time.clone());
-        let condition = PodCondition {
-            type_: "PodScheduled".to_owned(),
-            status: "False".to_owned(),
-            reason: Some("Unschedulable".to_owned()),
-            message: Some(why.to_owned()),
-            last_transition_time: Some(since.unwrap_or_else(|| meta::time(ctx.now()))),
-            observed_generation: pod.metadata.generation,
-            ..PodCondition::default()
-        };
-        let mut status = json!({ "conditions": [condition] });
-        if nominated != wanted {
-            status["nominatedNodeName"] = json!(wanted);
-        }
-        if !disruption_target::patch_status(ctx, pod, status).await? {
-            return Ok(Action::await_change());
-        }
-    }
-    ctx.event_as(asked(pod), pod, EventType::Warning, "FailedScheduling", why);
-    Ok(Action::requeue_after(TRY_AGAIN))
 }
 
 #[cfg(test)]

@@ -13,6 +13,7 @@ use kubewright::k8s_openapi::jiff::Timestamp;
 
 use super::ledger::{self, Amounts, HostPort};
 use super::preempt;
+use crate::controllers::volumes;
 use crate::objects::meta;
 
 /// Labels of an object.
@@ -32,6 +33,8 @@ pub(super) struct Resident {
     pub(super) makes_room: bool,
     /// When its kubelet began with it.
     pub(super) started: Option<Timestamp>,
+    /// The claims that it uses, by their names.
+    pub(super) claims: Box<[String]>,
     pub(super) labels: Arc<Labels>,
     pub(super) asks: Arc<Asks>,
 }
@@ -87,6 +90,7 @@ impl Resident {
             is_deleting: meta::is_deleting(&pod.metadata),
             makes_room: preempt::is_going(pod),
             started: start.map(|start| start.0),
+            claims: volumes::claims_of(pod).into_values().collect(),
             labels: shared(&mut kept.labels, meta::labels(&pod.metadata)),
             asks: shared(
                 &mut kept.asks,

@@ -1,8 +1,8 @@
 //! The volumes of a pod that is to be placed: which of its claims hold it up, and which nodes their volumes allow.
 //!
 //! Invariant: a claim that waits for its first pod is told the node before the pod is bound, and the pod is bound after the claim
-//! (`VolumeBinding`). A volume that is there goes before one that is made. Not here: `allowedTopologies` of classes,
-//! and the capacity of drivers.
+//! (`VolumeBinding`). A volume that is there goes before one that is made. A claim for one pod is used by one
+//! (`VolumeRestrictions`). Not here: `allowedTopologies` of classes, and the capacity of drivers.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -13,7 +13,8 @@ use kubewright::kube::api::Patch;
 use kubewright::{Context, Result};
 use serde_json::json;
 
-use super::fit;
+use super::fit::{self, Refusal};
+use super::ledger::Ledger;
 use crate::controllers::volumes::{self, binding};
 use crate::objects::meta;
 
@@ -26,7 +27,15 @@ pub(super) struct Volumes {
     unplaced: Vec<(Arc<PersistentVolumeClaim>, bool)>,
     /// All volumes, when claims wait.
     all: Vec<Arc<PersistentVolume>>,
+    /// Claims that one pod alone may use.
+    exclusive: Vec<String>,
 }
+
+/// The access mode of what one pod alone may use.
+const ONE_POD: &str = "ReadWriteOncePod";
+/// What is said of every node while another pod uses it.
+const IN_USE: &str =
+    "node(s) unavailable due to PersistentVolumeClaim with ReadWriteOncePod access mode already in-use by another pod";
 
 /// The provisioner of classes whose volumes are made by hand.
 const NO_PROVISIONER: &str = "kubernetes.io/no-provisioner";
@@ -43,6 +52,10 @@ impl Volumes {
             };
             if meta::is_deleting(&claim.metadata) {
                 return Ok(Err(format!("persistentvolumeclaim \"{name}\" is being deleted")));
+            }
+            let mut modes = claim.spec.iter().flat_map(|spec| spec.access_modes.iter().flatten());
+            if modes.any(|mode| mode == ONE_POD) {
+                found.exclusive.push(name.clone());
             }
             if binding::is_bound(&claim) {
                 let volume = claim.spec.as_ref().and_then(|spec| spec.volume_name.as_deref());
@@ -66,6 +79,16 @@ impl Volumes {
     /// Whether a claim waits for a node.
     pub(super) fn waits(&self) -> bool {
         !self.unplaced.is_empty()
+    }
+
+    /// Why no node will do as long as the pods are there that have their place: one of them uses what only one may.
+    pub(super) fn taken(&self, pod: &Pod, ledger: &Ledger) -> Option<Refusal> {
+        let namespace = pod.metadata.namespace.as_deref();
+        let is_used = self.exclusive.iter().any(|claim| ledger.uses(namespace, claim));
+        is_used.then(|| Refusal {
+            is_full: true,
+            ..Refusal::of(IN_USE)
+        })
     }
 
     /// Why a node will not do.

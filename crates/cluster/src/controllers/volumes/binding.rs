@@ -27,7 +27,7 @@ pub(super) const PROVISIONER: &str = "volume.kubernetes.io/storage-provisioner";
 pub(super) const PROVISIONER_BETA: &str = "volume.beta.kubernetes.io/storage-provisioner";
 /// On a claim: the node that the scheduler has chosen for its first pod.
 pub(crate) const SELECTED_NODE: &str = "volume.kubernetes.io/selected-node";
-const STORAGE: &str = "storage";
+pub(super) const STORAGE: &str = "storage";
 
 /// The class of a claim; the annotation is older than the field.
 pub(crate) fn class(claim: &PersistentVolumeClaim) -> &str {
@@ -184,7 +184,7 @@ pub(super) fn status_for(claim: &PersistentVolumeClaim, volume: &PersistentVolum
     let mut next = claim.clone();
     let (status, of) = (next.status.get_or_insert_default(), volume.spec.as_ref());
     if status.phase.as_deref() != Some("Bound") {
-        // Later sizes are those of a resize, which is not ours.
+        // Later sizes are those of a resize: `expand`.
         status.capacity = of.and_then(|of| of.capacity.clone());
     }
     status.phase = Some("Bound".to_owned());

@@ -4,23 +4,28 @@
 //! Invariants: the volume is bound first and the claim second, so that one volume never has two claims; a volume whose claim is gone is never
 //! given to another without a person or its provisioner. One claim is looked at at a time.
 //!
-//! Not here: the choice of a node for claims that wait for their first pod (the scheduler says it), resizing, recycling.
+//! Not here: the choice of a node for claims that wait for their first pod (the scheduler says it).
 
 pub(crate) mod binding;
+mod expand;
+mod reclaim;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use kubewright::k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim, Pod};
+use kubewright::k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim, PersistentVolumeStatus, Pod};
 use kubewright::k8s_openapi::api::storage::v1::StorageClass;
 use kubewright::k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kubewright::{Action, Client, Context, Controller, EventType, Reconciler, Request, Result, Stop};
 
+use self::reclaim::Reclaim;
 use super::Waiting;
 use crate::objects::meta;
 
 /// The class of claims that name none.
 const DEFAULT_CLASS: &str = "standard";
+/// The name that signs events.
+const SIGNS: &str = "persistentvolume-controller";
 const IS_DEFAULT: &str = "storageclass.kubernetes.io/is-default-class";
 
 /// Makes the default StorageClass. One of this name is left as it is.
@@ -54,8 +59,7 @@ pub(crate) fn claims() -> Controller {
     let claims = Claims::default();
     let (for_volume, for_class) = (claims.waiting.clone(), claims.waiting.clone());
     Controller::of(claims)
-        // The name that signs events.
-        .named("persistentvolume-controller")
+        .named(SIGNS)
         .watches::<PersistentVolume>(move |volume| match claim_of(volume) {
             Some(claim) => vec![claim],
             None => for_volume.all(),
@@ -112,7 +116,8 @@ async fn bound(claim: &PersistentVolumeClaim, named: Option<&str>, ctx: &Context
         let message = "Two claims are bound to the same volume, this one is bound incorrectly";
         return lost(claim, "ClaimMisbound", message, ctx).await;
     }
-    bind(claim, &volume, ctx).await
+    bind_both(claim, &volume, ctx).await?;
+    expand::grow(claim, &volume, ctx).await
 }
 
 async fn lost(claim: &PersistentVolumeClaim, reason: &str, message: &str, ctx: &Context) -> Result<Action> {
@@ -275,6 +280,11 @@ async fn provision(claim: &PersistentVolumeClaim, class: &StorageClass, ctx: &Co
 
 /// Binds both sides, as far as they are not bound.
 async fn bind(claim: &PersistentVolumeClaim, volume: &PersistentVolume, ctx: &Context) -> Result<Action> {
+    bind_both(claim, volume, ctx).await?;
+    Ok(Action::await_change())
+}
+
+async fn bind_both(claim: &PersistentVolumeClaim, volume: &PersistentVolume, ctx: &Context) -> Result<()> {
     let mut volume = volume.clone();
     if let Some(next) = binding::volume_for(&volume, claim) {
         volume = (*ctx.client().update(&next).await?).clone();
@@ -287,19 +297,42 @@ async fn bind(claim: &PersistentVolumeClaim, volume: &PersistentVolume, ctx: &Co
     if let Some(next) = binding::status_for(&claim, &volume) {
         ctx.client().update_status(&next).await?;
     }
-    Ok(Action::await_change())
+    Ok(())
 }
 
 async fn set_volume_phase(volume: &PersistentVolume, phase: &str, ctx: &Context) -> Result<()> {
-    let present = volume.status.as_ref().and_then(|status| status.phase.as_deref());
-    if present == Some(phase) {
+    let present = volume.status.as_ref();
+    if present.is_some_and(|status| status.phase.as_deref() == Some(phase) && status.message.is_none()) {
         return Ok(());
     }
     let mut next = volume.clone();
-    next.status.get_or_insert_default().phase = Some(phase.to_owned());
+    let status = next.status.get_or_insert_default();
+    (status.phase, status.message) = (Some(phase.to_owned()), None);
     match ctx.client().update_status(&next).await {
         Err(error) if !error.is_not_found() => Err(error),
         _ => Ok(()),
+    }
+}
+
+/// Says that a volume could not be reclaimed, once (`updateVolumePhaseWithEvent`).
+async fn fail(volume: &PersistentVolume, reason: &str, message: &str, ctx: &Context) -> Result<()> {
+    let present = volume.status.as_ref();
+    let said = |status: &&PersistentVolumeStatus| {
+        status.phase.as_deref() == Some("Failed") && status.message.as_deref() == Some(message)
+    };
+    if present.filter(said).is_some() {
+        return Ok(());
+    }
+    let mut next = volume.clone();
+    let status = next.status.get_or_insert_default();
+    (status.phase, status.message) = (Some("Failed".to_owned()), Some(message.to_owned()));
+    match ctx.client().update_status(&next).await {
+        Err(error) if error.is_not_found() => Ok(()),
+        Err(error) => Err(error),
+        Ok(_) => {
+            ctx.event_as(SIGNS, volume, EventType::Warning, reason, message);
+            Ok(())
+        }
     }
 }
 
@@ -346,14 +379,16 @@ impl Reconciler for Volumes {
         if live.is_some_and(|claim| same(&claim)) {
             return Ok(Action::await_change());
         }
-        set_volume_phase(&volume, "Released", &ctx).await?;
-        let policy = volume
-            .spec
-            .as_ref()
-            .and_then(|spec| spec.persistent_volume_reclaim_policy.as_deref());
-        let ours = meta::annotation(&volume.metadata, binding::PROVISIONED_BY) == Some(binding::SIMULATED);
-        if policy == Some("Delete") && ours {
-            ctx.client().delete(&*volume).await?;
+        let phase = volume.status.as_ref().and_then(|status| status.phase.as_deref());
+        if !matches!(phase, Some("Released" | "Failed")) {
+            // The change leads back here.
+            set_volume_phase(&volume, "Released", &ctx).await?;
+            return Ok(Action::await_change());
+        }
+        match reclaim::of(&volume) {
+            Reclaim::Stay => {}
+            Reclaim::Delete => drop(ctx.client().delete(&*volume).await?),
+            Reclaim::Fail(reason, message) => fail(&volume, reason, &message, &ctx).await?,
         }
         Ok(Action::await_change())
     }
