@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 use database::operator;
 use database_api::v1alpha1::{Database, Phase};
 use kubewright::k8s_openapi::ByteString;
+use kubewright::k8s_openapi::api::batch::v1::{CronJob, Job};
 use kubewright::k8s_openapi::api::core::v1::{Event, Namespace, PersistentVolumeClaim, Pod, Secret};
 use kubewright::k8s_openapi::api::node::v1::RuntimeClass;
 use kubewright::kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams};
@@ -257,6 +258,53 @@ async fn s09_a_killed_postgres_comes_back() -> Outcome {
     Ok(())
 }
 
+async fn a_copy_of_postgres_is_read_by_another() -> Outcome {
+    if !postgres_is_there() {
+        return Ok(());
+    }
+    let scene = Scene::start().await?;
+    let backup = json!({"schedule": "0 3 1 1 *"});
+    scene
+        .database(json!({"type": "postgres", "version": "15", "backup": backup}))
+        .await?;
+    scene.phase(Phase::Running).await?;
+    scene
+        .postgres(&scene.password().await?)
+        .await?
+        .batch_execute("CREATE TABLE kept (a int PRIMARY KEY); INSERT INTO kept VALUES (42)")
+        .await?;
+    // As `kubectl create job --from=cronjob/mydb-backup now` does.
+    let cron_job = scene.api::<CronJob>().get("mydb-backup").await?;
+    let template = cron_job.spec.job_template;
+    let now: Job = serde_json::from_value(json!({"metadata": {"name": "now"}, "spec": template.spec}))?;
+    scene.api().create(&PostParams::default(), &now).await?;
+    let is_over = |job: &Job| job.status.as_ref().is_some_and(|status| status.succeeded == Some(1));
+    scene.cluster.wait_for(Some(TEAM), "now", "is over", is_over).await?;
+
+    let spec = json!({"type": "postgres", "version": "15", "user": "reader", "restoreFrom": {"database": "mydb"}});
+    let copy: Database = serde_json::from_value(json!({"metadata": {"name": "copy"}, "spec": spec}))?;
+    scene.api().create(&PostParams::default(), &copy).await?;
+    let is_running = |database: &Database| {
+        let phase = database.status.as_ref().and_then(|status| status.phase);
+        phase == Some(Phase::Running)
+    };
+    scene
+        .cluster
+        .wait_for(Some(TEAM), "copy", "is Running", is_running)
+        .await?;
+    let secret = scene.api::<Secret>().get("copy-credentials").await?;
+    let password = secret.data.unwrap_or_default().remove("password").ok_or("a password")?;
+    let pod = scene.api::<Pod>().get("copy-0").await?;
+    let host = pod.status.and_then(|status| status.pod_ip).ok_or("it has an address")?;
+    let mut config = tokio_postgres::Config::new();
+    config.host(host).user("reader").password(password.0).dbname("copy");
+    let (client, connection) = config.connect(NoTls).await?;
+    tokio::spawn(connection);
+    let row = client.query_one("SELECT a FROM kept", &[]).await?;
+    assert_eq!(row.get::<_, i32>(0), 42);
+    Ok(())
+}
+
 async fn s02_s06_mariadb_from_the_seed_is_upgraded() -> Outcome {
     if !mariadb_is_there() {
         return Ok(());
@@ -290,5 +338,6 @@ kubewright_testing::process_tests!(
     s01_s04_postgres_and_its_password,
     s08_postgres_is_deleted_and_comes_back,
     s09_a_killed_postgres_comes_back,
+    a_copy_of_postgres_is_read_by_another,
     s02_s06_mariadb_from_the_seed_is_upgraded,
 );

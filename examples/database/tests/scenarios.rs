@@ -10,6 +10,7 @@ use database_api::v1alpha1::{Database, DatabaseStatus, Phase};
 use futures::future::{BoxFuture, FutureExt as _, ready};
 use kubewright::conditions;
 use kubewright::k8s_openapi::api::apps::v1::StatefulSet;
+use kubewright::k8s_openapi::api::batch::v1::{CronJob, Job};
 use kubewright::k8s_openapi::api::core::v1::{Event, PersistentVolumeClaim, Pod, Secret, Service};
 use kubewright::k8s_openapi::api::storage::v1::StorageClass;
 use kubewright::kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams};
@@ -447,6 +448,64 @@ async fn s10_s11_the_status_is_honest_and_quiet() -> Outcome {
     scene.change(json!({"suspend": false})).await?;
     scene.pass(60).await?;
     scene.is("Ready", "True", "LoggedIn").await
+}
+
+#[tokio::test]
+async fn copies_are_made_and_one_is_read() -> Outcome {
+    let scene = Scene::start().await?;
+    scene
+        .running(json!({"type": "postgres", "backup": {"schedule": "*/5 * * * *", "keep": 2}}))
+        .await?;
+    scene.is("BackedUp", "Unknown", "NoCopyYet").await?;
+    scene.pass(300).await?;
+    scene.is("BackedUp", "True", "Copied").await?;
+    let job = scene.api::<CronJob>().get("mydb-backup").await?;
+    let pod = serde_json::to_value(job.spec)?["jobTemplate"]["spec"]["template"]["spec"].take();
+    assert_eq!(pod["volumes"][0]["persistentVolumeClaim"]["claimName"], "mydb-backups");
+    let key = json!({"secretKeyRef": {"name": "mydb-credentials", "key": "password"}});
+    let env = pod["containers"][0]["env"].as_array().ok_or("an environment")?;
+    assert!(
+        env.contains(&json!({"name": "PGPASSWORD", "valueFrom": key})),
+        "{env:?}"
+    );
+
+    // What cannot be a schedule is told, and what was said before is not lost.
+    scene.change(json!({"backup": {"schedule": "at night"}})).await?;
+    scene.pass(30).await?;
+    scene.is("BackedUp", "False", "InvalidSchedule").await?;
+    scene.is("Ready", "True", "LoggedIn").await?;
+    scene.change(json!({"backup": null})).await?;
+    scene.pass(30).await?;
+    assert!(conditions::find(&scene.status().await?.conditions, "BackedUp").is_none());
+    scene.gone::<CronJob>("mydb-backup").await?;
+    scene.api::<PersistentVolumeClaim>().get("mydb-backups").await?;
+
+    let copy = |name: &str, of: &str| -> Outcome<Database> {
+        let spec = json!({"type": "postgres", "restoreFrom": {"database": of}});
+        Ok(serde_json::from_value(
+            json!({"metadata": {"name": name}, "spec": spec}),
+        )?)
+    };
+    let make = PostParams::default();
+    scene.api().create(&make, &copy("copy", "mydb")?).await?;
+    scene.api().create(&make, &copy("lost", "nobody")?).await?;
+    scene.pass(120).await?;
+    let of = async |name: &str| -> Outcome<(Option<Phase>, String)> {
+        let status = scene.api::<Database>().get(name).await?.status.unwrap_or_default();
+        let restored = conditions::find(&status.conditions, "Restored").ok_or("a condition")?;
+        Ok((status.phase, restored.reason.clone()))
+    };
+    assert_eq!(of("copy").await?, (Some(Phase::Running), "Restored".to_owned()));
+    assert_eq!(of("lost").await?, (Some(Phase::Failed), "BackupNotFound".to_owned()));
+    // It is read once, whatever becomes of the Job.
+    scene
+        .api::<Job>()
+        .delete("copy-restore", &DeleteParams::background())
+        .await?;
+    scene.pass(60).await?;
+    scene.gone::<Job>("copy-restore").await?;
+    assert_eq!(of("copy").await?, (Some(Phase::Running), "Restored".to_owned()));
+    Ok(())
 }
 
 /// A life with a death; how many writes it took, and what there is at the end.

@@ -17,6 +17,17 @@ pub(super) struct Credentials {
     pub(super) operators: String,
 }
 
+impl Credentials {
+    /// The key of the password in the Secret.
+    pub(super) fn key<'a>(&self, database: &'a Database) -> &'a str {
+        let named = database.spec.password_secret_ref.as_ref();
+        named.and_then(|named| named.key.as_deref()).unwrap_or(KEY)
+    }
+}
+
+/// The key of passwords.
+const KEY: &str = "password";
+
 /// Why there are none: a reason of a condition, and words.
 pub(super) struct Missing(pub(super) &'static str, pub(super) String);
 
@@ -29,7 +40,7 @@ pub(super) async fn find(
     let namespace = ctx.request().namespace();
     let (secret, password) = match &database.spec.password_secret_ref {
         Some(at) => {
-            let key = at.key.as_deref().unwrap_or("password");
+            let key = at.key.as_deref().unwrap_or(KEY);
             let Some(secret) = ctx.client().get::<Secret>(namespace, &at.name).await? else {
                 return Ok(Err(Missing(
                     "SecretNotFound",

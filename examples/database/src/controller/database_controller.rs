@@ -1,9 +1,10 @@
 //! The controller `database`: brings the world in line with Databases.
 //!
-//! A reconcile finds or makes the passwords, applies the children, lets the claim grow, looks whether somebody can log in, and says so. Each step
-//! follows from what is there, so that one which was cut off is finished by the next.
+//! A reconcile finds or makes the passwords, applies the children, lets the claim grow, looks whether somebody can log in, has copies made, and says so.
+//! Each step follows from what is there, so that one which was cut off is finished by the next.
 
 use kubewright::k8s_openapi::api::apps::v1::StatefulSet;
+use kubewright::k8s_openapi::api::batch::v1::{CronJob, Job};
 use kubewright::k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod, Secret, Service};
 use kubewright::kube::core::{Expression, Selector};
 use kubewright::prelude::*;
@@ -12,7 +13,8 @@ use kubewright::{Scope, predicate};
 use database_api::v1alpha1::{Database, Phase};
 
 use super::credentials::Missing;
-use super::{credentials, deletion, server, status, storage};
+use super::status::Seen;
+use super::{copies, credentials, deletion, server, status, storage};
 use crate::database::shape::{MANAGER, Shape};
 use crate::database::{children, drift};
 use crate::world::World;
@@ -30,7 +32,7 @@ pub struct DatabaseReconciler {
 }
 
 #[rbac(groups = "db.example.com", resources = "databases", verbs = "patch")]
-#[rbac(groups = "", resources = "persistentvolumeclaims", verbs = "patch;delete")]
+#[rbac(groups = "", resources = "persistentvolumeclaims", verbs = "create;patch;delete")]
 #[rbac(groups = "apps", resources = "statefulsets", verbs = "delete")]
 #[rbac(groups = "storage.k8s.io", resources = "storageclasses", verbs = "get")]
 impl Reconciler for DatabaseReconciler {
@@ -54,7 +56,13 @@ impl Reconciler for DatabaseReconciler {
         restore(&database, children::stateful_set(&shape, &database, &size), &ctx).await?;
         let storage = storage::grow(&database, &shape, &ctx).await?;
         let server = server::look(&database, &shape, &credentials, &*self.world, &ctx).await?;
-        let phase = status::seen(&database, &shape, &credentials, &storage, &server, &ctx).await?;
+        let copies = copies::keep(&database, &shape, &credentials, &server, &ctx).await?;
+        let seen = Seen {
+            storage,
+            server,
+            copies,
+        };
+        let phase = status::seen(&database, &shape, &credentials, &seen, &ctx).await?;
         Ok(match phase {
             Phase::Suspended => Action::await_change(),
             Phase::Running | Phase::Failed => Action::requeue_after(LOOK),
@@ -133,6 +141,8 @@ pub fn controller(world: Arc<dyn World>) -> Controller {
         .owns::<StatefulSet>()
         .owns::<Service>()
         .owns::<Secret>()
+        .owns::<CronJob>()
+        .owns::<Job>()
         .source(Watch::<Secret>::new().map_with(askers))
         .source(Watch::<Pod>::new().within(ours()).map(of_label))
         .source(Watch::<PersistentVolumeClaim>::new().within(ours()).map(of_label))

@@ -9,7 +9,7 @@ use serde_json::json;
 
 use crate::database::shape::Shape;
 
-/// Ends a Database: its claim, which nobody owns, and its Secrets, which go with it unless somebody prevents that. Everything else goes by itself.
+/// Ends a Database: its claims, which nobody owns, and its Secrets, which go with it unless somebody prevents that. Everything else goes by itself.
 pub(super) async fn clean_up(database: &Database, ctx: &Context) -> Result<Cleanup> {
     let shape = Shape::of(database);
     let namespace = ctx.request().namespace();
@@ -19,9 +19,11 @@ pub(super) async fn clean_up(database: &Database, ctx: &Context) -> Result<Clean
         ctx.client()
             .delete_named::<StatefulSet>(namespace, &shape.name, DeleteParams::foreground())
             .await?;
-        ctx.client()
-            .delete_named::<PersistentVolumeClaim>(namespace, &shape.claim(), DeleteParams::default())
-            .await?;
+        for claim in [shape.claim(), shape.backups()] {
+            ctx.client()
+                .delete_named::<PersistentVolumeClaim>(namespace, &claim, DeleteParams::default())
+                .await?;
+        }
         return Ok(Cleanup::Done);
     }
     let mut kept = Vec::new();
@@ -40,13 +42,11 @@ pub(super) async fn clean_up(database: &Database, ctx: &Context) -> Result<Clean
         }
         kept.push(format!("Secret {name}"));
     }
-    if ctx
-        .client()
-        .get::<PersistentVolumeClaim>(namespace, &shape.claim())
-        .await?
-        .is_some()
-    {
-        kept.push(format!("PersistentVolumeClaim {}", shape.claim()));
+    for claim in [shape.claim(), shape.backups()] {
+        let there = ctx.client().get::<PersistentVolumeClaim>(namespace, &claim).await?;
+        if there.is_some() {
+            kept.push(format!("PersistentVolumeClaim {claim}"));
+        }
     }
     let message = format!("deletionPolicy is Retain, so these are kept: {}", kept.join(", "));
     ctx.event(database, EventType::Normal, "Retained", message);

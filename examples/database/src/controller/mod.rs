@@ -1,5 +1,6 @@
 //! The controllers: what happens to objects.
 
+mod copies;
 mod credentials;
 pub mod database_controller;
 mod deletion;

@@ -4,6 +4,7 @@ use database_api::v1alpha1::{Database, DatabaseStatus, Endpoint, Named, Phase};
 use kubewright::conditions;
 use kubewright::prelude::*;
 
+use super::copies::{Copies, Said};
 use super::credentials::Credentials;
 use super::server::Server;
 use super::storage::Storage;
@@ -68,18 +69,33 @@ pub(super) async fn without_credentials(database: &Database, ctx: &Context, reas
     Ok(())
 }
 
-/// All is there that is needed; how the server and the claim fare.
+/// What was seen of a Database.
+pub(super) struct Seen {
+    pub(super) storage: Storage,
+    pub(super) server: Server,
+    pub(super) copies: Copies,
+}
+
+/// All is there that is needed; how the server, the claim and the copies fare.
 pub(super) async fn seen(
     database: &Database,
     shape: &Shape,
     credentials: &Credentials,
-    storage: &Storage,
-    server: &Server,
+    seen: &Seen,
     ctx: &Context,
 ) -> Result<Phase> {
+    let Seen {
+        storage,
+        server,
+        copies,
+    } = seen;
     let was = database.status.as_ref().and_then(|status| status.phase);
-    let phase = phase(was, server, storage);
+    let phase = phase(was, seen);
     let (is_ready, reason, why) = match server {
+        // Without its data a server is of no use.
+        Server::Running { .. } if let Some(missing) = copies.missing() => {
+            (false, missing.reason, missing.message.clone())
+        }
         Server::Running { .. } => (true, "LoggedIn", format!("{} can log in", shape.user)),
         Server::Suspended => (false, "Suspended", "spec.suspend asks for it".to_owned()),
         Server::Starting(why) => (false, "Starting", why.clone()),
@@ -112,6 +128,9 @@ pub(super) async fn seen(
             &storage.message,
         ),
     ];
+    let said = |type_, said: &Said| ctx.condition(database, type_, said.is_true, said.reason, &said.message);
+    let of_copies = [("BackedUp", &copies.backup), ("Restored", &copies.restore)]
+        .map(|(type_, now)| (type_, now.as_ref().map(|now| said(type_, now))));
     let host = format!("{}.{}.svc", shape.name, ctx.request().namespace().unwrap_or_default());
     ctx.patch_status(database, |database| {
         let status = status(database);
@@ -129,6 +148,12 @@ pub(super) async fn seen(
         }
         for condition in all {
             conditions::set(&mut status.conditions, condition);
+        }
+        for (type_, condition) in of_copies {
+            match condition {
+                Some(condition) => conditions::set(&mut status.conditions, condition),
+                None => conditions::remove(&mut status.conditions, type_),
+            };
         }
     })
     .await?;
@@ -148,10 +173,19 @@ pub(super) async fn seen(
 }
 
 /// All of it in a word.
-fn phase(was: Option<Phase>, server: &Server, storage: &Storage) -> Phase {
+fn phase(was: Option<Phase>, seen: &Seen) -> Phase {
+    let Seen {
+        storage,
+        server,
+        copies,
+    } = seen;
     // What never worked is not broken.
     let never_ran = matches!(was, None | Some(Phase::Pending | Phase::Provisioning));
     match server {
+        Server::Running { .. } if let Some(missing) = copies.missing() => match missing.is_true {
+            Some(_) => Phase::Failed,
+            None => Phase::Provisioning,
+        },
         Server::Running { .. } if storage.reason == "ExpansionNotSupported" => Phase::Degraded,
         Server::Running { .. } => Phase::Running,
         Server::Suspended => Phase::Suspended,

@@ -1,10 +1,10 @@
-//! The children of a Database: Services, a StatefulSet, Secrets.
+//! The children of a Database: Services, a StatefulSet, Secrets. Not here: those that copy its data (`copies`).
 //!
 //! Pods keep the Pod Security Standard `restricted`. The images run as user 999, all three.
 
 use std::collections::BTreeMap;
 
-use database_api::v1alpha1::{Database, DatabaseType};
+use database_api::v1alpha1::{Database, DatabaseType, Storage};
 use kubewright::k8s_openapi::api::apps::v1::StatefulSet;
 use kubewright::k8s_openapi::api::core::v1::{Secret, Service};
 use kubewright::k8s_openapi::apimachinery::pkg::api::resource::Quantity;
@@ -15,6 +15,19 @@ use super::shape::{MANAGER, Shape};
 use crate::world::servers::OPERATOR;
 
 const IMAGE_USER: i64 = 999;
+
+/// What pods may do.
+pub(super) fn pod_security() -> Value {
+    json!({
+        "runAsNonRoot": true, "runAsUser": IMAGE_USER, "runAsGroup": IMAGE_USER, "fsGroup": IMAGE_USER,
+        "seccompProfile": {"type": "RuntimeDefault"},
+    })
+}
+
+/// What containers may do.
+pub(super) fn container_security() -> Value {
+    json!({"allowPrivilegeEscalation": false, "capabilities": {"drop": ["ALL"]}})
+}
 
 /// The labels of all children.
 pub fn labels(shape: &Shape) -> BTreeMap<String, String> {
@@ -27,7 +40,7 @@ pub fn labels(shape: &Shape) -> BTreeMap<String, String> {
     .into()
 }
 
-fn made<K: serde::de::DeserializeOwned>(object: Value) -> K {
+pub(super) fn made<K: serde::de::DeserializeOwned>(object: Value) -> K {
     serde_json::from_value(object).expect("it is written here as its kind has it")
 }
 
@@ -48,23 +61,24 @@ pub fn services(shape: &Shape) -> [Service; 2] {
     ]
 }
 
+/// The spec of a claim of this size.
+pub(super) fn claim(size: &Quantity, storage: Option<&Storage>) -> Value {
+    let mut claim = json!({"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": size}}});
+    if let Some(class) = storage.and_then(|storage| storage.storage_class_name.as_ref()) {
+        claim["storageClassName"] = json!(class);
+    }
+    claim
+}
+
 /// The StatefulSet. `size`: what the claim was made with, which cannot be changed here.
 pub fn stateful_set(shape: &Shape, object: &Database, size: &Quantity) -> StatefulSet {
     let labels = labels(shape);
-    let mut claim = json!({"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": size}}});
-    if let Some(class) = object
-        .spec
-        .storage
-        .as_ref()
-        .and_then(|storage| storage.storage_class_name.as_ref())
-    {
-        claim["storageClassName"] = json!(class);
-    }
+    let claim = claim(size, object.spec.storage.as_ref());
     let mut container = json!({
         "name": "database", "image": shape.image(), "env": environment(shape),
         "ports": [{"name": "sql", "containerPort": shape.port(), "protocol": "TCP"}],
         "readinessProbe": {"tcpSocket": {"port": shape.port()}, "periodSeconds": 2, "failureThreshold": 2},
-        "securityContext": {"allowPrivilegeEscalation": false, "capabilities": {"drop": ["ALL"]}},
+        "securityContext": container_security(),
         // Why a server ended is then in the status of its pod.
         "terminationMessagePolicy": "FallbackToLogsOnError",
         "volumeMounts": [{"name": "data", "mountPath": folder(shape)}, {"name": "run", "mountPath": run(shape)}],
@@ -82,10 +96,7 @@ pub fn stateful_set(shape: &Shape, object: &Database, size: &Quantity) -> Statef
                 "metadata": {"labels": labels},
                 "spec": {
                     "automountServiceAccountToken": false, "enableServiceLinks": false, "terminationGracePeriodSeconds": 60,
-                    "securityContext": {
-                        "runAsNonRoot": true, "runAsUser": IMAGE_USER, "runAsGroup": IMAGE_USER, "fsGroup": IMAGE_USER,
-                        "seccompProfile": {"type": "RuntimeDefault"},
-                    },
+                    "securityContext": pod_security(),
                     "containers": [container],
                     "volumes": [{"name": "run", "emptyDir": {}}],
                 },

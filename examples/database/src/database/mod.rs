@@ -1,6 +1,7 @@
 //! What a Database is made of. Nothing here does anything.
 
 pub mod children;
+pub mod copies;
 pub mod drift;
 pub mod password;
 pub mod shape;

@@ -81,10 +81,30 @@ impl Shape {
         format!("{}-0", self.name)
     }
 
+    /// The name of the CronJob that copies the data.
+    pub fn backup(&self) -> String {
+        format!("{}-backup", self.name)
+    }
+
+    /// The name of the claim with the copies.
+    pub fn backups(&self) -> String {
+        backups_of(&self.name)
+    }
+
+    /// The name of the Job that reads a copy.
+    pub fn restore(&self) -> String {
+        format!("{}-restore", self.name)
+    }
+
     /// The name of the headless Service.
     pub fn headless(&self) -> String {
         format!("{}-headless", self.name)
     }
+}
+
+/// The name of the claim with the copies of a Database.
+pub fn backups_of(database: &str) -> String {
+    format!("{database}-backups")
 }
 
 /// The version of a server that is not given one.

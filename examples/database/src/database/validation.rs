@@ -58,6 +58,7 @@ pub fn check_change(before: &Database, after: &Database) -> FieldErrors {
     for (field, is_same) in [
         ("spec.user", old.user == new.user),
         ("spec.database", old.database == new.database),
+        ("spec.restoreFrom", before.spec.restore_from == after.spec.restore_from),
     ] {
         if !is_same {
             errors.forbidden(field, "cannot be changed");

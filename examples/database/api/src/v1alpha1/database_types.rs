@@ -74,9 +74,44 @@ pub struct DatabaseSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deletion_policy: Option<DeletionPolicy>,
 
-    /// No server runs; data are kept.
+    /// Copies of the data that are made by the clock. Default: none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub backup: Option<Backup>,
+
+    /// The copy with which a new Database begins. It cannot be changed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub restore_from: Option<RestoreFrom>,
+
+    /// No server runs, and no copies are made; data are kept.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub suspend: bool,
+}
+
+/// Copies of the data that are made by the clock.
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]
+pub struct Backup {
+    /// When, as a CronJob has it: `0 3 * * *` is every night at three.
+    #[schemars(length(min = 1, max = 100))]
+    pub schedule: String,
+    /// How many copies stay. Default 3.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 1000))]
+    pub keep: Option<i32>,
+    /// Where copies are kept: a claim of its own, of 1Gi by default.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub storage: Option<Storage>,
+}
+
+/// A copy of another Database's data, of the same kind of server.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+pub struct RestoreFrom {
+    /// The name of the other Database, in the same namespace. It need not exist any more; the claim with its copies must.
+    #[schemars(length(min = 1, max = 253))]
+    pub database: String,
+    /// The file. Default: the latest.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(regex(pattern = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,100}$"))]
+    pub file: Option<String>,
 }
 
 /// A kind of server.
@@ -145,7 +180,7 @@ pub struct DatabaseStatus {
     /// Which password was set last: a hash, by which nobody finds it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub password_hash: Option<String>,
-    /// `Ready`, `Progressing`, `CredentialsReady`, `StorageReady`, `Degraded`.
+    /// `Ready`, `Progressing`, `CredentialsReady`, `StorageReady`, `BackedUp`, `Restored`, `Degraded`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
     pub conditions: Vec<Condition>,

@@ -3,7 +3,8 @@
 pub mod database_types;
 
 pub use database_types::{
-    Database, DatabaseSpec, DatabaseStatus, DatabaseType, DeletionPolicy, Endpoint, Named, Phase, SecretKey, Storage,
+    Backup, Database, DatabaseSpec, DatabaseStatus, DatabaseType, DeletionPolicy, Endpoint, Named, Phase, RestoreFrom,
+    SecretKey, Storage,
 };
 
 /// The group of the kinds in this module.
