@@ -66,10 +66,7 @@ impl<D: Defaulter> Admit for Defaults<D> {
             let before = serde_json::to_value(&object)?;
             self.0.default(&mut object, request).await?;
             let after = serde_json::to_value(&object)?;
-            if before == after {
-                return Ok(Vec::new());
-            }
-            Ok(json_patch::diff(raw, &merge::onto(raw, &before, &after)))
+            Ok(merge::changes(raw, &before, &after))
         })
     }
 }

@@ -15,14 +15,8 @@ pub(crate) enum Operation {
     Replace { path: String, value: Value },
 }
 
-/// The steps from one document to the other; none when they are equal.
-pub(crate) fn diff(from: &Value, to: &Value) -> Vec<Operation> {
-    let mut operations = Vec::new();
-    walk("", from, to, &mut operations);
-    operations
-}
-
-fn walk(path: &str, from: &Value, to: &Value, out: &mut Vec<Operation>) {
+/// The steps from one document to the other, below a path; none when they are equal.
+pub(super) fn walk(path: &str, from: &Value, to: &Value, out: &mut Vec<Operation>) {
     match (from, to) {
         _ if from == to => {}
         (Value::Object(from), Value::Object(to)) => {
@@ -77,7 +71,8 @@ fn arrays(path: &str, from: &[Value], to: &[Value], out: &mut Vec<Operation>) {
     }
 }
 
-fn child(path: &str, key: &str) -> String {
+/// The path of a member.
+pub(super) fn child(path: &str, key: &str) -> String {
     format!("{path}/{}", key.replace('~', "~0").replace('/', "~1"))
 }
 
@@ -88,7 +83,13 @@ pub(super) mod tests {
 
     use super::*;
 
-    /// Applies what `diff` can say, as the RFC has it.
+    fn diff(from: &Value, to: &Value) -> Vec<Operation> {
+        let mut operations = Vec::new();
+        walk("", from, to, &mut operations);
+        operations
+    }
+
+    /// Applies what `walk` can say, as the RFC has it.
     pub(in crate::webhook) fn apply(mut document: Value, operations: &[Operation]) -> Value {
         for operation in operations {
             let (Operation::Add { path, .. } | Operation::Remove { path } | Operation::Replace { path, .. }) =

@@ -9,6 +9,8 @@
 
 use serde_json::{Map, Value};
 
+use super::json_patch::{self, Operation};
+
 /// What identifies an item in the lists of Kubernetes' own types and by convention elsewhere.
 const NAMES: &[&str] = &[
     "name",
@@ -32,6 +34,43 @@ pub(crate) fn onto(raw: &Value, before: &Value, after: &Value) -> Value {
             Value::Array(lists(raw, before, after))
         }
         _ => after.clone(),
+    }
+}
+
+/// What makes of the raw object what [`onto`] does, without writing it anew: most of an object stays as it is.
+pub(crate) fn changes(raw: &Value, before: &Value, after: &Value) -> Vec<Operation> {
+    let mut operations = Vec::new();
+    walk("", raw, before, after, &mut operations);
+    operations
+}
+
+fn walk(path: &str, raw: &Value, before: &Value, after: &Value, out: &mut Vec<Operation>) {
+    match (raw, before, after) {
+        _ if before == after => {}
+        (Value::Object(raw), Value::Object(before), Value::Object(after)) => {
+            for key in before
+                .keys()
+                .filter(|key| !after.contains_key(*key) && raw.contains_key(*key))
+            {
+                out.push(Operation::Remove {
+                    path: json_patch::child(path, key),
+                });
+            }
+            // What a type leaves out because it is empty.
+            let nothing = Value::Object(Map::new());
+            for (key, new) in after {
+                let (path, old) = (json_patch::child(path, key), before.get(key));
+                match raw.get(key) {
+                    Some(raw) => walk(&path, raw, old.unwrap_or(&nothing), new, out),
+                    None if old == Some(new) => {}
+                    None => out.push(Operation::Add {
+                        path,
+                        value: new.clone(),
+                    }),
+                }
+            }
+        }
+        _ => json_patch::walk(path, raw, &onto(raw, before, after), out),
     }
 }
 
@@ -123,7 +162,7 @@ mod tests {
     use proptest::prelude::*;
     use serde_json::json;
 
-    use super::super::json_patch::tests::any_json;
+    use super::super::json_patch::tests::{any_json, apply};
     use super::*;
 
     #[test]
@@ -183,6 +222,12 @@ mod tests {
     }
 
     proptest! {
+        /// The steps lead to the same object.
+        #[test]
+        fn w2_changes_are_what_is_merged(raw in any_json(), before in any_json(), after in any_json()) {
+            prop_assert_eq!(apply(raw.clone(), &changes(&raw, &before, &after)), onto(&raw, &before, &after));
+        }
+
         /// For a type that knows everything the result is what the type says.
         #[test]
         fn w2_without_unknown_fields_the_change_is_exact(before in any_json(), after in any_json()) {

@@ -66,8 +66,14 @@ fn read<T: for<'de> Deserialize<'de>>(mut document: Value, kind: &str, group: &s
     })
 }
 
-pub(super) fn read_admission(document: Value) -> Result<Asked<AdmissionRequest>, Malformed> {
-    let asked: Asked<AdmissionRequest> = read(document, "AdmissionReview", "admission.k8s.io")?;
+pub(super) fn read_admission(mut document: Value) -> Result<Asked<AdmissionRequest>, Malformed> {
+    // The objects are taken as they are: to be read with the rest, each would be built anew.
+    let [object, old_object] = ["/request/object", "/request/oldObject"].map(|path| {
+        let object = document.pointer_mut(path).map(Value::take);
+        object.filter(|object| !object.is_null())
+    });
+    let mut asked: Asked<AdmissionRequest> = read(document, "AdmissionReview", "admission.k8s.io")?;
+    (asked.request.object, asked.request.old_object) = (object, old_object);
     if asked.request.uid.is_empty() {
         return Err(
             "the request of the AdmissionReview has no uid, so nobody could tell what an answer belongs to".to_owned(),
