@@ -23,5 +23,5 @@ pub mod schema;
 pub mod structural;
 
 // What the interface of this crate is made of.
-pub use kubewright_values::{budget, error, go, measure, names, path, quantity, stack, zones};
+pub use kubewright_values::{base64, budget, error, go, measure, names, path, quantity, stack, zones};
 pub use schema::{Schema, SchemaRef, catalog};

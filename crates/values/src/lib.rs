@@ -11,6 +11,7 @@ pub mod budget;
 pub mod measure;
 pub mod stack;
 // values
+pub mod base64;
 pub mod error;
 pub mod formats;
 pub mod go;

@@ -2,8 +2,7 @@
 //!
 //! Invariant: no input makes it panic.
 
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
+use kubewright_schema::base64;
 use x509_cert::der::Decode as _;
 use x509_cert::der::asn1::ObjectIdentifier;
 use x509_cert::request::CertReq;
@@ -33,14 +32,18 @@ pub(super) fn common_name(request: &str) -> Result<String, String> {
     Ok(parts(request, COMMON_NAME)?.pop().unwrap_or_default())
 }
 
+fn unreadable(offset: usize) -> String {
+    format!("illegal base64 data at input byte {offset}")
+}
+
 /// What the subject says of one type.
 fn parts(request: &str, wanted: ObjectIdentifier) -> Result<Vec<String>, String> {
-    let pem = STANDARD.decode(request).map_err(|error| error.to_string())?;
+    let pem = base64::decode(request).map_err(unreadable)?;
     let pem = String::from_utf8_lossy(&pem);
     let block = pem.split_once(BEGIN).and_then(|(_, rest)| rest.split_once(END));
     let (block, _) = block.ok_or("PEM block type must be CERTIFICATE REQUEST")?;
     let block: String = block.chars().filter(|c| !c.is_whitespace()).collect();
-    let der = STANDARD.decode(block).map_err(|error| error.to_string())?;
+    let der = base64::decode(&block).map_err(unreadable)?;
     read(&der, wanted).ok_or_else(|| "asn1: structure error: the request is malformed".to_owned())
 }
 
@@ -58,6 +61,9 @@ fn read(der: &[u8], wanted: ObjectIdentifier) -> Option<Vec<String>> {
 
 #[cfg(test)]
 mod tests {
+    use ::base64::Engine as _;
+    use ::base64::engine::general_purpose::STANDARD;
+
     use super::*;
 
     fn check(request: &str, want: Result<&[&str], &str>) {

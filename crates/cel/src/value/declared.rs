@@ -2,7 +2,6 @@
 
 use std::rc::Rc;
 
-use base64::Engine;
 use serde_json::Value as Json;
 
 use super::time;
@@ -71,8 +70,7 @@ fn expected(what: &str, json: &Json) -> Error {
 }
 
 fn bytes(text: &str) -> Result<Value<'_>, Error> {
-    base64::engine::general_purpose::STANDARD
-        .decode(text)
+    kubewright_values::base64::decode(text)
         .map(|bytes| Value::Bytes(Rc::from(bytes)))
         .map_err(|_| Error::new(format!("Invalid byte formatted string {text}: illegal base64 data")))
 }

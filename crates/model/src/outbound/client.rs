@@ -5,10 +5,8 @@
 use std::fmt::Display;
 use std::time::Duration;
 
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
-use kubewright_schema::{budget, decode};
+use kubewright_schema::{base64, budget, decode};
 use serde_json::{Value, json};
 
 use super::{Destination, Outbound, OutboundAnswer, OutboundCall, OutboundError};
@@ -101,9 +99,8 @@ impl Client {
             }
         };
         let bundle = text(&["caBundle"]);
-        let ca_bundle = STANDARD
-            .decode(&bundle)
-            .map_err(|error| format!("could not decode caBundle: {error}"))?;
+        let ca_bundle = base64::decode(&bundle)
+            .map_err(|at| format!("could not decode caBundle: illegal base64 data at input byte {at}"))?;
         Ok(Client {
             to,
             ca_bundle: Bytes::from(ca_bundle),

@@ -3,14 +3,13 @@
 //! Go's encoder writes every field that is not a pointer, zero or not, in the order of the tags; so do these functions, and the bytes are the
 //! same. A field that the table does not know is left out: Go's types do not have it either.
 
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
 use serde_json::Value;
 
 use super::PREFIX;
 use super::special::{self, Special};
 use super::table::{self, Field, Message, Shape, Type};
 use super::write::{bytes, double, nested, varint};
+use crate::base64;
 use crate::decode::MAX_STORED_DEPTH;
 
 /// A level of an object becomes one message, or two.
@@ -195,7 +194,7 @@ fn write_value(
         Type::String => bytes(tag, text(value).ok_or_else(wrong)?.as_bytes(), out),
         Type::Bytes => bytes(
             tag,
-            &STANDARD.decode(text(value).ok_or_else(wrong)?).map_err(|_| wrong())?,
+            &base64::decode(text(value).ok_or_else(wrong)?).map_err(|_| wrong())?,
             out,
         ),
         Type::Bool => {

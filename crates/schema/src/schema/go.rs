@@ -7,6 +7,7 @@
 //!
 //! A type without a line keeps its zeros: losing a `0` that somebody wrote would be worse than showing one.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
@@ -19,7 +20,7 @@ use super::catalog::json_schema_props;
 use super::special::{Special, special};
 use super::{Schema, SchemaRef, Type};
 use crate::quantity::Quantity;
-use crate::{budget, measure};
+use crate::{base64, budget, measure};
 use names::{Names, names};
 use table::table;
 
@@ -104,16 +105,15 @@ fn normalize(value: &mut Value, schema: &SchemaRef, keeps_lists: bool) {
                 list.iter_mut().for_each(|item| element(item, items, keeps_lists));
             }
         }
-        Value::String(text) if schema.format.as_deref() == Some("byte") => unbroken(text),
+        Value::String(text) if schema.format.as_deref() == Some("byte") => canonical_bytes(text),
         _ => {}
     }
 }
 
-/// Bytes in base64, which a reader takes with line ends in them and nobody writes so.
-pub(crate) fn unbroken(text: &mut String) {
-    const ENDS: [char; 2] = ['\r', '\n'];
-    if text.contains(ENDS) {
-        text.retain(|c| !ENDS.contains(&c));
+/// Bytes in base64, which a reader takes in more ways than they are written.
+pub(crate) fn canonical_bytes(text: &mut String) {
+    if let Cow::Owned(written) = base64::canonical(text) {
+        *text = written;
     }
 }
 

@@ -8,7 +8,7 @@
 use serde_json::Value;
 
 use super::types::{base64_check, special_text};
-use crate::schema::go::unbroken;
+use crate::schema::go::canonical_bytes;
 use crate::schema::special::{Special, special};
 use crate::schema::{SchemaRef, Type};
 
@@ -101,7 +101,7 @@ pub fn convert(value: &mut Value, schema: &SchemaRef) {
                 list.iter_mut().for_each(|item| convert(item, items));
             }
         }
-        Value::String(text) if schema.format.as_deref() == Some("byte") => unbroken(text),
+        Value::String(text) if schema.format.as_deref() == Some("byte") => canonical_bytes(text),
         Value::Number(number) if schema.type_ == Some(Type::Integer) => {
             let whole = number.as_i64().or_else(|| number.as_f64().map(cut));
             *value = match (whole, schema.format.as_deref()) {

@@ -1,8 +1,6 @@
 //! `AdmissionReview`: what a webhook is sent, and what its answer must look like.
 
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
-use kubewright_schema::{budget, catalog, go, structural};
+use kubewright_schema::{base64, budget, catalog, go, structural};
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -190,9 +188,7 @@ fn read(given: &Value) -> Result<(String, Response), String> {
     };
     let patch = match text("patch")? {
         None => Vec::new(),
-        Some(text) => STANDARD
-            .decode(&text)
-            .map_err(|_| "illegal base64 data at input byte 0".to_owned())?,
+        Some(text) => base64::decode(&text).map_err(|offset| format!("illegal base64 data at input byte {offset}"))?,
     };
     let warnings = match field("warnings") {
         None => Vec::new(),

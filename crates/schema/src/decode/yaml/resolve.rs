@@ -1,9 +1,8 @@
 //! What a YAML scalar means by the rules of YAML 1.1, in the reading of `goyaml.v2`.
 
-use base64::Engine;
-use base64::engine::general_purpose::STANDARD;
 use serde_json::{Number, Value};
 
+use crate::base64;
 use crate::decode::{DecodeError, json, whole};
 
 /// A resolved scalar.
@@ -111,9 +110,8 @@ pub(super) fn resolve(written: &str, plain: bool, tag: Option<&str>, tagged: boo
 
 fn binary(written: &str) -> Result<Scalar, DecodeError> {
     let compact: String = written.split_whitespace().collect();
-    let bytes = STANDARD
-        .decode(compact)
-        .map_err(|_| DecodeError::new("yaml: !!binary value contains invalid base64 data"))?;
+    let bytes =
+        base64::decode(&compact).map_err(|_| DecodeError::new("yaml: !!binary value contains invalid base64 data"))?;
     // JSON has no bytes: what is no text is replaced, as Go does.
     Ok(Scalar::Text(String::from_utf8(bytes).unwrap_or_else(|error| {
         String::from_utf8_lossy(error.as_bytes()).into_owned()
