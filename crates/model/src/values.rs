@@ -2,7 +2,7 @@
 //!
 //! Rules read through [`At`], which answers absent fields with `null`, and write into [`Errors`].
 
-use kubewright_schema::budget;
+use kubewright_schema::{budget, measure};
 use serde_json::{Map, Value};
 
 pub use kubewright_schema::check::{At, Errors};
@@ -17,6 +17,9 @@ pub fn child<'a>(map: &'a mut Object, key: &str) -> Option<&'a mut Object> {
 
 /// The object below `key`, made when absent or `null`; none when something else is there.
 pub fn ensure<'a>(map: &'a mut Object, key: &str) -> Option<&'a mut Object> {
+    if !map.contains_key(key) {
+        measure::count_field(map.len());
+    }
     let slot = map.entry(key).or_insert(Value::Null);
     if slot.is_null() {
         *slot = Value::Object(Object::new());
@@ -38,24 +41,30 @@ pub fn absent(map: &Object, key: &str) -> bool {
     map.get(key).is_none_or(Value::is_null)
 }
 
+/// A default is made, not sent: where there is one for each of many items, it may be the larger part of an object.
+fn put(map: &mut Object, key: &str, value: Value) {
+    measure::count_field(map.len());
+    map.insert(key.to_owned(), value);
+}
+
 /// Sets `key` when it is absent or `null` (a nil pointer).
 pub fn fill(map: &mut Object, key: &str, value: impl Into<Value>) {
     if absent(map, key) {
-        map.insert(key.to_owned(), value.into());
+        put(map, key, value.into());
     }
 }
 
 /// Sets `key` when it is absent, `null` or the empty text.
 pub fn fill_text(map: &mut Object, key: &str, value: &str) {
     if absent(map, key) || map[key] == "" {
-        map.insert(key.to_owned(), value.into());
+        put(map, key, value.into());
     }
 }
 
 /// Sets `key` when it is absent, `null` or 0.
 pub fn fill_number(map: &mut Object, key: &str, value: i64) {
     if absent(map, key) || map[key] == 0 {
-        map.insert(key.to_owned(), value.into());
+        put(map, key, value.into());
     }
 }
 

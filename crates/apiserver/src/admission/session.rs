@@ -54,8 +54,8 @@ pub(crate) trait Host: Send + Sync {
         from: &'a Resource,
         to: &'a Resource,
     ) -> BoxFuture<'a, Result<Value, Status>>;
-    /// Types and unknown fields of what a patch left.
-    fn decode(&self, object: &mut Value, resource: &Resource, kinds: &Snapshot) -> Result<(), Unfit>;
+    /// Types and unknown fields of what a patch left of `before`.
+    fn decode(&self, object: &mut Value, before: &Value, resource: &Resource, kinds: &Snapshot) -> Result<(), Unfit>;
     /// Types and unknown fields of a document that a subresource takes.
     fn decode_posted(&self, document: &mut Value, kind: &GroupVersionKind) -> Result<(), String>;
     /// Fills in defaults.
@@ -208,13 +208,14 @@ impl<'a> Session<'a> {
         self.server.convert(object, from, to).await
     }
 
-    /// Makes an object of its kind out of what a patch left: types are checked, unknown fields dropped, defaults filled in.
+    /// Makes an object of its kind out of what a patch left of `before`, which is one: types are checked, unknown fields dropped,
+    /// defaults filled in.
     ///
     /// # Errors
     /// What Go's decoder says about an object that does not fit.
-    pub fn complete(&self, object: &mut Value, resource: &Resource) -> Result<(), String> {
+    pub fn complete(&self, object: &mut Value, before: &Value, resource: &Resource) -> Result<(), String> {
         self.server
-            .decode(object, resource, &self.kinds)
+            .decode(object, before, resource, &self.kinds)
             .map_err(Unfit::into_text)?;
         self.default(object, resource);
         Ok(())
@@ -224,9 +225,9 @@ impl<'a> Session<'a> {
     ///
     /// # Errors
     /// What Go's decoder says about an object that does not fit, as an answer to the request.
-    pub fn decode(&self, object: &mut Value, resource: &Resource) -> Result<(), Status> {
+    pub fn decode(&self, object: &mut Value, before: &Value, resource: &Resource) -> Result<(), Status> {
         self.server
-            .decode(object, resource, &self.kinds)
+            .decode(object, before, resource, &self.kinds)
             .map_err(Unfit::into_status)
     }
 
@@ -300,7 +301,11 @@ impl<'a> Session<'a> {
 
     /// The plugin is done with its round and leaves this object.
     pub fn end(&self, plugin: &'static str, object: &Value) {
-        self.notes().plugins.entry(plugin).or_default().output = object.clone();
+        let mut notes = self.notes();
+        // There is no third round that would ask.
+        if !notes.second {
+            notes.plugins.entry(plugin).or_default().output = object.clone();
+        }
     }
 
     /// Whether a second round begins now.

@@ -66,7 +66,7 @@ pub(crate) fn reconcile(expected: &Value, present: &Value) -> Step {
         add_entries(&mut next, expected, field);
     }
     let missing = covers(&Rule::all_of(present), &Rule::all_of(expected));
-    append(&mut next, "rules", missing.iter().map(Rule::to_value).collect());
+    append(&mut next, "rules", missing.into_iter().map(Rule::into_value).collect());
     let absent = absent_from(present.get("subjects"), expected.get("subjects"));
     append(&mut next, "subjects", absent);
     if let Some(wanted) = expected.get("aggregationRule") {

@@ -5,7 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
-use kubewright_schema::budget;
+use kubewright_schema::{budget, measure};
 use serde_json::{Map, Value};
 
 use super::{Attributes, quoted};
@@ -63,17 +63,17 @@ impl Rule {
     }
 
     /// As it stands in a role; empty lists are left out, but for the verbs.
-    pub fn to_value(&self) -> Value {
+    pub fn into_value(self) -> Value {
         let mut rule = Map::new();
-        rule.insert("verbs".to_owned(), self.verbs.as_slice().into());
+        rule.insert("verbs".to_owned(), self.verbs.into());
         for (field, list) in [
-            ("apiGroups", &self.api_groups),
-            ("resources", &self.resources),
-            ("resourceNames", &self.resource_names),
-            ("nonResourceURLs", &self.non_resource_urls),
+            ("apiGroups", self.api_groups),
+            ("resources", self.resources),
+            ("resourceNames", self.resource_names),
+            ("nonResourceURLs", self.non_resource_urls),
         ] {
             if !list.is_empty() {
-                rule.insert(field.to_owned(), list.as_slice().into());
+                rule.insert(field.to_owned(), list.into());
             }
         }
         Value::Object(rule)
@@ -103,7 +103,7 @@ impl Rule {
     pub(crate) fn count(&self) {
         const ENTRY: usize = 40;
         budget::spend(1 + self.len());
-        budget::produce(std::mem::size_of::<Rule>() + ENTRY * self.len());
+        budget::produce(std::mem::size_of::<Rule>() + ENTRY * self.len() + measure::map_held(1));
     }
 
     /// How much there is to look at.

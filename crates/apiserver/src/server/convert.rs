@@ -476,6 +476,7 @@ pub(crate) fn decode_posted(document: &mut Value, kind: &GroupVersionKind) -> Re
 /// What Go's decoder says about an object that does not fit.
 pub(crate) fn decode_patched(
     object: &mut Value,
+    before: &Value,
     resource: &Resource,
     kinds: &Snapshot,
 ) -> Result<(), crate::model::unfit::Unfit> {
@@ -486,7 +487,7 @@ pub(crate) fn decode_patched(
         return Ok(decode::settle_metadata(object)?);
     }
     // Unknown fields are dropped without a word, as Go's decoder does.
-    decode::fit(object, resource, Vec::new(), None)?;
+    decode::fit_changed(object, before, resource, Vec::new())?;
     Ok(())
 }
 

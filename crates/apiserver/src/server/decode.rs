@@ -9,7 +9,7 @@ use std::fmt::Write as _;
 
 use kubewright_schema::error::FieldError;
 use kubewright_schema::protobuf::{Envelope, ProtobufError};
-use kubewright_schema::{budget, catalog, decode, go, structural};
+use kubewright_schema::{budget, catalog, decode, go, measure, structural};
 use serde_json::{Value, json};
 
 use super::empties::Unwritten;
@@ -462,7 +462,8 @@ pub(crate) fn fit_changed(
     resource: &Resource,
     duplicates: Vec<String>,
 ) -> Result<Findings, String> {
-    let same = |field: &str, value: &Value| value.is_object() && old.get(field) == Some(value);
+    let same =
+        |field: &str, value: &Value| value.is_object() && old.get(field).is_some_and(|old| measure::same(old, value));
     // Of a custom resource only the metadata: its definition may be another one by now.
     let looked_at = |field: &str| resource.custom.is_some() && field != "metadata";
     let fields = object.as_object().into_iter().flatten();

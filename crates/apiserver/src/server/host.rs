@@ -56,8 +56,8 @@ impl Host for Inner {
         Box::pin(Inner::convert(self, object, from, to))
     }
 
-    fn decode(&self, object: &mut Value, resource: &Resource, kinds: &Snapshot) -> Result<(), Unfit> {
-        convert::decode_patched(object, resource, kinds)
+    fn decode(&self, object: &mut Value, before: &Value, resource: &Resource, kinds: &Snapshot) -> Result<(), Unfit> {
+        convert::decode_patched(object, before, resource, kinds)
     }
 
     fn decode_posted(&self, document: &mut Value, kind: &GroupVersionKind) -> Result<(), String> {

@@ -1,7 +1,6 @@
 //! What a write changed: the fields that came, went, or have another value.
 
 use std::cmp::Ordering;
-use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Map, Value};
 
@@ -125,18 +124,22 @@ fn whole(value: &Value, shape: Shape<'_>) -> Node {
     match (shape.form([Some(value), None]), value) {
         (Form::Leaf, _) if shape.is_deduced() => children = fields(value, shape).children,
         (Form::Map, Value::Object(map)) => {
+            children = FieldSet::with_capacity(map.len());
             for (key, part) in map {
                 children.put(field(key), whole(part, shape.part_or_nothing(key).shape));
             }
         }
         (form @ (Form::Set | Form::Items(_)), Value::Array(_)) => {
-            for (element, items) in index(value, form) {
-                let node = match items.as_slice() {
-                    [item] => whole(item, shape.items()),
+            let items = index(value, form);
+            children = FieldSet::with_capacity(items.len());
+            let mut left = &items[..];
+            while let Some(element) = first(left) {
+                let node = match split_off(&mut left, element) {
+                    [(_, item)] => whole(item, shape.items()),
                     // Items that stand twice are one.
                     _ => Node::LEAF,
                 };
-                children.put(element, node);
+                children.put(element.to_owned(), node);
             }
         }
         _ => {}
@@ -163,7 +166,7 @@ fn compare_maps(old: Option<&Map<String, Value>>, new: Option<&Map<String, Value
 }
 
 /// The entries of two maps by their keys, in order.
-fn side_by_side<'m>(
+pub(super) fn side_by_side<'m>(
     old: &'m Map<String, Value>,
     new: &'m Map<String, Value>,
 ) -> impl Iterator<Item = (&'m str, Option<&'m Value>, Option<&'m Value>)> {
@@ -184,15 +187,15 @@ fn side_by_side<'m>(
 
 fn compare_lists(old: &Value, new: &Value, form: Form<'_>, items: Shape<'_>) -> Found {
     let (old, new) = (index(old, form), index(new, form));
+    let (mut old, mut new) = (&old[..], &new[..]);
     let mut found = Found::default();
     // In order, so that what is found is put at the end.
-    let elements: BTreeSet<&String> = old.keys().chain(new.keys()).collect();
-    for element in elements {
-        let (old, new) = (old.get(element), new.get(element));
-        let below = match (old.map_or(&[][..], Vec::as_slice), new.map_or(&[][..], Vec::as_slice)) {
-            (old @ ([] | [_]), new @ ([] | [_])) => compare_parts(old.first().copied(), new.first().copied(), items),
+    while let Some(element) = first(old).into_iter().chain(first(new)).min() {
+        let (olds, news) = (split_off(&mut old, element), split_off(&mut new, element));
+        let below = match (olds, news) {
+            ([] | [_], [] | [_]) => compare_parts(values(olds).next(), values(news).next(), items),
             // Items that stand twice are compared as a whole.
-            (old, new) if old == new => Found::default(),
+            _ if values(olds).eq(values(news)) => Found::default(),
             ([], _) => Found {
                 added: Node::LEAF,
                 ..Found::default()
@@ -208,12 +211,30 @@ fn compare_lists(old: &Value, new: &Value, form: Form<'_>, items: Shape<'_>) -> 
     found
 }
 
-fn index<'a>(list: &'a Value, form: Form<'_>) -> BTreeMap<String, Vec<&'a Value>> {
-    let mut found: BTreeMap<String, Vec<&Value>> = BTreeMap::new();
-    for item in list.as_array().into_iter().flatten() {
-        if let Ok(element) = element(form, item) {
-            found.entry(element).or_default().push(item);
-        }
-    }
+/// An item with its element.
+type Item<'a> = (String, &'a Value);
+
+/// The items that have elements, in the order of these.
+fn index<'a>(list: &'a Value, form: Form<'_>) -> Vec<Item<'a>> {
+    let list = list.as_array().map_or(&[][..], Vec::as_slice);
+    let mut found = Vec::with_capacity(list.len());
+    found.extend(list.iter().filter_map(|item| Some((element(form, item).ok()?, item))));
+    found.sort_by(|(one, _), (other, _)| one.cmp(other));
     found
+}
+
+fn values<'i>(items: &'i [Item<'_>]) -> impl Iterator<Item = &'i Value> {
+    items.iter().map(|(_, value)| *value)
+}
+
+fn first<'i>(items: &'i [Item<'_>]) -> Option<&'i str> {
+    items.first().map(|(element, _)| element.as_str())
+}
+
+/// Takes the items of this element from the front, if they are there.
+fn split_off<'i, 'a>(items: &mut &'i [Item<'a>], element: &str) -> &'i [Item<'a>] {
+    let count = items.iter().take_while(|(known, _)| known == element).count();
+    let (taken, rest) = items.split_at(count);
+    *items = rest;
+    taken
 }

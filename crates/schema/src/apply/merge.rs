@@ -1,10 +1,9 @@
 //! Merging an applied configuration into the live object, and taking fields out of an object.
 
-use std::collections::{BTreeMap, BTreeSet};
-
 use serde_json::{Map, Value};
 
 use super::FieldSet;
+use super::diff::side_by_side;
 use super::set::field;
 use super::shape::{Form, Shape, element};
 use crate::budget;
@@ -23,14 +22,19 @@ pub(super) fn is_there(live: &Value, applied: &Value, shape: Shape<'_>) -> bool 
             live.get(key).is_some_and(|live| is_there(live, applied, below))
         }),
         (form @ Form::Items(_), Value::Array(live), Value::Array(applied)) => {
-            let mut seen = BTreeSet::new();
-            live.len() == applied.len()
+            let mut seen = Vec::with_capacity(live.len());
+            let same = live.len() == applied.len()
                 && live.iter().zip(applied).all(|(live, applied)| {
                     let (Ok(place), Ok(wanted)) = (element(form, live), element(form, applied)) else {
                         return false;
                     };
-                    place == wanted && seen.insert(place) && is_there(live, applied, shape.items())
-                })
+                    let same = place == wanted && is_there(live, applied, shape.items());
+                    seen.push(place);
+                    same
+                });
+            seen.sort_unstable();
+            // One that stands twice is in doubt.
+            same && seen.is_sorted_by(|one, other| one < other)
         }
         (_, live, applied) => live == applied,
     }
@@ -57,88 +61,148 @@ fn join(live: Option<&Value>, applied: Option<&Value>, shape: Shape<'_>) -> Opti
             let none = Map::new();
             let live = live.and_then(Value::as_object).unwrap_or(&none);
             let applied = applied.and_then(Value::as_object).unwrap_or(&none);
-            let mut joined = Map::new();
-            for (key, value) in live.iter().filter(|(key, _)| !applied.contains_key(*key)) {
-                joined.insert(key.clone(), value.clone());
-            }
-            for (key, value) in applied {
-                let below = join(live.get(key), Some(value), shape.part_or_nothing(key).shape);
-                joined.insert(key.clone(), below.unwrap_or(Value::Null));
-            }
-            Some(Value::Object(joined))
+            Some(Value::Object(join_maps(live, applied, shape)))
         }
         _ => Some(join_lists(live, applied, form, shape.items())),
     }
 }
 
-/// An item with its element; one without an identity stays where it is.
-type Item<'a> = (Option<String>, &'a Value);
+fn join_maps(live: &Map<String, Value>, applied: &Map<String, Value>, shape: Shape<'_>) -> Map<String, Value> {
+    budget::spend(live.len() + applied.len());
+    let both = side_by_side(live, applied).map(|(key, live, applied)| {
+        let value = match (live, applied) {
+            (live, Some(applied)) => join(live, Some(applied), shape.part_or_nothing(key).shape),
+            (live, None) => live.cloned(),
+        };
+        (key.to_owned(), value.unwrap_or(Value::Null))
+    });
+    // In order, so that the map is built at once.
+    both.collect()
+}
 
-fn indexed<'a>(list: Option<&'a Value>, form: Form<'_>) -> Vec<Item<'a>> {
-    let items = list.and_then(Value::as_array).into_iter().flatten();
-    items.map(|item| (element(form, item).ok(), item)).collect()
+/// An item with the number of its element; one without an identity stays where it is.
+#[derive(Clone, Copy)]
+struct Item<'a> {
+    id: Option<usize>,
+    value: &'a Value,
+}
+
+/// Two lists side by side: equal elements have the same number.
+struct Lists<'a> {
+    live: Vec<Item<'a>>,
+    applied: Vec<Item<'a>>,
+    /// By number: the live item, of those that stand twice the last.
+    in_live: Vec<Option<&'a Value>>,
+    /// By number: whether it is applied.
+    in_applied: Vec<bool>,
+}
+
+impl<'a> Lists<'a> {
+    fn new(live: &'a [Value], applied: &'a [Value], form: Form<'_>) -> Lists<'a> {
+        let values = || live.iter().chain(applied);
+        let mut elements: Vec<(String, usize)> = Vec::with_capacity(live.len() + applied.len());
+        elements.extend(
+            values()
+                .enumerate()
+                .filter_map(|(at, item)| Some((element(form, item).ok()?, at))),
+        );
+        elements.sort();
+        let mut items: Vec<Item<'_>> = values().map(|value| Item { id: None, value }).collect();
+        let (mut in_live, mut in_applied) = (Vec::new(), Vec::new());
+        let mut last = None;
+        for (element, at) in &elements {
+            if last != Some(element) {
+                in_live.push(None);
+                in_applied.push(false);
+                last = Some(element);
+            }
+            let id = in_live.len() - 1;
+            items[*at].id = Some(id);
+            if *at < live.len() {
+                in_live[id] = Some(items[*at].value);
+            } else {
+                in_applied[id] = true;
+            }
+        }
+        let applied = items.split_off(live.len());
+        Lists {
+            live: items,
+            applied,
+            in_live,
+            in_applied,
+        }
+    }
+
+    fn is_live(&self, item: &Item<'_>) -> bool {
+        item.id.is_some_and(|id| self.in_live[id].is_some())
+    }
+
+    fn is_applied(&self, item: &Item<'_>) -> bool {
+        item.id.is_some_and(|id| self.in_applied[id])
+    }
+
+    /// The applied items that are there already, in the applied order.
+    fn shared(&self) -> impl Iterator<Item = &Item<'a>> {
+        self.applied.iter().filter(|item| self.is_live(item))
+    }
 }
 
 /// Joins two lists: the applied items are in the applied order, and what is only live stays as near as it can to where it was.
 fn join_lists(live: Option<&Value>, applied: Option<&Value>, form: Form<'_>, items: Shape<'_>) -> Value {
-    let (live, applied) = (indexed(live, form), indexed(applied, form));
-    let known = |list: &[Item<'_>]| -> BTreeMap<String, usize> {
-        let elements = list.iter().enumerate();
-        elements
-            .filter_map(|(at, (element, _))| Some((element.clone()?, at)))
-            .collect()
-    };
-    let (in_live, in_applied) = (known(&live), known(&applied));
-    let is_shared = |item: &Item<'_>, other: &BTreeMap<String, usize>| {
-        item.0.as_ref().is_some_and(|element| other.contains_key(element))
-    };
-    let joined = |item: &Item<'_>| {
-        let live = item
-            .0
-            .as_ref()
-            .and_then(|element| in_live.get(element))
-            .map(|at| live[*at].1);
-        join(live, Some(item.1), items).unwrap_or(Value::Null)
-    };
-    // The shared items in the applied order; the next one tells where the live list is waited for.
-    let mut shared = applied.iter().filter(|item| is_shared(item, &in_live)).peekable();
-    let mut merged: BTreeMap<&str, ()> = BTreeMap::new();
+    fn list(value: Option<&Value>) -> &[Value] {
+        value.and_then(Value::as_array).map_or(&[], Vec::as_slice)
+    }
+    let lists = Lists::new(list(live), list(applied), form);
+    let (live, applied) = (&lists.live, &lists.applied);
+    // The next one of these tells where the live list is waited for.
+    let mut shared = lists.shared().peekable();
+    // By number: whether it has its place.
+    let mut placed = vec![false; lists.in_live.len()];
     let mut out = Vec::with_capacity(live.len().max(applied.len()));
+    let joined = |item: &Item<'_>| {
+        let live = item.id.and_then(|id| lists.in_live[id]);
+        join(live, Some(item.value), items).unwrap_or(Value::Null)
+    };
+    let mark = |placed: &mut [bool], item: &Item<'_>| {
+        if let Some(id) = item.id {
+            placed[id] = true;
+        }
+    };
     let (mut at_live, mut at_applied) = (0, 0);
     while at_live < live.len() || at_applied < applied.len() {
         if let (Some(left), Some(right)) = (live.get(at_live), applied.get(at_applied)) {
-            if left.0.is_some() && left.0 == right.0 {
+            if left.id.is_some() && left.id == right.id {
                 out.push(joined(right));
-                merged.extend(right.0.as_deref().map(|element| (element, ())));
+                mark(&mut placed, right);
                 (at_live, at_applied) = (at_live + 1, at_applied + 1);
                 shared.next();
                 continue;
             }
-            let wanted = shared.peek().is_some_and(|next| next.0 == left.0);
-            if is_shared(left, &in_applied) && shared.peek().is_some() && !wanted {
+            let wanted = shared.peek().is_some_and(|next| next.id == left.id);
+            if lists.is_applied(left) && shared.peek().is_some() && !wanted {
                 // It has its turn later, or had it.
                 at_live += 1;
                 continue;
             }
         }
         if let Some(left) = live.get(at_live) {
-            if !is_shared(left, &in_applied) {
-                out.push(left.1.clone());
+            if !lists.is_applied(left) {
+                out.push(left.value.clone());
                 at_live += 1;
                 continue;
             }
-            if left.0.as_deref().is_some_and(|element| merged.contains_key(element)) {
+            if left.id.is_some_and(|id| placed[id]) {
                 at_live += 1;
             }
         }
         if let Some(right) = applied.get(at_applied) {
-            if shared.peek().is_some_and(|next| next.0 == right.0) {
+            if shared.peek().is_some_and(|next| next.id == right.id) {
                 shared.next();
             }
             out.push(joined(right));
-            merged.extend(right.0.as_deref().map(|element| (element, ())));
+            mark(&mut placed, right);
             at_applied += 1;
-        } else if at_live < live.len() && is_shared(&live[at_live], &in_applied) {
+        } else if live.get(at_live).is_some_and(|left| lists.is_applied(left)) {
             // Everything applied is placed, so this one is as well.
             at_live += 1;
         }
@@ -149,20 +213,21 @@ fn join_lists(live: Option<&Value>, applied: Option<&Value>, form: Form<'_>, ite
 /// The value without these fields and items. What is emptied by that becomes null, so that it does not look like an empty value.
 pub(super) fn remove(value: &Value, gone: &FieldSet, shape: Shape<'_>) -> Value {
     budget::spend(1);
+    if gone.is_empty() && !is_empty(Some(value)) {
+        return value.clone();
+    }
     let form = shape.form([Some(value), None]);
     match (form, value) {
         (Form::Map, Value::Object(map)) => {
-            let mut kept = Map::new();
-            for (key, below) in map {
-                match gone.get(&field(key)) {
-                    None => kept.insert(key.clone(), below.clone()),
-                    Some(node) if node.member => continue,
-                    Some(node) => kept.insert(
-                        key.clone(),
-                        remove(below, &node.children, shape.part_or_nothing(key).shape),
-                    ),
+            let kept = map.iter().filter_map(|(key, below)| {
+                let left = match gone.get(&field(key)) {
+                    None => below.clone(),
+                    Some(node) if node.member => return None,
+                    Some(node) => remove(below, &node.children, shape.part_or_nothing(key).shape),
                 };
-            }
+                Some((key.clone(), left))
+            });
+            let kept: Map<String, Value> = kept.collect();
             if kept.is_empty() {
                 Value::Null
             } else {

@@ -16,10 +16,12 @@ mod configuration;
 mod diff;
 mod managers;
 mod merge;
+mod pruning;
 mod set;
 mod shape;
 mod updater;
 mod views;
+mod written;
 
 pub(crate) use check::go_syntax;
 pub use configuration::merge_configuration;

@@ -7,12 +7,12 @@
 //! short and mostly read in order, so they are lists rather than trees.
 
 use std::cmp::Ordering;
-use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use serde_json::{Map, Value};
 
 use super::shape::Shape;
+use super::written;
 use crate::{budget, measure};
 
 /// What an element takes beside its text.
@@ -130,13 +130,27 @@ impl FieldSet {
         }
     }
 
-    /// The set of these elements, which come in any order; of an element that comes twice, the last is meant.
-    pub(super) fn of_elements(elements: BTreeMap<String, Node>) -> FieldSet {
-        let mut set = FieldSet::default();
-        for (element, node) in elements {
-            set.put(element, node);
+    /// The set of these elements, which come in any order; `twice` says what an element is that comes again.
+    pub(super) fn of_elements(mut elements: Vec<(String, Node)>, twice: fn(Node) -> Node) -> FieldSet {
+        // Mostly they are in order already, which is seen at once.
+        elements.sort_by(|(one, _), (other, _)| one.cmp(other));
+        budget::produce(elements.iter().map(|(element, _)| NODE + element.len()).sum());
+        elements.dedup_by(|(element, node), (last, known)| {
+            let again = element == last;
+            if again {
+                *known = twice(std::mem::take(node));
+            }
+            again
+        });
+        elements.retain(|(_, node)| !node.is_empty());
+        FieldSet { nodes: elements }
+    }
+
+    /// Nothing yet, with room for so many elements.
+    pub(super) fn with_capacity(elements: usize) -> FieldSet {
+        FieldSet {
+            nodes: Vec::with_capacity(elements),
         }
-        set
     }
 
     /// Adds all paths of the other set.
@@ -208,6 +222,49 @@ impl FieldSet {
             }
             !ours.is_empty()
         });
+    }
+
+    /// Makes every struct field on the way a member of its own.
+    pub(super) fn name_fields(&mut self, shape: Shape<'_>) {
+        for (element, node) in &mut self.nodes {
+            budget::spend(1);
+            let (below, declared) = shape.below(element);
+            node.member |= declared;
+            node.children.name_fields(below);
+        }
+    }
+
+    /// Takes out the paths of the other set, and the struct fields on the way to them.
+    pub(super) fn subtract_named(&mut self, other: &FieldSet, shape: Shape<'_>) {
+        let mut others = Ordered(&other.nodes);
+        self.nodes.retain_mut(|(element, ours)| {
+            if let Some(theirs) = others.pass(element) {
+                let (below, declared) = shape.below(element);
+                ours.member &= !(theirs.member || declared);
+                ours.children.subtract_named(&theirs.children, below);
+            }
+            !ours.is_empty()
+        });
+    }
+
+    /// The paths that are not in the other set.
+    #[must_use]
+    pub(super) fn difference(&self, other: &FieldSet) -> FieldSet {
+        let mut others = Ordered(&other.nodes);
+        let mut left = FieldSet::default();
+        for (element, ours) in &self.nodes {
+            let node = match others.pass(element) {
+                Some(theirs) => Node {
+                    member: ours.member && !theirs.member,
+                    children: ours.children.difference(&theirs.children),
+                },
+                None => ours.clone(),
+            };
+            if !node.is_empty() {
+                left.put(element.clone(), node);
+            }
+        }
+        left
     }
 
     /// Takes out the paths of the other set with all that is below them.
@@ -355,7 +412,7 @@ impl Node {
 
 /// The set, and whether `.` is in it.
 fn decode_map(map: &Map<String, Value>) -> Result<(FieldSet, bool), String> {
-    let mut elements = BTreeMap::new();
+    let mut elements = Vec::with_capacity(map.len());
     let mut itself = false;
     let nothing = Map::new();
     for (written, below) in map {
@@ -373,9 +430,9 @@ fn decode_map(map: &Map<String, Value>) -> Result<(FieldSet, bool), String> {
         };
         let (children, member) = decode_map(below)?;
         let member = member || below.is_empty();
-        elements.insert(element, Node { member, children });
+        elements.push((element, Node { member, children }));
     }
-    Ok((FieldSet::of_elements(elements), itself))
+    Ok((FieldSet::of_elements(elements, std::convert::identity), itself))
 }
 
 /// The element in its one written form; none for one of a kind that is not known, which a later version may know.
@@ -387,6 +444,7 @@ fn canonical(written: &str) -> Result<Option<String>, String> {
             .parse::<i64>()
             .map(|place| Some(format!("i:{place}")))
             .map_err(|_| wrong()),
+        ("v" | "k", value) if written::is_plain(value) => Ok(Some(written.to_owned())),
         ("v", value) => {
             let value: Value = serde_json::from_str(value).map_err(|_| wrong())?;
             Ok(Some(format!("v:{value}")))
@@ -401,7 +459,7 @@ fn canonical(written: &str) -> Result<Option<String>, String> {
 }
 
 /// The element of an item with these keys; the map is sorted by its nature.
-pub(super) fn key_element(keys: Map<String, Value>) -> String {
+fn key_element(keys: Map<String, Value>) -> String {
     format!("k:{}", Value::Object(keys))
 }
 
@@ -494,6 +552,7 @@ mod tests {
             let mut rest = a.clone();
             rest.subtract(&b);
             prop_assert_eq!(paths(&rest), &paths(&a) - &paths(&b));
+            prop_assert_eq!(a.difference(&b), rest);
             prop_assert_eq!(paths(&a.intersection(&b)), &paths(&a) & &paths(&b));
             prop_assert_eq!(a.contains_all(&b), paths(&b).is_subset(&paths(&a)));
             prop_assert_eq!(FieldSet::decode(&a.clone().encode()), Ok(a));

@@ -1,12 +1,10 @@
 //! How a value is taken apart: what its schema says about lists and maps, and which path elements its parts have.
 
-use std::borrow::Cow;
-use std::collections::BTreeMap;
-
 use serde_json::{Map, Value};
 
 use super::FieldSet;
-use super::set::{Node, field, key_element};
+use super::set::{Node, field};
+use super::written;
 use crate::budget;
 use crate::schema::catalog;
 use crate::schema::go::absent_form;
@@ -223,6 +221,18 @@ impl<'a> Shape<'a> {
         }
     }
 
+    /// The type of what an element of a path leads to, and whether the schema knows that by name.
+    pub(super) fn below(self, element: &str) -> (Shape<'a>, bool) {
+        match element.split_once(':') {
+            Some(("f", name)) => {
+                let part = self.part_or_nothing(name);
+                (part.shape, part.declared)
+            }
+            Some(("k", _)) => (self.items(), false),
+            _ => (Shape::Nothing, false),
+        }
+    }
+
     /// What stands in a field that nobody wrote, in the Go struct of a built-in kind.
     pub(super) fn absent(self, key: &str) -> Option<&'a Value> {
         match self {
@@ -248,7 +258,7 @@ pub(super) fn element(form: Form<'_>, item: &Value) -> Result<String, String> {
             Value::Object(_) => Err("associative list without keys has an element that's a map type".to_owned()),
             Value::Array(_) => Err("not supported: associative list with lists as elements".to_owned()),
             Value::Null => Err("associative list without keys has an element that's an explicit null".to_owned()),
-            scalar => Ok(format!("v:{scalar}")),
+            scalar => Ok(written::value_element(scalar)),
         },
         Form::Items(schema) => keyed(schema, item),
         Form::Leaf | Form::Map => Err("not a list of items with an identity".to_owned()),
@@ -261,15 +271,13 @@ fn keyed(schema: &Schema, item: &Value) -> Result<String, String> {
         Value::Null => return Err("associative list with keys may not have a null element".to_owned()),
         _ => return Err("associative list with keys may not have non-map elements".to_owned()),
     };
-    let mut keys = Map::new();
+    let mut keys: Vec<(&str, &Value)> = Vec::with_capacity(schema.list_map_keys.len());
     for key in &schema.list_map_keys {
-        let value = fields.get(key).map(Cow::Borrowed).or_else(|| {
+        let value = fields.get(key).or_else(|| {
             let items = schema.items.as_ref()?;
-            items.properties.get(key)?.own_default().map(Cow::Borrowed)
+            items.properties.get(key)?.own_default()
         });
-        if let Some(value) = value {
-            keys.insert(key.clone(), value.into_owned());
-        }
+        keys.extend(value.map(|value| (key.as_str(), value)));
     }
     if keys.is_empty() && !schema.list_map_keys.is_empty() {
         return Err(format!(
@@ -282,7 +290,7 @@ fn keyed(schema: &Schema, item: &Value) -> Result<String, String> {
                 .join(" ")
         ));
     }
-    Ok(key_element(keys))
+    Ok(written::key_element(keys))
 }
 
 /// The fields that an applied configuration owns (`ToFieldSet` upstream).
@@ -291,7 +299,7 @@ pub(super) fn fields(value: &Value, shape: Shape<'_>) -> Node {
     match (shape.form([Some(value), None]), value) {
         (Form::Leaf, _) => Node::LEAF,
         (Form::Map, Value::Object(map)) => {
-            let mut children = FieldSet::default();
+            let mut children = FieldSet::with_capacity(map.len());
             for (key, below) in map {
                 let part = shape.part_or_nothing(key);
                 let mut node = fields(below, part.shape);
@@ -305,46 +313,19 @@ pub(super) fn fields(value: &Value, shape: Shape<'_>) -> Node {
             }
         }
         (form @ (Form::Set | Form::Items(_)), Value::Array(list)) => {
-            let mut children = BTreeMap::new();
+            let mut children = Vec::with_capacity(list.len());
             for item in list {
                 let Ok(element) = element(form, item) else { continue };
-                // Of items that stand twice only the place is owned: nobody can say whose the parts are.
-                let node = if children.contains_key(&element) {
-                    Node::LEAF
-                } else {
-                    let mut node = fields(item, shape.items());
-                    node.member = true;
-                    node
-                };
-                children.insert(element, node);
+                let mut node = fields(item, shape.items());
+                node.member = true;
+                children.push((element, node));
             }
             Node {
                 member: false,
-                children: FieldSet::of_elements(children),
+                // Of items that stand twice only the place is owned: nobody can say whose the parts are.
+                children: FieldSet::of_elements(children, |_| Node::LEAF),
             }
         }
         _ => Node::default(),
     }
-}
-
-/// The set with every struct field on the way as a member of its own.
-pub(super) fn with_named(set: &FieldSet, shape: Shape<'_>) -> FieldSet {
-    let mut named = FieldSet::default();
-    for (element, node) in set.iter() {
-        budget::spend(1);
-        let (below, declared) = match element.split_once(':') {
-            Some(("f", name)) => {
-                let part = shape.part_or_nothing(name);
-                (part.shape, part.declared)
-            }
-            Some(("k", _)) => (shape.items(), false),
-            _ => (Shape::Nothing, false),
-        };
-        let node = Node {
-            member: node.member || declared,
-            children: with_named(&node.children, below),
-        };
-        named.put(element.to_owned(), node);
-    }
-    named
 }

@@ -10,7 +10,8 @@ use serde_json::Value;
 
 use super::diff::{Diff, diff};
 use super::managers::{ManagedFields, Manager, Operation, Owned};
-use super::shape::{Shape, fields, with_named};
+use super::pruning::Pruning;
+use super::shape::fields;
 use super::views::{Changes, Views, changes, fit_entries, unreadable, untyped, unwritable};
 use super::{FieldSet, ObjectType, check, merge};
 use crate::{budget, measure};
@@ -441,7 +442,7 @@ pub fn apply_seen(
         now.is_some_and(|owned| owned.fields.contains_all(last))
     };
     if let Some(last) = last.filter(|last| !repeated(&last.fields)) {
-        new = Cow::Owned(Pruning { kind, version, convert }.prune(&new, &last, managed));
+        new = Cow::Owned(Pruning { kind, version, convert }.prune(new, last, managed));
     }
     if let Some(owned) = managed.entries.get_mut(manager) {
         owned.fields.subtract(&UNOWNED);
@@ -516,78 +517,6 @@ fn give_way(
     }
     managed.entries.retain(|_, owned| !owned.fields.is_empty());
     Ok(())
-}
-
-/// Taking out what a manager gave up, in the versions that have something to say about it.
-struct Pruning<'a> {
-    kind: &'a ObjectType,
-    version: &'a str,
-    convert: Option<Convert<'a>>,
-}
-
-impl Pruning<'_> {
-    /// The object in another version.
-    fn seen(&self, value: &Value, from: &str, to: &str) -> (ObjectType, Value) {
-        let other = self.convert.filter(|_| from != to);
-        let converted = other.and_then(|convert| convert(value, from, to));
-        converted.unwrap_or_else(|| (self.kind.clone(), value.clone()))
-    }
-
-    /// Takes out what the manager applied the last time, does not apply now, and nobody else owns.
-    fn prune(&self, merged: &Value, last: &Owned, managed: &ManagedFields) -> Value {
-        if last.fields.is_empty() {
-            return merged.clone();
-        }
-        let mut owned: BTreeMap<&str, Vec<FieldSet>> = BTreeMap::new();
-        for entry in managed.entries.values() {
-            let version = match self.convert {
-                Some(_) => entry.api_version.as_str(),
-                None => self.version,
-            };
-            owned.entry(version).or_default().push(entry.fields.clone());
-        }
-        let joined = owned
-            .into_iter()
-            .map(|(version, sets)| (version, FieldSet::union(sets)));
-        let mut owned: BTreeMap<&str, FieldSet> = joined.collect();
-        let first = match self.convert {
-            Some(_) => last.api_version.as_str(),
-            None => self.version,
-        };
-        let (kind, merged) = self.seen(merged, self.version, first);
-        let shape = kind.shape();
-        let gone = with_named(&last.fields, shape);
-        let pruned = merge::remove(&merged, &gone, shape);
-        let mut pruned = add_back(&merged, &pruned, owned.remove(first).as_ref(), shape);
-        let (mut other, mut at) = (merged.clone(), first);
-        for (version, fields) in &owned {
-            let (kind, whole) = self.seen(&other, at, version);
-            let (_, left) = self.seen(&pruned, at, version);
-            pruned = add_back(&whole, &left, Some(fields), kind.shape());
-            (other, at) = (whole, version);
-        }
-        // And so does what went with its parent although this manager never owned it.
-        let (_, pruned) = self.seen(&pruned, at, first);
-        let mut dangling = named(&merged, shape);
-        dangling.subtract(&named(&pruned, shape));
-        let left = merge::remove(&merged, &dangling.intersection(&gone), shape);
-        self.seen(&left, first, self.version).1
-    }
-}
-
-/// The fields of an object, those included that its type names.
-fn named(value: &Value, shape: Shape<'_>) -> FieldSet {
-    with_named(&fields(value, shape).children, shape)
-}
-
-/// What is left of an object when what somebody owns comes back, with everything on the way to it.
-fn add_back(whole: &Value, left: &Value, owned: Option<&FieldSet>, shape: Shape<'_>) -> Value {
-    let mut gone = named(whole, shape);
-    gone.subtract(&named(left, shape));
-    if let Some(owned) = owned {
-        gone.subtract(&with_named(owned, shape));
-    }
-    merge::remove(whole, &gone, shape)
 }
 
 #[cfg(test)]

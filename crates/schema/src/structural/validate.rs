@@ -32,7 +32,7 @@ use kubewright_values::formats;
 /// assert_eq!(errors[0].to_string(), r#"size: Invalid value: "string": size in body must be of type integer: "string""#);
 /// ```
 pub fn validate(value: &Value, schema: &SchemaRef, at: &FieldPath) -> Vec<FieldError> {
-    let validator = Validator { at: at.to_string() };
+    let validator = Validator::new(at);
     let mut outcome = validator.value(value, schema, &Place::ROOT, None);
     validator.lists(value, schema, &Place::ROOT, &mut outcome.errors);
     outcome.errors
@@ -53,7 +53,7 @@ pub fn validate(value: &Value, schema: &SchemaRef, at: &FieldPath) -> Vec<FieldE
 /// assert_eq!(validate_update(&json!({"size": 4}), &old, &schema, &FieldPath::root()).len(), 1);
 /// ```
 pub fn validate_update(value: &Value, old: &Value, schema: &SchemaRef, at: &FieldPath) -> Vec<FieldError> {
-    let validator = Validator { at: at.to_string() };
+    let validator = Validator::new(at);
     let was = Correlation::new(value, old, schema);
     let mut outcome = validator.value(value, schema, &Place::ROOT, Some(was));
     let mut before = Vec::new();
@@ -81,9 +81,10 @@ impl Outcome {
 
 struct Validator {
     at: String,
+    /// Whether it says what is wrong. Of alternatives it is first asked which fits: their errors are many, and mostly dropped.
+    speaks: bool,
 }
 
-/// A number as Go's `%v` prints a float64.
 /// Type and format of a value as Go sees it after decoding: an integer beyond int64 is a float.
 fn type_of(value: &Value) -> (&'static str, &'static str) {
     match value {
@@ -125,6 +126,30 @@ fn counted(error: FieldError) -> FieldError {
 }
 
 impl Validator {
+    fn new(at: &FieldPath) -> Validator {
+        Validator {
+            at: at.to_string(),
+            speaks: true,
+        }
+    }
+
+    /// One that only tells whether there are errors, and how many checks were made.
+    const SILENT: Validator = Validator {
+        at: String::new(),
+        speaks: false,
+    };
+
+    /// An error without words.
+    fn unsaid() -> FieldError {
+        budget::spend(4);
+        FieldError {
+            reason: Reason::Invalid,
+            field: String::new(),
+            bad_value: None,
+            detail: String::new(),
+        }
+    }
+
     /// The path of an error: the place of the whole value, then the path within.
     fn field(&self, path: &str) -> String {
         match (self.at.as_str(), path) {
@@ -136,6 +161,9 @@ impl Validator {
     }
 
     fn error(&self, reason: Reason, path: &str, value: Option<Value>, detail: String) -> FieldError {
+        if !self.speaks {
+            return Self::unsaid();
+        }
         let field = self.field(path);
         counted(FieldError {
             reason,
@@ -146,19 +174,28 @@ impl Validator {
     }
 
     fn invalid(&self, path: &Place<'_>, value: &Value, what: &str) -> FieldError {
+        if !self.speaks {
+            return Self::unsaid();
+        }
         let path = path.text();
         let detail = format!("{path} in body {what}");
         self.error(Reason::Invalid, &path, Some(value.clone()), detail)
     }
 
     fn wrong_type(&self, path: &Place<'_>, expected: &str, value: &str) -> FieldError {
+        if !self.speaks {
+            return Self::unsaid();
+        }
         let path = path.text();
         let detail = format!("{path} in body must be of type {expected}: {}", quote(value));
         self.error(Reason::TypeInvalid, &path, Some(json!(value)), detail)
     }
 
     /// Errors that upstream reports without a place.
-    fn placeless(&self, detail: String) -> FieldError {
+    fn placeless(&self, detail: impl FnOnce() -> String) -> FieldError {
+        if !self.speaks {
+            return Self::unsaid();
+        }
         let field = if self.at.is_empty() {
             "<nil>".to_owned()
         } else {
@@ -168,7 +205,7 @@ impl Validator {
             reason: Reason::Invalid,
             field,
             bad_value: Some(json!("")),
-            detail,
+            detail: detail(),
         })
     }
 
@@ -213,10 +250,10 @@ impl Validator {
             None => return,
         };
         outcome.checks += 1;
-        let words = allowed.iter().map(|type_| type_.as_str()).collect::<Vec<_>>().join(",");
+        let words = || allowed.iter().map(|type_| type_.as_str()).collect::<Vec<_>>().join(",");
         if value.is_null() {
             if !schema.nullable {
-                outcome.errors.push(self.wrong_type(path, &words, "null"));
+                outcome.errors.push(self.wrong_type(path, &words(), "null"));
             }
             return;
         }
@@ -251,11 +288,14 @@ impl Validator {
             return;
         }
         if !fits {
-            outcome.errors.push(self.wrong_type(path, &words, type_));
+            outcome.errors.push(self.wrong_type(path, &words(), type_));
         }
     }
 
     fn not_in_enum(&self, value: &Value, schema: &Schema, path: &Place<'_>) -> FieldError {
+        if !self.speaks {
+            return Self::unsaid();
+        }
         // In the order of the schema, where other errors of this kind sort; JSON that is no string is quoted as text.
         let word = |allowed: &Value| allowed.as_str().map_or_else(|| quote(&measure::shown(allowed)), quote);
         let supported: Vec<_> = schema.enum_.iter().map(word).collect();
@@ -275,69 +315,74 @@ impl Validator {
             let valid = results.iter().filter(|result| result.errors.is_empty()).count();
             if valid < results.len() {
                 let none = if valid == 0 { ". None validated" } else { "" };
-                let path = quote(&path.text());
-                outcome
-                    .errors
-                    .push(self.placeless(format!("{path} must validate all the schemas (allOf){none}")));
+                let what = || format!("{} must validate all the schemas (allOf){none}", quote(&path.text()));
+                outcome.errors.push(self.placeless(what));
             }
             results.into_iter().for_each(|result| outcome.add(result));
         }
         if let Some(not) = &schema.not
-            && self.value(value, not, path, None).errors.is_empty()
+            && Self::SILENT.value(value, not, path, None).errors.is_empty()
         {
-            outcome
-                .errors
-                .push(self.placeless(format!("{} must not validate the schema (not)", quote(&path.text()))));
+            let what = || format!("{} must not validate the schema (not)", quote(&path.text()));
+            outcome.errors.push(self.placeless(what));
         }
     }
 
     fn any_of(&self, value: &Value, schema: &Schema, path: &Place<'_>, outcome: &mut Outcome) {
-        let mut best: Option<Outcome> = None;
+        let mut best: Option<(Outcome, &SchemaRef)> = None;
         for any in &schema.any_of {
-            let result = self.value(value, any, path, None);
+            let result = Self::SILENT.value(value, any, path, None);
             if result.errors.is_empty() {
                 return;
             }
-            if best.as_ref().is_none_or(|best| result.checks > best.checks) {
-                best = Some(result);
+            if best.as_ref().is_none_or(|(best, _)| result.checks > best.checks) {
+                best = Some((result, any));
             }
         }
         if let Some(best) = best {
-            outcome.errors.push(self.placeless(format!(
-                "{} must validate at least one schema (anyOf)",
-                quote(&path.text())
-            )));
-            outcome.add(best);
+            let what = || format!("{} must validate at least one schema (anyOf)", quote(&path.text()));
+            outcome.errors.push(self.placeless(what));
+            self.furthest(value, best, path, outcome);
         }
     }
 
     fn one_of(&self, value: &Value, schema: &Schema, path: &Place<'_>, outcome: &mut Outcome) {
-        let mut best: Option<Outcome> = None;
+        let mut best: Option<(Outcome, &SchemaRef)> = None;
         let mut valid = 0;
         for one in &schema.one_of {
-            let result = self.value(value, one, path, None);
+            let result = Self::SILENT.value(value, one, path, None);
             if result.errors.is_empty() {
                 valid += 1;
                 best = None;
-            } else if valid == 0 && best.as_ref().is_none_or(|best| result.checks > best.checks) {
-                best = Some(result);
+            } else if valid == 0 && best.as_ref().is_none_or(|(best, _)| result.checks > best.checks) {
+                best = Some((result, one));
             }
         }
         if schema.one_of.is_empty() || valid == 1 {
             return;
         }
-        let found = if valid == 0 {
-            "Found none valid".to_owned()
-        } else {
-            format!("Found {valid} valid alternatives")
+        let found = || match valid {
+            0 => "Found none valid".to_owned(),
+            _ => format!("Found {valid} valid alternatives"),
         };
-        let path = quote(&path.text());
-        outcome
-            .errors
-            .push(self.placeless(format!("{path} must validate one and only one schema (oneOf). {found}")));
+        let what = || {
+            let path = quote(&path.text());
+            format!("{path} must validate one and only one schema (oneOf). {}", found())
+        };
+        outcome.errors.push(self.placeless(what));
         if let Some(best) = best {
-            outcome.add(best);
+            self.furthest(value, best, path, outcome);
         }
+    }
+
+    /// Adds what is wrong with the alternative that got furthest, in words if there are to be any.
+    fn furthest(&self, value: &Value, best: (Outcome, &SchemaRef), path: &Place<'_>, outcome: &mut Outcome) {
+        let (silent, alternative) = best;
+        outcome.add(if self.speaks {
+            self.value(value, alternative, path, None)
+        } else {
+            silent
+        });
     }
 
     fn list(
@@ -432,9 +477,14 @@ impl Validator {
             .chain(embedded.iter().copied())
         {
             if !map.contains_key(key) {
+                let place = if self.speaks {
+                    path.field(key).text()
+                } else {
+                    String::new()
+                };
                 outcome
                     .errors
-                    .push(self.error(Reason::Required, &path.field(key).text(), None, String::new()));
+                    .push(self.error(Reason::Required, &place, None, String::new()));
             }
         }
     }
@@ -451,9 +501,14 @@ impl Validator {
             }
             Value::Array(list) => {
                 match schema.list_type {
-                    Some(ListType::Set) => self.duplicates(list.iter().cloned(), path, errors),
+                    Some(ListType::Set) => {
+                        let text = |item: &Value| (!item.is_null()).then(|| item.to_string());
+                        self.duplicates(list, text, Value::clone, path, errors);
+                    }
                     Some(ListType::Map) => {
-                        self.duplicates(list.iter().map(|item| keys(item, &schema.list_map_keys)), path, errors);
+                        let names = &schema.list_map_keys;
+                        let text = |item: &Value| item.is_object().then(|| keys(item, names).to_string());
+                        self.duplicates(list, text, |item| keys(item, names), path, errors);
                     }
                     _ => {}
                 }
@@ -467,18 +522,24 @@ impl Validator {
         }
     }
 
-    /// Each value that occurs again is reported once, at its second place. Null stands for an item that has no identity.
-    fn duplicates(&self, values: impl Iterator<Item = Value>, path: &Place<'_>, errors: &mut Vec<FieldError>) {
-        let mut seen = std::collections::BTreeMap::<String, usize>::new();
-        for (i, value) in values.enumerate() {
-            if value.is_null() {
-                continue;
-            }
-            let times = seen.entry(value.to_string()).or_default();
-            *times += 1;
-            if *times == 2 {
-                errors.push(FieldError::duplicate(self.field(&path.item(i).text()), value));
-            }
+    /// Each item that occurs again is reported once, at its second place. Items without a text have no identity.
+    fn duplicates(
+        &self,
+        list: &[Value],
+        text: impl Fn(&Value) -> Option<String>,
+        shown: impl Fn(&Value) -> Value,
+        path: &Place<'_>,
+        errors: &mut Vec<FieldError>,
+    ) {
+        let texts = list.iter().enumerate();
+        let mut texts: Vec<(String, usize)> = texts.filter_map(|(i, item)| Some((text(item)?, i))).collect();
+        texts.sort_unstable();
+        let same = texts.chunk_by(|(one, _), (other, _)| one == other);
+        let mut second: Vec<usize> = same.filter_map(|same| Some(same.get(1)?.1)).collect();
+        second.sort_unstable();
+        for i in second {
+            let field = self.field(&path.item(i).text());
+            errors.push(FieldError::duplicate(field, shown(&list[i])));
         }
     }
 }

@@ -3,6 +3,8 @@
 //! All policies in force are chosen on the object as it came; then they change it one after the other, each seeing what those before it
 //! did. A patch whose `test` fails changes nothing and is no error.
 
+use std::borrow::Cow;
+
 use kubewright_cel::eval::RUNTIME_BUDGET;
 use kubewright_cel::names::unescape;
 use kubewright_cel::value::Value as Cel;
@@ -212,7 +214,7 @@ async fn invoke(
 ) -> Result<(), Status> {
     let (mutating, binding, matched) = (invocation.mutating, invocation.binding, &invocation.matched);
     let policy = &mutating.policy;
-    let mut shown = matched.show(session, attributes, object).await?.into_owned();
+    let mut shown = matched.show(session, attributes, object).await?;
     let old = matched.show(session, attributes, old.unwrap_or(&Value::Null)).await?;
     let request = attributes.review(matched);
     let around = Inputs {
@@ -246,14 +248,14 @@ async fn invoke(
             Ok(new) => {
                 // Upstream looks again at everything after any patch, whether it changed something or not.
                 changed = true;
-                shown = new;
+                shown = Cow::Owned(new);
             }
             Err(Failure::Policy(why)) => denied.add(policy, Some(binding), &why, "Invalid"),
             Err(Failure::Request(status)) => return Err(status),
         }
     }
     if changed {
-        let mut new = back(session, attributes, matched, shown).await?;
+        let mut new = back(session, attributes, matched, shown.into_owned()).await?;
         session.check_owners(&mut new, object);
         *object = new;
     }
@@ -292,7 +294,7 @@ fn mutate(
         Mutation::Configuration(expression) => {
             let configuration = configuration(&scope(), expression)?;
             let merged = merge(inputs.object, configuration, matched, row)?;
-            finish_merged(merged, session, matched, row)
+            finish_merged(merged, inputs.object, session, matched, row)
         }
         Mutation::Patches(expression) => {
             let patch = patches(&scope(), expression)?;
@@ -440,15 +442,16 @@ fn merge(live: &Value, mut configuration: Value, matched: &Matched, row: Option<
     merged.map_err(|why| format!("error applying patch: {why}"))
 }
 
-/// Makes an object of its kind out of what merging left.
+/// Makes an object of its kind out of what merging left of `before`.
 fn finish_merged(
     mut object: Value,
+    before: &Value,
     session: &Session<'_>,
     matched: &Matched,
     row: Option<&Resource>,
 ) -> Result<Value, Failure> {
     let Some(row) = row else { return Ok(object) };
-    session.complete(&mut object, row).map_err(|why| {
+    session.complete(&mut object, before, row).map_err(|why| {
         let kind = &matched.kind;
         let why = whole_number(&why).unwrap_or(why);
         format!(

@@ -184,7 +184,7 @@ async fn call(
     let mut new = patch::json::apply(travelling.object, &operations).map_err(|error| internal(error.to_string()))?;
     if attributes.is_own_kind() {
         session
-            .decode(&mut new, &travelling.resource)
+            .decode(&mut new, travelling.object, &travelling.resource)
             .map_err(Failure::Refused)?;
     } else {
         session.decode_posted(&mut new, &travelling.kind).map_err(internal)?;

@@ -136,11 +136,11 @@ impl Call<'_> {
                 let known = authorizer.rules_for(self.user, namespace.unwrap_or(""));
                 let mut answer = shell(json!({}));
                 answer["spec"] = json!({});
-                answer["status"] = json!({
-                    "resourceRules": resource_rules(&known.rules),
-                    "nonResourceRules": path_rules(&known.rules),
-                    "incomplete": known.incomplete,
-                });
+                answer["status"] = json!({ "incomplete": known.incomplete });
+                // Rules may be many: they are moved into the answer.
+                let (resources, paths) = rules_by_sort(known.rules);
+                answer["status"]["resourceRules"] = Value::Array(resources);
+                answer["status"]["nonResourceRules"] = Value::Array(paths);
                 if !known.error.is_empty() {
                     answer["status"]["evaluationError"] = json!(known.error);
                 }
@@ -173,20 +173,19 @@ fn status_of(decision: &Decision, error: &str) -> Value {
     status
 }
 
-fn resource_rules(rules: &[Rule]) -> Vec<Value> {
-    let rules = rules.iter().filter(|rule| !rule.resources.is_empty());
-    let without_paths = rules.map(|rule| Rule {
-        non_resource_urls: Vec::new(),
-        ..rule.clone()
-    });
-    without_paths.map(|rule| rule.to_value()).collect()
-}
-
-fn path_rules(rules: &[Rule]) -> Vec<Value> {
-    let rules = rules.iter().filter(|rule| !rule.non_resource_urls.is_empty());
-    rules
-        .map(|rule| json!({"verbs": rule.verbs, "nonResourceURLs": rule.non_resource_urls}))
-        .collect()
+/// What rules say of resources, and what they say of paths.
+fn rules_by_sort(rules: Vec<Rule>) -> (Vec<Value>, Vec<Value>) {
+    let (mut resources, mut paths) = (Vec::new(), Vec::new());
+    for mut rule in rules {
+        let urls = std::mem::take(&mut rule.non_resource_urls);
+        if !urls.is_empty() {
+            paths.push(json!({"verbs": rule.verbs, "nonResourceURLs": urls}));
+        }
+        if !rule.resources.is_empty() {
+            resources.push(rule.into_value());
+        }
+    }
+    (resources, paths)
 }
 
 fn texts(value: Option<&Value>) -> Vec<String> {

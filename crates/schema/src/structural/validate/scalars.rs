@@ -138,14 +138,13 @@ impl Validator {
             (Type::Number, "float") => number.abs() <= f64::from(f32::MAX),
             _ => true,
         };
-        let format = if format.is_empty() {
-            "(default format)".to_owned()
-        } else {
-            format!("with format {format}")
+        let format = || match format {
+            "" => "(default format)".to_owned(),
+            format => format!("with format {format}"),
         };
         (!fits).then(|| {
-            let path = path.text();
-            self.placeless(format!("Checked value must be of type {type_} {format} in {path}"))
+            let (path, format) = (path.text(), format());
+            self.placeless(|| format!("Checked value must be of type {type_} {format} in {path}"))
         })
     }
 }

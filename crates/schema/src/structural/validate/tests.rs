@@ -250,6 +250,31 @@ fn any_json() -> impl Strategy<Value = Value> {
     })
 }
 
+/// What nobody is told is not put into words: a schema may have as many alternatives as a list has items.
+#[test]
+fn alternatives_that_do_not_fit_cost_little() {
+    use crate::budget::{Limits, within};
+    let words: Vec<String> = (0..50).map(|index| format!("word-{index}")).collect();
+    let alternatives = json!(vec![json!({"enum": words, "minLength": 9}); 50]);
+    let limits = Limits {
+        steps: 100 * (50 * (50 + 20) + 3_000),
+        bytes: 1_000_000,
+    };
+    for (schema, errors) in [
+        (json!({"not": {"anyOf": alternatives}}), 0),
+        (json!({"not": {"oneOf": alternatives}}), 0),
+        (json!({"not": {"allOf": alternatives}}), 0),
+        // The best of them is told: the alternatives, and its two mistakes.
+        (json!({"anyOf": alternatives}), 3),
+        (json!({"oneOf": alternatives}), 3),
+    ] {
+        let schema = SchemaRef::from_crd(&json!({"type": "array", "items": schema})).expect("a schema");
+        let value = json!(vec!["x"; 100]);
+        let found = within(limits, || validate(&value, &schema, &FieldPath::root()));
+        assert_eq!(found.map(|found| found.len()), Ok(100 * errors));
+    }
+}
+
 proptest! {
     #[test]
     fn pruning_and_defaulting_are_idempotent_and_nothing_panics(mut value in any_json()) {
