@@ -20,12 +20,22 @@ pub(crate) struct Made {
 }
 
 /// What `request` and those before it made, the latest first.
-pub(crate) fn made(request: &Request, answer: &Answer) -> Vec<Made> {
-    let own = made_by(request).filter(|_| answer.code < 300);
+pub(crate) fn made(request: &Request, answers: &[Answer]) -> Vec<Made> {
+    let each = request.each();
+    let granted = each.iter().zip(answers).filter(|(_, answer)| answer.code < 300);
+    let own = granted.filter_map(|(request, _)| made_by(request));
     let before = request.before.iter().filter_map(made_by);
-    own.into_iter()
-        .chain(before.collect::<Vec<_>>().into_iter().rev())
-        .collect()
+    own.chain(before.collect::<Vec<_>>().into_iter().rev()).collect()
+}
+
+/// Takes away what was there before and is too much to be looked at one by one.
+pub(crate) async fn clear(server: &Server, request: &Request) -> Result<(), String> {
+    let mut client = Connection::open(server).await?;
+    for request in &request.afterwards {
+        let answer = client.ask(request).await?;
+        expect(&answer, &[200, 202, 404], "afterwards")?;
+    }
+    Ok(())
 }
 
 /// What a request makes, by what it says. A name that is generated is not of this world.

@@ -104,13 +104,20 @@ impl Connection {
 
     async fn whole(&mut self, request: &Request) -> Result<Answer, String> {
         self.send(request).await;
-        let head_ends = self.read_until(0, b"\r\n\r\n").await?;
-        let head = String::from_utf8_lossy(&self.read[..head_ends]).into_owned();
-        let code = head
-            .split(' ')
-            .nth(1)
-            .and_then(|code| code.parse().ok())
-            .ok_or_else(|| format!("no status code: {head:?}"))?;
+        let (head_ends, head, code) = loop {
+            let head_ends = self.read_until(0, b"\r\n\r\n").await?;
+            let head = String::from_utf8_lossy(&self.read[..head_ends]).into_owned();
+            let code = head
+                .split(' ')
+                .nth(1)
+                .and_then(|code| code.parse().ok())
+                .ok_or_else(|| format!("no status code: {head:?}"))?;
+            // That the body may come is no answer: it is on its way already.
+            if code != 100 {
+                break (head_ends, head, code);
+            }
+            self.read.drain(..head_ends);
+        };
         let lower = head.to_lowercase();
         let length = lower
             .lines()

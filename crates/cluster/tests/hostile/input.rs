@@ -33,7 +33,14 @@ pub(crate) struct Request {
     pub(crate) before: Vec<Request>,
     /// The name of the object that it makes, if it makes one.
     pub(crate) name: Option<String>,
+    /// So many clients send it at once.
+    pub(crate) clients: usize,
+    /// What takes away what was there before, where that is much.
+    pub(crate) afterwards: Vec<Request>,
 }
+
+/// Where this stands in a request, each of its clients says its number.
+pub(crate) const NUMBER: &str = "@@";
 
 impl Request {
     fn new(method: &'static str, path: &str) -> Request {
@@ -44,7 +51,39 @@ impl Request {
             body: Vec::new(),
             before: Vec::new(),
             name: None,
+            clients: 1,
+            afterwards: Vec::new(),
         }
+    }
+
+    /// From so many clients at once, each on a connection of its own.
+    pub(crate) fn by_clients(self, clients: usize) -> Request {
+        Request { clients, ..self }
+    }
+
+    /// What to ask for in the end.
+    pub(crate) fn then(mut self, request: Request) -> Request {
+        self.afterwards.push(request);
+        self
+    }
+
+    /// As each of the clients sends it.
+    pub(crate) fn each(&self) -> Vec<Request> {
+        let numbered = |text: &str, index: usize| text.replace(NUMBER, &index.to_string());
+        let one = |index: usize| Request {
+            method: self.method,
+            path: numbered(&self.path, index),
+            headers: self.headers.clone(),
+            body: match std::str::from_utf8(&self.body) {
+                Ok(body) if body.contains(NUMBER) => numbered(body, index).into_bytes(),
+                _ => self.body.clone(),
+            },
+            before: Vec::new(),
+            name: self.name.as_deref().map(|name| numbered(name, index)),
+            clients: 1,
+            afterwards: Vec::new(),
+        };
+        (0..self.clients).map(one).collect()
     }
 
     fn with_body(mut self, content_type: &str, body: impl Into<Vec<u8>>) -> Request {

@@ -113,12 +113,12 @@ async fn answered_meanwhile(server: &Server, input: &Input) -> Result<usize, Str
             answers.push((Instant::now(), answer));
         }
     };
-    let answer = tokio::select! {
-        answer = asked => answer?,
+    let answered = tokio::select! {
+        answered = asked => answered?,
         () = asking => unreachable!("it goes on until the answer is there"),
     };
     let half = began + began.elapsed() / 2;
-    let made = afterwards::made(&request, &answer);
+    let made = afterwards::made(&request, &answered);
     afterwards::check(server, &made).await?;
     let meanwhile = answers.into_iter().filter(|(when, _)| *when > half);
     meanwhile.map(|(_, answer)| answer.map(|_| 1)).sum()
@@ -135,14 +135,17 @@ async fn server_process() {
 async fn check(server: &Server, input: &Input, report: &mut Report) -> Result<(), String> {
     let request = (input.request)();
     let neighbour = Neighbour::start(server);
-    let answer = send(server, &request).await;
+    let answers = send(server, &request).await;
     let waited = neighbour.stop().await;
-    let answer = answer?;
-    report.answered(input, &answer);
-    is_expected(input, &answer)?;
+    let answers = answers?;
+    for answer in &answers {
+        report.answered(input, answer);
+        is_expected(input, answer)?;
+    }
     waited.map_err(|problem| format!("the neighbour: {problem}"))?;
-    let made = afterwards::made(&request, &answer);
+    let made = afterwards::made(&request, &answers);
     afterwards::check(server, &made).await?;
+    afterwards::clear(server, &request).await?;
     if report.is_wanted() {
         let row = measured(&request).await?;
         report.add(input, &request, row);
@@ -151,7 +154,7 @@ async fn check(server: &Server, input: &Input, report: &mut Report) -> Result<()
 }
 
 /// Makes what has to be there before, and sends what the input is about.
-async fn send(server: &Server, request: &Request) -> Result<Answer, String> {
+async fn send(server: &Server, request: &Request) -> Result<Vec<Answer>, String> {
     let mut client = Connection::open(server).await?;
     for before in &request.before {
         let answer = client.ask(before).await?;
@@ -160,7 +163,23 @@ async fn send(server: &Server, request: &Request) -> Result<Answer, String> {
         }
         server.settle().await;
     }
-    client.ask(request).await
+    at_once(&mut connections(server, request).await?, request).await
+}
+
+/// A connection for each client.
+async fn connections(server: &Server, request: &Request) -> Result<Vec<Connection>, String> {
+    let mut connections = Vec::new();
+    for _ in 0..request.clients {
+        connections.push(Connection::open(server).await?);
+    }
+    Ok(connections)
+}
+
+/// What each of the clients is answered.
+async fn at_once(connections: &mut [Connection], request: &Request) -> Result<Vec<Answer>, String> {
+    let requests = request.each();
+    let asking = connections.iter_mut().zip(&requests);
+    futures::future::try_join_all(asking.map(|(connection, request)| connection.ask(request))).await
 }
 
 /// The same once more with nobody else around, in a new process: another one holds memory that it has used before.
@@ -170,10 +189,15 @@ async fn measured(request: &Request) -> Result<Row, String> {
     for before in &request.before {
         client.ask(before).await?;
     }
+    let mut connections = connections(server, request).await?;
     let before = server.begin_measuring();
-    let answer = client.ask(request).await?;
-    let figures = server.figures(before);
-    afterwards::check(server, &afterwards::made(request, &answer)).await?;
+    let answers = at_once(&mut connections, request).await?;
+    let mut figures = server.figures(before);
+    figures.cpu /= request.clients as u64;
+    afterwards::check(server, &afterwards::made(request, &answers)).await?;
+    let [answer, ..] = &answers[..] else {
+        return Err("nobody asked".to_owned());
+    };
     Ok(Row {
         code: answer.code,
         answered: answer.body.len(),

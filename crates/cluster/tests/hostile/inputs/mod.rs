@@ -1,7 +1,9 @@
 //! The inputs, in groups.
 
 mod associative;
+mod crowds;
 mod depth;
+mod doors;
 mod encodings;
 mod functions;
 mod heads;
@@ -14,6 +16,7 @@ mod policies;
 mod products;
 mod protobuf;
 mod queries;
+mod reviewed;
 mod roles;
 mod schemas;
 mod time;
@@ -42,5 +45,8 @@ pub(crate) fn groups() -> Vec<(&'static str, Vec<Input>)> {
         ("Functions of expressions", functions::inputs()),
         ("Lists that meet lists", products::inputs()),
         ("Sets, maps and who owns them", associative::inputs()),
+        ("What reviews found, and what is near to it", reviewed::inputs()),
+        ("Many clients, and much that is there", crowds::inputs()),
+        ("Doors that are seldom used", doors::inputs()),
     ]
 }

@@ -24,7 +24,7 @@ pub(crate) fn inputs() -> Vec<Input> {
     inputs
 }
 
-fn containers(count: usize) -> String {
+pub(super) fn containers(count: usize) -> String {
     let containers = items(count, |index| format!(r#"{{"name":"c{index}","image":"i"}}"#));
     object(
         "v1",
@@ -184,16 +184,7 @@ fn plugins() -> Vec<Input> {
         input(
             "20 policies that change an object of 30,000 fields",
             &[201, 413],
-            || {
-                let rest = r#""reinvocationPolicy":"Never","mutations":[{"patchType":"ApplyConfiguration","applyConfiguration":
-                {"expression":"Object{metadata: Object.metadata{labels: {'a': 'x'}}}"}}]"#;
-                under(
-                    20,
-                    [MUTATING_POLICIES, MUTATING_BINDINGS],
-                    ["MutatingAdmissionPolicy", ""],
-                    rest,
-                )
-            },
+            || changing_policies(20),
         ),
         input("300 webhooks that might change 30,000 fields", &[201, 413], || {
             let rest = format!("\"webhooks\":{}", webhooks(300, ""));
@@ -234,6 +225,18 @@ fn secret(count: usize) -> Request {
         SECRETS,
         "asked",
         object("v1", "Secret", "asked", "", &format!("\"stringData\":{data}")),
+    )
+}
+
+/// A Secret of 30,000 fields that so many policies label.
+pub(super) fn changing_policies(count: usize) -> Request {
+    let rest = r#""reinvocationPolicy":"Never","mutations":[{"patchType":"ApplyConfiguration","applyConfiguration":
+        {"expression":"Object{metadata: Object.metadata{labels: {'a': 'x'}}}"}}]"#;
+    under(
+        count,
+        [MUTATING_POLICIES, MUTATING_BINDINGS],
+        ["MutatingAdmissionPolicy", ""],
+        rest,
     )
 }
 
