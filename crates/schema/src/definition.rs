@@ -5,6 +5,8 @@
 //!
 //! Not here: the rules for a structural schema ([`structural`]), and what may change in a definition that exists.
 
+mod root;
+
 use std::collections::BTreeSet;
 
 use serde_json::{Map, Value};
@@ -318,6 +320,8 @@ fn version(errors: &mut Errors, spec: &Spec<'_>, version: &At<'_>, level: Level,
     if schema.present() && is_here("schema") {
         let unchanged = old.is_some_and(|old| had_schema(old, version.key("name").text(), schema.value));
         let at = path.key("openAPIV3Schema");
+        let status = version.keys(&["subresources", "status"]).present();
+        root::check(errors, &schema.moved(at.clone()), status);
         errors.extend(check_crd_schema_update(schema.value, &at, unchanged));
     }
     let path = spec.place(version, "subresources");

@@ -57,6 +57,10 @@ impl FieldSelector {
         for term in terms.into_iter().filter(|term| !term.is_empty()) {
             let (field, operator, value) = divide(term)
                 .ok_or_else(|| FieldSelectorError(format!("invalid selector: '{text}'; can't understand '{term}'")))?;
+            // No field that is nothing is everything (`hasTerm.Transform`).
+            if field.is_empty() && value.is_empty() {
+                continue;
+            }
             requirements.push(Requirement {
                 field: field.to_owned(),
                 operator,

@@ -70,11 +70,15 @@ fn service(errors: &mut Errors, at: &At<'_>) {
     if path.text().is_empty() || path.text() == "/" {
         return;
     }
+    if path.text() == "//" {
+        return errors.invalid(&path, "segment[0] may not be empty");
+    }
     if !path.text().starts_with('/') {
         errors.invalid(&path, "must start with a '/'");
     }
-    let inner = path.text().strip_prefix('/').unwrap_or("");
-    for (index, segment) in inner.trim_end_matches('/').split('/').enumerate() {
+    // Whatever it is, the first character does not count.
+    let inner: String = path.text().chars().skip(1).collect();
+    for (index, segment) in inner.strip_suffix('/').unwrap_or(&inner).split('/').enumerate() {
         if segment.is_empty() {
             errors.invalid(&path, format!("segment[{index}] may not be empty"));
             continue;

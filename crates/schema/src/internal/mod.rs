@@ -9,7 +9,7 @@
 mod diff;
 mod table;
 
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use crate::{budget, measure};
 use table::{Shape, Struct, Type};
@@ -36,24 +36,18 @@ pub fn show(group: &str, kind: &str, path: &str, value: &Value) -> Option<String
     if type_.shape == Shape::List && value.is_object() {
         // A rule about a list may show one of its items, or the struct that holds it.
         let item = type_.item();
-        let is_item = item.known().is_some_and(|known| {
-            let fields: Vec<&str> = known.fields().iter().map(|field| field.name).collect();
-            let mut keys = value.as_object().into_iter().flat_map(Map::keys);
-            keys.all(|key| fields.iter().any(|field| table::same_name(key, field)))
-        });
-        type_ = if is_item {
+        type_ = if holds(item, value) {
             item
         } else {
-            type_at(group, kind, path.rsplit_once('.')?.0)?
+            around(group, kind, path)?
         };
+    } else if value.is_object() && type_.shape == Shape::One && type_.known().is_none() {
+        // A rule about a word may show the struct that holds it.
+        type_ = around(group, kind, path).filter(|type_| holds(*type_, value))?;
     }
     match value {
-        // Bytes that are not there are no text.
-        Value::String(text) if text.is_empty() && type_.is_bytes() => return Some("null".to_owned()),
         Value::String(_) => return None,
         // A scalar that is no pointer is never absent; where a struct is, the rule meant its absence.
-        // Upstream puts another thing into the error than what stands at the path: who made the error knows its form.
-        Value::Object(_) if type_.shape == Shape::One && type_.known().is_none() => return None,
         Value::Array(list) if list.is_empty() && type_.shape == Shape::One => return None,
         Value::Null if type_.pointer || type_.shape != Shape::One || type_.known().is_some() => return None,
         _ => {}
@@ -61,6 +55,20 @@ pub fn show(group: &str, kind: &str, path: &str, value: &Value) -> Option<String
     let mut text = String::new();
     shown(type_, value).write(&mut text);
     Some(text)
+}
+
+/// The struct that has the field of a path.
+fn around(group: &str, kind: &str, path: &str) -> Option<Type> {
+    type_at(group, kind, path.rsplit_once('.')?.0)
+}
+
+/// Whether a struct has all the fields of an object.
+fn holds(type_: Type, value: &Value) -> bool {
+    type_.known().is_some_and(|known| {
+        let fields: Vec<&str> = known.fields().iter().map(|field| field.name).collect();
+        let mut keys = value.as_object().into_iter().flat_map(Map::keys);
+        keys.all(|key| fields.iter().any(|field| table::same_name(key, field)))
+    })
 }
 
 /// In what two values of a field differ, as a unified diff of what [`show`] shows, one field a line; empty when they are alike.
@@ -88,13 +96,14 @@ pub fn difference(group: &str, kind: &str, path: &str, old: &Value, new: &Value)
 /// The struct of a field, such as `spec.template.spec.containers[0]`.
 fn type_at(group: &str, kind: &str, path: &str) -> Option<Type> {
     let root = table::kind(group, kind);
-    // Upstream tells of the taints of a node as if they were metadata.
-    let moved = (group.is_empty() && kind == "Node")
-        .then(|| {
-            path.strip_prefix("metadata.taints")
-                .map(|rest| format!("spec.taints{rest}"))
-        })
-        .flatten();
+    // Upstream tells of the taints of a node as if they were metadata, and of where a volume is as if it had no spec.
+    let moved = match (group, kind) {
+        ("", "Node") => path
+            .strip_prefix("metadata.taints")
+            .map(|rest| format!("spec.taints{rest}")),
+        ("", "PersistentVolume") if path == "nodeAffinity" => Some(format!("spec.{path}")),
+        _ => None,
+    };
     let mut steps = steps(moved.as_deref().unwrap_or(path)).into_iter().peekable();
     let mut at = match root {
         Some(found) => Type::one(found),
@@ -227,8 +236,19 @@ fn lookup<'a>(value: &'a Value, name: &str) -> &'a Value {
     found.map_or(&Value::Null, |(_, value)| value)
 }
 
-/// The fields of a pod's spec that kube-apiserver keeps in the security context, at their place there.
+/// A value whose struct in kube-apiserver has other fields than clients write.
 fn as_worked_with(known: &Struct, value: &Value) -> Option<Value> {
+    match (known.name(), value) {
+        ("PodSpec", _) => pod_as_worked_with(value),
+        ("JSONSchemaPropsOrBool", Value::Bool(allows)) => Some(json!({"allows": allows})),
+        ("JSONSchemaPropsOrBool", schema) => Some(json!({"allows": true, "schema": schema})),
+        ("JSONSchemaPropsOrArray", schema) if schema.is_object() => Some(json!({"schema": schema})),
+        _ => None,
+    }
+}
+
+/// The fields of a pod's spec that kube-apiserver keeps in the security context, at their place there.
+fn pod_as_worked_with(value: &Value) -> Option<Value> {
     const MOVED: [&str; 5] = [
         "hostNetwork",
         "hostPID",
@@ -236,9 +256,6 @@ fn as_worked_with(known: &Struct, value: &Value) -> Option<Value> {
         "shareProcessNamespace",
         "hostUsers",
     ];
-    if known.name() != "PodSpec" {
-        return None;
-    }
     let mut spec = value.as_object()?.clone();
     let moved: Map<String, Value> = MOVED
         .iter()
@@ -352,7 +369,7 @@ mod tests {
             "certificates.k8s.io",
             "CertificateSigningRequest",
             "spec.request",
-            json!(""),
+            json!(null),
             Some("null"),
         );
         check("ex.io", "Foo", "spec.list[0]", json!({"b": 1, "a": 2}), None);

@@ -134,10 +134,6 @@ impl Type {
         Type::parse(self.name, self.package)
     }
 
-    pub(super) fn is_bytes(self) -> bool {
-        self.name == "bytes"
-    }
-
     /// The struct, unless it is a scalar.
     pub(super) fn known(self) -> Option<&'static Struct> {
         match self.name.split_once('.') {

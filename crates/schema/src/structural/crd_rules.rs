@@ -47,22 +47,25 @@ pub fn check_crd_schema_update(schema: &Value, at: &FieldPath, unchanged: bool) 
     };
     let mut words = words::Words::default();
     words.check(root, at);
-    let mut errors = words.errors;
+    words.metadata(root, at);
     // Rules are looked at when the schema is structural and its defaults are valid.
     let mut has_form = words.has_form;
+    let mut errors = Vec::new();
     if has_form && says_dialect(schema) {
-        let detail = "OpenAPIV3Schema 'schema' is not supported";
-        errors.push(FieldError::invalid(at, json!(""), detail));
+        if words.errors.is_empty() {
+            let detail = "OpenAPIV3Schema 'schema' is not supported";
+            errors.push(FieldError::invalid(at, json!(""), detail));
+        }
         has_form = false;
     }
     if has_form {
-        let mut form = form::check(root, at);
-        if form.is_empty() {
-            defaults(root, at, &mut form);
+        errors = form::check(root, at);
+        if errors.is_empty() {
+            defaults(root, at, &mut errors);
         }
-        has_form = form.is_empty();
-        errors.extend(form);
+        has_form = errors.is_empty();
     }
+    errors.extend(words.errors);
     match SchemaRef::from_crd(schema) {
         Ok(parsed) if has_form => errors.extend(rules::check(&parsed, at, &errors, unchanged)),
         Err(wrong) if errors.is_empty() => errors.extend(wrong.into_iter().map(|error| FieldError {

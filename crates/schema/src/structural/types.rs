@@ -256,6 +256,22 @@ fn time(text: &str, micro: bool) -> Result<(), String> {
     .check(micro)
 }
 
+/// As Go's package `time` quotes: what is no printable ASCII byte by byte.
+fn quote(text: &str) -> String {
+    use std::fmt::Write as _;
+    crate::budget::spend_on_text(text.len());
+    let mut quoted = String::from("\"");
+    for byte in text.bytes() {
+        match byte {
+            b'"' | b'\\' => quoted.extend(['\\', char::from(byte)]),
+            b' '..=b'~' => quoted.push(char::from(byte)),
+            _ => write!(quoted, "\\x{byte:02x}").expect("a string takes everything"),
+        }
+    }
+    quoted.push('"');
+    quoted
+}
+
 struct TimeText<'a> {
     text: &'a str,
     rest: &'a str,
@@ -264,7 +280,7 @@ struct TimeText<'a> {
 
 impl TimeText<'_> {
     fn error(&self, element: &str) -> String {
-        let (text, rest) = (crate::error::quote(self.text), crate::error::quote(self.rest));
+        let (text, rest) = (quote(self.text), quote(self.rest));
         format!(
             "parsing time {text} as {:?}: cannot parse {rest} as {element:?}",
             self.layout
@@ -272,7 +288,7 @@ impl TimeText<'_> {
     }
 
     fn range(&self, what: &str) -> String {
-        format!("parsing time {}: {what} out of range", crate::error::quote(self.text))
+        format!("parsing time {}: {what} out of range", quote(self.text))
     }
 
     /// The next `width` digits.
@@ -319,7 +335,7 @@ impl TimeText<'_> {
         self.fraction(micro)?;
         let east = self.zone()?;
         if !self.rest.is_empty() {
-            let (text, rest) = (crate::error::quote(self.text), crate::error::quote(self.rest));
+            let (text, rest) = (quote(self.text), quote(self.rest));
             return Err(format!("parsing time {text}: extra text: {rest}"));
         }
         let parts = (i16::try_from(year), i8::try_from(month), i8::try_from(day));

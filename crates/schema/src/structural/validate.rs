@@ -506,6 +506,9 @@ impl Validator {
                         self.duplicates(list, text, Value::clone, path, errors);
                     }
                     Some(ListType::Map) => {
+                        if let Some(mistake) = self.item_without_keys(list, path) {
+                            return errors.push(mistake);
+                        }
                         let names = &schema.list_map_keys;
                         let text = |item: &Value| item.is_object().then(|| keys(item, names).to_string());
                         self.duplicates(list, text, |item| keys(item, names), path, errors);
@@ -520,6 +523,17 @@ impl Validator {
             }
             _ => {}
         }
+    }
+
+    /// The first item that is no object, and so has no keys. Null was told of already.
+    fn item_without_keys(&self, list: &[Value], path: &Place<'_>) -> Option<FieldError> {
+        let without = |item: &Value| !item.is_null() && !item.is_object();
+        let place = list.iter().position(without)?;
+        Some(FieldError::invalid(
+            self.field(&path.item(place).text()),
+            list[place].clone(),
+            "must be an object for an array of list-type map",
+        ))
     }
 
     /// Each item that occurs again is reported once, at its second place. Items without a text have no identity.

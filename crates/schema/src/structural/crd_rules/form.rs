@@ -28,6 +28,8 @@ pub(super) fn check(root: &Schema, at: &FieldPath) -> Vec<FieldError> {
     if form.errors.is_empty() {
         form.errors = form.uncovered;
     }
+    // Upstream tells them in the order of their texts.
+    form.errors.sort_by_cached_key(ToString::to_string);
     form.errors
 }
 
@@ -64,23 +66,49 @@ impl Form {
         if let Some(values) = object(schema, "additionalProperties") {
             self.core(values, Level::Field, &at.key("additionalProperties"));
         }
+        if level == Level::Root && has(schema, "additionalProperties") {
+            self.forbidden(at.key("additionalProperties"), "must not be used at the root");
+        }
+        self.extensions(schema, at);
         self.type_(schema, level, at);
         self.embedded(schema, level, at);
         self.combinators(schema, at);
     }
 
+    fn extensions(&mut self, schema: &Schema, at: &FieldPath) {
+        if !flag(schema, "x-kubernetes-int-or-string") {
+            return;
+        }
+        for key in ["x-kubernetes-preserve-unknown-fields", "x-kubernetes-embedded-resource"] {
+            if flag(schema, key) {
+                let detail = "must be false if x-kubernetes-int-or-string is true";
+                self.errors.push(FieldError::invalid(at.key(key), true, detail));
+            }
+        }
+    }
+
     fn type_(&mut self, schema: &Schema, level: Level, at: &FieldPath) {
+        let embedded = flag(schema, "x-kubernetes-embedded-resource");
         let free = flag(schema, "x-kubernetes-int-or-string") || flag(schema, "x-kubernetes-preserve-unknown-fields");
         let at = at.key("type");
-        match (level, text(schema, "type")) {
-            (Level::Root, "") => self.required(at, "must not be empty at the root"),
-            (Level::Root, "object") => {}
-            (Level::Root, other) => self
-                .errors
-                .push(FieldError::invalid(&at, other, "must be object at the root")),
-            (Level::Field, "") if !free => self.required(at, "must not be empty for specified object fields"),
-            (Level::Item, "") if !free => self.required(at, "must not be empty for specified array items"),
-            _ => {}
+        let type_ = text(schema, "type");
+        if embedded && type_ != "object" {
+            let detail = "must be object if x-kubernetes-embedded-resource is true";
+            match type_ {
+                "" => self.required(at.clone(), detail),
+                other => self.errors.push(FieldError::invalid(&at, other, detail)),
+            }
+        } else if type_.is_empty() && !free {
+            let detail = match level {
+                Level::Root => "must not be empty at the root",
+                Level::Field => "must not be empty for specified object fields",
+                Level::Item => "must not be empty for specified array items",
+            };
+            self.required(at.clone(), detail);
+        }
+        if level == Level::Root && !matches!(type_, "" | "object") {
+            let detail = "must be object at the root";
+            self.errors.push(FieldError::invalid(&at, type_, detail));
         }
     }
 
@@ -88,11 +116,9 @@ impl Form {
         let embedded = flag(schema, "x-kubernetes-embedded-resource");
         let properties = object(schema, "properties").filter(|properties| !properties.is_empty());
         if embedded {
-            let detail = "must be object if x-kubernetes-embedded-resource is true";
-            match text(schema, "type") {
-                "object" => {}
-                "" => self.required(at.key("type"), detail),
-                other => self.errors.push(FieldError::invalid(at.key("type"), other, detail)),
+            if has(schema, "additionalProperties") {
+                let detail = "must not be used if x-kubernetes-embedded-resource is set";
+                self.forbidden(at.key("additionalProperties"), detail);
             }
             if properties.is_none() && !flag(schema, "x-kubernetes-preserve-unknown-fields") {
                 let detail = "must not be empty if x-kubernetes-embedded-resource is true without x-kubernetes-preserve-unknown-fields";
@@ -130,12 +156,9 @@ impl Form {
                 "must be object",
             ));
         }
-        if has(metadata, "default") {
-            self.forbidden(at.key("default"), "must not be set in top-level metadata");
-        }
         let other_words = metadata
             .keys()
-            .any(|key| !matches!(key.as_str(), "type" | "description" | "properties" | "default"));
+            .any(|key| !matches!(key.as_str(), "type" | "properties") && has(metadata, key));
         let other_fields = object(metadata, "properties").is_some_and(|properties| {
             properties
                 .keys()
@@ -202,6 +225,10 @@ impl Form {
             if flag(schema, key) {
                 self.forbidden(at.key(key), "must be false to be structural");
             }
+        }
+        if object(schema, "properties").is_some_and(|properties| properties.contains_key("metadata")) {
+            let at = at.key("properties").map_key("metadata");
+            self.forbidden(at, "must not be specified in a nested context");
         }
         for (nested, at) in inner(schema, at) {
             self.nested(nested, &at);

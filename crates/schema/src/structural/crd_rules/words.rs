@@ -83,6 +83,9 @@ impl Words {
         self.extensions(schema, at);
         self.pattern(schema, at);
         self.rules(schema, at);
+        if flag(schema, "x-kubernetes-embedded-resource") {
+            self.metadata(schema, at);
+        }
         for (name, property) in object(schema, "properties").into_iter().flatten() {
             self.maybe(property, &at.key("properties").map_key(name));
         }
@@ -94,6 +97,22 @@ impl Words {
         for key in ["allOf", "anyOf", "oneOf"] {
             for (i, schema) in list(schema, key).iter().enumerate() {
                 self.maybe(schema, &at.key(key).index(i));
+            }
+        }
+    }
+
+    /// What all resources have is known, and has no defaults.
+    pub(super) fn metadata(&mut self, resource: &Schema, at: &FieldPath) {
+        let Some(metadata) = object(resource, "properties").and_then(|properties| object(properties, "metadata"))
+        else {
+            return;
+        };
+        let at = at.key("properties").map_key("metadata");
+        let fields = object(metadata, "properties").into_iter().flatten();
+        let fields = fields.filter_map(|(name, field)| Some((field.as_object()?, at.key("properties").map_key(name))));
+        for (schema, at) in std::iter::once((metadata, at.clone())).chain(fields.collect::<Vec<_>>()) {
+            if has(schema, "default") {
+                self.forbidden(&at, "default", "must not be set in top-level metadata");
             }
         }
     }
@@ -113,8 +132,9 @@ impl Words {
         for (word, detail) in UNSUPPORTED {
             let empty = match schema.get(*word) {
                 None | Some(Value::Null) => true,
-                Some(Value::Object(map)) => map.is_empty() && *word != "additionalItems",
-                Some(Value::String(text)) => text.is_empty(),
+                // An empty map of dependencies is one to Go, and so is an empty reference.
+                Some(Value::Object(map)) => map.is_empty() && !matches!(*word, "additionalItems" | "dependencies"),
+                Some(Value::String(text)) => text.is_empty() && *word != "$ref",
                 Some(_) => false,
             };
             if !empty {
@@ -179,7 +199,7 @@ impl Words {
             );
         }
         let map_type = text(schema, "x-kubernetes-map-type");
-        if !map_type.is_empty() {
+        if has(schema, "x-kubernetes-map-type") {
             if text(schema, "type") != "object" {
                 self.of_type(schema, at, "must be object if x-kubernetes-map-type is specified");
             }
@@ -201,12 +221,13 @@ impl Words {
     fn list_type(&mut self, schema: &Schema, at: &FieldPath) {
         let list_type = text(schema, "x-kubernetes-list-type");
         let keys = list(schema, "x-kubernetes-list-map-keys");
-        if !list_type.is_empty() && text(schema, "type") != "array" {
+        let given = has(schema, "x-kubernetes-list-type");
+        if given && text(schema, "type") != "array" {
             self.of_type(schema, at, "must be array if x-kubernetes-list-type is specified");
         }
         match list_type {
-            "" if keys.is_empty() => {}
-            "" => self.required(
+            "" if !given && keys.is_empty() => {}
+            "" if !given => self.required(
                 at.key("x-kubernetes-list-type"),
                 "must be map if x-kubernetes-list-map-keys is non-empty",
             ),
@@ -250,18 +271,17 @@ impl Words {
         if keys.is_empty() {
             self.required(here.clone(), "must not be empty if x-kubernetes-list-type is map");
         }
-        // Without items there is an error about them already.
-        let Some(items) = object(schema, "items") else { return };
+        let Some(items) = object(schema, "items") else {
+            let detail = "must have a schema if x-kubernetes-list-type is map";
+            return self.required(at.key("items"), detail);
+        };
         let at = at.key("items");
         if flag(items, "nullable") {
             self.forbidden(&at, "nullable", "cannot be nullable when x-kubernetes-list-type is map");
         }
         if text(items, "type") != "object" {
-            return self.of_type(
-                items,
-                &at,
-                "must be object if parent array's x-kubernetes-list-type is map",
-            );
+            let detail = "must be object if parent array's x-kubernetes-list-type is map";
+            return self.invalid(at.key("type"), text(items, "type").into(), detail);
         }
         let names: BTreeSet<_> = keys.iter().filter_map(Value::as_str).collect();
         if names.len() < keys.len() {
