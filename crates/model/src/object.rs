@@ -5,7 +5,7 @@
 
 use std::collections::BTreeSet;
 
-use kubewright_schema::error::{FieldError, distinct};
+use kubewright_schema::error::FieldError;
 use kubewright_schema::path::FieldPath;
 use kubewright_schema::{budget, names};
 use serde_json::{Map, Value, json};
@@ -180,7 +180,6 @@ pub fn dedup_owners(object: &mut Value, admitted: bool) -> Option<String> {
         }
         first
     });
-    let duplicates = distinct(duplicates);
     (!duplicates.is_empty()).then(|| {
         let when = if admitted {
             " after mutating admission happens"
@@ -206,9 +205,10 @@ pub fn finalizer_warnings(object: &Value, old: Option<&Value>, resource: &Resour
         .filter(|finalizer| !finalizer.contains('/') && ![ORPHAN, FOREGROUND_DELETION, "kubernetes"].contains(finalizer))
         .filter(|finalizer| !known.contains(*finalizer))
         .map(|finalizer| {
+            let with_path = if finalizer.contains('.') { " including a path (/)" } else { "" };
             format!(
-                "metadata.finalizers: {finalizer:?}: prefer a domain-qualified finalizer name to avoid accidental conflicts with other \
-                 finalizer writers"
+                "metadata.finalizers: {finalizer:?}: prefer a domain-qualified finalizer name{with_path} to avoid accidental conflicts \
+                 with other finalizer writers"
             )
         })
         .collect()
@@ -441,11 +441,11 @@ mod tests {
     }
 
     #[test]
-    fn the_same_owner_twice_is_one() {
+    fn the_same_owner_again_is_one() {
         let owner = json!({"apiVersion": "v1", "kind": "ConfigMap", "name": "a", "uid": "1"});
-        let mut object = json!({"metadata": {"ownerReferences": [owner, owner]}});
+        let mut object = json!({"metadata": {"ownerReferences": [owner, owner, owner]}});
         let warning = dedup_owners(&mut object, false).expect("a warning");
-        assert!(warning.ends_with("duplicate UID(s) observed: 1"), "{warning}");
+        assert!(warning.ends_with("duplicate UID(s) observed: 1, 1"), "{warning}");
         assert_eq!(object["metadata"]["ownerReferences"].as_array().map(Vec::len), Some(1));
     }
 }

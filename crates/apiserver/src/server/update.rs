@@ -20,8 +20,8 @@ impl Call<'_> {
         let options = WriteOptions::parse(self.query, "UpdateOptions")?;
         let resource = self.resource.clone();
         let mut object = self.object_in_body(&options)?;
-        self.fit_name(&object)?;
         self.fit_namespace(&mut object)?;
+        self.fit_name(&object)?;
         let name = self.name().to_owned();
         let mut writer = self.tracked_writer(&options);
         if resource.strategy.create_on_update

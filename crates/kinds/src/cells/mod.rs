@@ -65,8 +65,8 @@ pub(super) fn selector_of(at: &At<'_>) -> Value {
         };
         words.push((key, word));
     }
-    // In the order of the keys.
-    words.sort();
+    // In the order of the keys; of one key, labels come first.
+    words.sort_by_key(|(key, _)| *key);
     let words: Vec<String> = words.into_iter().map(|(_, word)| word).collect();
     or(&words.join(","), NONE).into()
 }

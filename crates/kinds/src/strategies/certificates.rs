@@ -281,7 +281,7 @@ fn signing_request(new: &Value) -> Vec<FieldError> {
     let decoded = STANDARD.decode(request.text()).unwrap_or_default();
     let text = String::from_utf8_lossy(&decoded);
     if !text.trim_start().starts_with("-----BEGIN CERTIFICATE REQUEST-----") {
-        errors.invalid_value(&request, request.text(), "PEM block type must be CERTIFICATE REQUEST");
+        errors.invalid(&request, "PEM block type must be CERTIFICATE REQUEST");
     }
     let usages = spec.key("usages");
     if usages.is_empty() {
@@ -289,7 +289,7 @@ fn signing_request(new: &Value) -> Vec<FieldError> {
     }
     let mut seen = std::collections::BTreeSet::new();
     for usage in usages.items() {
-        errors.one_of(&usage, &USAGES, true);
+        errors.one_of_all(&usage, &USAGES);
         if !seen.insert(usage.text()) {
             errors.duplicate(&usage);
         }

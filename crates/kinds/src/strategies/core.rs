@@ -9,6 +9,7 @@ use kubewright_schema::path::FieldPath;
 use serde_json::{Value, json};
 
 use super::check::{At, Errors, check_ip, child, each, ensure, fill, fill_text, fixed, get, keep, not_negative, tell};
+use super::key_pairs;
 use kubewright_model::object;
 use kubewright_model::{
     Delete, Document, Ending, Looks, NameRule, PLAIN, Portion, StatusMetadata, Strategy, StrategyContext,
@@ -132,13 +133,13 @@ fn namespace_finalizers(new: &Value, numbered: bool) -> Vec<FieldError> {
         };
         let mistakes = names::qualified_name(at.text());
         let standard = matches!(at.text(), "kubernetes" | "orphan" | "foregroundDeletion");
-        if mistakes.is_empty() && !at.text().contains('/') && !standard {
+        errors.messages(&at, mistakes);
+        if !at.text().contains('/') && !standard {
             errors.invalid(
                 &at,
                 "name is neither a standard finalizer name nor is it fully qualified",
             );
         }
-        errors.messages(&at, mistakes);
     }
     errors.into_vec()
 }
@@ -242,6 +243,16 @@ pub(crate) const SECRET: Strategy = Strategy {
         immutable_data(&mut errors, new, old, &["data"]);
         errors.extend(secret(new));
         errors.into_vec()
+    },
+    warnings: |new, _| {
+        let data = At::root(new).key("data");
+        let text = |key: &str| {
+            let bytes = STANDARD.decode(data.key(key).text()).unwrap_or_default();
+            String::from_utf8_lossy(&bytes).into_owned()
+        };
+        let pair = get(new, &["type"]) == "kubernetes.io/tls";
+        let told = pair.then(|| key_pairs::mistake(&text("tls.crt"), &text("tls.key")));
+        told.flatten().into_iter().collect()
     },
     ..PLAIN
 };

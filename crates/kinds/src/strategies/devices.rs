@@ -14,6 +14,7 @@ use kubewright_schema::names;
 use serde_json::{Value, json};
 
 use super::check::{At, Errors, Object, child, each, ensure, fill_number, fill_text, fixed, get, keep, text};
+use super::pods::volumes::template_metadata;
 use super::system::empty_status;
 use kubewright_model::{GenerationRule, Looks, NameRule, PLAIN, StatusMetadata, Strategy};
 
@@ -198,15 +199,7 @@ pub(crate) const CLAIM_TEMPLATE: Strategy = Strategy {
 fn template(new: &Value) -> Vec<FieldError> {
     let mut errors = Errors::default();
     let spec = At::root(new).key("spec");
-    let metadata = spec.key("metadata");
-    errors.extend(names::annotations(
-        metadata.key("annotations").value,
-        &metadata.key("annotations").path,
-    ));
-    errors.extend(names::labels(
-        metadata.key("labels").value,
-        &metadata.key("labels").path,
-    ));
+    template_metadata(&mut errors, &spec.key("metadata"));
     claimed(&mut errors, &spec.key("spec"));
     errors.into_vec()
 }

@@ -85,6 +85,7 @@ fn labels_of_template(object: &mut Value) {
 fn prepare_job(object: &mut Value, context: &StrategyContext<'_>) {
     let uid = get(object, &["metadata", "uid"]).as_str().unwrap_or("").to_owned();
     let name = get(object, &["metadata", "name"]).as_str().unwrap_or("").to_owned();
+    pods::drop_disabled_in_template(object);
     let Some(map) = object.as_object_mut() else { return };
     map.insert("status".to_owned(), json!({}));
     let Some(spec) = ensure(map, "spec") else { return };
@@ -158,12 +159,10 @@ fn job_spec(errors: &mut Errors, spec: &At<'_>) {
     }
     managed_by(errors, &spec.key("managedBy"));
     let mode = spec.key("completionMode");
-    if mode.present() {
-        errors.one_of(&mode, &["NonIndexed", "Indexed"], false);
-    }
+    errors.one_of_all(&mode, &["NonIndexed", "Indexed"]);
     match mode.text() {
         "Indexed" => indexed(errors, spec),
-        "" | "NonIndexed" => {
+        "NonIndexed" => {
             for only in ["backoffLimitPerIndex", "maxFailedIndexes"] {
                 if spec.key(only).present() {
                     errors.invalid(&spec.key(only), "requires indexed completion mode");
@@ -187,7 +186,7 @@ fn job_spec(errors: &mut Errors, spec: &At<'_>) {
     } else {
         &["Failed", "TerminatingOrFailed"]
     };
-    errors.one_of(&spec.key("podReplacementPolicy"), replacement, false);
+    errors.one_of_all(&spec.key("podReplacementPolicy"), replacement);
     pod_template(errors, &spec.key("template"), Restart::NotAlways);
     let restart = spec.keys(&["template", "spec", "restartPolicy"]);
     if failure.present() && restart.text() == "OnFailure" {

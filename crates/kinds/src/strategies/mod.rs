@@ -21,6 +21,7 @@ pub(crate) mod events;
 pub(crate) mod flow;
 mod job_status;
 pub(crate) mod jobs;
+mod key_pairs;
 pub(crate) mod networking;
 pub(crate) mod nodes;
 pub(crate) mod pods;

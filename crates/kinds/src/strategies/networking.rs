@@ -262,7 +262,8 @@ fn host(errors: &mut Errors, at: &At<'_>, of_rule: bool) {
 fn http_path(errors: &mut Errors, at: &At<'_>) {
     let (path, kind) = (at.key("path"), at.key("pathType"));
     match kind.value {
-        Value::Null => errors.required(&kind, "pathType must be specified"),
+        // Nothing else is looked at then.
+        Value::Null => return errors.required(&kind, "pathType must be specified"),
         _ => match kind.text() {
             "Exact" | "Prefix" => {
                 if path.text().starts_with('/') {

@@ -4,12 +4,15 @@
 
 use kubewright_schema::error::FieldError;
 use kubewright_schema::names;
+use kubewright_schema::quantity::Quantity;
 use serde_json::{Value, json};
 
 use std::collections::BTreeSet;
+use std::str::FromStr;
 
 use super::check::{At, Errors, child, ensure, fill, get, keep, text};
 use super::pods::defaults;
+use super::pods::resources::is_counted_in_wholes;
 use super::{ranges, service_warnings};
 use kubewright_model::{Looks, PLAIN, StatusMetadata, Strategy};
 
@@ -38,7 +41,8 @@ pub(crate) const NODE: Strategy = Strategy {
     validate_update: update,
     validate_status: |new, _| {
         let mut errors = Errors::default();
-        status(&mut errors, new);
+        addresses(&mut errors, new);
+        amounts(&mut errors, new);
         errors.into_vec()
     },
     ..PLAIN
@@ -104,7 +108,11 @@ fn node(new: &Value, old: &Value) -> Vec<FieldError> {
     taints(&mut errors, new);
     let path = ["spec", "podCIDRs"];
     cidrs(&mut errors, &At::root(new).keys(&path), get(old, &path));
-    status(&mut errors, new);
+    // A new node may have an address twice.
+    if !old.is_null() {
+        addresses(&mut errors, new);
+    }
+    amounts(&mut errors, new);
     errors.into_vec()
 }
 
@@ -154,20 +162,27 @@ fn cidrs(errors: &mut Errors, list: &At<'_>, known: &Value) {
     }
 }
 
-fn status(errors: &mut Errors, new: &Value) {
-    let status = At::root(new).key("status");
+fn addresses(errors: &mut Errors, new: &Value) {
     let mut seen = std::collections::BTreeSet::new();
-    for address in status.key("addresses").items() {
+    for address in At::root(new).keys(&["status", "addresses"]).items() {
         if !seen.insert((address.key("type").text(), address.key("address").text())) {
             errors.duplicate(&address);
         }
     }
+}
+
+/// `ValidateNodeResources`.
+fn amounts(errors: &mut Errors, new: &Value) {
     for list in ["capacity", "allocatable"] {
-        let list = status.key(list);
+        let list = At::root(new).keys(&["status", list]);
         for (name, amount) in list.entries() {
+            let at = amount.moved(list.path.key(name));
             if amount.text().starts_with('-') {
-                let at = amount.moved(list.path.key(name));
                 errors.invalid(&at, "must be greater than or equal to 0");
+            }
+            let whole = Quantity::from_str(amount.text()).is_ok_and(|amount| amount.milli_value() % 1000 == 0);
+            if is_counted_in_wholes(name) && !whole {
+                errors.invalid(&at, "must be an integer");
             }
         }
     }

@@ -11,8 +11,10 @@ use kubewright_schema::quantity::Quantity;
 use serde_json::{Value, json};
 
 use super::check::{
-    At, Errors, FieldRule, Must, Object, each, ensure, fill, fixed, get, keep, not_negative, rule, tell,
+    At, Errors, FieldRule, Must, Object, child, each, ensure, fill, fixed, get, keep, not_negative, rule, tell,
 };
+use super::pods::defaults::canonical_quantities;
+use super::pods::resources::{Of, resource_name};
 use super::pods::scheduling::{label_selector, tolerations};
 use super::workloads::int_or_percent;
 use kubewright_model::facts::SYSTEM_CLASSES;
@@ -107,8 +109,14 @@ pub(crate) const QUOTA: Strategy = Strategy {
     status_metadata: StatusMetadata::WRITTEN,
     default: |object| {
         let Some(object) = object.as_object_mut() else { return };
-        ensure(object, "spec");
-        ensure(object, "status");
+        for (part, lists) in [("spec", &["hard"][..]), ("status", &["hard", "used"])] {
+            let Some(part) = ensure(object, part) else { continue };
+            for list in lists {
+                if let Some(list) = child(part, list) {
+                    canonical_quantities(list);
+                }
+            }
+        }
     },
     prepare_create: |object, _| {
         if let Some(object) = object.as_object_mut() {
@@ -168,7 +176,7 @@ const COUNTED: [&str; 21] = [
 
 /// A resource with a domain of its own, which is counted in whole pieces.
 fn is_extended(name: &str) -> bool {
-    let apart = ["count/", "requests.", "limits."];
+    let apart = ["count/", "requests."];
     name.contains('/') && !name.contains("kubernetes.io/") && !apart.iter().any(|prefix| name.starts_with(prefix))
 }
 
@@ -331,6 +339,11 @@ fn default_limits(object: &mut Value) {
         return;
     };
     for item in each(spec, "limits") {
+        for list in ["max", "min", "default", "defaultRequest", "maxLimitRequestRatio"] {
+            if let Some(list) = child(item, list) {
+                canonical_quantities(list);
+            }
+        }
         if item.get("type").and_then(Value::as_str) != Some("Container") {
             continue;
         }
@@ -396,6 +409,9 @@ fn limits(new: &Value) -> Vec<FieldError> {
 
 /// What a limit may be about: a resource of containers or pods, or anything with a domain.
 fn limited_name(errors: &mut Errors, kind: &str, name: &str, at: &At<'_>) {
+    if kind == "Container" {
+        return resource_name(errors, name, at, Of::Container);
+    }
     let messages = names::qualified_name(name);
     let qualified = messages.is_empty();
     for message in messages {
@@ -408,9 +424,6 @@ fn limited_name(errors: &mut Errors, kind: &str, name: &str, at: &At<'_>) {
     let of_containers = matches!(name, "cpu" | "memory" | "ephemeral-storage") || huge;
     if qualified && !COUNTED.contains(&name) && !of_containers && name != "storage" {
         errors.invalid_value(at, name, "must be a standard resource type or fully qualified");
-    }
-    if kind == "Container" && !of_containers {
-        errors.invalid_value(at, name, "must be a standard resource for containers");
     }
 }
 

@@ -353,15 +353,14 @@ fn ips(errors: &mut Errors, spec: &At<'_>, kind: &str) {
     }
     let mut seen = BTreeSet::new();
     for family in spec.key("ipFamilies").items() {
-        errors.one_of(&family, &["IPv4", "IPv6"], true);
+        errors.one_of_all(&family, &["IPv4", "IPv6"]);
         if !seen.insert(family.text()) {
             errors.duplicate(&family);
         }
     }
-    errors.one_of(
+    errors.one_of_all(
         &spec.key("ipFamilyPolicy"),
         &["PreferDualStack", "RequireDualStack", "SingleStack"],
-        false,
     );
     let before = errors.len();
     for (index, ip) in list.items().enumerate() {
@@ -457,14 +456,14 @@ fn policies(errors: &mut Errors, spec: &At<'_>, kind: &str, is_reachable: bool) 
             "may only be set when `type` is 'LoadBalancer' and `externalTrafficPolicy` is 'Local'",
         );
     }
-    let internal = spec.key("internalTrafficPolicy");
-    if internal.present() {
-        errors.one_of(&internal, &["Cluster", "Local"], true);
+    if check.int().is_some_and(|port| port != 0) && kind == "LoadBalancer" && external.text() == "Local" {
+        check_port(errors, &check);
     }
-    errors.one_of(
+    let internal = spec.key("internalTrafficPolicy");
+    errors.one_of_all(&internal, &["Cluster", "Local"]);
+    errors.one_of_all(
         &spec.key("trafficDistribution"),
         &["PreferClose", "PreferSameZone", "PreferSameNode"],
-        false,
     );
 }
 

@@ -60,10 +60,19 @@ pub(crate) const CLASS: Strategy = Strategy {
     ..STORED
 };
 
+/// Whether pods wait for a driver that a node lacks is behind a feature that is off: it is dropped.
+fn without_prevention(driver: &mut Value) {
+    if let Some(spec) = driver.get_mut("spec").and_then(Value::as_object_mut) {
+        spec.remove("preventPodSchedulingIfMissing");
+    }
+}
+
 /// How CSIDrivers are written.
 pub(crate) const DRIVER: Strategy = Strategy {
     unconditional_update: false,
+    prepare_create: |new, _| without_prevention(new),
     prepare_update: |new, old, _| {
+        without_prevention(new);
         // A generation is counted, but a new driver has none.
         if get(new, &["spec"]) != get(old, &["spec"]) {
             let generation = kubewright_model::object::generation(old) + 1;

@@ -120,7 +120,7 @@ fn webhook(errors: &mut Errors, at: &At<'_>, mutating: bool) {
     tell(errors, &rules, at, None);
     let effects = at.key("sideEffects");
     if effects.present() {
-        errors.one_of(&effects, &["None", "NoneOnDryRun"], true);
+        errors.one_of_all(&effects, &["None", "NoneOnDryRun"]);
     } else {
         errors.required(&effects, "must specify one of None, NoneOnDryRun");
     }
@@ -129,7 +129,7 @@ fn webhook(errors: &mut Errors, at: &At<'_>, mutating: bool) {
         errors.invalid(&timeout, "the timeout value must be between 1 and 30 seconds");
     }
     if mutating {
-        errors.one_of(&at.key("reinvocationPolicy"), &["IfNeeded", "Never"], false);
+        errors.one_of_all(&at.key("reinvocationPolicy"), &["IfNeeded", "Never"]);
     }
     label_selector(errors, &at.key("namespaceSelector"));
     label_selector(errors, &at.key("objectSelector"));
@@ -186,7 +186,8 @@ fn resources(errors: &mut Errors, at: &At<'_>) {
             _ => {}
         }
         let Some((name, sub)) = text.split_once('/') else {
-            plain |= text != "*";
+            // Upstream remembers the last one.
+            plain = text != "*";
             continue;
         };
         if all_of.contains(name) {

@@ -68,6 +68,11 @@ pub(crate) const REPLICATION_CONTROLLER: Strategy = Strategy {
     orphan_by_default: true,
     names: NameRule::SubdomainInBytes,
     default: default_replication_controller,
+    // Of a change nothing is said.
+    warnings: |new, old| match old {
+        Some(_) => Vec::new(),
+        None => warnings(new, None),
+    },
     validate_create: replication_controller,
     validate_update: |new, _| replication_controller(new),
     validate_status: |new, _| {
@@ -86,6 +91,8 @@ pub(crate) const POD_TEMPLATE: Strategy = Strategy {
             pods::defaults::template(object);
         }
     },
+    prepare_create: |object, _| pods::drop_disabled_in_template(object),
+    prepare_update: |new, _, _| pods::drop_disabled_in_template(new),
     validate_create: lone_template,
     validate_update: |new, _| lone_template(new),
     warnings: |new, old| {
@@ -120,6 +127,11 @@ pub(crate) const STATEFUL_SET: Strategy = Strategy {
             "availableReplicas",
         ];
         parts_of(new, STATEFUL_SET_NUMBERS, &parts, "status.readyReplicas")
+    },
+    warnings: |new, old| {
+        let mut told = warnings(new, old);
+        stateful_sets::warnings(new, old.is_none(), &mut told);
+        told
     },
     ..WORKLOAD
 };
@@ -224,10 +236,12 @@ fn without_max_unavailable(object: &mut Value) {
 fn start_empty(object: &mut Value, _: &StrategyContext<'_>) {
     empty_status(object);
     status_defaults(object);
+    pods::drop_disabled_in_template(object);
 }
 
 fn keep_status(new: &mut Value, old: &Value, _: &StrategyContext<'_>) {
     keep(new, old, "status");
+    pods::drop_disabled_in_template(new);
 }
 
 fn warnings(new: &Value, old: Option<&Value>) -> Vec<String> {

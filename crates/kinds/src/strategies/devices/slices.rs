@@ -7,7 +7,7 @@ use kubewright_schema::names;
 use kubewright_schema::quantity::Quantity;
 use serde_json::Value;
 
-use super::super::check::{At, Errors, child, each, ensure, fill, fill_text, fixed, get, tell};
+use super::super::check::{At, Errors, Object, child, each, ensure, fill, fill_text, fixed, get, tell};
 use super::super::pods::scheduling::node_selector;
 use super::capacity::request_policy;
 use super::{DEVICE_CLASS, EFFECTS, driver_name, label, limited, name_of_driver, named, pool_name, set};
@@ -42,8 +42,14 @@ pub(crate) const DEVICES: Strategy = Strategy {
             }
         }
     },
-    prepare_create: |object, context| note_time(object, context),
-    prepare_update: |new, _, context| note_time(new, context),
+    prepare_create: |object, context| {
+        drop_disabled(object);
+        note_time(object, context);
+    },
+    prepare_update: |new, _, context| {
+        drop_disabled(new);
+        note_time(new, context);
+    },
     validate_create: |new| slice(new, &Value::Null),
     validate_update: |new, old| {
         let mut errors = Errors::default();
@@ -59,6 +65,23 @@ pub(crate) const DEVICES: Strategy = Strategy {
     },
     ..DEVICE_CLASS
 };
+
+/// Takes away what Kubernetes has behind gates that are shut: attributes that are lists, and what devices take of
+/// a node.
+fn drop_disabled(slice: &mut Value) {
+    let Some(spec) = slice.as_object_mut().and_then(|slice| child(slice, "spec")) else {
+        return;
+    };
+    for device in each(spec, "devices") {
+        device.remove("nodeAllocatableResourceMappings");
+        let attributes = child(device, "attributes").into_iter().flat_map(Object::values_mut);
+        for attribute in attributes.filter_map(Value::as_object_mut) {
+            for list in ["bools", "ints", "strings", "versions"] {
+                attribute.remove(list);
+            }
+        }
+    }
+}
 
 /// Taints say since when they are there.
 fn note_time(slice: &mut Value, context: &StrategyContext<'_>) {

@@ -131,8 +131,6 @@ fn container(errors: &mut Errors, at: &At<'_>, facts: &PodFacts<'_>) {
     let image = at.key("image");
     if image.text().is_empty() {
         errors.required(&image, "");
-    } else if image.text().trim() != image.text() {
-        errors.invalid(&image, "must not have leading or trailing whitespace");
     }
     errors.one_of(
         &at.key("terminationMessagePolicy"),
@@ -143,7 +141,7 @@ fn container(errors: &mut Errors, at: &At<'_>, facts: &PodFacts<'_>) {
     environment(errors, &at.key("env"), facts);
     environment_sources(errors, &at.key("envFrom"));
     mounts(errors, at, facts);
-    host::devices(errors, at, &facts.by_name);
+    host::devices(errors, at, facts);
     errors.one_of(&at.key("imagePullPolicy"), &["Always", "IfNotPresent", "Never"], true);
     resources::requirements(errors, &at.key("resources"), resources::Of::Container);
     host::claims_used(errors, &at.keys(&["resources", "claims"]), &facts.claims);
@@ -249,7 +247,7 @@ fn mounts(errors: &mut Errors, container: &At<'_>, facts: &PodFacts<'_>) {
         }
         // Kubernetes reports the next three without the index of the mount.
         let propagation = mount.key("mountPropagation").moved(at.path.key("mountPropagation"));
-        errors.one_of(&propagation, &["Bidirectional", "HostToContainer", "None"], false);
+        errors.one_of_all(&propagation, &["Bidirectional", "HostToContainer", "None"]);
         if propagation.text() == "Bidirectional" && !privileged {
             errors.forbidden(
                 &propagation,

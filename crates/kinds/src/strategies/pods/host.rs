@@ -1,12 +1,12 @@
 //! What a pod may have of its host, its operating system and its devices: host namespaces, Windows, profiles, claims, block devices.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use kubewright_schema::error::FieldError;
 use kubewright_schema::names;
 use serde_json::{Value, json};
 
-use super::containers::texts;
+use super::containers::{PodFacts, texts};
 use super::windows;
 use crate::strategies::check::{At, Errors};
 use kubewright_model::facts::pods::CONTAINER_LISTS;
@@ -142,29 +142,29 @@ fn on_linux(errors: &mut Errors, at: &At<'_>) {
     }
 }
 
-/// `seccompProfile` of a pod or a container.
+/// `seccompProfile` of a pod or a container (`validateSeccompProfileField`).
 pub(crate) fn seccomp(errors: &mut Errors, at: &At<'_>) {
     if !at.present() {
         return;
     }
     let (kind, file) = (at.key("type"), at.key("localhostProfile"));
-    if kind.text() == "Localhost" {
-        if !file.present() {
-            errors.required(&file, "must be set when seccomp type is Localhost");
-        } else if file.text().starts_with('/') {
-            errors.invalid(&file, "must be a relative path");
-        } else if file.text().split('/').any(|part| part == "..") {
-            errors.invalid(&file, "must not contain '..'");
-        }
-        return;
-    }
-    if file.present() {
-        errors.invalid(&file, "can only be set when seccomp type is Localhost");
-    }
     if kind.text().is_empty() {
         errors.required(&kind, "type is required when seccompProfile is set");
-    } else if !["RuntimeDefault", "Unconfined"].contains(&kind.text()) {
-        errors.unsupported(&kind, &["Localhost", "RuntimeDefault", "Unconfined"]);
+    } else {
+        errors.one_of_all(&kind, &["Localhost", "RuntimeDefault", "Unconfined"]);
+    }
+    if kind.text() != "Localhost" {
+        if file.present() {
+            // Upstream shows the whole profile.
+            let whole = at.value.clone();
+            errors.invalid_value(&file, whole, "can only be set when seccomp type is Localhost");
+        }
+    } else if !file.present() {
+        errors.required(&file, "must be set when seccomp type is Localhost");
+    } else if file.text().starts_with('/') {
+        errors.invalid(&file, "must be a relative path");
+    } else if file.text().split('/').any(|part| part == "..") {
+        errors.invalid(&file, "must not contain '..'");
     }
 }
 
@@ -254,7 +254,7 @@ pub(crate) fn claims_used(errors: &mut Errors, at: &At<'_>, known: &BTreeSet<&st
 }
 
 /// `volumeDevices` of a container: volumes that are claims, at paths of their own.
-pub(crate) fn devices(errors: &mut Errors, container: &At<'_>, volumes: &BTreeMap<&str, At<'_>>) {
+pub(crate) fn devices(errors: &mut Errors, container: &At<'_>, facts: &PodFacts<'_>) {
     let (mut names, mut paths) = (BTreeSet::new(), BTreeSet::new());
     let mounts = container.key("volumeMounts");
     let (mount_names, mount_paths) = (texts(&mounts, "name"), texts(&mounts, "mountPath"));
@@ -265,7 +265,12 @@ pub(crate) fn devices(errors: &mut Errors, container: &At<'_>, volumes: &BTreeMa
         } else if !names.insert(name.text()) {
             errors.invalid(&name, "must be unique");
         }
-        match volumes.get(name.text()) {
+        // A volume with errors is none.
+        let known = facts
+            .by_name
+            .get(name.text())
+            .filter(|_| facts.volumes.contains(name.text()));
+        match known {
             None => errors.not_found(&name),
             Some(volume) if !volume.key("persistentVolumeClaim").present() && !volume.key("ephemeral").present() => {
                 errors.invalid(

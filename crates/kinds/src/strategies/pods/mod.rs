@@ -4,6 +4,7 @@ pub(crate) mod annotations;
 pub(crate) mod containers;
 pub(crate) mod defaults;
 pub(crate) mod host;
+mod images;
 mod portions;
 mod projections;
 pub(crate) mod resources;
@@ -102,9 +103,19 @@ fn prepare_create(pod: &mut Value, context: &StrategyContext<'_>) {
     object.insert("status".to_owned(), status);
 }
 
+/// Takes away what the template of a workload says in vain (`DropDisabledTemplateFields`).
+pub(crate) fn drop_disabled_in_template(workload: &mut Value) {
+    for place in ["/template", "/spec/template", "/spec/jobTemplate/spec/template"] {
+        if let Some(template) = workload.pointer_mut(place).and_then(Value::as_object_mut) {
+            drop_disabled(template);
+        }
+    }
+}
+
 /// Takes away what a new pod says in vain: fields that Kubernetes has behind gates that are shut.
 fn drop_disabled(pod: &mut Object) {
     let Some(spec) = child(pod, "spec") else { return };
+    spec.remove("schedulingGroup");
     for list in CONTAINER_LISTS {
         for container in each(spec, list) {
             let Some(lifecycle) = child(container, "lifecycle") else {
@@ -120,7 +131,9 @@ fn drop_disabled(pod: &mut Object) {
             continue;
         };
         for source in each(projected, "sources") {
-            source.remove("podCertificate");
+            for disabled in ["clusterTrustBundle", "podCertificate"] {
+                source.remove(disabled);
+            }
         }
     }
 }
@@ -133,4 +146,7 @@ fn admit(spec: &mut Object) {
 
 fn prepare_update(new: &mut Value, old: &Value, _: &StrategyContext<'_>) {
     keep(new, old, "status");
+    if let Some(pod) = new.as_object_mut() {
+        drop_disabled(pod);
+    }
 }

@@ -121,6 +121,22 @@ fn is_extended(name: &str) -> bool {
     name.contains('/') && !name.contains("kubernetes.io/") && !name.starts_with("requests.")
 }
 
+/// Whether there are only whole ones of a resource (`IsIntegerResourceName`).
+pub(crate) fn is_counted_in_wholes(name: &str) -> bool {
+    const COUNTED: [&str; 9] = [
+        "pods",
+        "resourcequotas",
+        "services",
+        "replicationcontrollers",
+        "secrets",
+        "configmaps",
+        "persistentvolumeclaims",
+        "services.nodeports",
+        "services.loadbalancers",
+    ];
+    COUNTED.contains(&name) || (is_extended(name) && names::qualified_name(name).is_empty())
+}
+
 fn overcommit_allowed(name: &str) -> bool {
     !is_extended(name) && !name.starts_with("hugepages-")
 }
@@ -188,11 +204,11 @@ fn quantity(errors: &mut Errors, name: &str, at: &At<'_>) {
     if let Some(size) = name
         .strip_prefix("hugepages-")
         .and_then(|size| Quantity::from_str(size).ok())
-        && (value.sign() <= 0 || (size.value() > 0 && value.value() % size.value() != 0))
+        && (size.sign() <= 0 || size.milli_value() % 1000 != 0 || value.value() % size.value() != 0)
     {
         errors.invalid(at, format!("{} is not positive integer multiple of {name}", at.text()));
     }
-    if is_extended(name) && value.milli_value() % 1000 != 0 {
+    if is_counted_in_wholes(name) && value.milli_value() % 1000 != 0 {
         errors.invalid(at, "must be an integer");
     }
 }

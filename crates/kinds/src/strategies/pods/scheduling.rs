@@ -61,7 +61,7 @@ pub(crate) fn affinity(errors: &mut Errors, at: &At<'_>) {
     }
     for preferred in node.key(PREFERRED).items() {
         weight(errors, &preferred.key("weight"));
-        node_selector_term(errors, &preferred.key("preference"));
+        node_selector_term(errors, &preferred.key("preference"), false);
     }
     for kind in ["podAffinity", "podAntiAffinity"] {
         for term in at.key(kind).key(REQUIRED).items() {
@@ -81,7 +81,7 @@ pub(crate) fn node_selector(errors: &mut Errors, at: &At<'_>) {
         errors.required(&terms, "must have at least one node selector term");
     }
     for term in terms.items() {
-        node_selector_term(errors, &term);
+        node_selector_term(errors, &term, true);
     }
 }
 
@@ -92,7 +92,8 @@ fn weight(errors: &mut Errors, at: &At<'_>) {
     }
 }
 
-fn node_selector_term(errors: &mut Errors, at: &At<'_>) {
+/// `ValidateNodeSelectorTerm`; values that are no labels are wrong where a node must fit, elsewhere they are warned of.
+fn node_selector_term(errors: &mut Errors, at: &At<'_>, required: bool) {
     for requirement in at.key("matchExpressions").items() {
         let values = requirement.key("values");
         let operator = requirement.key("operator");
@@ -124,20 +125,35 @@ fn node_selector_term(errors: &mut Errors, at: &At<'_>) {
         for message in names::qualified_name(key.text()) {
             errors.invalid_value(&key, key.text(), message);
         }
-    }
-    for requirement in at.key("matchFields").items() {
-        let key = requirement.key("key");
-        if key.text() != "metadata.name" {
-            errors.invalid_value(&key, key.text(), "not a valid field selector key");
+        for value in values.items().filter(|_| required) {
+            for message in names::label_value(value.text()) {
+                errors.invalid_value(&value, value.text(), message);
+            }
         }
-        let operator = requirement.key("operator");
-        if !["In", "NotIn"].contains(&operator.text()) {
-            errors.invalid_value(&operator, operator.text(), "not a valid selector operator");
-        } else if requirement.key("values").len() != 1 {
-            errors.required(
-                &requirement.key("values"),
-                "must be only one value when `operator` is 'In' or 'NotIn' for node field selector",
-            );
+    }
+    at.key("matchFields")
+        .items()
+        .for_each(|requirement| node_field(errors, &requirement));
+}
+
+/// `ValidateNodeFieldSelectorRequirement`: a node has one field to be chosen by.
+fn node_field(errors: &mut Errors, at: &At<'_>) {
+    let (key, operator, values) = (at.key("key"), at.key("operator"), at.key("values"));
+    if !["In", "NotIn"].contains(&operator.text()) {
+        errors.invalid_value(&operator, operator.text(), "not a valid selector operator");
+    } else if values.len() != 1 {
+        errors.required(
+            &values,
+            "must be only one value when `operator` is 'In' or 'NotIn' for node field selector",
+        );
+    }
+    if key.text() != "metadata.name" {
+        errors.invalid_value(&key, key.text(), "not a valid field selector key");
+        return;
+    }
+    for value in values.items() {
+        for message in names::dns1123_subdomain(value.text()) {
+            errors.invalid_value(&value, value.text(), message);
         }
     }
 }
@@ -153,6 +169,7 @@ fn pod_affinity_term(errors: &mut Errors, at: &At<'_>) {
     }
     label_keys(errors, at, "matchLabelKeys");
     label_keys(errors, at, "mismatchLabelKeys");
+    selected_twice(errors, at);
     let mismatched: BTreeSet<&str> = at.key("mismatchLabelKeys").items().map(|other| other.text()).collect();
     for both in at.key("matchLabelKeys").items() {
         if mismatched.contains(both.text()) {
@@ -180,6 +197,24 @@ fn label_keys(errors: &mut Errors, at: &At<'_>, field: &str) {
     }
     for key in keys.items() {
         errors.messages(&key, names::qualified_name(key.text()));
+    }
+}
+
+/// A key of `matchLabelKeys` stands in the selector once, where [`narrow_selectors`] put it
+/// (`validateLabelKeysWithSelector`). Upstream counts the keys behind the path of the term.
+fn selected_twice(errors: &mut Errors, at: &At<'_>) {
+    let keys = at.key("matchLabelKeys");
+    let places: BTreeMap<&str, usize> = keys.items().map(|key| key.text()).zip(0..).collect();
+    let selector = at.key("labelSelector");
+    let mut seen: BTreeSet<&str> = selector.key("matchLabels").entries().map(|(key, _)| key).collect();
+    for expression in selector.key("matchExpressions").items() {
+        let key = expression.key("key").text();
+        if !seen.insert(key)
+            && let Some(place) = places.get(key)
+        {
+            let at = at.moved(at.path.index(*place));
+            errors.invalid_value(&at, key, "exists in both matchLabelKeys and labelSelector");
+        }
     }
 }
 
@@ -284,9 +319,10 @@ pub(crate) fn spread(errors: &mut Errors, at: &At<'_>) {
             );
         }
         for policy in ["nodeAffinityPolicy", "nodeTaintsPolicy"] {
-            errors.one_of(&constraint.key(policy), &["Honor", "Ignore"], false);
+            errors.one_of_all(&constraint.key(policy), &["Honor", "Ignore"]);
         }
         label_keys(errors, &constraint, "matchLabelKeys");
+        selected_twice(errors, &constraint);
         label_selector(errors, &constraint.key("labelSelector"));
     }
 }

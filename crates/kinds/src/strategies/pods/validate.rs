@@ -18,13 +18,33 @@ use network::{DNS_POLICIES, dns, host_aliases, hostname_override};
 
 const RESTART_POLICIES: [&str; 3] = ["Always", "OnFailure", "Never"];
 
-/// Errors in a `PodSpec` (`ValidatePodSpec`).
-pub(crate) fn spec(errors: &mut Errors, at: &At<'_>) {
+/// Errors in the spec of a pod of this name (`validatePodMetadataAndSpec`).
+fn spec(errors: &mut Errors, at: &At<'_>, name: &str) {
+    parts(errors, at, name);
+    // Templates may have other images, as they always could.
+    for container in ["containers", "initContainers"]
+        .iter()
+        .flat_map(|list| at.key(list).items())
+    {
+        let image = container.key("image");
+        if image.text().trim() != image.text() {
+            errors.invalid(&image, "must not have leading or trailing whitespace");
+        }
+    }
+}
+
+/// Errors in the spec of a template, whose pods have no name yet.
+pub(crate) fn template(errors: &mut Errors, at: &At<'_>) {
+    parts(errors, at, "");
+}
+
+/// `ValidatePodSpec`.
+fn parts(errors: &mut Errors, at: &At<'_>, name: &str) {
     let claims = host::claims(errors, &at.key("resourceClaims"));
     let facts = containers::PodFacts {
         claims,
         spec: at.clone(),
-        volumes: volumes::volumes(errors, &at.key("volumes")),
+        volumes: volumes::volumes(errors, &at.key("volumes"), name),
         by_name: first_by_name(&at.key("volumes")),
         grace_period: at.key("terminationGracePeriodSeconds").int().unwrap_or(30),
     };
@@ -54,16 +74,15 @@ pub(crate) fn spec(errors: &mut Errors, at: &At<'_>) {
     }
     gates(errors, at);
     scheduling::spread(errors, &at.key("topologySpreadConstraints"));
-    for name in [
-        "serviceAccountName",
-        "nodeName",
-        "priorityClassName",
-        "runtimeClassName",
-    ] {
+    for name in ["serviceAccountName", "nodeName", "priorityClassName"] {
         let name = at.key(name);
         if !name.text().is_empty() {
             errors.messages(&name, names::dns1123_subdomain(name.text()));
         }
+    }
+    let runtime = at.key("runtimeClassName");
+    if runtime.present() {
+        errors.messages(&runtime, names::dns1123_subdomain(runtime.text()));
     }
     let deadline = at.key("activeDeadlineSeconds");
     if deadline
@@ -81,9 +100,8 @@ pub(crate) fn spec(errors: &mut Errors, at: &At<'_>) {
     hostname_override(errors, at);
     scheduling::tolerations(errors, &at.key("tolerations"));
     host_aliases(errors, &at.key("hostAliases"));
-    if at.key("preemptionPolicy").present() {
-        errors.one_of(&at.key("preemptionPolicy"), &["Never", "PreemptLowerPriority"], true);
-    }
+    let preemption = at.key("preemptionPolicy");
+    errors.one_of(&preemption, &["PreemptLowerPriority", "Never"], preemption.present());
     resources::overhead(errors, &at.key("overhead"));
     host::host(errors, at);
 }
@@ -201,12 +219,11 @@ fn devices(errors: &mut Errors, at: &At<'_>, container: &At<'_>) {
 pub(crate) fn create(new: &Value) -> Vec<FieldError> {
     let mut errors = Errors::default();
     let at = At::root(new).key("spec");
+    annotations::annotations(&mut errors, &At::root(new).keys(&["metadata", "annotations"]), &at);
+    spec(&mut errors, &at, kubewright_model::object::name(new));
     if !at.key("ephemeralContainers").is_empty() {
         errors.forbidden(&at.key("ephemeralContainers"), "cannot be set on create");
-        return errors.into_vec();
     }
-    annotations::annotations(&mut errors, &At::root(new).keys(&["metadata", "annotations"]), &at);
-    spec(&mut errors, &at);
     gated_has_no_node(&mut errors, &at);
     tokens_without_account(&mut errors, &at);
     annotations::profiles(&mut errors, &At::root(new));

@@ -8,15 +8,22 @@ use kubewright_schema::names;
 use kubewright_schema::quantity::Quantity;
 
 use super::projections::{descending, downward_file, key_to_path, mode, no_backsteps, projections};
+use super::scheduling::label_selector;
 use crate::strategies::check::{At, Errors, Must, rule, tell};
 
-/// Checks `spec.volumes` and gives the names that mounts may use.
-pub(crate) fn volumes<'a>(errors: &mut Errors, at: &At<'a>) -> BTreeSet<&'a str> {
+/// Checks `spec.volumes` of a pod and gives the names that mounts may use. A pod that has no name yet has no claims either.
+pub(crate) fn volumes<'a>(errors: &mut Errors, at: &At<'a>, pod: &str) -> BTreeSet<&'a str> {
     let mut seen = BTreeSet::new();
     for volume in at.items() {
         let before = errors.len();
         source(errors, &volume);
         let name = volume.key("name");
+        if volume.key("ephemeral").present() && !pod.is_empty() && !name.text().is_empty() {
+            let claim = format!("{pod}-{}", name.text());
+            for message in names::dns1123_subdomain(&claim) {
+                errors.invalid(&name, format!("PVC name {claim:?}: {message}"));
+            }
+        }
         if name.text().is_empty() {
             errors.required(&name, "");
         } else {
@@ -182,18 +189,45 @@ pub(crate) fn one_source(errors: &mut Errors, kind: &str, at: &At<'_>) {
         "ephemeral" => {
             let claim = at.key("volumeClaimTemplate");
             if claim.present() {
-                for field in ["name", "generateName", "namespace", "finalizers", "ownerReferences"] {
-                    let field = claim.keys(&["metadata", field]);
-                    if !field.text().is_empty() || !field.is_empty() {
-                        errors.forbidden(&field, "cannot be set");
-                    }
-                }
+                template_metadata(errors, &claim.key("metadata"));
                 claim_spec(errors, &claim.key("spec"));
             } else {
                 errors.required(&claim, "");
             }
         }
         _ => {}
+    }
+}
+
+/// The metadata of what is made later: labels and annotations, nothing else (`ValidateTemplateObjectMeta`).
+pub(crate) fn template_metadata(errors: &mut Errors, at: &At<'_>) {
+    const NAMED_LATER: [&str; 13] = [
+        "name",
+        "generateName",
+        "namespace",
+        "selfLink",
+        "uid",
+        "resourceVersion",
+        "generation",
+        "creationTimestamp",
+        "deletionTimestamp",
+        "deletionGracePeriodSeconds",
+        "ownerReferences",
+        "finalizers",
+        "managedFields",
+    ];
+    let (notes, labels) = (at.key("annotations"), at.key("labels"));
+    errors.extend(names::annotations(notes.value, &notes.path));
+    errors.extend(names::labels(labels.value, &labels.path));
+    for name in NAMED_LATER {
+        let field = at.key(name);
+        // A number that is a pointer to Go is there even when it is 0.
+        let zero = field.int() == Some(0) && name == "generation";
+        if field.present() && field.value != "" && !zero {
+            // Upstream makes the name out of that in Go.
+            let shown = if name == "uid" { "uID" } else { name };
+            errors.forbidden(&field.moved(at.path.key(shown)), "cannot be set");
+        }
     }
 }
 
@@ -205,7 +239,7 @@ pub(crate) fn required(errors: &mut Errors, at: &At<'_>) {
 }
 
 /// A reference to a secret, if there is one, says its name.
-fn secret_reference(errors: &mut Errors, source: &At<'_>) {
+pub(crate) fn secret_reference(errors: &mut Errors, source: &At<'_>) {
     let reference = source.key("secretRef");
     if reference.present() {
         required(errors, &reference.key("name"));
@@ -254,7 +288,6 @@ pub(crate) fn iscsi(errors: &mut Errors, at: &At<'_>, unknown: &str) {
     if authenticates && !at.key("secretRef").present() {
         errors.required(&at.key("secretRef"), "");
     }
-    secret_reference(errors, at);
     let initiator = at.key("initiatorName");
     if initiator.present() {
         name(errors, &initiator.moved(at.path.key("initiatorname")));
@@ -420,6 +453,7 @@ pub(crate) fn claim_spec(errors: &mut Errors, at: &At<'_>) {
     if modes.is_empty() {
         errors.required(&modes, "at least 1 access mode is required");
     }
+    label_selector(errors, &at.key("selector"));
     crate::strategies::storage::access_modes(errors, &modes);
     // Kubernetes leaves `requests` out of the path.
     let resources = at.key("resources");
@@ -439,6 +473,10 @@ pub(crate) fn claim_spec(errors: &mut Errors, at: &At<'_>) {
     let mode = at.key("volumeMode");
     if mode.present() && !["Block", "Filesystem"].contains(&mode.text()) {
         errors.unsupported(&mode, &["Block", "Filesystem"]);
+    }
+    let attributes = at.key("volumeAttributesClassName");
+    if !attributes.text().is_empty() {
+        errors.messages(&attributes, names::dns1123_subdomain(attributes.text()));
     }
     crate::strategies::storage::sources::validate(errors, at);
 }

@@ -116,6 +116,12 @@ pub(crate) fn warnings(pod: &At<'_>) -> Vec<String> {
     }
     twice(&spec.key("hostAliases"), "ip", &mut warn);
     twice(&spec.key("imagePullSecrets"), "name", &mut warn);
+    for secret in spec.key("imagePullSecrets").items() {
+        let name = secret.key("name");
+        if name.text().is_empty() {
+            warn.push(format!("{}: invalid empty name \"\"", name.path));
+        }
+    }
     fractions(&spec.key("overhead"), &["memory", "ephemeral-storage"], &mut warn);
     let containers = || CONTAINER_LISTS.iter().flat_map(|list| spec.key(list).items());
     for container in containers() {
@@ -129,12 +135,6 @@ pub(crate) fn warnings(pod: &At<'_>) -> Vec<String> {
         .flat_map(|container| container.key("ports").items())
         .collect();
     ports::ports(&all, &mut warn);
-    for secret in spec.key("imagePullSecrets").items() {
-        let name = secret.key("name");
-        if name.text().is_empty() {
-            warn.push(format!("{}: invalid empty name \"\"", name.path));
-        }
-    }
     let grace = spec.key("terminationGracePeriodSeconds");
     if grace.int().is_some_and(|seconds| seconds < 0) {
         warn.push(format!(

@@ -9,7 +9,6 @@ use serde_json::Value;
 
 use super::{STORED, resource_amount, sources};
 use crate::strategies::check::{At, Errors, ensure, fill_text, get, keep};
-use crate::strategies::pods::scheduling::label_selector;
 use crate::strategies::pods::warnings::fractions;
 use crate::strategies::pods::{defaults, volumes};
 use crate::strategies::system::empty_status;
@@ -59,12 +58,7 @@ fn default_claim(object: &mut Value) {
 fn claim(new: &Value) -> Vec<FieldError> {
     let mut errors = Errors::default();
     let spec = At::root(new).key("spec");
-    label_selector(&mut errors, &spec.key("selector"));
     volumes::claim_spec(&mut errors, &spec);
-    let class = spec.key("volumeAttributesClassName");
-    if !class.text().is_empty() {
-        errors.messages(&class, names::dns1123_subdomain(class.text()));
-    }
     errors.into_vec()
 }
 

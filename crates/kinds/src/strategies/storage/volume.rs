@@ -277,13 +277,6 @@ fn node_affinity(errors: &mut Errors, affinity: &At<'_>) {
         return;
     }
     node_selector(errors, &required);
-    for term in required.key("nodeSelectorTerms").items() {
-        for expression in term.key("matchExpressions").items() {
-            for value in expression.key("values").items() {
-                errors.messages(&value, names::label_value(value.text()));
-            }
-        }
-    }
 }
 
 fn attributes_class(errors: &mut Errors, spec: &At<'_>) {
@@ -328,6 +321,8 @@ fn source(errors: &mut Errors, spec: &At<'_>, kind: &str, place: Place<'_>) {
                     &namespace,
                     "if the endpointnamespace is set, it must be a valid namespace name",
                 );
+            } else if namespace.present() {
+                errors.messages(&namespace, names::dns1123_label(namespace.text()));
             }
         }
         "azureFile" if at.key("secretNamespace").present() => required(errors, &at.key("secretNamespace")),
@@ -336,6 +331,7 @@ fn source(errors: &mut Errors, spec: &At<'_>, kind: &str, place: Place<'_>) {
         }
         "iscsi" => {
             volumes::iscsi(errors, &at, volumes::ISCSI_FORMAT);
+            volumes::secret_reference(errors, &at);
             let portal = at.key("targetPortal");
             if let Place::Volume(name) = place
                 && at.key("initiatorName").present()
@@ -375,9 +371,21 @@ fn csi(errors: &mut Errors, at: &At<'_>) {
     ] {
         let secret = at.key(reference);
         if secret.present() {
-            required(errors, &secret.key("name"));
-            required(errors, &secret.key("namespace"));
+            secret_reference(errors, &secret);
         }
+    }
+}
+
+/// `validatePVSecretReference`.
+fn secret_reference(errors: &mut Errors, at: &At<'_>) {
+    let (name, namespace) = (at.key("name"), at.key("namespace"));
+    required(errors, &name);
+    if !name.text().is_empty() {
+        errors.messages(&name, names::dns1123_subdomain(name.text()));
+    }
+    required(errors, &namespace);
+    if !namespace.text().is_empty() {
+        errors.messages(&namespace, names::dns1123_label(namespace.text()));
     }
 }
 
@@ -410,7 +418,12 @@ fn update_volume(new: &Value, old: &Value) -> Vec<FieldError> {
     errors.immutable(&mode, &was.key("volumeMode"));
     if was.key("nodeAffinity").present() {
         let affinity = spec.key("nodeAffinity").moved(At::root(new).key("nodeAffinity").path);
-        errors.immutable(&affinity, &was.key("nodeAffinity"));
+        if affinity.value != was.key("nodeAffinity").value {
+            errors.invalid(
+                &affinity,
+                "field is immutable, except for updating from beta label to GA",
+            );
+        }
     }
     let class = spec.key("volumeAttributesClassName");
     if was.key("volumeAttributesClassName").present() && !class.present() {

@@ -48,14 +48,12 @@ pub(super) fn daemon_set(new: &Value) -> Vec<FieldError> {
             let surge = rolling.key("maxSurge");
             int_or_percent(&mut errors, &unavailable);
             int_or_percent(&mut errors, &surge);
-            // What is no percentage is nothing.
-            let number = |at: &At<'_>| percent_or_number(at).unwrap_or(0);
+            // A text without a percent sign may be a number; what is none is nothing.
+            let number = |at: &At<'_>| percent_or_number(at).or(at.text().parse().ok()).unwrap_or(0);
             match (number(&unavailable), number(&surge)) {
                 (0, 0) => errors.required(&unavailable, "cannot be 0 when maxSurge is 0"),
-                (some, more) if some > 0 && more > 0 => {
-                    errors.invalid(&surge, "may not be set when maxUnavailable is non-zero");
-                }
-                _ => {}
+                (0, _) | (_, 0) => {}
+                _ => errors.invalid(&surge, "may not be set when maxUnavailable is non-zero"),
             }
         }
         _ => errors.push(FieldError::not_supported(

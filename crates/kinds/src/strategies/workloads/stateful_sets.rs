@@ -71,6 +71,31 @@ pub(super) fn stateful_set(new: &Value, is_new: bool) -> Vec<FieldError> {
     errors.into_vec()
 }
 
+/// What is said of the claims and the history of a StatefulSet, besides what is said of its template.
+pub(super) fn warnings(new: &Value, is_new: bool, told: &mut Vec<String>) {
+    let spec = At::root(new).key("spec");
+    for claim in spec.key("volumeClaimTemplates").items() {
+        let resources = claim.keys(&["spec", "resources"]);
+        // Upstream's paths lead through other names.
+        let place = if is_new {
+            claim.path.clone()
+        } else {
+            claim.path.key("Spec")
+        };
+        let resources = resources.moved(place.key("resources"));
+        for list in ["requests", "limits"] {
+            pods::warnings::fractions(&resources.key(list), &["storage"], told);
+        }
+    }
+    let history = spec.key("revisionHistoryLimit");
+    if history.int().is_some_and(|kept| kept < 0) {
+        told.push(format!(
+            "{}: a negative value retains all historical revisions; a value >= 0 is recommended",
+            history.path
+        ));
+    }
+}
+
 /// What of a StatefulSet's spec may change.
 const STATEFUL_SET_UPDATABLE: [&str; 8] = [
     "replicas",

@@ -47,20 +47,26 @@ pub(super) fn selector_and_template(errors: &mut Errors, spec: &At<'_>, restart:
     if !matches {
         errors.invalid(&labels, "`selector` does not match template `labels`");
     }
-    if restart.kind() == "statefulset" && !spec.key("volumeClaimTemplates").is_empty() {
-        let whole = with_claims(&template, &spec.key("volumeClaimTemplates"));
+    if restart.kind() == "statefulset" {
+        // Upstream looks at them twice.
+        labels_and_annotations(errors, &template);
+        let whole = of_stateful_set(&template, &spec.key("volumeClaimTemplates"));
         pod_template(errors, &At::root(&whole).moved(template.path.clone()), restart);
     } else {
         pod_template(errors, &template, restart);
     }
 }
 
-/// The template of a StatefulSet as its pods will have it: each claim is a volume of its name, before the volumes of other names.
-fn with_claims(template: &At<'_>, claims: &At<'_>) -> Value {
+/// The template of a StatefulSet as its pods will have it: each claim is a volume of its name, before the volumes of other names, and
+/// the controller names the hosts.
+fn of_stateful_set(template: &At<'_>, claims: &At<'_>) -> Value {
     let mut whole = measure::copy(template.value);
     let Some(spec) = whole.as_object_mut().and_then(|whole| ensure(whole, "spec")) else {
         return whole;
     };
+    for name in ["hostname", "subdomain"] {
+        spec.remove(name);
+    }
     let mut volumes: Vec<Value> = Vec::new();
     let mut names = BTreeSet::new();
     for claim in claims.items() {
@@ -101,8 +107,7 @@ impl Restart {
     }
 }
 
-/// `ValidatePodTemplateSpec`.
-pub(crate) fn pod_template(errors: &mut Errors, template: &At<'_>, restart: Restart) {
+fn labels_and_annotations(errors: &mut Errors, template: &At<'_>) {
     let metadata = template.key("metadata");
     if metadata.key("labels").present() {
         errors.extend(kubewright_schema::names::labels(
@@ -117,11 +122,17 @@ pub(crate) fn pod_template(errors: &mut Errors, template: &At<'_>, restart: Rest
             &template.path.key("annotations"),
         ));
     }
+}
+
+/// `ValidatePodTemplateSpec`.
+pub(crate) fn pod_template(errors: &mut Errors, template: &At<'_>, restart: Restart) {
+    labels_and_annotations(errors, template);
+    let metadata = template.key("metadata");
     let spec = template.key("spec");
     // The path stands so in Kubernetes.
     let annotations = metadata.key("annotations").moved(template.path.key("annotations"));
     pods::annotations::annotations(errors, &annotations, &spec);
-    pods::validate::spec(errors, &spec);
+    pods::validate::template(errors, &spec);
     if !spec.key("ephemeralContainers").is_empty() {
         errors.forbidden(
             &spec.key("ephemeralContainers"),
@@ -146,7 +157,7 @@ fn ends(errors: &mut Errors, spec: &At<'_>, restart: Restart) {
             if deadline.present() {
                 errors.forbidden(&deadline, format!("activeDeadlineSeconds in {owner} is not Supported"));
             }
-            if !matches!(policy.text(), "Always" | "") && ["OnFailure", "Never"].contains(&policy.text()) {
+            if !matches!(policy.text(), "Always" | "") {
                 errors.unsupported(&policy, &["Always"]);
             }
         }

@@ -27,7 +27,7 @@ pub(super) fn environment(errors: &mut Errors, at: &At<'_>, facts: &PodFacts<'_>
             value_from(errors, &source, !entry.key("value").text().is_empty());
             let file = source.key("fileKeyRef");
             if file.present() {
-                file_reference(errors, &file, facts);
+                volume_of_file(errors, &file.key("volumeName"), facts);
             }
         }
     }
@@ -66,6 +66,9 @@ fn value_from(errors: &mut Errors, at: &At<'_>, has_value: bool) {
             }
         }
     }
+    if at.key("fileKeyRef").present() {
+        file_reference(errors, &at.key("fileKeyRef"));
+    }
     if given == 0 {
         errors.invalid_value(
             at,
@@ -80,7 +83,7 @@ fn value_from(errors: &mut Errors, at: &At<'_>, has_value: bool) {
 }
 
 /// A `fileKeyRef`: a variable out of a file in an `emptyDir` of the pod.
-fn file_reference(errors: &mut Errors, at: &At<'_>, facts: &PodFacts<'_>) {
+fn file_reference(errors: &mut Errors, at: &At<'_>) {
     let key = at.key("key");
     if key.text().is_empty() {
         errors.required(&key, "");
@@ -100,10 +103,14 @@ fn file_reference(errors: &mut Errors, at: &At<'_>, facts: &PodFacts<'_>) {
             errors.invalid(&path, "must not start with '..'");
         }
     }
-    match facts.by_name.get(volume.text()) {
-        None => errors.not_found(&volume),
+}
+
+/// The volume that a `fileKeyRef` names is an `emptyDir` of the pod.
+fn volume_of_file(errors: &mut Errors, at: &At<'_>, facts: &PodFacts<'_>) {
+    match facts.by_name.get(at.text()) {
+        None => errors.not_found(at),
         Some(known) if !known.key("emptyDir").present() => {
-            errors.invalid(&volume, "referenced volume must be of type emptyDir");
+            errors.invalid(at, "referenced volume must be of type emptyDir");
         }
         Some(_) => {}
     }

@@ -63,38 +63,45 @@ pub(super) fn lifecycle(errors: &mut Errors, at: &At<'_>, facts: &PodFacts<'_>) 
 
 /// Exactly one of the kinds of handlers; only the first is looked at more closely (`validateHandler`).
 fn handler(errors: &mut Errors, at: &At<'_>, kinds: &[&str]) {
-    let given: Vec<&str> = kinds.iter().copied().filter(|kind| at.key(kind).present()).collect();
-    let Some((first, rest)) = given.split_first() else {
+    let mut given = kinds.iter().copied().filter(|kind| at.key(kind).present());
+    let Some(first) = given.next() else {
         errors.required(at, "must specify a handler type");
         return;
     };
-    for kind in rest {
+    action(errors, first, &at.key(first));
+    for kind in given {
         errors.forbidden(&at.key(kind), "may not specify more than 1 handler type");
     }
-    let action = at.key(first);
-    match *first {
-        "exec" if action.key("command").is_empty() => errors.required(&action.key("command"), ""),
+}
+
+fn action(errors: &mut Errors, kind: &str, at: &At<'_>) {
+    match kind {
+        "exec" if at.key("command").is_empty() => errors.required(&at.key("command"), ""),
         "httpGet" => {
-            if action.key("path").text().is_empty() {
-                errors.required(&action.key("path"), "");
+            if at.key("path").text().is_empty() {
+                errors.required(&at.key("path"), "");
             }
-            check_port_or_name(errors, &action.key("port"));
-            errors.one_of(&action.key("scheme"), &["HTTP", "HTTPS"], true);
-            for header in action.key("httpHeaders").items() {
-                let name = header.key("name").text();
-                let known = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-';
-                if name.is_empty() || !name.bytes().all(known) {
-                    errors.invalid_value(
-                        &action.key("httpHeaders"),
-                        name,
-                        "a valid HTTP header must consist of alphanumeric characters or '-' (e.g. 'X-Header-Name', regex used for \
-                         validation is '[-A-Za-z0-9]+')",
-                    );
-                }
-            }
+            check_port_or_name(errors, &at.key("port"));
+            errors.one_of(&at.key("scheme"), &["HTTP", "HTTPS"], true);
+            headers(errors, &at.key("httpHeaders"));
         }
-        "tcpSocket" => check_port_or_name(errors, &action.key("port")),
-        "grpc" => check_port(errors, &action.key("port")),
+        "tcpSocket" => check_port_or_name(errors, &at.key("port")),
+        "grpc" => check_port(errors, &at.key("port")),
         _ => {}
+    }
+}
+
+fn headers(errors: &mut Errors, at: &At<'_>) {
+    for header in at.items() {
+        let name = header.key("name").text();
+        let known = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-';
+        if name.is_empty() || !name.bytes().all(known) {
+            errors.invalid_value(
+                at,
+                name,
+                "a valid HTTP header must consist of alphanumeric characters or '-' (e.g. 'X-Header-Name', regex used for \
+                 validation is '[-A-Za-z0-9]+')",
+            );
+        }
     }
 }

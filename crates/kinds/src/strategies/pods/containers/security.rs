@@ -23,11 +23,9 @@ pub(super) fn security(errors: &mut Errors, at: &At<'_>, facts: &PodFacts<'_>) {
     }
     id(errors, &at.key("runAsUser"));
     id(errors, &at.key("runAsGroup"));
-    if at.key("procMount").present() {
-        errors.one_of(&at.key("procMount"), &["Default", "Unmasked"], true);
-        if at.key("procMount").text() == "Unmasked" && facts.spec.key("hostUsers").value != &json!(false) {
-            errors.invalid(&at.key("procMount"), "`hostUsers` must be false to use `Unmasked`");
-        }
+    errors.one_of_all(&at.key("procMount"), &["Default", "Unmasked"]);
+    if at.key("procMount").text() == "Unmasked" && facts.spec.key("hostUsers").value != &json!(false) {
+        errors.invalid(&at.key("procMount"), "`hostUsers` must be false to use `Unmasked`");
     }
     host::seccomp(errors, &at.key("seccompProfile"));
     host::app_armor(errors, &at.key("appArmorProfile"));
@@ -70,17 +68,11 @@ pub(crate) fn pod_security(errors: &mut Errors, spec: &At<'_>) {
             errors.invalid(&name, format!("may not be specified when '{host}' is true"));
         }
     }
-    if at.key("fsGroupChangePolicy").present() {
-        errors.one_of(&at.key("fsGroupChangePolicy"), &["Always", "OnRootMismatch"], true);
-    }
+    errors.one_of_all(&at.key("fsGroupChangePolicy"), &["Always", "OnRootMismatch"]);
     host::seccomp(errors, &at.key("seccompProfile"));
-    if at.key("supplementalGroupsPolicy").present() {
-        errors.one_of(&at.key("supplementalGroupsPolicy"), &["Merge", "Strict"], true);
-    }
+    errors.one_of_all(&at.key("supplementalGroupsPolicy"), &["Merge", "Strict"]);
     host::app_armor(errors, &at.key("appArmorProfile"));
-    if at.key("seLinuxChangePolicy").present() {
-        errors.one_of(&at.key("seLinuxChangePolicy"), &["Recursive"], true);
-    }
+    errors.one_of_all(&at.key("seLinuxChangePolicy"), &["Recursive"]);
     windows::options(errors, &at.key("windowsOptions"));
 }
 

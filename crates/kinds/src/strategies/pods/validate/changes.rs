@@ -21,7 +21,7 @@ pub(crate) fn update(new: &Value, old: &Value) -> Vec<FieldError> {
     let was = At::root(old).key("spec");
     let notes = At::root(new).keys(&["metadata", "annotations"]);
     annotations::annotations(&mut errors, &notes, &at);
-    spec(&mut errors, &at);
+    spec(&mut errors, &at, kubewright_model::object::name(new));
     annotations::changes(&mut errors, &notes, &At::root(old).keys(&["metadata", "annotations"]));
     for list in ["containers", "initContainers"] {
         if at.key(list).len() != was.key(list).len() {
@@ -84,6 +84,16 @@ fn with_what_may_change(errors: &mut Errors, at: &At<'_>, was: &At<'_>) -> Value
             );
         }
         keep(&mut munged, was.value, "nodeSelector");
+        let required = [
+            "affinity",
+            "nodeAffinity",
+            "requiredDuringSchedulingIgnoredDuringExecution",
+        ];
+        narrowed(
+            errors,
+            &at.keys(&required).key("nodeSelectorTerms"),
+            &was.keys(&required).key("nodeSelectorTerms"),
+        );
         let affinity = was.key("affinity");
         let others = ["podAffinity", "podAntiAffinity"];
         if !affinity.present() && others.iter().all(|kind| !at.key("affinity").key(kind).present()) {
@@ -97,6 +107,32 @@ fn with_what_may_change(errors: &mut Errors, at: &At<'_>, was: &At<'_>) -> Value
         }
     }
     munged
+}
+
+/// The terms that a node must fit may say more, never less (`validateNodeAffinityMutation`).
+fn narrowed(errors: &mut Errors, terms: &At<'_>, were: &At<'_>) {
+    if !were.is_empty() && were.len() != terms.len() {
+        errors.invalid(
+            terms,
+            "no additions/deletions to non-empty NodeSelectorTerms list are allowed",
+        );
+        return;
+    }
+    for (term, before) in terms.items().zip(were.items()) {
+        let lists = ["matchExpressions", "matchFields"];
+        let had_none = lists.iter().all(|list| before.key(list).is_empty());
+        let has_none = lists.iter().all(|list| term.key(list).is_empty());
+        let only_adds = |list: &&str| {
+            let mut kept = term.key(list).items();
+            before
+                .key(list)
+                .items()
+                .all(|old| kept.next().is_some_and(|new| new.value == old.value))
+        };
+        if (had_none && !has_none) || !lists.iter().all(only_adds) {
+            errors.invalid(&term, "only additions are allowed (no mutations or deletions)");
+        }
+    }
 }
 
 /// Whether the deadline is so wrong that nothing else is looked at.
@@ -174,7 +210,7 @@ fn scheduling_gates(errors: &mut Errors, at: &At<'_>, was: &At<'_>) {
 pub(crate) fn ephemeral_containers(new: &Value, old: &Value) -> Vec<FieldError> {
     let mut errors = Errors::default();
     let at = At::root(new).key("spec");
-    spec(&mut errors, &at);
+    spec(&mut errors, &at, kubewright_model::object::name(new));
     let list = at.key("ephemeralContainers");
     let named = first_by_name(&list);
     for before in At::root(old).keys(&["spec", "ephemeralContainers"]).items() {
@@ -203,7 +239,7 @@ pub(crate) fn ephemeral_containers(new: &Value, old: &Value) -> Vec<FieldError> 
 pub(crate) fn resize(new: &Value, old: &Value) -> Vec<FieldError> {
     let mut errors = Errors::default();
     let (at, was) = (At::root(new).key("spec"), At::root(old).key("spec"));
-    spec(&mut errors, &at);
+    spec(&mut errors, &at, kubewright_model::object::name(new));
     if was.key("os").key("name").text() == "windows" {
         let mut only = Errors::default();
         only.push(FieldError::forbidden("", "windows pods cannot be resized"));
