@@ -2,7 +2,8 @@
 //!
 //! A watch may last for hours in which nothing happens, and what reads and writes requests keeps 16 KiB of buffers all the while. So when a
 //! request is answered with a watch, the connection is taken back from hyper, which costs nothing from then on; the watch is sent in
-//! chunks as its events come, and when it has ended hyper gets the connection again.
+//! chunks as its events come, and when it has ended hyper gets the connection again. A watch over a WebSocket is what the connection
+//! ends with ([`watch_socket`]).
 //!
 //! Invariants:
 //! - what a client sees is what hyper would have sent: a chunked body, and a connection that can be used again;
@@ -29,6 +30,7 @@ use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt as _, ReadBuf};
 
+use super::watch_socket::{self, Asked, Framing};
 use super::{Ended, GRACE, MAX_HEADERS, Sent, Session};
 use crate::places::UnderWay;
 use crate::response::{ResponseBody, Upgrade, Watch};
@@ -173,8 +175,13 @@ fn answer(
     let is_latest = request.version() == Version::HTTP_11;
     let chunks = is_latest && request.method() == Method::GET;
     let after = after(request.headers());
+    let socket = if chunks {
+        watch_socket::asked(request.headers())
+    } else {
+        None
+    };
     Box::pin(async move {
-        let (head, body) = front.answer(request, &peer).await.into_parts();
+        let (head, body) = over_socket(front.answer(request, &peer).await, socket).into_parts();
         match body {
             ResponseBody::Watch(watch) if chunks => {
                 under_way.watches();
@@ -202,6 +209,19 @@ fn answer(
             }
         }
     })
+}
+
+/// An answer to a client that may have asked for a WebSocket: it gets one when the answer is a watch.
+fn over_socket(answer: Response<ResponseBody>, asked: Option<Asked>) -> Response<ResponseBody> {
+    let (head, body) = answer.into_parts();
+    match (body, asked) {
+        (ResponseBody::Watch(watch), Some(Asked::Granted(granted))) => {
+            let upgrade = watch_socket::upgrade(watch, Framing::of(&head.headers));
+            granted.map(|()| ResponseBody::Upgrade(upgrade))
+        }
+        (ResponseBody::Watch(_), Some(Asked::Refused(refusal))) => refusal.map(|why| ResponseBody::Full(Some(why))),
+        (body, _) => Response::from_parts(head, body),
+    }
 }
 
 /// What the client wants to become of its connection.

@@ -12,6 +12,7 @@ mod guard;
 mod http1;
 mod threads;
 mod tls_stream;
+mod watch_socket;
 
 use std::convert::Infallible;
 use std::io;

@@ -12,7 +12,7 @@ mod forward;
 mod remote;
 mod simulated;
 mod spdy;
-mod websocket;
+pub(crate) mod websocket;
 
 use std::sync::Arc;
 

@@ -28,7 +28,7 @@ const LARGEST: usize = 1024 * 1024;
 pub(super) const CHANNELS: [&str; 2] = ["v5.channel.k8s.io", "v4.channel.k8s.io"];
 
 /// How messages are bounded.
-pub(super) fn limits() -> WebSocketConfig {
+pub(crate) fn limits() -> WebSocketConfig {
     WebSocketConfig::default()
         .max_message_size(Some(LARGEST))
         .max_frame_size(Some(LARGEST))
@@ -37,28 +37,39 @@ pub(super) fn limits() -> WebSocketConfig {
 /// The answer that turns a connection into a WebSocket of one of these protocols, and of which; none when the client
 /// did not ask for one.
 pub(super) fn accept(head: &Parts, protocols: &[&'static str]) -> Option<(&'static str, Response<()>)> {
-    let says =
-        |name: header::HeaderName, word: &str| words(&head.headers, name).any(|said| said.eq_ignore_ascii_case(word));
-    if !says(header::UPGRADE, "websocket") || !says(header::CONNECTION, "upgrade") {
+    if !is_wanted(&head.headers) {
         return None;
     }
     let key = head.headers.get(header::SEC_WEBSOCKET_KEY)?;
-    let protocol = *protocols
-        .iter()
-        .find(|protocol| says(header::SEC_WEBSOCKET_PROTOCOL, protocol))?;
+    let protocol = *protocols.iter().find(|protocol| {
+        words(&head.headers, header::SEC_WEBSOCKET_PROTOCOL).any(|said| said.eq_ignore_ascii_case(protocol))
+    })?;
+    Some((protocol, accepted(key, Some(protocol))?))
+}
+
+/// Whether a client asks for a WebSocket.
+pub(crate) fn is_wanted(headers: &HeaderMap) -> bool {
+    let says = |name: header::HeaderName, word: &str| words(headers, name).any(|said| said.eq_ignore_ascii_case(word));
+    says(header::UPGRADE, "websocket") && says(header::CONNECTION, "upgrade")
+}
+
+/// The answer behind which a connection is a WebSocket; none when what the client sent cannot be in one.
+pub(crate) fn accepted(key: &HeaderValue, protocol: Option<&str>) -> Option<Response<()>> {
     let mut answer = Response::new(());
     *answer.status_mut() = StatusCode::SWITCHING_PROTOCOLS;
     let headers = answer.headers_mut();
     headers.insert(header::UPGRADE, HeaderValue::from_static("websocket"));
     headers.insert(header::CONNECTION, HeaderValue::from_static("Upgrade"));
-    headers.insert(header::SEC_WEBSOCKET_PROTOCOL, HeaderValue::from_static(protocol));
+    if let Some(protocol) = protocol {
+        headers.insert(header::SEC_WEBSOCKET_PROTOCOL, HeaderValue::from_str(protocol).ok()?);
+    }
     let accepted = derive_accept_key(key.as_bytes());
     headers.insert(header::SEC_WEBSOCKET_ACCEPT, HeaderValue::try_from(accepted).ok()?);
-    Some((protocol, answer))
+    Some(answer)
 }
 
 /// The last message: nothing went wrong. Clients of Go take any other end for an error.
-pub(super) fn farewell() -> Message {
+pub(crate) fn farewell() -> Message {
     Message::Close(Some(CloseFrame {
         code: CloseCode::Normal,
         reason: "".into(),
@@ -66,7 +77,7 @@ pub(super) fn farewell() -> Message {
 }
 
 /// The words of a header that is a list.
-pub(super) fn words<K: header::AsHeaderName>(headers: &HeaderMap, name: K) -> impl Iterator<Item = &str> {
+pub(crate) fn words<K: header::AsHeaderName>(headers: &HeaderMap, name: K) -> impl Iterator<Item = &str> {
     let values = headers
         .get_all(name)
         .into_iter()
