@@ -10,6 +10,9 @@ use kubewright_apiserver::Env;
 use kubewright_apiserver::env::BoxFuture;
 use rustls::crypto::SecureRandom;
 
+/// What etcd takes for a write, about: so long an object that ends at once is seen marked with kube-apiserver.
+const MOMENT: Duration = Duration::from_millis(1);
+
 /// A clock, the operating system's entropy, tokio's timers.
 pub(crate) struct RealEnv {
     random: &'static dyn SecureRandom,
@@ -59,6 +62,10 @@ impl Env for RealEnv {
 
     fn sleep(&self, duration: Duration) -> BoxFuture<'static, ()> {
         Box::pin(tokio::time::sleep(duration))
+    }
+
+    fn moment(&self) -> BoxFuture<'static, ()> {
+        self.sleep(MOMENT)
     }
 }
 

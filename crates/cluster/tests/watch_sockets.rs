@@ -1,4 +1,5 @@
-//! Watches over WebSockets, as browsers and the Java client of fabric8 begin them; said and refused as kube-apiserver does.
+//! Watches over WebSockets, as browsers and the Java client of fabric8 begin them; said and refused as kube-apiserver
+//! does.
 
 mod common;
 

@@ -19,6 +19,11 @@ pub trait Env: Send + Sync + 'static {
 
     /// A future that is ready after `duration`: the end of a watch, the next bookmark. It may be dropped at any time.
     fn sleep(&self, duration: Duration) -> BoxFuture<'static, ()>;
+
+    /// So much time that who watches sees a change before the next one comes. None passes where nobody watches from outside.
+    fn moment(&self) -> BoxFuture<'static, ()> {
+        Box::pin(std::future::ready(()))
+    }
 }
 
 /// A version 4 UUID out of the environment's entropy, as `metadata.uid` holds it.

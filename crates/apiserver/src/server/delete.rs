@@ -3,6 +3,8 @@
 //! An object that something still holds (finalizers, a grace period, a namespace's content) only gets a deletionTimestamp here; the
 //! update that takes the last hold away removes it (store-S4, see `write`).
 
+mod marked;
+
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -27,6 +29,7 @@ use crate::scheme::unregistered;
 use crate::storage::{StorageError, StoredObject};
 use crate::values::ensure;
 use crate::wire::negotiate::{self, Input};
+use marked::Marked;
 
 const ORPHAN_WARNING: &str = "child pods are preserved by default when jobs are deleted; set propagationPolicy=Background to remove them \
                               or set propagationPolicy=Orphan to suppress this warning";
@@ -60,6 +63,8 @@ enum After {
     Nothing,
     Write(Arc<StoredObject>),
     Delete(Arc<StoredObject>),
+    /// It has been marked for the first time, and is to end now.
+    End(Arc<StoredObject>),
 }
 
 impl Call<'_> {
@@ -206,6 +211,7 @@ impl Writer<'_> {
             let old = full(&resource, shown.value());
             check_preconditions(&resource, name, &old, options)?;
             self.admit_delete(namespace, name, &old, options, admit).await?;
+            let mut marked = None;
             let done = budget::commit(|| {
                 let old = as_stored(&resource, present.value());
                 let (deleted, after) = self.delete_once(&key, &present, old, options)?;
@@ -213,15 +219,35 @@ impl Writer<'_> {
                     After::Nothing => {}
                     After::Write(stored) => self.server.after_write(&resource, &stored),
                     After::Delete(gone) => self.server.after_delete(&resource, &gone),
+                    After::End(last) => marked = Some(last),
                 }
                 Ok(deleted)
             });
+            let done = match (done, marked) {
+                (Ok(_), Some(last)) => self.end(&key, last, admit).await,
+                (done, _) => done,
+            };
             match done {
                 Err(StorageError::Conflict { .. }) => {}
                 Err(error) => return Err(refused(&error).unwrap_or_else(|| Status::not_found(&resource, name))),
                 Ok(deleted) => return self.shown(deleted).await,
             }
         }
+    }
+
+    /// Ends an object that has just been marked; of a collection without giving time, because one waits for the other there.
+    async fn end(&self, key: &str, last: Arc<StoredObject>, admit: Admit) -> Result<Deleted, StorageError> {
+        let marked = Marked {
+            server: self.server,
+            resource: &self.resource,
+            key,
+            last: Some(last),
+        };
+        let gone = match admit {
+            Admit::Nameless => marked.end_now()?,
+            Admit::Named | Admit::Nothing => marked.end_in_a_moment().await?,
+        };
+        Ok(Deleted::Gone(as_stored(&self.resource, gone.value())))
     }
 
     /// What became of an object, in the version of the request.
@@ -306,7 +332,8 @@ impl Writer<'_> {
         while let Some(present) = self.server.storage.get(&resource.store, &key) {
             let old = as_stored(&resource, present.value());
             let result = self.delete_once(&key, &present, old, &DeleteOptions::default());
-            if !matches!(result, Err(StorageError::Conflict { .. })) {
+            // What is only marked now ends in the next turn.
+            if !matches!(result, Err(StorageError::Conflict { .. }) | Ok((_, After::End(_)))) {
                 return;
             }
         }
@@ -357,9 +384,12 @@ impl Writer<'_> {
         }
         // A kind with a grace period shows its end as a change of its own before it goes.
         let last = if matches!(grace, Grace::Seconds(_)) {
-            self.server
-                .storage
-                .update(&resource.store, key, present.revision(), to_stored(&resource, marked))?
+            let marked = to_stored(&resource, marked);
+            let last = (self.server.storage).update(&resource.store, key, present.revision(), marked)?;
+            if !object::is_terminating(&old) {
+                return Ok((Deleted::Gone(old), After::End(last)));
+            }
+            last
         } else {
             present.clone()
         };
