@@ -5,6 +5,8 @@
 //! or tunnelled in a WebSocket (`SPDY/3.1+portforward.k8s.io`, KEP-4006). Connections go to the pod's own address: what
 //! listens elsewhere on this machine is not the pod's. Invariants: a connection ends when either side resets it, when
 //! the client goes, and when the pod's container ends with it.
+//!
+//! Not here: clients that number their messages instead (`ports`).
 
 use std::collections::BTreeMap;
 use std::io;
@@ -39,10 +41,21 @@ const PAIRING: Duration = Duration::from_secs(30);
 const CONNECTING: Duration = Duration::from_secs(10);
 
 /// The pod whose ports are meant.
+#[derive(Clone)]
 pub(super) struct Pod {
     pub(super) name: String,
     pub(super) uid: String,
     pub(super) ip: IpAddr,
+}
+
+impl Pod {
+    /// What a client is told of a port that cannot be had.
+    pub(super) fn failed(&self, port: &str, why: &str) -> String {
+        format!(
+            "error forwarding port {port} to pod {}, uid {}: {why}",
+            self.name, self.uid
+        )
+    }
 }
 
 /// The answer to a client that wants ports; none when it asks for no protocol that is spoken here.
@@ -142,18 +155,15 @@ async fn pair(pod: &Pod, data: Opened, error: Opened) {
             copy(from, to, heard, &say).await;
         }
         Err(why) => {
-            let text = format!(
-                "error forwarding port {port} to pod {}, uid {}: {why}",
-                pod.name, pod.uid
-            );
-            let _ = error.to.send(text.as_bytes()).await;
+            let _ = error.to.send(pod.failed(&port, &why).as_bytes()).await;
             let _ = data.to.reset().await;
         }
     }
     let _ = error.to.end().await;
 }
 
-async fn connected(pod: &Pod, port: &str) -> Result<TcpStream, String> {
+/// A connection to a port of a pod.
+pub(super) async fn connected(pod: &Pod, port: &str) -> Result<TcpStream, String> {
     let number = port.parse::<u16>().ok().filter(|port| *port > 0);
     let number = number.ok_or_else(|| format!("{port:?} is no port"))?;
     let connecting = tokio::time::timeout(CONNECTING, TcpStream::connect((pod.ip, number)));

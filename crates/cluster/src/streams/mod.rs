@@ -5,10 +5,11 @@
 //! - what a client does not take is not read: nothing is gathered for a client that is slow.
 //!
 //! `exec` and `attach` are in `exec`, over what `remote` makes of a client: WebSockets (`websocket`) or SPDY/3.1
-//! (`spdy`). `forward` has the ports. `simulated` is what a pod says in which nothing runs.
+//! (`spdy`). `forward` and `ports` have the ports. `simulated` is what a pod says in which nothing runs.
 
 mod exec;
 mod forward;
+mod ports;
 mod remote;
 mod simulated;
 mod spdy;
@@ -115,7 +116,9 @@ impl Streams {
         }
         let ip = text("/status/podIP").parse().ok()?;
         let name = format!("{}_{}", text("/metadata/name"), text("/metadata/namespace"));
-        forward::answer(head, forward::Pod { name, uid, ip }, &self.stop)
+        let pod = forward::Pod { name, uid, ip };
+        let spdy = forward::answer(head, pod.clone(), &self.stop);
+        spdy.or_else(|| ports::answer(head, pod, &self.stop))
     }
 
     fn log(&self, connect: Connect, options: LogOptions) -> Response<ResponseBody> {
