@@ -4,7 +4,7 @@
 //! the word that is wrong, with what to write instead, since a rule that is silently not there is found out in production.
 
 use proc_macro2::{Span, TokenStream};
-use quote::{ToTokens, quote};
+use quote::{ToTokens, quote, quote_spanned};
 use syn::parse::{Parse, ParseStream, Parser};
 use syn::{Error, Expr, ExprArray, ExprLit, Ident, ItemImpl, Lit, LitStr, Meta, Path, Result, Token};
 
@@ -205,9 +205,14 @@ fn check(word: &str, value: &LitStr) -> Result<()> {
 
 impl ToTokens for Rule {
     fn to_tokens(&self, tokens: &mut TokenStream) {
+        // The rule remembers where it is made: at its verbs, which only `kubewright manifests` can say are wrong.
+        let verbs = self.words.iter().find(|(word, _)| *word == "verbs");
+        let at = verbs
+            .and_then(|(_, values)| values.first())
+            .map_or_else(Span::call_site, LitStr::span);
         let start = match &self.of {
-            Some(path) => quote!(::kubewright::Rule::of::<#path>()),
-            None => quote!(::kubewright::Rule::new()),
+            Some(path) => quote_spanned!(at=> ::kubewright::Rule::of::<#path>()),
+            None => quote_spanned!(at=> ::kubewright::Rule::new()),
         };
         let calls = self.words.iter().map(|(word, values)| {
             let method = Ident::new(word, Span::call_site());

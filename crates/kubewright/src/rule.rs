@@ -1,9 +1,10 @@
 //! A rule of a role: what an operator may do.
 
 use std::fmt;
+use std::panic::Location;
 
 use kube::core::ApiResource;
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 
 /// Something that the operator is allowed to do: a rule of a Role or ClusterRole (kubebuilder's `+kubebuilder:rbac`).
 ///
@@ -28,6 +29,34 @@ pub struct Rule {
     urls: Vec<String>,
     namespace: String,
     role_name: String,
+    #[serde(skip_serializing_if = "Origin::is_unknown")]
+    at: Origin,
+}
+
+/// Where in the operator's source a rule stands, for errors about it. It says nothing about what is allowed: rules that
+/// stand in different places may be equal.
+#[derive(Clone, Copy, Debug, Default)]
+struct Origin(Option<&'static Location<'static>>);
+
+impl Origin {
+    fn is_unknown(&self) -> bool {
+        self.0.is_none()
+    }
+}
+
+impl PartialEq for Origin {
+    fn eq(&self, _: &Origin) -> bool {
+        true
+    }
+}
+
+impl Eq for Origin {}
+
+impl Serialize for Origin {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let place = self.0.map(|at| (at.file(), at.line(), at.column()));
+        place.serialize(serializer)
+    }
 }
 
 fn texts(texts: impl IntoIterator<Item = impl Into<String>>) -> Vec<String> {
@@ -63,11 +92,16 @@ impl fmt::Display for Rule {
 
 impl Rule {
     /// A rule that allows nothing yet.
+    #[track_caller]
     pub fn new() -> Rule {
-        Rule::default()
+        Rule {
+            at: Origin(Some(Location::caller())),
+            ..Rule::default()
+        }
     }
 
     /// A rule about the objects of a kind.
+    #[track_caller]
     pub fn of<K: kube::Resource<DynamicType = ()>>() -> Rule {
         let resource = ApiResource::erase::<K>(&());
         Rule::new().groups([resource.group]).resources([resource.plural])
@@ -95,7 +129,7 @@ impl Rule {
         };
         let words = [verb, resource];
         let fits = words.iter().all(|word| !word.is_empty() && plain(word)) && plain(group);
-        fits.then(|| Rule::new().groups([group]).resources([resource]).verbs([verb]))
+        fits.then(|| Rule::default().groups([group]).resources([resource]).verbs([verb]))
     }
 
     /// API groups; `""` is the core group, `*` all.
@@ -146,5 +180,21 @@ impl Rule {
     pub fn role_name(mut self, name: &str) -> Rule {
         name.clone_into(&mut self.role_name);
         self
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_rule_knows_its_line_and_is_equal_wherever_it_stands() {
+        let (rule, line) = (Rule::new().groups(["apps"]), line!());
+        let written = serde_json::to_value(&rule).expect("it is data");
+        assert_eq!(written["at"][0], file!());
+        assert_eq!(written["at"][1], line);
+        assert_eq!(rule, Rule::new().groups(["apps"]));
+        let unplaced = serde_json::to_value(Rule::default()).expect("it is data");
+        assert!(unplaced.get("at").is_none(), "{unplaced}");
     }
 }

@@ -120,6 +120,8 @@ pub struct Rule {
     pub namespace: String,
     /// The name of the role; empty for the usual one.
     pub role_name: String,
+    /// The file, line and column of the source that makes the rule; absent from operators that do not say so.
+    pub at: Option<(String, usize, usize)>,
 }
 
 /// An admission webhook.

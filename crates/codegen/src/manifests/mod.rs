@@ -97,7 +97,7 @@ pub fn objects(declaration: &Declaration, files: &dyn Files, options: &Options) 
     let sources = Sources::new(files);
     let mut found = Findings::default();
     let crds = crd::definitions(declaration, options, &sources, &mut found);
-    let roles = rbac::roles(declaration, options.namespace.as_deref(), &mut found);
+    let roles = rbac::roles(declaration, files, options.namespace.as_deref(), &mut found);
     let webhooks = webhook::configurations(declaration, &mut found.errors);
     found.warnings.extend(comments::warnings(files));
     if found.errors.is_empty() {

@@ -30,6 +30,7 @@ use crate::codes::rbac as codes;
 use crate::diagnostic::{Diagnostic, Place};
 use crate::kustomize::object;
 use crate::names::near;
+use crate::plan::Files;
 
 /// The role that the operator's service account is bound to.
 pub(crate) const ROLE: &str = "manager-role";
@@ -61,7 +62,12 @@ const URL_VERBS: &[&str] = &["*", "delete", "get", "head", "options", "patch", "
 
 /// The roles of an operator, the ClusterRole first. `namespace`: the operator works in this namespace only, so rules about namespaced kinds are
 /// those of a Role there.
-pub(super) fn roles(declaration: &Declaration, namespace: Option<&str>, found: &mut Findings) -> Vec<Value> {
+pub(super) fn roles(
+    declaration: &Declaration,
+    files: &dyn Files,
+    namespace: Option<&str>,
+    found: &mut Findings,
+) -> Vec<Value> {
     let mut rules = Vec::new();
     for controller in &declaration.controllers {
         derive(controller, declaration, namespace, &mut rules);
@@ -72,7 +78,7 @@ pub(super) fn roles(declaration: &Declaration, namespace: Option<&str>, found: &
         .flat_map(|controller| controller.rbac.iter().map(move |rule| (controller.name.as_str(), rule)))
         .chain(declaration.rbac.iter().map(|rule| ("", rule)));
     for (controller, rule) in explicit {
-        check(controller, rule, &mut found.errors);
+        check(controller, rule, files, &mut found.errors);
         let mut rule = rule.clone();
         if let Some(namespace) = namespace
             && rule.namespace.is_empty()
@@ -214,7 +220,7 @@ fn has_status(declaration: &Declaration, kind: &Kind) -> bool {
 }
 
 /// An explicit rule must allow something.
-fn check(controller: &str, rule: &Rule, errors: &mut Vec<Diagnostic>) {
+fn check(controller: &str, rule: &Rule, files: &dyn Files, errors: &mut Vec<Diagnostic>) {
     let who = match controller {
         "" => "a rule of the operator".to_owned(),
         name => format!("a rule of the controller {name}"),
@@ -232,7 +238,7 @@ fn check(controller: &str, rule: &Rule, errors: &mut Vec<Diagnostic>) {
     } else if let Some(why) = rule.verbs.iter().find_map(|verb| misspelt(verb, !rule.urls.is_empty())) {
         errors.push(
             Diagnostic::new(codes::RULE, format!("cannot write {who} into a role"))
-                .at(Place::default().field(format!("verbs {:?}", rule.verbs)))
+                .at(place(rule, files).field(format!("verbs {:?}", rule.verbs)))
                 .because(why)
                 .fix("Kubernetes takes any verb and then allows nothing by it; write the one that is meant"),
         );
@@ -246,10 +252,25 @@ fn check(controller: &str, rule: &Rule, errors: &mut Vec<Diagnostic>) {
     );
     errors.push(
         Diagnostic::new(codes::RULE, format!("cannot write {who} into a role"))
-            .at(Place::default().field(shown))
+            .at(place(rule, files).field(shown))
             .because(why)
             .fix("#[rbac(groups = \"apps\", resources = \"deployments\", verbs = \"get;list;watch\")] has everything that a rule needs"),
     );
+}
+
+/// Where a rule stands. The compiler names files from the root of the workspace, which may lie above the project.
+fn place(rule: &Rule, files: &dyn Files) -> Place {
+    let Some((file, line, column)) = &rule.at else {
+        return Place::default();
+    };
+    let file = file.replace('\\', "/");
+    let is_there = |path: &&str| matches!(files.read(path), Ok(Some(_)));
+    let below = file.match_indices('/').map(|(at, _)| &file[at + 1..]);
+    let own = std::iter::once(file.as_str())
+        .chain(below)
+        .filter(|path| !path.starts_with('/'))
+        .find(is_there);
+    Place::file(own.unwrap_or(&file)).line(*line).column(*column)
 }
 
 /// Why a verb cannot be meant: it is nearly one that there is, or is HTTP's word. Any other may be one that an operator asks about itself.

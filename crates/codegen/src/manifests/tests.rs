@@ -275,6 +275,7 @@ fn mistakes_that_the_original_passes_on_are_told_with_their_place() {
                 rbac: ["gett", "GET", "watchh", "post", "get,list", "patch", "impersonate-on"]
                     .iter()
                     .map(|verb| Rule {
+                        at: Some(("mine/api/src/v1/wrong_types.rs".to_owned(), 7, 9)),
                         groups: texts(&["apps"]),
                         resources: texts(&["deployments"]),
                         verbs: texts(&[verb]),
