@@ -68,6 +68,10 @@ fn read(path: &Path) -> Result<Images, Failure> {
 /// The rows of the table in their order.
 fn rows(text: &str) -> Result<Vec<(String, String)>, String> {
     let document: DocumentMut = text.parse().map_err(|error: toml_edit::TomlError| error.to_string())?;
+    let mut names = document.iter().map(|(name, _)| name);
+    if let Some(name) = names.find(|name| !["images", "manifests"].contains(name)) {
+        return Err(format!("there is no table [{name}]; it has [images] and [manifests]"));
+    }
     let table = match document.get("images") {
         None => return Ok(Vec::new()),
         Some(item) => item.as_table_like().ok_or("[images] is no table")?,
@@ -91,7 +95,8 @@ mod tests {
             assert!(said.contains(expected), "{text}: {said}");
         };
         check("", "[]");
-        check("[other]\na = 1", "[]");
+        check("[manifests]\na = 1", "[]");
+        check("[image]\na = 1", "there is no table [image]");
         check(
             "[images]\n\"shop:dev\" = \"cargo run\"\n\"a:*\" = \"b\"",
             "[(\"shop:dev\", \"cargo run\"), (\"a:*\", \"b\")]",

@@ -13,6 +13,7 @@
 pub mod bundle;
 pub mod codes;
 pub mod config;
+mod conflict;
 pub mod diagnostic;
 pub mod external;
 pub mod grafana;

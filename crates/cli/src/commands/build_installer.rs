@@ -30,7 +30,7 @@ impl Arguments {
     pub(crate) fn run(self, output: Format) -> Result<(), Failure> {
         let project = Project::here()?;
         let image = image_or_variable(self.image);
-        let rendered = render(&project.root, FOLDER, image.as_deref())?;
+        let rendered = render(&project.root, FOLDER, image.as_deref())?.with_operator(FOLDER)?;
         let text = yaml::documents_to_string(&rendered.objects);
         if self.to == "-" {
             output.say(

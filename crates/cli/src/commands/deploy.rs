@@ -33,7 +33,7 @@ impl Arguments {
     pub(crate) async fn run(self, output: Format) -> Result<(), Failure> {
         let project = Project::here()?;
         let image = image_or_variable(self.image);
-        let rendered = render(&project.root, FOLDER, image.as_deref())?;
+        let rendered = render(&project.root, FOLDER, image.as_deref())?.with_operator(FOLDER)?;
         let cluster = self.cluster.connect(output).await?;
         for image in images(&rendered.objects) {
             output.say(

@@ -6,7 +6,7 @@
 use clap::{ArgAction, Args};
 use kubewright_codegen::codes::crds;
 use kubewright_codegen::manifests::{self, Options};
-use kubewright_codegen::{Diagnostic, Files, Place};
+use kubewright_codegen::{Diagnostic, Place};
 use serde_json::json;
 
 use crate::files::Disk;
@@ -15,6 +15,9 @@ use crate::program::{self, How, Voice, declaration, judge};
 use crate::project::Project;
 
 /// Write CRDs, RBAC roles and webhook configurations out of the code
+///
+/// What a project decides for good stands in its kubewright.toml, in the table `[manifests]`, under the names of the flags:
+/// `generate-embedded-object-meta`, `max-desc-len`, `allow-dangerous-types`. A flag goes before it.
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
     /// Write nothing; exit with status 1 when a file is not current (for CI)
@@ -29,9 +32,9 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "BYTES")]
     max_desc_len: Option<usize>,
 
-    /// Keep name, labels and annotations in the metadata of templates; `false` drops all of it, as controller-gen does unless told otherwise
-    #[arg(long, value_name = "BOOL", default_value_t = true, action = ArgAction::Set)]
-    generate_embedded_object_meta: bool,
+    /// Keep name, labels and annotations in the metadata of templates; `false` drops all of it, as controller-gen does unless told otherwise [default: true]
+    #[arg(long, value_name = "BOOL", action = ArgAction::Set)]
+    generate_embedded_object_meta: Option<bool>,
 
     /// Do not warn of floating point numbers
     #[arg(long)]
@@ -42,6 +45,15 @@ impl Arguments {
     pub(crate) async fn run(self, output: Format) -> Result<(), Failure> {
         let root = Project::here()?.root;
         let disk = Disk::new(&root);
+        let decided = Options::of_project(&disk)?;
+        let options = Options {
+            max_description: self.max_desc_len.or(decided.max_description),
+            embedded_object_meta: self
+                .generate_embedded_object_meta
+                .unwrap_or(decided.embedded_object_meta),
+            allow_dangerous_types: self.allow_dangerous_types || decided.allow_dangerous_types,
+            ..decided
+        };
         // A first build takes a minute: a person sees how far it is, a script sees what is wrong.
         let watched = std::io::IsTerminal::is_terminal(&std::io::stderr());
         let how = How {
@@ -51,12 +63,6 @@ impl Arguments {
         };
         let (program, _) = program::built(&how).await?;
         let declaration = declaration::ask(&program, &root).await?;
-        let options = Options {
-            max_description: self.max_desc_len,
-            embedded_object_meta: self.generate_embedded_object_meta,
-            allow_dangerous_types: self.allow_dangerous_types,
-            ..usual(&disk)?
-        };
         let objects = manifests::objects(&declaration, &disk, &options).map_err(|wrong| all(wrong, output))?;
         judge::webhooks(&objects.webhooks)
             .await
@@ -103,31 +109,6 @@ impl Arguments {
         }
         Ok(())
     }
-}
-
-/// What is chosen unless a person says something else.
-///
-/// # Errors
-/// When PROJECT cannot be read.
-pub(super) fn usual(files: &Disk) -> Result<Options, Diagnostic> {
-    Ok(Options {
-        namespace: namespace(files)?,
-        ..Options::default()
-    })
-}
-
-/// The namespace of a project whose manager works in one namespace only.
-fn namespace(files: &Disk) -> Result<Option<String>, Diagnostic> {
-    let Some(text) = files.read("PROJECT")? else {
-        return Ok(None);
-    };
-    let read = kubewright_codegen::yaml::parse(&text).map_err(|why| {
-        Diagnostic::new(crds::DECLARATION, "cannot read the project")
-            .at(Place::file("PROJECT"))
-            .because(why)
-    })?;
-    let name = read["projectName"].as_str().unwrap_or("system");
-    Ok((read["namespaced"] == true).then(|| format!("{name}-system")))
 }
 
 /// Tells all but the last, which the command fails with.

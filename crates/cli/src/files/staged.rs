@@ -2,7 +2,8 @@
 //!
 //! In the folder are the new texts (`0`, `1`, …), copies of what they replace (`0.before`, …) and, as soon as all of them are there, the
 //! `journal`: the list of what is to happen. Whoever finds a folder with a journal finishes the list; without one he throws it away. The
-//! lock keeps two commands from doing so at once.
+//! lock keeps two commands from doing so at once: it is on the project's own folder, which nobody removes, and is held from
+//! before the files are compared with what the plan saw until all of them are in place.
 
 use std::fs::{self, File};
 use std::io::{self, ErrorKind, Write};
@@ -29,7 +30,7 @@ pub(super) struct Staged<'d> {
     folder: PathBuf,
     steps: Vec<Step>,
     /// Held until the end.
-    _lock: File,
+    lock: File,
 }
 
 fn refused(disk: &Disk, place: &Path, why: &io::Error) -> Diagnostic {
@@ -51,22 +52,18 @@ fn refused(disk: &Disk, place: &Path, why: &io::Error) -> Diagnostic {
         .fix(format!("{fix}, and run the command again; nothing was changed"))
 }
 
-/// Takes the folder for this process alone.
-fn lock(disk: &Disk) -> Result<(PathBuf, File), Diagnostic> {
-    let folder = disk.root().join(STAGE);
-    let taken = fs::create_dir_all(&folder).and_then(|()| {
-        let path = folder.join("lock");
-        let lock = File::options().create(true).truncate(false).write(true).open(path)?;
-        Ok((lock.try_lock(), lock))
-    });
+/// Takes the project for this process alone.
+fn lock(disk: &Disk) -> Result<File, Diagnostic> {
+    let taken = File::open(disk.root()).map(|root| (root.try_lock(), root));
     match taken {
-        Ok((Ok(()), lock)) => Ok((folder, lock)),
         Ok((Err(fs::TryLockError::WouldBlock), _)) => {
             Err(Diagnostic::new(codes::files::IO, "cannot write the project")
                 .because("another kubewright command is writing to it at this moment")
                 .fix("wait until it is done and run the command again"))
         }
-        Ok((Err(fs::TryLockError::Error(why)), _)) | Err(why) => Err(refused(disk, disk.root(), &why)),
+        // Some file systems of a network lock no folders; one person alone is no danger there.
+        Ok((Ok(()) | Err(fs::TryLockError::Error(_)), root)) => Ok(root),
+        Err(why) => Err(refused(disk, disk.root(), &why)),
     }
 }
 
@@ -75,7 +72,15 @@ pub(super) fn recover(disk: &Disk) -> Result<bool, Diagnostic> {
     if !disk.root().join(STAGE).is_dir() {
         return Ok(false);
     }
-    let (folder, lock) = lock(disk)?;
+    recover_locked(disk, lock(disk)?).map(|(finished, _)| finished)
+}
+
+/// The same, for whoever has the lock, and gets it back.
+fn recover_locked(disk: &Disk, lock: File) -> Result<(bool, File), Diagnostic> {
+    let folder = disk.root().join(STAGE);
+    if !folder.is_dir() {
+        return Ok((false, lock));
+    }
     let steps: Vec<Step> = match fs::read(folder.join("journal")) {
         Ok(journal) => serde_json::from_slice(&journal).map_err(|why| {
             Diagnostic::new(codes::files::IO, "cannot finish what an interrupted command had begun")
@@ -92,19 +97,20 @@ pub(super) fn recover(disk: &Disk) -> Result<bool, Diagnostic> {
         disk,
         folder,
         steps,
-        _lock: lock,
+        lock,
     };
     if finished {
         staged.carry_out().map_err(|(place, why)| refused(disk, &place, &why))?;
     }
     staged.clean_up();
-    Ok(finished)
+    Ok((finished, staged.lock))
 }
 
 impl<'d> Staged<'d> {
     /// Checks that the files are as the plan saw them and puts the new ones beside.
     pub(super) fn prepare(disk: &'d Disk, plan: &Plan<'_>) -> Result<Staged<'d>, Diagnostic> {
-        recover(disk)?;
+        fs::create_dir_all(disk.root()).map_err(|why| refused(disk, disk.root(), &why))?;
+        let (_, lock) = recover_locked(disk, lock(disk)?)?;
         for (path, change) in plan.changes() {
             if disk.read(path)? != change.before {
                 return Err(Diagnostic::new(codes::files::EDITED, "cannot write the project")
@@ -114,12 +120,13 @@ impl<'d> Staged<'d> {
             }
             disk.place(path)?;
         }
-        let (folder, lock) = lock(disk)?;
+        let folder = disk.root().join(STAGE);
+        fs::create_dir_all(&folder).map_err(|why| refused(disk, disk.root(), &why))?;
         let mut staged = Staged {
             disk,
             folder,
             steps: Vec::new(),
-            _lock: lock,
+            lock,
         };
         match staged.fill(plan) {
             Ok(()) => Ok(staged),

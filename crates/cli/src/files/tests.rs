@@ -134,3 +134,25 @@ fn two_commands_do_not_write_at_once() {
     held.commit().unwrap();
     assert_eq!(tree(folder.path())["a"], "1");
 }
+
+/// What one command reads and another changes is never lost: each write that was told as done is in the file.
+#[test]
+fn many_commands_at_once_lose_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let disk = Disk::new(folder.path());
+    fs::write(folder.path().join("count"), "0").unwrap();
+    let add_one = || {
+        let count: u32 = disk.read("count").unwrap().unwrap().parse().unwrap();
+        let mut plan = Plan::new(&disk);
+        plan.write("count", (count + 1).to_string()).unwrap();
+        disk.write(&plan).is_ok()
+    };
+    let done: u32 = std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..8)
+            .map(|_| scope.spawn(|| (0..40).map(|_| u32::from(add_one())).sum::<u32>()))
+            .collect();
+        threads.into_iter().map(|thread| thread.join().unwrap()).sum()
+    });
+    assert!(done > 0);
+    assert_eq!(tree(folder.path())["count"], done.to_string());
+}

@@ -9,7 +9,7 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use kubewright_codegen::codes::crds;
-use kubewright_codegen::manifests::{self, Declaration, Objects};
+use kubewright_codegen::manifests::{self, Declaration, Objects, Options};
 use kubewright_codegen::{Diagnostic, Place};
 use tokio::process::Command;
 
@@ -110,7 +110,14 @@ pub(crate) fn controllers(declaration: &Declaration) -> BTreeMap<String, String>
 /// # Errors
 /// All that is wrong.
 pub(crate) fn objects(declaration: &Declaration, root: &Path) -> Result<Objects, Vec<Diagnostic>> {
-    manifests::objects(declaration, &Disk::new(root), &manifests::Options::default())
+    let disk = Disk::new(root);
+    let decided = Options::of_project(&disk).map_err(|why| vec![why])?;
+    // Here the operator works in all namespaces, whatever it does where it is deployed.
+    let options = Options {
+        namespace: None,
+        ..decided
+    };
+    manifests::objects(declaration, &disk, &options)
 }
 
 #[cfg(test)]

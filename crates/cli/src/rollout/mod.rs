@@ -125,9 +125,8 @@ impl RemovalArguments {
 
 /// The image of the operator: what the flag says, else `$IMG`, as the Makefile of the project has it.
 pub(crate) fn image_or_variable(image: Option<String>) -> Option<String> {
-    image
-        .or_else(|| std::env::var("IMG").ok())
-        .filter(|image| !image.is_empty())
+    let variable = || std::env::var("IMG").ok().filter(|image| !image.is_empty());
+    image.or_else(variable)
 }
 
 /// `90s`, `5m`, `1h0m0s`, or seconds.

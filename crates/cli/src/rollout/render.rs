@@ -34,6 +34,26 @@ pub(crate) fn render(root: &Path, dir: &str, image: Option<&str>) -> Result<Rend
     }
 }
 
+/// What runs pods.
+const WORKLOADS: [&str; 5] = ["Deployment", "StatefulSet", "DaemonSet", "Job", "CronJob"];
+
+impl Rendered {
+    /// The operator is among the objects: without it nothing would run, and nobody would be told.
+    ///
+    /// # Errors
+    /// When no object runs pods.
+    pub(crate) fn with_operator(self, dir: &str) -> Result<Rendered, Diagnostic> {
+        let runs = |object: &Value| object["kind"].as_str().is_some_and(|kind| WORKLOADS.contains(&kind));
+        if self.objects.iter().any(runs) {
+            return Ok(self);
+        }
+        Err(Diagnostic::new(codes::config::KUSTOMIZATION, "cannot find the operator among what is rendered")
+            .at(Place::file(format!("{dir}/kustomization.yaml")))
+            .because(format!("none of its {} objects runs pods", self.objects.len()))
+            .fix("see that it lists ../manager, and that config/manager/manager.yaml has its Deployment; nothing was written"))
+    }
+}
+
 fn cannot_read(path: &str, why: &std::io::Error) -> Diagnostic {
     Diagnostic::new(codes::files::IO, format!("cannot read {path}"))
         .at(Place::file(path))

@@ -30,6 +30,8 @@ pub const SOURCE: Code = Code(111);
 pub const CONFLICT: Code = Code(112);
 /// An external plug-in failed, or answered what cannot be taken.
 pub const EXTERNAL: Code = Code(113);
+/// The settings of the project cannot be used.
+pub const SETTINGS: Code = Code(114);
 
 pub(super) const EXPLANATIONS: &[Explanation] = &[
     Explanation {
@@ -133,5 +135,14 @@ pub(super) const EXPLANATIONS: &[Explanation] = &[
                 output; the paths in it stay inside the project, and PROJECT stays one of kubewright's. When it says that it failed, its words are what the message says.\n\nTo see what \
                 it is given and what it answers, run it yourself: `echo '{\"apiVersion\":\"v1alpha1\",\"command\":\"edit\",\"args\":[],\"universe\":{}}' | \
                 PROGRAM`.",
+    },
+    Explanation {
+        code: SETTINGS,
+        title: "kubewright.toml cannot be used",
+        story: "`kubewright.toml`, beside PROJECT, says what a project has decided. It has two tables, and a word that is in neither is an \
+                error, since it would say nothing:\n\n`[manifests]`, for `manifests`, `dev`, `run` and `doctor`: \
+                `generate-embedded-object-meta = false`, `max-desc-len = 0`, `allow-dangerous-types = true`, as the flags of \
+                `kubewright manifests` of these names, which go before.\n\n`[images]`: rows of an image and the program that stands for it \
+                where pods are processes, `\"shop:dev\" = \"cargo run\"`.",
     },
 ];

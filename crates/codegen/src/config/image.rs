@@ -69,5 +69,11 @@ pub(crate) fn split_image(image: &str) -> Option<(&str, Option<&str>, Option<&st
         _ => (rest, None),
     };
     let fits = |text: &str| !text.is_empty() && !text.chars().any(|letter| letter.is_whitespace() || letter == '@');
-    (fits(name) && tag.is_none_or(fits) && digest.is_none_or(fits)).then_some((name, tag, digest))
+    // A registry's host may be in capitals, what it holds may not.
+    let held = name
+        .split_once('/')
+        .filter(|(host, _)| host.contains(['.', ':']))
+        .map_or(name, |(_, held)| held);
+    let fits_name = fits(name) && !held.chars().any(char::is_uppercase);
+    (fits_name && tag.is_none_or(fits) && digest.is_none_or(fits)).then_some((name, tag, digest))
 }

@@ -120,6 +120,14 @@ fn grouped_kinds(before: Option<&Project>, after: &Project, plan: &Plan<'_>) -> 
     Ok(grouped)
 }
 
+/// A kustomization with one more resource in its list; the same text when it is there.
+///
+/// # Errors
+/// When the list cannot be edited safely.
+pub(crate) fn list_resource(text: &str, file: &str, entry: &str) -> Result<String, Diagnostic> {
+    lists::add(text, &Item::new(file, "resources", entry))
+}
+
 /// Switches an optional part of `config/default` on, as a person does who takes the `#` away: `prometheus`,
 /// `network-policy`.
 ///

@@ -1,11 +1,13 @@
 //! A kustomization file as data, with a place for everything that may be wrong with it.
 
 use kubewright_schema::decode;
+use kubewright_schema::names::dns1123_label;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
 use crate::codes;
+use crate::conflict;
 use crate::diagnostic::{Diagnostic, Place};
 use crate::outline::Outline;
 
@@ -187,6 +189,7 @@ pub(super) fn broken(place: Place, why: impl std::fmt::Display) -> Diagnostic {
     Diagnostic::new(codes::config::KUSTOMIZATION, "cannot render the kustomization")
         .at(place)
         .because(why)
+        .fix("correct it, or take the file back from version control; nothing was written")
 }
 
 pub(super) fn unsupported(place: Place, what: impl std::fmt::Display) -> Diagnostic {
@@ -213,7 +216,8 @@ pub(super) fn read<T: DeserializeOwned>(file: &str, text: &str) -> Result<T, Dia
 }
 
 fn document(file: &str, text: &str) -> Result<Value, Diagnostic> {
-    let decoded = decode::yaml(text.as_bytes()).map_err(|why| broken(Place::file(file), why))?;
+    let unread = |why| conflict::instead(broken(Place::file(file), why), file, text);
+    let decoded = decode::yaml(text.as_bytes()).map_err(unread)?;
     match decoded.duplicates.first() {
         Some(twice) => Err(broken(Place::file(file), twice)),
         None => Ok(decoded.value),
@@ -233,6 +237,17 @@ impl Reader<'_> {
         match &self.outline {
             Some(outline) => place.line(outline.line_of(path)),
             None => place,
+        }
+    }
+
+    fn namespace(&mut self) -> Result<String, Diagnostic> {
+        let name = self.word("namespace")?;
+        let why = (!name.is_empty())
+            .then(|| dns1123_label(&name).into_iter().next())
+            .flatten();
+        match why {
+            Some(why) => Err(broken(self.place(&["namespace"]), format!("{name:?}: {why}"))),
+            None => Ok(name),
         }
     }
 
@@ -294,7 +309,7 @@ impl Kustomization {
         }
         Ok(Kustomization {
             is_component,
-            namespace: reader.word("namespace")?,
+            namespace: reader.namespace()?,
             name_prefix: reader.word("namePrefix")?,
             resources: reader.list("resources")?,
             components: reader.list("components")?,

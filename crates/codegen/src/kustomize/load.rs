@@ -9,6 +9,7 @@ use super::object::Object;
 use super::references::{self, Reference};
 use super::{patch, replacement, transform};
 use crate::codes;
+use crate::conflict;
 use crate::diagnostic::{Diagnostic, Place};
 use crate::plan::Files;
 
@@ -42,6 +43,7 @@ impl Accumulator {
                 Diagnostic::new(codes::config::AMBIGUOUS, format!("cannot have {} twice", id.title()))
                     .at(other.place.clone())
                     .at(object.place)
+                    .because("both are rendered, and a cluster has one object of a name")
                     .fix("rename one of them, or take one out of the list that brings it in"),
             ),
         }
@@ -152,7 +154,9 @@ impl Loader<'_> {
         target: &mut Accumulator,
     ) -> Result<(), Diagnostic> {
         if self.open.iter().any(|open| open == dir) {
-            return Err(broken(from.clone(), format!("{dir} is a part of itself")));
+            return Err(
+                broken(from.clone(), format!("{dir} is a part of itself")).fix("take it out of one of the two lists")
+            );
         }
         let Some((file, text)) = self.kustomization(dir)? else {
             return Err(broken(from.clone(), format!("there is no kustomization.yaml in {dir}"))
@@ -253,7 +257,8 @@ impl Loader<'_> {
         }
         let named = !kind.is_empty() && value["metadata"]["name"].as_str().is_some_and(|name| !name.is_empty());
         if !named || value["apiVersion"].as_str().is_none() {
-            return Err(broken(place, "an object needs apiVersion, kind and metadata.name"));
+            return Err(broken(place, "an object needs apiVersion, kind and metadata.name")
+                .fix("write the object whole, or take the file out of the list that names it"));
         }
         target.add(Object::new(value, place))
     }
@@ -273,7 +278,8 @@ pub(super) fn documents(file: &str, text: &str) -> Result<Vec<(Value, usize)>, D
     }
     let mut documents = Vec::new();
     for (line, part) in parts {
-        let decoded = decode::yaml(part.as_bytes()).map_err(|why| broken(Place::file(file).line(line), why))?;
+        let unread = |why| conflict::instead(broken(Place::file(file).line(line), why), file, text);
+        let decoded = decode::yaml(part.as_bytes()).map_err(unread)?;
         if let Some(twice) = decoded.duplicates.first() {
             return Err(broken(Place::file(file).line(line), twice));
         }

@@ -3,7 +3,8 @@
 //! A [`Declaration`] comes from running the operator's own program; [`plan`] decides the files. - `declaration.rs`: its form, - `crd.rs`, `schema.rs`,
 //! `check.rs`, `advice.rs`, `paths.rs`: `config/crd/bases`, - `rbac.rs`: `config/rbac/role.yaml`, - `webhook.rs`: `config/webhook/manifests.yaml`, - `agree.rs`: whether
 //! the lists in `config/` name what is written, - `place.rs`: from a field to its line of Rust, - `scope.rs`: which
-//! type a name means there, - `comments.rs`: markers of Go, which say nothing here.
+//! type a name means there, - `comments.rs`: markers of Go, which say nothing here,
+//! - `settings.rs`: what a project has decided.
 //!
 //! Invariants: the same declaration gives the same bytes; a file that is as it should be is not in the plan; when anything is wrong nothing is
 //! written, and all that is wrong is told at once.
@@ -19,6 +20,7 @@ mod place;
 mod rbac;
 mod schema;
 mod scope;
+mod settings;
 mod webhook;
 
 #[cfg(test)]
@@ -27,6 +29,8 @@ mod tests;
 use serde_json::Value;
 
 pub use declaration::{Controller, Conversion, Crd, Declaration, Kind, Problem, Rule, Webhook};
+pub use settings::SETTINGS;
+pub(crate) use settings::written as settings_text;
 pub use webhook::refused;
 
 use crate::diagnostic::Diagnostic;

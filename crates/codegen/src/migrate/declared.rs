@@ -4,9 +4,9 @@
 //! [`complete`] brings PROJECT in line with that: the group that Go says, kinds and versions that PROJECT does not
 //! list, and none that is no kind. Each change is noted.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::folder;
 use super::go::{Decl, Type};
@@ -25,11 +25,13 @@ struct Declared<'s> {
 /// Makes PROJECT list the kinds that the Go text declares.
 pub(super) fn complete(fields: &mut Value, sources: &[Source], notes: &mut Vec<String>) {
     let declared = declared(sources);
+    reconcile_once(fields, notes);
     if declared.is_empty() {
         return;
     }
     spell_out(fields, &declared);
     rename(fields, &declared, notes);
+    scope(fields, &declared, notes);
     leave_out(fields, sources, &declared, notes);
     add(fields, sources, &declared, notes);
 }
@@ -129,7 +131,55 @@ fn put_group(resource: &mut Value, full: &str, domain: &str) {
     resource["domain"] = domain.into();
 }
 
-/// A type without metadata is a file's, such as a configuration: no server has it.
+/// What `+kubebuilder:resource` says of a kind.
+fn said(decl: &Decl) -> Map<String, Value> {
+    let markers = decl.doc.markers.iter();
+    let mut said = markers.filter_map(|marker| Marker::arguments(marker, "kubebuilder:resource"));
+    said.next_back().unwrap_or_default()
+}
+
+fn is_cluster_wide(decl: &Decl) -> bool {
+    word(&said(decl), "scope").is_some_and(|scope| scope == "Cluster")
+}
+
+/// controller-gen asks the markers for the scope, and PROJECT, whose versions may even disagree, nobody.
+fn scope(fields: &mut Value, declared: &[Declared<'_>], notes: &mut Vec<String>) {
+    for resource in resources(fields).filter(|resource| is_own(resource) && resource["api"].is_object()) {
+        let (kind, group) = (text(resource, "kind"), full_group(resource));
+        let mut same = declared
+            .iter()
+            .filter(|other| other.decl.name == kind && other.group == group)
+            .peekable();
+        if same.peek().is_none() {
+            continue;
+        }
+        let is_namespaced = !same.any(|other| is_cluster_wide(other.decl));
+        if is_namespaced != (resource["api"]["namespaced"] == true) {
+            let word = if is_namespaced { "Namespaced" } else { "Cluster" };
+            notes.push(format!(
+                "{kind} {}: its markers in Go say scope {word}, and so does PROJECT now",
+                text(resource, "version")
+            ));
+            resource["api"]["namespaced"] = is_namespaced.into();
+        }
+    }
+}
+
+/// A controller is of a kind, whatever its version: PROJECT may list it with several.
+fn reconcile_once(fields: &mut Value, notes: &mut Vec<String>) {
+    let mut reconciled = BTreeSet::new();
+    for resource in resources(fields).filter(|resource| resource["controller"] == true) {
+        let (kind, version) = (text(resource, "kind").to_owned(), text(resource, "version").to_owned());
+        if !reconciled.insert((full_group(resource), kind.clone())) {
+            notes.push(format!(
+                "{kind} {version}: PROJECT lists its controller with another version already; it has one"
+            ));
+            resource["controller"] = false.into();
+        }
+    }
+}
+
+/// A type without metadata is a file's, such as a configuration: no server has it. Neither has it what was deleted in Go.
 fn leave_out(fields: &mut Value, sources: &[Source], declared: &[Declared<'_>], notes: &mut Vec<String>) {
     let Some(listed) = fields.get_mut("resources").and_then(Value::as_array_mut) else {
         return;
@@ -140,13 +190,20 @@ fn leave_out(fields: &mut Value, sources: &[Source], declared: &[Declared<'_>], 
         let mut there = sources.iter().filter(|source| source.file.package == version);
         let mut types = there.by_ref().flat_map(|source| &source.file.types);
         let is_other = types.any(|decl| decl.name == kind && matches!(decl.of, Type::Struct(_)) && !is_kind(decl));
-        let goes = is_own(resource) && !resource["api"].is_null() && !is_known && is_other;
-        if goes {
+        let is_kind = is_own(resource) && !resource["api"].is_null() && !is_known;
+        if is_kind && is_other {
             notes.push(format!(
                 "{kind}: its type in Go has no metadata, so no API server has it; it was left out"
             ));
         }
-        !goes
+        let mut all = sources.iter().flat_map(|source| &source.file.types);
+        let is_gone = is_kind && !all.any(|decl| decl.name == kind);
+        if is_gone {
+            notes.push(format!(
+                "{kind}: PROJECT lists it, and no Go file declares it; it was left out"
+            ));
+        }
+        !(is_kind && is_other || is_gone)
     });
 }
 
@@ -165,12 +222,8 @@ fn add(fields: &mut Value, sources: &[Source], declared: &[Declared<'_>], notes:
         }
         let is_reconciled = versions.is_empty() && sources.iter().any(|source| source.is_for(kind));
         let mut resource = json!({ "kind": kind, "version": version, "controller": is_reconciled });
-        let said = decl.doc.markers.iter();
-        let mut said = said.filter_map(|marker| Marker::arguments(marker, "kubebuilder:resource"));
-        let said = said.next_back().unwrap_or_default();
-        let is_namespaced = word(&said, "scope").is_none_or(|scope| scope != "Cluster");
-        resource["api"] = json!({ "crdVersion": "v1", "namespaced": is_namespaced });
-        if let Some(plural) = word(&said, "path") {
+        resource["api"] = json!({ "crdVersion": "v1", "namespaced": !is_cluster_wide(decl) });
+        if let Some(plural) = word(&said(decl), "path") {
             resource["plural"] = plural.into();
         }
         // Versions of a kind have one name and one scope, which PROJECT says already.

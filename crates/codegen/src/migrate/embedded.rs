@@ -52,6 +52,12 @@ impl<'p> Types<'p> {
             ));
             return String::new();
         }
+        if said.text.starts_with("k8s_openapi::") && name != "RawExtension" {
+            // serde takes the fields one by one, and what Kubernetes says of them beside their types is lost.
+            self.note(format!(
+                "{whole}: defaults and list types of the fields of {name} are not known: bring its module (go mod download k8s.io/api), then migrate again"
+            ));
+        }
         let mut out = docs(&field.doc, "    ");
         let has = |word: &str| field.doc.markers.iter().any(|marker| marker.ends_with(word));
         // Nothing is known of its fields then, and all of them are kept.
@@ -108,7 +114,7 @@ impl<'p> Types<'p> {
         let mut found = Vec::new();
         for field in fields.iter().filter(|field| is_inline(field) && depth < DEPTH) {
             if let Some((path, decl, file)) = self.declared(path, &field.of, file) {
-                found.extend(self.keywords(&decl.doc.markers, &decl.of, &decl.name));
+                found.extend(self.of_declaration(decl));
                 found.extend(self.inherited(&path, &decl.of, file, depth + 1));
             }
         }

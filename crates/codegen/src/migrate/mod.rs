@@ -5,12 +5,13 @@
 //! skeletons with the Go text beside them in comments. Invariants: the Go project is only read; what cannot be said is
 //! noted with its place and left to a person; the result compiles as far as the notes say. Inside: `go` parses,
 //! `origin`, `declared` and `modules` read the project and what it requires, `markers` markers; `types`, `embedded`,
-//! `shared`, `kinds`, `bodies` and `words` write Rust, and `kubernetes` knows what Rust has already. Not here: what
+//! `shared`, `kinds`, `bodies` and `words` write Rust, `config` what people added there, `record` MIGRATION.md, and `kubernetes` knows what Rust has. Not here: what
 //! Go's functions do, conversions between versions.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::diagnostic::Diagnostic;
+use crate::manifests;
 use crate::plan::{Files, MemoryFiles};
 use crate::project::{Project, Resource};
 use crate::scaffold::{
@@ -18,6 +19,7 @@ use crate::scaffold::{
 };
 
 mod bodies;
+mod config;
 mod declared;
 mod embedded;
 mod go;
@@ -26,6 +28,7 @@ mod kubernetes;
 mod markers;
 mod modules;
 mod origin;
+mod record;
 mod shared;
 mod types;
 mod words;
@@ -90,12 +93,14 @@ pub fn migrate(
         module: &module,
         notes,
         kinds: 0,
+        told: BTreeSet::new(),
+        hooks: BTreeSet::new(),
     };
     step(&mut made, |files| init(files, &asked))?;
     migration.scaffold(&mut made)?;
     migration.types(&sources, &modules, &mut made)?;
     migration.bodies(&sources, &mut made)?;
-    if let Some(note) = embedded_metadata(files, &made)? {
+    if let Some(note) = decide(files, &mut made)? {
         migration.notes.push(note);
     }
     for path in files.list("config/samples")? {
@@ -107,6 +112,10 @@ pub fn migrate(
             made.0.insert(path, text);
         }
     }
+    migration.told.append(&mut migration.hooks);
+    let config = config::carry(files, &mut made)?;
+    let record = record::written(files, &sources, &migration.told, &migration.notes, &config)?;
+    made.0.insert(record::RECORD.to_owned(), record);
     Ok(Migrated {
         files: made,
         notes: migration.notes,
@@ -120,6 +129,10 @@ struct Migration<'p> {
     module: &'p str,
     notes: Vec<String>,
     kinds: usize,
+    /// The Go files whose text stands below controllers, which say their rules, too.
+    told: BTreeSet<String>,
+    /// … and below webhooks.
+    hooks: BTreeSet<String>,
 }
 
 impl Migration<'_> {
@@ -363,7 +376,6 @@ impl Migration<'_> {
     /// Controllers and webhooks: the Go text beside the skeletons, roles in words of Rust.
     fn bodies(&mut self, sources: &[Source], made: &mut MemoryFiles) -> Result<(), Diagnostic> {
         let project = Project::load(made)?;
-        let mut told = BTreeSet::new();
         for resource in &project.resources {
             let layout = project.layout(resource);
             let default = project.default_controller_name(resource);
@@ -376,7 +388,7 @@ impl Migration<'_> {
                 }
                 let text = made.0.remove(&file).unwrap_or_default();
                 made.0.insert(file, bodies::controller(&text, source));
-                told.extend(source.map(|source| source.path.clone()));
+                self.told.extend(source.map(|source| source.path.clone()));
                 if resource.api.is_some() {
                     // Ours waits for a condition that the status may not have.
                     let named = layout.controller_file((name != default).then_some(name.as_str()));
@@ -395,11 +407,12 @@ impl Migration<'_> {
                 };
                 if let (Some(source), Some(text)) = (sources.iter().find(is_of), made.0.get_mut(&file)) {
                     text.push_str(&bodies::beside(source));
+                    self.hooks.insert(source.path.clone());
                 }
             }
         }
         if let Some(library) = made.0.get_mut("src/lib.rs") {
-            *library = bodies::of_operator(library, sources, &told);
+            *library = bodies::of_operator(library, sources, &self.told);
         }
         Ok(())
     }
@@ -422,28 +435,39 @@ fn types_file(about: &str, folder: &str, text: &str, siblings: &str) -> String {
     )
 }
 
-/// controller-gen drops what stands in the metadata of templates unless its Makefile says otherwise; we keep it.
-fn embedded_metadata(files: &dyn Files, made: &MemoryFiles) -> Result<Option<String>, Diagnostic> {
+/// What Go's Makefile tells controller-gen, as the settings of the project: whether the metadata of templates is kept, and
+/// how long descriptions are.
+fn decide(files: &dyn Files, made: &mut MemoryFiles) -> Result<Option<String>, Diagnostic> {
     let makefile = files.read("Makefile")?.unwrap_or_default();
     let is_dropped = makefile.contains("crd") && !makefile.contains("generateEmbeddedObjectMeta=true");
     let mut types = made.0.iter().filter(|(path, _)| path.starts_with("api/src/"));
-    let has_templates = types.any(|(_, text)| {
-        [
-            "::ObjectMeta",
-            "::PodTemplateSpec",
-            "::PersistentVolumeClaim",
-            "::Volume",
-            "::JobTemplateSpec",
-        ]
-        .iter()
-        .any(|word| text.contains(word))
-    });
+    let has_templates = types.any(|(_, text)| TEMPLATES.iter().any(|word| text.contains(word)));
+    let longest = makefile
+        .split_once("maxDescLen=")
+        .map(|(_, rest)| rest.chars().take_while(char::is_ascii_digit).collect::<String>());
+    let longest = longest.and_then(|digits| digits.parse().ok());
+    let Some(settings) = manifests::settings_text(!(is_dropped && has_templates), longest) else {
+        return Ok(None);
+    };
+    let text = format!("# As the Makefile of the project in Go tells controller-gen.\n{settings}");
+    made.0.insert(manifests::SETTINGS.to_owned(), text);
     Ok((is_dropped && has_templates).then(|| {
-        "the definitions keep name, labels and annotations of templates, which controller-gen drops in this project; \
-         kubewright manifests --generate-embedded-object-meta=false drops them, too"
+        "the definitions drop name, labels and annotations of templates, as those of this project in Go do; \
+         without generate-embedded-object-meta = false in kubewright.toml they are kept"
             .to_owned()
     }))
 }
+
+/// What names a type of Kubernetes that has metadata inside.
+const TEMPLATES: [&str; 7] = [
+    "::ObjectMeta",
+    "::PodTemplateSpec",
+    "::PersistentVolumeClaim",
+    "::Volume",
+    "::JobTemplateSpec",
+    "::api::apps::",
+    "::api::batch::",
+];
 
 fn external(resource: &Resource) -> External {
     External {

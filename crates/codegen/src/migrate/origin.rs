@@ -128,6 +128,12 @@ fn project(
         if let Some(resource) = resource.as_object_mut().filter(|_| !is_external) {
             resource.remove("path");
         }
+        // Old projects have v1beta1, which no Kubernetes serves any more.
+        for (part, field) in [("api", "crdVersion"), ("webhooks", "webhookVersion")] {
+            if resource[part].is_object() {
+                resource[part][field] = "v1".into();
+            }
+        }
     }
     // A name that was fit for Go may be too long here.
     let parsed = Project::parse(&yaml::to_string(&fields));

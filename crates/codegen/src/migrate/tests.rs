@@ -104,7 +104,7 @@ func (r *CaptainReconciler) SetupWithManager(mgr ctrl.Manager) error {
 }
 "#;
 
-fn project() -> MemoryFiles {
+pub(super) fn project() -> MemoryFiles {
     MemoryFiles::from([
         ("PROJECT", PROJECT),
         ("api/v1/captain_types.go", TYPES),
@@ -113,7 +113,7 @@ fn project() -> MemoryFiles {
     ])
 }
 
-fn carried(files: &MemoryFiles) -> Result<Migrated, Diagnostic> {
+pub(super) fn carried(files: &MemoryFiles) -> Result<Migrated, Diagnostic> {
     migrate(files, None, None, &Dependency::Version("0.1.0".to_owned()), "0.1.0")
 }
 
@@ -249,6 +249,26 @@ fn project_is_brought_in_line_with_what_go_declares() {
         "",
         settings,
         &["MateSpec: its type in Go has no metadata", "!kind: MateSpec"],
+    );
+    check(
+        "crew.example.com",
+        "",
+        &settings.replace("MateSpec", "Ghost"),
+        &["Ghost: PROJECT lists it, and no Go file declares it", "!kind: Ghost"],
+    );
+    let mate = |version: &str, more: &str| {
+        format!(
+            "- {{api: {{crdVersion: v1{more}}}, controller: true, domain: example.com, group: crew, kind: Mate, version: {version}}}\n"
+        )
+    };
+    check(
+        "crew.example.com",
+        "+kubebuilder:resource:scope=Cluster",
+        &(mate("v1beta1", "") + &mate("v1", ", namespaced: true")),
+        &[
+            "Mate v1: its markers in Go say scope Cluster, and so does PROJECT now",
+            "Mate v1: PROJECT lists its controller with another version already; it has one",
+        ],
     );
 }
 
@@ -421,6 +441,35 @@ fn a_controller_that_go_has_not_asks_nothing_of_the_status() {
     assert!(!controller.contains("conditions"), "{controller}");
     syn::parse_file(controller).unwrap_or_else(|why| panic!("{why}: {controller}"));
     assert!(!done.files.0.contains_key("tests/captain_controller.rs"));
+}
+
+#[test]
+fn what_was_not_carried_over_is_written_down() {
+    let mut files = project();
+    let test =
+        "package controller\n\nfunc TestSails(t *testing.T) {}\nfunc helper() {}\nfunc TestSinks(t *testing.T) {}\n";
+    for (path, text) in [
+        ("internal/controller/captain_controller_test.go", test),
+        ("vendor/a/b_test.go", test),
+        ("cmd/main.go", "package main\n\nfunc main() {}\n"),
+        ("internal/sea/salt.go", "package sea\n\nfunc Salt() int { return 1 }\n"),
+    ] {
+        files.0.insert(path.to_owned(), text.to_owned());
+    }
+    let done = carried(&files).unwrap();
+    let record = &done.files.0["MIGRATION.md"];
+    for expected in [
+        "- [ ] `internal/controller/captain_controller_test.go` (2 tests)\n",
+        "- [ ] `internal/controller/captain_controller.go`\n",
+        "- [ ] `cmd`: main.go\n",
+        "- [ ] `internal/sea`: salt.go\n",
+    ] {
+        assert!(record.contains(expected), "{expected} in {record}");
+    }
+    assert!(!record.contains("vendor"), "{record}");
+    for note in &done.notes {
+        assert!(record.contains(&format!("- [ ] {note}\n")), "{note} in {record}");
+    }
 }
 
 #[test]

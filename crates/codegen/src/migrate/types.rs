@@ -122,7 +122,7 @@ impl<'p> Types<'p> {
             ));
             return format!("// The generic type {} of Go was not carried over.\n\n", decl.name);
         }
-        let mut keywords = self.keywords(&decl.doc.markers, &decl.of, &decl.name);
+        let mut keywords = self.of_declaration(decl);
         if decl
             .doc
             .markers
@@ -320,6 +320,13 @@ impl<'p> Types<'p> {
         out + &format!("    pub {}: {ty},\n", rust::module(&name))
     }
 
+    /// What stands on a type: the markers that controller-gen knows on fields alone say nothing there.
+    pub(super) fn of_declaration(&mut self, decl: &Decl) -> Vec<(String, Value)> {
+        let mut keywords = self.keywords(&decl.doc.markers, &decl.of, &decl.name);
+        keywords.retain(|(key, _)| !["default", "nullable", "example"].contains(&key.as_str()));
+        keywords
+    }
+
     /// The keywords that markers say. Those that say nothing in a schema are left out; those that are not known are
     /// noted.
     pub(super) fn keywords(&mut self, markers: &[String], of: &Type, whole: &str) -> Vec<(String, Value)> {
@@ -332,6 +339,8 @@ impl<'p> Types<'p> {
                 rules.push(Value::Object(rule));
             } else if let Some(rule) = Marker::arguments(marker, "kubebuilder:validation:items:XValidation") {
                 item_rules.push(Value::Object(rule));
+            } else if let Some(docs) = Marker::arguments(marker, "kubebuilder:externalDocs") {
+                keywords.push(("externalDocs".to_owned(), Value::Object(docs)));
             } else if name == "listMapKey" || name == "k8s:listMapKey" {
                 keys.push(super::markers::text(said).into());
             } else if name == "default" && markers.iter().any(|other| other.starts_with("kubebuilder:default=")) {
@@ -343,6 +352,8 @@ impl<'p> Types<'p> {
                 }
                 let is_text = matches!(of, Type::Named { package: None, name } if name == "string");
                 match (key.as_str(), &mut value) {
+                    // What is not so is not said.
+                    ("exclusiveMinimum" | "exclusiveMaximum", Value::Bool(false)) => continue,
                     ("enum", Value::Array(values)) if is_text => {
                         for value in values.iter_mut().filter(|value| !value.is_string()) {
                             *value = value.to_string().into();

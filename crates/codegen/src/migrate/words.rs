@@ -137,6 +137,11 @@ pub(super) fn literal(value: &Value) -> String {
                 .collect();
             format!("{{{}}}", fields.join(", "))
         }
+        // Rust takes a number for an i32 unless it says more.
+        Value::Number(number) if number.as_i64().is_some_and(|number| i32::try_from(number).is_err()) => {
+            format!("{number}_i64")
+        }
+        Value::Number(number) if number.is_u64() && number.as_i64().is_none() => format!("{number}_u64"),
         other => other.to_string(),
     }
 }

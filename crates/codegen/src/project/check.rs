@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Map, Value};
 
-use super::{FILE, LAYOUT, Project};
+use super::{FILE, LAYOUT, Project, Resource};
 use crate::codes;
 use crate::diagnostic::{Diagnostic, Place};
 use crate::names::{self, BadName, rust};
@@ -172,12 +172,6 @@ impl Project {
     }
 
     fn contradictions(&self) -> Vec<Diagnostic> {
-        let broken = |at: usize, field: &str, why: String| {
-            Diagnostic::new(codes::project::BROKEN, "cannot work on this project")
-                .at(Place::file(FILE).field(format!("resources[{at}]{field}")))
-                .because(why)
-                .fix("mend PROJECT, or take it back from version control")
-        };
         let mut wrong = Vec::new();
         let mut kinds = BTreeSet::new();
         let mut controllers = BTreeSet::new();
@@ -187,11 +181,8 @@ impl Project {
             }
             for name in self.controller_names(resource) {
                 if !controllers.insert(rust::module(&name)) {
-                    wrong.push(broken(
-                        at,
-                        ".controllers",
-                        format!("there are two controllers named {name}"),
-                    ));
+                    let why = format!("there are two controllers named {name}");
+                    wrong.push(broken(at, ".controllers", why));
                 }
             }
             let spokes = resource.webhooks.iter().flat_map(|webhooks| &webhooks.spoke);
@@ -207,7 +198,62 @@ impl Project {
                     wrong.push(broken(at, ".webhooks.spoke", why));
                 }
             }
+            wrong.extend(old_version(at, resource));
+            wrong.extend(self.disagrees(at, resource));
         }
         wrong
     }
+
+    /// What an own kind does not agree about with one that stands above it.
+    fn disagrees(&self, at: usize, resource: &Resource) -> Option<Diagnostic> {
+        resource.api.as_ref()?;
+        let mut above = self.resources[..at].iter().filter(|other| other.api.is_some());
+        above.find_map(|other| {
+            if other.same_kind(resource) && other.is_namespaced() != resource.is_namespaced() {
+                let why = format!("all versions of {} have one scope", resource.kind);
+                return Some(broken(at, ".api.namespaced", why));
+            }
+            Some(broken(at, ".plural", other.shares_a_name_with(resource)?))
+        })
+    }
+
+    /// Resources that have a controller or webhooks and are nobody's kind: code for them cannot be written.
+    pub(super) fn homeless(&self) -> Option<Diagnostic> {
+        let each = self.resources.iter().enumerate();
+        let mut lost = each.filter(|(_, resource)| {
+            let is_own = resource.api.is_some() || self.apis().any(|other| other.same_kind(resource));
+            let is_used = resource.has_controller() || resource.webhooks.is_some();
+            is_used && !is_own && !resource.core && !resource.external
+        });
+        let (at, resource) = lost.next()?;
+        let why = format!(
+            "{} is neither a kind of this project (`api`), nor Kubernetes' own (`core`), nor somebody else's (`external`)",
+            resource.title()
+        );
+        Some(broken(at, "", why))
+    }
+}
+
+fn broken(at: usize, field: &str, why: String) -> Diagnostic {
+    Diagnostic::new(codes::project::BROKEN, "cannot work on this project")
+        .at(Place::file(FILE).field(format!("resources[{at}]{field}")))
+        .because(why)
+        .fix("mend PROJECT, or take it back from version control")
+}
+
+/// Definitions and webhook configurations of another version than v1 are served by no Kubernetes of today.
+fn old_version(at: usize, resource: &Resource) -> Option<Diagnostic> {
+    let of_api = resource.api.iter().map(|api| (".api.crdVersion", &api.crd_version));
+    let of_webhooks = resource.webhooks.iter();
+    let of_webhooks = of_webhooks.map(|webhooks| (".webhooks.webhookVersion", &webhooks.webhook_version));
+    let (field, version) = of_api.chain(of_webhooks).find(|(_, version)| *version != "v1")?;
+    Some(broken(at, field, format!("it is {version:?}, and there is only v1")))
+}
+
+/// The file is one document: of another nobody would read anything, and it would be lost with the next change.
+pub(super) fn is_one_document(text: &str) -> bool {
+    let mut lines = text.lines().map(str::trim_end);
+    let is_content = |line: &str| !line.is_empty() && !line.starts_with('#') && line != "---" && !line.starts_with('%');
+    lines.by_ref().any(is_content);
+    !lines.any(|line| line == "---" || line.starts_with("--- "))
 }

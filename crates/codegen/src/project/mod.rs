@@ -262,7 +262,10 @@ impl Project {
     /// When there is no PROJECT, or it cannot be used.
     pub fn load(files: &dyn Files) -> Result<Project, Diagnostic> {
         match files.read(FILE)? {
-            Some(text) => Project::parse(&text),
+            Some(text) => {
+                let project = Project::parse(&text)?;
+                project.homeless().map_or(Ok(project), Err)
+            }
             None => Err(Diagnostic::new(codes::project::NONE, "there is no project here")
                 .because("this folder has no file named PROJECT")
                 .fix("change into the folder of a project, or begin one: kubewright init --domain my.domain")),
@@ -280,9 +283,15 @@ impl Project {
                 .because(why)
                 .fix("mend PROJECT, or take it back from version control")
         };
-        let decoded = kubewright_schema::decode::yaml(text.as_bytes()).map_err(|why| broken(why.to_string()))?;
+        let decoded = kubewright_schema::decode::yaml(text.as_bytes())
+            .map_err(|why| crate::conflict::instead(broken(why.to_string()), FILE, text))?;
         if let Some(twice) = decoded.duplicates.first() {
             return Err(broken(twice.clone()));
+        }
+        if !check::is_one_document(text) {
+            return Err(broken(
+                "it has several YAML documents (a line `---`), and only the first is read".to_owned(),
+            ));
         }
         let Value::Object(mut fields) = decoded.value else {
             return Err(broken("it is not a YAML mapping".to_owned()));
@@ -460,6 +469,30 @@ impl Resource {
     #[must_use]
     pub fn same_kind(&self, other: &Resource) -> bool {
         self.kind == other.kind && self.full_group() == other.full_group()
+    }
+
+    /// Why not both kinds can be, when one of a group has a name of the other's: no API server accepts the second one.
+    #[must_use]
+    pub fn shares_a_name_with(&self, other: &Resource) -> Option<String> {
+        if self.kind == other.kind || self.full_group() != other.full_group() {
+            return None;
+        }
+        let (plural, singular) = (self.plural(), self.kind.to_lowercase());
+        let names = [other.plural(), other.kind.to_lowercase()];
+        if names.contains(&plural) {
+            return Some(format!("{} has the plural {plural} already", self.title()));
+        }
+        if names.contains(&singular) {
+            return Some(format!("{} has the singular {singular} already", self.title()));
+        }
+        let is_list = |list: &str, kind: &str| list.strip_suffix("List") == Some(kind);
+        (is_list(&other.kind, &self.kind) || is_list(&self.kind, &other.kind)).then(|| {
+            format!(
+                "the list of one of {} and {} is called as the other",
+                self.title(),
+                other.title()
+            )
+        })
     }
 
     /// Whether it has a controller.

@@ -9,7 +9,7 @@ use crate::plan::{Files, Plan};
 use crate::project::{Controller, DeployedImage, Resource};
 
 use super::deploy;
-use super::meet::{groups_meet, irregular, plural_is_taken, types_meet};
+use super::meet::{groups_meet, irregular, names_meet, types_meet};
 use super::subject::{self, External, Subject, has_stub};
 use super::words::ControllerFile;
 use super::{Change, bad_name};
@@ -56,6 +56,7 @@ pub fn create_api<'a>(files: &'a dyn Files, asked: &CreateApi) -> Result<Plan<'a
     } else {
         other(&change, asked, &attempted)?
     };
+    change.modules_stand(&resource, &attempted)?;
     let is_new_type = asked.resource || (has_stub(&change.project, &resource) && !is_listed(&change, &resource));
     let controller = if asked.controller {
         Some(name_controller(&mut change, &mut resource, asked, &attempted)?)
@@ -229,11 +230,8 @@ fn agrees(
         }
     }
     let taken = |why: String, fix: &str| Err(Diagnostic::new(codes::project::TAKEN, attempted).because(why).fix(fix));
-    if let Some(other) = plural_is_taken(project, resource) {
-        return taken(
-            format!("{} has the plural {} already", other.title(), other.plural()),
-            "give another one with --plural",
-        );
+    if let Some((_, why)) = names_meet(project, resource) {
+        return taken(why, "give another one with --plural, or choose another kind");
     }
     if let Some(other) = types_meet(project, resource) {
         return taken(

@@ -50,6 +50,10 @@ pub fn create_webhook<'a>(files: &'a dyn Files, asked: &CreateWebhook) -> Result
     let (mut resource, is_new) = resolve(&change, asked, &attempted)?;
     let before = resource.webhooks.clone().unwrap_or_default();
     is_free(asked, &before, &resource, &attempted)?;
+    change.modules_stand(&resource, &attempted)?;
+    if !is_new && !asked.force {
+        change.type_stands(&resource, &attempted)?;
+    }
     spokes(&change, asked, &resource, &attempted)?;
     let mut webhooks = before.clone();
     webhooks.defaulting |= asked.defaulting;

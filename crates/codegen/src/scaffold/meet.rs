@@ -3,13 +3,11 @@
 use crate::names::{self, rust};
 use crate::project::{Project, Resource};
 
-/// The plural's check: whether it is already used for another kind of the group.
-pub(super) fn plural_is_taken<'p>(project: &'p Project, resource: &Resource) -> Option<&'p Resource> {
-    project.apis().find(|other| {
-        other.full_group() == resource.full_group()
-            && other.kind != resource.kind
-            && other.plural() == resource.plural()
-    })
+/// The kind of the same group that has one of this one's names already, and why not both can have it.
+pub(super) fn names_meet<'p>(project: &'p Project, resource: &Resource) -> Option<(&'p Resource, String)> {
+    project
+        .apis()
+        .find_map(|other| Some((other, other.shares_a_name_with(resource)?)))
 }
 
 /// The Rust types that a kind makes, which must not meet another kind's in the same module.

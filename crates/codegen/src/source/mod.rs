@@ -10,6 +10,7 @@ use std::ops::Range;
 use proc_macro2::{LineColumn, TokenStream, TokenTree};
 
 use crate::codes;
+use crate::conflict;
 use crate::diagnostic::{Diagnostic, Place};
 
 mod attributes;
@@ -55,10 +56,11 @@ impl Source {
             }),
             Err(wrong) => {
                 let LineColumn { line, column } = wrong.span().start();
-                Err(Diagnostic::new(codes::source::SYNTAX, format!("cannot edit {path}"))
+                let told = Diagnostic::new(codes::source::SYNTAX, format!("cannot edit {path}"))
                     .at(Place::file(path).line(line).column(column + 1))
                     .because(wrong)
-                    .fix("mend the file (cargo check says more) and run the command again"))
+                    .fix("mend the file (cargo check says more) and run the command again");
+                Err(conflict::instead(told, path, text))
             }
         }
     }

@@ -211,7 +211,7 @@ fn generated(declaration: &manifests::Declaration, root: &Path) -> Option<Check>
     if !root.join(manifests::CRDS).is_dir() && !root.join(manifests::ROLES).is_file() {
         return None;
     }
-    let planned = super::manifests::usual(&disk)
+    let planned = manifests::Options::of_project(&disk)
         .map_err(|why| vec![why])
         .and_then(|options| manifests::plan(declaration, &disk, &options));
     Some(match planned {
