@@ -74,6 +74,12 @@ const MISTAKES: &[(&str, &str, &str, &[&str])] = &[
         "#[rbac(groups = \"\", resources = \"pods\", verbs = \"gett\")]\nIMPL",
         &["`gett`", "did you mean `get`?"],
     ),
+    (
+        "src/lib.rs",
+        "Operator::new(\"plain\")",
+        "Operator::new(\"plain\")\n        .rbac(\n            kubewright::Rule::new().groups([\"apps\"]).resources([\"deployments\"]).verbs([\"lst\"]),\n        )",
+        &["`lst`", "did you mean `list`?", "a rule of the operator"],
+    ),
 ];
 
 #[test]
@@ -109,8 +115,7 @@ fn check(project: &Path, file: &str, mistake: &str, words: &[&str]) {
         .unwrap();
     let said = String::from_utf8_lossy(&[done.stdout, done.stderr].concat()).into_owned();
     assert!(!done.status.success(), "{mistake} should fail, and said:\n{said}");
-    // Of a rule it is known whose it is, not where it stands.
-    let is_placed = said.contains(file) || said.contains("of the controller guestbook");
+    let is_placed = said.contains(&format!("{file}:"));
     assert!(is_placed, "{mistake} should say where, and said:\n{said}");
     for word in ["[KWR", "because: ", "fix: "].iter().chain(words) {
         assert!(said.contains(word), "{mistake} should say {word:?}, and said:\n{said}");
