@@ -13,6 +13,13 @@ use support::KUBEWRIGHT;
 
 const VISIT: &str = "create api --group webapp --version v1 --kind Visit --resource --controller";
 
+const GHOST: &str = "resources:\n- {controller: true, domain: my.domain, group: webapp, kind: Ghost, version: v1}\n";
+const LOST: &str = "resources:\n- {api: {crdVersion: v1}, domain: my.domain, group: webapp, kind: Lost, version: v1}\n";
+const OTHER_SCOPE: &str =
+    "resources:\n- {api: {crdVersion: v1}, domain: my.domain, group: webapp, kind: Guestbook, version: v2}\n";
+const SAME_PLURAL: &str = "resources:\n- {api: {crdVersion: v1}, domain: my.domain, group: webapp, kind: Guest, \
+                           plural: guestbooks, version: v1}\n";
+
 /// What is done to the project before the command.
 enum Before {
     Nothing,
@@ -154,6 +161,32 @@ fn what_was_edited_by_hand_is_told_before_anything_is_written() {
             "alpha generate --output-dir out",
             &["resources[0]"],
         ),
+        (Append("PROJECT", b"---\nmine: 1\n"), VISIT, &["several YAML documents"]),
+        (
+            Edit("PROJECT", "crdVersion: v1", "crdVersion: v1beta1"),
+            VISIT,
+            &["resources[0].api.crdVersion", "there is only v1"],
+        ),
+        (
+            Edit("PROJECT", "webhookVersion: v1", "webhookVersion: v1beta1"),
+            VISIT,
+            &["resources[0].webhooks.webhookVersion"],
+        ),
+        (
+            Edit("PROJECT", "resources:\n", GHOST),
+            VISIT,
+            &["resources[0]", "`external`"],
+        ),
+        (
+            Edit("PROJECT", "resources:\n", OTHER_SCOPE),
+            VISIT,
+            &["resources[1].api.namespaced", "one scope"],
+        ),
+        (
+            Edit("PROJECT", "resources:\n", SAME_PLURAL),
+            VISIT,
+            &["resources[1].plural", "has the plural guestbooks already"],
+        ),
         (Append("src/lib.rs", b"fn (\n"), VISIT, &["src/lib.rs:"]),
         (Append("src/lib.rs", b"\xff"), VISIT, &["at: src/lib.rs", "UTF-8"]),
         (
@@ -180,6 +213,18 @@ fn what_is_missing_or_in_the_way_is_told_before_anything_is_written() {
             &["at: src/lib.rs", "nothing was written"] as &[&str],
         ),
         (Remove("api/src/lib.rs"), VISIT, &["at: api/src/lib.rs"]),
+        (
+            Remove("api/src/v1/mod.rs"),
+            VISIT,
+            &["at: api/src/v1/mod.rs", "declares guestbook_types.rs"],
+        ),
+        (Remove("src/controller/mod.rs"), VISIT, &["at: src/controller/mod.rs"]),
+        (Remove("src/webhook/v1/mod.rs"), VISIT, &["at: src/webhook/v1/mod.rs"]),
+        (
+            Edit("PROJECT", "resources:\n", LOST),
+            "create webhook --group webapp --version v1 --kind Lost --defaulting",
+            &["at: api/src/v1/lost_types.rs", "a renamed kind is a new one"],
+        ),
         (FileInPlaceOf("src/controller"), VISIT, &["nothing was changed"]),
         (
             FolderInPlaceOf("api/src/v1/visit_types.rs"),
@@ -206,12 +251,102 @@ fn what_is_missing_or_in_the_way_is_told_before_anything_is_written() {
     }
 }
 
+/// What `git merge` leaves behind where two people changed the same lines.
+const CONFLICT: &[u8] = b"<<<<<<< HEAD\na: 1\n=======\na: 2\n>>>>>>> theirs\n";
+const SAME_OBJECT: &[u8] =
+    b"---\napiVersion: v1\nkind: ServiceAccount\nmetadata: {name: controller-manager, namespace: system}\n";
+
+#[test]
+fn a_config_that_renders_to_nothing_usable_is_told() {
+    let list = "config/default/kustomization.yaml";
+    let added = |line: &'static str| Edit("config/default/kustomization.yaml", "resources:\n", line);
+    for (before, command, words) in [
+        (
+            Append("config/rbac/role.yaml", CONFLICT),
+            "build-installer",
+            &["config/rbac/role.yaml:", "a merge left a conflict"] as &[&str],
+        ),
+        (
+            Append("config/manager/manager.yaml", CONFLICT),
+            "build-installer --image a:1",
+            &["config/manager/manager.yaml:", "a merge left a conflict"],
+        ),
+        (Append(list, CONFLICT), "build-installer", &["a merge left a conflict"]),
+        (
+            Append("PROJECT", CONFLICT),
+            VISIT,
+            &["PROJECT:", "a merge left a conflict"],
+        ),
+        (
+            Append("src/lib.rs", CONFLICT),
+            VISIT,
+            &["src/lib.rs:", "a merge left a conflict"],
+        ),
+        (
+            Append("config/rbac/role.yaml", CONFLICT),
+            "edit --plugins helm",
+            &["a merge left a conflict"],
+        ),
+        (
+            Append("config/rbac/role.yaml", CONFLICT),
+            "bundle --version 0.1.0 --image a:1",
+            &["a merge left a conflict"],
+        ),
+        (added("resources:\n- .\n"), "build-installer", &["a part of itself"]),
+        (
+            added("resources:\n- ../nowhere\n"),
+            "build-installer",
+            &["config/nowhere"],
+        ),
+        (
+            Edit(list, "namespace: plain-system", "namespace: Plain System"),
+            "build-installer",
+            &["(namespace)", "Plain System"],
+        ),
+        (
+            Edit(
+                "config/rbac/service_account.yaml",
+                "kind: ServiceAccount",
+                "kid: ServiceAccount",
+            ),
+            "build-installer",
+            &["config/rbac/service_account.yaml:1", "an object needs apiVersion, kind"],
+        ),
+        (
+            Append("config/rbac/service_account.yaml", SAME_OBJECT),
+            "build-installer",
+            &["config/rbac/service_account.yaml"],
+        ),
+        (
+            Edit(list, "- ../manager\n", ""),
+            "build-installer",
+            &["config/manager", "list"],
+        ),
+        (
+            Nothing,
+            "build-installer --image Upper/case:1",
+            &["it is not the name of an image"],
+        ),
+        (Nothing, "deploy --image a:", &["it is not the name of an image"]),
+    ] {
+        check(&before, command, words);
+    }
+}
+
 #[test]
 fn names_that_cannot_be_are_told_before_anything_is_written() {
     for (command, words) in [
         (
             "create api --group webapp --version v1 --kind Visit --plural guestbooks --resource --controller",
             "--plural",
+        ),
+        (
+            "create api --group webapp --version v1 --kind Visit --plural guestbook --resource --controller",
+            "has the singular guestbook already",
+        ),
+        (
+            "create api --group webapp --version v1 --kind GuestbookList --resource --controller",
+            "the list of one of",
         ),
         (
             "create api --group Web_App --version v1 --kind Visit --resource --controller",

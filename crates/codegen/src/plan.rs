@@ -6,6 +6,7 @@
 //! writer can notice that somebody changed the file meanwhile. A file whose lines end with CR LF is read with plain ends and keeps its own when it is
 //! written, so that no step has to know. Not here: writing (the command does it).
 
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 
 use similar::TextDiff;
@@ -100,6 +101,8 @@ impl Change {
 pub struct Plan<'a> {
     files: &'a dyn Files,
     changes: BTreeMap<String, Change>,
+    /// The texts that were read, as they were then: what is decided from a text replaces that text and no newer one.
+    seen: RefCell<BTreeMap<String, Option<String>>>,
     /// Doubts that do not keep the command from going on.
     pub warnings: Vec<Diagnostic>,
     /// What happened, in words for a person; one line each.
@@ -115,6 +118,7 @@ impl<'a> Plan<'a> {
         Plan {
             files,
             changes: BTreeMap::new(),
+            seen: RefCell::default(),
             warnings: Vec::new(),
             notes: Vec::new(),
             next: Vec::new(),
@@ -154,7 +158,7 @@ impl<'a> Plan<'a> {
     fn change(&mut self, path: &str, after: Option<String>) -> Result<(), Diagnostic> {
         let before = match self.changes.remove(path) {
             Some(change) => change.before,
-            None => self.files.read(path)?,
+            None => self.as_seen(path)?,
         };
         let after = match &before {
             Some(text) if has_carriage_returns(text) => {
@@ -166,6 +170,16 @@ impl<'a> Plan<'a> {
             self.changes.insert(path.to_owned(), Change { before, after });
         }
         Ok(())
+    }
+
+    /// The text of a file as it was when it was first read for this plan.
+    fn as_seen(&self, path: &str) -> Result<Option<String>, Diagnostic> {
+        if let Some(text) = self.seen.borrow().get(path) {
+            return Ok(text.clone());
+        }
+        let text = self.files.read(path)?;
+        self.seen.borrow_mut().insert(path.to_owned(), text.clone());
+        Ok(text)
     }
 
     /// The changes by path, in order.
@@ -224,7 +238,7 @@ impl Files for Plan<'_> {
     fn read(&self, path: &str) -> Result<Option<String>, Diagnostic> {
         let text = match self.changes.get(path) {
             Some(change) => change.after.clone(),
-            None => self.files.read(path)?,
+            None => self.as_seen(path)?,
         };
         Ok(text.map(|text| plain(&text)))
     }
@@ -244,6 +258,30 @@ impl Files for Plan<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A file that somebody changes after each look.
+    struct Turning(std::cell::Cell<u32>);
+
+    impl Files for Turning {
+        fn read(&self, _: &str) -> Result<Option<String>, Diagnostic> {
+            self.0.set(self.0.get() + 1);
+            Ok(Some(self.0.get().to_string()))
+        }
+
+        fn list(&self, _: &str) -> Result<Vec<String>, Diagnostic> {
+            Ok(Vec::new())
+        }
+    }
+
+    #[test]
+    fn what_was_decided_from_a_text_replaces_that_text() {
+        let files = Turning(std::cell::Cell::new(0));
+        let mut plan = Plan::new(&files);
+        let read = plan.read("a").unwrap();
+        plan.write("a", "new").unwrap();
+        let (_, change) = plan.changes().next().unwrap();
+        assert_eq!((read.as_deref(), change.before.as_deref()), (Some("1"), Some("1")));
+    }
 
     #[test]
     fn a_plan_that_was_carried_out_leaves_nothing_to_do() {

@@ -142,8 +142,8 @@ fn many_commands_at_once_lose_nothing() {
     let disk = Disk::new(folder.path());
     fs::write(folder.path().join("count"), "0").unwrap();
     let add_one = || {
-        let count: u32 = disk.read("count").unwrap().unwrap().parse().unwrap();
         let mut plan = Plan::new(&disk);
+        let count: u32 = plan.read("count").unwrap().unwrap().parse().unwrap();
         plan.write("count", (count + 1).to_string()).unwrap();
         disk.write(&plan).is_ok()
     };

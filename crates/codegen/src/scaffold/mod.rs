@@ -57,15 +57,16 @@ struct Change<'a> {
 impl<'a> Change<'a> {
     /// The change of a project that is there.
     fn of(files: &'a dyn Files, force: bool) -> Result<Change<'a>, Diagnostic> {
-        let project = Project::load(files)?;
-        let header = match files.read(BOILERPLATE)? {
+        let plan = Plan::new(files);
+        let project = Project::load(&plan)?;
+        let header = match plan.read(BOILERPLATE)? {
             Some(text) if !text.trim().is_empty() => format!("{}\n\n", text.trim_end()),
             _ => String::new(),
         };
         Ok(Change {
             before: Some(project.clone()),
             project,
-            plan: Plan::new(files),
+            plan,
             force,
             header,
         })
