@@ -126,7 +126,9 @@ impl Root<'_> {
                     ("description", "description"),
                     ("format", "format"),
                 ] {
-                    parts.extend(word(&said, key).map(|text| format!("{name} = {text:?}")));
+                    // What is empty, controller-gen leaves out.
+                    let text = word(&said, key).filter(|text| !text.is_empty());
+                    parts.extend(text.map(|text| format!("{name} = {text:?}")));
                 }
                 parts.extend(
                     word(&said, "priority")

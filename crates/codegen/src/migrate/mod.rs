@@ -459,8 +459,9 @@ fn decide(files: &dyn Files, made: &mut MemoryFiles) -> Result<Option<String>, D
 }
 
 /// What names a type of Kubernetes that has metadata inside.
-const TEMPLATES: [&str; 7] = [
+const TEMPLATES: [&str; 8] = [
     "::ObjectMeta",
+    "::PodSpec",
     "::PodTemplateSpec",
     "::PersistentVolumeClaim",
     "::Volume",

@@ -29,11 +29,11 @@ enum Step {
     /// Its driver is to do it.
     Wait,
     /// The claim says that it is resized.
-    Begin(PersistentVolumeClaim),
+    Begin(Box<PersistentVolumeClaim>),
     /// The volume grows.
-    Grow(PersistentVolume),
+    Grow(Box<PersistentVolume>),
     /// The claim has the room.
-    Finish(PersistentVolumeClaim),
+    Finish(Box<PersistentVolumeClaim>),
 }
 
 /// Takes the next step; what it changes leads back here.
@@ -56,13 +56,13 @@ pub(super) async fn grow(claim: &PersistentVolumeClaim, volume: &PersistentVolum
                     .last_transition_time
                     .get_or_insert_with(|| meta::time(ctx.now()));
             }
-            client.update_status(&next).await?;
+            client.update_status(&*next).await?;
             let message = format!("External resizer is resizing volume {name}");
             ctx.event_as(&signs, claim, EventType::Normal, "Resizing", message);
         }
-        Step::Grow(next) => drop(client.update(&next).await?),
+        Step::Grow(next) => drop(client.update(&*next).await?),
         Step::Finish(next) => {
-            client.update_status(&next).await?;
+            client.update_status(&*next).await?;
             let message = "Resize volume succeeded";
             ctx.event_as(&signs, claim, EventType::Normal, "VolumeResizeSuccessful", message);
         }
@@ -99,18 +99,18 @@ fn step(claim: &PersistentVolumeClaim, volume: &PersistentVolume) -> Step {
         into.allocated_resources = Some(size);
         let under_way = (STORAGE.to_owned(), "ControllerResizeInProgress".to_owned());
         into.allocated_resource_statuses = Some(BTreeMap::from([under_way]));
-        return Step::Begin(next);
+        return Step::Begin(Box::new(next));
     }
     if !has(volume.spec.as_ref().and_then(|spec| spec.capacity.as_ref())) {
         let mut grown = volume.clone();
         grown.spec.get_or_insert_default().capacity = Some(size);
-        return Step::Grow(grown);
+        return Step::Grow(Box::new(grown));
     }
     conditions.retain(|condition| condition.type_ != RESIZING);
     into.allocated_resource_statuses = None;
     into.allocated_resources = Some(size.clone());
     into.capacity = Some(size);
-    Step::Finish(next)
+    Step::Finish(Box::new(next))
 }
 
 #[cfg(test)]
@@ -139,9 +139,9 @@ mod tests {
                         taken.push("wait");
                         break;
                     }
-                    Step::Begin(next) => (claim, taken) = (next, [taken, vec!["begin"]].concat()),
-                    Step::Grow(next) => (volume, taken) = (next, [taken, vec!["grow"]].concat()),
-                    Step::Finish(next) => (claim, taken) = (next, [taken, vec!["finish"]].concat()),
+                    Step::Begin(next) => (claim, taken) = (*next, [taken, vec!["begin"]].concat()),
+                    Step::Grow(next) => (volume, taken) = (*next, [taken, vec!["grow"]].concat()),
+                    Step::Finish(next) => (claim, taken) = (*next, [taken, vec!["finish"]].concat()),
                 }
             }
             assert_eq!(taken, expected, "{by} {asked}");
