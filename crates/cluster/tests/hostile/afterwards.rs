@@ -35,7 +35,27 @@ pub(crate) async fn clear(server: &Server, request: &Request) -> Result<(), Stri
         let answer = client.ask(request).await?;
         expect(&answer, &[200, 202, 404], "afterwards")?;
     }
+    let collections = request.afterwards.iter().filter(|request| request.method == "DELETE");
+    for emptied in collections {
+        until_empty(&mut client, &emptied.path).await?;
+    }
     Ok(())
+}
+
+/// What ends in steps, such as a definition, is in the way of the next one of its name until it is gone.
+async fn until_empty(client: &mut Connection, path: &str) -> Result<(), String> {
+    let began = Instant::now();
+    loop {
+        let answer = client.ask(&input::get(path)).await?;
+        let items = answer.json().map(|list| list["items"].clone());
+        if answer.code == 404 || items.is_some_and(|items| items == json!([])) {
+            return Ok(());
+        }
+        if began.elapsed() > SOON {
+            return Err(format!("{path}: still there: {answer:?}"));
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
 }
 
 /// What a request makes, by what it says. A name that is generated is not of this world.
