@@ -444,35 +444,6 @@ fn a_controller_that_go_has_not_asks_nothing_of_the_status() {
 }
 
 #[test]
-fn what_was_not_carried_over_is_written_down() {
-    let mut files = project();
-    let test =
-        "package controller\n\nfunc TestSails(t *testing.T) {}\nfunc helper() {}\nfunc TestSinks(t *testing.T) {}\n";
-    for (path, text) in [
-        ("internal/controller/captain_controller_test.go", test),
-        ("vendor/a/b_test.go", test),
-        ("cmd/main.go", "package main\n\nfunc main() {}\n"),
-        ("internal/sea/salt.go", "package sea\n\nfunc Salt() int { return 1 }\n"),
-    ] {
-        files.0.insert(path.to_owned(), text.to_owned());
-    }
-    let done = carried(&files).unwrap();
-    let record = &done.files.0["MIGRATION.md"];
-    for expected in [
-        "- [ ] `internal/controller/captain_controller_test.go` (2 tests)\n",
-        "- [ ] `internal/controller/captain_controller.go`\n",
-        "- [ ] `cmd`: main.go\n",
-        "- [ ] `internal/sea`: salt.go\n",
-    ] {
-        assert!(record.contains(expected), "{expected} in {record}");
-    }
-    assert!(!record.contains("vendor"), "{record}");
-    for note in &done.notes {
-        assert!(record.contains(&format!("- [ ] {note}\n")), "{note} in {record}");
-    }
-}
-
-#[test]
 fn a_long_list_of_types_becomes_a_star() {
     let mut files = project();
     let long = "AVeryLongNameOfSomethingThatSails";
