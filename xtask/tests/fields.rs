@@ -19,6 +19,7 @@ const NOT_FIELDS: &[(&str, &str)] = &[
     ("targetportal", "upstream's spelling in messages"),
     ("initiatorname", "upstream's spelling in messages"),
     ("Phase", "upstream's spelling in messages"),
+    ("Spec", "upstream's spelling in messages"),
     ("Type", "upstream's spelling in messages"),
     ("{topologyKey, whenUnsatisfiable}", "a pair that upstream names as one"),
 ];

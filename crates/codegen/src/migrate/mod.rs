@@ -411,6 +411,10 @@ impl Migration<'_> {
                 }
             }
         }
+        if let Some(manifest) = made.0.get_mut("api/Cargo.toml") {
+            let lib = "[lib]\ndoctest = false # comments in Go have indented lines, which are no Rust\n\n[lints]\n";
+            *manifest = manifest.replacen("[lints]\n", lib, 1);
+        }
         if let Some(library) = made.0.get_mut("src/lib.rs") {
             *library = bodies::of_operator(library, sources, &self.told);
         }

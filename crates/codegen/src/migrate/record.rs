@@ -123,6 +123,8 @@ mod tests {
             assert!(record.contains(expected), "{expected} in {record}");
         }
         assert!(!record.contains("vendor"), "{record}");
+        // Indented lines of Go's comments are not run as Rust.
+        assert!(done.files.0["api/Cargo.toml"].contains("doctest = false"));
         for note in &done.notes {
             assert!(record.contains(&format!("- [ ] {note}\n")), "{note} in {record}");
         }
