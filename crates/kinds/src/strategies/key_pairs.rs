@@ -40,30 +40,33 @@ fn key_mistake(types: &[&str]) -> Option<String> {
 }
 
 /// The types of the blocks in a text; what is no block is passed over.
+///
+/// A block begins with the last beginning before an end, so that a text of beginnings alone is read once.
 fn block_types(text: &str) -> Vec<&str> {
     let mut types = Vec::new();
-    let mut lines = text.lines().map(str::trim_end);
-    while let Some(line) = lines.next() {
-        let Some(kind) = line
-            .strip_prefix("-----BEGIN ")
-            .and_then(|rest| rest.strip_suffix("-----"))
-        else {
-            continue;
-        };
-        let end = format!("-----END {kind}-----");
-        let rest = lines.clone();
-        let body: String = rest
-            .clone()
-            .take_while(|line| *line != end)
-            .filter(|line| !line.contains(':'))
-            .map(str::trim)
-            .collect();
-        if rest.clone().any(|line| line == end) && STANDARD.decode(body).is_ok() {
-            types.push(kind);
-            lines.by_ref().take_while(|line| *line != end).for_each(drop);
+    let mut open: Option<(&str, String)> = None;
+    for line in text.lines().map(str::trim_end) {
+        if let Some(kind) = kind_of(line, "-----BEGIN ") {
+            open = Some((kind, String::new()));
+        } else if let Some(kind) = kind_of(line, "-----END ") {
+            let begun = open.take().filter(|(begun, _)| *begun == kind);
+            types.extend(
+                begun
+                    .filter(|(_, body)| STANDARD.decode(body).is_ok())
+                    .map(|(kind, _)| kind),
+            );
+        } else if let Some((_, body)) = &mut open
+            && !line.contains(':')
+        {
+            body.push_str(line.trim());
         }
     }
     types
+}
+
+/// What stands behind a word in a line that is all dashes otherwise.
+fn kind_of<'a>(line: &'a str, word: &str) -> Option<&'a str> {
+    line.strip_prefix(word)?.strip_suffix("-----")
 }
 
 #[cfg(test)]
@@ -82,6 +85,11 @@ mod tests {
         let nothing = "tls: failed to find any PEM data in certificate input";
         check("", "", Some(nothing));
         check("-----BEGIN CERTIFICATE-----\nAAEC\n", &key, Some(nothing));
+        // A block begins with the last beginning before its end, and ends with the first end.
+        let begins = "-----BEGIN CERTIFICATE-----\n".repeat(2);
+        check(&format!("{begins}AAEC\n-----END CERTIFICATE-----"), &key, None);
+        let ends = "-----BEGIN CERTIFICATE-----\nAAEC\n-----END X-----\n-----END CERTIFICATE-----";
+        check(ends, &key, Some(nothing));
         check(
             "-----BEGIN CERTIFICATE-----\n*\n-----END CERTIFICATE-----",
             &key,

@@ -204,6 +204,12 @@ fn bodies() -> Vec<Input> {
                 &format!(r#""token":"{}""#, "a\\n".repeat(100_000)),
             )
         }),
+        input("a TLS Secret of 25,000 beginnings of blocks", &[201], || {
+            let begins = "-----BEGIN A-----\\n".repeat(25_000);
+            let data =
+                format!(r#""type":"kubernetes.io/tls","stringData":{{"tls.crt":"{begins}","tls.key":"{begins}"}}"#);
+            create(SECRETS, "begins", object("v1", "Secret", "begins", "", &data))
+        }),
         input("a Secret whose base64 ends in bits of nobody", &[201], || {
             create(
                 SECRETS,
