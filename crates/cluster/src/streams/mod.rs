@@ -68,7 +68,7 @@ impl Streams {
             _ if head.version != Version::HTTP_11 => None,
             Wants::Exec { ref command, streams } => self.exec(&connect, head, command.clone(), streams),
             Wants::Attach(streams) => self.attach(&connect, head, streams),
-            Wants::PortForward => self.forward(&connect, head),
+            Wants::PortForward { ref ports } => self.forward(&connect, head, ports),
         };
         answer.ok_or_else(|| Box::new(refusal))
     }
@@ -107,7 +107,7 @@ impl Streams {
         remote::answer(head, streams, &self.stop, join)
     }
 
-    fn forward(&self, connect: &Connect, head: &Parts) -> Option<Response<ResponseBody>> {
+    fn forward(&self, connect: &Connect, head: &Parts, ports: &[u16]) -> Option<Response<ResponseBody>> {
         let pod = connect.pod.value();
         let text = |path: &str| pod.pointer(path).and_then(Value::as_str).unwrap_or_default().to_owned();
         let uid = uid(connect);
@@ -118,7 +118,7 @@ impl Streams {
         let name = format!("{}_{}", text("/metadata/name"), text("/metadata/namespace"));
         let pod = forward::Pod { name, uid, ip };
         let spdy = forward::answer(head, pod.clone(), &self.stop);
-        spdy.or_else(|| ports::answer(head, pod, &self.stop))
+        spdy.or_else(|| ports::answer(head, pod, ports, &self.stop))
     }
 
     fn log(&self, connect: Connect, options: LogOptions) -> Response<ResponseBody> {

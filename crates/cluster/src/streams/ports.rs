@@ -35,8 +35,8 @@ const LARGEST: usize = 2 * 1024 * 1024;
 const MOST: usize = 16;
 
 /// The answer to a client that wants ports in this way; none when it does not.
-pub(super) fn answer(head: &Parts, pod: Pod, stop: &Stop) -> Option<Response<ResponseBody>> {
-    let ports = wanted(head.uri.query().unwrap_or_default())?;
+pub(super) fn answer(head: &Parts, pod: Pod, ports: &[u16], stop: &Stop) -> Option<Response<ResponseBody>> {
+    let ports = servable(ports)?.to_vec();
     let accepted = accepted(head)?;
     let stop = stop.clone();
     let run = move |stream: Box<dyn Duplex>, begun: Bytes| -> futures::future::BoxFuture<'static, ()> {
@@ -66,25 +66,9 @@ fn accepted(head: &Parts) -> Option<Response<()>> {
         .and_then(|key| websocket::accepted(key, None))
 }
 
-/// The ports of a query, which the API server has looked at; none when there are none, or too many.
-fn wanted(query: &str) -> Option<Vec<u16>> {
-    let values = query.split('&').filter_map(|pair| pair.strip_prefix("ports="));
-    // A comma may be escaped: nothing else in numbers is.
-    let numbers: Vec<String> = values
-        .flat_map(|value| {
-            value
-                .replace("%2C", ",")
-                .replace("%2c", ",")
-                .split(',')
-                .map(str::to_owned)
-                .collect::<Vec<_>>()
-        })
-        .collect();
-    let ports: Option<Vec<u16>> = numbers
-        .iter()
-        .map(|number| number.parse().ok().filter(|port| *port > 0))
-        .collect();
-    ports.filter(|ports| (1..=MOST).contains(&ports.len()))
+/// The ports that a request names, unless there are none or too many, or one that is no port.
+fn servable(ports: &[u16]) -> Option<&[u16]> {
+    ((1..=MOST).contains(&ports.len()) && !ports.contains(&0)).then_some(ports)
 }
 
 /// Serves all ports, until they have ended or the client goes.
@@ -135,10 +119,11 @@ async fn one(pod: &Pod, port: u16, channel: u8, heard: mpsc::Receiver<Bytes>, sa
         // Who has gone ends all of it elsewhere.
         let _ = say.send(websocket::message(channel, &port.to_le_bytes())).await;
     }
-    match connected(pod, &port.to_string()).await {
+    let number = port.to_string();
+    match connected(pod, &number).await {
         Ok(stream) => copy(stream, data, heard, &say).await,
         Err(why) => {
-            let text = pod.failed(&port.to_string(), &why);
+            let text = pod.failed(&number, &why);
             let _ = say.send(websocket::message(error, text.as_bytes())).await;
         }
     }
@@ -184,17 +169,16 @@ mod tests {
 
     #[test]
     fn which_ports() {
-        let check = |query: &str, expected: Option<&[u16]>| {
-            assert_eq!(wanted(query).as_deref(), expected, "{query}");
+        let check = |ports: &[u16], expected: bool| {
+            assert_eq!(servable(ports).is_some(), expected, "{ports:?}");
         };
-        check("ports=80", Some(&[80]));
-        check("a=b&ports=80,443&ports=1", Some(&[80, 443, 1]));
-        check("ports=80%2C443", Some(&[80, 443]));
-        check("", None);
-        check("ports=", None);
-        check("ports=0", None);
-        check("ports=65536", None);
-        check(&format!("ports=1{}", ",1".repeat(MOST)), None);
+        check(&[80], true);
+        check(&[80, 443, 1], true);
+        check(&[], false);
+        check(&[0], false);
+        check(&[80, 0], false);
+        check(&[1; MOST], true);
+        check(&[1; MOST + 1], false);
     }
 
     #[test]

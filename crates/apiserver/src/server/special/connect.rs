@@ -211,9 +211,10 @@ enum Connected {
 /// The kinds of addresses at which nodes are reached.
 const PREFERRED: [&str; 5] = ["Hostname", "InternalDNS", "InternalIP", "ExternalDNS", "ExternalIP"];
 
-fn port_numbers(texts: &[String]) -> Result<Vec<u32>, Status> {
+/// The ports that a request names, several in one text or each in its own.
+pub(super) fn port_numbers(texts: &[String]) -> Result<Vec<u16>, Status> {
     let number = |text: &str| {
-        text.parse::<u16>().map(u32::from).map_err(|error| {
+        text.parse::<u16>().map_err(|error| {
             let why = match error.kind() {
                 std::num::IntErrorKind::PosOverflow => "value out of range",
                 _ => "invalid syntax",
@@ -281,6 +282,11 @@ mod tests {
     fn ports_are_numbers() {
         assert_eq!(port_numbers(&["80".to_owned(), "81".to_owned()]), Ok(vec![80, 81]));
         assert_eq!(port_numbers(&["80,81".to_owned()]), Ok(vec![80, 81]));
+        let several = ["80,443".to_owned(), "1".to_owned()];
+        assert_eq!(port_numbers(&several), Ok(vec![80, 443, 1]));
+        assert_eq!(port_numbers(&[]), Ok(vec![]));
+        assert!(port_numbers(&["".to_owned()]).is_err());
+        assert!(port_numbers(&["65536".to_owned()]).is_err());
         let wrong = port_numbers(&["x".to_owned()]).map_err(|status| status.message);
         let expected = "cannot convert to []int32: strconv.ParseUint: parsing \"x\": invalid syntax";
         assert_eq!(wrong, Err(expected.to_owned()));

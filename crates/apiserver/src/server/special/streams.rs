@@ -12,6 +12,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use serde_json::Value;
 
+use super::connect::port_numbers;
 use crate::model::Way;
 use crate::model::status::Status;
 use crate::server::Call;
@@ -43,7 +44,10 @@ pub enum Wants {
     /// The streams of the container's program itself.
     Attach(Streams),
     /// Connections to its ports.
-    PortForward,
+    PortForward {
+        /// Those that the request names; many clients name them later.
+        ports: Vec<u16>,
+    },
 }
 
 /// Which streams of a program are wanted.
@@ -87,7 +91,9 @@ impl Call<'_> {
                 streams: self.streams(pod.value(), &container)?,
             },
             Way::Attach => Wants::Attach(self.streams(pod.value(), &container)?),
-            Way::PortForward => Wants::PortForward,
+            Way::PortForward => Wants::PortForward {
+                ports: port_numbers(self.query.all("ports"))?,
+            },
             Way::Proxy => return Ok(None),
         };
         Ok(Some(Connect { pod, container, wants }))
