@@ -14,7 +14,7 @@ use super::check::{
     At, Errors, FieldRule, Must, Object, child, each, ensure, fill, fixed, get, keep, not_negative, rule, tell,
 };
 use super::pods::defaults::canonical_quantities;
-use super::pods::resources::{Of, resource_name};
+use super::pods::resources::{Of, is_counted_in_wholes, is_extended, resource_name};
 use super::pods::scheduling::{label_selector, tolerations};
 use super::workloads::int_or_percent;
 use kubewright_model::facts::SYSTEM_CLASSES;
@@ -174,25 +174,9 @@ const COUNTED: [&str; 21] = [
     "storage",
 ];
 
-/// A resource with a domain of its own, which is counted in whole pieces.
-fn is_extended(name: &str) -> bool {
-    let apart = ["count/", "requests."];
-    name.contains('/') && !name.contains("kubernetes.io/") && !apart.iter().any(|prefix| name.starts_with(prefix))
-}
-
+/// Whether a quota counts only whole ones of a resource.
 fn is_whole(name: &str) -> bool {
-    matches!(
-        name,
-        "pods"
-            | "resourcequotas"
-            | "services"
-            | "replicationcontrollers"
-            | "secrets"
-            | "configmaps"
-            | "persistentvolumeclaims"
-            | "services.nodeports"
-            | "services.loadbalancers"
-    ) || name.starts_with("count/")
+    is_counted_in_wholes(name) || is_extended(name) || name.starts_with("count/")
 }
 
 fn quota_amount(errors: &mut Errors, name: &str, at: &At<'_>) {
@@ -213,7 +197,7 @@ fn quota_amount(errors: &mut Errors, name: &str, at: &At<'_>) {
     };
     if amount.sign() < 0 {
         errors.invalid(at, "must be greater than or equal to 0");
-    } else if (is_whole(name) || is_extended(name)) && amount.milli_value() % 1000 != 0 {
+    } else if is_whole(name) && amount.milli_value() % 1000 != 0 {
         errors.invalid(at, "must be an integer");
     }
 }

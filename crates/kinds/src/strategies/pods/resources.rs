@@ -117,7 +117,8 @@ pub(crate) fn overhead(errors: &mut Errors, at: &At<'_>) {
     }
 }
 
-fn is_extended(name: &str) -> bool {
+/// Whether a resource has a domain of its own (`IsExtendedResourceName`).
+pub(crate) fn is_extended(name: &str) -> bool {
     name.contains('/') && !name.contains("kubernetes.io/") && !name.starts_with("requests.")
 }
 
