@@ -12,16 +12,9 @@ use kubewright::prelude::*;
 
 use super::credentials::Credentials;
 use super::server::Server;
+use super::status::Said;
 use crate::database::copies::{self, Password};
 use crate::database::shape::{Shape, backups_of};
-
-/// What a condition says.
-pub(super) struct Said {
-    /// Its status; not known yet without one.
-    pub(super) is_true: Option<bool>,
-    pub(super) reason: &'static str,
-    pub(super) message: String,
-}
 
 /// How the copies fare: nothing where none are asked for.
 pub(super) struct Copies {
@@ -38,7 +31,11 @@ impl Copies {
     }
 }
 
-/// Has copies made, and one read.
+fn said(is_true: Option<bool>, reason: &'static str, message: String) -> Result<Option<Said>> {
+    Ok(Some(Said::new(is_true, reason, message)))
+}
+
+/// Sees to it that copies are made, and that the wanted one is read.
 pub(super) async fn keep(
     database: &Database,
     shape: &Shape,
@@ -78,13 +75,6 @@ async fn backup(database: &Database, shape: &Shape, password: &Password<'_>, ctx
             _ => {}
         }
     }
-    let said = |is_true, reason, message: String| {
-        Ok(Some(Said {
-            is_true,
-            reason,
-            message,
-        }))
-    };
     let made = match ctx.apply(copies::cron_job(shape, database, wanted, password)).await {
         Ok(made) => made,
         // A schedule is judged by the API server.
@@ -119,13 +109,6 @@ async fn restore(
         return Ok(None);
     };
     let (client, namespace) = (ctx.client(), ctx.request().namespace());
-    let said = |is_true, reason, message: String| {
-        Ok(Some(Said {
-            is_true,
-            reason,
-            message,
-        }))
-    };
     let before = database
         .status
         .as_ref()

@@ -1,7 +1,8 @@
 //! The controller `database`: brings the world in line with Databases.
 //!
-//! A reconcile finds or makes the passwords, applies the children, lets the claim grow, looks whether somebody can log in, has copies made, and says so.
-//! Each step follows from what is there, so that one which was cut off is finished by the next.
+//! A reconcile finds or makes the passwords, applies the children, lets the claim grow, looks whether somebody can log
+//! in, has copies made, and says so. Each step follows from what is there, so that one which was cut off is finished
+//! by the next.
 
 use kubewright::k8s_openapi::api::apps::v1::StatefulSet;
 use kubewright::k8s_openapi::api::batch::v1::{CronJob, Job};

@@ -9,7 +9,8 @@ use serde_json::json;
 
 use crate::database::shape::Shape;
 
-/// Ends a Database: its claims, which nobody owns, and its Secrets, which go with it unless somebody prevents that. Everything else goes by itself.
+/// Ends a Database: its claims, which nobody owns, and its Secrets, which go with it unless somebody prevents that.
+/// Everything else goes by itself.
 pub(super) async fn clean_up(database: &Database, ctx: &Context) -> Result<Cleanup> {
     let shape = Shape::of(database);
     let namespace = ctx.request().namespace();

@@ -4,11 +4,28 @@ use database_api::v1alpha1::{Database, DatabaseStatus, Endpoint, Named, Phase};
 use kubewright::conditions;
 use kubewright::prelude::*;
 
-use super::copies::{Copies, Said};
+use super::copies::Copies;
 use super::credentials::Credentials;
 use super::server::Server;
-use super::storage::Storage;
 use crate::database::shape::Shape;
+
+/// What a condition says.
+pub(super) struct Said {
+    /// Its status; not known yet without one.
+    pub(super) is_true: Option<bool>,
+    pub(super) reason: &'static str,
+    pub(super) message: String,
+}
+
+impl Said {
+    pub(super) fn new(is_true: impl Into<Option<bool>>, reason: &'static str, message: String) -> Said {
+        Said {
+            is_true: is_true.into(),
+            reason,
+            message,
+        }
+    }
+}
 
 fn status(database: &mut Database) -> &mut DatabaseStatus {
     let generation = database.metadata.generation.unwrap_or_default();
@@ -71,7 +88,7 @@ pub(super) async fn without_credentials(database: &Database, ctx: &Context, reas
 
 /// What was seen of a Database.
 pub(super) struct Seen {
-    pub(super) storage: Storage,
+    pub(super) storage: Said,
     pub(super) server: Server,
     pub(super) copies: Copies,
 }
@@ -109,6 +126,7 @@ pub(super) async fn seen(
         "ExpansionNotSupported" => (storage.reason, storage.message.clone()),
         _ => (reason, why.clone()),
     };
+    let said = |type_, said: &Said| ctx.condition(database, type_, said.is_true, said.reason, &said.message);
     let all = [
         ctx.condition(database, "Ready", is_ready, reason, &why),
         ctx.condition(database, "Progressing", is_moving, reason, &why),
@@ -120,15 +138,8 @@ pub(super) async fn seen(
             "Found",
             format!("the Secret {} has a password", credentials.secret),
         ),
-        ctx.condition(
-            database,
-            "StorageReady",
-            storage.is_ready,
-            storage.reason,
-            &storage.message,
-        ),
+        said("StorageReady", storage),
     ];
-    let said = |type_, said: &Said| ctx.condition(database, type_, said.is_true, said.reason, &said.message);
     let of_copies = [("BackedUp", &copies.backup), ("Restored", &copies.restore)]
         .map(|(type_, now)| (type_, now.as_ref().map(|now| said(type_, now))));
     let host = format!("{}.{}.svc", shape.name, ctx.request().namespace().unwrap_or_default());

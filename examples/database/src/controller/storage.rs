@@ -9,15 +9,9 @@ use kubewright::kube::api::Patch;
 use kubewright::prelude::*;
 use serde_json::json;
 
+use super::status::Said;
 use crate::database::shape::Shape;
 use crate::database::validation::bytes;
-
-/// How the claim fares: status, reason and message of `StorageReady`.
-pub(super) struct Storage {
-    pub(super) is_ready: bool,
-    pub(super) reason: &'static str,
-    pub(super) message: String,
-}
 
 /// The size that is wanted.
 fn wanted(database: &Database) -> Quantity {
@@ -47,16 +41,10 @@ pub(super) async fn first_size(database: &Database, shape: &Shape, ctx: &Context
     Ok(size.cloned().unwrap_or_else(|| wanted(database)))
 }
 
-/// Lets the claim grow, and says how it fares.
-pub(super) async fn grow(database: &Database, shape: &Shape, ctx: &Context) -> Result<Storage> {
+/// Lets the claim grow, and says how it fares (`StorageReady`).
+pub(super) async fn grow(database: &Database, shape: &Shape, ctx: &Context) -> Result<Said> {
     let namespace = ctx.request().namespace();
-    let says = |is_ready, reason, message: String| {
-        Ok(Storage {
-            is_ready,
-            reason,
-            message,
-        })
-    };
+    let says = |is_ready: bool, reason, message: String| Ok(Said::new(is_ready, reason, message));
     let Some(claim) = ctx
         .client()
         .get::<PersistentVolumeClaim>(namespace, &shape.claim())

@@ -67,7 +67,8 @@ ls "$FOLDER" | grep '[.]dump$' | sort -r | tail -n "+$((KEEP + 1))" | while read
 
 /// The Job that reads a copy into the database, which is still empty.
 pub fn restore_job(shape: &Shape, from: &RestoreFrom, password: &Password<'_>) -> Job {
-    // A second try begins as the first did: PostgreSQL takes all or nothing, and the other dumps drop their tables first.
+    // A second try begins as the first did: PostgreSQL takes all or nothing, and the other dumps drop their tables
+    // first.
     let read = match shape.kind {
         DatabaseType::Postgres => {
             r#"pg_restore --host="$HOST" --port="$PORT" --username="$LOGIN" --no-owner --no-privileges --no-comments --single-transaction --dbname="$DATABASE" "$FOLDER/$FILE""#

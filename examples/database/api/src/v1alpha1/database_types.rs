@@ -105,7 +105,8 @@ pub struct Backup {
 /// A copy of another Database's data, of the same kind of server.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 pub struct RestoreFrom {
-    /// The name of the other Database, in the same namespace. It need not exist any more; the claim with its copies must.
+    /// The name of the other Database, in the same namespace. It need not exist any more; the claim with its copies
+    /// must.
     #[schemars(length(min = 1, max = 253))]
     pub database: String,
     /// The file. Default: the latest.
