@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 
 use clap::ValueEnum;
 use kubewright_cluster::{Images, ProcessRuntime};
+use kubewright_codegen::manifests::TABLES;
 use toml_edit::{DocumentMut, Item};
 
 use crate::output::Failure;
@@ -69,8 +70,9 @@ fn read(path: &Path) -> Result<Images, Failure> {
 fn rows(text: &str) -> Result<Vec<(String, String)>, String> {
     let document: DocumentMut = text.parse().map_err(|error: toml_edit::TomlError| error.to_string())?;
     let mut names = document.iter().map(|(name, _)| name);
-    if let Some(name) = names.find(|name| !["images", "manifests"].contains(name)) {
-        return Err(format!("there is no table [{name}]; it has [images] and [manifests]"));
+    if let Some(name) = names.find(|name| !TABLES.contains(name)) {
+        let known = TABLES.map(|table| format!("[{table}]")).join(" and ");
+        return Err(format!("there is no table [{name}]; it has {known}"));
     }
     let table = match document.get("images") {
         None => return Ok(Vec::new()),

@@ -51,11 +51,19 @@ async fn until_empty(client: &mut Connection, path: &str) -> Result<(), String> 
         if answer.code == 404 || items.is_some_and(|items| items == json!([])) {
             return Ok(());
         }
-        if began.elapsed() > SOON {
-            return Err(format!("{path}: still there: {answer:?}"));
-        }
-        tokio::time::sleep(Duration::from_millis(20)).await;
+        look_again(began, &answer)
+            .await
+            .map_err(|why| format!("{path}: {why}"))?;
     }
+}
+
+/// Waits a little for what is still there; not for ever.
+async fn look_again(began: Instant, answer: &Answer) -> Result<(), String> {
+    if began.elapsed() > SOON {
+        return Err(format!("still there: {answer:?}"));
+    }
+    tokio::time::sleep(Duration::from_millis(20)).await;
+    Ok(())
 }
 
 /// What a request makes, by what it says. A name that is generated is not of this world.
@@ -134,10 +142,7 @@ async fn remove(client: &mut Connection, path: &str) -> Result<(), String> {
             let answer = client.ask(&free).await?;
             expect(&answer, &[200, 404, 409, 422], "finalizers")?;
         }
-        if began.elapsed() > SOON {
-            return Err(format!("still there: {answer:?}"));
-        }
-        tokio::time::sleep(Duration::from_millis(20)).await;
+        look_again(began, &answer).await?;
     }
 }
 

@@ -29,8 +29,8 @@ mod tests;
 use serde_json::Value;
 
 pub use declaration::{Controller, Conversion, Crd, Declaration, Kind, Problem, Rule, Webhook};
-pub use settings::SETTINGS;
 pub(crate) use settings::written as settings_text;
+pub use settings::{SETTINGS, TABLES};
 pub use webhook::refused;
 
 use crate::diagnostic::Diagnostic;

@@ -17,7 +17,7 @@ use crate::plan::Files;
 pub const SETTINGS: &str = "kubewright.toml";
 
 /// The tables that the file may have.
-const TABLES: [&str; 2] = ["images", "manifests"];
+pub const TABLES: [&str; 2] = ["images", "manifests"];
 
 const EMBEDDED: &str = "generate-embedded-object-meta";
 const DESCRIPTIONS: &str = "max-desc-len";
