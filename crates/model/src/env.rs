@@ -20,7 +20,8 @@ pub trait Env: Send + Sync + 'static {
     /// A future that is ready after `duration`: the end of a watch, the next bookmark. It may be dropped at any time.
     fn sleep(&self, duration: Duration) -> BoxFuture<'static, ()>;
 
-    /// So much time that who watches sees a change before the next one comes. None passes where nobody watches from outside.
+    /// A pause between two writes, long enough for watchers to see the first before the second. By default there is
+    /// none: only a server with clients of its own needs it.
     fn moment(&self) -> BoxFuture<'static, ()> {
         Box::pin(std::future::ready(()))
     }

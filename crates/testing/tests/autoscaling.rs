@@ -43,7 +43,8 @@ async fn scale_by_packets(scalers: &Api<HorizontalPodAutoscaler>, name: &str) ->
     Ok(())
 }
 
-/// The load grows: the target doubles until it fits. It falls: five minutes later the target shrinks, not below its least size.
+/// The load grows: the target doubles until it fits. It falls: five minutes later the target shrinks, not below its
+/// least size.
 #[tokio::test]
 async fn a_target_follows_its_load() -> Result<()> {
     let container = json!({ "name": "c", "image": "app:1", "resources": { "requests": { "cpu": "500m" } } });

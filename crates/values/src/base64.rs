@@ -1,5 +1,6 @@
-//! Bytes in texts, as Go's `base64.StdEncoding` reads them: line ends count for nothing, and so do the bits of the last digit that
-//! belong to no byte. What reads so takes many texts for the same bytes; [`canonical`] is the one that Go writes.
+//! Bytes in texts, as Go's `base64.StdEncoding` reads them: line ends count for nothing, and so do the bits of the
+//! last digit that belong to no byte. What reads so takes many texts for the same bytes; [`canonical`] is the one that
+//! Go writes.
 
 use std::borrow::Cow;
 
@@ -93,7 +94,8 @@ fn offset(text: &[u8]) -> usize {
 mod tests {
     use super::*;
 
-    /// Checked with Go's `base64.StdEncoding.DecodeString`: the text that it writes for the bytes, or where it finds a mistake.
+    /// Checked with Go's `base64.StdEncoding.DecodeString`: the text that it writes for the bytes, or where it finds a
+    /// mistake.
     #[test]
     fn texts_are_read_as_go_reads_them() {
         for (text, want) in [

@@ -208,8 +208,8 @@ impl<'a> Session<'a> {
         self.server.convert(object, from, to).await
     }
 
-    /// Makes an object of its kind out of what a patch left of `before`, which is one: types are checked, unknown fields dropped,
-    /// defaults filled in.
+    /// Makes an object of its kind out of what a patch left of `before`, which is one: types are checked, unknown
+    /// fields dropped, defaults filled in.
     ///
     /// # Errors
     /// What Go's decoder says about an object that does not fit.

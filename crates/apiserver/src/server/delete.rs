@@ -235,7 +235,8 @@ impl Writer<'_> {
         }
     }
 
-    /// Ends an object that has just been marked; of a collection without giving time, because one waits for the other there.
+    /// Ends an object that has just been marked. Objects of a collection end without the pause: they are deleted one
+    /// after another.
     async fn end(&self, key: &str, last: Arc<StoredObject>, admit: Admit) -> Result<Deleted, StorageError> {
         let marked = Marked {
             server: self.server,

@@ -16,8 +16,8 @@ use crate::project::Project;
 
 /// Write CRDs, RBAC roles and webhook configurations out of the code
 ///
-/// What a project decides for good stands in its kubewright.toml, in the table `[manifests]`, under the names of the flags:
-/// `generate-embedded-object-meta`, `max-desc-len`, `allow-dangerous-types`. A flag goes before it.
+/// What a project decides for good stands in its kubewright.toml, in the table `[manifests]`, under the names of the
+/// flags: `generate-embedded-object-meta`, `max-desc-len`, `allow-dangerous-types`. A flag goes before it.
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
     /// Write nothing; exit with status 1 when a file is not current (for CI)
@@ -32,7 +32,8 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "BYTES")]
     max_desc_len: Option<usize>,
 
-    /// Keep name, labels and annotations in the metadata of templates; `false` drops all of it, as controller-gen does unless told otherwise [default: true]
+    /// Keep name, labels and annotations in the metadata of templates; `false` drops all of it, as controller-gen does
+    /// unless told otherwise [default: true]
     #[arg(long, value_name = "BOOL", action = ArgAction::Set)]
     generate_embedded_object_meta: Option<bool>,
 

@@ -2,8 +2,8 @@
 //!
 //! In the folder are the new texts (`0`, `1`, …), copies of what they replace (`0.before`, …) and, as soon as all of them are there, the
 //! `journal`: the list of what is to happen. Whoever finds a folder with a journal finishes the list; without one he throws it away. The
-//! lock keeps two commands from doing so at once: it is on the project's own folder, which nobody removes, and is held from
-//! before the files are compared with what the plan saw until all of them are in place.
+//! lock keeps two commands from doing so at once: it is on the project's own folder, which nobody removes, and is held
+//! from before the files are compared with what the plan saw until all of them are in place.
 
 use std::fs::{self, File};
 use std::io::{self, ErrorKind, Write};

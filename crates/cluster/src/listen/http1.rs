@@ -2,8 +2,8 @@
 //!
 //! A watch may last for hours in which nothing happens, and what reads and writes requests keeps 16 KiB of buffers all the while. So when a
 //! request is answered with a watch, the connection is taken back from hyper, which costs nothing from then on; the watch is sent in
-//! chunks as its events come, and when it has ended hyper gets the connection again. A watch over a WebSocket is what the connection
-//! ends with ([`watch_socket`]).
+//! chunks as its events come, and when it has ended hyper gets the connection again. A watch over a WebSocket is what
+//! the connection ends with ([`watch_socket`]).
 //!
 //! Invariants:
 //! - what a client sees is what hyper would have sent: a chunked body, and a connection that can be used again;

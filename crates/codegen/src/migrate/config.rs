@@ -1,8 +1,8 @@
 //! What people added to `config/` of the project in Go: objects beside those that kubebuilder scaffolds.
 //!
 //! The scaffold's own files come from the Rust scaffold, which renders to the same objects. A file that a list of Go's
-//! names, and that no version of kubebuilder writes, is somebody's work: it is copied and listed. Everything else (patches,
-//! overlays, lists of their own) is named in MIGRATION.md.
+//! names, and that no version of kubebuilder writes, is somebody's work: it is copied and listed. Everything else
+//! (patches, overlays, lists of their own) is named in MIGRATION.md.
 
 use crate::config::list_resource;
 use crate::diagnostic::Diagnostic;

@@ -179,7 +179,8 @@ fn reconcile_once(fields: &mut Value, notes: &mut Vec<String>) {
     }
 }
 
-/// A type without metadata is a file's, such as a configuration: no server has it. Neither has it what was deleted in Go.
+/// A type without metadata is a file's, such as a configuration: no server has it. Neither has it what was deleted in
+/// Go.
 fn leave_out(fields: &mut Value, sources: &[Source], declared: &[Declared<'_>], notes: &mut Vec<String>) {
     let Some(listed) = fields.get_mut("resources").and_then(Value::as_array_mut) else {
         return;

@@ -5,8 +5,8 @@
 //! skeletons with the Go text beside them in comments. Invariants: the Go project is only read; what cannot be said is
 //! noted with its place and left to a person; the result compiles as far as the notes say. Inside: `go` parses,
 //! `origin`, `declared` and `modules` read the project and what it requires, `markers` markers; `types`, `embedded`,
-//! `shared`, `kinds`, `bodies` and `words` write Rust, `config` what people added there, `record` MIGRATION.md, and `kubernetes` knows what Rust has. Not here: what
-//! Go's functions do, conversions between versions.
+//! `shared`, `kinds`, `bodies` and `words` write Rust, `config` what people added there, `record` MIGRATION.md, and
+//! `kubernetes` knows what Rust has. Not here: what Go's functions do, conversions between versions.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -439,8 +439,8 @@ fn types_file(about: &str, folder: &str, text: &str, siblings: &str) -> String {
     )
 }
 
-/// What Go's Makefile tells controller-gen, as the settings of the project: whether the metadata of templates is kept, and
-/// how long descriptions are.
+/// What Go's Makefile tells controller-gen, as the settings of the project: whether the metadata of templates is kept,
+/// and how long descriptions are.
 fn decide(files: &dyn Files, made: &mut MemoryFiles) -> Result<Option<String>, Diagnostic> {
     let makefile = files.read("Makefile")?.unwrap_or_default();
     let is_dropped = makefile.contains("crd") && !makefile.contains("generateEmbeddedObjectMeta=true");

@@ -3,8 +3,9 @@
 //! One file for each command. All of them follow one way: read PROJECT and check the request; change the [`Project`]; write or edit files through
 //! the [`Plan`]; let [`crate::config`] bring `config/` after; write PROJECT. Invariants: a request is refused before anything is planned, or
 //! planned whole; a file that exists with other content is never written over without `force`; running twice changes nothing the second time.
-//! Inside: `subject` (which kind is meant), `standing` (whether what is built on is there), `render` (templates), `tree` (modules and registrations of a resource). Not here: questions to a
-//! person and the disk (the command), what is in `config/`.
+//! Inside: `subject` (which kind is meant), `standing` (whether what is built on is there), `render` (templates),
+//! `tree` (modules and registrations of a resource). Not here: questions to a person and the disk (the command), what
+//! is in `config/`.
 
 use crate::codes;
 use crate::diagnostic::{Diagnostic, Place};

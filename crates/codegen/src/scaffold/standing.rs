@@ -11,8 +11,8 @@ use crate::project::Resource;
 use super::Change;
 
 impl Change<'_> {
-    /// No folder that a kind's files go to has Rust files that nobody declares: a new `mod.rs` would declare the new ones
-    /// alone.
+    /// No folder that a kind's files go to has Rust files that nobody declares: a new `mod.rs` would declare the new
+    /// ones alone.
     pub(super) fn modules_stand(&self, resource: &Resource, attempted: &str) -> Result<(), Diagnostic> {
         let layout = self.project.layout(resource);
         for folder in [layout.api_folder(), layout.controller_folder(), layout.webhook_folder()] {

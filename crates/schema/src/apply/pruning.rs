@@ -90,7 +90,8 @@ fn named(value: &Value, shape: Shape<'_>) -> FieldSet {
     set
 }
 
-/// What is left of an object, all of whose fields are known, when what somebody owns comes back, with everything on the way to it.
+/// What is left of an object, all of whose fields are known, when what somebody owns comes back, with everything on
+/// the way to it.
 fn add_back(whole: &Value, all: &FieldSet, left: Value, owned: Option<&FieldSet>, shape: Shape<'_>) -> Value {
     let mut gone = all.difference(&named(&left, shape));
     drop(left);

@@ -1,8 +1,8 @@
-//! How items of lists are written as elements of paths: `v:"x"`, `k:{"port":80}`. Keys are sorted and nothing stands between them, so
-//! that equal items are equal texts.
+//! How items of lists are written as elements of paths: `v:"x"`, `k:{"port":80}`. Keys are sorted and nothing stands
+//! between them, so that equal items are equal texts.
 //!
-//! A list may have as many of these as a body has room for, and each write makes and reads them: they are written without a copy of their
-//! values, and read without any where they are of the form that is written here ([`is_plain`]).
+//! A list may have as many of these as a body has room for, and each write makes and reads them: they are written
+//! without a copy of their values, and read without any where they are of the form that is written here ([`is_plain`]).
 
 use serde::Serialize;
 use serde_json::Value;
@@ -45,8 +45,8 @@ fn finished(text: Vec<u8>) -> String {
     String::from_utf8(text).unwrap_or_default()
 }
 
-/// Whether a text is a scalar, or an object of scalars, as it is written here: reading and writing it would give the same text.
-/// Of what is rarer (escapes, fractions, objects in objects) it says no, which costs time only.
+/// Whether a text is a scalar, or an object of scalars, as it is written here: reading and writing it would give the
+/// same text. Of what is rarer (escapes, fractions, objects in objects) it says no, which costs time only.
 pub(super) fn is_plain(text: &str) -> bool {
     let Some(rest) = text.strip_prefix('{') else {
         return scalar(text) == Some("");

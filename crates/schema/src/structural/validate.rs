@@ -81,7 +81,8 @@ impl Outcome {
 
 struct Validator {
     at: String,
-    /// Whether it says what is wrong. Of alternatives it is first asked which fits: their errors are many, and mostly dropped.
+    /// Whether it says what is wrong. Of alternatives it is first asked which fits: their errors are many, and mostly
+    /// dropped.
     speaks: bool,
 }
 

@@ -78,7 +78,8 @@ pub(super) async fn bind(ctx: &Context, pod: &Pod, node: &str) -> Result<Action>
     }
 }
 
-/// Says in the pod's condition and in an event why it waits, and for which node it is nominated (`handleSchedulingFailure`).
+/// Says in the pod's condition and in an event why it waits, and for which node it is nominated
+/// (`handleSchedulingFailure`).
 pub(super) async fn wait(ctx: &Context, pod: &Pod, why: &str, nomination: Nomination<'_>) -> Result<Action> {
     let present = pods::condition(pod, "PodScheduled");
     let said = present.is_some_and(|present| present.status == "False" && present.message.as_deref() == Some(why));

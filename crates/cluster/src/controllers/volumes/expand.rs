@@ -1,8 +1,8 @@
 //! Claims that ask for more room than they have (`expandController`).
 //!
 //! A volume that was simulated grows, in the steps of a CSI driver's resizer: the claim says that it is resized, then
-//! the volume has the new size, and then the claim has it. Nothing on a node need be done for it. Other volumes wait for
-//! their driver.
+//! the volume has the new size, and then the claim has it. Nothing on a node need be done for it. Other volumes wait
+//! for their driver.
 //!
 //! Not here: whether the class allows it (admission does).
 

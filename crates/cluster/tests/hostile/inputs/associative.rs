@@ -1,5 +1,5 @@
-//! Long sets and lists with keys in custom resources: applied by one and by two, reversed, given up, and judged by rules
-//! that see the old and the new. Scales whose paths lie deep.
+//! Long sets and lists with keys in custom resources: applied by one and by two, reversed, given up, and judged by
+//! rules that see the old and the new. Scales whose paths lie deep.
 
 use super::kinds::versioned;
 use super::schemas::thing_of;

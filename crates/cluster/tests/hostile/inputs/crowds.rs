@@ -1,5 +1,5 @@
-//! Many clients at once, and requests about much that is there. The figures of many clients are the processor time of one
-//! of them and the memory that all take together.
+//! Many clients at once, and requests about much that is there. The figures of many clients are the processor time of
+//! one of them and the memory that all take together.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;

@@ -1,4 +1,5 @@
-//! Doors that are seldom used, and others behind them that never answer: webhooks, aggregated servers, streams, odd paths.
+//! Doors that are seldom used, and others behind them that never answer: webhooks, aggregated servers, streams, odd
+//! paths.
 
 use std::net::TcpListener;
 use std::sync::LazyLock;

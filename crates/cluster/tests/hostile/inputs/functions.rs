@@ -1,7 +1,7 @@
 //! Each function of expressions with long texts and long lists, again and again.
 //!
-//! `variables.text` is 1 MB and `variables.list` has 1,000,000 items (`macros.rs`); with a number behind it the one of so
-//! many doublings.
+//! `variables.text` is 1 MB and `variables.list` has 1,000,000 items (`macros.rs`); with a number behind it the one of
+//! so many doublings.
 
 use super::macros::judged;
 use crate::input::{Input, input};

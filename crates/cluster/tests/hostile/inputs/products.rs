@@ -1,5 +1,5 @@
-//! Two lists whose items are compared with each other: by rules, by plugins, by warnings. Each is long, and their product
-//! is longer.
+//! Two lists whose items are compared with each other: by rules, by plugins, by warnings. Each is long, and their
+//! product is longer.
 
 use super::kinds::{review, wide};
 use crate::input::{Input, Request, create, get, input, merge_patch, strategic_patch};

@@ -3,7 +3,8 @@
 /// The path of an image's name, with that of Docker's own images, is at most so long.
 const MAX_PATH: usize = 255;
 
-/// The tag of an image: `latest` when it has neither a tag nor a digest, none when it has only a digest or is no image name.
+/// The tag of an image: `latest` when it has neither a tag nor a digest, none when it has only a digest or is no image
+/// name.
 pub(super) fn tag_of(image: &str) -> Option<&str> {
     let (name, digest) = match image.split_once('@') {
         Some((name, digest)) => (name, Some(digest)),

@@ -11,7 +11,8 @@ use super::projections::{descending, downward_file, key_to_path, mode, no_backst
 use super::scheduling::label_selector;
 use crate::strategies::check::{At, Errors, Must, rule, tell};
 
-/// Checks `spec.volumes` of a pod and gives the names that mounts may use. A pod that has no name yet has no claims either.
+/// Checks `spec.volumes` of a pod and gives the names that mounts may use. A pod that has no name yet has no claims
+/// either.
 pub(crate) fn volumes<'a>(errors: &mut Errors, at: &At<'a>, pod: &str) -> BTreeSet<&'a str> {
     let mut seen = BTreeSet::new();
     for volume in at.items() {

@@ -57,8 +57,8 @@ pub(super) fn selector_and_template(errors: &mut Errors, spec: &At<'_>, restart:
     }
 }
 
-/// The template of a StatefulSet as its pods will have it: each claim is a volume of its name, before the volumes of other names, and
-/// the controller names the hosts.
+/// The template of a StatefulSet as its pods will have it: each claim is a volume of its name, before the volumes of
+/// other names, and the controller names the hosts.
 fn of_stateful_set(template: &At<'_>, claims: &At<'_>) -> Value {
     let mut whole = measure::copy(template.value);
     let Some(spec) = whole.as_object_mut().and_then(|whole| ensure(whole, "spec")) else {

@@ -10,7 +10,8 @@ use super::At;
 /// So many are more than any answer has room for.
 const MAX_WARNINGS: usize = 1000;
 
-/// What tells ports from each other; ordered so that those of one container port and protocol lie together, by host port.
+/// What tells ports from each other; ordered so that those of one container port and protocol lie together, by host
+/// port.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Ported<'a> {
     container: i64,
