@@ -22,7 +22,7 @@ use crate::model::user::{
     NODE_PREFIX, SYSTEM_ANONYMOUS, SYSTEM_AUTHENTICATED, SYSTEM_MASTERS, SYSTEM_NODES, SYSTEM_UNAUTHENTICATED,
     UserInfo, service_account_groups, split_service_account,
 };
-use crate::wire::query::decode;
+use crate::wire::query::{decode, first_broken_escape};
 
 /// What all these headers begin with.
 const PREFIX: &str = "impersonate-";
@@ -72,11 +72,11 @@ pub(crate) fn requested(headers: &HeaderMap) -> Result<Option<UserInfo>, Status>
 
 /// Percent-decoded; a key with a broken escape stays as it is.
 fn unescape(key: &str) -> String {
-    let broken = key.match_indices('%').any(|(at, _)| {
-        let digits = key.as_bytes().get(at + 1..at + 3);
-        !digits.is_some_and(|digits| digits.iter().all(u8::is_ascii_hexdigit))
-    });
-    if broken { key.to_owned() } else { decode(key, false) }
+    if first_broken_escape(key).is_some() {
+        key.to_owned()
+    } else {
+        decode(key, false)
+    }
 }
 
 /// A user as Go prints it with `%#v`.

@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use percent_encoding::percent_decode_str;
+
 use crate::model::status::Status;
 
 /// The longest query that is read, in bytes. Long selectors fit; what does not is refused in words.
@@ -94,26 +96,8 @@ pub fn first_broken_escape(text: &str) -> Option<String> {
 
 /// Percent-decodes; `+` is a space in queries. Broken escapes stay as they are, bytes that are no UTF-8 become U+FFFD.
 pub(crate) fn decode(text: &str, plus_is_space: bool) -> String {
-    if !text.bytes().any(|byte| byte == b'%' || (plus_is_space && byte == b'+')) {
-        return text.to_owned();
-    }
-    let bytes = text.as_bytes();
-    let mut decoded = Vec::with_capacity(bytes.len());
-    let mut at = 0;
-    while at < bytes.len() {
-        let digit = |offset: usize| bytes.get(at + offset).and_then(|byte| char::from(*byte).to_digit(16));
-        match (bytes[at], digit(1), digit(2)) {
-            (b'%', Some(high), Some(low)) => {
-                decoded.push(u8::try_from(high * 16 + low).unwrap_or(b'?'));
-                at += 3;
-                continue;
-            }
-            (b'+', _, _) if plus_is_space => decoded.push(b' '),
-            (byte, _, _) => decoded.push(byte),
-        }
-        at += 1;
-    }
-    String::from_utf8(decoded).unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned())
+    let text = if plus_is_space { text.replace('+', " ") } else { text.to_owned() };
+    percent_decode_str(&text).decode_utf8_lossy().into_owned()
 }
 
 #[cfg(test)]

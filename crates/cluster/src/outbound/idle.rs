@@ -3,6 +3,9 @@
 //! Invariants: so many for a host ([`MOST`]), and for so many hosts ([`HOSTS`]): configurations come and go, and with
 //! them hosts and authorities that nobody asks for again. Where there is no room those that have ended go, then any
 //! other.
+//!
+//! Not hyper-util's pool: it tells connections apart by scheme and host alone, so that a call which trusts one authority could be sent
+//! on a connection that another authority vouched for, and it has no bound over all hosts.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};

@@ -13,7 +13,7 @@ use super::check::{
     At, Errors, absent, check_port, check_port_or_name, child, each, ensure, fill, fixed, get, keep, port_name_messages,
 };
 use super::pods::scheduling::label_selector;
-use super::ranges::{self, Block};
+use super::ranges;
 use super::service_warnings;
 use super::system::empty_status;
 use kubewright_model::{Empties, GenerationRule, Looks, NameRule, PLAIN, StatusMetadata, Strategy};
@@ -447,7 +447,7 @@ fn policy_peer(errors: &mut Errors, at: &At<'_>) {
         } else if let Some(whole) = ranges::check(errors, &outer, outer.text(), &Value::Null) {
             for part in block.key("except").items() {
                 let inner = ranges::check(errors, &part, part.text(), &Value::Null);
-                if inner.is_some_and(|inner| !inner.is_part_of(whole)) {
+                if inner.is_some_and(|inner| !ranges::is_part_of(inner, whole)) {
                     errors.invalid(&part, "must be a strict subset of `cidr`");
                 }
             }
@@ -525,11 +525,11 @@ fn service_cidr(new: &Value) -> Vec<FieldError> {
     let mut twice = false;
     for entry in list.items() {
         let before = errors.len();
-        let Some(Block { address, length }) = ranges::check(&mut errors, &entry, entry.text(), &Value::Null) else {
+        let Some(block) = ranges::check(&mut errors, &entry, entry.text(), &Value::Null) else {
             continue;
         };
-        twice |= !families.insert(address.is_ipv4());
-        let canonical = format!("{address}/{length}");
+        twice |= !families.insert(block.addr().is_ipv4());
+        let canonical = block.to_string();
         if errors.len() == before && canonical != entry.text() {
             errors.invalid(&entry, format!("must be in canonical form (\"{canonical}\")"));
         }

@@ -143,7 +143,7 @@ fn cidrs(errors: &mut Errors, list: &At<'_>, known: &Value) {
     let mut strange = None;
     for (index, entry) in list.items().enumerate() {
         match ranges::check(errors, &entry, entry.text(), known) {
-            Some(block) => drop(families.insert(block.address.is_ipv4())),
+            Some(block) => drop(families.insert(block.addr().is_ipv4())),
             None => strange = strange.or(Some((index, entry))),
         }
     }

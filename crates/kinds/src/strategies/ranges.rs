@@ -5,6 +5,7 @@
 
 use std::net::{IpAddr, Ipv4Addr};
 
+use ipnet::IpNet;
 use serde_json::Value;
 
 use super::check::{At, Errors};
@@ -12,55 +13,18 @@ use super::check::{At, Errors};
 /// What is no block at all.
 pub(super) const NO_BLOCK: &str = "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)";
 
-/// An address and the length of its prefix.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Block {
-    pub(super) address: IpAddr,
-    pub(super) length: u8,
+/// Reads a block, loosely; none when it is none. Bits behind the prefix may be set.
+pub(super) fn read(text: &str) -> Option<IpNet> {
+    let (address, length) = text.split_once('/')?;
+    let address = address.parse().ok().or_else(|| with_zeros(address).map(IpAddr::V4))?;
+    let digits = !length.is_empty() && length.bytes().all(|digit| digit.is_ascii_digit());
+    IpNet::new(address, length.parse().ok().filter(|_| digits)?).ok()
 }
 
-impl Block {
-    /// Reads a block, loosely; none when it is none.
-    pub(super) fn read(text: &str) -> Option<Block> {
-        let (address, length) = text.split_once('/')?;
-        let address = address.parse().ok().or_else(|| with_zeros(address).map(IpAddr::V4))?;
-        let digits = !length.is_empty() && length.bytes().all(|digit| digit.is_ascii_digit());
-        let length: u8 = length.parse().ok().filter(|_| digits)?;
-        let most = if address.is_ipv4() { 32 } else { 128 };
-        (length <= most).then_some(Block { address, length })
-    }
-
-    /// The first bits of the address, the others zero.
-    pub(super) fn network(self) -> u128 {
-        match self.address {
-            IpAddr::V4(four) => {
-                let mask = u32::MAX.checked_shl(32 - u32::from(self.length)).unwrap_or(0);
-                u128::from(four.to_bits() & mask)
-            }
-            IpAddr::V6(six) => six.to_bits() & u128::MAX.checked_shl(128 - u32::from(self.length)).unwrap_or(0),
-        }
-    }
-
-    /// Whether the address says more than the prefix.
-    fn has_bits_beyond(self) -> bool {
-        let bits = match self.address {
-            IpAddr::V4(four) => u128::from(four.to_bits()),
-            IpAddr::V6(six) => six.to_bits(),
-        };
-        bits != self.network()
-    }
-
-    /// Whether this block lies in another, and is not all of it.
-    pub(super) fn is_part_of(self, whole: Block) -> bool {
-        // To Go an address of IPv4 is one, however it is written.
-        let outer = Block {
-            address: self.address.to_canonical(),
-            length: whole.length,
-        };
-        outer.address.is_ipv4() == whole.address.is_ipv4()
-            && self.length > whole.length
-            && outer.network() == whole.network()
-    }
+/// Whether a block lies in another, and is not all of it.
+pub(super) fn is_part_of(part: IpNet, whole: IpNet) -> bool {
+    // To Go an address of IPv4 is one, however it is written.
+    part.prefix_len() > whole.prefix_len() && whole.contains(&part.addr().to_canonical())
 }
 
 /// An IPv4 address whose numbers may begin with zeros, which are no octal numbers.
@@ -75,8 +39,8 @@ fn with_zeros(text: &str) -> Option<Ipv4Addr> {
 }
 
 /// Checks a block, and answers it; `text` is its value without what may stand around it. What stands in `known` was accepted before.
-pub(super) fn check(errors: &mut Errors, at: &At<'_>, text: &str, known: &Value) -> Option<Block> {
-    let block = Block::read(text);
+pub(super) fn check(errors: &mut Errors, at: &At<'_>, text: &str, known: &Value) -> Option<IpNet> {
+    let block = read(text);
     if known
         .as_array()
         .is_some_and(|known| known.iter().any(|known| known == text))
@@ -90,11 +54,11 @@ pub(super) fn check(errors: &mut Errors, at: &At<'_>, text: &str, known: &Value)
     };
     let zeros = |part: &str| part.len() > 1 && part.starts_with('0');
     let (address, length) = text.split_once('/')?;
-    if zeros(length) || (found.address.is_ipv4() && address.split('.').any(zeros)) {
+    if zeros(length) || (found.addr().is_ipv4() && address.split('.').any(zeros)) {
         wrong("must not have leading 0s in IP or prefix length");
-    } else if matches!(found.address, IpAddr::V6(six) if six.to_ipv4_mapped().is_some()) {
+    } else if matches!(found.addr(), IpAddr::V6(six) if six.to_ipv4_mapped().is_some()) {
         wrong("must not have an IPv4-mapped IPv6 address");
-    } else if found.has_bits_beyond() {
+    } else if found.addr() != found.network() {
         wrong("must not have bits set beyond the prefix length");
     }
     block
@@ -155,8 +119,8 @@ mod tests {
     #[test]
     fn parts() {
         let check = |inner: &str, outer: &str, expected: bool| {
-            let read = |text| Block::read(text).expect("a block");
-            assert_eq!(read(inner).is_part_of(read(outer)), expected, "{inner} in {outer}");
+            let read = |text| read(text).expect("a block");
+            assert_eq!(is_part_of(read(inner), read(outer)), expected, "{inner} in {outer}");
         };
         check("10.1.2.0/24", "10.1.0.0/16", true);
         check("10.1.0.0/16", "10.1.0.0/16", false);

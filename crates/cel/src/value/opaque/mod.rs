@@ -19,7 +19,7 @@ use crate::error::Error;
 use crate::work::worked;
 use authorizer::{Authorization, Decision, ResourceCheck};
 
-pub use cidr::Cidr;
+pub use ipnet::IpNet;
 pub use formats::Format;
 pub use semver::Version;
 pub use url::Url;
@@ -60,7 +60,7 @@ pub enum Opaque<'a> {
     /// `net.IP`
     Ip(IpAddr),
     /// `net.CIDR`
-    Cidr(Cidr),
+    Cidr(IpNet),
     /// `kubernetes.URL`
     Url(Rc<Url>),
     /// `kubernetes.Semver`
@@ -101,7 +101,7 @@ impl Opaque<'_> {
         match self {
             Self::Ip(IpAddr::V4(_)) => Some(4),
             Self::Ip(IpAddr::V6(_)) => Some(16),
-            Self::Cidr(cidr) => Some(u64::from(cidr.bits).div_ceil(8)),
+            Self::Cidr(cidr) => Some(u64::from(cidr.prefix_len()).div_ceil(8)),
             _ => None,
         }
     }

@@ -1,8 +1,10 @@
-//! Semantic versions: `semver('1.2.3').isLessThan(semver('1.3.0'))`.
+//! Semantic versions: `semver('1.2.3').isLessThan(semver('1.3.0'))`. Texts are checked here, for the words of Kubernetes' errors.
 
 use std::cmp::Ordering;
 use std::fmt;
 use std::rc::Rc;
+
+use semver::{BuildMetadata, Prerelease};
 
 use super::Called;
 use super::Opaque;
@@ -12,12 +14,7 @@ use kubewright_values::error::quote;
 
 /// A semantic version.
 #[derive(Clone, Debug)]
-pub struct Version {
-    numbers: [u64; 3],
-    /// The identifiers of the prerelease; empty for a release.
-    prerelease: Vec<String>,
-    build: Vec<String>,
-}
+pub struct Version(semver::Version);
 
 pub(super) fn call<'a>(overload: &str, args: &[Value<'a>]) -> Called<'a> {
     let number = |number: u64| Ok(Value::Int(i64::try_from(number).unwrap_or(i64::MAX)));
@@ -28,9 +25,9 @@ pub(super) fn call<'a>(overload: &str, args: &[Value<'a>]) -> Called<'a> {
         ("is_semver_string_bool", [Value::String(text), Value::Bool(lenient)]) => {
             Ok(Value::Bool(read(text, *lenient).is_ok()))
         }
-        ("semver_major", [Value::Opaque(Opaque::Semver(version))]) => number(version.numbers[0]),
-        ("semver_minor", [Value::Opaque(Opaque::Semver(version))]) => number(version.numbers[1]),
-        ("semver_patch", [Value::Opaque(Opaque::Semver(version))]) => number(version.numbers[2]),
+        ("semver_major", [Value::Opaque(Opaque::Semver(version))]) => number(version.0.major),
+        ("semver_minor", [Value::Opaque(Opaque::Semver(version))]) => number(version.0.minor),
+        ("semver_patch", [Value::Opaque(Opaque::Semver(version))]) => number(version.0.patch),
         (_, [Value::Opaque(Opaque::Semver(a)), Value::Opaque(Opaque::Semver(b))]) => {
             let order = a.compare(b);
             Ok(match overload {
@@ -110,22 +107,15 @@ impl Version {
         let [major, minor, rest] = parts.as_slice() else {
             return Err("No Major.Minor.Patch elements found".into());
         };
-        let (rest, build) = match rest.split_once('+') {
-            Some((rest, build)) => (rest, build.split('.').map(str::to_owned).collect()),
-            None => (*rest, Vec::new()),
-        };
-        let (patch, prerelease) = match rest.split_once('-') {
-            Some((patch, prerelease)) => (patch, prerelease.split('.').map(str::to_owned).collect()),
-            None => (rest, Vec::new()),
-        };
-        let numbers = [
+        let (rest, build) = apart(rest, '+');
+        let (patch, prerelease) = apart(rest, '-');
+        let (major, minor, patch) = (
             number(major, "Major")?,
             number(minor, "Minor")?,
             number(patch, "Patch")?,
-        ];
+        );
         let plain = |text: &str| text.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-');
-        for identifier in &prerelease {
-            let identifier: &String = identifier;
+        for identifier in prerelease.into_iter().flat_map(|all| all.split('.')) {
             if identifier.is_empty() {
                 return Err("Prerelease is empty".into());
             }
@@ -142,8 +132,7 @@ impl Version {
                 ));
             }
         }
-        for identifier in &build {
-            let identifier: &String = identifier;
+        for identifier in build.into_iter().flat_map(|all| all.split('.')) {
             if identifier.is_empty() {
                 return Err("Build meta data is empty".into());
             }
@@ -154,51 +143,31 @@ impl Version {
                 ));
             }
         }
-        Ok(Self {
-            numbers,
-            prerelease,
+        let pre = Prerelease::new(prerelease.unwrap_or_default()).map_err(|error| error.to_string())?;
+        let build = BuildMetadata::new(build.unwrap_or_default()).map_err(|error| error.to_string())?;
+        Ok(Self(semver::Version {
+            major,
+            minor,
+            patch,
+            pre,
             build,
-        })
+        }))
     }
 
     /// The order of precedence, in which builds count for nothing.
     pub(crate) fn compare(&self, other: &Self) -> Ordering {
-        self.numbers
-            .cmp(&other.numbers)
-            .then_with(|| match (self.prerelease.is_empty(), other.prerelease.is_empty()) {
-                (true, true) => Ordering::Equal,
-                (true, false) => Ordering::Greater,
-                (false, true) => Ordering::Less,
-                (false, false) => {
-                    let pairs = self.prerelease.iter().zip(&other.prerelease);
-                    pairs
-                        .map(|(a, b)| compare_identifiers(a, b))
-                        .find(|order| order.is_ne())
-                        .unwrap_or_else(|| self.prerelease.len().cmp(&other.prerelease.len()))
-                }
-            })
+        self.0.cmp_precedence(&other.0)
     }
 }
 
-fn compare_identifiers(left: &str, right: &str) -> Ordering {
-    match (left.parse::<u64>(), right.parse::<u64>()) {
-        (Ok(a), Ok(b)) => a.cmp(&b),
-        (Ok(_), Err(_)) => Ordering::Less,
-        (Err(_), Ok(_)) => Ordering::Greater,
-        (Err(_), Err(_)) => left.cmp(right),
-    }
+/// What stands before the mark, and what behind it.
+fn apart(text: &str, mark: char) -> (&str, Option<&str>) {
+    text.split_once(mark)
+        .map_or((text, None), |(before, behind)| (before, Some(behind)))
 }
 
 impl fmt::Display for Version {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let [major, minor, patch] = self.numbers;
-        write!(f, "{major}.{minor}.{patch}")?;
-        if !self.prerelease.is_empty() {
-            write!(f, "-{}", self.prerelease.join("."))?;
-        }
-        if !self.build.is_empty() {
-            write!(f, "+{}", self.build.join("."))?;
-        }
-        Ok(())
+        self.0.fmt(f)
     }
 }

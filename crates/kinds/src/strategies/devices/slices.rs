@@ -277,7 +277,7 @@ fn attribute(errors: &mut Errors, at: &At<'_>) {
         "bool", "int", "string", "version", "bools", "ints", "strings", "versions",
     ];
     let version = |errors: &mut Errors, at: &At<'_>| {
-        if !is_semantic_version(at.text()) {
+        if semver::Version::parse(at.text()).is_err() {
             errors.invalid(at, "must be a string compatible with semver.org spec 2.0.0");
         }
     };
@@ -311,29 +311,6 @@ fn attribute(errors: &mut Errors, at: &At<'_>) {
         [_] => {}
         _ => errors.invalid(at, "exactly one value must be specified"),
     }
-}
-
-/// Whether a text is a version by semver.org 2.0.0.
-fn is_semantic_version(text: &str) -> bool {
-    let number = |part: &str| {
-        !part.is_empty() && part.bytes().all(|b| b.is_ascii_digit()) && (part == "0" || !part.starts_with('0'))
-    };
-    let word = |part: &str| !part.is_empty() && part.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-');
-    let (rest, build) = text
-        .split_once('+')
-        .map_or((text, None), |(rest, build)| (rest, Some(build)));
-    let (core, before) = rest
-        .split_once('-')
-        .map_or((rest, None), |(core, before)| (core, Some(before)));
-    let core: Vec<&str> = core.split('.').collect();
-    core.len() == 3
-        && core.into_iter().all(number)
-        && before.is_none_or(|parts| {
-            parts
-                .split('.')
-                .all(|part| word(part) && (number(part) || !part.bytes().all(|b| b.is_ascii_digit())))
-        })
-        && build.is_none_or(|parts| parts.split('.').all(word))
 }
 
 fn device_place(errors: &mut Errors, at: &At<'_>, per_device: bool) {
@@ -447,8 +424,12 @@ mod tests {
             ("1.2.3-", false),
             ("1.2.3+", false),
             ("", false),
+            ("18446744073709551616.0.0", false),
         ] {
-            assert_eq!(is_semantic_version(text), expected, "{text}");
+            let value = serde_json::json!({ "version": text });
+            let mut errors = Errors::default();
+            attribute(&mut errors, &At::root(&value));
+            assert_eq!(errors.into_vec().is_empty(), expected, "{text}");
         }
     }
 }
