@@ -1,4 +1,4 @@
-//! What stands in the cells of the built-in kinds: functions of the object and the present time, in the order of the columns.
+//! The cells of the built-in kinds: functions of the object and the present time, in the order of the columns.
 
 use jiff::Timestamp;
 use serde_json::Value;
@@ -553,7 +553,7 @@ fn last_seen(object: &Value, now: Timestamp) -> Value {
 fn event_count(object: &Value, _: Timestamp) -> Value {
     match get(object, &["series", "count"]).as_i64() {
         Some(count) => count.into(),
-        // One that has no count happened once.
+        // An event without a count happened once.
         None => match number(object, &["count"]) {
             0 => 1.into(),
             count => count.into(),

@@ -97,7 +97,7 @@ pub(crate) const AUTOSCALER: &[Cell] = &[
     Cell::Age,
 ];
 
-/// At most two metrics, each with what is and what ought to be.
+/// At most two metrics, each with its current and its target value.
 fn targets(object: &Value, _: Timestamp) -> Value {
     let current = At::root(object).keys(&["status", "currentMetrics"]);
     let all: Vec<String> = At::root(object)

@@ -50,7 +50,7 @@ fn readiness_gates(pod: &Value, _: Timestamp) -> Value {
     format!("{open}/{}", gates.len()).into()
 }
 
-/// What the containers of a pod amount to.
+/// The state of a pod's containers, summed up.
 #[derive(Default)]
 struct Summary {
     containers: usize,

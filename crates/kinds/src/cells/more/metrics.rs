@@ -8,7 +8,7 @@ use crate::cells::text;
 use kubewright_model::Cell;
 use kubewright_model::values::At;
 
-/// What all containers use of a resource.
+/// The usage of a resource, summed over all containers.
 fn of_containers(object: &Value, resource: &str) -> Value {
     let root = At::root(object).key("containers");
     let used = root.items().map(|one| one.keys(&["usage", resource]).text().to_owned());

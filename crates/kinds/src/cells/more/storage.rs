@@ -85,7 +85,7 @@ pub(crate) const VOLUME: &[Cell] = &[
     Cell::With(volume_mode),
 ];
 
-/// What a claim has, once it has a volume.
+/// A value that a claim has only once it is bound to a volume.
 fn of_bound(object: &Value, shown: impl Fn() -> Value) -> Value {
     if text(object, &["spec", "volumeName"]).is_empty() {
         "".into()
