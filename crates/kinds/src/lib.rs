@@ -1,10 +1,10 @@
 //! The built-in kinds: what each adds to the pipeline, as rows of data and small functions.
 //!
 //! `rows` says which kinds there are and how they are served, `strategies` has their defaults and rules, `cells` the
-//! columns of `kubectl get`. What of this others need is one value, [`built_in`].
+//! columns of `kubectl get`. Other crates need one value of this: [`built_in`].
 //!
-//! Not here: what is done with a row (crate `apiserver`, which does not know this one), what others must know of single
-//! kinds ([`kubewright_model::facts`]).
+//! Not here: the handling of a row (crate `apiserver`, which does not know this one), and the facts that other code
+//! must know of single kinds ([`kubewright_model::facts`]).
 
 #![cfg_attr(not(test), warn(clippy::arithmetic_side_effects))] // of times: clippy.toml lists what else is added
 
