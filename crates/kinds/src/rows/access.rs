@@ -1,4 +1,5 @@
-//! Who may do what: `authentication.k8s.io`, `authorization.k8s.io`, `rbac.authorization.k8s.io`, `certificates.k8s.io`.
+//! Who may do what: `authentication.k8s.io`, `authorization.k8s.io`, `rbac.authorization.k8s.io`,
+//! `certificates.k8s.io`.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, LazyLock};
@@ -110,7 +111,7 @@ pub(super) const RBAC_KINDS: &[Kind] = &[
     },
 ];
 
-/// What `/token` of a ServiceAccount takes and answers. No path leads to it as a kind of its own.
+/// The kind that `/token` of a ServiceAccount takes and answers. No path leads to it as a kind of its own.
 pub(crate) fn token_request() -> Arc<Resource> {
     static ROW: LazyLock<Arc<Resource>> = LazyLock::new(|| {
         budget::unlimited(|| {

@@ -1,5 +1,5 @@
-//! How the API itself is extended and guarded: `apiregistration.k8s.io`, `admissionregistration.k8s.io`, `apiextensions.k8s.io`,
-//! `flowcontrol.apiserver.k8s.io`.
+//! How the API itself is extended and guarded: `apiregistration.k8s.io`, `admissionregistration.k8s.io`,
+//! `apiextensions.k8s.io`, `flowcontrol.apiserver.k8s.io`.
 
 use super::{CLUSTER, KIND, Kind};
 use crate::cells;

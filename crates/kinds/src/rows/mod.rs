@@ -1,4 +1,5 @@
-//! The built-in kinds, one row each. Adding a kind is adding a row to the file of its group (and its columns to `data/columns.json`).
+//! The built-in kinds, one row each. Adding a kind is adding a row to the file of its group (and its columns to
+//! `data/columns.json`).
 //!
 //! The order is that of discovery: groups as kube-apiserver lists them, the core group first.
 
@@ -58,7 +59,7 @@ struct Kind {
     deprecation: Option<&'static str>,
 }
 
-/// What most rows have.
+/// The values that most rows have.
 const KIND: Kind = Kind {
     group: "",
     version: "v1",
@@ -162,7 +163,8 @@ fn texts(list: &[&'static str]) -> Vec<Text> {
     list.iter().map(|text| Text::Borrowed(text)).collect()
 }
 
-/// What a field selector sees of an object without the field: numbers and booleans have a zero that is written.
+/// The value that a field selector compares for an object without the field: the zero of numbers and booleans is
+/// written out.
 fn zero_of(label: &str) -> &'static str {
     match label {
         "status.replicas" | "status.successful" => "0",
@@ -177,7 +179,7 @@ fn row(kind: &Kind, columns: &mut BTreeMap<String, Vec<ColumnData>>) -> Resource
         group => format!("{group}/{}/{}", kind.version, kind.plural),
     };
     let known = "every kind of the table is in the committed data: a test builds all rows";
-    // What can only be created is never shown in a table.
+    // A kind that can only be created is never shown in a table.
     let headers = match kind.verbs {
         Verbs::CreateOnly => Vec::new(),
         _ => columns.remove(&path).expect(known),

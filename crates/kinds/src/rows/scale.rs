@@ -1,4 +1,4 @@
-//! What a Scale is: the kind that `/scale` of every kind shows, with its schema and its columns.
+//! The Scale: the kind that `/scale` of every kind shows, with its schema and its columns.
 
 use std::sync::{Arc, LazyLock};
 

@@ -1,4 +1,5 @@
-//! What runs pods and how many of them: `apps`, `batch`, `autoscaling`, `policy`.
+//! The kinds that run pods, and those that decide how many pods run: `apps`, `batch`, `autoscaling`, `policy`. `apps`,
+//! `batch`, `autoscaling`, `policy`.
 
 use super::{KIND, Kind, SCALE};
 use crate::cells;
