@@ -1,9 +1,11 @@
 //! `admissionregistration.k8s.io`: admission policies and their bindings, how they are written. How they act is in
 //! the admission plugins.
 //!
-//! Invariant: an expression that is stored compiles; one that is not changed by an update is not refused for what has changed since.
+//! Invariant: an expression that is stored compiles; one that is not changed by an update is not refused for what has
+//! changed since.
 //!
-//! Not here: types of the matched kinds. kube-controller-manager reports what does not fit them in the status of a policy.
+//! Not here: types of the matched kinds. kube-controller-manager reports what does not fit them in the status of a
+//! policy.
 
 use std::collections::BTreeSet;
 
@@ -23,7 +25,7 @@ use kubewright_model::{GenerationRule, Looks, PLAIN, StatusMetadata, Strategy};
 const MAX_VALUE_EXPRESSION: usize = 5 * 1024;
 const MAX_AUDIT_ANNOTATIONS: usize = 20;
 const MAX_CONDITIONS: usize = 64;
-/// What mutating policies may act on; in upstream's order.
+/// The operations that a mutating policy may match; in upstream's order.
 const MUTABLE: [&str; 4] = ["*", "CONNECT", "CREATE", "UPDATE"];
 const POLICY: Strategy = Strategy {
     generation: GenerationRule::Spec,
@@ -156,7 +158,7 @@ fn mutable_operations(errors: &mut Errors, at: &At<'_>) {
     }
 }
 
-/// What both kinds of policies have in common.
+/// The rules that both kinds of policies share.
 fn policy(errors: &mut Errors, spec: &At<'_>, old: Option<&Value>, mutating: bool) {
     let failure = spec.key("failurePolicy");
     if failure.present() {
@@ -177,7 +179,7 @@ fn policy(errors: &mut Errors, spec: &At<'_>, old: Option<&Value>, mutating: boo
     } else {
         errors.required(&constraints, "");
     }
-    // What was valid once stays so, unless something changes that it may depend on.
+    // An expression that was valid once stays valid, unless something changes that it may depend on.
     let known = old.is_some_and(|old| {
         ["paramKind", "matchConditions"]
             .iter()

@@ -1,4 +1,5 @@
-//! HorizontalPodAutoscaler: stored as `autoscaling/v2`, also served as `autoscaling/v1` ([`v1`]), whose rules are the same.
+//! HorizontalPodAutoscaler: stored as `autoscaling/v2`, also served as `autoscaling/v1` ([`v1`]), whose rules are the
+//! same.
 //!
 //! Not here: scaling, which is a controller's.
 
@@ -21,7 +22,7 @@ const AUTOSCALER: Strategy = Strategy {
     ..PLAIN
 };
 
-/// What must hold for the numbers of a status.
+/// The rules for the numbers of a status.
 const STATUS: &[FieldRule] = &[
     not_negative(&["currentReplicas"], "ValidateHorizontalPodAutoscalerStatusUpdate"),
     not_negative(&["desiredReplicas"], "ValidateHorizontalPodAutoscalerStatusUpdate"),

@@ -1,5 +1,5 @@
-//! CertificateSigningRequest: what may be asked for, and the two ways to write its status: `/approval` decides, `/status` brings the
-//! certificate.
+//! CertificateSigningRequest: what may be asked for, and the two ways to write its status: `/approval` decides,
+//! `/status` brings the certificate.
 //!
 //! Not here: signing. Nothing of this server signs.
 
@@ -201,7 +201,7 @@ pub(crate) static APPROVAL: Portion = Portion {
     validate: |new, old| status(new, old, Written::Approval),
 };
 
-/// Conditions are decisions, which nobody takes back; a certificate is one.
+/// Conditions are decisions and are never taken back; a certificate is one.
 fn status(new: &Value, old: &Value, written: Written) -> Vec<FieldError> {
     let mut errors = Errors::default();
     let (status, was) = (At::root(new).key("status"), At::root(old).key("status"));

@@ -1,8 +1,8 @@
 //! How the rules of a kind look at an object: a value with its field path, and a list of errors.
 //!
-//! Rules read through [`At`], which answers absent fields with `null`, and write into [`Errors`]; so a rule never panics on a shape that it
-//! does not expect, and every error has its path for free. Defaults change maps with the small functions at the end: absent, `null` and Go's
-//! zero value are the same to them where they are the same to Go.
+//! Rules read through [`At`], which answers absent fields with `null`, and write into [`Errors`]; so a rule never
+//! panics on a shape that it does not expect, and every error has its path for free. Defaults change maps with the
+//! small functions at the end: absent, `null` and Go's zero value are the same to them where they are the same to Go.
 //!
 //! Reading is work (see [`budget`]): a rule that looks at pairs is cancelled when there are too many of them.
 

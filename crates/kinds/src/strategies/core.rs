@@ -36,7 +36,7 @@ pub(crate) const NAMESPACE: Strategy = Strategy {
     ..PLAIN
 };
 
-/// Every namespace carries its name as a label, whatever the client sends.
+/// Every namespace carries its name as a label, even when the client sends another value.
 fn default_namespace(object: &mut Value) {
     let name = get(object, &["metadata", "name"]).as_str().unwrap_or("").to_owned();
     let Some(object) = object.as_object_mut() else { return };
@@ -92,7 +92,8 @@ pub(crate) static FINALIZE: Portion = Portion {
     validate: |new, _| namespace_finalizers(new, true),
 };
 
-/// How a namespace ends: what is in it goes first, and its own finalizers say whether that is so (`NamespaceStrategy` and its storage).
+/// How a namespace ends: what is in it goes first, and its own finalizers say whether that is so (`NamespaceStrategy`
+/// and its storage).
 static NAMESPACE_ENDING: Ending = Ending {
     delete: |namespace| match (object::is_terminating(namespace), holds_content(namespace)) {
         (false, _) => Delete::Mark,
@@ -207,7 +208,7 @@ fn data_key(errors: &mut Errors, key: &str, at: &At<'_>) {
     }
 }
 
-/// What base64 text becomes, without decoding it.
+/// The length of a base64 text once decoded, computed without decoding it.
 fn decoded_len(text: &str) -> usize {
     text.len() / 4 * 3 - text.bytes().rev().take_while(|byte| *byte == b'=').count().min(2)
 }

@@ -1,8 +1,10 @@
 //! CronJobs: their schedule, and the template of their jobs.
 //!
-//! A schedule is what Kubernetes' parser takes (five fields, or a word with `@`), and its errors have that parser's words.
+//! A schedule is what Kubernetes' parser takes (five fields, or a word with `@`), and its errors have that parser's
+//! words.
 //!
-//! Not here: which time zones there are (`kubewright_schema::zones`), and when a schedule is due, which is the controller's.
+//! Not here: which time zones there are (`kubewright_schema::zones`), and when a schedule is due, which is the
+//! controller's.
 
 use kubewright_schema::error::FieldError;
 use kubewright_schema::zones;

@@ -1,6 +1,7 @@
 //! CustomResourceDefinitions: defaults and rules.
 //!
-//! Not here: what makes a definition valid ([`kubewright_schema::definition`]), conditions and accepted names (`registry::crd`).
+//! Not here: what makes a definition valid ([`kubewright_schema::definition`]), conditions and accepted names
+//! (`registry::crd`).
 
 use kubewright_schema::definition::{check, unknown_formats};
 use kubewright_schema::error::FieldError;
@@ -39,7 +40,7 @@ pub(crate) const DEFINITION: Strategy = Strategy {
 
 fn default(object: &mut Value) {
     let Some(object) = object.as_object_mut() else { return };
-    // Whoever empties the list changes nothing, and so owns nothing.
+    // A client that empties the list changes nothing, and so its field manager owns nothing.
     if object
         .get("status")
         .is_none_or(|status| At::root(status).key("storedVersions").is_empty())

@@ -1,6 +1,8 @@
-//! `resource.k8s.io`: DeviceClass, ResourceClaim, ResourceClaimTemplate: who asks for devices, and the names that devices have.
+//! `resource.k8s.io`: DeviceClass, ResourceClaim, ResourceClaimTemplate: the requests for devices, and the names of
+//! devices.
 //!
-//! Not here: what drivers offer (`slices`); the allocation, which is the scheduler's, and whose result is checked in `allocation`.
+//! Not here: what drivers offer (`slices`); the allocation, which is the scheduler's, and whose result is checked in
+//! `allocation`.
 
 mod allocation;
 mod capacity;
@@ -371,7 +373,7 @@ fn qualified(errors: &mut Errors, at: &At<'_>) {
     }
 }
 
-/// The name of an attribute or a capacity: of its own, or with the domain of who defines it.
+/// The name of an attribute or a capacity: a plain identifier, or one qualified by the domain of its author.
 fn name_of_driver(errors: &mut Errors, at: &At<'_>, name: &str) {
     let identifier = |errors: &mut Errors, text: &str| {
         if text.len() > MAX_IDENTIFIER {

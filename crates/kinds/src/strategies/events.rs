@@ -54,7 +54,7 @@ const FIELDS: [(&str, &str); 7] = [
     ("reportingComponent", "reportingController"),
 ];
 
-/// What Go writes even when it is empty.
+/// Fields that Go writes even when they are empty.
 fn default_core(object: &mut Value) {
     let Some(object) = object.as_object_mut() else { return };
     ensure(object, "involvedObject");
@@ -135,7 +135,7 @@ fn namespace(errors: &mut Errors, new: &Value, field: &str) {
         .key(field)
         .key("namespace")
         .moved(At::root(new).key("involvedObject").key("namespace").path);
-    // What says when it happened may be told of from anywhere, unless it is about the cluster.
+    // An event with an `eventTime` may be reported from any namespace, unless it is about a cluster-scoped object.
     let is_new = !get(new, &["eventTime"]).is_null();
     let fits = match at.text() {
         "" if is_new => matches!(own, "" | "default" | "kube-system"),
@@ -148,7 +148,7 @@ fn namespace(errors: &mut Errors, new: &Value, field: &str) {
     }
 }
 
-/// What an event with an `eventTime` (the new kind of event) must say, whichever group it came through.
+/// The fields that an event with an `eventTime` (the new kind of event) must have, whichever group it came through.
 fn complete(errors: &mut Errors, new: &Value, controller: &str, message: &str) {
     let at = At::root(new);
     let controller = at.key(controller);
@@ -222,7 +222,8 @@ fn series(errors: &mut Errors, new: &Value) {
     }
 }
 
-/// A new-style event is what happened: only its series goes on. Events that came through the core group are not held to it.
+/// A new-style event is what happened: only its series goes on. Events that came through the core group are not held to
+/// it.
 fn update_events(new: &Value, old: &Value) -> Vec<FieldError> {
     let mut errors = Errors::default();
     namespace(&mut errors, new, "regarding");

@@ -1,7 +1,8 @@
-//! Priority and fairness: FlowSchemas and PriorityLevelConfigurations. This server takes all requests as they come; what is written here
-//! is checked and kept for those who read it.
+//! Priority and fairness: FlowSchemas and PriorityLevelConfigurations. This server does not queue requests; it checks
+//! these objects and stores them for their readers.
 //!
-//! The two of each kind that every cluster must have are what they are from the start (`data/flowcontrol.json`) and stay so.
+//! The two of each kind that every cluster must have are what they are from the start (`data/flowcontrol.json`) and
+//! stay so.
 
 use std::sync::LazyLock;
 
@@ -292,7 +293,7 @@ fn level(new: &Value) -> Vec<FieldError> {
         let mut value = spec.value.clone();
         let mut except = "";
         if name == "exempt" {
-            // What is exempt may be told how much it lends.
+            // The exempt level may lend some of its seats: only this part of its spec may change.
             keep(&mut value, wanted, "exempt");
             except = " except the 'spec.exempt' field";
         }

@@ -1,4 +1,4 @@
-//! What the status of a Job may say: which conditions go together, and what a Job that has ended no longer changes.
+//! The status of a Job: which conditions exclude each other, and which fields no longer change once the Job has ended.
 //!
 //! Rules about a change only hold against what changed; the counters and the ends of a Job go one way.
 //!

@@ -1,4 +1,4 @@
-//! Jobs: what they default, how they select their pods, and what their policies may say.
+//! Jobs: their defaults, how they select their pods, and the rules for their policies.
 
 mod policies;
 
@@ -105,7 +105,7 @@ fn prepare_job(object: &mut Value, context: &StrategyContext<'_>) {
                 ("controller-uid", &uid),
                 ("job-name", &name),
             ] {
-                // What the user gave is kept, and refused when it is another.
+                // A label that the user gave is kept here; validation refuses it when its value differs.
                 fill(labels, key, value.as_str());
             }
         }
@@ -305,7 +305,7 @@ pub(super) fn indexes_in(text: &str) -> Vec<(i64, i64)> {
         .collect()
 }
 
-/// What counts for new and changed jobs alike (`ValidateJobSpec`).
+/// The rules for new and changed jobs alike (`ValidateJobSpec`).
 fn spec_with_selector(errors: &mut Errors, spec: &At<'_>) {
     job_spec(errors, spec);
     let selector = spec.key("selector");
@@ -322,8 +322,8 @@ fn spec_with_selector(errors: &mut Errors, spec: &At<'_>) {
     }
 }
 
-/// A selector that the server makes, and the labels that go with it. `prefixed`: labels with the prefix of the group are wanted as well.
-/// Upstream: `ValidateGeneratedSelector`.
+/// A selector that the server makes, and the labels that go with it. `prefixed`: labels with the prefix of the group
+/// are wanted as well. Upstream: `ValidateGeneratedSelector`.
 fn generated_selector(errors: &mut Errors, job: &At<'_>, prefixed: bool) {
     let spec = job.key("spec");
     let selector = spec.key("selector");
@@ -415,8 +415,8 @@ fn update(new: &Value, old: &Value) -> Vec<FieldError> {
     errors.into_vec()
 }
 
-/// The template never changes; but while a job is suspended and no pod of it runs, where its pods may run and what they get can be chosen.
-/// Upstream: `validatePodTemplateUpdate`.
+/// The template never changes; but while a job is suspended and no pod of it runs, where its pods may run and what they
+/// get can be chosen. Upstream: `validatePodTemplateUpdate`.
 fn template(errors: &mut Errors, spec: &At<'_>, old: &At<'_>) {
     let template = spec.key("template");
     let (was, status) = (old.key("spec"), old.key("status"));

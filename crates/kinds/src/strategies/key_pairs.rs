@@ -64,7 +64,7 @@ fn block_types(text: &str) -> Vec<&str> {
     types
 }
 
-/// What stands behind a word in a line that is all dashes otherwise.
+/// The rest of a PEM line after this word and before the closing dashes.
 fn kind_of<'a>(line: &'a str, word: &str) -> Option<&'a str> {
     line.strip_prefix(word)?.strip_suffix("-----")
 }

@@ -1,9 +1,11 @@
-//! What each family of kinds adds to the pipeline: defaults, preparation, validation, warnings, as small functions in a [`Strategy`].
+//! The part that each family of kinds adds to the pipeline: defaults, preparation, validation, warnings, as small
+//! functions in a [`Strategy`].
 //!
-//! One file for a family. `check` holds what rules are written with. Texts and their paths are Kubernetes' own: clients compare them.
+//! One file for a family. `check` holds what rules are written with. Texts and their paths are Kubernetes' own: clients
+//! compare them.
 //!
-//! Invariants: no function panics on any JSON; defaults are idempotent (a second run changes nothing), because the pipeline runs them on
-//! every write; a validation only reads.
+//! Invariants: no function panics on any JSON; defaults are idempotent (a second run changes nothing), because the
+//! pipeline runs them on every write; a validation only reads.
 //!
 //! Not here: rules for metadata (the pipeline's) and for custom resources (their schema's).
 //!

@@ -55,7 +55,7 @@ fn drop_config_source(node: &mut Value) {
     }
 }
 
-/// What Go writes even when it is empty: the kubelet's port and the facts about the machine.
+/// Fields that Go writes even when they are empty: the kubelet's port and the facts about the machine.
 fn default(object: &mut Value) {
     let Some(object) = object.as_object_mut() else { return };
     if let Some(spec) = ensure(object, "spec") {
@@ -97,7 +97,7 @@ fn default(object: &mut Value) {
             defaults::canonical_quantities(list);
         }
     }
-    // What a node can give is what it has, unless the kubelet says otherwise.
+    // A node's allocatable resources are its capacity, unless the kubelet says otherwise.
     if let Some(capacity) = status.get("capacity").cloned().filter(Value::is_object) {
         fill(status, "allocatable", capacity);
     }
@@ -223,7 +223,7 @@ fn update(new: &Value, old: &Value) -> Vec<FieldError> {
 mod tests {
     use super::*;
 
-    /// What kube-apiserver 1.36 says of the ranges of a node, and of their change.
+    /// The errors of kube-apiserver 1.36 for the pod ranges of a node, and for their change.
     #[test]
     fn ranges_of_pods() {
         let check = |old: Value, new: Value, wrong: &[&str]| {

@@ -1,4 +1,5 @@
-//! What bounds others: PodDisruptionBudget, ResourceQuota, LimitRange, PriorityClass, RuntimeClass.
+//! Kinds that limit others: PodDisruptionBudget, ResourceQuota, LimitRange, PriorityClass, RuntimeClass.
+//! PodDisruptionBudget, ResourceQuota, LimitRange, PriorityClass, RuntimeClass.
 //!
 //! Not here: counting against a quota ([`quota`]) and applying a limit range (the plugin LimitRanger).
 
@@ -149,7 +150,7 @@ pub(crate) const QUOTA: Strategy = Strategy {
     ..PLAIN
 };
 
-/// What a quota may count; all but the first seven are whole numbers of objects.
+/// The resources that a quota may count; all but the first seven are whole numbers of objects.
 const COUNTED: [&str; 21] = [
     "cpu",
     "memory",
@@ -235,7 +236,8 @@ fn quota(new: &Value) -> Vec<FieldError> {
     errors.into_vec()
 }
 
-/// Whether a quota with this scope may count this resource. What has no standard name may be counted with any.
+/// Whether a quota with this scope may count this resource. A resource without a standard name may be counted with any
+/// scope.
 fn may_scope(scope: &str, name: &str) -> bool {
     let compute = || {
         let plain = name.strip_prefix("requests.").or_else(|| name.strip_prefix("limits."));
@@ -391,7 +393,7 @@ fn limits(new: &Value) -> Vec<FieldError> {
     errors.into_vec()
 }
 
-/// What a limit may be about: a resource of containers or pods, or anything with a domain.
+/// The resources that a limit may name: a resource of containers or pods, or anything with a domain.
 fn limited_name(errors: &mut Errors, kind: &str, name: &str, at: &At<'_>) {
     if kind == "Container" {
         return resource_name(errors, name, at, Of::Container);
@@ -411,8 +413,8 @@ fn limited_name(errors: &mut Errors, kind: &str, name: &str, at: &At<'_>) {
     }
 }
 
-/// The order `min <= defaultRequest <= default <= max` of one resource, in the words of Kubernetes (which shows another value than the
-/// one at fault here and there).
+/// The order `min <= defaultRequest <= default <= max` of one resource, in the words of Kubernetes (which shows another
+/// value than the one at fault here and there).
 fn bounds(errors: &mut Errors, item: &At<'_>, resource: &str) {
     let at = |list: &str| At {
         value: get(item.value, &[list, resource]),
@@ -464,7 +466,7 @@ fn bounds(errors: &mut Errors, item: &At<'_>, resource: &str) {
             errors.invalid(&at("maxLimitRequestRatio"), detail);
         }
     }
-    // What cannot be given twice is limited to what is asked for.
+    // A resource that cannot be overcommitted has a limit equal to its request.
     let overcommits =
         !resource.contains('/') && !resource.starts_with("hugepages-") || resource.contains("kubernetes.io/");
     if let (Some(usual), Some(request), false) = (&usual, &request, overcommits)

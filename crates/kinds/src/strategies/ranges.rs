@@ -1,7 +1,7 @@
 //! Blocks of addresses, such as `10.9.8.0/24`.
 //!
-//! They were read loosely once, leading zeros and all. Such a text means one thing to one program and another to the next, so that it is
-//! refused where it is new, with words of its own.
+//! They were read loosely once, leading zeros and all. Such a text means one thing to one program and another to the
+//! next, so that it is refused where it is new, with words of its own.
 
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use super::check::{At, Errors};
 
-/// What is no block at all.
+/// The error for a text that is not a CIDR block.
 pub(super) const NO_BLOCK: &str = "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)";
 
 /// Reads a block, loosely; none when it is none. Bits behind the prefix may be set.
@@ -68,7 +68,7 @@ pub(super) fn check(errors: &mut Errors, at: &At<'_>, text: &str, known: &Value)
 mod tests {
     use super::*;
 
-    /// What kube-apiserver 1.36 says of a block.
+    /// The errors of kube-apiserver 1.36 for a block.
     #[test]
     fn blocks() {
         let check = |text: &str, wrong: Option<&str>| {

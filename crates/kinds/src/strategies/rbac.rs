@@ -52,7 +52,7 @@ pub(crate) const CLUSTER_ROLE_BINDING: Strategy = Strategy {
 /// `rules` is always there, `null` when there are none, as Go writes an empty list that is not optional.
 fn default_rules(object: &mut Value) {
     let Some(object) = object.as_object_mut() else { return };
-    // One that somebody wrote is his until it is stored.
+    // A list that a client wrote stays as it is until it is stored.
     if object.get("rules").is_none_or(|rules| !rules.is_array()) {
         object.insert("rules".to_owned(), Value::Null);
     }

@@ -1,4 +1,5 @@
-//! What kube-apiserver answered to a create, replayed through the strategies: defaults, preparation, allocation and errors of all kinds at once.
+//! The answers of kube-apiserver to a create, replayed through the strategies: defaults, preparation, allocation and
+//! errors of all kinds at once.
 
 use kubewright_schema::structural::go_normalize;
 use serde_json::{Value, json};
@@ -102,7 +103,7 @@ fn check(case: &Value) -> Result<(), String> {
         return Err(format!("errors\n   ours: {texts:#?}\n   recorded: {wanted:#?}"));
     }
     if case["result"].is_object() {
-        // What is stored is defaulted once more.
+        // An object is defaulted once more when it is stored.
         (strategy.default)(&mut object);
         let labels = object["metadata"]["labels"].clone();
         for field in ["metadata", "kind", "apiVersion"] {

@@ -1,4 +1,4 @@
-//! What a Service says that is allowed, and does not do what its author may think.
+//! Warnings about a Service: fields that are allowed, but do not do what their author may expect.
 //!
 //! Not here: what is refused (see [`super::services`]).
 
@@ -57,7 +57,8 @@ pub(super) fn warnings(service: &Value, _old: Option<&Value>) -> Vec<String> {
     told
 }
 
-/// A text that some programs read as an address, and others as another one or none: `010.2.3.4`, `::ffff:1.2.3.4`, `2001:0db8::1`.
+/// A text that some programs read as an address, and others as another one or none: `010.2.3.4`, `::ffff:1.2.3.4`,
+/// `2001:0db8::1`.
 pub(super) fn address(at: &At<'_>) -> Option<String> {
     let text = at.text();
     let path = &at.path;

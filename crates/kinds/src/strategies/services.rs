@@ -1,6 +1,8 @@
 //! Services: defaults, and the rules for ports, addresses and types.
 //!
-//! What is allocated is no state of its own: [`allocation`] derives it from the stored Services each time, so that it cannot leak or disagree.
+//! Allocations are not a state of their own: [`allocation`] derives them from the stored Services each time, so that
+//! they cannot leak or disagree. [`allocation`] derives it from the stored Services each time, so that it cannot leak
+//! or disagree.
 //!
 //! Not here: endpoints, load balancers.
 
@@ -237,7 +239,7 @@ fn for_type(errors: &mut Errors, spec: &At<'_>, kind: &str, headless: bool) {
     }
 }
 
-/// What only a load balancer has. Ranges in `known` were accepted before, however they are written.
+/// The fields that only a load balancer has. Ranges in `known` were accepted before, however they are written.
 fn balancer(errors: &mut Errors, note: &At<'_>, spec: &At<'_>, kind: &str, known: &Value) {
     // The path stands so in Kubernetes.
     let list = spec.key("loadBalancerSourceRanges");
@@ -305,7 +307,7 @@ fn ports(errors: &mut Errors, spec: &At<'_>) {
     }
 }
 
-/// What ports may not have in common, looked at after each of them: numbers on nodes, and numbers.
+/// Values that two ports may not share, checked after each port: the node port, and the port with its protocol.
 fn common_ports(errors: &mut Errors, spec: &At<'_>, kind: &str) {
     let list = spec.key("ports");
     let mut seen = BTreeSet::new();
@@ -374,7 +376,7 @@ fn ips(errors: &mut Errors, spec: &At<'_>, kind: &str) {
     if list.len() > 2 {
         errors.invalid(&list, "may only hold up to 2 values");
     }
-    // What is no address has no family.
+    // A text that is not an address has no family.
     if readable {
         families_of(errors, spec, &list);
     }
@@ -404,7 +406,7 @@ fn external_ip(errors: &mut Errors, at: &At<'_>) {
     }
 }
 
-/// What is wrong with a loopback address.
+/// The error for a loopback address.
 pub(crate) const LOOPBACK: &str = "may not be in the loopback range (127.0.0.0/8, ::1/128)";
 
 /// An address that other machines can reach.

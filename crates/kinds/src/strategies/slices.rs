@@ -32,7 +32,7 @@ pub(crate) const ENDPOINT_SLICE: Strategy = Strategy {
             ensure(endpoint, "conditions");
         }
     },
-    // What the version before said of places in the network cannot be written in this one.
+    // The topology of v1beta1 cannot be written in this version.
     prepare_create: |object, _| drop_topology(object),
     prepare_update: |new, _, _| drop_topology(new),
     validate_create: |new| endpoint_slice(new, None),
@@ -48,7 +48,7 @@ fn drop_topology(slice: &mut Value) {
     }
 }
 
-/// For whom an endpoint is meant.
+/// The hints of an endpoint: the zones and nodes that should use it.
 fn hints(errors: &mut Errors, at: &At<'_>) {
     for (list, is_node) in [("forZones", false), ("forNodes", true)] {
         let entries = at.key(list);
@@ -83,7 +83,7 @@ fn endpoint_slice(new: &Value, old: Option<&Value>) -> Vec<FieldError> {
     let mut of_endpoints = Errors::default();
     endpoints(&mut of_endpoints, &at.key("endpoints"), kind.text());
     let wrong = of_endpoints.into_vec();
-    // What an older server took may stay as it is.
+    // An endpoint that an older server accepted may stay as it is.
     if !wrong.is_empty() && old.is_none_or(|old| old.get("endpoints") != new.get("endpoints")) {
         errors.extend(wrong);
     }
@@ -117,7 +117,8 @@ fn endpoints(errors: &mut Errors, list: &At<'_>, kind: &str) {
     }
 }
 
-/// One address of a list. Nothing is known of the addresses of another type than these, which is told elsewhere (`validateEndpoints`).
+/// One address of a list. Nothing is known of the addresses of another type than these, which is told elsewhere
+/// (`validateEndpoints`).
 fn check_address(errors: &mut Errors, list: &At<'_>, address: &At<'_>, kind: &str) {
     if kind == "FQDN" {
         return errors.messages(address, names::dns1123_subdomain(address.text()));
@@ -197,7 +198,7 @@ mod tests {
         json!({"addressType": kind, "endpoints": [{"addresses": addresses}]})
     }
 
-    /// What kube-apiserver 1.36.3 said of a PUT in the place of an IPv4 slice.
+    /// The answers of kube-apiserver 1.36.3 to a PUT in the place of an IPv4 slice.
     #[test]
     fn addresses_are_judged_on_updates() {
         let old = slice("IPv4", &[OLD]);

@@ -1,6 +1,7 @@
 //! Volumes and what provides them: PersistentVolume, PersistentVolumeClaim, and the kinds of `storage.k8s.io`.
 //!
-//! A claim and a volume get the finalizers that the admission plugin StorageObjectInUseProtection adds; a controller takes them away.
+//! A claim and a volume get the finalizers that the admission plugin StorageObjectInUseProtection adds; a controller
+//! takes them away.
 //!
 //! `volume` beside it has the rules of PersistentVolume.
 //!
@@ -117,7 +118,7 @@ pub(crate) const DRIVER: Strategy = Strategy {
     ..STORED
 };
 
-/// What a driver of a node stays; how much it may be given is told anew.
+/// The identity of a driver on a node is immutable; the number of volumes it takes may change.
 const DRIVER_FIELDS: [&str; 3] = ["name", "nodeID", "topologyKeys"];
 
 /// How CSINodes are written.
@@ -139,7 +140,7 @@ pub(crate) const NODE: Strategy = Strategy {
                     .iter()
                     .any(|field| after.key(field).value != before.key(field).value)
             {
-                // What may change is not shown.
+                // The field that may change is left out of the error.
                 let mut shown = after.value.clone();
                 if let Some(shown) = shown.as_object_mut() {
                     shown.remove("allocatable");
@@ -165,7 +166,7 @@ pub(crate) const ATTACHMENT: Strategy = Strategy {
     },
     prepare_update: |new, old, _| keep(new, old, "status"),
     validate_status: |new, _| {
-        // What upstream says is another limit than the one it looks at.
+        // Upstream reports another limit than the one it checks.
         const MAX_MESSAGE: usize = 1024;
         const SAID: usize = 256 * 1024;
         let mut errors = Errors::default();

@@ -17,7 +17,7 @@ pub(super) fn ensure_status(object: &mut Value) {
     }
 }
 
-/// A new object has no status yet, whatever the client sent.
+/// A new object has no status yet, even when the client sent one.
 pub(super) fn empty_status(object: &mut Value) {
     if let Some(object) = object.as_object_mut() {
         object.insert("status".to_owned(), json!({}));

@@ -1,4 +1,4 @@
-//! Changes of stored objects: a merge patch on what a create made, and what the strategies make of it.
+//! Changes of stored objects: a merge patch on the result of a create, and the strategies' answer to it.
 
 use kubewright_schema::patch::merge;
 use kubewright_schema::structural::go_normalize;
@@ -16,7 +16,7 @@ fn row(path: &str) -> std::sync::Arc<Resource> {
 }
 
 fn texts(errors: Vec<kubewright_schema::error::FieldError>) -> Vec<String> {
-    // What follows in further lines is a diff, which has tests of its own.
+    // The further lines of an error are a diff, which has tests of its own.
     let first_line = |text: String| text.lines().next().unwrap_or("").to_owned();
     errors.iter().map(ToString::to_string).map(first_line).collect()
 }
@@ -303,7 +303,7 @@ fn what_is_taken_is_refused() {
         json!({"type": "NodePort", "ports": [{"port": 80, "nodePort": 31234}]}),
         &[&wrong_port],
     );
-    // The number is the node's, whatever the protocol.
+    // The number belongs to the node, whatever the protocol.
     refused(
         json!({"type": "NodePort", "ports": [{"port": 80, "protocol": "UDP", "nodePort": 31234}]}),
         &[&wrong_port],
@@ -327,7 +327,7 @@ fn what_is_taken_is_refused() {
             "spec.clusterIPs[1]: Invalid value: [\"10.0.0.8\",\"fd00::1\"]: IPv6 is not configured on this cluster",
         ],
     );
-    // What nobody holds any more is not the next one's.
+    // A port that was just given back is not given out next.
     let mut given = std::collections::BTreeSet::new();
     for _ in 0..100 {
         let mut service = make(json!({"type": "NodePort", "ports": [{"port": 80}]}));

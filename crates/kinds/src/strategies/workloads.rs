@@ -1,7 +1,7 @@
 //! Workloads: Deployment, ReplicaSet, ReplicationController, StatefulSet, DaemonSet, ControllerRevision, PodTemplate.
 //!
-//! They share the pod template (see `pods`), the rule that a selector matches its template and never changes, and numbers that are not
-//! negative. Each has its own defaults. Jobs have a file of their own.
+//! They share the pod template (see `pods`), the rule that a selector matches its template and never changes, and
+//! numbers that are not negative. Each has its own defaults. Jobs have a file of their own.
 
 mod daemon_sets;
 mod defaults;
@@ -253,7 +253,7 @@ fn warnings(new: &Value, old: Option<&Value>) -> Vec<String> {
     told
 }
 
-/// What the rules say of the status.
+/// The errors that the rules find in the status.
 pub(super) fn status_numbers(new: &Value, numbers: &[FieldRule]) -> Vec<FieldError> {
     let mut errors = Errors::default();
     tell(&mut errors, numbers, &At::root(new).key("status"), None);

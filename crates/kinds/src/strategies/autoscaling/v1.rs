@@ -1,10 +1,11 @@
 //! `autoscaling/v1` of a HorizontalPodAutoscaler, and the way between it and the stored `autoscaling/v2`.
 //!
-//! v1 has fields for the CPU alone. The other metrics, the behavior and the conditions it carries in annotations, whose texts are Go's
-//! structs of the time: a table says what their fields are called there ([`PARTS`]), and a list in which order Go writes them ([`ORDER`]).
+//! v1 has fields for the CPU alone. The other metrics, the behavior and the conditions it carries in annotations, whose
+//! texts are Go's structs of the time: a table says what their fields are called there ([`PARTS`]), and a list in which
+//! order Go writes them ([`ORDER`]).
 //!
-//! Invariants: what a client of v1 does not touch comes back as it was; an annotation that cannot be read, or says nothing, is dropped
-//! when the object is read, so that nobody owns it.
+//! Invariants: a field that a client of v1 does not touch comes back as it was; an annotation that cannot be read, or
+//! says nothing, is dropped when the object is read, so that no field manager owns it.
 
 use kubewright_schema::quantity::Quantity;
 use kubewright_schema::{decode, go};
@@ -21,14 +22,14 @@ const CURRENT_METRICS: &str = "autoscaling.alpha.kubernetes.io/current-metrics";
 
 /// A field of a part of a metric.
 struct Field {
-    /// What v1 calls it.
+    /// The field's name in v1.
     v1: &'static str,
     /// Where it is in v2.
     v2: &'static str,
     kind: Kind,
 }
 
-/// What the value of a field is.
+/// The type of a field's value.
 #[derive(Clone, Copy, PartialEq)]
 enum Kind {
     Text,
@@ -256,7 +257,7 @@ fn metric_from_v1(metric: &Value, of_status: bool) -> Option<Value> {
     Some(out)
 }
 
-/// What kind of a target a part has that says what it should be.
+/// The `type` of a metric's target, which v1 does not have: the target's fields decide it.
 fn target_type(part: &str, target: &Value) -> &'static str {
     let has = |field: &str| target.get(field).is_some();
     match part {
@@ -587,7 +588,7 @@ fn status_to_v2(status: &mut Object, conditions: Option<Value>, current: Option<
 mod tests {
     use super::*;
 
-    /// What kube-apiserver 1.36 writes into the annotation for a metric, or for its status.
+    /// The text that kube-apiserver 1.36 writes into the annotation for a metric, or for its status.
     #[test]
     fn metrics_in_annotations() {
         let check = |metric: Value, of_status: bool, expected: &str| {

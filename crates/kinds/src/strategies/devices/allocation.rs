@@ -1,4 +1,4 @@
-//! The status of a ResourceClaim: what was allocated, for whom, and what drivers say of it.
+//! The status of a ResourceClaim: the allocated devices, the pods that reserve them, and the drivers' reports.
 
 use std::collections::BTreeSet;
 
@@ -79,7 +79,7 @@ fn allocated(errors: &mut Errors, claim: &Value, allocation: &At<'_>) {
     }
 }
 
-/// What drivers say of the devices that were allocated.
+/// The drivers' reports about the allocated devices.
 fn devices(errors: &mut Errors, status: &At<'_>) {
     let results = status.keys(&["allocation", "devices", "results"]);
     let id = |at: &At<'_>| ["driver", "pool", "device", "shareID"].map(|field| at.key(field).text().to_owned());

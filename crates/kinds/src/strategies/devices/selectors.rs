@@ -1,4 +1,4 @@
-//! Expressions that choose devices (`cel.expression`): what they may name, and what is wrong with them.
+//! Expressions that select devices (`cel.expression`): the variables they may name, and their errors.
 
 use std::sync::LazyLock;
 
@@ -12,7 +12,7 @@ use kubewright_schema::error::FieldError;
 const MAX_LENGTH: usize = 10 * 1024;
 const MAX_COST: u64 = 1_000_000;
 
-/// `device`: who drives it, and what it says of itself by the domain of who defines it.
+/// `device`: its driver, and its attributes and capacities by the domain of their author.
 static DEVICE: LazyLock<Decl> = LazyLock::new(|| {
     budget::unlimited(|| {
         let sized = |ty: Type, max: u64| Decl {

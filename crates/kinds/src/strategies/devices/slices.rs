@@ -1,4 +1,5 @@
-//! ResourceSlices: the devices that a driver offers, with their attributes, capacities, counters and taints, and where they are.
+//! ResourceSlices: the devices that a driver offers, with their attributes, capacities, counters and taints, and where
+//! they are.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,7 +16,8 @@ use kubewright_model::{Empties, Looks, Strategy, StrategyContext, UnknownField};
 
 /// How long a value may be.
 const MAX_VALUE: usize = 64;
-/// How many taints, sets of counters, counters, sets that a device consumes, conditions of a binding and attributes there may be.
+/// How many taints, sets of counters, counters, sets that a device consumes, conditions of a binding and attributes
+/// there may be.
 const MAX_TAINTS: usize = 16;
 const MAX_COUNTER_SETS: usize = 8;
 const MAX_COUNTERS: usize = 32;
@@ -24,7 +26,7 @@ const MAX_CONDITIONS: usize = 4;
 const MAX_ATTRIBUTES: usize = 32;
 const MAX_ATTRIBUTE_VALUES: usize = 48;
 
-/// How ResourceSlices are written: who drives the devices, and where they are.
+/// How ResourceSlices are written: the driver of the devices, and the nodes that reach them.
 pub(crate) const DEVICES: Strategy = Strategy {
     empties: Empties::Seen,
     looks: Looks::CHANGED,
@@ -66,8 +68,8 @@ pub(crate) const DEVICES: Strategy = Strategy {
     ..DEVICE_CLASS
 };
 
-/// Takes away what Kubernetes has behind gates that are shut: attributes that are lists, and what devices take of
-/// a node.
+/// Drops the fields behind feature gates that are off: attributes that are lists, and the node resources that devices
+/// take.
 fn drop_disabled(slice: &mut Value) {
     let Some(spec) = slice.as_object_mut().and_then(|slice| child(slice, "spec")) else {
         return;
@@ -380,7 +382,7 @@ pub(super) fn bindings(errors: &mut Errors, at: &At<'_>) {
     }
 }
 
-/// What of the node itself a device stands for.
+/// The node's own resources that a device stands for.
 fn mappings(errors: &mut Errors, device: &At<'_>) {
     for (resource, at) in device.key("nodeAllocatableResourceMappings").entries() {
         if resource.contains('/') && !resource.contains("kubernetes.io/") {

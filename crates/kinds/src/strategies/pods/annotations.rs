@@ -1,6 +1,8 @@
-//! Annotations of pods that mean something: profiles of seccomp and AppArmor from before they had fields, and what a pod is worth.
+//! Annotations of pods that mean something: profiles of seccomp and AppArmor from before they had fields, and what a
+//! pod is worth.
 //!
-//! An AppArmor annotation becomes the field that replaced it ([`sync_app_armor`]); where both are given they must say the same.
+//! An AppArmor annotation becomes the field that replaced it ([`sync_app_armor`]); where both are given they must say
+//! the same.
 
 use serde_json::{Value, json};
 
@@ -15,7 +17,7 @@ const LOCALHOST: &str = "localhost/";
 const DELETION_COST: &str = "controller.kubernetes.io/pod-deletion-cost";
 const LISTS: [&str; 3] = ["initContainers", "containers", "ephemeralContainers"];
 
-/// What is wrong with the annotations of a pod, or of a template, with this spec.
+/// The errors in the annotations of a pod or a template with this spec.
 pub(crate) fn annotations(errors: &mut Errors, all: &At<'_>, spec: &At<'_>) {
     for (key, entry) in all.entries() {
         let child = entry.moved(all.path.key(key));
@@ -45,7 +47,7 @@ pub(crate) fn annotations(errors: &mut Errors, all: &At<'_>, spec: &At<'_>) {
     }
 }
 
-/// What is wrong with a change of annotations: some stay as they came (`ValidatePodSpecificAnnotationUpdates`).
+/// The errors in a change of annotations: some annotations are immutable (`ValidatePodSpecificAnnotationUpdates`).
 pub(crate) fn changes(errors: &mut Errors, all: &At<'_>, before: &At<'_>) {
     let what = |key: &str| match key {
         MIRROR => Some("mirror pod annotation"),
@@ -159,7 +161,7 @@ fn app_armor_profile(annotation: &str) -> Option<Value> {
 
 /// Gives containers of a new pod the profile that only an annotation says.
 pub(super) fn sync_app_armor(pod: &mut Object) {
-    // Only these: the entries of who owns what are in the metadata, too, and may be the larger half of a pod.
+    // Only the annotations are copied: `managedFields` is in the metadata, too, and may be the larger half of a pod.
     let annotations = pod
         .get("metadata")
         .map(|metadata| get(metadata, &["annotations"]).clone());
@@ -209,8 +211,8 @@ const WITHOUT_EFFECT: [(&str, &str); 3] = [
     ),
 ];
 
-/// Warnings about annotations of a pod or a template that fields replaced. A new pod has the AppArmor profile of its annotation by now
-/// ([`sync_app_armor`]).
+/// Warnings about annotations of a pod or a template that fields replaced. A new pod has the AppArmor profile of its
+/// annotation by now ([`sync_app_armor`]).
 pub(super) fn warnings(pod: &At<'_>, warn: &mut Vec<String>) {
     const NO_SECCOMP: &str = "non-functional in v1.27+; use the \"seccompProfile\" field instead";
     let (spec, all) = (pod.key("spec"), pod.keys(&["metadata", "annotations"]));

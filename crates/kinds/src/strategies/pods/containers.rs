@@ -19,7 +19,7 @@ use security::security;
 
 const PROTOCOLS: [&str; 3] = ["SCTP", "TCP", "UDP"];
 
-/// What the rules for containers need to know of the pod around them.
+/// The facts about a pod that the rules for its containers need.
 pub(crate) struct PodFacts<'a> {
     pub(crate) spec: At<'a>,
     pub(crate) claims: BTreeSet<&'a str>,
@@ -156,7 +156,8 @@ fn restart_policy(errors: &mut Errors, at: &At<'_>) {
     }
 }
 
-/// `restartPolicyRules`: upon which exit codes a container starts again. `all`: they are looked at even when the policy is missing.
+/// `restartPolicyRules`: upon which exit codes a container starts again. `all`: they are looked at even when the policy
+/// is missing.
 fn restart_rules(errors: &mut Errors, container: &At<'_>, all: bool) {
     const MAX_RULES: usize = 20;
     const MAX_CODES: usize = 255;

@@ -144,7 +144,7 @@ fn container(container: &mut Object) {
     }
 }
 
-/// What is always called the latest is always asked for.
+/// An image with the tag `latest` is pulled each time.
 fn pull_policy(image: &str) -> &'static str {
     match images::tag_of(image) {
         Some("latest") => "Always",
@@ -170,7 +170,8 @@ fn http_get(get: &mut Object) {
     fill_text(get, "scheme", "HTTP");
 }
 
-/// Quantities are written in their canonical form (`0.5` becomes `500m`), numbers become text. What is no quantity stays for validation.
+/// Quantities are written in their canonical form (`0.5` becomes `500m`), numbers become text. A value that is not a
+/// quantity stays for validation.
 pub(crate) fn canonical_quantities(list: &mut Object) {
     for value in list.values_mut() {
         if let Some(quantity) = quantity(value) {
@@ -194,7 +195,7 @@ fn quantity(value: &Value) -> Option<Quantity> {
     }
 }
 
-/// What a pod as a whole requests: what its containers do, and where they say nothing what it is limited to.
+/// Defaults the pod-level requests: the sum of the containers' requests, or else the pod-level limit.
 fn whole_requests(pod: &mut Object) {
     const COMPUTED: [&str; 2] = ["cpu", "memory"];
     // Few pods say it, and what their containers need is counted in a copy.

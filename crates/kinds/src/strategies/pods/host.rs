@@ -1,4 +1,4 @@
-//! What a pod may have of its host, its operating system and its devices: host namespaces, Windows, profiles, claims, block devices.
+//! The parts of its host that a pod may use: host namespaces, Windows, profiles, claims, block devices.
 
 use std::collections::BTreeSet;
 
@@ -11,7 +11,8 @@ use super::windows;
 use crate::strategies::check::{At, Errors};
 use kubewright_model::facts::pods::CONTAINER_LISTS;
 
-/// In the network of the host a container has the port that it listens at. Upstream does not look at init containers here.
+/// In the network of the host a container has the port that it listens at. Upstream does not look at init containers
+/// here.
 pub(crate) fn network(errors: &mut Errors, at: &At<'_>) {
     if !at.key("hostNetwork").is_true() {
         return;

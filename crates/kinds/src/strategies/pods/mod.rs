@@ -37,15 +37,15 @@ pub(crate) const POD: Strategy = Strategy {
     validate_update: validate::update,
     validate_status: validate::status,
     warnings: |new, old| match old {
-        // Nobody changes pods by hand.
+        // Users do not edit pods by hand: an update has no warnings.
         Some(_) => Vec::new(),
         None => warnings::of_new(new),
     },
     ..PLAIN
 };
 
-/// 30 seconds unless the spec says otherwise; at once, whatever is asked for, when no node runs the pod or it has
-/// ended.
+/// 30 seconds unless the spec says otherwise; no time, even when the client asks for some, if no node runs the pod or
+/// the pod has ended.
 fn grace_period(pod: &Value) -> Option<GracePeriod> {
     let bound = get(pod, &["spec", "nodeName"])
         .as_str()
@@ -138,7 +138,7 @@ fn drop_disabled(pod: &mut Object) {
     }
 }
 
-/// What a pod has unless the admission plugin Priority (see `admission`) found a class for it.
+/// The values of a pod for which the admission plugin Priority (see `admission`) found no class.
 fn admit(spec: &mut Object) {
     fill(spec, "priority", 0);
     fill(spec, "preemptionPolicy", "PreemptLowerPriority");

@@ -1,4 +1,4 @@
-//! What subresources write of a pod, and which documents they take.
+//! The fields of a pod that its subresources write, and the documents that they take.
 
 use serde_json::Value;
 
@@ -61,8 +61,8 @@ fn take_ephemeral_containers(pod: &mut Value, wanted: &Value) {
     }
 }
 
-/// Takes the resources and resize policies of `wanted` into the pod. Containers that are others, or stand in another order, are taken
-/// as they are, so that validation can say so.
+/// Takes the resources and resize policies of `wanted` into the pod. Containers that are others, or stand in another
+/// order, are taken as they are, so that validation can say so.
 fn take_resources(pod: &mut Value, wanted: &Value) {
     let count = |pod: &Value, list: &str| get(pod, &["spec", list]).as_array().map_or(0, Vec::len);
     let lists = ["containers", "initContainers"];

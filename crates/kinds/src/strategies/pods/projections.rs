@@ -1,4 +1,5 @@
-//! Rules for the volumes of a pod that are made of parts: keys of Secrets and ConfigMaps, fields of the pod, tokens, certificates.
+//! Rules for the volumes of a pod that are made of parts: keys of Secrets and ConfigMaps, fields of the pod, tokens,
+//! certificates.
 
 use std::collections::BTreeSet;
 
@@ -7,7 +8,7 @@ use super::volumes::required;
 use crate::strategies::certificates::signer_name;
 use crate::strategies::check::{At, Errors};
 
-/// What a file of a downward API volume may show of a pod.
+/// The fields of a pod that a file of a downward API volume may show.
 const FIELDS: [&str; 5] = [
     "metadata.annotations",
     "metadata.labels",
@@ -155,7 +156,7 @@ pub(super) fn downward_file(errors: &mut Errors, item: &At<'_>, volume: &At<'_>)
 /// A path of a file below the volume.
 fn file(errors: &mut Errors, at: &At<'_>) {
     descending(errors, at);
-    // Whoever steps back was told so already.
+    // A path with `..` as a step was reported above.
     if at.text().starts_with("..") && !at.text().starts_with("../") {
         errors.invalid(at, "must not start with '..'");
     }

@@ -10,7 +10,7 @@ use super::host;
 use crate::strategies::check::{At, Errors};
 use kubewright_model::facts::needs::containers_need;
 
-/// Whose resources they are: it decides which may be named.
+/// The owner of the resources: it decides which names are allowed.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Of {
     /// A container.
@@ -191,7 +191,7 @@ pub(crate) fn resource_name(errors: &mut Errors, name: &str, at: &At<'_>, of: Of
 }
 
 fn quantity(errors: &mut Errors, name: &str, at: &At<'_>) {
-    // The decoder refuses what is no quantity; what slips through is named here.
+    // The decoder refuses a value that is not a quantity; one that it let through is reported here.
     let Ok(value) = Quantity::from_str(at.text()) else {
         errors.invalid(
             at,

@@ -1,6 +1,7 @@
 //! Rules for a pod's spec, and for what may change in one that exists.
 //!
-//! [`spec`] serves pods and every pod template. Errors come in the order of Kubernetes' own validation where it is cheap to keep.
+//! [`spec`] serves pods and every pod template. Errors come in the order of Kubernetes' own validation where it is
+//! cheap to keep.
 
 mod changes;
 mod network;
@@ -151,7 +152,7 @@ fn gated_has_no_node(errors: &mut Errors, at: &At<'_>) {
     }
 }
 
-/// What a status says of conditions, of users and of devices of its containers.
+/// The rules for the conditions, the users and the devices in a pod's status.
 fn details(errors: &mut Errors, pod: &Value) {
     let (status, spec) = (At::root(pod).key("status"), At::root(pod).key("spec"));
     let generation = status.key("observedGeneration");

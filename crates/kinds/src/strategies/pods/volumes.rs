@@ -265,7 +265,7 @@ fn host_path(errors: &mut Errors, at: &At<'_>) {
     errors.one_of(&at.key("type"), &types, false);
 }
 
-/// What is said of a name that begins as one of iSCSI does and goes on otherwise.
+/// The error for a name that begins like an iSCSI name but does not have its format.
 pub(crate) const ISCSI_FORMAT: &str = "must be valid format";
 
 /// The rules of an `iscsi` source. `unknown`: what is said of a name that begins in none of the three forms.

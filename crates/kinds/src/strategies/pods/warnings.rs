@@ -1,4 +1,4 @@
-//! What a pod says that is allowed, and does not do what its author may think.
+//! Warnings about a pod: fields that are allowed, but do not do what their author may expect.
 //!
 //! Not here: what is refused (see `validate` and its neighbours).
 
@@ -78,7 +78,7 @@ pub(crate) const OLD_VOLUMES: [(&str, &str, &str); 9] = [
     ("rbd", "rbd", "deprecated in v1.28, non-functional in v1.31+"),
 ];
 
-/// What is said about a new object whose pods are named after it.
+/// The warnings about a new object whose pods are named after it.
 pub(crate) fn names_of_pods(object: &Value) -> Option<String> {
     let messages = names::dns1123_label(kubewright_model::object::name(object));
     (!messages.is_empty()).then(|| {
@@ -87,7 +87,7 @@ pub(crate) fn names_of_pods(object: &Value) -> Option<String> {
     })
 }
 
-/// What is said about a new pod.
+/// The warnings about a new pod.
 pub(crate) fn of_new(pod: &Value) -> Vec<String> {
     let at = At::root(pod);
     let messages = names::dns1123_label(kubewright_model::object::name(pod));
@@ -361,8 +361,9 @@ fn projected(source: &At<'_>) -> Vec<File> {
 
 /// Says which files are one, or lie in one another (`warningsForOverlappingVirtualPaths`).
 ///
-/// Upstream compares each with all that were before. Here those before are sorted: what lies in a file follows it, and what it
-/// lies in are the beginnings of its own path. Nobody is told the same twice, nor more than an answer has room for.
+/// Upstream compares each with all that were before. Here the earlier paths are sorted: paths below a file follow it,
+/// and its parents are the prefixes of its own path. No warning is repeated, and there are never more than an answer
+/// has room for.
 fn collisions(volume: &str, description: &str, files: Vec<File>, warn: &mut Vec<String>) {
     /// More than fit into the 4 KiB of warnings of an answer.
     const MOST: usize = 128;

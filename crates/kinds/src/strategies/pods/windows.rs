@@ -1,4 +1,5 @@
-//! What a pod may ask of Windows: whose credentials its containers use, as whom they run, and whether they are processes of the host.
+//! The Windows options of a pod: the credentials and the user of its containers, and whether they run as processes of
+//! the host.
 
 use kubewright_schema::names;
 
@@ -30,7 +31,7 @@ pub(super) fn options(errors: &mut Errors, at: &At<'_>) {
     }
 }
 
-/// What is wrong with the name of a user, which may have a domain before a backslash.
+/// The errors in a user name, which may have a domain before a backslash.
 fn wrong_user(text: &str) -> Vec<String> {
     let one = |why: &str| vec![why.to_owned()];
     if text.is_empty() {

@@ -1,12 +1,14 @@
-//! What a Service gets of what there is only so much of: address families, cluster IPs and ([`super::node_ports`]) ports of the nodes.
+//! The scarce values that a Service is given: address families, cluster IPs and ([`super::node_ports`]) node ports.
 //!
-//! The order is upstream's, because each step sees what the one before left: what the client left out stays as it was, fields that say the
-//! same twice agree, families are settled, addresses and ports are handed out, and what the new type does not have goes.
+//! The order is upstream's, because each step sees the result of the step before: fields that the client left out stay
+//! as they were, fields that say the same twice agree, families are settled, addresses and ports are allocated, and
+//! fields that the new type does not have are dropped.
 //!
-//! Invariants: two stored Services never share a cluster IP or the number of a node port (whatever the protocol); a Service keeps what it
-//! has as long as its type needs it; a dry run hands out what nobody has.
+//! Invariants: two stored Services never share a cluster IP or the number of a node port (whatever the protocol); a
+//! Service keeps what it has as long as its type needs it; a dry run allocates only values that are free.
 //!
-//! Not here: the rules that the whole Service must obey (`services.rs`), IPv6 (the cluster has one family, as a default kube-apiserver).
+//! Not here: the rules that the whole Service must obey (`services.rs`), IPv6 (the cluster has one family, as a default
+//! kube-apiserver).
 
 use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr};
@@ -52,7 +54,7 @@ pub(super) fn allocate(
     if let Some(old) = old {
         drop_what_the_type_lacks(service, old);
     }
-    // It was a default of every type once; nobody sees it on a name.
+    // `internalTrafficPolicy` was once a default of every type; it has no meaning for an ExternalName Service.
     if type_of(service) == "ExternalName" {
         remove(service, "internalTrafficPolicy");
     }
@@ -106,14 +108,14 @@ pub(super) fn refuse(errors: Errors) -> Result<(), Unallocated> {
     Err(Unallocated::Invalid(errors.into_vec()))
 }
 
-/// What a stored Service holds.
+/// The addresses and ports that a stored Service holds.
 pub(super) fn held(service: &Value) -> Vec<Holding> {
     let ips = texts(service, "clusterIPs").filter_map(|ip| ip.parse().ok());
     let ports = node_ports(service).chain(health_check_port(service));
     ips.map(Holding::Ip).chain(ports.map(Holding::Port)).collect()
 }
 
-/// Whether a cluster IP is somebody's: a Service's, or that of whom an IPAddress names.
+/// Whether a cluster IP is taken: by a Service, or by an IPAddress object with this name.
 fn is_taken(ip: IpAddr, taken: &Taken, context: &StrategyContext<'_>) -> bool {
     taken.has(Holding::Ip(ip)) || context.held_ips.is_held(ip)
 }
@@ -139,7 +141,7 @@ fn keep_allocated(service: &mut Value, old: &Value) {
     }
 }
 
-/// `clusterIP` is the first of `clusterIPs`: who changes only one of them means both.
+/// `clusterIP` is the first of `clusterIPs`: a client that changes only one of them means both.
 fn link_ips(service: &mut Value, old: Option<&Value>) {
     let single = word(service, "clusterIP").to_owned();
     let Some(old) = old else {
@@ -194,7 +196,7 @@ fn families(service: &mut Value, old: Option<&Value>) -> Result<(), Unallocated>
     Ok(())
 }
 
-/// A Service that prefers two families keeps what it got when there was one, until somebody says otherwise.
+/// A Service that prefers two families keeps the families it got when there was one, until a client says otherwise.
 fn stays_preferred(service: &Value, old: &Value) -> bool {
     let prefers = |service: &Value| word(service, "ipFamilyPolicy") == "PreferDualStack";
     type_of(service) == type_of(old)
@@ -340,7 +342,8 @@ fn free_ip(taken: &Taken, context: &StrategyContext<'_>) -> Option<Ipv4Addr> {
         .find(|ip| !is_taken(IpAddr::V4(*ip), taken, context))
 }
 
-/// Takes away what the new type does not have, unless the client changed it in the same request: then validation speaks.
+/// Takes away what the new type does not have, unless the client changed it in the same request: then validation
+/// speaks.
 fn drop_what_the_type_lacks(service: &mut Value, old: &Value) {
     let same = |service: &Value, field: &str| get(service, &["spec", field]) == get(old, &["spec", field]);
     let goes = |has: fn(&Value) -> bool, service: &Value| has(old) && !has(service);

@@ -1,6 +1,6 @@
 //! The ports that Services have at every node of the cluster.
 //!
-//! The number is the node's, whatever the protocol: a port that one Service has no other gets.
+//! The number belongs to the node, whatever the protocol: a port that one Service has is given to no other.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -54,7 +54,7 @@ pub(super) fn keep_node_ports(service: &mut Value, old: &Value) {
 /// The ports of the nodes as one write sees them.
 pub(super) struct Ports<'a> {
     pub(super) taken: &'a Taken,
-    /// What this write was given.
+    /// The ports that this write was given.
     pub(super) given: Vec<i64>,
     pub(super) context: &'a StrategyContext<'a>,
 }
@@ -74,7 +74,7 @@ impl Ports<'_> {
     fn next(&mut self) -> Result<i64, &'static str> {
         let (first, last) = (*NODE_PORTS.start(), *NODE_PORTS.end());
         let found = if self.context.dry_run {
-            // A number that no node port has, so that nobody believes in it.
+            // A number outside the range of node ports, so that a client cannot mistake it for an allocated one.
             Some(self.given.iter().copied().max().unwrap_or(last + 1) + 1)
         } else {
             let size = last - first + 1;
@@ -105,7 +105,8 @@ impl Ports<'_> {
         refuse(errors)
     }
 
-    /// The ports of a new Service: the same port has the same node port in every protocol, as far as the client does not say otherwise.
+    /// The ports of a new Service: the same port has the same node port in every protocol, as far as the client does
+    /// not say otherwise.
     pub(super) fn of_new(&mut self, service: &mut Value) -> Result<(), Unallocated> {
         let asked = PortNumbers::all(service);
         let mut numbers = BTreeMap::new();
@@ -174,7 +175,7 @@ impl Ports<'_> {
     }
 }
 
-/// What tells the ports of a Service apart.
+/// The numbers that tell the ports of a Service apart.
 struct PortNumbers {
     port: i64,
     /// 0 when none is asked for.

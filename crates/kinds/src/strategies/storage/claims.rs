@@ -21,7 +21,7 @@ pub(crate) const CLAIM: Strategy = Strategy {
     default: default_claim,
     prepare_create: |object, _| {
         sources::fill_in(object, &Value::Null);
-        // The phase is a default: whoever looks at what is stored sees it, plugins do not.
+        // The phase is a default: readers of the stored claim see it, admission plugins do not.
         empty_status(object);
     },
     prepare_update: |new, old, _| {
@@ -94,7 +94,7 @@ fn update_claim(new: &Value, old: &Value) -> Vec<FieldError> {
     let asked = amount(new, &["spec", "resources", "requests", "storage"]);
     let before = amount(old, &["spec", "resources", "requests", "storage"]);
     let has = amount(old, &["status", "capacity", "storage"]);
-    // What is absent is nothing.
+    // An absent amount counts as zero.
     let or_nothing = |amount: Result<Quantity, _>| amount.or_else(|_| Quantity::from_str("0"));
     if let (Ok(asked), Ok(before), Ok(has)) = (or_nothing(asked), or_nothing(before), or_nothing(has))
         && asked < before
@@ -144,15 +144,15 @@ fn claim_status(new: &Value) -> Vec<FieldError> {
     for (name, state) in resizes.entries() {
         claimed_resource(&mut errors, &resizes, name);
         if !RESIZES.contains(&state.text()) {
-            // What is shown is the resource, not its state.
+            // The error shows the name of the resource, not its state.
             errors.push(FieldError::not_supported(resizes.path.to_string(), name, &RESIZES));
         }
     }
     errors.into_vec()
 }
 
-/// The name of a resource that a claim may have: storage, or one of somebody else's domain. Errors are the map's; whether there
-/// were none.
+/// The name of a resource that a claim may have: storage, or one with a foreign domain. Errors are the map's; whether
+/// there were none.
 fn claimed_resource(errors: &mut Errors, at: &At<'_>, name: &str) -> bool {
     let before = errors.len();
     let messages = names::qualified_name(name);

@@ -1,5 +1,5 @@
-//! Where a claim gets its first content from: `dataSource`, which is older and local, and `dataSourceRef`, which may say anything. Clients
-//! write either, and find both.
+//! Where a claim gets its first content from: `dataSource`, which is older and local, and `dataSourceRef`, which may
+//! say anything. Clients write either, and find both.
 
 use kubewright_schema::error::FieldError;
 use kubewright_schema::names;
@@ -7,8 +7,8 @@ use serde_json::{Map, Value};
 
 use super::super::check::{At, Errors, Object, child, get};
 
-/// Fills one of the two in from the other. A new `dataSource` that stands alone may be a claim or a snapshot, everything else in it is
-/// dropped; a source of another namespace is behind a feature that is off.
+/// Fills one of the two in from the other. A new `dataSource` that stands alone may be a claim or a snapshot,
+/// everything else in it is dropped; a source of another namespace is behind a feature that is off.
 pub(super) fn fill_in(claim: &mut Value, old: &Value) {
     let before = get(old, &["spec"]).clone();
     let Some(spec) = claim.as_object_mut().and_then(|claim| child(claim, "spec")) else {
@@ -45,7 +45,7 @@ fn is_elsewhere(reference: &Value) -> bool {
     !get(reference, &["namespace"]).as_str().unwrap_or("").is_empty()
 }
 
-/// What both fields have.
+/// The part that both fields have.
 fn local(source: &Value) -> Value {
     let field = |name: &&str| Some(((*name).to_owned(), source.get(*name)?.clone()));
     let fields: Object = ["apiGroup", "kind", "name"]
@@ -109,7 +109,7 @@ mod tests {
 
     use super::*;
 
-    /// What kube-apiserver 1.36 makes of the two fields, and what it says about them.
+    /// The values that kube-apiserver 1.36 gives the two fields, and its errors.
     #[test]
     fn sources() {
         let check = |old: Value, spec: Value, expected: Value, wrong: &[&str]| {
@@ -153,7 +153,7 @@ mod tests {
         );
         let apart = both(&claims.0, &claims.1);
         check(none.clone(), apart.clone(), apart, &[mismatch]);
-        // What was there before may stay, and change into what may not be new.
+        // A source that was there before may stay, and may change into one that a new claim may not have.
         check(same.clone(), json!({ "dataSource": thing }), both(&thing, &thing), &[]);
         check(
             same,

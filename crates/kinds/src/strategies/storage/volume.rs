@@ -68,7 +68,7 @@ fn default_volume(object: &mut Value) {
     fill(spec, "volumeMode", "Filesystem");
     defaults::source(spec);
     if let Some(share) = child(spec, "azureFile") {
-        // Go writes this one out even when nobody gave it.
+        // Go writes this field out even when the client did not set it.
         share.entry("secretNamespace").or_insert(Value::Null);
     }
 }
@@ -221,7 +221,7 @@ pub(super) fn spec(errors: &mut Errors, spec: &At<'_>, place: Place<'_>) {
     }
 }
 
-/// What makes no sense without a PersistentVolume.
+/// The fields that make no sense without a PersistentVolume.
 fn inline_spec(errors: &mut Errors, spec: &At<'_>) {
     const WHERE: &str = "in the context of inline volumes";
     for field in ["claimRef", "capacity", "nodeAffinity", "storageClassName"] {

@@ -1,4 +1,4 @@
-//! What the server fills in for workloads (`SetDefaults_…` of pkg/apis/apps/v1 and core/v1).
+//! The defaults of workloads (`SetDefaults_…` of pkg/apis/apps/v1 and core/v1).
 
 use serde_json::Value;
 
@@ -27,7 +27,7 @@ pub(super) fn status_defaults(object: &mut Value) {
     }
 }
 
-/// What is common to the defaults of all: status, spec and template.
+/// The defaults that all workloads share: status, spec and template.
 pub(crate) fn default_spec(object: &mut Value) -> Option<&mut Object> {
     status_defaults(object);
     let spec = ensure(object.as_object_mut()?, "spec")?;
@@ -86,7 +86,7 @@ pub(super) fn default_replication_controller(object: &mut Value) {
 
 /// `SetDefaults_DaemonSet`.
 pub(super) fn default_daemon_set(object: &mut Value) {
-    // It is always written, and so belongs to who writes the object.
+    // The field is always written, and so belongs to the field manager that writes the object.
     let count = template_count(object);
     count_template(object, count);
     let Some(spec) = default_spec(object) else { return };

@@ -9,11 +9,11 @@ use super::template::selector_and_template;
 use crate::strategies::check::{At, Errors, Must, get, not_negative, rule, tell};
 use crate::strategies::pods;
 
-/// What becomes of the claims of a StatefulSet.
+/// The policy for the claims of a StatefulSet.
 const RETENTION: Must = Must::BeOneOf(&["Retain", "Delete"]);
 
-/// Rules for a StatefulSet. What may not change is not looked at again in one that exists (`is_new`): it may be older than the rule.
-/// Upstream: `ValidateStatefulSetSpec`.
+/// Rules for a StatefulSet. Immutable fields of a stored StatefulSet are not validated again (`is_new`): they may be
+/// older than the rule. Upstream: `ValidateStatefulSetSpec`.
 pub(super) fn stateful_set(new: &Value, is_new: bool) -> Vec<FieldError> {
     let mut errors = Errors::default();
     let spec = At::root(new).key("spec");
@@ -71,7 +71,7 @@ pub(super) fn stateful_set(new: &Value, is_new: bool) -> Vec<FieldError> {
     errors.into_vec()
 }
 
-/// What is said of the claims and the history of a StatefulSet, besides what is said of its template.
+/// The warnings about the claims and the history of a StatefulSet, besides those about its template.
 pub(super) fn warnings(new: &Value, is_new: bool, told: &mut Vec<String>) {
     let spec = At::root(new).key("spec");
     for claim in spec.key("volumeClaimTemplates").items() {
@@ -96,7 +96,7 @@ pub(super) fn warnings(new: &Value, is_new: bool, told: &mut Vec<String>) {
     }
 }
 
-/// What of a StatefulSet's spec may change.
+/// The fields of a StatefulSet's spec that may change.
 const STATEFUL_SET_UPDATABLE: [&str; 8] = [
     "replicas",
     "ordinals",

@@ -89,7 +89,7 @@ fn of_stateful_set(template: &At<'_>, claims: &At<'_>) -> Value {
     whole
 }
 
-/// What a workload asks of its template besides a valid pod.
+/// The restart policy that a workload demands of its template.
 #[derive(Clone, Copy)]
 pub(crate) enum Restart {
     Always(&'static str),

@@ -116,7 +116,7 @@ fn volume_of_file(errors: &mut Errors, at: &At<'_>, facts: &PodFacts<'_>) {
     }
 }
 
-/// What an environment variable may show of a pod.
+/// The fields of a pod that an environment variable may show.
 const ENVIRONMENT_FIELDS: [&str; 9] = [
     "metadata.name",
     "metadata.namespace",

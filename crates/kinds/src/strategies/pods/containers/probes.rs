@@ -1,4 +1,4 @@
-//! What is done to a container while it runs: probes and handlers of its lifecycle.
+//! The actions on a running container: probes and lifecycle handlers.
 
 use super::PodFacts;
 use crate::strategies::check::{At, Errors, FieldRule, check_port, check_port_or_name, not_negative, tell};

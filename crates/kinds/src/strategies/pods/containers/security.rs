@@ -1,4 +1,4 @@
-//! As whom and with which rights a container or pod runs.
+//! Security contexts: the user and the privileges with which a container or a pod runs.
 
 use std::collections::BTreeSet;
 

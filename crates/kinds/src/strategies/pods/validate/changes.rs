@@ -1,4 +1,4 @@
-//! What of a pod may change, by the object itself and by its subresources.
+//! The fields of a pod that may change, by an update of the object and by its subresources.
 
 use std::collections::BTreeSet;
 

@@ -10,8 +10,7 @@ use super::At;
 /// So many are more than any answer has room for.
 const MAX_WARNINGS: usize = 1000;
 
-/// What tells ports from each other; ordered so that those of one container port and protocol lie together, by host
-/// port.
+/// The key of a port; ordered so that ports with the same container port and protocol lie together, by host port.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Ported<'a> {
     container: i64,
@@ -134,7 +133,7 @@ mod tests {
         told
     }
 
-    /// What is said of these, without what is said of single ports.
+    /// The warnings about these ports together, without the warnings about single ports.
     fn told(list: &[Value]) -> Vec<String> {
         let list = Value::from(list);
         let all: Vec<At<'_>> = At::root(&list).items().collect();
