@@ -1,4 +1,5 @@
-//! What is unique among the objects of a store and handed out by the server: a Service's cluster IPs and node ports.
+//! Values that are unique among the objects of a store and handed out by the server: a Service's cluster IPs and node
+//! ports.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -8,13 +9,13 @@ use serde_json::Value;
 
 use super::StrategyContext;
 
-/// Cluster IPs that are written down as somebody's, whatever Services say: each is the name of an IPAddress.
+/// Cluster IPs that are reserved independently of Services: each is the name of an IPAddress.
 pub trait HeldIps {
     /// Whether this one is.
     fn is_held(&self, ip: IpAddr) -> bool;
 }
 
-/// Nobody holds any.
+/// No IP is held.
 impl HeldIps for () {
     fn is_held(&self, _: IpAddr) -> bool {
         false
@@ -24,10 +25,10 @@ impl HeldIps for () {
 /// How what is unique in a store is handed out.
 #[derive(Clone, Copy)]
 pub struct Allocation {
-    /// What a stored object holds.
+    /// The values that a stored object holds.
     pub held: fn(&Value) -> Vec<Holding>,
-    /// Gives an object what it needs: called after `prepare_…` and before validation, with the object, the one it
-    /// replaces, and what is taken. An error refuses the write.
+    /// Gives an object the values it needs: called after `prepare_…` and before validation, with the object, the one it
+    /// replaces, and the values that are taken. An error refuses the write.
     pub give: Allocate,
 }
 
@@ -48,27 +49,27 @@ pub enum Holding {
     Port(i64),
 }
 
-/// What is held, and by how many: by an object as it is stored, and perhaps once more by a write of it that is under
-/// way.
+/// The values that are held, and by how many: by an object as it is stored, and perhaps once more by a write of it that
+/// is under way.
 #[derive(Debug, Default)]
 pub struct Taken {
     counts: BTreeMap<Holding, usize>,
 }
 
 impl Taken {
-    /// Whether somebody holds it.
+    /// Whether the value is held.
     pub fn has(&self, holding: Holding) -> bool {
         self.counts.contains_key(&holding)
     }
 
-    /// Somebody holds these from now on.
+    /// These values are held from now on.
     pub fn add(&mut self, holdings: &[Holding]) {
         for holding in holdings {
             *self.counts.entry(*holding).or_default() += 1;
         }
     }
 
-    /// One who held these does not any more.
+    /// One holder of these values gives them back.
     pub fn remove(&mut self, holdings: &[Holding]) {
         for holding in holdings {
             if let Some(count) = self.counts.get_mut(holding) {
@@ -88,6 +89,6 @@ pub enum Unallocated {
     Invalid(Vec<FieldError>),
     /// There is nothing left, or what is asked for is another's: 500 with the reason `InternalError`.
     Failed(String),
-    /// What upstream tells without a reason: 500.
+    /// An error that upstream reports without a reason: 500.
     Untyped(String),
 }

@@ -6,16 +6,16 @@ use kubewright_schema::protobuf::order::Order;
 
 use super::Resource;
 
-/// What a server serves beside the kinds of definitions.
+/// The kinds that a server serves beside those of definitions.
 #[derive(Debug)]
 pub struct BuiltIn {
     /// The rows, in the order of discovery.
     pub rows: Vec<Arc<Resource>>,
     /// The rows of `metrics.k8s.io`, which only a server that measures serves.
     pub metrics: Vec<Arc<Resource>>,
-    /// What `/token` of a ServiceAccount takes and answers. No path leads to it as a kind of its own.
+    /// The kind that `/token` of a ServiceAccount takes and answers. No path leads to it as a kind of its own.
     pub token_request: Arc<Resource>,
-    /// What `/scale` of the built-in kinds shows.
+    /// The kind that `/scale` of the built-in kinds shows.
     pub scale: Arc<Resource>,
     /// The same of custom kinds, whose columns are described in other words.
     pub custom_scale: Arc<Resource>,

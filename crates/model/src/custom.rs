@@ -1,4 +1,5 @@
-//! What only kinds from a CustomResourceDefinition have: where their schema is written, their rules, their versions.
+//! The parts that only kinds from a CustomResourceDefinition have: where their schema is written, their rules, their
+//! versions.
 
 use std::sync::{Arc, OnceLock};
 
@@ -10,12 +11,13 @@ use serde_json::Value;
 
 use crate::outbound::client::Client;
 
-/// What only kinds from a CustomResourceDefinition have.
+/// The parts that only kinds from a CustomResourceDefinition have.
 #[derive(Clone, Debug)]
 pub struct Custom {
     /// Name of the definition, such as `foos.ex.io`.
     pub crd_name: String,
-    /// Whether unknown fields are kept at the root (`spec.preserveUnknownFields`, never for v1 unless the schema says so).
+    /// Whether unknown fields are kept at the root (`spec.preserveUnknownFields`, never for v1 unless the schema says
+    /// so).
     pub preserve_unknown: bool,
     /// A warning to send with every answer when the version is deprecated.
     pub deprecation_warning: Option<String>,
@@ -52,7 +54,7 @@ pub struct Source {
 impl Source {
     /// The `openAPIV3Schema` as a value; null when there is none.
     pub fn document(&self) -> Value {
-        // What is stored is the server's to read, and reading it may not be given up halfway.
+        // A stored definition is the server's own: reading it has no budget that could end it halfway.
         let decoded = budget::unlimited(|| decode::json(&self.text));
         let mut definition = decoded.map(|decoded| decoded.value).unwrap_or_default();
         let path = format!("/spec/versions/{}/schema/openAPIV3Schema", self.version);
@@ -78,7 +80,8 @@ pub struct Several {
     pub first: String,
     /// Who converts; `None` when all versions have the same fields (strategy `None`).
     pub webhook: Option<Arc<ConversionWebhook>>,
-    /// The schemas of all versions by their names: an object that is read gets the defaults of the version that it was written in.
+    /// The schemas of all versions by their names: an object that is read gets the defaults of the version that it was
+    /// written in.
     pub schemas: Arc<std::collections::BTreeMap<String, SchemaRef>>,
 }
 

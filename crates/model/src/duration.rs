@@ -3,7 +3,7 @@
 /// Whether this is a duration in Go's form, such as `1h30m` (`time.ParseDuration`).
 ///
 /// # Errors
-/// What Go says about the text.
+/// Go's error about the text.
 pub fn check(text: &str) -> Result<(), String> {
     let invalid = || format!("time: invalid duration {text:?}");
     let mut rest = text.strip_prefix(['+', '-']).unwrap_or(text);

@@ -1,14 +1,14 @@
-//! Kinds whose objects end in steps: what a delete of one does as long as it is not what a delete of any other object does.
+//! Kinds whose objects end in steps: what a delete does to an object that still has a step to go.
 
 use jiff::Timestamp;
 use serde_json::Value;
 
-/// What a delete of an object does.
+/// The effect of a delete on an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Delete {
-    /// What it does to any other: finalizers and the grace period say.
+    /// The same as for any other kind: finalizers and the grace period decide.
     AsAny,
-    /// It marks the object, whatever holds it ([`Ending::mark`]).
+    /// It marks the object, whether or not something holds it ([`Ending::mark`]).
     Mark,
     /// It leaves the object as it is: it was marked, and something holds it.
     Stay,
@@ -18,7 +18,7 @@ pub enum Delete {
 
 /// How objects of a kind end that end in steps.
 pub struct Ending {
-    /// What a delete of this object does.
+    /// The effect of a delete on this object.
     pub delete: fn(&Value) -> Delete,
     /// Says in the status of an object that it ends; the deletionTimestamp is set by the pipeline.
     pub mark: fn(&mut Value, Timestamp),

@@ -1,6 +1,7 @@
-//! What the server needs from the world: time, entropy and timers, passed in.
+//! The world that the server needs: time, entropy and timers, passed in.
 //!
-//! Nothing in this crate reads a clock or draws a random number by itself, so a test that fixes both sees the same bytes every time.
+//! Nothing in this crate reads a clock or draws a random number by itself, so a test that fixes both sees the same
+//! bytes every time.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -46,7 +47,8 @@ pub fn uuid(env: &dyn Env) -> String {
     text
 }
 
-/// `count` characters that `generateName` appends: consonants and digits only, so that no word arises (`rand.String` of apimachinery).
+/// `count` characters that `generateName` appends: consonants and digits only, so that no word arises (`rand.String` of
+/// apimachinery).
 pub fn name_suffix(env: &dyn Env, count: usize) -> String {
     const ALPHABET: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
     let mut bits = env.random();
@@ -74,8 +76,8 @@ pub fn rfc3339_micros(time: jiff::Timestamp) -> String {
     time.strftime("%Y-%m-%dT%H:%M:%S%.6fZ").to_string()
 }
 
-/// The time so many seconds after another, or before it; the first or the last that there is where that would be beyond it. What clients
-/// send is added to times only by this: their numbers may be any.
+/// The time so many seconds after another, or before it; the first or the last that there is where that would be beyond
+/// it. Numbers from clients are added to times only by this function, because they may be of any size.
 pub fn later(time: jiff::Timestamp, seconds: i64) -> jiff::Timestamp {
     let end = if seconds < 0 {
         jiff::Timestamp::MIN

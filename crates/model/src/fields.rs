@@ -2,7 +2,7 @@
 //! so.
 //!
 //! A strategy lists them ([`Strategy::fields`](super::Strategy::fields)); they are told after the errors of its
-//! functions. What looks at several fields, or at a part of a list, is code of the kind.
+//! functions. A rule about several fields, or about a part of a list, is code of the kind.
 
 use kubewright_schema::error::FieldError;
 use serde_json::Value;
@@ -14,13 +14,13 @@ use crate::values::{At, Errors};
 pub struct FieldRule {
     /// The names on the way to the field.
     pub path: &'static [&'static str],
-    /// What holds for it.
+    /// The rule for the field.
     pub must: Must,
     /// The function of Kubernetes that has the rule.
     pub from: &'static str,
 }
 
-/// What must hold for a field.
+/// The rules that a field may have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Must {
     /// It is not below 0 (`ValidateNonnegativeField`).
@@ -54,7 +54,7 @@ pub const fn fixed(path: &'static [&'static str], from: &'static str) -> FieldRu
     rule(path, Must::NotChange, from)
 }
 
-/// What the rules say of a new object, or of one that was another before.
+/// The errors that the rules find in a new object, or in one that was another before.
 pub(super) fn errors(rules: &[FieldRule], new: &Value, old: Option<&Value>) -> Vec<FieldError> {
     let mut errors = Errors::default();
     let before = old.map(At::root);

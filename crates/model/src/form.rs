@@ -1,4 +1,4 @@
-//! What an object looks like to a client of its version, and under which key it is stored.
+//! The form of an object for a client of its version, and the key under which it is stored.
 
 use kubewright_schema::apply::ObjectType;
 use serde_json::{Value, json};

@@ -1,4 +1,4 @@
-//! What the API server speaks of: an object, the row of a resource with its strategy, an operation, a status, a user.
+//! The terms of the API server: an object, the row of a resource with its strategy, an operation, a status, a user.
 //!
 //! The kinds (crate `kinds`) and the pipeline (crate `apiserver`) both name these, and not each other: so an edit in a
 //! kind compiles the kinds and nothing of the pipeline. [`facts`] has what both must know of single kinds.

@@ -1,7 +1,7 @@
-//! The metadata of objects: reading it, what the server sets in it, what is wrong with it.
+//! The metadata of objects: reading it, the fields that the server sets, its errors.
 //!
-//! Invariants: `uid`, `creationTimestamp`, `deletionTimestamp` and `deletionGracePeriodSeconds` come from the server alone; on an update
-//! they are what they were. `resourceVersion` is never set here (the API server's storage does).
+//! Invariants: `uid`, `creationTimestamp`, `deletionTimestamp` and `deletionGracePeriodSeconds` come from the server
+//! alone; on an update they are what they were. `resourceVersion` is never set here (the API server's storage does).
 
 use std::collections::BTreeSet;
 
@@ -162,7 +162,8 @@ fn generated_name(object: &Value, env: &dyn Env) -> Option<String> {
     Some(format!("{}{}", &base[..end], env::name_suffix(env, RANDOM_SUFFIX)))
 }
 
-/// Drops owner references that came before; the warning about it, which tells whether plugins have had the object (`admitted`).
+/// Drops owner references that came before; the warning about it, which tells whether plugins have had the object
+/// (`admitted`).
 pub fn dedup_owners(object: &mut Value, admitted: bool) -> Option<String> {
     let metadata = object.get_mut("metadata")?;
     let owners = metadata.get_mut("ownerReferences")?.as_array_mut()?;
@@ -214,7 +215,7 @@ pub fn finalizer_warnings(object: &Value, old: Option<&Value>, resource: &Resour
         .collect()
 }
 
-/// What is wrong with the metadata of a new object.
+/// The errors in the metadata of a new object.
 pub fn validate(object: &Value, resource: &Resource) -> Vec<FieldError> {
     let mut errors = validate_identity(object, resource.strategy.names, resource.namespaced);
     errors.extend(validate_common(object));
@@ -222,12 +223,13 @@ pub fn validate(object: &Value, resource: &Resource) -> Vec<FieldError> {
     errors
 }
 
-/// Where a field of the metadata is. Asked for only when something is wrong with it: most objects are as they should be.
+/// Where a field of the metadata is. Asked for only when something is wrong with it: most objects are as they should
+/// be.
 fn metadata(field: &str) -> FieldPath {
     FieldPath::new(["metadata.", field].concat())
 }
 
-/// What is wrong with name, namespace and generation, where names follow this rule.
+/// The errors in name, namespace and generation, where names follow this rule.
 fn validate_identity(object: &Value, names: NameRule, namespaced: bool) -> Vec<FieldError> {
     let mut errors = Vec::new();
     let name_of = |name: &str| check_name(names, name);
@@ -272,7 +274,7 @@ fn validate_identity(object: &Value, names: NameRule, namespaced: bool) -> Vec<F
     errors
 }
 
-/// Most built-in kinds take Kubernetes' own finalizers, and others only with the name of who owns them.
+/// Most built-in kinds take Kubernetes' own finalizers, and others only with the domain of their owner.
 fn unqualified_finalizers(object: &Value, resource: &Resource) -> Vec<FieldError> {
     if resource.strategy.any_finalizer {
         return Vec::new();
@@ -314,7 +316,7 @@ fn validate_common(object: &Value) -> Vec<FieldError> {
     errors
 }
 
-/// What is wrong with the metadata of an object within another. It need not have a name.
+/// The errors in the metadata of an object within another. It need not have a name.
 pub fn validate_embedded(object: &Value, at: &FieldPath) -> Vec<FieldError> {
     let Some(metadata) = object.get("metadata").filter(|metadata| metadata.is_object()) else {
         return Vec::new();
@@ -331,7 +333,7 @@ pub fn validate_embedded(object: &Value, at: &FieldPath) -> Vec<FieldError> {
     errors
 }
 
-/// The names in the entries of who owns which field. What else is in them was read before.
+/// The names in the entries of `managedFields`. Their other fields were checked when they were read.
 fn validate_managers(entries: &Value, at: &FieldPath) -> Vec<FieldError> {
     const MAX_MANAGER: usize = 128;
     const MAX_SUBRESOURCE: usize = 256;
@@ -408,7 +410,8 @@ fn check_name(rule: NameRule, name: &str) -> Vec<String> {
         NameRule::SubdomainInBytes => names::in_bytes(names::dns1123_subdomain(name)),
         NameRule::Label => names::dns1123_label(name),
         NameRule::Label1035 => names::dns1035_label(name),
-        // What has no rule of its own must be a part of a path (`rest.BeforeCreate`): nobody could ask for it otherwise.
+        // A name without a rule of its own must be a segment of a path (`rest.BeforeCreate`): no request could name the
+        // object otherwise.
         NameRule::PathSegment | NameRule::Any | NameRule::Given => names::path_segment_name(name),
     }
 }

@@ -1,13 +1,13 @@
-//! What is being done to an object.
+//! The operations on an object.
 
-/// What is being done to an object.
+/// An operation on an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Operation {
     /// A new object.
     Create,
     /// A changed one.
     Update,
-    /// One that is deleted.
+    /// The object is deleted.
     Delete,
     /// A connection to one (`exec`, `proxy`).
     Connect,

@@ -1,10 +1,10 @@
 //! Calls that the server makes: admission webhooks and conversion webhooks.
 //!
-//! A call is an effect: the core says what to send and where, the shell sends it (HTTPS, a function in the same process, or a test's
-//! script) and says what came back. The core decides what an answer or a failure means.
+//! A call is an effect: the core decides the request and its destination, the shell sends it (HTTPS, a function in the
+//! same process, or a test's script) and reports the answer. The core decides what an answer or a failure means.
 //!
-//! Here: the trait; in `client` how a webhook's configuration becomes a call and its HTTP answer a document. Not here: sockets, TLS, the
-//! meaning of the document.
+//! Here: the trait; in `client` how a webhook's configuration becomes a call and its HTTP answer a document. Not here:
+//! sockets, TLS, the meaning of the document.
 
 pub mod client;
 
@@ -35,7 +35,8 @@ pub enum Destination {
 }
 
 impl Destination {
-    /// The URL that requests go to, without a query, as Go's client writes it in errors: a service is `name.namespace.svc`.
+    /// The URL that requests go to, without a query, as Go's client writes it in errors: a service is
+    /// `name.namespace.svc`.
     ///
     /// ```
     /// use kubewright_model::outbound::Destination;
@@ -87,7 +88,7 @@ impl OutboundCall {
     }
 }
 
-/// What came back.
+/// The answer to a call.
 #[derive(Clone, Debug)]
 pub struct OutboundAnswer {
     /// The HTTP status.
@@ -104,7 +105,8 @@ pub enum OutboundError {
     /// The time was up.
     #[error("context deadline exceeded")]
     Timeout,
-    /// No connection, no trust, no such service, a broken answer: in the words that Go's client would use, as far as they are known.
+    /// No connection, no trust, no such service, a broken answer: in the words that Go's client would use, as far as
+    /// they are known.
     #[error("{0}")]
     Failed(String),
     /// The same for what the call was sent on to.
@@ -112,7 +114,7 @@ pub enum OutboundError {
     Elsewhere {
         /// Where that is.
         url: String,
-        /// What happened there.
+        /// The failure there.
         why: String,
     },
 }
@@ -123,7 +125,7 @@ pub trait Outbound: Send + Sync + 'static {
     fn call(&self, call: OutboundCall) -> BoxFuture<'static, Result<OutboundAnswer, OutboundError>>;
 }
 
-/// For servers that call nobody: every call fails with words that say so.
+/// For servers that make no outbound calls: every call fails with an error that says so.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NoOutbound;
 

@@ -1,10 +1,11 @@
 //! One row of the resource table: how a kind is served in one version.
 //!
-//! A kind contributes data (this row) and small functions (its [`Strategy`]); it never has a handler of its own. The pipeline in
-//! `server` reads the row and nothing else, so that built-in kinds and kinds that a CustomResourceDefinition defines go the same way.
+//! A kind contributes data (this row) and small functions (its [`Strategy`]); it never has a handler of its own. The
+//! pipeline in `server` reads the row and nothing else, so that built-in kinds and kinds that a
+//! CustomResourceDefinition defines go the same way.
 //!
-//! Invariants: a row never changes after it is in the registry (a CRD write replaces rows); all versions of a kind share `store`,
-//! and so do both groups of Event.
+//! Invariants: a row never changes after it is in the registry (a CRD write replaces rows); all versions of a kind
+//! share `store`, and so do both groups of Event.
 
 use std::borrow::Cow;
 
@@ -60,12 +61,13 @@ pub struct Resource {
     pub strategy: Strategy,
     /// Present for kinds that a CustomResourceDefinition defines.
     pub custom: Option<Custom>,
-    /// How fields move between this version and the stored form; `None` when both have the same fields (`apiVersion` and `kind`
-    /// are never stored: the pipeline adds them for the version that is asked for). Only the two groups of Event need it.
+    /// How fields move between this version and the stored form; `None` when both have the same fields (`apiVersion`
+    /// and `kind` are never stored: the pipeline adds them for the version that is asked for). Only the two groups of
+    /// Event need it.
     pub conversion: Option<Conversion>,
     /// Under which name etcd would keep the objects, where that is not the plural (`minions` for nodes).
     pub etcd_name: Option<&'static str>,
-    /// What every answer about a deprecated built-in kind warns of (`APILifecycleDeprecated`).
+    /// The warning of every answer about a deprecated built-in kind (`APILifecycleDeprecated`).
     pub deprecation: Option<&'static str>,
 }
 
@@ -102,11 +104,11 @@ pub struct SelectableField {
     pub label: Text,
     /// JSON pointers to the value; the first that exists counts.
     pub pointers: Vec<Text>,
-    /// What counts as the value of an object that has none: the text of Go's zero, such as `0` of a number.
+    /// The value that stands for an absent one: the text of Go's zero, such as `0` of a number.
     pub absent: Text,
 }
 
-/// What the first column says about itself.
+/// The description of the first column.
 pub const NAME_DESCRIPTION: &str = "Name must be unique within a namespace. Is required when creating resources, although some \
     resources may allow a client to request the generation of an appropriate name automatically. Name is primarily intended for creation \
     idempotence and configuration definition. Cannot be updated. More info: \
@@ -125,7 +127,7 @@ pub struct Column {
     pub description: Text,
     /// 0 is always shown, more only with `-o wide`.
     pub priority: i32,
-    /// What stands in the cell.
+    /// The content of the cell.
     pub cell: Cell,
 }
 
@@ -185,12 +187,14 @@ impl Resource {
         }
     }
 
-    /// The group of the stored form: that of the kind, but for Event, which both of its groups store as the core group's.
+    /// The group of the stored form: that of the kind, but for Event, which both of its groups store as the core
+    /// group's.
     pub fn stored_group(&self) -> &str {
         self.store.split_once('.').map_or("", |(_, group)| group)
     }
 
-    /// Whether it is the kind that the objects of others live in: a path to one of its objects is a path into it (apiserver's `RequestInfo`).
+    /// Whether it is the kind that the objects of others live in: a path to one of its objects is a path into it
+    /// (apiserver's `RequestInfo`).
     pub fn is_namespace(&self) -> bool {
         self.group.is_empty() && self.plural == super::NAMESPACES
     }

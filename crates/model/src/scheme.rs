@@ -1,4 +1,5 @@
-//! Group, version and kind as Go's scheme speaks of them: how an `apiVersion` is read, and what is said of a kind that is not the one wanted.
+//! Group, version and kind as Go's scheme speaks of them: how an `apiVersion` is read, and what is said of a kind that
+//! is not the one wanted.
 
 use serde_json::Value;
 
@@ -18,7 +19,7 @@ pub fn join_version(group: &str, version: &str) -> String {
     }
 }
 
-/// Nobody knows a kind.
+/// The error for a kind that is not registered.
 pub fn unregistered(kind: &str, api_version: &str) -> String {
     format!("no kind {kind:?} is registered for version {api_version:?} in scheme \"kubewright\"")
 }
@@ -28,14 +29,14 @@ pub fn unknown_conversion(version: &str, kind: &str, internal: &str, expected: &
     format!("converting ({version}.{kind}) to ({internal}.{expected}): unknown conversion")
 }
 
-/// What Go says of something else that is read for its kind.
+/// Go's error for another JSON type where a kind is read.
 pub fn cannot_be(what: &str) -> String {
     format!(
         "couldn't get version/kind; json parse error: json: cannot unmarshal {what} into Go value of type struct {{ APIVersion string \"json:\\\"apiVersion,omitempty\\\"\"; Kind string \"json:\\\"kind,omitempty\\\"\" }}"
     )
 }
 
-/// What Go says of JSON that is read for its kind and is no object.
+/// Go's error for JSON that is read for its kind and is not an object.
 pub fn not_an_object(value: &Value) -> String {
     cannot_be(go::json_type(value))
 }

@@ -49,8 +49,8 @@ impl ServiceRange {
         1 << (32 - self.prefix)
     }
 
-    /// The addresses that a Service may have, in the order in which they are tried. The lower part is kept for those that are asked for
-    /// by name, and comes last.
+    /// The addresses that a Service may have, in the order in which they are tried. The lower part is kept for those
+    /// that are asked for by name, and comes last.
     pub fn candidates(self, random: u64) -> impl Iterator<Item = Ipv4Addr> {
         let lower = (self.size() / 16).clamp(16, 256);
         let lower = if self.size() <= 32 { 0 } else { lower };

@@ -1,7 +1,7 @@
 //! The `Status` object: how the API says that something went wrong, or that it went well without an object to show.
 //!
-//! Every error is one of these, with the code, reason and message that kube-apiserver uses for it: clients branch on them.
-//! Not here: turning a Status into a response (see `server::respond`).
+//! Every error is one of these, with the code, reason and message that kube-apiserver uses for it: clients branch on
+//! them. Not here: turning a Status into a response (see `server::respond`).
 
 use std::borrow::Cow;
 
@@ -24,7 +24,7 @@ pub struct Status {
     pub reason: Cow<'static, str>,
     /// Text for people.
     pub message: String,
-    /// What it is about.
+    /// The object that the status is about.
     pub details: Option<Box<Details>>,
     /// `metadata` (a `ListMeta`): the `continue` with which an expired list may go on, and what a webhook says there.
     pub metadata: Map<String, Value>,
@@ -72,7 +72,7 @@ impl From<&FieldError> for Cause {
     }
 }
 
-/// What is wrong with a field of this kind, its value shown as kube-apiserver shows it.
+/// The error about a field of this kind, its value shown as kube-apiserver shows it.
 pub fn body(group: &str, kind: &str, error: &FieldError) -> String {
     let shown = error
         .bad_value

@@ -1,4 +1,5 @@
-//! How a kind differs from others when it is written: flags and small functions (the counterpart of a `RESTCreateStrategy` and its sisters).
+//! How a kind differs from others when it is written: flags and small functions (the counterpart of a
+//! `RESTCreateStrategy` and its sisters).
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -9,7 +10,7 @@ use super::fields::{self, FieldRule};
 use super::{Allocation, Ending, HeldIps};
 use crate::env::Env;
 
-/// What a write to `/status` takes of the metadata that a client sends.
+/// The metadata that a write to `/status` takes from the client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StatusMetadata {
     /// Nothing: all of it stays (custom resources).
@@ -51,7 +52,8 @@ impl Looks {
     pub const WHOLE: Looks = Looks::new(false, 1);
     /// As at that of a new object, and once more (PersistentVolume).
     pub const WHOLE_TWICE: Looks = Looks::new(false, 2);
-    /// As at that of an update, and then as at that of a new object (kinds whose rules for an update begin with those for a create).
+    /// As at that of an update, and then as at that of a new object (kinds whose rules for an update begin with those
+    /// for a create).
     pub const CHANGED_AND_WHOLE: Looks = Looks::new(true, 1);
 
     const fn new(changed: bool, whole: usize) -> Looks {
@@ -73,7 +75,7 @@ pub enum UnknownField {
 /// How long an object of a kind with grace periods may take to end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GracePeriod {
-    /// No time at all, whatever the client grants: nobody runs it.
+    /// No time at all, even when the client grants some: the object does not run.
     AtOnce,
     /// So many seconds, unless the client says otherwise.
     Seconds(i64),
@@ -96,8 +98,8 @@ pub enum GenerationRule {
     AllButMetadata,
 }
 
-/// What a list or map counts that somebody sends empty (`[]`, `{}`) and that nobody writes when it is empty, so that no stored object
-/// has it.
+/// The meaning of an empty list or map (`[]`, `{}`) from a client. Go does not write it when it is empty, so that no
+/// stored object has it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Empties {
     /// As absent (most kinds: they compare with Go's `equality.Semantic`).
@@ -127,10 +129,10 @@ pub enum NameRule {
     Any,
 }
 
-/// What a strategy function gets besides the object.
+/// The arguments of a strategy function besides the object.
 ///
-/// The pipeline drops or keeps `status` of every kind with `/status` (but a new Node's), sets the system fields of the metadata and the
-/// generation, and runs `default` before and after `prepare_…`.
+/// The pipeline drops or keeps `status` of every kind with `/status` (but a new Node's), sets the system fields of the
+/// metadata and the generation, and runs `default` before and after `prepare_…`.
 pub struct StrategyContext<'a> {
     /// Time and entropy.
     pub env: &'a dyn Env,
@@ -142,15 +144,15 @@ pub struct StrategyContext<'a> {
     pub unlabelled: bool,
     /// The addresses that Services get.
     pub service_range: super::ServiceRange,
-    /// Which of them are written down as somebody's.
+    /// Which of them an IPAddress object reserves.
     pub held_ips: &'a dyn HeldIps,
     /// Where the next search for a free address or port begins.
     pub turns: &'a AtomicU64,
 }
 
 impl StrategyContext<'_> {
-    /// Where a search for a free address or port begins: each further on than the one before, so that what was just given back is not
-    /// somebody else's at once.
+    /// Where a search for a free address or port begins: each further on than the one before, so that a value that was
+    /// just given back is not handed out again at once.
     pub fn turn(&self) -> u64 {
         self.turns.fetch_add(1, Ordering::Relaxed)
     }
@@ -165,42 +167,48 @@ pub struct Strategy {
     pub unconditional_update: bool,
     /// When the generation grows.
     pub generation: GenerationRule,
-    /// What lists and maps count that are sent empty, outside metadata and status.
+    /// The meaning of empty lists and maps outside metadata and status.
     pub empties: Empties,
     /// Which names are valid.
     pub names: NameRule,
-    /// What a write to `/status` does to the metadata.
+    /// The effect of a write to `/status` on the metadata.
     pub status_metadata: StatusMetadata,
     /// Finalizers may be named without a domain, which others than Kubernetes' own must have in most built-in kinds.
     pub any_finalizer: bool,
-    /// How often the rules of the kind look at the metadata of an update, besides the look that is taken before every update.
+    /// How often the rules of the kind look at the metadata of an update, besides the look that is taken before every
+    /// update.
     pub looks: Looks,
     /// The same for a write to `/status`.
     pub status_looks: Looks,
-    /// Fields that a write to a subresource (empty: to the object) does not change, so that it is not entered for them in `managedFields`
-    /// (upstream's reset fields). That the status has a subresource of its own need not be said.
+    /// Fields that a write to a subresource (empty: to the object) does not change, so that it is not entered for them
+    /// in `managedFields` (upstream's reset fields). That the status has a subresource of its own need not be said.
     pub reset: &'static [(&'static str, &'static [&'static str])],
-    /// Reads go to storage and never to a watch cache, which shows in what they answer (Event, whose `DefaultWatchCacheSizes` are 0).
+    /// Reads go to storage and never to a watch cache, which shows in what they answer (Event, whose
+    /// `DefaultWatchCacheSizes` are 0).
     pub is_never_cached: bool,
-    /// Whether the fields differ between the groups that serve the kind, so that each manager's are looked at in its own version (Event).
+    /// Whether the fields differ between the groups that serve the kind, so that each manager's are looked at in its
+    /// own version (Event).
     pub differs_by_group: bool,
-    /// What is said of a field selector that the kind does not know.
+    /// The error for a field selector that the kind does not know.
     pub unknown_field: UnknownField,
-    /// What the rows of a table stand in the order of; none is that of the list.
+    /// The sort key of a table's rows; without one they stand in the order of the list.
     pub table_order: Option<fn(&Value) -> Option<i64>>,
     /// A successful delete answers with the object instead of a Status (pods, services, …).
     pub delete_returns_object: bool,
     /// Deleting without a policy orphans the dependents (Job, ReplicationController).
     pub orphan_by_default: bool,
-    /// A delete that leaves this to the default is warned that it leaves pods behind (Job, whose default is older than the API's).
+    /// A delete that leaves this to the default is warned that it leaves pods behind (Job, whose default is older than
+    /// the API's).
     pub warns_of_orphans: bool,
     /// Whether other objects may depend on one of this kind: a delete says what becomes of them.
     pub has_dependents: bool,
-    /// Whether its objects change how others are served or judged, so that they are read and checked whole with each write.
+    /// Whether its objects change how others are served or judged, so that they are read and checked whole with each
+    /// write.
     pub rules_others: bool,
     /// A create keeps the status that is sent (Node).
     pub keeps_first_status: bool,
-    /// What is no error where pods are processes of this machine, by its detail (endpoints at addresses of the loopback range).
+    /// The detail of a validation error that does not count where pods are processes of this machine (endpoints at
+    /// addresses of the loopback range).
     pub fits_this_machine: Option<&'static str>,
     /// How an object ends, if it does so in steps.
     pub ending: Option<&'static Ending>,
@@ -208,15 +216,16 @@ pub struct Strategy {
     pub grace_period: fn(&Value) -> Option<GracePeriod>,
     /// Fills in defaults after decoding, on create and on update (the `SetDefaults_…` functions of the kind).
     pub default: fn(&mut Value),
-    /// `PrepareForCreate`: drops what a client may not set, fills in what the server sets.
+    /// `PrepareForCreate`: drops the fields that a client may not set, fills in those that the server sets.
     pub prepare_create: fn(&mut Value, &StrategyContext<'_>),
     /// `PrepareForUpdate` (new, old).
     pub prepare_update: fn(&mut Value, &Value, &StrategyContext<'_>),
-    /// `PrepareForUpdate` of a write to `/status` (new, old); the pipeline has put back what such a write may not change.
+    /// `PrepareForUpdate` of a write to `/status` (new, old); the pipeline has put back what such a write may not
+    /// change.
     pub prepare_status: fn(&mut Value, &Value, &StrategyContext<'_>),
     /// Errors in a new object. Metadata is validated by the pipeline.
     pub validate_create: fn(&Value) -> Vec<FieldError>,
-    /// Errors in a changed object (new, old): immutability, and whatever `validate_create` finds.
+    /// Errors in a changed object (new, old): immutability, and all errors that `validate_create` finds.
     pub validate_update: fn(&Value, &Value) -> Vec<FieldError>,
     /// Rules of single fields, told after the errors of these two.
     pub fields: &'static [FieldRule],
@@ -230,14 +239,14 @@ pub struct Strategy {
 }
 
 impl Strategy {
-    /// What is wrong with a new object.
+    /// The errors in a new object.
     pub fn errors_of_new(&self, new: &Value) -> Vec<FieldError> {
         let mut errors = (self.validate_create)(new);
         errors.extend(fields::errors(self.fields, new, None));
         errors
     }
 
-    /// What is wrong with a changed object.
+    /// The errors in a changed object.
     pub fn errors_of_change(&self, new: &Value, old: &Value) -> Vec<FieldError> {
         let mut errors = (self.validate_update)(new, old);
         errors.extend(fields::errors(self.fields, new, Some(old)));

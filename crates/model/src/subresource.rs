@@ -1,5 +1,6 @@
-//! The subresources of a kind. What they do is said here as far as it is data or a small function of the object; those that answer with something
-//! else than the object, or do something else than to write it, are handled in `server::special`.
+//! The subresources of a kind. Their behaviour is defined here as far as it is data or a small function of the object;
+//! those that answer with something else than the object, or do something else than write it, are handled in
+//! `server::special`.
 
 use std::fmt;
 
@@ -11,7 +12,8 @@ use super::{StrategyContext, Text};
 /// A subresource of a kind.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Subresource {
-    /// `/status`: only `status` is written (and what [`Strategy::status_metadata`](super::Strategy::status_metadata) says).
+    /// `/status`: only `status` is written (and what [`Strategy::status_metadata`](super::Strategy::status_metadata)
+    /// says).
     Status,
     /// `/scale`, an `autoscaling/v1` Scale made from these paths.
     Scale(ScalePaths),
@@ -26,11 +28,11 @@ pub enum Subresource {
 /// A subresource that leads to something that runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Connection {
-    /// What is connected with.
+    /// The protocol of the connection.
     pub to: Way,
     /// Kind in the discovery entry: for all but the log the kind of the options in the query.
     pub kind: &'static str,
-    /// What to do instead where nothing runs, in words.
+    /// The advice to the user where no pods run.
     pub instead: &'static str,
 }
 
@@ -82,7 +84,8 @@ pub struct ScalePaths {
     pub selector: Option<Text>,
 }
 
-/// What a subresource writes of its object, and by which rules (the counterpart of a `rest.Storage` of its own with a strategy of its own).
+/// The part of an object that a subresource writes, and its rules (the counterpart of a `rest.Storage` of its own with
+/// a strategy of its own).
 pub struct Portion {
     /// The last path segment.
     pub name: &'static str,
@@ -132,7 +135,7 @@ impl Subresource {
         }
     }
 
-    /// What may be done with it, as discovery lists it.
+    /// Its verbs, as discovery lists them.
     pub fn verbs(&self) -> &'static [&'static str] {
         match self {
             Subresource::Status | Subresource::Scale(_) => READ_WRITE,

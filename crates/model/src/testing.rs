@@ -36,7 +36,7 @@ impl FakeEnv {
         })
     }
 
-    /// Moves the clock on, and wakes whoever sleeps.
+    /// Moves the clock on, and wakes all sleepers.
     pub fn advance(&self, by: Duration) {
         let mut clock = self.now.lock().expect("no test panics while it holds the clock");
         clock.since_start = clock.since_start.saturating_add(by);
@@ -46,7 +46,7 @@ impl FakeEnv {
     }
 }
 
-/// What a strategy may ask for in a test: a fake world, an administrator, and no address that is held.
+/// The surroundings of a strategy in a test: a fake world, an administrator, and no address that is held.
 pub struct Scene {
     env: Shared,
     user: UserInfo,

@@ -19,7 +19,7 @@ impl Unfit {
         }
     }
 
-    /// What is wrong.
+    /// The error's text.
     pub fn into_text(self) -> String {
         match self {
             Unfit::Unreadable(why) => why,

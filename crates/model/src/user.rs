@@ -6,17 +6,17 @@ use serde_json::{Map, Value, json};
 
 use kubewright_schema::names;
 
-/// The group whose members may do everything, whatever the rules say.
+/// The group whose members may do everything, regardless of the rules.
 pub const SYSTEM_MASTERS: &str = "system:masters";
 /// The group of all nodes.
 pub const SYSTEM_NODES: &str = "system:nodes";
-/// What the name of a node as a user begins with.
+/// The prefix of a node's user name.
 pub const NODE_PREFIX: &str = "system:node:";
 /// The name of a request without credentials.
 pub const SYSTEM_ANONYMOUS: &str = "system:anonymous";
-/// The group of everybody with credentials.
+/// The group of all users with credentials.
 pub const SYSTEM_AUTHENTICATED: &str = "system:authenticated";
-/// The group of everybody without credentials.
+/// The group of all requests without credentials.
 pub const SYSTEM_UNAUTHENTICATED: &str = "system:unauthenticated";
 
 const SERVICE_ACCOUNT: &str = "system:serviceaccount:";
@@ -27,7 +27,7 @@ pub fn service_account_name(namespace: &str, name: &str) -> String {
     format!("{SERVICE_ACCOUNT}{namespace}:{name}")
 }
 
-/// Namespace and name of the ServiceAccount that a user name stands for; none for the name of anybody else.
+/// Namespace and name of the ServiceAccount that a user name stands for; none for any other user.
 ///
 /// ```
 /// use kubewright_model::user::split_service_account;
@@ -54,7 +54,7 @@ pub struct UserInfo {
     pub uid: String,
     /// Groups, such as the O entries of a client certificate and `system:authenticated`.
     pub groups: Vec<String>,
-    /// What else the authenticator knows.
+    /// Further facts that the authenticator knows.
     pub extra: BTreeMap<String, Vec<String>>,
 }
 
@@ -108,7 +108,7 @@ impl UserInfo {
         )
     }
 
-    /// The `authentication.k8s.io/v1` UserInfo: as reviews and webhooks are shown a user. What is empty is absent.
+    /// The `authentication.k8s.io/v1` UserInfo: as reviews and webhooks are shown a user. Empty fields are absent.
     pub fn to_value(&self) -> Value {
         let mut info = Map::new();
         for (field, text) in [("username", &self.name), ("uid", &self.uid)] {
@@ -125,7 +125,8 @@ impl UserInfo {
         Value::Object(info)
     }
 
-    /// The node that the user is: `system:node:<name>` in the group `system:nodes` (`NodeIdentity`). The name may be empty.
+    /// The node that the user is: `system:node:<name>` in the group `system:nodes` (`NodeIdentity`). The name may be
+    /// empty.
     pub fn node(&self) -> Option<&str> {
         let name = self.name.strip_prefix(NODE_PREFIX)?;
         self.in_group(SYSTEM_NODES).then_some(name)

@@ -1,4 +1,5 @@
-//! Small functions over JSON values: absent, `null` and Go's zero value are the same to them where they are the same to Go.
+//! Small functions over JSON values: absent, `null` and Go's zero value are the same to them where they are the same to
+//! Go.
 //!
 //! Rules read through [`At`], which answers absent fields with `null`, and write into [`Errors`].
 
@@ -81,7 +82,8 @@ pub fn get<'a>(value: &'a Value, keys: &[&str]) -> &'a Value {
         .fold(value, |value, key| value.get(key).unwrap_or(&Value::Null))
 }
 
-/// Takes `key` of `old` into `new`, or removes it when `old` has none: for what a client may not change in this request.
+/// Takes `key` of `old` into `new`, or removes it when `old` has none: for what a client may not change in this
+/// request.
 pub fn keep(new: &mut Value, old: &Value, key: &str) {
     let Some(map) = new.as_object_mut() else { return };
     match old.get(key) {

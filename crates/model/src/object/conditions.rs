@@ -2,8 +2,8 @@
 
 use serde_json::{Map, Value, json};
 
-/// Puts a condition in the place of the one of its type, or at the end. It comes with the time of now, and is as old as its `status`: where
-/// that stays, so does `lastTransitionTime`.
+/// Puts a condition in the place of the one of its type, or at the end. It comes with the time of now, and is as old as
+/// its `status`: where that stays, so does `lastTransitionTime`.
 pub fn set(status: &mut Map<String, Value>, mut condition: Value) {
     let list = status.entry("conditions").or_insert(Value::Null);
     if list.is_null() {

@@ -1,8 +1,8 @@
-//! The metadata of an object that replaces another: what it keeps, and what is wrong with it.
+//! The metadata of an object that replaces another: the fields it keeps, and its errors.
 //!
-//! kube-apiserver looks at the metadata several times: before every update, and then again in most kinds, in some of them as if the object
-//! were new. Each look tells its errors, and the answer lists them all. How often a kind looks stands in its strategy
-//! ([`Looks`](crate::Looks)).
+//! kube-apiserver looks at the metadata several times: before every update, and then again in most kinds, in some of
+//! them as if the object were new. Each look tells its errors, and the answer lists them all. How often a kind looks
+//! stands in its strategy ([`Looks`](crate::Looks)).
 
 use std::collections::BTreeSet;
 
@@ -14,8 +14,8 @@ use super::{
 };
 use crate::{NameRule, Resource};
 
-/// Carries over what an update may not change or may leave out (the counterpart of `rest.BeforeUpdate`). The namespace is the request's
-/// to check.
+/// Carries over what an update may not change or may leave out (the counterpart of `rest.BeforeUpdate`). The namespace
+/// is the request's to check.
 pub fn keep_system_fields(new: &mut Value, old: &Value, namespaced: bool) {
     let old_metadata = old.get("metadata").unwrap_or(&Value::Null);
     let metadata = metadata_mut(new);
@@ -41,13 +41,14 @@ pub fn keep_system_fields(new: &mut Value, old: &Value, namespaced: bool) {
         Some(generation) => metadata.insert("generation".to_owned(), generation.clone()),
         None => metadata.remove("generation"),
     };
-    // Nobody links to himself any more: what an old client sends is dropped.
+    // `selfLink` is gone from the API: the value of an old client is dropped.
     if !namespaced {
         metadata.remove("namespace");
     }
 }
 
-/// What is wrong with the metadata of a changed object, as often as it is looked at; `of_status` when only `/status` is written.
+/// The errors in the metadata of a changed object, once for each time that upstream checks it; `of_status` when only
+/// `/status` is written. `of_status` when only `/status` is written.
 pub fn validate_update(new: &Value, old: &Value, resource: &Resource, of_status: bool) -> Vec<FieldError> {
     let looks = if of_status {
         resource.strategy.status_looks
@@ -73,7 +74,7 @@ pub fn validate_update(new: &Value, old: &Value, resource: &Resource, of_status:
     errors
 }
 
-/// What an object keeps for as long as it is there, or from when it is there.
+/// The fields that an object keeps for its whole life, or from when they are set.
 const LASTING: [&str; 6] = [
     "name",
     "namespace",
@@ -83,7 +84,7 @@ const LASTING: [&str; 6] = [
     "deletionGracePeriodSeconds",
 ];
 
-/// What may not change, and new finalizers of what is being deleted.
+/// Immutable fields, and new finalizers of an object that is being deleted.
 fn validate_changed(new: &Value, old: &Value) -> Vec<FieldError> {
     let mut errors = Vec::new();
     if is_terminating(old) {

@@ -17,7 +17,7 @@ use crate::values::get;
 /// How much of an answer that is no document is shown, in bytes.
 const SHOWN: usize = 2048;
 
-/// Where a webhook is and whom to trust.
+/// The address of a webhook and the certificates to trust.
 #[derive(Clone, Debug)]
 pub struct Client {
     to: Destination,
@@ -151,7 +151,7 @@ fn read(answer: &OutboundAnswer) -> Result<Value, String> {
     document(&answer.body)
 }
 
-/// What does not begin as a JSON object is read as YAML.
+/// A document that does not begin as a JSON object is read as YAML.
 fn document(body: &[u8]) -> Result<Value, String> {
     let unfit = |error: &dyn Display| format!("couldn't get version/kind; json parse error: {error}");
     let is_json = body.trim_ascii_start().starts_with(b"{");
@@ -168,7 +168,7 @@ fn document(body: &[u8]) -> Result<Value, String> {
     }
 }
 
-/// What Go's client says about an HTTP status (`NewGenericServerResponse`).
+/// The error of Go's client for an HTTP status (`NewGenericServerResponse`).
 fn refusal(answer: &OutboundAnswer) -> String {
     // A Status in the body says it better.
     if let Ok(read) = decode::json(&answer.body)
