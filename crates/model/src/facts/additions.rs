@@ -1,4 +1,4 @@
-//! What admission adds to every object of a kind: tolerations of pods, finalizers of what volumes are made of.
+//! The additions of admission to every object of a kind: tolerations of pods, finalizers of claims and volumes.
 
 use serde_json::Value;
 
@@ -6,7 +6,7 @@ use super::pods;
 use crate::values::{ensure, get};
 use crate::{Resource, object};
 
-/// What DefaultTolerationSeconds makes of a new object, or of one that was `old`.
+/// Adds the tolerations of DefaultTolerationSeconds to a new object, or to one that was `old`.
 pub fn tolerate(resource: &Resource, object: &mut Value, old: Option<&Value>) {
     if !resource.group.is_empty() || resource.plural != "pods" {
         return;
@@ -34,7 +34,7 @@ const FINALIZERS: [(&str, &str, &str); 3] = [
     ),
 ];
 
-/// What StorageObjectInUseProtection makes of a new object.
+/// Adds the finalizer of StorageObjectInUseProtection to a new object.
 pub fn protect(resource: &Resource, object: &mut Value) {
     let of_kind = |row: &&(&str, &str, &str)| row.0 == resource.group && row.1 == resource.plural;
     let Some((_, _, finalizer)) = FINALIZERS.iter().find(of_kind) else {

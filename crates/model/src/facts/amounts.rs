@@ -59,7 +59,7 @@ pub fn at_least(list: &mut ResourceList, other: &ResourceList) {
     }
 }
 
-/// What is left of `list` without `other`, never less than nothing.
+/// The rest of `list` without `other`, never less than nothing.
 pub fn without(list: &ResourceList, other: &ResourceList) -> ResourceList {
     let left = list.iter().map(|(name, amount)| {
         let left = match other.get(name) {

@@ -1,4 +1,4 @@
-//! How a CustomResourceDefinition ends: what its status says, and what holds it until its objects are gone.
+//! How a CustomResourceDefinition ends: its conditions, and the finalizer that holds it until its objects are gone.
 
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};

@@ -1,4 +1,4 @@
-//! What expressions of policies and match conditions may name, and of which type they must be.
+//! The variables that expressions of policies and match conditions may name, and the types they must return.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, LazyLock};
@@ -7,7 +7,7 @@ use kubewright_cel::types::{Decl, Field, ObjectType, Type};
 use kubewright_cel::{Environment, Program, compile};
 use kubewright_schema::budget;
 
-/// What an expression must evaluate to.
+/// The type to which an expression must evaluate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Returns {
     /// A validation or a condition.
@@ -91,7 +91,7 @@ impl Compiler {
     /// Compiles a variable; expressions that follow may name it, even when it does not compile.
     ///
     /// # Errors
-    /// What is wrong with it, in the words of upstream.
+    /// The compile error, in the words of upstream.
     pub fn declare(&mut self, name: &str, source: &str) -> Result<Program, String> {
         let checked = self.check(source, Returns::Anything);
         let ty = checked
@@ -108,7 +108,8 @@ impl Compiler {
     /// Compiles an expression.
     ///
     /// # Errors
-    /// What is wrong with it, in the words of upstream: `compilation failed: ERROR: …`, `must evaluate to bool but got int`.
+    /// The compile error, in the words of upstream: `compilation failed: ERROR: …`, `must evaluate to bool but got
+    /// int`. `compilation failed: ERROR: …`, `must evaluate to bool but got int`.
     pub fn compile(&self, source: &str, returns: Returns) -> Result<Program, String> {
         self.check(source, returns).map(Program::to_be_evaluated)
     }
@@ -164,7 +165,8 @@ fn field(name: &str, decl: Decl) -> Field {
 /// are held.
 const KEPT_LEVELS: u32 = 32;
 
-/// The type of a variable as others see it: scalars, lists and maps keep theirs, everything else is known at run time only.
+/// The type of a variable as others see it: scalars, lists and maps keep theirs, everything else is known at run time
+/// only.
 fn kept(ty: &Type, levels: u32) -> Type {
     let Some(below) = levels.checked_sub(1) else {
         return Type::Dyn;
@@ -250,7 +252,7 @@ static NAMESPACE: LazyLock<Decl> = LazyLock::new(|| {
             ("namespace", text()),
             ("labels", labels()),
             ("annotations", labels()),
-            // Upstream spells it so, and thus nobody can read it.
+            // Upstream spells the field so, and no object has a field of this name: an expression cannot read it.
             ("UID", text()),
             ("creationTimestamp", time()),
             ("deletionGracePeriodSeconds", int()),

@@ -1,5 +1,5 @@
-//! What is known of single kinds outside their own rules: what admission, authorization, quotas and the first objects
-//! of a cluster ask of objects, and what both the rules and the pipeline must agree on.
+//! Facts about single kinds that are needed outside their own rules: those that admission, authorization, quotas and
+//! the first objects of a cluster ask for, and those on which the rules and the pipeline must agree.
 //!
 //! A kind's rules may use all of it. Not here: rules, defaults, rows (crate `kinds`).
 
@@ -32,7 +32,7 @@ pub const SYSTEM_CLASSES: [(&str, i64, &str); 2] = [
     ),
 ];
 
-/// What an APIService of this server says of itself.
+/// The condition of an APIService that this server serves itself.
 pub fn locally_available(now: &str) -> Value {
     json!({"type": "Available", "status": "True", "lastTransitionTime": now, "reason": "Local",
         "message": "Local APIServices are always available"})

@@ -1,19 +1,19 @@
-//! What the containers of a pod ask for together.
+//! The resources that the containers of a pod ask for together.
 
 use serde_json::Value;
 
 use super::amounts::{self, ResourceList};
 use crate::values::{get, items};
 
-/// What the containers of a pod with this spec ask for, whatever the pod says as a whole.
+/// The resources that the containers of a pod with this spec ask for, without the pod-level resources.
 pub fn containers_need(spec: &Value, field: &str) -> ResourceList {
     together(spec, field, |container, _| {
         amounts::parse(get(container, &["resources", field]))
     })
 }
 
-/// What all containers together need: the sum of those that run together, and at least what each one before them needs. `of` says what
-/// one that stays needs, given the name of the list that holds its status.
+/// The resources that all containers together need: the sum of those that run together, and at least the need of each
+/// one before them. `of` says what one that stays needs, given the name of the list that holds its status.
 pub fn together(spec: &Value, field: &str, of: impl Fn(&Value, &str) -> ResourceList) -> ResourceList {
     let mut sum = ResourceList::new();
     for container in items(spec, &["containers"]) {

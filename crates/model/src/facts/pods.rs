@@ -1,4 +1,4 @@
-//! What pods say that more than their own rules ask for: their quality of service, and what they tolerate.
+//! Facts about pods that other code than their own rules asks for: their quality of service, and their tolerations.
 
 use std::collections::BTreeMap;
 use std::str::FromStr;
@@ -11,7 +11,7 @@ use crate::values::{At, Object};
 /// Keys of the lists of containers in a pod's spec.
 pub const CONTAINER_LISTS: [&str; 3] = ["initContainers", "containers", "ephemeralContainers"];
 
-/// What the admission plugin DefaultTolerationSeconds adds to every pod that is created or changed.
+/// Adds the tolerations of the admission plugin DefaultTolerationSeconds, as to every pod that is created or changed.
 pub fn tolerate(spec: &mut Object) {
     for (condition, key) in [
         ("not-ready", "node.kubernetes.io/not-ready"),
@@ -43,7 +43,7 @@ pub fn qos_class(pod: &Value) -> &'static str {
     let mut requests: BTreeMap<&str, Quantity> = BTreeMap::new();
     let mut limits: BTreeMap<&str, Quantity> = BTreeMap::new();
     let mut guaranteed = true;
-    // What the pod asks for as a whole counts instead of its containers.
+    // Pod-level resources count instead of those of the containers.
     let whole = ["requests", "limits"]
         .iter()
         .any(|list| !spec.keys(&["resources", list]).is_empty());

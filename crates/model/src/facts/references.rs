@@ -1,7 +1,7 @@
-//! What pods and persistent volumes refer to: the objects that a kubelet needs besides them.
+//! The objects that pods and persistent volumes refer to: a kubelet needs them besides the pods and volumes.
 //!
-//! The functions answer names in the namespace of the pod, in the order of the pod (`VisitPodSecretNames`, `VisitPodConfigmapNames`,
-//! `VisitPVSecretNames`). Empty names are left out.
+//! The functions answer names in the namespace of the pod, in the order of the pod (`VisitPodSecretNames`,
+//! `VisitPodConfigmapNames`, `VisitPVSecretNames`). Empty names are left out.
 
 use serde_json::Value;
 
