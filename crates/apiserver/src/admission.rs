@@ -1,12 +1,14 @@
-//! Admission: who may still change or refuse a write after authorization.
+//! Admission: the plugins that may change or refuse a write after authorization.
 //!
-//! Plugins see the object twice: first they may change it ([`Admission::mutate`]), then, after validation, they may only refuse it
-//! ([`Admission::validate`]). They are asynchronous because webhooks wait for answers. What all plugins of one request share (warnings,
-//! conversion between versions, whether the changing plugins run a second time) is in its [`Session`].
+//! Plugins see the object twice: first they may change it ([`Admission::mutate`]), then, after validation, they may
+//! only refuse it ([`Admission::validate`]). They are asynchronous because webhooks wait for answers. The [`Session`]
+//! of a request holds the state that its plugins share (warnings, conversion between versions, whether the mutating
+//! plugins run a second time).
 //!
-//! Here: [`NamespaceLifecycle`], [`LimitRanger`], [`ServiceAccounts`], [`NodeRestriction`], [`TaintNodes`], [`PodSecurity`], [`Classes`], [`Tolerations`], [`StorageProtection`], [`Resizes`], [`Signers`], [`TopologyLabels`],
-//! [`MutatingWebhooks`] and [`ValidatingWebhooks`]; in `matching` what configurations and policies choose requests by, in `policy` the admission
-//! policies. Last of all comes [`ResourceQuotas`].
+//! Here: [`NamespaceLifecycle`], [`LimitRanger`], [`ServiceAccounts`], [`NodeRestriction`], [`TaintNodes`],
+//! [`PodSecurity`], [`Classes`], [`Tolerations`], [`StorageProtection`], [`Resizes`], [`Signers`], [`TopologyLabels`],
+//! [`MutatingWebhooks`] and [`ValidatingWebhooks`]; in `matching` what configurations and policies choose requests by,
+//! in `policy` the admission policies. Last of all comes [`ResourceQuotas`].
 
 pub(crate) mod additions;
 mod classes;
@@ -55,7 +57,7 @@ pub use signers::Signers;
 pub use standard::{OPTIONAL_PLUGINS, SEPARABLE_PLUGINS};
 pub use webhook::{MutatingWebhooks, ValidatingWebhooks};
 
-/// What plugins are told besides the object (`admission.Attributes`).
+/// The attributes of a request that plugins get besides the object (`admission.Attributes`).
 #[derive(Clone, Debug)]
 pub struct Attributes {
     /// The resource of the path, in the version of the path.
@@ -65,7 +67,7 @@ pub struct Attributes {
     /// Kind of the objects that plugins see: that of the resource, or that of what is posted to a subresource, such as
     /// `autoscaling/v1` Scale.
     pub kind: GroupVersionKind,
-    /// What is done.
+    /// The operation.
     pub operation: Operation,
     /// Namespace of the object; empty for cluster-scoped ones, but that of a namespace is its own name, as upstream.
     pub namespace: String,
@@ -86,8 +88,8 @@ impl Attributes {
         self.kind.group == resource.group && self.kind.version == resource.version && self.kind.kind == resource.kind
     }
 
-    /// The `AdmissionRequest` without its uid and objects, as what `matched` the request sees it: webhooks get it, and expressions see it
-    /// as `request`. Empty texts are absent.
+    /// The `AdmissionRequest` without its uid and objects, as what `matched` the request sees it: webhooks get it, and
+    /// expressions see it as `request`. Empty texts are absent.
     pub(crate) fn review(&self, matched: &Matched) -> Value {
         let kind = |kind: &GroupVersionKind| json!({"group": kind.group, "version": kind.version, "kind": kind.kind});
         let resource = |row: &Resource| json!({"group": row.group, "version": row.version, "resource": row.plural});
@@ -115,7 +117,7 @@ impl Attributes {
     }
 }
 
-/// What a plugin says. Most know it at once; those that wait for somebody answer later.
+/// The answer of a plugin. Most plugins know it at once; those that wait for a webhook or another server answer later.
 #[must_use = "a refusal that nobody reads lets the write through"]
 pub enum Admitted<'a> {
     /// The answer.
@@ -136,8 +138,8 @@ impl<'a> Admitted<'a> {
 
 /// An admission plugin.
 pub trait Admission: Send + Sync + 'static {
-    /// May change the object, or refuse it. `old` is there for updates and deletes; the object of a delete is null. Both are of
-    /// [`Attributes::kind`], with `apiVersion` and `kind`. Runs a second time when [`Session`] says so.
+    /// May change the object, or refuse it. `old` is there for updates and deletes; the object of a delete is null.
+    /// Both are of [`Attributes::kind`], with `apiVersion` and `kind`. Runs a second time when [`Session`] says so.
     fn mutate<'a>(
         &'a self,
         session: &'a Session<'a>,
@@ -162,7 +164,8 @@ pub trait Admission: Send + Sync + 'static {
     }
 }
 
-/// What the request is about, in messages: a name that is still to be generated is called by its beginning (`extractResourceName`).
+/// The name of the object in messages: a name that is still to be generated is shown by its prefix
+/// (`extractResourceName`).
 pub(crate) fn subject<'a>(attributes: &'a Attributes, object: &'a Value) -> &'a str {
     let generated = object::text(object, "generateName");
     match (attributes.name.as_str(), object::name(object)) {
@@ -179,7 +182,8 @@ pub struct NamespaceLifecycle {
 
 /// Namespaces that may not be deleted.
 const IMMORTAL: [&str; 3] = ["default", "kube-system", "kube-public"];
-/// Kinds that are answered and never stored: they must not tell who may not see it whether a namespace exists.
+/// Kinds that are answered and never stored: a user who may not see a namespace must not learn from them whether it
+/// exists.
 const ACCESS_REVIEWS: &str = "authorization.k8s.io";
 
 impl NamespaceLifecycle {

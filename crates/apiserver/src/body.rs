@@ -1,4 +1,4 @@
-//! What a response carries: bytes that are complete or made as they are sent, or a watch that goes on.
+//! The body of a response: bytes that are complete or made as they are sent, or a watch that goes on.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -16,7 +16,8 @@ pub enum Body {
     Full(Bytes),
     /// A whole body that is too long to be put together at once. Send its pieces as they come; its length is known.
     Long(LongBody),
-    /// A watch: one event per item (a line of JSON, or a frame of protobuf), until it ends. Send it chunked and flush every item.
+    /// A watch: one event per item (a line of JSON, or a frame of protobuf), until it ends. Send it chunked and flush
+    /// every item.
     Watch(WatchBody),
 }
 
@@ -31,7 +32,7 @@ impl std::fmt::Debug for Body {
 }
 
 impl Body {
-    /// The whole body in one piece, for somebody who cannot use pieces.
+    /// The whole body in one piece, for a caller that cannot use pieces.
     ///
     /// # Errors
     /// A watch has no end; it is given back.
@@ -92,15 +93,15 @@ impl Iterator for LongBody {
 
 /// The lines of a watch. Dropping it unsubscribes.
 ///
-/// The server's buffer for one watch is bounded: whoever reads too slowly gets an in-stream `410 Expired` as the last line and
-/// must list again; other watches are not affected.
+/// The server's buffer for one watch is bounded: a client that reads too slowly gets an in-stream `410 Expired` as the
+/// last line and must list again; other watches are not affected.
 pub struct WatchBody {
     lines: Box<dyn Lines>,
     /// Its entry in the audit log, which is complete when the watch is gone.
     audit: Option<Arc<Entry>>,
 }
 
-/// What a watch is made of.
+/// The lines of a watch.
 pub(crate) trait Lines: Stream<Item = Bytes> + Send + Unpin {
     /// See [`WatchBody::company`].
     fn company(&self) -> usize;
@@ -122,12 +123,14 @@ impl WatchBody {
         self.audit = Some(entry);
     }
 
-    /// How many watches the latest event went to, this one included, or nearly so. Each of them costs its sender a frame.
+    /// How many watches the latest event went to, this one included, or nearly so. Each of them costs its sender a
+    /// frame.
     pub fn company(&self) -> usize {
         self.lines.company()
     }
 
-    /// Whether the next line may take long to make, and should be made where nobody waits meanwhile. No, when there is none yet.
+    /// Whether the next line may take long to make, and should be made on a thread where no other client waits. No,
+    /// when there is none yet.
     pub fn is_next_heavy(&mut self, cx: &mut Context<'_>) -> bool {
         self.lines.is_next_heavy(cx)
     }

@@ -1,11 +1,13 @@
 //! Discovery: which groups, versions and resources there are, in the legacy form and the aggregated one.
 //!
-//! Everything is made from the rows of a snapshot, on first use, and kept with it. The order of verbs differs on purpose: built-in kinds list
-//! them sorted, custom ones as the extensions server does; clients compare such things.
+//! Everything is made from the rows of a snapshot, on first use, and kept with it. The order of verbs differs on
+//! purpose: built-in kinds list them sorted, custom ones as the extensions server does; clients compare such things.
 //!
-//! Invariants: a kind that is not served is not listed; the ETag of an aggregated document changes exactly when the document does.
+//! Invariants: a kind that is not served is not listed; the ETag of an aggregated document changes exactly when the
+//! document does.
 //!
-//! Not here: versions of other servers (`discovery/elsewhere.rs`), negotiation for the legacy form, and the encoding of both.
+//! Not here: versions of other servers (`discovery/elsewhere.rs`), negotiation for the legacy form, and the encoding of
+//! both.
 
 pub(crate) mod elsewhere;
 
@@ -227,7 +229,7 @@ fn storage_version_hash(row: &Resource) -> String {
     base64::engine::general_purpose::STANDARD.encode(short_hash(stored.as_bytes()))
 }
 
-/// What discovery says about a subresource: name, kind with group and version where they differ, verbs.
+/// The discovery entry of a subresource: name, kind with group and version where they differ, verbs.
 struct Described {
     name: &'static str,
     group: &'static str,
@@ -322,7 +324,8 @@ fn aggregated(snapshot: &Snapshot, form: Form, wanted: impl Fn(&Group) -> bool) 
 }
 
 fn discovery(row: &Resource) -> Value {
-    // The kinds of the group itself are given without group and version by built-in servers, with them by the extensions server.
+    // The kinds of the group itself are given without group and version by built-in servers, with them by the
+    // extensions server.
     let kind = |described: Option<&Described>| {
         let kind = described.map_or(row.kind.as_ref(), |described| described.kind.as_str());
         match described {

@@ -1,4 +1,5 @@
-//! JSON as Go's encoder writes it: `<`, `>`, `&` and the separators U+2028 and U+2029 are escaped, so that the text may stand in HTML.
+//! JSON as Go's encoder writes it: `<`, `>`, `&` and the separators U+2028 and U+2029 are escaped, so that the text may
+//! stand in HTML.
 //!
 //! Objects are escaped once, when their text is made for storage; lists and watches copy that text.
 
@@ -94,13 +95,13 @@ impl Formatter for Indented {
     }
 }
 
-/// Appends a value, compact. What is written must have texts as keys.
+/// Appends a value, compact. The value's maps must have texts as keys.
 pub(crate) fn write<T: Serialize + ?Sized>(out: &mut Vec<u8>, value: &T) {
     let written = value.serialize(&mut Serializer::with_formatter(out, Compact));
     written.expect("a JSON value can be written to memory");
 }
 
-/// A value as text, compact. What is written must have texts as keys.
+/// A value as text, compact. The value's maps must have texts as keys.
 pub(crate) fn text<T: Serialize + ?Sized>(value: &T) -> Vec<u8> {
     let mut out = Vec::with_capacity(128);
     write(&mut out, value);

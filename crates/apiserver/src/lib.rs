@@ -1,7 +1,8 @@
-//! How the Kubernetes API answers, without IO: storage and watch, the resource table, verbs, admission, CRDs, discovery, tables.
+//! How the Kubernetes API answers, without IO: storage and watch, the resource table, verbs, admission, CRDs,
+//! discovery, tables.
 //!
-//! One pipeline serves every kind, built-in or custom: authenticate → route → authorize → decode → strategy →
-//! mutating admission → validate → validating admission → compare-and-swap → fan out → encode. A kind is a row of data and small
+//! One pipeline serves every kind, built-in or custom: authenticate → route → authorize → decode → strategy → mutating
+//! admission → validate → validating admission → compare-and-swap → fan out → encode. A kind is a row of data and small
 //! functions (see [`model::Resource`]), never a handler of its own.
 //!
 //! Invariants:
@@ -9,7 +10,8 @@
 //! - nothing here reads a clock, draws entropy, opens a socket or a file, or starts a thread: see [`Env`];
 //! - no request, whatever it holds, makes [`ApiServer::handle`] panic.
 //!
-//! Not here: TLS and HTTP framing (the cluster's listener), controllers, files (a shell gives storage a [`storage::journal::Journal`]).
+//! Not here: TLS and HTTP framing (the cluster's listener), controllers, files (a shell gives storage a
+//! [`storage::journal::Journal`]).
 
 #![cfg_attr(not(test), warn(clippy::arithmetic_side_effects))] // of times: clippy.toml lists what else is added
 

@@ -1,7 +1,7 @@
-//! What pods use, as the shell measures it: the figures of `metrics.k8s.io`.
+//! The resource usage of pods, as the shell measures it: the figures of `metrics.k8s.io`.
 //!
 //! A server that is given a [`Meter`] serves that group; one without does not know it, as a cluster without
-//! metrics-server. Here: the trait. What is made of the figures: `server/special/metrics.rs`.
+//! metrics-server. Here: the trait. The use of the figures: `server/special/metrics.rs`. `server/special/metrics.rs`.
 
 use std::time::Duration;
 
@@ -9,11 +9,12 @@ use serde_json::Value;
 
 /// Knows what pods use.
 pub trait Meter: Send + Sync + 'static {
-    /// What the containers of a running pod use now; `None` when that is not known, or not yet.
+    /// The present usage of a running pod's containers; `None` when it is not known, or not yet. `None` when that is
+    /// not known, or not yet.
     fn pod(&self, pod: &Value) -> Option<Measured>;
 }
 
-/// What a pod uses.
+/// The usage of a pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Measured {
     /// The time of which the use of cpu is the mean.
@@ -24,7 +25,7 @@ pub struct Measured {
     pub containers: Vec<Used>,
 }
 
-/// What a container uses.
+/// The usage of a container.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Used {
     /// Its name.

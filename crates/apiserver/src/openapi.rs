@@ -1,9 +1,10 @@
-//! OpenAPI v3: an index with hashes, and one document for each group and version. `v2` makes the one document of version 2 out of the
-//! same parts.
+//! OpenAPI v3: an index with hashes, and one document for each group and version. `v2` makes the one document of
+//! version 2 out of the same parts.
 //!
-//! kubectl reads three things in a document: `paths` with `x-kubernetes-group-version-kind` and `x-kubernetes-action` (to find a kind for
-//! `explain`, and whether it may send a strategic merge patch), the query parameter `fieldValidation`, and `components.schemas`. The schemas
-//! are the published texts of the catalog, taken as they are, closed over their references.
+//! kubectl reads three things in a document: `paths` with `x-kubernetes-group-version-kind` and `x-kubernetes-action`
+//! (to find a kind for `explain`, and whether it may send a strategic merge patch), the query parameter
+//! `fieldValidation`, and `components.schemas`. The schemas are the published texts of the catalog, taken as they are,
+//! closed over their references.
 //!
 //! Documents of built-in kinds are made on first use and kept as text; the index needs their hashes, so it makes them
 //! all. Those of custom kinds are told apart by what they are made from (the definitions and their generations), so
@@ -94,7 +95,7 @@ fn fingerprint(snapshot: &Snapshot, path: &str) -> Option<String> {
     (!text.is_empty()).then(|| hash(text.as_bytes()))
 }
 
-/// What custom kinds among these rows are made from, and by which program; empty when there is none.
+/// The sources of the custom kinds among these rows, and the version of the program; empty when there is none.
 fn fingerprints<'a>(rows: impl Iterator<Item = &'a Arc<Resource>>) -> String {
     let mut text = String::new();
     for (row, custom) in rows.filter_map(|row| row.custom.as_ref().map(|custom| (row, custom))) {

@@ -1,4 +1,4 @@
-//! What discovery lists of versions that other servers would serve: their names, and that nothing more is known.
+//! The discovery entries of versions that other servers would serve: their names, and that nothing more is known.
 //!
 //! They come out of APIServices and stand where their priorities put them; what this server serves keeps its order.
 
@@ -44,7 +44,8 @@ impl<'a> Ranks<'a> {
         }
     }
 
-    /// Where a group belongs among those of these names. What no APIService ranks is the server's own and comes first.
+    /// Where a group belongs among those of these names. A group without an APIService's priority is the server's own
+    /// and comes first.
     fn place_of_group<'n>(&self, group: &str, mut names: impl Iterator<Item = &'n str>) -> Option<usize> {
         let rank = |name: &str| self.groups.get(name).copied().unwrap_or(i64::MAX);
         let own = rank(group);
@@ -164,7 +165,8 @@ mod tests {
         }
     }
 
-    /// `apps`, then what is between it and `batch`, and what comes last; a further version of `batch` on each side of its own.
+    /// `apps`, then the groups between it and `batch`, and the last ones; a further version of `batch` on each side of
+    /// its own.
     fn all() -> Vec<Ranked> {
         let snapshot = Registry::new().snapshot();
         let groups = snapshot.groups().iter().filter(|group| !group.name.is_empty());

@@ -1,5 +1,5 @@
-//! Metadata only, for watches and lists that ask for `PartialObjectMetadata`, as a garbage collector does of every kind:
-//! cut out of the stored text, so that nobody reads the object.
+//! Metadata only, for watches and lists that ask for `PartialObjectMetadata`, as a garbage collector does of every
+//! kind: cut out of the stored text, so that the object is not decoded.
 //!
 //! Invariant: the text is that of [`partial`](super::partial), which makes it from the object and is asked
 //! where it does not stand in the stored text as it is shown: for custom resources, whose text is sorted, and where it

@@ -22,7 +22,7 @@ pub use crate::model::age;
 use crate::model::{Cell, Column, Resource};
 use crate::values::get;
 
-/// What the column `Age` of custom kinds without columns of their own says of itself.
+/// The description of the column `Age` of custom kinds without columns of their own.
 pub(crate) const AGE_DESCRIPTION: &str = "CreationTimestamp is a timestamp representing the server time when this object was created. It is \
     not guaranteed to be set in happens-before order across separate operations. Clients may not set this value. It is represented in \
     RFC3339 form and is in UTC.\n\nPopulated by the system. Read-only. Null for lists. More info: \
@@ -60,7 +60,7 @@ impl IncludeObject {
 /// How a Table is made.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
-    /// What stands in the rows besides the cells.
+    /// The content of the rows besides the cells.
     pub include: IncludeObject,
     /// Present time, for ages.
     pub now: jiff::Timestamp,
@@ -68,13 +68,13 @@ pub struct Options {
     pub headers: bool,
 }
 
-/// What a row is about.
+/// The object of a row.
 #[derive(Clone, Copy, Debug)]
 pub struct Shown<'a> {
     /// The object in the version that it is shown in.
     pub object: &'a Value,
-    /// As it is stored, where it is: cells and metadata are those of the stored form, in whatever version the object is asked for, and
-    /// not everything of it comes back from a version (the order of the metrics of an autoscaler).
+    /// As it is stored, if it is: cells and metadata are those of the stored form, whichever version the client asks
+    /// for, and not every field survives the way through a version (the order of the metrics of an autoscaler).
     pub stored: Option<&'a Value>,
 }
 
@@ -148,7 +148,7 @@ fn plain(resource: &Resource) -> bool {
         .is_some_and(|column| column.name == "Created At")
 }
 
-/// What a row says of its object beyond the cells: whether a pod has ended.
+/// The conditions of a row beyond the cells: whether a pod has ended.
 fn conditions(resource: &Resource, object: &Value) -> Option<Value> {
     if resource.kind != "Pod" || !resource.group.is_empty() {
         return None;
@@ -173,7 +173,7 @@ fn header(column: &Column) -> Value {
 
 /// The cells of an object in its stored form.
 fn cells_of(resource: &Resource, paths: &[Option<JsonPath>], object: &Value, now: jiff::Timestamp) -> Value {
-    // The cells of an object have this together, whatever others took.
+    // The cells of an object share this budget, regardless of the cost of other rows.
     const ROW: u64 = 500;
     let least = ROW / u64::try_from(paths.len().max(1)).unwrap_or(ROW);
     resource
@@ -192,7 +192,7 @@ fn cells_of(resource: &Resource, paths: &[Option<JsonPath>], object: &Value, now
         .collect()
 }
 
-/// What stands in a cell that leads to more than one cell may cost: the list is answered all the same.
+/// The text of a cell that costs more than it may: the list is answered all the same.
 fn too_large(type_: &str) -> Value {
     match type_ {
         "string" => "<too large>".into(),

@@ -38,7 +38,7 @@ pub(crate) enum Input {
     Protobuf,
 }
 
-/// What objects are to be turned into.
+/// The form into which objects are transformed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Transform {
     None,
@@ -122,7 +122,8 @@ impl<'a> Clause<'a> {
     }
 }
 
-/// Reads `Accept`, best quality first. `streams`: whether the path may also be watched, which the text of the refusal mentions.
+/// Reads `Accept`, best quality first. `streams`: whether the path may also be watched, which the text of the refusal
+/// mentions.
 pub(crate) fn output(headers: &HeaderMap, query: &Query, streams: bool) -> Result<Output, Status> {
     output_of(headers, query, streams, false)
 }
@@ -197,7 +198,8 @@ fn best_of(text: &str, pretty: bool, streams: bool, custom: bool) -> Result<Outp
     })
 }
 
-/// The form of a failure: no transformation, and protobuf even where objects have none. JSON where the client takes nothing of that.
+/// The form of a failure: no transformation, and protobuf even where objects have none. JSON where the client takes
+/// nothing of that.
 pub(crate) fn of_failure(headers: &HeaderMap, query: &Query) -> Output {
     plain(headers, query).unwrap_or(Output::JSON)
 }
@@ -207,7 +209,8 @@ pub(crate) fn plain(headers: &HeaderMap, query: &Query) -> Result<Output, Status
     output_without(headers, query, false, |kind| !kind.is_empty())
 }
 
-/// Whether a document of this media type alone may be the answer; a family of types such as `application/*` is not understood.
+/// Whether a document of this media type alone may be the answer; a family of types such as `application/*` is not
+/// understood.
 pub(crate) fn accepts_only(headers: &HeaderMap, media: &str) -> bool {
     let text = accept(headers);
     let mut clauses = text.split(',').map(|clause| Clause::parse(clause.trim()));
@@ -227,8 +230,8 @@ pub(crate) fn accepts(headers: &HeaderMap, media: &str) -> bool {
             })
 }
 
-/// The media type that fits the best clause, of several fitting ones the first; none when no clause is fitted. A family of types such as
-/// `application/*` is fitted by its members, and comes after what is named.
+/// The media type that fits the best clause, of several fitting ones the first; none when no clause is fitted. A family
+/// of types such as `application/*` is fitted by its members, and comes after what is named.
 pub(crate) fn preferred<'a>(headers: &HeaderMap, offered: &[&'a str]) -> Option<&'a str> {
     let text = accept(headers);
     let text = if text.trim().is_empty() { "*/*" } else { &text };

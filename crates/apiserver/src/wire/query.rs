@@ -23,7 +23,7 @@ impl Query {
             return Err(Status::failure(414, "", message));
         }
         let mut query = Query::default();
-        // What Go cannot read it leaves out.
+        // Parameters that Go cannot read are left out.
         let is_read = |pair: &&str| !pair.is_empty() && !pair.contains(';') && first_broken_escape(pair).is_none();
         for pair in text.split('&').filter(is_read) {
             let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
@@ -79,8 +79,8 @@ impl Query {
     }
 }
 
-/// The first percent sign of a text that is not followed by two hexadecimal digits, with what follows it: as Go tells of a URL that it
-/// cannot read.
+/// The first percent sign of a text that is not followed by two hexadecimal digits, with what follows it: as Go tells
+/// of a URL that it cannot read.
 pub fn first_broken_escape(text: &str) -> Option<String> {
     let bytes = text.as_bytes();
     let broken = |at: &usize| {

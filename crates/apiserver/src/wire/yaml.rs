@@ -1,12 +1,13 @@
-//! Objects as YAML text, as sigs.k8s.io/yaml writes them: keys in order, lists not indented below their key, strings quoted only where
-//! they would be read as something else. Vendor extensions of OpenAPI v2 come from another library, and have another [`Style`].
+//! Objects as YAML text, as sigs.k8s.io/yaml writes them: keys in order, lists not indented below their key, strings
+//! quoted only where they would be read as something else. Vendor extensions of OpenAPI v2 come from another library,
+//! and have another [`Style`].
 
 use serde_json::Value;
 
 /// How far things are from the margin, and how long lines may be.
 #[derive(Clone, Copy)]
 pub(crate) struct Style {
-    /// What is below a key stands at the next multiple of this many columns.
+    /// A value below a key is indented to the next multiple of this many columns.
     step: usize,
     /// Whether a list below a key is indented as a map is.
     indents_lists: bool,
