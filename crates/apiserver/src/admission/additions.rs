@@ -1,12 +1,14 @@
-//! Plugins that add to objects what all of their kind have: DefaultTolerationSeconds (pods stay on an unreachable node for five minutes)
-//! and StorageObjectInUseProtection (finalizers of what volumes are made of). Not here: what a class says (`classes`).
+//! Plugins that add to objects what all of their kind have: DefaultTolerationSeconds (pods stay on an unreachable node
+//! for five minutes) and StorageObjectInUseProtection (finalizers of what volumes are made of). Not here: what a class
+//! says (`classes`).
 
 use serde_json::Value;
 
 use super::{Admission, Admitted, Attributes, Operation, Session};
 use crate::model::facts::additions::{protect, tolerate};
 
-/// Adds tolerations to pods that are created or changed (DefaultTolerationSeconds), and keeps the priority that Priority found for them.
+/// Adds tolerations to pods that are created or changed (DefaultTolerationSeconds), and keeps the priority that
+/// Priority found for them.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Tolerations;
 

@@ -1,5 +1,6 @@
-//! Plugins that look up a class that an object names, or the default one, and write what the class says into the object: Priority,
-//! RuntimeClass, DefaultStorageClass, DefaultIngressClass. They have the names and the words of Kubernetes' own.
+//! Plugins that look up a class that an object names, or the default one, and write what the class says into the
+//! object: Priority, RuntimeClass, DefaultStorageClass, DefaultIngressClass. They have the names and the words of
+//! Kubernetes' own.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -280,7 +281,7 @@ fn check_runtime(pod: &Value, class: &Value) -> Result<(), String> {
     Ok(())
 }
 
-/// What a PriorityClass says about a pod.
+/// The priority that a PriorityClass gives a pod.
 struct Priority {
     name: String,
     value: i64,
@@ -312,7 +313,7 @@ fn set_runtime(pod: &mut Value, class: &Value) {
         own.extend(selector.iter().map(|(key, value)| (key.clone(), value.clone())));
     }
     if let Some(more) = get(class, &["scheduling", "tolerations"]).as_array() {
-        // What every pod tolerates comes first.
+        // The tolerations of every pod come first.
         crate::model::facts::pods::tolerate(spec);
         let mut all = spec
             .get("tolerations")
@@ -326,8 +327,8 @@ fn set_runtime(pod: &mut Value, class: &Value) {
 
 /// Leaves tolerations out that another one covers; of equal ones the first stays.
 ///
-/// Upstream (`tolerations.MergeTolerations`) holds each against those that stay and those behind it. Here [`Coverers`] remembers
-/// of both the few that may cover it: the list is gone through from its end and then from its beginning.
+/// Upstream (`tolerations.MergeTolerations`) holds each against those that stay and those behind it. Here [`Coverers`]
+/// remembers of both the few that may cover it: the list is gone through from its end and then from its beginning.
 fn merge_tolerations(all: &[Value]) -> Vec<Value> {
     let mut behind = Coverers::default();
     let mut uncovered: Vec<&Value> = Vec::new();
@@ -340,7 +341,7 @@ fn merge_tolerations(all: &[Value]) -> Vec<Value> {
     let (mut before, mut equal) = (Coverers::default(), BTreeSet::new());
     let mut merged = Vec::new();
     for toleration in uncovered.into_iter().rev() {
-        // Of what covers nothing else, equal ones are one all the same.
+        // Equal tolerations are merged even when they cover no other.
         if equal.insert(toleration.to_string()) && !before.cover(toleration, false) {
             before.add(toleration);
             merged.push(toleration.clone());
@@ -349,8 +350,8 @@ fn merge_tolerations(all: &[Value]) -> Vec<Value> {
     merged
 }
 
-/// Tolerations, those of a key, an effect and a value together. Of each such group the two that tolerate for longest, which differ:
-/// what they do not cover, none of the group covers.
+/// Tolerations, those of a key, an effect and a value together. Of each such group the two that tolerate for longest,
+/// which differ: what they do not cover, none of the group covers.
 #[derive(Default)]
 struct Coverers<'a>(BTreeMap<Group<'a>, [Option<&'a Value>; 2]>);
 
@@ -405,7 +406,7 @@ fn seconds_of(toleration: &Value) -> i128 {
     seconds.map_or(i128::MAX, i128::from)
 }
 
-/// Whether whatever `toleration` tolerates, `other` tolerates as well.
+/// Whether `other` tolerates everything that `toleration` tolerates.
 fn covers(other: &Value, toleration: &Value) -> bool {
     let text = text_of;
     let same = |field: &str| text(other, field) == text(toleration, field);

@@ -1,5 +1,5 @@
-//! LimitRanger: what LimitRanges say about new pods and claims. Containers get the defaults that they lack; what is below a minimum or
-//! above a maximum is refused.
+//! LimitRanger: what LimitRanges say about new pods and claims. Containers get the defaults that they lack; what is
+//! below a minimum or above a maximum is refused.
 //!
 //! Not here: quotas, which count what a namespace has in all.
 
@@ -17,7 +17,7 @@ use crate::quota::{ResourceList, parse, wanted};
 use crate::storage::{ListRequest, Storage, StoredObject};
 use crate::values::{Object, ensure, get};
 
-/// What looking up an amount and comparing it takes.
+/// The cost of looking up an amount and comparing it.
 const LOOKED_UP: usize = 4;
 
 const ANNOTATION: &str = "kubernetes.io/limit-ranger";
@@ -172,7 +172,7 @@ fn add_missing(resources: &mut Object, field: &str, defaults: &Object) -> Option
     Some(names)
 }
 
-/// What a pod asks for, read once for all limits.
+/// The resources that a pod asks for, read once for all limits.
 struct Asked {
     containers: Vec<[ResourceList; 2]>,
     pod: [ResourceList; 2],

@@ -1,10 +1,11 @@
-//! Which requests a webhook or a policy is about: rules, selectors, and the versions that a rule covers besides its own.
+//! Which requests a webhook or a policy is about: rules, selectors, and the versions that a rule covers besides its
+//! own.
 //!
-//! [`Criteria`] is read once from a configuration and asked for each request. It answers in which version of the kind the request is
-//! seen: its own, or with `matchPolicy: Equivalent` another one that a rule names.
+//! [`Criteria`] is read once from a configuration and asked for each request. It answers in which version of the kind
+//! the request is seen: its own, or with `matchPolicy: Equivalent` another one that a rule names.
 //!
-//! Invariants: rules decide before the errors of selectors are told, so that what does not apply never fails a request; an earlier rule
-//! wins over a later one. [`ByResource`] says whose criteria a request need not be held against at all.
+//! Invariants: rules decide before the errors of selectors are told, so that what does not apply never fails a request;
+//! an earlier rule wins over a later one. [`ByResource`] says whose criteria a request need not be held against at all.
 //!
 //! Not here: match conditions, which need CEL.
 
@@ -26,7 +27,8 @@ use crate::values::get;
 
 const ADMISSION_GROUP: &str = "admissionregistration.k8s.io";
 
-/// Whether the request is about the configuration of admission itself, which no webhook and no policy may keep from being repaired.
+/// Whether the request is about the configuration of admission itself, which no webhook and no policy may keep from
+/// being repaired.
 pub fn is_exempt(attributes: &Attributes) -> bool {
     const PLURALS: [&str; 6] = [
         "validatingwebhookconfigurations",
@@ -163,7 +165,7 @@ fn is_namespaces(resource: &Resource) -> bool {
     resource.group.is_empty() && resource.plural == "namespaces"
 }
 
-/// What a webhook (`rules`, `matchPolicy`, selectors) or a policy (`MatchResources`) chooses requests by.
+/// The criteria by which a webhook (`rules`, `matchPolicy`, selectors) or a policy (`MatchResources`) selects requests.
 #[derive(Clone, Debug)]
 pub struct Criteria {
     namespaces: Result<Selector, String>,
@@ -181,8 +183,8 @@ impl Criteria {
         Criteria::new(webhook, "rules", false)
     }
 
-    /// Of `matchConstraints` of a policy or `matchResources` of a binding, as it is stored. Whoever has none chooses everything and need
-    /// not ask.
+    /// Of `matchConstraints` of a policy or `matchResources` of a binding, as it is stored. A policy or binding without
+    /// one matches every request, and needs no criteria.
     pub fn of_match_resources(resources: &Value) -> Criteria {
         Criteria::new(resources, "resourceRules", true)
     }
@@ -206,8 +208,8 @@ impl Criteria {
         }
     }
 
-    /// The resources that it may choose requests to, or `*`. All versions of a resource have the same plural name, and so has the
-    /// other group of Event.
+    /// The resources that it may choose requests to, or `*`. All versions of a resource have the same plural name, and
+    /// so has the other group of Event.
     fn plurals(&self) -> impl Iterator<Item = &str> {
         let all = (self.open && self.rules.is_empty()).then_some("*");
         let of_rules = self.rules.iter().flat_map(|rule| &rule.resources);
@@ -217,7 +219,8 @@ impl Criteria {
     /// Whether the request is chosen, and how it is seen then. `object` and `old` as plugins get them.
     ///
     /// # Errors
-    /// 404 for a namespace that is not there, 500 for a selector that cannot be read; only when the rules choose the request.
+    /// 404 for a namespace that is not there, 500 for a selector that cannot be read; only when the rules choose the
+    /// request.
     pub fn matches(
         &self,
         session: &Session<'_>,
@@ -264,7 +267,7 @@ impl Criteria {
     fn namespace_fits(&self, session: &Session<'_>, attributes: &Attributes, object: &Value) -> Result<bool, Status> {
         let namespaces = attributes.resource.plural == "namespaces";
         if attributes.namespace.is_empty() && !namespaces {
-            // What lives in no namespace is never spared by a selector of namespaces.
+            // A cluster-scoped object is never excluded by a namespace selector.
             return Ok(true);
         }
         let selector = self.namespaces.as_ref().map_err(|why| Status::internal(why))?;
@@ -338,7 +341,8 @@ fn has_subresource(row: &Resource, name: &str) -> bool {
     name.is_empty() || row.subresource(name).is_some()
 }
 
-/// Kind of the objects of the request in another version of its resource. What is posted to a subresource is the same in all.
+/// Kind of the objects of the request in another version of its resource. A document that is posted to a subresource
+/// has the same kind in all versions.
 fn kind_for(attributes: &Attributes, resource: &Resource) -> GroupVersionKind {
     if attributes.is_own_kind() {
         resource.group_version_kind()

@@ -1,7 +1,7 @@
-//! What plugins say about nodes. TaintNodesByCondition: a new node gets no pods until somebody who watches over nodes says that it is
-//! ready. PodTopologyLabels: a pod has the zone and the region of its node as labels.
+//! The plugins for nodes. TaintNodesByCondition: a new node gets no pods until a controller says that it is ready.
+//! PodTopologyLabels: a pod has the zone and the region of its node as labels.
 //!
-//! Not here: who takes the taint away (the node lifecycle controller; in the cluster, whoever plays the node).
+//! Not here: the removal of the taint (the node lifecycle controller does it; in the cluster, the simulated kubelet).
 
 use serde_json::{Value, json};
 
@@ -69,7 +69,7 @@ impl Admission for TopologyLabels {
         if attributes.operation == Operation::Create && resource.group.is_empty() && resource.plural == "pods" {
             let node = match attributes.subresource.as_str() {
                 "" => get(object, &["spec", "nodeName"]),
-                // What a binding has as labels the pod gets.
+                // The labels of a binding are copied to the pod.
                 "binding" if get(object, &["target", "kind"]) == "Node" => get(object, &["target", "name"]),
                 _ => &Value::Null,
             };

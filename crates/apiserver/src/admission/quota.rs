@@ -1,10 +1,13 @@
-//! The plugin ResourceQuota: what would exceed a quota of its namespace is refused, and what is let through is entered in its status.
+//! The plugin ResourceQuota: a write that would exceed a quota of its namespace is refused, and one that does not is
+//! charged in the quota's status.
 //!
-//! It is the last plugin, so that nothing is charged for what another one refuses. Every write is first held against all quotas and then
-//! charged to each of them by compare-and-swap: who is second in a race is held against what the first has left.
+//! It is the last plugin, so that nothing is charged for what another one refuses. Every write is first checked against
+//! all quotas and then charged to each of them by compare-and-swap: the second of two racing writes is checked against
+//! the remainder that the first has left.
 //!
-//! What is charged and then not stored after all (the name is taken) stays charged until the controller counts again, as upstream.
-//! Quotas that count nothing of the kind are not looked at, however many there are. Not here: the counting itself (see [`crate::quota`]).
+//! An object that is charged and then not stored after all (its name is taken) stays charged until the controller
+//! counts again, as upstream. Quotas that count nothing of the kind are not looked at, however many there are. Not
+//! here: the counting itself (see [`crate::quota`]).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -37,7 +40,7 @@ impl Default for ResourceQuotas {
 #[derive(Default)]
 struct Counting {
     namespaces: BTreeMap<String, BTreeMap<String, BTreeSet<String>>>,
-    /// What each quota limits, by its key.
+    /// The resources that each quota limits, by its key.
     limited: BTreeMap<String, Vec<String>>,
 }
 
@@ -126,7 +129,7 @@ impl ResourceQuotas {
             .counting
             .look(storage, |counting| counting.of(namespace, write.evaluator));
         let quotas: Vec<_> = keys.iter().filter_map(|key| storage.get(STORE, key)).collect();
-        // What an object lacks is said before what it exceeds, whichever quota comes first.
+        // Missing requests are reported before exceeded limits, whichever quota comes first.
         let mut concerned = Vec::new();
         for quota in &quotas {
             if write.concerns(quota.value())? {

@@ -1,5 +1,5 @@
-//! Plugins that look at requests for more. PersistentVolumeClaimResize: only a bound claim grows, and only if its StorageClass says that its
-//! volumes can. PodResizeValidator: a running pod is resized only to what its node has.
+//! Plugins that look at requests for more. PersistentVolumeClaimResize: only a bound claim grows, and only if its
+//! StorageClass says that its volumes can. PodResizeValidator: a running pod is resized only to what its node has.
 
 use std::fmt::Write as _;
 
@@ -106,7 +106,7 @@ fn check_pod(session: &Session<'_>, attributes: &Attributes, new: &Value, old: &
     )
 }
 
-/// What a pod asks its node for.
+/// The resources that a pod requests from its node.
 fn requests(pod: &Value) -> crate::quota::ResourceList {
     let mut sum = wanted(pod, "requests");
     crate::quota::add(&mut sum, &parse(get(pod, &["spec", "overhead"])));

@@ -1,4 +1,5 @@
-//! The plugin ServiceAccount: every new pod runs as a service account that is there, and finds a token for it in its containers.
+//! The plugin ServiceAccount: every new pod runs as a service account that is there, and finds a token for it in its
+//! containers.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -22,8 +23,8 @@ const MOUNT_PATH: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
 const VOLUME: &str = "kube-api-access-";
 /// How long the token of the volume is good: an hour, and seven seconds by which the server knows this volume.
 const SECONDS: i64 = 60 * 60 + 7;
-/// The pauses between the lookups of the account `default`, which a controller makes just after its namespace: within milliseconds, when
-/// it has nothing else to do. In milliseconds; upstream waits as long altogether.
+/// The pauses between the lookups of the account `default`, which a controller makes just after its namespace: within
+/// milliseconds, when it has nothing else to do. In milliseconds; upstream waits as long altogether.
 const PAUSES: [u64; 9] = [10, 20, 40, 80, 160, 200, 200, 300, 300];
 
 /// Gives new pods their service account, its image pull secrets, and the volume with its token.

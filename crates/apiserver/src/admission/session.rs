@@ -1,7 +1,8 @@
-//! What the admission plugins of one request share.
+//! The state that the admission plugins of one request share.
 //!
-//! Changing plugins run in a round; when one of them asks for it ([`Session::invoked`] with a change), there is a second round, in which
-//! only those webhooks and policies run again that ran before the change and say that they may (`reinvocationPolicy: IfNeeded`).
+//! Changing plugins run in a round; when one of them asks for it ([`Session::invoked`] with a change), there is a
+//! second round, in which only those webhooks and policies run again that ran before the change and say that they may
+//! (`reinvocationPolicy: IfNeeded`).
 //!
 //! Invariant: there are never more than two rounds.
 
@@ -28,7 +29,7 @@ use crate::storage::{Storage, StoredObject};
 /// Makes the next status of a quota out of the present one.
 pub(crate) type NextStatus<'a> = Box<dyn FnMut(&Value) -> Result<Value, Status> + Send + 'a>;
 
-/// What plugins need of the server.
+/// The services of the server that plugins need.
 pub(crate) trait Host: Send + Sync {
     /// Where objects are.
     fn storage(&self) -> &Arc<dyn Storage>;
@@ -66,7 +67,7 @@ pub(crate) trait Host: Send + Sync {
     fn check_owners(&self, object: &mut Value, before: &Value) -> Option<String>;
 }
 
-/// What plugins may use, and where they leave what they found. It lives as long as the admission of one object.
+/// The tools of plugins, and the place for their results. It lives as long as the admission of one object.
 pub struct Session<'a> {
     server: &'a dyn Host,
     inquiry: Inquiry<'a>,
@@ -85,14 +86,14 @@ struct Notes {
     plugins: BTreeMap<&'static str, Round>,
 }
 
-/// What one plugin remembers between the rounds.
+/// The state that one plugin keeps between the rounds.
 #[derive(Default)]
 struct Round {
     /// The object as the plugin left it.
     output: Value,
-    /// What ran, may run again, and was not yet told to.
+    /// Webhooks or policies that ran, may run again, and were not yet told to.
     eligible: BTreeSet<String>,
-    /// What is to run again.
+    /// Webhooks or policies that are to run again.
     again: BTreeSet<String>,
 }
 
@@ -147,7 +148,8 @@ impl<'a> Session<'a> {
         self.inquiry.decide(user, attributes)
     }
 
-    /// What `run` answers when all that it asks the authorizer is answered. It may run several times, and must change nothing.
+    /// The result of `run` once the authorizer has answered all its questions. It may run several times, and must
+    /// change nothing.
     pub(crate) async fn settled<T>(&self, run: impl FnMut() -> T) -> T {
         self.inquiry.settled(run).await
     }
@@ -157,10 +159,11 @@ impl<'a> Session<'a> {
         self.server.storage().get("namespaces", name)
     }
 
-    /// Replaces the status of a ResourceQuota by what `next` makes of the present one; tries again when somebody else was faster.
+    /// Replaces the status of a ResourceQuota by the result of `next` for the present one; tries again after a conflict
+    /// with another write.
     ///
     /// # Errors
-    /// What `next` says, and why the status could not be written. A quota that is gone is no error.
+    /// The error of `next`, or the reason why the status could not be written. A quota that is gone is no error.
     pub async fn update_quota(
         &self,
         namespace: &str,
@@ -185,7 +188,8 @@ impl<'a> Session<'a> {
         self.annotate_from(Level::Metadata, key, || value.into());
     }
 
-    /// The same in a log that tells so much of the request (`AddAnnotationWithLevel`). What is no key is not said, as upstream.
+    /// The same in a log that tells so much of the request (`AddAnnotationWithLevel`). A text that is not an annotation
+    /// key is dropped, as upstream.
     pub fn annotate_from(&self, level: Level, key: &str, value: impl FnOnce() -> String) {
         if let Some(entry) = self.audit.filter(|entry| entry.level() >= level)
             && key.contains('/')
@@ -203,7 +207,7 @@ impl<'a> Session<'a> {
     /// The object, which is of `from`, in another version of the same kind.
     ///
     /// # Errors
-    /// What a conversion webhook says, or why it cannot be reached.
+    /// The error of a conversion webhook, or the reason why it cannot be reached.
     pub async fn convert(&self, object: Value, from: &Resource, to: &Resource) -> Result<Value, Status> {
         self.server.convert(object, from, to).await
     }
@@ -212,7 +216,7 @@ impl<'a> Session<'a> {
     /// fields dropped, defaults filled in.
     ///
     /// # Errors
-    /// What Go's decoder says about an object that does not fit.
+    /// The error of Go's decoder for an object that does not fit.
     pub fn complete(&self, object: &mut Value, before: &Value, resource: &Resource) -> Result<(), String> {
         self.server
             .decode(object, before, resource, &self.kinds)
@@ -224,7 +228,7 @@ impl<'a> Session<'a> {
     /// The first half of [`Session::complete`]: types and unknown fields.
     ///
     /// # Errors
-    /// What Go's decoder says about an object that does not fit, as an answer to the request.
+    /// The error of Go's decoder for an object that does not fit, as an answer to the request.
     pub fn decode(&self, object: &mut Value, before: &Value, resource: &Resource) -> Result<(), Status> {
         self.server
             .decode(object, before, resource, &self.kinds)
@@ -234,7 +238,7 @@ impl<'a> Session<'a> {
     /// Types and unknown fields of a document that a subresource takes, such as a Scale.
     ///
     /// # Errors
-    /// What Go's decoder says about one that does not fit.
+    /// The error of Go's decoder for a document that does not fit.
     pub fn decode_posted(&self, document: &mut Value, kind: &GroupVersionKind) -> Result<(), String> {
         self.server.decode_posted(document, kind)
     }
@@ -247,12 +251,13 @@ impl<'a> Session<'a> {
     /// The same, where unknown fields are errors.
     ///
     /// # Errors
-    /// What Go's strict decoder says about an object that does not fit.
+    /// The error of Go's strict decoder for an object that does not fit.
     pub fn complete_strictly(&self, object: &mut Value, resource: &Resource) -> Result<(), String> {
         self.server.complete_strictly(object, resource, &self.kinds)
     }
 
-    /// Looks at the `managedFields` of an object that a plugin changed: what cannot be read is what was there before, and the client is told.
+    /// Checks the `managedFields` of an object that a plugin changed: entries that cannot be read are replaced by those
+    /// before the change, and the client gets a warning.
     pub fn check_owners(&self, object: &mut Value, before: &Value) {
         if let Some(warning) = self.server.check_owners(object, before) {
             self.warn(warning);
@@ -269,8 +274,8 @@ impl<'a> Session<'a> {
         self.notes().wanted
     }
 
-    /// A plugin begins its round on this object. In the second round a change that others made since the first calls for everything
-    /// that may run again.
+    /// A plugin begins its round on this object. In the second round a change that others made since the first calls
+    /// for everything that may run again.
     pub fn begin(&self, plugin: &'static str, object: &Value) {
         let mut notes = self.notes();
         let second = notes.second;
@@ -286,7 +291,8 @@ impl<'a> Session<'a> {
         !notes.second || notes.plugins.get(plugin).is_some_and(|round| round.again.contains(id))
     }
 
-    /// `id` ran. `changed`: it changed the object, so that what ran before it runs again; `reinvocable`: it may be run again itself.
+    /// `id` ran. `changed`: it changed the object, so that what ran before it runs again; `reinvocable`: it may be run
+    /// again itself.
     pub fn invoked(&self, plugin: &'static str, id: &str, changed: bool, reinvocable: bool) {
         let mut notes = self.notes();
         notes.wanted |= changed;

@@ -1,8 +1,9 @@
-//! Who may approve a CertificateSigningRequest and who may sign it (the plugins `CertificateApproval` and `CertificateSigning`), and for
-//! whom certificates may be requested (`CertificateSubjectRestriction`).
+//! The users who may approve a CertificateSigningRequest or sign it (the plugins `CertificateApproval` and
+//! `CertificateSigning`), and the subjects for which certificates may be requested (`CertificateSubjectRestriction`).
 //!
-//! Rights on the request are not enough: its signer must allow it, `approve` or `sign` on `signers` by the signer's name or by
-//! `domain/*`. Nobody gets a client certificate of `system:masters`, whom nothing could ever be taken away from.
+//! Rights on the request are not enough: its signer must allow it, `approve` or `sign` on `signers` by the signer's
+//! name or by `domain/*`. No user gets a client certificate of `system:masters`, because no rule could revoke its
+//! rights.
 
 use kubewright_schema::error::quote;
 use serde_json::Value;

@@ -33,7 +33,7 @@ pub const SEPARABLE_PLUGINS: [&str; 14] = [
 /// The admission plugins that run only when they are named, by their names upstream.
 pub const OPTIONAL_PLUGINS: [&str; 1] = ["NodeRestriction"];
 
-/// What the plugins of a server are made from.
+/// The parts from which the plugins of a server are made.
 pub(crate) struct Standard<'a> {
     pub(crate) storage: &'a Arc<dyn Storage>,
     pub(crate) env: &'a Arc<dyn Env>,
@@ -55,7 +55,7 @@ impl Standard<'_> {
             .enabled
             .contains("NodeRestriction")
             .then(|| Box::new(NodeRestriction) as Box<dyn Admission>);
-        // What has no name of its own here cannot be left out.
+        // A plugin without a name of its own here cannot be disabled.
         let all: Vec<(&str, Option<Box<dyn Admission>>)> = vec![
             (
                 "NamespaceLifecycle",
@@ -83,7 +83,7 @@ impl Standard<'_> {
                 "ValidatingAdmissionWebhook",
                 Some(Box::new(ValidatingWebhooks::default())),
             ),
-            // What is charged is never refused by another plugin.
+            // The last plugin: no other plugin refuses a write that was charged.
             ("ResourceQuota", Some(Box::new(ResourceQuotas::default()))),
         ];
         all.into_iter()

@@ -1,4 +1,5 @@
-//! For whom a certificate is requested: the subject of a PKCS#10 request. Its organizations are groups to Kubernetes, its common name the user.
+//! The subject of a PKCS#10 request: the user for whom a certificate is requested. Its organizations are groups to
+//! Kubernetes, its common name the user.
 //!
 //! Invariant: no input makes it panic.
 
@@ -36,7 +37,7 @@ fn unreadable(offset: usize) -> String {
     format!("illegal base64 data at input byte {offset}")
 }
 
-/// What the subject says of one type.
+/// The values of one attribute type in the subject.
 fn parts(request: &str, wanted: ObjectIdentifier) -> Result<Vec<String>, String> {
     let pem = base64::decode(request).map_err(unreadable)?;
     let pem = String::from_utf8_lossy(&pem);
@@ -47,7 +48,7 @@ fn parts(request: &str, wanted: ObjectIdentifier) -> Result<Vec<String>, String>
     read(&der, wanted).ok_or_else(|| "asn1: structure error: the request is malformed".to_owned())
 }
 
-/// The attributes of a type in the subject, whatever kind of string each is.
+/// The attributes of a type in the subject, in any string encoding.
 fn read(der: &[u8], wanted: ObjectIdentifier) -> Option<Vec<String>> {
     let request = CertReq::from_der(der).ok()?;
     let attributes = request.info.subject.0.iter().flat_map(|names| names.0.iter());

@@ -1,11 +1,13 @@
-//! Admission webhooks: requests are shown to others, who may change or refuse them.
+//! Admission webhooks: external servers see a request and may change or refuse it.
 //!
-//! [`MutatingWebhooks`] asks one after the other, each with what the one before left; [`ValidatingWebhooks`] asks all at once. Whom to
-//! ask is in the stored configurations, by name and then by their order in each; `config` reads them, `review` makes what is sent and
-//! judges what comes back, `match_conditions` decides about `matchConditions`.
+//! [`MutatingWebhooks`] asks one after the other, each with what the one before left; [`ValidatingWebhooks`] asks all
+//! at once. The stored configurations say which webhooks are called, by name and then by their order in each; `config`
+//! reads them, `review` makes the AdmissionReview and judges the answer, `match_conditions` decides about
+//! `matchConditions`.
 //!
-//! Invariants: without a configuration that may concern it a request costs two look-ups; a webhook that cannot be asked refuses the request
-//! unless its `failurePolicy` is `Ignore`; no webhook is asked about the configuration of admission.
+//! Invariants: without a configuration that may concern it a request costs two look-ups; a webhook that cannot be asked
+//! refuses the request unless its `failurePolicy` is `Ignore`; no webhook is asked about the configuration of
+//! admission.
 //!
 //! Not here: sending (see [`crate::outbound`]), which requests a rule covers (see [`super::matching`]).
 
@@ -30,7 +32,8 @@ enum Failure {
 }
 
 impl Failure {
-    /// What becomes of the request. `opened` is the key that says in the audit log that it went on although the webhook failed.
+    /// The effect of the failure on the request. `opened` is the key that says in the audit log that it went on
+    /// although the webhook failed.
     fn settle(self, hook: &config::Webhook, session: &Session<'_>, opened: &str) -> Result<(), Status> {
         match self {
             Failure::Refused(status) => Err(status),

@@ -1,10 +1,11 @@
-//! The plugin NodeRestriction: what a node may write about itself, its pods and their claims, beyond what the node authorizer can know.
+//! The plugin NodeRestriction: the changes that a node may make to itself, its pods and their claims, beyond the checks
+//! that the node authorizer can make.
 //!
-//! It looks at requests of users that are nodes ([`crate::UserInfo::node`]) and at nobody else's. Messages are upstream's, except that the
-//! fields of a claim that differ are listed, where upstream shows Go's structs.
+//! It checks only requests of users that are nodes ([`crate::UserInfo::node`]). Messages are upstream's, except that
+//! the fields of a claim that differ are listed, where upstream shows Go's structs.
 //!
-//! Here: Nodes, Leases, CSINodes, ResourceSlices, claims, certificate requests. In `pods` pods with their status and eviction, in `tokens`
-//! tokens for their service accounts. Not here: PodCertificateRequests, which are not served.
+//! Here: Nodes, Leases, CSINodes, ResourceSlices, claims, certificate requests. In `pods` pods with their status and
+//! eviction, in `tokens` tokens for their service accounts. Not here: PodCertificateRequests, which are not served.
 
 mod pods;
 mod tokens;
@@ -39,7 +40,7 @@ const KUBELET_LABELS: [&str; 11] = [
 const KUBELET_NAMESPACES: [&str; 2] = ["kubelet.kubernetes.io", "node.kubernetes.io"];
 /// The label namespace that is kept from kubelets, so that workloads can be kept from their nodes.
 const RESTRICTED: &str = "node-restriction.kubernetes.io";
-/// What a kubelet says about a claim.
+/// The fields of a claim's status that a kubelet may write.
 const CLAIM_STATUS: [&str; 4] = [
     "capacity",
     "conditions",
@@ -93,7 +94,7 @@ impl Admission for NodeRestriction {
     }
 }
 
-/// What a lister of upstream says of an object that is not there: it knows the singular only.
+/// The error of upstream's lister for an object that does not exist: it knows the singular only.
 fn missing(group: &str, kind: &str, name: &str) -> Status {
     let qualified = match group {
         "" => kind.to_owned(),

@@ -10,7 +10,8 @@ use crate::model::object;
 use crate::model::status::Status;
 use crate::values::{get, items};
 
-/// The kinds of volumes that refer to objects (`HasAPIObjectReference`), and what is said of each. The first that a volume has counts.
+/// The kinds of volumes that refer to objects (`HasAPIObjectReference`), and what is said of each. The first that a
+/// volume has counts.
 const REFERRING: [(&str, &str); 7] = [
     ("configMap", "configmaps (via configmap volumes)"),
     ("secret", "secrets (via secret volumes)"),
@@ -154,7 +155,8 @@ impl Request<'_> {
     }
 }
 
-/// What a pod refers to, in upstream's words and order; `None`: nothing.
+/// The first kind of object that a pod refers to, in upstream's words and order; `None`: it refers to none. `None`:
+/// nothing.
 fn referred(pod: &Value) -> Result<Option<&'static str>, String> {
     let has_account = get(pod, &["spec", "serviceAccountName"])
         .as_str()

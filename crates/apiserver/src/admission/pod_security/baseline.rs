@@ -67,7 +67,7 @@ pub(super) const CAPABILITIES: [&str; 13] = [
     "SYS_CHROOT",
 ];
 
-/// Containers that add what is not in `allowed`, and what that is.
+/// Containers that add capabilities outside of `allowed`, and these capabilities.
 pub(super) fn adding<'a>(pod: &Pod<'a>, allowed: &[&str]) -> (Vec<&'a str>, BTreeSet<&'a str>) {
     let mut found = BTreeSet::new();
     let containers = pod.bad(|container| {

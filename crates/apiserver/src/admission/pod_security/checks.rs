@@ -1,8 +1,8 @@
-//! The table of the Pod Security Standards' rules: each has a level, and says since which minor version it reads a pod how. The rules
-//! themselves stand in `baseline` and `restricted`.
+//! The table of the Pod Security Standards' rules: each has a level, and says since which minor version it reads a pod
+//! how. The rules themselves stand in `baseline` and `restricted`.
 //!
-//! Invariants: rules are evaluated in the order of their ids, those of the baseline first, because clients read the message; a restricted
-//! rule replaces the weaker baseline rule that it names.
+//! Invariants: rules are evaluated in the order of their ids, those of the baseline first, because clients read the
+//! message; a restricted rule replaces the weaker baseline rule that it names.
 
 use std::collections::BTreeSet;
 
@@ -16,7 +16,7 @@ use super::levels::{Level, LevelVersion};
 use super::restricted::{all_capabilities, escalation, run_as_non_root, run_as_root, seccomp, volumes};
 use crate::values::get;
 
-/// What is wrong, shortly and in detail.
+/// A violation, in short and in detail.
 pub(super) struct Violation {
     reason: &'static str,
     detail: String,
@@ -153,7 +153,7 @@ const CHECKS: [Check; 19] = [
     ),
 ];
 
-/// What `level` forbids a pod with this metadata and spec.
+/// The violations of `level` by a pod with this metadata and spec.
 pub(super) fn evaluate(level: LevelVersion, metadata: &Value, spec: &Value) -> Violations {
     let pod = Pod { metadata, spec };
     let minor = level.version.unwrap_or(u64::MAX);

@@ -1,6 +1,8 @@
-//! Levels, versions and the labels of a namespace that choose them (the Pod Security Standards' `LevelVersion` and `Policy`).
+//! Levels, versions and the labels of a namespace that choose them (the Pod Security Standards' `LevelVersion` and
+//! `Policy`).
 //!
-//! Invariant: a label that cannot be read fails closed for what is enforced (restricted) and open for what is only said.
+//! Invariant: a label that cannot be read fails closed for the mode `enforce` (restricted) and open for `warn` and
+//! `audit`.
 
 use kubewright_schema::error::FieldError;
 use kubewright_schema::path::FieldPath;
@@ -76,7 +78,7 @@ impl std::fmt::Display for LevelVersion {
     }
 }
 
-/// What the labels of a namespace ask for.
+/// The levels that the labels of a namespace ask for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Policy {
     pub(super) enforce: LevelVersion,

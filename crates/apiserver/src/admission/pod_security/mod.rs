@@ -1,8 +1,9 @@
 //! PodSecurity: pods must keep to the Pod Security Standard that labels of their namespace name.
 //!
-//! A pod that breaks what is enforced is refused; what breaks the level of the mode `warn` is told, about pods and about what makes pods.
-//! What breaks the level of the mode `audit` is an annotation in the audit log. A namespace that begins to enforce more is told which of
-//! its pods would not be let in. The rules are listed in `checks`.
+//! A pod that violates the enforced level is refused. A violation of the level of the mode `warn` is a warning, for
+//! pods and for workloads with a pod template; one of the level of the mode `audit` is an annotation in the audit log.
+//! A namespace that begins to enforce more is told which of its pods would not be let in. The rules are listed in
+//! `checks`.
 //!
 //! Not here: exemptions (kube-apiserver has none by default).
 
@@ -145,7 +146,7 @@ fn violations_in(session: &Session<'_>, namespace: &str, enforce: LevelVersion) 
     warnings
 }
 
-/// What the namespace of a request asks for.
+/// The policy in the labels of the request's namespace.
 fn policy_of(session: &Session<'_>, attributes: &Attributes) -> Option<Policy> {
     let namespace = session.namespace(&attributes.namespace)?;
     Some(policy(namespace.value()).0)
@@ -178,7 +179,7 @@ fn pod(session: &Session<'_>, attributes: &Attributes, new: &Value, old: Option<
     Ok(())
 }
 
-/// What makes pods is only warned about: the pods themselves are refused.
+/// A workload with a pod template is only warned about: the pods themselves are refused.
 fn template(session: &Session<'_>, attributes: &Attributes, template: &Value) -> Result<(), Status> {
     if let (Some(policy), true) = (policy_of(session, attributes), template.is_object()) {
         let (metadata, spec) = (get(template, &["metadata"]), get(template, &["spec"]));
@@ -189,7 +190,7 @@ fn template(session: &Session<'_>, attributes: &Attributes, template: &Value) ->
     Ok(())
 }
 
-/// What the level of the mode `audit` forbids, for the audit log.
+/// Adds the violations of the level of the mode `audit` to the audit log.
 fn audit(session: &Session<'_>, policy: Policy, metadata: &Value, spec: &Value) {
     if policy.audit.level == Level::Privileged || !session.is_audited() {
         return;

@@ -12,8 +12,8 @@ use crate::values::get;
 
 const GROUP: &str = "admissionregistration.k8s.io";
 
-/// Refuses policies and bindings whose parameters their writer may not read. It stands before all other plugins that validate: what it
-/// says is about the object, not about who admits it.
+/// Refuses policies and bindings whose parameters their writer may not read. It stands before all other plugins that
+/// validate: what it says is about the object, not about who admits it.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ParameterAccess;
 

@@ -1,7 +1,8 @@
 //! The values that expressions of a policy see, and how an expression is evaluated within a budget.
 //!
-//! Invariants: a variable of the policy is computed when it is first named, and once; what that costs is charged to the expression that
-//! named it. A variable holds neither itself nor the map of all variables, so that every value has an end.
+//! Invariants: a variable of the policy is computed when it is first named, and once; what that costs is charged to the
+//! expression that named it. A variable holds neither itself nor the map of all variables, so that every value has an
+//! end.
 //!
 //! cel-go computes variables on a stack of up to 1 GB, and has no bound for how many name each other; here there is one
 //! ([`MAX_CHAIN`]).
@@ -36,7 +37,7 @@ impl std::fmt::Display for OutOfBudget {
     }
 }
 
-/// What a policy sees of a request.
+/// The variables of a request that a policy sees.
 #[derive(Clone, Copy)]
 pub(super) struct Inputs<'a> {
     /// The object as it would be stored; null for a delete.
@@ -295,7 +296,7 @@ mod tests {
         }
     }
 
-    /// What a policy with these variables says, which may not say it for ever.
+    /// The result of a policy with these variables, within a budget.
     fn with_variables(sources: impl IntoIterator<Item = (String, String)>, expression: &str) -> Result<String, String> {
         let mut compiler = Compiler::with_variables(false);
         let variables = declared(sources, &mut compiler);

@@ -12,7 +12,8 @@ use crate::model::object;
 use crate::scheme::split_version;
 use crate::values::get;
 
-/// An expression, or why it does not compile. What is stored compiled when it was written, perhaps by an older version.
+/// An expression, or why it does not compile. A stored expression compiled when it was written, perhaps by an older
+/// version.
 #[derive(Debug)]
 pub(super) struct Expression {
     pub(super) source: String,
@@ -54,7 +55,7 @@ impl Variables {
     }
 }
 
-/// What parameters are: the kind that a policy names.
+/// The kind of a policy's parameters.
 #[derive(Debug)]
 pub(super) struct ParamKind {
     pub(super) group: String,
@@ -91,7 +92,7 @@ impl ParamKind {
     }
 }
 
-/// What both kinds of policies have.
+/// The part that both kinds of policies have.
 #[derive(Debug)]
 pub(super) struct Policy {
     pub(super) name: String,
@@ -186,7 +187,7 @@ impl Kind for ValidatingPolicy {
     }
 }
 
-/// What a mutation does to an object.
+/// The change that a mutation makes to an object.
 #[derive(Debug)]
 pub(super) enum Mutation {
     /// Merges what the expression constructs.
@@ -230,7 +231,7 @@ impl Kind for MutatingPolicy {
     }
 }
 
-/// What a validating binding does with a failed rule.
+/// The action of a validating binding for a failed rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Action {
     Deny,

@@ -20,7 +20,7 @@ pub(super) enum Met {
     Failed(String),
 }
 
-/// Asks the conditions of a policy. One that is false decides, whatever the errors of others.
+/// Asks the conditions of a policy. A single false condition decides, even when others fail with errors.
 pub(super) fn conditions(policy: &Policy, inputs: Inputs<'_>, session: &Session<'_>, attributes: &Attributes) -> Met {
     if policy.conditions.is_empty() {
         return Met::Yes;
@@ -58,8 +58,8 @@ impl Conditions {
         self.0.is_empty()
     }
 
-    /// Whether a webhook is asked; `fails`: whether what cannot be told is an error. Objects in the version that the webhook sees, null
-    /// where there is none. The error is upstream's text.
+    /// Whether a webhook is asked; `fails`: whether what cannot be told is an error. Objects in the version that the
+    /// webhook sees, null where there is none. The error is upstream's text.
     pub(in crate::admission) fn hold(
         &self,
         fails: bool,

@@ -1,7 +1,7 @@
 //! MutatingAdmissionPolicies: changes to objects before they are validated.
 //!
-//! All policies in force are chosen on the object as it came; then they change it one after the other, each seeing what those before it
-//! did. A patch whose `test` fails changes nothing and is no error.
+//! All policies in force are chosen on the object as it came; then they change it one after the other, each seeing what
+//! those before it did. A patch whose `test` fails changes nothing and is no error.
 
 use std::borrow::Cow;
 
@@ -51,7 +51,7 @@ struct Invocation<'h> {
 }
 
 impl Invocation<'_> {
-    /// What tells it apart in the second round.
+    /// The key of this invocation in the second round.
     fn id(&self) -> String {
         let (policy, binding) = (&self.mutating.policy.name, &self.binding.name);
         let (namespace, name) = (object::namespace(&self.param), object::name(&self.param));
@@ -328,8 +328,8 @@ fn configuration<'a>(scope: &Scope<'a>, expression: &'a Expression) -> Result<Va
     native(&found)
 }
 
-/// A configuration as JSON. A map that the expression writes into a list is no object there, as upstream: objects in lists must be
-/// constructed with their type.
+/// A configuration as JSON. A map that the expression writes into a list is no object there, as upstream: objects in
+/// lists must be constructed with their type.
 fn native(value: &Cel<'_>) -> Result<Value, String> {
     match value {
         Cel::Object(object) => {
@@ -385,7 +385,8 @@ fn patches<'a>(scope: &Scope<'a>, expression: &'a Expression) -> Result<Value, S
     Ok(Value::Array(operations))
 }
 
-/// The type of each constructed object must be named after the fields that lead to it: there is no other check of `Object.spec{…}`.
+/// The type of each constructed object must be named after the fields that lead to it: there is no other check of
+/// `Object.spec{…}`.
 fn check_names(value: &Cel<'_>) -> Result<(), String> {
     let mut errors = Vec::new();
     names(value, value.type_name(), &mut errors);
@@ -428,7 +429,8 @@ fn merge(live: &Value, mut configuration: Value, matched: &Matched, row: Option<
     let kind = &matched.kind;
     let ty = match row {
         Some(row) => Some(object_type(row)),
-        // Of what is posted to subresources, only the core group's kinds stand in the document of their own version.
+        // Documents posted to subresources: only the core group's kinds are defined in the OpenAPI document of their
+        // own version.
         None if kind.group.is_empty() => catalog::for_kind("", &kind.version, &kind.kind).map(ObjectType::built_in),
         None => None,
     };
@@ -471,7 +473,8 @@ fn whole_number(why: &str) -> Option<String> {
         .then(|| format!("cannot convert float64 to {wanted}"))
 }
 
-/// Makes an object of its kind out of what a patch left. What is no such object ends the request, as upstream.
+/// Makes an object of its kind out of what a patch left. A patched value that is not an object of its kind ends the
+/// request, as upstream.
 fn finish_patched(mut object: Value, session: &Session<'_>, row: Option<&Resource>) -> Result<Value, Failure> {
     let Some(row) = row else { return Ok(object) };
     session

@@ -28,8 +28,8 @@ pub(super) fn kind(session: &Session<'_>, policy: &Policy) -> Result<Option<Arc<
         .ok_or_else(|| format!("failed to find resource referenced by paramKind: '{kind}'"))
 }
 
-/// The parameters for a request in a namespace: null where the policy is to be evaluated without any; nothing where it is not to be
-/// evaluated.
+/// The parameters for a request in a namespace: null where the policy is to be evaluated without any; nothing where it
+/// is not to be evaluated.
 ///
 /// # Errors
 /// Why they cannot be found.

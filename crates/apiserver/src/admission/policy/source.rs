@@ -1,8 +1,8 @@
 //! Which policies are in force now, compiled.
 //!
-//! Invariants: a policy is compiled once for each version that is stored, when a request may concern it and a binding puts it into
-//! force; what a request sees is never older than the request; neither a write nor a change of a policy looks at policies whose rules
-//! name another resource. Anything here may be thrown away: it is made from storage.
+//! Invariants: a policy is compiled once for each version that is stored, when a request may concern it and a binding
+//! puts it into force; what a request sees is never older than the request; neither a write nor a change of a policy
+//! looks at policies whose rules name another resource. Anything here may be thrown away: it is made from storage.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
@@ -112,7 +112,7 @@ impl<P: Kind> Known<P> {
             Some(policy) => policy.clone(),
             None => {
                 let [policies, _] = P::STORES;
-                // What was written since is compiled as well: the request ends later still.
+                // A policy that was written since then is compiled as well: the request ends later still.
                 let stored = storage.get(policies, name)?;
                 let compiled = budget::unlimited(|| Arc::new(P::read(stored.value())));
                 entry.compiled.get_or_init(|| compiled).clone()

@@ -1,4 +1,5 @@
-//! What kube-apiserver answered about policies, and under them (`testdata/policies.json`): codes, messages, causes, warnings, values.
+//! The answers of kube-apiserver about policies, and under them (`testdata/policies.json`): codes, messages, causes,
+//! warnings, values.
 
 use std::sync::Arc;
 
@@ -86,7 +87,7 @@ fn check(api: &ApiServer, step: &Value) -> Result<(), String> {
     Ok(())
 }
 
-/// What a scenario put into force is taken away, so that the next one does not meet it.
+/// Deletes the policies of a scenario, so that they do not affect the next one.
 fn clean(api: &ApiServer, step: &Value) {
     let line = step["request"].as_str().unwrap_or("");
     let name = step["body"]["metadata"]["name"].as_str().unwrap_or("");

@@ -54,18 +54,19 @@ impl Refusal {
     }
 }
 
-/// What one evaluation of a policy came to.
+/// The result of one evaluation of a policy.
 #[derive(Default)]
 struct Outcome {
     /// Of failed rules; the actions of the binding say what follows.
     refusals: Vec<Refusal>,
-    /// Of audit annotations, which refuse whatever the actions are.
+    /// Of audit annotations, which refuse regardless of the binding's actions.
     audits: Vec<Refusal>,
     /// Audit annotations: keys and values.
     annotations: Vec<(String, String)>,
 }
 
-/// The audit annotations of a policy: what its bindings and parameters say, each value once (`auditAnnotationCollector`).
+/// The audit annotations of a policy: what its bindings and parameters say, each value once
+/// (`auditAnnotationCollector`).
 #[derive(Default)]
 struct Annotations(BTreeMap<String, Vec<String>>);
 
@@ -222,7 +223,7 @@ async fn check_hook(
     Ok(())
 }
 
-/// What the expressions see, but for the parameter.
+/// The variables of the expressions, except the parameter.
 struct Seen<'a> {
     object: Cow<'a, Value>,
     old: Cow<'a, Value>,
@@ -407,7 +408,7 @@ fn validations(
     Ok(refusals)
 }
 
-/// What is said about a failed rule: the result of its expression for it, its text, or the rule itself.
+/// The message of a failed rule: the result of its expression for it, its text, or the rule itself.
 fn message(validation: &Validation, evaluated: Option<&Cel<'_>>) -> String {
     let own = match evaluated {
         Some(Cel::String(text)) => text.trim(),

@@ -1,6 +1,7 @@
 //! Configurations of webhooks, read once for each version of a stored object.
 //!
-//! Invariant: neither a write nor a change of a configuration looks at configurations whose rules name another resource.
+//! Invariant: neither a write nor a change of a configuration looks at configurations whose rules name another
+//! resource.
 
 use std::collections::BTreeMap;
 use std::ops::Bound::{Excluded, Unbounded};
@@ -17,7 +18,8 @@ use crate::outbound::client::Client;
 use crate::storage::{Derived, Followed, StoredObject};
 use crate::values::get;
 
-/// What a webhook without `timeoutSeconds` gets; defaulting fills the field in, so that none is stored so.
+/// The timeout of a webhook without `timeoutSeconds`; defaulting fills the field in, so that no webhook is stored
+/// without it.
 const TIMEOUT: u64 = 10;
 
 /// One entry of `webhooks`.
@@ -71,7 +73,7 @@ pub(super) struct Configurations {
     known: Followed<Known>,
 }
 
-/// What is configured, by the name of the configuration.
+/// The configured webhooks, by the name of the configuration.
 #[derive(Default)]
 struct Known {
     webhooks: BTreeMap<String, Arc<Vec<Webhook>>>,
@@ -107,7 +109,7 @@ impl Configurations {
         }
     }
 
-    /// The configurations that a write may concern, by name; none where nobody is asked about such a write.
+    /// The configurations that a write may concern, by name; none if no webhook is called for such a write.
     pub(super) fn of(&self, session: &Session<'_>, attributes: &Attributes) -> Vec<Configured> {
         if is_exempt(attributes) {
             return Vec::new();

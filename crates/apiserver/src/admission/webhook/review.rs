@@ -1,4 +1,4 @@
-//! `AdmissionReview`: what a webhook is sent, and what its answer must look like.
+//! `AdmissionReview`: the request to a webhook, and the form that its answer must have.
 
 use kubewright_schema::{base64, budget, catalog, go, structural};
 use serde::Serialize;
@@ -15,7 +15,7 @@ use crate::outbound::client::{Document, kind_text};
 const GROUP: &str = "admission.k8s.io";
 const KIND: &str = "AdmissionReview";
 
-/// What a call takes, in steps: a request may make about a thousand.
+/// The cost of a call, in steps: a request may make about a thousand.
 const CALL: usize = 10_000;
 /// So many letters of a review are written in a step.
 const LETTERS: usize = 4;
@@ -28,7 +28,7 @@ pub(super) struct Objects<'a> {
     pub(super) old: &'a Value,
 }
 
-/// What a webhook answered.
+/// The answer of a webhook.
 #[derive(Debug, Default)]
 struct Response {
     allowed: bool,

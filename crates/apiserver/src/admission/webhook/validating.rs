@@ -26,7 +26,7 @@ impl Default for ValidatingWebhooks {
     }
 }
 
-/// What one webhook is asked with.
+/// The arguments of one webhook call.
 struct Invocation<'a> {
     hook: &'a Webhook,
     seen: Matched,
@@ -43,7 +43,7 @@ async fn dispatch(
     old: Option<&Value>,
 ) -> Result<(), Status> {
     let mut asked = Vec::new();
-    // Nobody is asked before it is clear who is, for an error in that is the answer.
+    // No webhook is called before it is clear which ones match, because an error in a match is the answer.
     for hook in configured.iter().flat_map(|configured| configured.webhooks.iter()) {
         let Some(seen) = hook.criteria.matches(session, attributes, object, old)? else {
             continue;
