@@ -1,4 +1,4 @@
-//! What is collected about one request, from its arrival to the end of its answer (`AuditContext` of apiserver).
+//! The record of one request, from its arrival to the end of its answer (`AuditContext` of apiserver).
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -38,7 +38,7 @@ pub struct Entry {
     notes: Mutex<Notes>,
 }
 
-/// What is found out on the way.
+/// The facts that are found on the way.
 #[derive(Default)]
 struct Notes {
     impersonated: Option<(UserInfo, &'static str)>,
@@ -75,7 +75,7 @@ impl Entry {
         }
     }
 
-    /// Enters a request whose user nobody knows: one event, of its refusal (`WithFailedAuthenticationAudit`).
+    /// Enters a request whose user is unknown: one event, of its refusal (`WithFailedAuthenticationAudit`).
     pub(crate) fn unauthenticated(
         log: &AuditLog,
         env: &Arc<dyn Env>,
@@ -148,7 +148,8 @@ impl Entry {
         self.chosen.level
     }
 
-    /// For whom it is answered, if not for the one who asks. `constraint` is the verb of the constrained mode that allowed it, or empty.
+    /// The impersonated user for whom the request is answered. `constraint` is the verb of the constrained mode that
+    /// allowed it, or empty.
     pub(crate) fn impersonated(&self, user: &UserInfo, constraint: &'static str) {
         self.notes().impersonated = Some((user.clone(), constraint));
     }
@@ -375,7 +376,8 @@ fn cut_user_agent(mut text: String) -> String {
     text
 }
 
-/// Whom a request came from, the client first, as far as the headers are believed (`SourceIPs` of apimachinery).
+/// The addresses that a request came from, the client first, as far as the headers are believed (`SourceIPs` of
+/// apimachinery).
 fn source_ips(headers: &HeaderMap, peer: Option<IpAddr>) -> Vec<String> {
     let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or("");
     let mut ips: Vec<IpAddr> = text("x-forwarded-for")

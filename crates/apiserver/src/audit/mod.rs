@@ -1,13 +1,13 @@
-//! The audit log: who asked for what and when, and what became of it (`audit.k8s.io/v1`).
+//! The audit log: each request with its user, time and outcome (`audit.k8s.io/v1`).
 //!
-//! A [`Policy`] says how much is written about a request. An [`Entry`] accompanies the request from the moment its user is known
-//! (`WithAudit` of apiserver): it collects the object that was sent, annotations of admission, and the answer, and gives an event to the
-//! [`AuditSink`] at each stage. `event` is the event as it is written.
+//! A [`Policy`] says how much is written about a request. An [`Entry`] accompanies the request from the moment its user
+//! is known (`WithAudit` of apiserver): it collects the object that was sent, annotations of admission, and the answer,
+//! and gives an event to the [`AuditSink`] at each stage. `event` is the event as it is written.
 //!
 //! Invariants:
 //! - a request that the policy does not look at costs one evaluation of the policy and nothing else;
 //! - `RequestReceived` is written before anything is done, `ResponseComplete` before the answer is sent, and once only;
-//! - a request that its client gave up is completed too: when the last one who holds its entry lets it go.
+//! - a request that its client gave up is completed too: when the last holder of its entry drops it.
 //!
 //! Not here: where events go (files, rotation: the shell), and the batching and webhook backends of upstream: each
 //! event is a batch.
@@ -33,7 +33,7 @@ pub trait AuditSink: Send + Sync + 'static {
     fn write(&self, line: &str) -> Result<(), String>;
 }
 
-/// What an API server needs to keep an audit log.
+/// The parts of an API server that keeps an audit log.
 #[derive(Clone)]
 pub struct AuditLog {
     /// How much is written about which requests (`--audit-policy-file`).

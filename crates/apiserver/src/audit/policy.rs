@@ -1,4 +1,5 @@
-//! Which requests are entered, and how much of them (`Policy` of `audit.k8s.io/v1`; evaluated as by `policyRuleEvaluator`).
+//! Which requests are entered, and how much of them (`Policy` of `audit.k8s.io/v1`; evaluated as by
+//! `policyRuleEvaluator`).
 //!
 //! The first rule that fits decides. A request that no rule fits is not entered.
 
@@ -107,7 +108,7 @@ struct Rule {
     paths: Vec<String>,
 }
 
-/// What is written about a request that a rule fits.
+/// The parts of a request that are logged by a rule.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Chosen {
     pub(super) level: Level,
@@ -172,7 +173,7 @@ impl Policy {
     /// Reads a policy, in YAML or JSON. Unknown fields are no errors, as upstream; see [`Policy::warnings`].
     ///
     /// # Errors
-    /// What is wrong with it, with the path of the field (`LoadPolicyFromBytes`, `ValidatePolicy`).
+    /// The error, with the path of the field (`LoadPolicyFromBytes`, `ValidatePolicy`).
     pub fn parse(text: &[u8]) -> Result<Policy, PolicyError> {
         let failed = |why: String| PolicyError(format!("failed decoding: {why}"));
         let document = decode::yaml(text).map_err(|why| failed(why.to_string()))?.value;
@@ -202,7 +203,7 @@ impl Policy {
         &self.warnings
     }
 
-    /// What is written about a request; nothing of one that no rule fits.
+    /// The parts of a request that are logged; none if no rule fits.
     pub(super) fn evaluate(&self, user: &UserInfo, attributes: &Attributes) -> Option<&Chosen> {
         let rule = self.rules.iter().find(|rule| rule.fits(user, attributes))?;
         (rule.chosen.level != Level::None).then_some(&rule.chosen)
@@ -402,7 +403,8 @@ mod tests {
         );
     }
 
-    /// The words are those of kube-apiserver 1.36.3, but for `apiVersion` and types, which it tells by the names of its Go types.
+    /// The words are those of kube-apiserver 1.36.3, but for `apiVersion` and types, which it tells by the names of its
+    /// Go types.
     #[test]
     fn a_policy_that_cannot_be_used_says_why() {
         let rules = |rules: &str| format!("apiVersion: audit.k8s.io/v1\nkind: Policy\nrules: {rules}");

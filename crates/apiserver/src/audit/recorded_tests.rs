@@ -1,7 +1,7 @@
-//! What kube-apiserver 1.36.3 wrote into its audit log, request by request (`testdata/audit.json`, under `audit-policy.yaml`).
+//! The audit log of kube-apiserver 1.36.3, request by request (`testdata/audit.json`, under `audit-policy.yaml`).
 //!
-//! Left out of the comparison are what differs from run to run (uids, versions, times, generated names), and the apply of YAML: upstream
-//! fails to write its event, because the body is no JSON; ours holds it as JSON.
+//! Left out of the comparison are what differs from run to run (uids, versions, times, generated names), and the apply
+//! of YAML: upstream fails to write its event, because the body is no JSON; ours holds it as JSON.
 
 use std::sync::{Arc, Mutex};
 
@@ -44,7 +44,7 @@ impl Kept {
         std::mem::take(&mut *self.lines.lock().unwrap())
     }
 
-    /// What was written since the last look.
+    /// The events since the last call.
     pub(crate) fn take(&self) -> Vec<Value> {
         let lines = self.take_lines();
         let read = |line: &String| {
