@@ -24,7 +24,7 @@ fn part(value: &Value) -> String {
 
 /// A token taken apart; nothing about it is proven.
 pub(super) struct Unproven<'a> {
-    /// What it claims.
+    /// Its claims.
     pub(super) claims: Value,
     algorithm: String,
     signed: &'a str,

@@ -1,11 +1,12 @@
 //! Who asks: from the credentials of a request to a user.
 //!
-//! The shell says what the client's certificate proves ([`Identity`]); the rest is in the headers. As in kube-apiserver the first
-//! credentials that prove something win: a certificate, then `Authorization: Bearer` with a token of the token file, then one of a
-//! service account. Credentials that prove nothing are refused (401) unless others do; a request without any is anonymous.
+//! The shell says what the client's certificate proves ([`Identity`]); the rest is in the headers. As in kube-apiserver
+//! the first credentials that prove something win: a certificate, then `Authorization: Bearer` with a token of the
+//! token file, then one of a service account. Credentials that prove nothing are refused (401) unless others do; a
+//! request without any is anonymous.
 //!
-//! Invariants: nothing is remembered between requests, so that a token is worth nothing from the moment on at which its service account
-//! or the object that it is bound to is gone; a token never gets into a message.
+//! Invariants: nothing is remembered between requests, so that a token is worth nothing from the moment on at which its
+//! service account or the object that it is bound to is gone; a token never gets into a message.
 //!
 //! Not here: TLS, keys (see [`Signer`]), what a user may do.
 
@@ -30,10 +31,10 @@ use crate::{Body, Env};
 /// The key of [`UserInfo::extra`] that says by which certificate or token a user was recognised.
 pub const CREDENTIAL_ID: &str = "authentication.kubernetes.io/credential-id";
 
-/// What the client's certificate proves.
+/// The identity that the client's certificate proves.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Identity {
-    /// A certificate of a trusted authority: who it names.
+    /// A certificate of a trusted authority: the user that it names.
     User(UserInfo),
     /// No certificate, or one without a common name.
     Anonymous,
@@ -86,7 +87,7 @@ impl Authenticator {
         }
     }
 
-    /// Whether requests without credentials are somebody's (`--anonymous-auth`). Default yes.
+    /// Whether requests without credentials are answered as `system:anonymous` (`--anonymous-auth`). Default yes.
     #[must_use]
     pub fn anonymous(mut self, allowed: bool) -> Authenticator {
         self.anonymous = allowed;
@@ -103,10 +104,11 @@ impl Authenticator {
         self.service_accounts.audiences()
     }
 
-    /// Who sends these headers over a connection with this certificate. `audiences`: whom the credentials must be good for.
+    /// The user who sends these headers over a connection with this certificate. `audiences`: those for which the
+    /// credentials must be valid.
     ///
     /// # Errors
-    /// What is wrong with the credentials, as `status.error` of a TokenReview says it.
+    /// The error in the credentials, as `status.error` of a TokenReview shows it.
     pub fn authenticate(
         &self,
         identity: &Identity,
@@ -119,10 +121,10 @@ impl Authenticator {
         self.recognise(identity, header.as_deref().unwrap_or(""), audiences)
     }
 
-    /// Whose token this is: as if a request came with nothing else.
+    /// The user of this token, as if a request came with nothing else.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// The error in the token.
     pub fn review(&self, token: &str, audiences: &[String]) -> Result<Authenticated, String> {
         self.recognise(&Identity::Anonymous, &format!("Bearer {token}"), audiences)
     }

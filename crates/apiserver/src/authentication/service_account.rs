@@ -1,7 +1,8 @@
 //! Tokens of service accounts: what they say, and when they are believed.
 //!
-//! Two forms, told apart by their issuer: those that TokenRequest gives out, which end and may be bound to a pod, a secret or a node; and
-//! those in Secrets of type `kubernetes.io/service-account-token`, which are good as long as the Secret holds them.
+//! Two forms, told apart by their issuer: those that TokenRequest gives out, which end and may be bound to a pod, a
+//! secret or a node; and those in Secrets of type `kubernetes.io/service-account-token`, which are good as long as the
+//! Secret holds them.
 
 use std::sync::Arc;
 
@@ -36,7 +37,7 @@ pub struct Bound {
     pub uid: String,
 }
 
-/// What a token is about.
+/// The subject of a token.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TokenSubject {
     /// Namespace of the service account.
@@ -49,7 +50,7 @@ pub struct TokenSubject {
     pub secret: Option<Bound>,
     /// The node that it is bound to, or that of the pod.
     pub node: Option<Bound>,
-    /// Whom it is for.
+    /// Its audiences.
     pub audiences: Vec<String>,
     /// For how many seconds it is good.
     pub seconds: i64,
@@ -160,7 +161,8 @@ impl ServiceAccountTokens {
         jwt::encode(&claims, signer)
     }
 
-    /// Whose token this is, and for which of `audiences` it is good; `None` when it is no token of this issuer.
+    /// The user of this token, and those of `audiences` for which it is valid; `None` when it is not a token of this
+    /// issuer. `None` when it is no token of this issuer.
     ///
     /// # Errors
     /// Why it is not believed, in Kubernetes' words.
@@ -250,7 +252,7 @@ impl ServiceAccountTokens {
         Ok(user)
     }
 
-    /// What the token is bound to must still be there. The node of a pod may go: the pod is what binds.
+    /// The objects that the token is bound to must still exist. The node of a pod may go: the pod is what binds.
     fn check_bound(&self, private: &Value, namespace: &str, now: Timestamp) -> Result<(), String> {
         const INVALIDATED: &str = "service account token has been invalidated";
         let of_pod = private.get("pod").is_some();

@@ -6,7 +6,7 @@ use serde_json::Value;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct SignerError(
-    /// What is wrong, in words.
+    /// The error in words.
     pub String,
 );
 

@@ -34,12 +34,12 @@ pub enum TokenFileError {
     Quotes {
         /// The line, counted from 1.
         line: usize,
-        /// What is wrong with them.
+        /// The error.
         why: &'static str,
     },
 }
 
-/// Users by their token. `Default` is nobody.
+/// Users by their token. `Default` has no users.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct StaticTokens {
     users: BTreeMap<String, (usize, UserInfo)>,
@@ -99,7 +99,7 @@ impl StaticTokens {
         Ok(StaticTokens { users })
     }
 
-    /// Whose token this is.
+    /// The user of this token.
     pub fn user(&self, token: &str) -> Option<&UserInfo> {
         self.users.get(token).map(|(_, user)| user)
     }
@@ -131,7 +131,7 @@ fn columns(row: &str) -> Result<Vec<String>, &'static str> {
     }
 }
 
-/// What stands up to the closing quotation mark, and what follows it. A doubled mark is one of the text.
+/// The text up to the closing quotation mark, and the rest behind it. A doubled mark is one of the text.
 fn unquote(quoted: &str) -> Result<(String, &str), &'static str> {
     let mut text = String::new();
     let mut rest = quoted;

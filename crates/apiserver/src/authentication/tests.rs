@@ -8,7 +8,7 @@ use super::*;
 use crate::model::testing::{FakeEnv, Shared};
 use crate::storage::MemoryStorage;
 
-/// A "signature" that is the message behind a word: enough to tell who wrote it.
+/// A "signature" that is the message behind a word: enough to tell the signers apart.
 pub(crate) struct TestSigner(pub(crate) &'static str);
 
 impl Signer for TestSigner {
