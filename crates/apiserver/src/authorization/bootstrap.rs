@@ -1,7 +1,8 @@
-//! The roles and bindings that every cluster has (`data/rbac.json`), and how those that are stored are brought up to date.
+//! The roles and bindings that every cluster has (`data/rbac.json`), and how those that are stored are brought up to
+//! date.
 //!
-//! A start creates what is missing. Of what is there it adds missing rules, subjects, labels and annotations, unless the annotation
-//! `rbac.authorization.kubernetes.io/autoupdate` says `false`; it takes nothing away.
+//! A start creates what is missing. It adds missing rules, subjects, labels and annotations to existing objects, unless
+//! the annotation `rbac.authorization.kubernetes.io/autoupdate` says `false`; it removes nothing.
 
 use serde_json::{Map, Value, json};
 
@@ -39,7 +40,7 @@ fn complete(mut object: Value) -> Value {
     object
 }
 
-/// What is to be done with a stored object.
+/// The step for a stored object.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Step {
     /// Nothing.
@@ -94,7 +95,7 @@ fn add_entries(next: &mut Value, expected: &Value, field: &str) {
     let entries = object::metadata_mut(next).entry(field).or_insert_with(|| json!({}));
     if let Some(entries) = entries.as_object_mut() {
         for (key, value) in wanted {
-            // What somebody set there is his; what carries the update is ours.
+            // The server overwrites no value that a user set, except the annotation that controls the update.
             entries.entry(key.clone()).or_insert_with(|| value.clone());
         }
     }

@@ -1,8 +1,8 @@
-//! Nobody grants what he does not have: the checks on writes of roles and bindings.
+//! Privilege escalation: no user grants rights that he does not have. The checks on writes of roles and bindings.
 //!
-//! A role may hold only rules that its writer has himself in that place, unless he may `escalate` it; a binding may refer only to a role
-//! all of whose rules its writer has, unless he may `bind` it. A role that gathers others (`aggregationRule`) needs everything. Members of
-//! `system:masters` are not asked.
+//! A role may hold only rules that its writer has himself in that place, unless he may `escalate` it; a binding may
+//! refer only to a role all of whose rules its writer has, unless he may `bind` it. A role that gathers others
+//! (`aggregationRule`) needs everything. Members of `system:masters` are not asked.
 //!
 //! The checks come after admission may have changed the object and before it is validated.
 
@@ -17,8 +17,8 @@ use crate::model::object;
 use crate::model::status::Status;
 use crate::model::user::{SYSTEM_MASTERS, UserInfo};
 
-/// How many of the missing rules, broken down to single verbs, a refusal tells. kube-apiserver tells all: a role of 2 KB breaks down into
-/// 700,000.
+/// How many of the missing rules, broken down to single verbs, a refusal tells. kube-apiserver tells all: a role of 2
+/// KB breaks down into 700,000.
 const MAX_TOLD: usize = 1000;
 
 /// A write of a role or a binding.

@@ -1,12 +1,13 @@
-//! Asking as somebody else: the headers `Impersonate-User`, `-Group`, `-Uid` and `-Extra-…`.
+//! Impersonation: the headers `Impersonate-User`, `-Group`, `-Uid` and `-Extra-…`.
 //!
-//! There are several modes of being allowed it, tried one after the other. In the constrained ones (`associated-node`, `arbitrary-node`,
-//! `serviceaccount`, `user-info`) somebody needs the verb `impersonate-on:MODE:VERB` on what he asks for and `impersonate:MODE` on each part
-//! of whom he wants to be; in the last one, the only one there was for years, `impersonate` on each part is enough. The mode that last
-//! helped a user is tried first for him, and the first refusal is the one that he sees.
+//! There are several modes of being allowed it, tried one after the other. In the constrained ones (`associated-node`,
+//! `arbitrary-node`, `serviceaccount`, `user-info`) a user needs the verb `impersonate-on:MODE:VERB` on the requested
+//! resource and `impersonate:MODE` on each part of the impersonated user; in the last one, the only one there was for
+//! years, `impersonate` on each part is enough. The mode that last helped a user is tried first for him, and the first
+//! refusal is the one that he sees.
 //!
-//! Invariants: nobody becomes anybody without a yes to every part; whoever is not `system:anonymous` is in `system:authenticated`, unless
-//! he asks for `system:unauthenticated`.
+//! Invariants: a user impersonates another only with a yes to every part; every impersonated user but
+//! `system:anonymous` is in `system:authenticated`, unless the headers ask for `system:unauthenticated`.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt::Write as _;
@@ -24,7 +25,7 @@ use crate::model::user::{
 };
 use crate::wire::query::{decode, first_broken_escape};
 
-/// What all these headers begin with.
+/// The prefix of all these headers.
 const PREFIX: &str = "impersonate-";
 const USER: &str = "impersonate-user";
 const UID: &str = "impersonate-uid";
@@ -39,7 +40,7 @@ const MANY: usize = 4;
 /// How many users' last modes are remembered.
 const REMEMBERED: usize = 10_000;
 
-/// Whom the headers ask for; `None`: nobody.
+/// The user whom the headers ask for; `None` without such headers.
 ///
 /// # Errors
 /// The 400 when there are parts of a user, but no name.
@@ -108,7 +109,7 @@ fn in_go(user: &UserInfo) -> String {
     )
 }
 
-/// One way of being allowed to be somebody.
+/// One way in which impersonation may be allowed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Mode {
     /// A service account becomes the node that its pod runs on.
@@ -116,7 +117,7 @@ enum Mode {
     /// Any node.
     ArbitraryNode,
     ServiceAccount,
-    /// Anybody who is neither node nor service account.
+    /// A user who is neither node nor service account.
     UserInfo,
     /// The verb `impersonate` alone.
     Legacy,
@@ -197,7 +198,7 @@ struct Remembered {
     order: VecDeque<String>,
 }
 
-/// Decides who may be whom.
+/// Decides which users may impersonate which others.
 #[derive(Default)]
 pub(crate) struct Impersonation {
     remembered: Mutex<Remembered>,
@@ -221,7 +222,8 @@ impl Impersonation {
         }
     }
 
-    /// The user that `requestor` becomes for this request, and the verb of the constrained mode that allows it, or nothing.
+    /// The user that `requestor` becomes for this request, and the verb of the constrained mode that allows it, or
+    /// nothing.
     ///
     /// # Errors
     /// The 403 of the first mode that fits.
@@ -403,7 +405,7 @@ impl Check<'_> {
     }
 }
 
-/// What only the old verb lets pass.
+/// The checks that only the legacy mode skips.
 fn check_extra(extra: &BTreeMap<String, Vec<String>>) -> Result<(), String> {
     for (key, values) in extra {
         if key.is_empty() {
@@ -427,7 +429,7 @@ fn check_extra(extra: &BTreeMap<String, Vec<String>>) -> Result<(), String> {
     Ok(())
 }
 
-/// What is wrong with a text that should look like `acme.io/foo`.
+/// The errors in a text that should look like `acme.io/foo`.
 fn domain_prefixed_path(field: &str, text: &str) -> Vec<FieldError> {
     let parts = text
         .split_once('/')

@@ -1,12 +1,12 @@
 //! How code that cannot wait gets an answer that takes time.
 //!
-//! Most of what asks an [`Authorizer`] is a plain function: an expression of a policy, the modes of impersonation, the checks of what a
-//! role grants. Their authorizers nearly always know the answer at once. Where another server must be asked, the function runs with "no
-//! opinion" for an answer, its result is thrown away, the question is sent, and the function runs again with the answer
-//! ([`Inquiry::settled`]).
+//! Most code that asks an [`Authorizer`] is a plain function: an expression of a policy, the modes of impersonation,
+//! the checks of the rules that a role grants. Their authorizers nearly always know the answer at once. Where another
+//! server must be asked, the function runs with "no opinion" for an answer, its result is thrown away, the question is
+//! sent, and the function runs again with the answer ([`Inquiry::settled`]).
 //!
-//! Invariants: the result of a run in which a question was open is never seen; every run but the last answers one more question, so that
-//! a function that asks N questions runs at most N + 1 times.
+//! Invariants: the result of a run in which a question was open is never seen; every run but the last answers one more
+//! question, so that a function that asks N questions runs at most N + 1 times.
 //!
 //! Not here: what is remembered beyond one request (see `webhook`).
 
@@ -82,7 +82,7 @@ impl<'a> Inquiry<'a> {
         }
     }
 
-    /// What `run` answers when all its questions are answered. It may run several times, and must change nothing.
+    /// The result of `run` once all its questions are answered. It may run several times, and must change nothing.
     pub(crate) async fn settled<T>(&self, mut run: impl FnMut() -> T) -> T {
         loop {
             let result = run();

@@ -1,8 +1,8 @@
-//! Who may do what: the question, those who answer it, and what follows from a refusal.
+//! Authorization: the question, the authorizers that answer it, and the effect of a refusal.
 //!
-//! Before every request the server asks an [`Authorizer`]. The usual one is [`standard`], a [`Union`] of [`PrivilegedGroups`] (members of
-//! `system:masters` may do everything, whatever the rules say) and [`Rbac`] (the stored Roles, ClusterRoles and their bindings). All of
-//! RBAC looks at one [`Policy`], which follows the four stores.
+//! Before every request the server asks an [`Authorizer`]. The usual one is [`standard`], a [`Union`] of
+//! [`PrivilegedGroups`] (members of `system:masters` may do everything, regardless of the rules) and [`Rbac`] (the
+//! stored Roles, ClusterRoles and their bindings). All of RBAC looks at one [`Policy`], which follows the four stores.
 //!
 //! | file | what |
 //! |---|---|
@@ -17,10 +17,11 @@
 //! | `bootstrap.rs` | the roles and bindings of every cluster |
 //! | `refusal.rs` | the 403 |
 //!
-//! Invariants: what nobody allows is refused; nothing here changes anything; an answer follows from what is stored when the question is
-//! asked.
+//! Invariants: a request that no authorizer allows is refused; nothing here changes anything; an answer follows from
+//! the stored objects at the time of the question.
 //!
-//! Not here: who somebody is (authentication, in the shell), and where the server asks (see `server`).
+//! Not here: the identity of a user (authentication, in the shell), and the places where the server asks (see
+//! `server`).
 
 pub mod bootstrap;
 pub(crate) mod escalation;
@@ -56,11 +57,11 @@ use crate::storage::Storage;
 /// The API group of roles and bindings.
 pub(crate) const GROUP: &str = "rbac.authorization.k8s.io";
 
-/// What a request wants (`authorizer.Attributes`).
+/// The request as an authorizer sees it (`authorizer.Attributes`).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Attributes {
-    /// `get`, `list`, `create`, …; for paths that are no resource the method in small letters. Empty for a method that resources never
-    /// take.
+    /// `get`, `list`, `create`, …; for paths that are no resource the method in small letters. Empty for a method that
+    /// resources never take.
     pub verb: String,
     /// API group of the resource.
     pub group: String,
@@ -76,8 +77,8 @@ pub struct Attributes {
     pub name: String,
     /// The path, if it is no resource's; else empty.
     pub path: String,
-    /// What a list, watch or deletecollection asks for by its field selector. An authorizer may allow a part of what it would not allow
-    /// as a whole; RBAC does not look at it.
+    /// The field selector of a list, watch or deletecollection. An authorizer may allow a part of what it would not
+    /// allow as a whole; RBAC does not look at it.
     pub field_selector: Vec<fields::Requirement>,
     /// The same for labels.
     pub label_selector: Vec<labels::Requirement>,
@@ -98,14 +99,14 @@ impl Attributes {
     }
 }
 
-/// What an authorizer says.
+/// The decision of an authorizer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// Yes.
     Allow,
-    /// No, whatever others say.
+    /// No, regardless of other authorizers.
     Deny,
-    /// Others may know. If nobody does, it is refused.
+    /// Other authorizers decide. A request that none of them allows is refused.
     NoOpinion,
 }
 
@@ -116,8 +117,8 @@ pub struct Decision {
     pub verdict: Verdict,
     /// Why, in words to show; may be empty.
     pub reason: String,
-    /// What kept an authorizer from an answer; empty when nothing did. Such a request is answered 500, not 403, unless another authorizer
-    /// allows it (`WithAuthorization`).
+    /// The error that kept an authorizer from an answer; empty without one. Such a request is answered 500, not 403,
+    /// unless another authorizer allows it (`WithAuthorization`).
     pub error: String,
 }
 
@@ -163,11 +164,11 @@ pub struct KnownRules {
     pub rules: Vec<Rule>,
     /// Whether there may be more.
     pub incomplete: bool,
-    /// What could not be looked up, in words; empty when all could.
+    /// The lookups that failed, in words; empty if none did.
     pub error: String,
 }
 
-/// What an authorizer answers: a decision, or where it will come from.
+/// The answer of an authorizer: a decision, or a future of it.
 pub enum Answer {
     /// The decision.
     Known(Decision),
@@ -205,7 +206,7 @@ pub trait Authorizer: Send + Sync + 'static {
     /// Whether `user` may do it, and why.
     fn decide(&self, user: &UserInfo, attributes: &Attributes) -> Answer;
 
-    /// What `user` is allowed in `namespace`, as far as it can be listed.
+    /// The rules that apply to `user` in `namespace`, as far as they can be listed.
     fn rules_for(&self, user: &UserInfo, namespace: &str) -> KnownRules {
         let _ = (user, namespace);
         KnownRules::default()
@@ -250,7 +251,7 @@ impl Union {
     }
 }
 
-/// What the authorizers of a union said that had no opinion.
+/// The reasons and errors of a union's authorizers that had no opinion.
 #[derive(Default)]
 struct Opinions {
     reasons: Vec<String>,
@@ -330,13 +331,13 @@ impl Authorizer for Union {
 /// Who decides what users may do (`--authorization-mode`).
 #[derive(Clone, Debug, PartialEq)]
 pub enum Mode {
-    /// Everybody may do everything.
+    /// Every user may do everything.
     AlwaysAllow,
-    /// Nobody may do anything but `system:masters`.
+    /// No user but the members of `system:masters` may do anything.
     AlwaysDeny,
     /// The stored roles and bindings.
     Rbac,
-    /// Kubelets what their pods need, nobody else anything.
+    /// Kubelets may do what their pods need; this mode allows no other user anything.
     Node,
     /// Another server.
     Webhook(webhook::Webhook),

@@ -1,9 +1,10 @@
-//! The stored Roles, ClusterRoles, RoleBindings and ClusterRoleBindings, indexed by who they are for.
+//! The stored Roles, ClusterRoles, RoleBindings and ClusterRoleBindings, indexed by their subjects.
 //!
-//! A [`Policy`] follows the four stores ([`Followed`]), so that an answer follows from every write that ended before the question, and
-//! costs microseconds.
+//! A [`Policy`] follows the four stores ([`Followed`]), so that an answer follows from every write that ended before
+//! the question, and costs microseconds.
 //!
-//! Invariants: what is indexed here can be thrown away and rebuilt from storage; a binding is found by each of its subjects.
+//! Invariants: what is indexed here can be thrown away and rebuilt from storage; a binding is found by each of its
+//! subjects.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -148,11 +149,11 @@ impl fmt::Display for Source<'_> {
     }
 }
 
-/// What [`Policy::visit`] comes across.
+/// The items that [`Policy::visit`] yields.
 pub(crate) enum Visit<'a> {
     /// A rule that is given to the user.
     Rule(&'a Rule, Source<'a>),
-    /// A binding of the user leads nowhere.
+    /// A binding of the user refers to a role that does not exist.
     Error(ResolveError),
 }
 
@@ -362,7 +363,7 @@ pub struct Policy {
 }
 
 impl Policy {
-    /// What is in `storage`, now and later. Nothing is read before the first question.
+    /// The policy of the objects in `storage`, now and later. Nothing is read before the first question.
     pub fn new(storage: Arc<dyn Storage>) -> Policy {
         Policy {
             storage,
@@ -374,7 +375,8 @@ impl Policy {
         self.followed.look(&*self.storage, look)
     }
 
-    /// Shows every rule that is given to a user in a namespace, first those of the cluster, until `found` finds something.
+    /// Shows every rule that is given to a user in a namespace, first those of the cluster, until `found` finds
+    /// something.
     pub(crate) fn visit<T>(
         &self,
         user: &UserInfo,

@@ -1,5 +1,5 @@
-//! What kube-apiserver answered about who may what, step by step: refusals of all kinds of requests, escalation, impersonation, reviews
-//! (`testdata/authorization.json`); what nodes may read and write (`testdata/node.json`).
+//! The authorization answers of kube-apiserver, step by step: refusals of all kinds of requests, escalation,
+//! impersonation, reviews (`testdata/authorization.json`); the reads and writes of nodes (`testdata/node.json`).
 
 use std::sync::Arc;
 
@@ -139,7 +139,7 @@ fn nodes_may_what_kube_apiserver_lets_them() {
     replay(&ApiServer::with(parts), include_str!("../../testdata/node.json"));
 }
 
-/// The bootstrap policy is stored as if anybody had created it: valid, and with the same owners of fields.
+/// The bootstrap policy is stored as if a client had created it: valid, and with the same field managers.
 #[test]
 fn the_policy_is_what_a_create_makes_of_it() {
     let api = ApiServer::of_tests(Arc::new(Shared(FakeEnv::new())), Config::default());

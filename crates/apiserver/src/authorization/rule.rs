@@ -1,4 +1,5 @@
-//! A rule of a role: which requests it allows (`RuleAllows`), which other rules it covers (`Covers`), and how it is printed.
+//! A rule of a role: which requests it allows (`RuleAllows`), which other rules it covers (`Covers`), and how it is
+//! printed.
 //!
 //! Invariant: a rule that covers another allows every request that the other allows.
 
@@ -41,7 +42,7 @@ fn path_fits(pattern: &str, path: &str) -> bool {
 }
 
 impl Rule {
-    /// Reads a rule of a stored role. What has another shape is as if it were not there.
+    /// Reads a rule of a stored role. A value of another shape counts as absent.
     pub fn from_value(value: &Value) -> Rule {
         let list = |field: &str| -> Vec<String> {
             let entries = value.get(field).and_then(Value::as_array).into_iter().flatten();
@@ -184,8 +185,9 @@ impl Covered {
     }
 }
 
-/// The parts of one wanted rule that are not covered: of one group, one resource, one verb and at most one name each, or of one path and
-/// one verb. There may be very many parts, so those that one owned rule covers together are left out together.
+/// The parts of one wanted rule that are not covered: of one group, one resource, one verb and at most one name each,
+/// or of one path and one verb. There may be very many parts, so those that one owned rule covers together are left out
+/// together.
 struct Parts<'a> {
     wanted: &'a Rule,
     at_most: usize,
@@ -287,7 +289,8 @@ fn resource_fits(pattern: &str, resource: &str, subresource: &str) -> bool {
     of(resource) || of(ALL)
 }
 
-/// What of `wanted` the rules in `owned` do not cover, broken down into parts; empty when they cover everything.
+/// The part of `wanted` that the rules in `owned` do not cover, broken down into single rules; empty when they cover
+/// everything.
 ///
 /// ```
 /// use kubewright_apiserver::authorization::{Rule, covers};

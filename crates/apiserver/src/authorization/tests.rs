@@ -1,4 +1,5 @@
-//! Matching and covering, checked against each other over all small rules; refusals and reasons as a kube-apiserver gives them.
+//! Matching and covering, checked against each other over all small rules; refusals and reasons as a kube-apiserver
+//! gives them.
 
 use std::sync::Arc;
 
@@ -87,7 +88,8 @@ fn requests() -> Vec<Attributes> {
     requests
 }
 
-/// Whoever covers a rule may do all that it allows; what is not covered is named by parts that allow something of it.
+/// A user whose rules cover a rule may do all that it allows; the uncovered rest is named by parts that allow something
+/// of it.
 #[test]
 fn a_rule_covers_what_it_allows() {
     let (rules, requests) = (rules(), requests());

@@ -1,4 +1,5 @@
-//! Which objects belong to which node: what its pods refer to, and what names the node itself (`graph.go` of the node authorizer).
+//! The objects that belong to a node: those that its pods refer to, and those that name the node itself (`graph.go` of
+//! the node authorizer).
 //!
 //! ```text
 //! node ← pod ← secret, configmap, service account, resource claim, claim ← volume ← secret
@@ -16,7 +17,7 @@ use crate::model::facts::references;
 use crate::storage::{Derived, StoredObject};
 use crate::values::get;
 
-/// What a pod may refer to.
+/// The kinds that a pod may refer to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Kind {
     ConfigMap,
@@ -43,7 +44,7 @@ impl Pod {
             .as_str()
             .filter(|node| !node.is_empty())?;
         let node = node.to_owned();
-        // Nobody but the kubelet says what such a pod needs, and it must not win rights by that.
+        // Only the kubelet says which objects a mirror pod needs, and it must not gain rights by that.
         if references::is_mirror(pod) {
             return Some(Pod { node, ..Pod::default() });
         }
@@ -72,7 +73,7 @@ struct Volume {
     secrets: Vec<String>,
 }
 
-/// What is stored, as far as it belongs to nodes.
+/// The stored objects, as far as they belong to nodes.
 #[derive(Debug, Default)]
 pub(super) struct Graph {
     pods: BTreeMap<String, Pod>,

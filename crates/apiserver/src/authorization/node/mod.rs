@@ -1,8 +1,9 @@
-//! The node authorizer (`--authorization-mode=Node`): a kubelet may read what the pods on its node need, and write about itself.
+//! The node authorizer (`--authorization-mode=Node`): a kubelet may read what the pods on its node need, and write
+//! about itself.
 //!
-//! A node is a user `system:node:<name>` in the group `system:nodes`. Of some resources it may touch single objects only, those that the
-//! [`graph`] says belong to it; for all others the rules of the ClusterRole `system:node` hold. It never denies: RBAC may still allow.
-//! What the object of a write may say is the plugin NodeRestriction's.
+//! A node is a user `system:node:<name>` in the group `system:nodes`. Of some resources it may touch single objects
+//! only, those that the [`graph`] says belong to it; for all others the rules of the ClusterRole `system:node` hold. It
+//! never denies: RBAC may still allow. The plugin NodeRestriction checks the content of the written object.
 //!
 //! Not here: PodCertificateRequests, which are not served.
 
@@ -75,7 +76,7 @@ impl Nodes {
         }
     }
 
-    /// What all nodes may alike.
+    /// The rights that all nodes share.
     fn by_rules(&self, asked: &Attributes) -> Answer {
         match self.rules.iter().any(|rule| rule.allows(asked)) {
             true => Ok(()),
@@ -159,7 +160,7 @@ impl Nodes {
             ("", "list" | "watch") if selects_node(node, asked) => Ok(()),
             ("", "list" | "watch") if !asked.name.is_empty() => self.related(node, asked, own),
             ("", "list" | "watch") => no("can only list/watch pods with spec.nodeName field selector"),
-            // Whose pods these are is looked at by NodeRestriction.
+            // NodeRestriction checks to which node these pods belong.
             ("", "create" | "delete") | ("status", "update" | "patch") | ("eviction", "create") => Ok(()),
             _ => no(""),
         }

@@ -62,7 +62,8 @@ impl Conditions {
         self.0.conditions.iter().map(|condition| condition.source.as_str())
     }
 
-    /// Whether a request is asked about; one condition that is false decides, whatever the errors of others.
+    /// Whether the webhook is asked about a request; a single false condition decides, even when others fail with
+    /// errors.
     pub(super) fn hold(&self, spec: &Value) -> Result<bool, String> {
         if self.0.conditions.is_empty() {
             return Ok(true);

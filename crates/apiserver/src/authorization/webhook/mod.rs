@@ -1,5 +1,5 @@
-//! Another server that is asked what users may do (`--authorization-mode=Webhook`): a SubjectAccessReview for every request that no
-//! authorizer before it has an opinion about.
+//! Another server that is asked what users may do (`--authorization-mode=Webhook`): a SubjectAccessReview for every
+//! request that no authorizer before it has an opinion about.
 //!
 //! | file | what |
 //! |---|---|
@@ -7,9 +7,10 @@
 //! | `conditions.rs` | `matchConditions`: which requests are asked about |
 //! | `cache.rs` | answers that are still good |
 //!
-//! Invariants: an answer is remembered no longer than its time to live, and never for questions that a client made long; a request waits
-//! for at most [`Settings::timeout`] and the retries of `RETRIES`. A webhook that cannot be asked has no opinion, or refuses, as
-//! [`Settings::on_error`] says, and the request is answered 500 unless another authorizer allows it.
+//! Invariants: an answer is remembered no longer than its time to live, and never for questions that a client made
+//! long; a request waits for at most [`Settings::timeout`] and the retries of `RETRIES`. A webhook that cannot be asked
+//! has no opinion, or refuses, as [`Settings::on_error`] says, and the request is answered 500 unless another
+//! authorizer allows it.
 //!
 //! Not here: how the review is sent ([`Reviewer`], in the shell), and how the settings are read (the command).
 
@@ -52,7 +53,8 @@ pub struct Settings {
     pub unauthorized_ttl: Duration,
     /// How long one review may take.
     pub timeout: Duration,
-    /// What a failure stands for: [`Verdict::NoOpinion`] or [`Verdict::Deny`] (`failurePolicy`).
+    /// The verdict for a failure: [`Verdict::NoOpinion`] or [`Verdict::Deny`] (`failurePolicy`). [`Verdict::NoOpinion`]
+    /// or [`Verdict::Deny`] (`failurePolicy`).
     pub on_error: Verdict,
     /// Which requests are asked about (`matchConditions`).
     pub conditions: Conditions,
@@ -61,7 +63,7 @@ pub struct Settings {
 /// Why a review was not answered.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReviewError {
-    /// What happened, in words.
+    /// The failure in words.
     pub message: String,
     /// Whether it may go better when it is sent once more (`DefaultShouldRetry`).
     pub retry: bool,
@@ -78,7 +80,7 @@ pub trait Reviewer: Send + Sync + 'static {
 pub struct Webhook {
     /// How it is asked.
     pub settings: Settings,
-    /// What sends the reviews.
+    /// The client that sends the reviews.
     pub reviewer: Arc<dyn Reviewer>,
 }
 

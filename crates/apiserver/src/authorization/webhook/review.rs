@@ -6,7 +6,8 @@ use serde_json::{Map, Value, json};
 use super::super::{Attributes, Decision, Verdict};
 use crate::model::user::UserInfo;
 
-/// Answers to questions longer than this are not remembered (`maxControlledAttrSize`): a client must not fill the cache.
+/// Answers to questions longer than this are not remembered (`maxControlledAttrSize`): a client must not fill the
+/// cache.
 const LONGEST: usize = 10_000;
 
 /// A version of SubjectAccessReview.
@@ -27,7 +28,8 @@ impl Version {
     }
 }
 
-/// The question as `spec` of a review in version v1. Fields without a value are absent, as Go's `omitempty` leaves them.
+/// The question as `spec` of a review in version v1. Fields without a value are absent, as Go's `omitempty` leaves
+/// them.
 pub(super) fn spec(user: &UserInfo, attributes: &Attributes) -> Value {
     let mut spec = Map::new();
     if attributes.is_resource() {
@@ -133,7 +135,7 @@ pub(super) fn document(version: Version, spec: &Value) -> Value {
     })
 }
 
-/// What came back (`SubjectAccessReviewStatus`).
+/// The status of the answer (`SubjectAccessReviewStatus`).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Status {
     pub(super) allowed: bool,

@@ -1,4 +1,4 @@
-//! An API server whose authorizer is a webhook: what it is asked, and what comes of its answers.
+//! An API server whose authorizer is a webhook: the reviews that it sends, and the effect of the answers.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -240,7 +240,7 @@ fn conditions_choose() {
         200,
         1,
     );
-    // One that is false decides, whatever the others say.
+    // A single false condition decides, regardless of the others.
     check(
         &["request.nonResourceAttributes.path == ''", "request.user == 'no'"],
         403,
@@ -257,7 +257,8 @@ fn conditions_choose() {
     wrong("object.a", "undeclared reference to 'object'");
 }
 
-/// Plain functions that ask get the webhook's answer as well: reviews, impersonation, what a role grants, expressions of policies.
+/// Plain functions that ask get the webhook's answer as well: reviews, impersonation, what a role grants, expressions
+/// of policies.
 #[test]
 fn whoever_asks_waits_for_the_answer() {
     let world = World::new(settings(), &[]);
