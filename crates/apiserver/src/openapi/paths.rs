@@ -43,7 +43,8 @@ pub(super) fn version(snapshot: &Snapshot, group: &str, version: &str, schemas: 
     paths
 }
 
-/// What all operations of a path take stands at the path, by name; where there is one operation, that is all it takes.
+/// Parameters that all operations of a path take stand at the path, by name; a path with one operation has all its
+/// parameters there.
 fn arrange(item: &mut Value) {
     let Some(item) = item.as_object_mut() else { return };
     let mut alone: Vec<&mut Value> = item

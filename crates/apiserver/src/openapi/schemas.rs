@@ -1,4 +1,4 @@
-//! `components.schemas`: what was referred to, and what that refers to in turn.
+//! `components.schemas`: the schemas that are referred to, and those that they refer to in turn.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
@@ -19,7 +19,8 @@ const EVERYWHERE: [&str; 2] = [
     "io.k8s.apimachinery.pkg.apis.meta.v1.WatchEvent",
 ];
 
-/// Groups that clients of custom kinds do not know: their types are not in the library that the extensions server is made with.
+/// Groups that clients of custom kinds do not know: their types are not in the library that the extensions server is
+/// made with.
 const UNKNOWN_TO_EXTENSIONS: [&str; 4] = [
     "admission.k8s.io",
     "apiextensions.k8s.io",
@@ -60,8 +61,8 @@ impl Schemas {
         self.version = Some((group.to_owned(), version.to_owned()));
     }
 
-    /// The text of `DeleteOptions` or `WatchEvent` with its kinds of the core group and of this version alone, or, in a document of custom
-    /// kinds, of all groups that the extensions server knows.
+    /// The text of `DeleteOptions` or `WatchEvent` with its kinds of the core group and of this version alone, or, in a
+    /// document of custom kinds, of all groups that the extensions server knows.
     fn own_kinds(&self, raw: &str) -> Option<String> {
         const KINDS: &str = "x-kubernetes-group-version-kind";
         let mut schema: Value = serde_json::from_str(raw).ok()?;
@@ -145,7 +146,7 @@ impl Schemas {
             self.own.insert(list.clone(), self::list(row).to_string());
         }
         let object = self.reference(&row.schema_name);
-        // What is never listed has no list.
+        // A kind that is never listed has no list.
         let list = match row.verbs {
             Verbs::CreateOnly => Value::Null,
             _ => self.reference(&list),
@@ -166,7 +167,8 @@ impl Schemas {
                 (Some(own), _) => Cow::Owned(own),
                 (None, Some(raw)) if everywhere => self.own_kinds(raw).map_or(Cow::Borrowed(raw), Cow::Owned),
                 (None, Some(raw)) => Cow::Borrowed(raw),
-                // Nothing refers to what is nowhere (a test follows every reference); a document must be closed all the same.
+                // No schema refers to a missing one (a test follows every reference); the document must be closed all
+                // the same.
                 (None, None) => Cow::Owned(json!({"type": "object"}).to_string()),
             };
             open.extend(references(&text).map(str::to_owned));
@@ -200,7 +202,7 @@ fn gvk(row: &Resource, kind: &str) -> Value {
 }
 
 fn meta_field(name: &str) -> Value {
-    // What every kind says about these two fields; one that every list has serves as the source.
+    // The descriptions that every kind has for these two fields; a kind that every list has serves as the source.
     let source = catalog::raw(&format!("{META}.Status")).and_then(|raw| serde_json::from_str::<Value>(raw).ok());
     source
         .and_then(|status| status.pointer(&format!("/properties/{name}")).cloned())

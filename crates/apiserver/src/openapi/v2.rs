@@ -1,12 +1,13 @@
-//! OpenAPI v2 (Swagger): one document of everything that is served, as JSON or as the protobuf message that kubectl asks for.
+//! OpenAPI v2 (Swagger): one document of everything that is served, as JSON or as the protobuf message that kubectl
+//! asks for.
 //!
-//! It is converted from the parts that the documents of version 3 are made of: `operations` converts paths, `definitions` schemas, and
-//! `gnostic` writes the message. There is no second table of what is served.
+//! It is converted from the parts that the documents of version 3 are made of: `operations` converts paths,
+//! `definitions` schemas, and `gnostic` writes the message. There is no second table of what is served.
 //!
-//! The document is large and seldom asked for, so it is made for each answer and forgotten. It comes to be in pieces: what exists as a tree
-//! of values at one time is the paths of one group and version, or one schema. Only the hash stays, with the snapshot, so that who has the
-//! document already is told so without making it again. However many kinds there are, it is not the request that made
-//! them: each piece raises what the request may cost.
+//! The document is large and seldom asked for, so it is made for each answer and forgotten. It comes to be in pieces:
+//! what exists as a tree of values at one time is the paths of one group and version, or one schema. Only the hash
+//! stays, with the snapshot, so that a client with the present document gets its 304 without making the document again.
+//! However many kinds there are, it is not the request that made them: each piece raises what the request may cost.
 
 pub(super) mod definitions;
 mod gnostic;
@@ -27,7 +28,7 @@ use crate::wire::negotiate;
 
 const JSON: &str = "application/json";
 const PROTOBUF: &str = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf";
-/// What clients ask for, which is not a media type: it has an `@`.
+/// The media type that clients ask for, which is not a valid one: it has an `@`.
 const PROTOBUF_WANTED: &str = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf";
 
 /// How the document is written.
@@ -104,7 +105,7 @@ pub fn document(snapshot: &Snapshot, form: Form) -> Bytes {
     })
 }
 
-/// What is in the document by name, written already.
+/// The parts of the document by name, written already.
 type Written = BTreeMap<String, Vec<u8>>;
 
 struct Parts {

@@ -1,4 +1,4 @@
-//! What operations of a path are called, and what they take and answer.
+//! The operations of a path: their names, parameters and answers.
 
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
@@ -69,7 +69,8 @@ pub(super) const DELETE_COLLECTION: &[&str] = &[
     "timeoutSeconds",
 ];
 
-/// The group in one word: `rbac.authorization.k8s.io` is `RbacAuthorization` (or `rbacAuthorization`), the core group `Core`.
+/// The group in one word: `rbac.authorization.k8s.io` is `RbacAuthorization` (or `rbacAuthorization`), the core group
+/// `Core`.
 pub(crate) fn camel(group: &str, capital: bool) -> String {
     let group = if group.is_empty() {
         "core"
@@ -136,7 +137,7 @@ pub(crate) fn responses(codes: &[(&str, &str)], schema: &Value, types: &[&str]) 
     Value::Object(all)
 }
 
-/// What an operation is called and whom it concerns.
+/// The names in an operation, and its kind.
 pub(crate) struct Names<'a> {
     pub(in crate::openapi) tag: String,
     /// `AppsV1`

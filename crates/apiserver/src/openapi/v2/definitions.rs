@@ -1,7 +1,8 @@
 //! Schemas of version 3 as version 2 can say them.
 //!
-//! Two steps. [`reduce`] takes out of the schema of a definition what kubectl's old reader breaks on; kube-apiserver does it to custom kinds
-//! alone. [`convert`] is for every schema: other words for the same, and nothing of what the language lacks.
+//! Two steps. [`reduce`] takes out of the schema of a definition what kubectl's old reader breaks on; kube-apiserver
+//! does it to custom kinds alone. [`convert`] is for every schema: other words for the same, and nothing of what the
+//! language lacks.
 
 use serde_json::{Map, Value};
 
@@ -14,7 +15,8 @@ fn is_true(schema: &Map<String, Value>, keyword: &str) -> bool {
     schema.get(keyword) == Some(&Value::Bool(true))
 }
 
-/// Takes out of a structural schema what has no meaning in version 2: junctors, null as a value, fields of what keeps unknown ones.
+/// Removes from a structural schema all that has no meaning in version 2: junctors, null as a value, fields of objects
+/// that keep unknown ones.
 pub(in crate::openapi) fn reduce(schema: &mut Value) {
     let Some(object) = schema.as_object_mut() else { return };
     for junctor in ["allOf", "anyOf", "oneOf", "not"] {
@@ -29,7 +31,7 @@ pub(in crate::openapi) fn reduce(schema: &mut Value) {
         object.remove("properties");
     }
     let type_ = object.get("type").and_then(Value::as_str);
-    // A list of nobody knows what is no list to kubectl.
+    // A list whose items have no schema is no list to kubectl.
     let untyped =
         nullable || (open && type_ == Some("object")) || (type_ == Some("array") && !object.contains_key("items"));
     if untyped {
@@ -40,7 +42,7 @@ pub(in crate::openapi) fn reduce(schema: &mut Value) {
     children(object).for_each(reduce);
 }
 
-/// What may be null is not required: to be null it would have to be there, which version 2 cannot say.
+/// A field that may be null is not required: to be null it would have to be present, which version 2 cannot say.
 fn require_less(schema: &mut Map<String, Value>) {
     let may_be_null = |schema: &Value| schema.get("nullable") == Some(&Value::Bool(true));
     let Some(Value::Array(mut required)) = schema.remove("required") else {
@@ -67,7 +69,7 @@ pub(super) fn convert(schema: &mut Value) {
     for keyword in ["default", "nullable", "anyOf", "not"] {
         object.remove(keyword);
     }
-    // Of what is one of several types, the string is the one that can hold all values.
+    // Of several types, the string is the one that can hold all values.
     if object.remove("oneOf").is_some() {
         object.insert("type".to_owned(), "string".into());
     }

@@ -1,8 +1,9 @@
-//! The document as a protobuf message: `openapi.v2.Document` of gnostic, of which kube-apiserver's clients have the types.
+//! The document as a protobuf message: `openapi.v2.Document` of gnostic, of which kube-apiserver's clients have the
+//! types.
 //!
-//! The tables say for every keyword which tag it has; one walk over a value with its table in hand writes the message. Vendor extensions
-//! and values of any type are YAML text, as gnostic has them. Zeros are not written, as always in version 3 of protobuf, but a choice is
-//! written whatever was chosen.
+//! The tables say for every keyword which tag it has; one walk over a value with its table in hand writes the message.
+//! Vendor extensions and values of any type are YAML text, as gnostic has them. Zeros are not written, as always in
+//! version 3 of protobuf, but a choice is written whatever its value.
 //!
 //! Not here: messages that no document of an API server has, such as form data, headers, files and OAuth.
 
@@ -14,11 +15,11 @@ use serde_json::{Map, Value};
 use super::Written;
 use crate::wire::yaml;
 
-/// What a message holds.
+/// The content of a message.
 pub(super) enum Content {
     /// Keywords, and the tag of the vendor extensions.
     Fields(&'static [Field], Option<u32>),
-    /// What has a name each: a message of name and value behind this tag.
+    /// A map: messages of name and value behind this tag.
     Entries(u32, &'static Content),
     /// One field, which the value chooses.
     One(fn(&Value) -> (u32, Type)),
@@ -72,7 +73,7 @@ static INFO: Content = Content::Fields(
 
 static SECURITY_REQUIREMENT: Content = Content::Entries(1, &STRING_ARRAY);
 static SECURITY_DEFINITIONS: Content = Content::Entries(1, &SECURITY_DEFINITION);
-/// Of the ways to say who one is, documents have one.
+/// Of the security schemes, documents have one.
 static SECURITY_DEFINITION: Content = Content::One(|_| (2, Message(&API_KEY)));
 static API_KEY: Content = Content::Fields(
     &[
@@ -84,7 +85,7 @@ static API_KEY: Content = Content::Fields(
     Some(5),
 );
 
-/// What can be done at a path.
+/// The operations of a path.
 pub(super) static PATH_ITEM: Content = Content::Fields(
     &[
         Field("$ref", 1, Text),
@@ -302,7 +303,8 @@ fn is_zero(type_: Type, value: &Value) -> bool {
     }
 }
 
-/// A field of the type. What is of another type cannot be said, and is not: a schema with such a keyword is refused with its definition.
+/// A field of the type. A value of another type cannot be written, and is left out: a schema with such a keyword is
+/// refused with its definition.
 fn field(tag: u32, type_: Type, value: &Value, out: &mut Vec<u8>) {
     match (type_, value) {
         (Text | Texts, Value::String(text)) => bytes(tag, text.as_bytes(), out),

@@ -1,4 +1,5 @@
-//! Paths of version 3 in the form of version 2: bodies are parameters, media types stand beside the schemas, parameters are shared.
+//! Paths of version 3 in the form of version 2: bodies are parameters, media types stand beside the schemas, parameters
+//! are shared.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -51,7 +52,8 @@ impl Shared {
     }
 }
 
-/// What differs from kind to kind is not shared, and neither is what old versions of kubectl look for in the operation itself.
+/// Parameters that differ from kind to kind are not shared, and neither are those that old versions of kubectl look for
+/// in the operation itself.
 fn is_shared(parameter: &Value) -> bool {
     let name = parameter["name"].as_str().unwrap_or("");
     match parameter["in"].as_str().unwrap_or("") {
@@ -153,8 +155,9 @@ fn ordered(types: impl IntoIterator<Item = String>) -> Vec<String> {
     types
 }
 
-/// What an operation says it reads although it has no body, which version 3 does not tell: built-in kinds take anything, custom kinds and
-/// discovery what they write. What answers no object of the API says nothing.
+/// The media types that an operation without a body lists as consumed; version 3 does not have them. Built-in kinds
+/// list any type, custom kinds and discovery those that they produce. An operation that answers with no object of the
+/// API lists none.
 fn without_body(operation: &Map<String, Value>, produces: &[String]) -> Vec<String> {
     let is_object = operation
         .get("responses")

@@ -1,4 +1,5 @@
-//! The whole document: closed, complete, and the same in both forms; and a small one, byte by byte as gnostic writes it.
+//! The whole document: closed, complete, and the same in both forms; and a small one, byte by byte as gnostic writes
+//! it.
 
 use std::collections::BTreeSet;
 use std::sync::LazyLock;
@@ -10,7 +11,7 @@ use crate::registry::Registry;
 static RECORDED: LazyLock<Value> =
     LazyLock::new(|| serde_json::from_str(include_str!("../../../testdata/openapi-v2-custom.json")).expect("JSON"));
 
-/// What this server says with those definitions.
+/// The document of this server with those definitions.
 static DOCUMENT: LazyLock<Value> = LazyLock::new(|| {
     let registry = Registry::new();
     registry.apply_crds(RECORDED["crds"].as_array().expect("a list"));
@@ -45,7 +46,7 @@ fn the_document_is_closed_over_its_references() {
     }
 }
 
-/// What a reader of version 2 may meet in a schema; gnostic refuses a document with anything else.
+/// The keywords that a reader of version 2 may meet in a schema; gnostic refuses a document with any other.
 #[test]
 fn schemas_have_no_words_of_version_3() {
     const KEYWORDS: [&str; 25] = [
@@ -143,7 +144,7 @@ fn a_definition_may_be_as_deep_as_a_body() {
     assert!(!document(&registry.snapshot(), Form::Protobuf).is_empty());
 }
 
-/// What `kubectl` before 1.27 looks for stands in the operation, what all operations share does not.
+/// The parameters that `kubectl` before 1.27 looks for stand in the operation, those that all operations share do not.
 #[test]
 fn an_operation() {
     let mut patch = DOCUMENT["paths"]["/apis/apps/v1/namespaces/{namespace}/deployments/{name}"]["patch"].clone();
@@ -190,7 +191,7 @@ fn a_message() {
     let recorded = include_bytes!("../../../testdata/openapi-v2.pb");
     let text: Value = serde_json::from_str(include_str!("../../../testdata/openapi-v2.json")).expect("JSON");
     let mut message = gnostic::write(&text, &gnostic::DOCUMENT);
-    // Sections come between what has lower and what has higher tags.
+    // A section stands between the sections with lower and with higher tags.
     let end = message.split_off(
         gnostic::write(
             &json!({"swagger": text["swagger"], "info": text["info"]}),
