@@ -1,13 +1,14 @@
 //! ResourceQuota: what objects use, which objects a quota counts, and whether one more fits.
 //!
-//! Pure functions of objects. The admission plugin charges a quota with them when something is written ([`Write`]), the controller
-//! reckons with them what all objects of a namespace use ([`Evaluator::total`]); so both always come to the same numbers.
+//! Pure functions of objects. The admission plugin charges a quota with them when something is written ([`Write`]), the
+//! controller reckons with them what all objects of a namespace use ([`Evaluator::total`]); so both always come to the
+//! same numbers.
 //!
-//! Invariants: a usage never depends on the quota; `status.used` has only names that `status.hard` has; what is not in `status.hard`
-//! is not limited, so that a quota limits nothing before the controller has looked at it.
+//! Invariants: a usage never depends on the quota; `status.used` has only names that `status.hard` has; what is not in
+//! `status.hard` is not limited, so that a quota limits nothing before the controller has looked at it.
 //!
-//! Not here: resources that are limited although no quota names them (`limitedResources` of the plugin's configuration file), and the
-//! devices of resource claims.
+//! Not here: resources that are limited although no quota names them (`limitedResources` of the plugin's configuration
+//! file), and the devices of resource claims.
 
 mod objects;
 mod pods;
@@ -50,7 +51,7 @@ pub enum Evaluator {
 /// Kinds of the core group that had a name of their own before `count/` came.
 const PLAIN_NAMES: [&str; 4] = ["configmaps", "secrets", "resourcequotas", "replicationcontrollers"];
 
-/// What quotas call the number of objects of a kind.
+/// The resource names by which quotas count the objects of a kind.
 fn names(group: &str, plural: &str) -> BTreeSet<String> {
     if group.is_empty() {
         let old = PLAIN_NAMES.contains(&plural).then(|| plural.to_owned());
@@ -102,7 +103,7 @@ impl Evaluator {
         }
     }
 
-    /// What one object uses at a moment.
+    /// The usage of one object at a moment.
     pub fn usage(&self, object: &Value, now: Timestamp) -> ResourceList {
         match self {
             Evaluator::Pods => pods::usage(object, now),
@@ -124,7 +125,7 @@ impl Evaluator {
         })
     }
 
-    /// What all these objects use of what the `spec.hard` of a quota names; nothing is an amount, too.
+    /// The usage of all these objects, for the resources that the `spec.hard` of a quota names; zero is an amount, too.
     pub fn total<'a>(
         &self,
         quota: &Value,
@@ -147,7 +148,7 @@ impl Evaluator {
         total
     }
 
-    /// What the object does not say although a quota that counts these resources wants it to.
+    /// The requests or limits that the object lacks although a quota that counts these resources wants them.
     fn missing(&self, names: &[&str], object: &Value) -> Option<String> {
         match self {
             Evaluator::Pods => pods::missing(names, object),

@@ -1,4 +1,4 @@
-//! What services and claims use of a quota.
+//! The quota usage of services and claims.
 
 use kubewright_schema::quantity::{Format, Quantity};
 use serde_json::Value;
@@ -21,7 +21,8 @@ pub(super) fn service_counts(name: &str) -> bool {
     )
 }
 
-/// What a service uses. Ports are counted by what it wants, for they may not be allocated yet.
+/// The usage of a service. Its ports are counted by the spec, because they may not be allocated yet. Ports are counted
+/// by what it wants, for they may not be allocated yet.
 pub(super) fn service(service: &Value) -> ResourceList {
     let ports = get(service, &["spec", "ports"])
         .as_array()
@@ -53,7 +54,7 @@ pub(super) fn claim_counts(name: &str) -> bool {
     matches!(of_class.unwrap_or(name), CLAIMS | STORAGE) || name == "count/persistentvolumeclaims"
 }
 
-/// What a claim uses: it and its storage, once for all and once for its storage class.
+/// The usage of a claim: itself and its storage, once for all and once for its storage class.
 pub(super) fn claim(claim: &Value) -> ResourceList {
     let one = amounts::number(1);
     let mut used = ResourceList::from([
@@ -75,7 +76,7 @@ pub(super) fn claim(claim: &Value) -> ResourceList {
     used
 }
 
-/// The most of what a claim asks for and what it got, in whole bytes.
+/// The larger of a claim's request and its allocation, in whole bytes.
 fn storage(claim: &Value) -> Option<Quantity> {
     let asked = amounts::quantity(get(claim, &["spec", "resources", "requests", "storage"]))?;
     let given = amounts::quantity(get(claim, &["status", "allocatedResources", "storage"]));

@@ -1,7 +1,8 @@
-//! What a pod uses of a quota.
+//! The quota usage of a pod.
 //!
 //! `count/pods` counts every pod; everything else stops counting when the pod is over, or should have been gone by now.
-//! What a container uses is the most of what it asks for and what it was given, so that a resize is paid before it is done.
+//! The usage of a container is the larger of its request and its allocation, so that a resize is charged before it is
+//! done.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -18,7 +19,7 @@ const COUNT: &str = "count/pods";
 const REQUESTS: &str = "requests.";
 const HUGE_PAGES: &str = "hugepages-";
 const COMPUTE: [&str; 3] = ["cpu", "memory", "ephemeral-storage"];
-/// What every container has to name when a quota counts it.
+/// The resources that every container has to name when a quota counts them.
 const REQUIRED: [&str; 6] = [
     "cpu",
     "memory",
@@ -47,7 +48,7 @@ pub(super) fn counts(name: &str) -> bool {
         || (!is_native(name) && name.starts_with(REQUESTS))
 }
 
-/// What the pod uses.
+/// The usage of the pod.
 pub(super) fn usage(pod: &Value, now: Timestamp) -> ResourceList {
     let mut used = ResourceList::from([(COUNT.to_owned(), amounts::number(1))]);
     if is_live(pod, now) {
@@ -93,7 +94,8 @@ fn named(requests: &ResourceList, limits: &ResourceList) -> ResourceList {
     used
 }
 
-/// What a pod asks for in all, whatever it was given: the `requests` or the `limits`, without the overhead of its runtime.
+/// The resources that a pod asks for in all, regardless of its allocation: the `requests` or the `limits`, without the
+/// overhead of its runtime.
 pub(crate) fn wanted(pod: &Value, field: &str) -> ResourceList {
     let mut sum = containers_need(get(pod, &["spec"]), field);
     as_a_whole(&mut sum, pod, field);
@@ -108,7 +110,7 @@ fn total(pod: &Value, field: &str) -> ResourceList {
     });
     as_a_whole(&mut sum, pod, field);
     let overhead = amounts::parse(get(pod, &["spec", "overhead"]));
-    // What has no limit gets none by the overhead.
+    // The overhead adds no limit for a resource without one.
     let overhead = amounts::only(&overhead, |name| {
         field == "requests" || sum.get(name).is_some_and(|limit| !limit.is_zero())
     });
@@ -116,7 +118,7 @@ fn total(pod: &Value, field: &str) -> ResourceList {
     sum
 }
 
-/// What the pod says as a whole counts instead of the sum of its containers.
+/// Pod-level resources count instead of the sum of the containers.
 fn as_a_whole(sum: &mut ResourceList, pod: &Value, field: &str) {
     for (name, amount) in amounts::parse(get(pod, &["spec", "resources", field])) {
         if matches!(name.as_str(), "cpu" | "memory") || name.starts_with(HUGE_PAGES) {

@@ -30,7 +30,7 @@ fn usages() {
         pod(json!({"containers": [{"name": "c"}]})),
         json!({"count/pods": "1", "pods": "1"}),
     );
-    // What runs together is added up, what runs before is not.
+    // Containers that run together are added up, those that run before are not.
     check(
         "pods",
         pod(json!({
@@ -205,7 +205,7 @@ fn scopes() {
     check("services", json!({}), &json!({}), true);
 }
 
-/// What a write is told about a quota `q` with these amounts.
+/// The answer to a write under a quota `q` with these amounts.
 fn told(hard: &Value, used: &Value, plural: &str, subresource: &str, object: &Value, old: Option<&Value>) -> String {
     let evaluator = Evaluator::of("", plural).expect("it is counted");
     let quota = json!({"metadata": {"name": "q"}, "spec": {"hard": hard}, "status": {"hard": hard, "used": used}});

@@ -14,7 +14,7 @@ use crate::values::get;
 pub struct Write<'a> {
     /// How objects of this kind are counted.
     pub evaluator: &'a Evaluator,
-    /// What is done.
+    /// The operation.
     pub operation: Operation,
     /// Where, or empty.
     pub subresource: &'a str,
@@ -30,7 +30,8 @@ impl Write<'_> {
     /// Whether a quota is about the object at all.
     ///
     /// # Errors
-    /// Why the object cannot be held against the quota: it does not say what it needs, or nobody knows yet what is used.
+    /// The reason why the object cannot be checked against the quota: it does not say what it needs, or the quota's
+    /// usage is not known yet.
     pub fn concerns(&self, quota: &Value) -> Result<bool, String> {
         if !self.matches(quota, self.object) {
             return Ok(false);
@@ -52,11 +53,11 @@ impl Write<'_> {
         Ok(true)
     }
 
-    /// What is used of a quota after the write; `None` when the write changes nothing about it. The quota is one that it
-    /// [concerns](Write::concerns).
+    /// The usage of a quota after the write; `None` when the write changes nothing about it. `None` when the write
+    /// changes nothing about it. The quota is one that it [concerns](Write::concerns).
     ///
     /// # Errors
-    /// What the write exceeds.
+    /// The amounts that the write exceeds.
     pub fn charge(&self, quota: &Value) -> Result<Option<ResourceList>, String> {
         let mut usage = self.evaluator.usage(self.object, self.now);
         let negative: Vec<&str> = usage
@@ -82,7 +83,7 @@ impl Write<'_> {
         let mut sum = used.clone();
         amounts::add(&mut sum, &usage);
         let exceeded = |name: &str| usage.contains_key(name) && sum.get(name) > hard.get(name);
-        // What a claim was given is a fact, and can only be entered.
+        // The allocation of a claim is a fact, and can only be recorded.
         if self.subresource != "status" && hard.keys().any(|name| exceeded(name)) {
             let [requested, used, limited] =
                 [&usage, &used, &hard].map(|list| amounts::text(&amounts::only(list, exceeded)));
@@ -100,7 +101,7 @@ impl Write<'_> {
     }
 }
 
-/// What the controller has taken from the spec: before that a quota limits nothing.
+/// The limits that the controller has copied from the spec: before that a quota limits nothing.
 fn hard(quota: &Value) -> ResourceList {
     parse(get(quota, &["status", "hard"]))
 }
