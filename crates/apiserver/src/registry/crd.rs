@@ -1,11 +1,11 @@
 //! From a CustomResourceDefinition to what is served: accepted names, conditions, and rows of the resource table.
 //!
-//! In Kubernetes three controllers do this in the background (naming, establishing, finalizing). Here `settle` does
-//! it at once: a write to a definition is followed by a write of its status before anybody sees an answer. Which
+//! In Kubernetes three controllers do this in the background (naming, establishing, finalizing). Here `settle` does it
+//! at once: a write to a definition is followed by a write of its status before a client sees an answer. Which
 //! definition is looked at next, and which names the others have, is for `super::definitions` to say.
 //!
-//! Invariants: a name that somebody has is nobody else's; only Established definitions are served; a definition that
-//! was once Established stays so.
+//! Invariants: a name that one definition has is given to no other; only Established definitions are served; a
+//! definition that was once Established stays so.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -155,7 +155,7 @@ fn lazy(source: Source) -> SchemaRef {
     SchemaRef::lazy(move || SchemaRef::from_crd(&source.document()).unwrap_or_else(|_| SchemaRef::any()))
 }
 
-/// What documents about the kind are made from, in a few words: a definition's generation grows with its spec.
+/// A short key of the source of the kind's documents: a definition's generation grows with its spec.
 fn fingerprint(definition: &Value) -> String {
     let metadata = get(definition, &["metadata"]);
     let words = ["name", "uid", "generation"].map(|field| get(metadata, &[field]));
@@ -163,7 +163,7 @@ fn fingerprint(definition: &Value) -> String {
     super::hash(json!([words, accepted]).to_string().as_bytes())
 }
 
-/// What it takes to tell versions of objects apart and to convert them.
+/// The data that tells versions of objects apart and converts them.
 fn several(definition: &Value, source: &dyn Fn(usize) -> Source) -> Option<Several> {
     let spec = At::root(definition).key("spec");
     // A definition that was changed may have had other versions, in which objects are stored.
@@ -297,9 +297,9 @@ pub(crate) fn is_established(definition: &Value) -> bool {
 /// Names are of resources (plural, singular, short names) or of kinds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Sort {
-    /// What paths and `kubectl` call it.
+    /// The names in paths and for `kubectl`.
     Resource,
-    /// What objects and lists of them are.
+    /// The kinds of objects and of their lists.
     Kind,
 }
 
@@ -330,8 +330,9 @@ pub(crate) fn names(at: &Value) -> Names {
     names
 }
 
-/// What the naming and establishing controllers do, at once: the definition with the status (acceptedNames, conditions)
-/// that it shall have, or none when it has it. `is_taken` says which names other definitions of the group have.
+/// The work of the naming and establishing controllers, at once: the definition with the status (acceptedNames,
+/// conditions) that it shall have, or none when it has it. `is_taken` says which names other definitions of the group
+/// have.
 pub(crate) fn settle(definition: &Value, is_taken: &dyn Fn(Sort, &str) -> bool, now: Timestamp) -> Option<Value> {
     let (accepted, conflict) = accept(definition, is_taken);
     with_status(definition, accepted, conflict, now)

@@ -4,9 +4,9 @@
 //! revision, and of the others only those are looked at that share a name with it.
 //!
 //! Invariants:
-//! - names belong to the oldest definition that has them; nobody loses a name that is held;
-//! - what is *open* is to be looked at, because it changed or because somebody took or gave back a name that it wants;
-//!   all others are as the naming and establishing controllers would leave them;
+//! - names belong to the oldest definition that has them; no definition loses a name that it holds;
+//! - an *open* definition is to be looked at, because it changed or because another one took or gave back a name that
+//!   it wants; all others are as the naming and establishing controllers would leave them;
 //! - everything here follows from the stored definitions, and may be made anew from them.
 //!
 //! Not here: what becomes of one definition ([`super::crd`]), and the writes (`server/upkeep/definitions.rs`).
@@ -38,10 +38,10 @@ struct Definition {
     rows: Vec<Arc<Resource>>,
 }
 
-/// Who comes first: who holds names keeps them, then the older one wins.
+/// The precedence: a definition that holds names keeps them, then the older one wins.
 type Rank = (bool, String, u64);
 
-/// The definitions of a group, and who shares what.
+/// The definitions of a group, and the names that they share.
 #[derive(Debug, Default)]
 struct Group {
     holders: BTreeMap<(Sort, Text), BTreeSet<Arc<str>>>,
@@ -60,7 +60,7 @@ pub(crate) struct Definitions {
     read: usize,
 }
 
-/// What one definition served before, and what it serves now.
+/// The kinds that one definition served before, and those that it serves now.
 #[derive(Debug)]
 pub(crate) struct Change {
     pub(crate) name: Arc<str>,
@@ -142,7 +142,8 @@ impl Definitions {
         groups.flat_map(|(name, group)| group.serving.keys().map(move |version| (&**name, &**version)))
     }
 
-    /// What was served by the definitions that changed, and what is now; it is told once.
+    /// The kinds that the changed definitions served before, and those that they serve now; each change is returned
+    /// once.
     pub(crate) fn take_changes(&mut self) -> Vec<Change> {
         std::mem::take(&mut self.changes)
     }

@@ -1,4 +1,5 @@
-//! SHA-256: what discovery hashes storage versions with, and a stable hash for ETags and document addresses. Nothing here guards a secret.
+//! SHA-256: what discovery hashes storage versions with, and a stable hash for ETags and document addresses. Nothing
+//! here guards a secret.
 
 use sha2::{Digest as _, Sha256};
 

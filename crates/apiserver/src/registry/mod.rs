@@ -1,12 +1,12 @@
 //! Which kinds are served: the resource table, its index, and the documents that are made from it.
 //!
 //! A [`Registry`] holds one [`Snapshot`] and swaps it as a whole when CustomResourceDefinitions change. A request takes
-//! the snapshot once and keeps it, so that it never sees half of a change. What does not change is shared with the
-//! snapshot before: a new one costs the rows that changed and some pointers. Discovery and OpenAPI documents are made
-//! on first use; those of discovery live as long as their snapshot, those of OpenAPI as long as what they are made
-//! from.
+//! the snapshot once and keeps it, so that it never sees half of a change. A new snapshot shares all unchanged parts
+//! with the one before: it costs the rows that changed and some pointers. Discovery and OpenAPI documents are made on
+//! first use; those of discovery live as long as their snapshot, those of OpenAPI as long as what they are made from.
 //!
-//! Invariants: a snapshot never changes; built-in rows come first, in the order of discovery; (group, version, plural) is unique.
+//! Invariants: a snapshot never changes; built-in rows come first, in the order of discovery; (group, version, plural)
+//! is unique.
 //!
 //! Not here: storage of the definitions. The pipeline stores them and tells of what changed (`Registry::apply`).
 
@@ -49,7 +49,7 @@ pub struct Snapshot {
 /// The rows of one version by plural.
 type VersionRows = BTreeMap<Arc<str>, Arc<Resource>>;
 
-/// What is served of one group. Snapshots share it until one of its definitions changes.
+/// The rows of one group. Snapshots share it until one of its definitions changes.
 #[derive(Clone, Debug, Default)]
 struct GroupRows {
     versions: BTreeMap<Arc<str>, Arc<VersionRows>>,
@@ -57,7 +57,7 @@ struct GroupRows {
     built_in: bool,
     /// How many rows come of definitions.
     custom: usize,
-    /// Whether two rows wanted one place: who gets it is decided anew when something changes.
+    /// Whether two rows wanted one place: a change decides anew which row gets it.
     contested: bool,
 }
 
@@ -92,7 +92,7 @@ impl Registry {
         Self::of(Kinds::of_tests())
     }
 
-    /// What is served now. Take it once for each request.
+    /// The present snapshot. Take it once for each request.
     pub fn snapshot(&self) -> Arc<Snapshot> {
         Arc::clone(&self.current.read().unwrap_or_else(PoisonError::into_inner))
     }
@@ -217,7 +217,7 @@ impl Snapshot {
         }
     }
 
-    /// What `/token` of a ServiceAccount takes and answers.
+    /// The kind that `/token` of a ServiceAccount takes and answers.
     pub(crate) fn token_request(&self) -> Arc<Resource> {
         self.kinds.built_in.token_request.clone()
     }
@@ -300,8 +300,8 @@ impl Snapshot {
         self.version(group, version).is_some()
     }
 
-    /// All rows, built-in ones first. Made when it is first asked for: nothing that a request does may walk over all
-    /// rows.
+    /// All rows, built-in ones first. The list is made when it is first asked for: no part of a request may walk over
+    /// all rows.
     pub fn resources(&self) -> Arc<Vec<Arc<Resource>>> {
         let all = || {
             let rows = self

@@ -1,7 +1,8 @@
 //! Versions that are known without being served: old ones of built-in kinds, which bodies may still be written in.
 //!
-//! Upstream reads such a body before it finds that it is not what the path takes, and says so in other words than of a version that
-//! nobody ever knew. The versions and kinds are data (`data/unserved.txt`). Not here: the shapes of these kinds, which are not known.
+//! Upstream decodes such a body before it finds that the path does not take it, and its error differs from that for a
+//! version that never existed. The versions and kinds are data (`data/unserved.txt`). Not here: the shapes of these
+//! kinds, which are not known.
 
 /// Whether a kind of this name was written in this version.
 pub(crate) fn knows(api_version: &str, kind: &str) -> bool {
@@ -12,7 +13,7 @@ pub(crate) fn knows(api_version: &str, kind: &str) -> bool {
         .any(|(version, kinds)| version == api_version && kinds.split(' ').any(|known| known == kind))
 }
 
-/// What is said of a body that is of the right kind, but of a version that its path does not take.
+/// The error for a body of the right kind, but of a version that its path does not take.
 pub(crate) fn mismatch(said: &str, expected: &str) -> String {
     format!("the API version in the data ({said}) does not match the expected API version ({expected})")
 }

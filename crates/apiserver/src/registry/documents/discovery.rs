@@ -61,15 +61,16 @@ impl Place {
 pub struct Answer {
     /// The document.
     pub body: Arc<Value>,
-    /// Set for the aggregated form, which is JSON or protobuf and has an ETag. The legacy form is negotiated like any other answer
-    /// (406 for what is left, such as the aggregated form of `/apis/apps`).
+    /// Set for the aggregated form, which is JSON or protobuf and has an ETag. The legacy form is negotiated like any
+    /// other answer (406 for what is left, such as the aggregated form of `/apis/apps`).
     pub aggregated: Option<Aggregated>,
 }
 
 /// How an aggregated document is sent.
 #[derive(Clone, Debug)]
 pub struct Aggregated {
-    /// `application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList`, or the same as protobuf; the document is to be encoded as it says.
+    /// `application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList`, or the same as protobuf; the document is
+    /// to be encoded as it says.
     pub content_type: &'static str,
     /// The ETag, with its quotes; compare it with `If-None-Match` and answer 304.
     pub etag: String,
