@@ -1,7 +1,7 @@
 //! Writes and admission: what plugins are told, and which object they see.
 //!
-//! Plugins see what the client writes: of `/scale` the Scale, of a subresource that takes a document of its own (binding, eviction) that
-//! document. What the server writes because of it is not admitted again.
+//! Plugins see what the client writes: of `/scale` the Scale, of a subresource that takes a document of its own
+//! (binding, eviction) that document. Writes that the server makes because of it are not admitted again.
 
 use kubewright_schema::schema::GroupVersionKind;
 use serde_json::{Value, json};
@@ -16,7 +16,7 @@ use crate::model::status::Status;
 use crate::scheme::join_version;
 
 impl<'a> Writer<'a> {
-    /// What admission is told about a write; the kind of the object is the resource's own.
+    /// The attributes of a write for admission; the kind of the object is the resource's own.
     pub(crate) fn attributes(
         &self,
         operation: Operation,
@@ -48,7 +48,7 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// What the plugins share while they look at one object.
+    /// The state that the plugins share for one object.
     pub(crate) fn session(&self) -> Session<'a> {
         Session::new(self.server, self.server.registry.snapshot(), self.audit)
     }
@@ -137,7 +137,7 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// What admission is told about an update of a part.
+    /// The attributes of an update of a part for admission.
     pub(crate) fn update_attributes(&self, old: &Value, name: &str, part: Part) -> admission::Attributes {
         let namespace = object::namespace(old);
         let mut attributes = self.attributes(Operation::Update, part.subresource(), namespace, name);
@@ -159,8 +159,8 @@ pub(crate) fn kind(group: &str, version: &str, kind: &str) -> GroupVersionKind {
 }
 
 impl Call<'_> {
-    /// Shows a document that was posted to a subresource to the plugins: what they make of it is what counts. `names` is the name that it must
-    /// have then, if it must have one.
+    /// Shows a document that was posted to a subresource to the plugins; their result is the document that counts.
+    /// `names` is the name that it must have then, if it must have one.
     pub(crate) async fn admit_posted(
         &mut self,
         kind: GroupVersionKind,

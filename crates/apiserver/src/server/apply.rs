@@ -1,5 +1,5 @@
-//! PATCH with `application/apply-patch+yaml`: server-side apply. It creates what is not there, and runs inside the compare-and-swap loop
-//! like every write, so that conflicts are judged by what is really there.
+//! PATCH with `application/apply-patch+yaml`: server-side apply. It creates a missing object, and runs inside the
+//! compare-and-swap loop like every write, so that conflicts are judged by the object as it is stored.
 
 use std::borrow::Cow;
 
@@ -25,7 +25,7 @@ use crate::model::object;
 use crate::model::status::{Cause, Details, Status};
 use crate::model::{Custom, Resource, StatusMetadata};
 
-/// What a custom kind says when it is to be a Scale.
+/// The error of a custom kind that is to be converted to a Scale.
 pub(crate) const CANNOT_CONVERT: &str = "request to convert CR to an invalid group/version: ";
 
 /// Whether a patch is an apply.
@@ -64,7 +64,7 @@ impl Seen {
     }
 }
 
-/// What an apply needs to know besides the live object.
+/// The data of an apply besides the live object.
 struct Apply<'a> {
     configuration: &'a Configuration,
     resource: &'a Resource,
@@ -138,12 +138,12 @@ impl Configuration {
         match version.matches('/').count() {
             0 => format!("/{version}, Kind={}", self.text("kind")),
             1 => format!("{version}, Kind={}", self.text("kind")),
-            // No version at all is nothing that a kind could be of.
+            // An apiVersion with several slashes is no version, so the text has no kind either.
             _ => "/, Kind=".to_owned(),
         }
     }
 
-    /// It must be of this kind and must not say who owns what.
+    /// The configuration must be of this kind and must not have `managedFields`.
     pub(crate) fn check(&self, version: &str, kind: &str) -> Result<(), Status> {
         if self.text("apiVersion") != version || self.text("kind") != kind {
             let message = format!("invalid object type: {}", self.group_version_kind());
@@ -155,7 +155,7 @@ impl Configuration {
         Ok(())
     }
 
-    /// What strict validation objects to.
+    /// The duplicate fields, as strict validation reports them.
     fn check_duplicates(&self, how: FieldValidation, warnings: &mut Vec<String>) -> Result<(), Status> {
         match how {
             FieldValidation::Strict if !self.duplicates.is_empty() => Err(Status::bad_request(format!(
@@ -253,8 +253,8 @@ impl Apply<'_> {
         Cow::Owned(config)
     }
 
-    /// A custom resource in which giving fields up left a struct without any: defaulting, which drops such a null from other writes,
-    /// is not asked here.
+    /// A custom resource in which giving fields up left a struct without any: defaulting, which drops such a null from
+    /// other writes, is not asked here.
     fn refuse_nulls(&self, new: &Value) -> Result<(), Status> {
         if self.resource.custom.is_none() || !has_null(new) {
             return Ok(());
@@ -318,7 +318,7 @@ impl Apply<'_> {
             )
         };
         if let Cow::Owned(_) = config {
-            // What is not written must be of the kind's type, too.
+            // Fields of the configuration that are not written must fit the kind's type, too.
             apply::fits(&kind, &self.configuration.value).map_err(|error| self.configuration.refused(error, live))?;
         }
         let mut applied = attempt(&mut managed, self.options.force || matches!(seen, Seen::Probing));
@@ -386,7 +386,7 @@ impl Call<'_> {
         };
         if part == Part::Main && self.server.storage.get(&resource.store, &self.key()).is_none() {
             match self.apply_new(&apply, &mut writer).await {
-                // Somebody else was faster: then it is there now.
+                // Another client created the object first: now it exists.
                 Err(status) if status.reason == "AlreadyExists" => writer.warnings.clear(),
                 result => {
                     self.warnings.append(&mut writer.warnings);
@@ -413,7 +413,7 @@ impl Call<'_> {
                     Ok(new)
                 })
                 .await;
-            // Somebody was faster than the conversions of this apply: they are made again.
+            // Another write changed the object during this apply's conversions: they are made again.
             if stale {
                 continue;
             }

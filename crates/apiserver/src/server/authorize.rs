@@ -1,4 +1,5 @@
-//! What a request asks the authorizer, and for whom: `RequestInfo` of apiserver, and impersonation.
+//! The attributes of a request for the authorizer, and its user: `RequestInfo` of apiserver, and impersonation.
+//! `RequestInfo` of apiserver, and impersonation.
 
 use http::HeaderMap;
 use kubewright_schema::fields::FieldSelector;
@@ -13,7 +14,7 @@ use crate::model::status::Status;
 use crate::model::user::UserInfo;
 use crate::wire::query::Query;
 
-/// What a request on a resource asks. No verb stands for a method that resources never take.
+/// The attributes of a request on a resource. No verb stands for a method that resources never take.
 pub(crate) fn resource_attributes(path: &ResourcePath, verb: Option<Verb>, query: &Query) -> Attributes {
     let mut attributes = Attributes {
         verb: verb.map_or("", Verb::as_str).to_owned(),
@@ -30,7 +31,7 @@ pub(crate) fn resource_attributes(path: &ResourcePath, verb: Option<Verb>, query
     }
     // Selectors that cannot be read narrow nothing; the verb will refuse them.
     if let Ok(selector) = FieldSelector::parse(query.get("fieldSelector")) {
-        // Whoever may list one object by its name may ask for a list of that one.
+        // A user who may list one object by its name may ask for a list of that one.
         let one = selector.exact("metadata.name").unwrap_or("");
         if attributes.name.is_empty()
             && verb != Some(Verb::DeleteCollection)
@@ -48,7 +49,7 @@ pub(crate) fn resource_attributes(path: &ResourcePath, verb: Option<Verb>, query
 
 /// Why a request is not answered.
 pub(super) enum NotAdmitted {
-    /// The user may not, or does not say who he is.
+    /// The user is forbidden the request, or the headers do not say which user it impersonates.
     Refused(Status),
     /// An authorizer failed, and no other one allows it.
     Unknown(String),
@@ -70,8 +71,8 @@ impl Inner {
         }
     }
 
-    /// The user for whom a request is answered: the one who asks, or the one that he impersonates; whoever it is may do it
-    /// (`WithImpersonation`, `WithAuthorization`).
+    /// The user for whom a request is answered: the authenticated one, or the one that he impersonates; this user must
+    /// be allowed the request (`WithImpersonation`, `WithAuthorization`).
     pub(super) async fn admit(
         &self,
         user: UserInfo,

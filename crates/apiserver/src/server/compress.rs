@@ -1,6 +1,7 @@
 //! Large answers in gzip, for clients that ask for it.
 //!
-//! As kube-apiserver does it: objects and lists above a size, never watches; the OpenAPI v2 document, which is large always; nothing else.
+//! As kube-apiserver does it: objects and lists above a size, never watches; the OpenAPI v2 document, which is large
+//! always; nothing else.
 
 use std::io::Write as _;
 
@@ -18,7 +19,7 @@ use crate::discovery::Place;
 /// Smaller bodies are sent as they are.
 const THRESHOLD: usize = 128 * 1024;
 
-/// What `Vary` says of an answer that may be compressed.
+/// The value of `Vary` for an answer that may be compressed.
 pub(super) const VARY_BY: HeaderValue = HeaderValue::from_static("Accept-Encoding");
 
 /// Whether the client asks for gzip. A quality makes it another word for objects, as it does upstream, but not for the

@@ -1,4 +1,4 @@
-//! What a server is told and given when it is made: its settings, and the parts that do IO for it.
+//! The settings of a server, and the parts that do IO for it.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -13,15 +13,15 @@ use crate::registry::Kinds;
 use crate::storage::{Bounds, MemoryStorage, Storage};
 use crate::{Env, ServiceRange};
 
-/// What may be set about a server. `Config::default()` is right for a test cluster.
+/// The settings of a server. `Config::default()` is right for a test cluster.
 #[derive(Clone, Debug)]
 pub struct Config {
     /// `gitVersion` that `/version` answers with.
     pub version: String,
-    /// How many changes of one kind are kept for watches that start in the past and for reads of older versions; older ones
-    /// answer 410. Default 4096.
+    /// How many changes of one kind are kept for watches that start in the past and for reads of older versions; older
+    /// ones answer 410. Default 4096.
     pub history: usize,
-    /// How many bytes of changes are kept of all kinds together, whatever their number. Default 64 MiB.
+    /// The limit in bytes for the changes of all kinds together, regardless of their number. Default 64 MiB.
     pub history_bytes: usize,
     /// How many events may wait for one watcher before it is cut off. Default 4096.
     pub watch_buffer: usize,
@@ -29,29 +29,32 @@ pub struct Config {
     pub max_watches: usize,
     /// How often a watch that asked for bookmarks gets one. Default one minute.
     pub bookmark_interval: Duration,
-    /// How long Events stay after their last write (`--event-ttl`), when somebody polls [`ApiServer::expire_events`](super::ApiServer::expire_events); zero: for ever.
-    /// Default one hour.
+    /// How long Events stay after their last write (`--event-ttl`), when the shell polls
+    /// [`ApiServer::expire_events`](super::ApiServer::expire_events); zero: for ever. Default one hour.
     pub event_ttl: Duration,
     /// The issuer of service account tokens (`--service-account-issuer`), which is their audience as well.
     pub issuer: String,
-    /// Users who come with a token (`--token-auth-file`). Default nobody.
+    /// Users who come with a token (`--token-auth-file`). Default: none.
     pub static_tokens: StaticTokens,
-    /// Whether new pods get their service account and its token (the admission plugin `ServiceAccount`). It needs somebody who makes the
-    /// account `default` of every namespace: without it no pod can be created there. Default no.
+    /// Whether new pods get their service account and its token (the admission plugin `ServiceAccount`). It needs a
+    /// controller that makes the account `default` of every namespace: without it no pod can be created there. Default
+    /// no.
     pub service_account_admission: bool,
-    /// Whether requests without credentials are answered as those of `system:anonymous` (`--anonymous-auth`). Default yes.
+    /// Whether requests without credentials are answered as those of `system:anonymous` (`--anonymous-auth`). Default
+    /// yes.
     pub anonymous: bool,
     /// Who decides what users may do (`--authorization-mode`), in this order. Default RBAC.
     pub authorization: Vec<authorization::Mode>,
-    /// The admission plugins that do not run (`--disable-admission-plugins`), of [`SEPARABLE_PLUGINS`](crate::SEPARABLE_PLUGINS). Default none.
+    /// The admission plugins that do not run (`--disable-admission-plugins`), of
+    /// [`SEPARABLE_PLUGINS`](crate::SEPARABLE_PLUGINS). Default none.
     pub disabled_plugins: BTreeSet<String>,
     /// The admission plugins that run besides the usual ones (`--enable-admission-plugins`), of
     /// [`OPTIONAL_PLUGINS`](crate::OPTIONAL_PLUGINS). Default none.
     pub enabled_plugins: BTreeSet<String>,
     /// The addresses that Services get. Default `10.0.0.0/24`, as kube-apiserver.
     pub service_range: ServiceRange,
-    /// Whether Endpoints and EndpointSlices may hold loopback addresses, as pods have them that are processes of this machine. Default no:
-    /// kube-apiserver refuses them.
+    /// Whether Endpoints and EndpointSlices may hold loopback addresses, as pods have them that are processes of this
+    /// machine. Default no: kube-apiserver refuses them.
     pub loopback_endpoints: bool,
 }
 
@@ -91,7 +94,7 @@ impl Config {
     }
 }
 
-/// What a server is made of. [`Parts::new`] is right for a test cluster; change what is to be different.
+/// The parts of a server. [`Parts::new`] is right for a test cluster; change what is to be different.
 pub struct Parts {
     /// The built-in kinds.
     pub kinds: Arc<Kinds>,

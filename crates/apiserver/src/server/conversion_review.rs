@@ -1,7 +1,7 @@
 //! `ConversionReview`: a webhook converts custom resources from one version to another.
 //!
-//! A webhook converts, and nothing else: of the metadata only labels and annotations are taken from its answer, and kind, name, namespace
-//! and uid must be what they were.
+//! A webhook converts, and nothing else: of the metadata only labels and annotations are taken from its answer, and
+//! kind, name, namespace and uid must be what they were.
 
 use std::time::Duration;
 
@@ -123,7 +123,7 @@ fn check_types(response: &Value) -> Result<(), String> {
     fits("result", "v1.Status", Value::is_object)
 }
 
-/// Takes what a webhook may change, and refuses what it must not.
+/// Takes over the changes that a webhook may make, and refuses all others.
 fn check(conversion: &Conversion<'_>, original: &Value, mut converted: Value, from: &str) -> Result<Value, String> {
     let text = |value: &Value, key: &str| value.get(key).and_then(Value::as_str).unwrap_or("").to_owned();
     let invalid = |why: String| format!("conversion webhook for {from} returned invalid object{why}");

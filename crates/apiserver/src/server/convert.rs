@@ -1,8 +1,8 @@
 //! From one version of a kind to another.
 //!
-//! Built-in kinds move through their stored form. A custom kind with one version is stored without it; with several, each stored object
-//! says in its `apiVersion` which one it is of, because the storage version may change while old objects stay as they are. Its versions
-//! have the same fields (strategy `None`), or a webhook converts them.
+//! Built-in kinds move through their stored form. A custom kind with one version is stored without it; with several,
+//! each stored object says in its `apiVersion` which one it is of, because the storage version may change while old
+//! objects stay as they are. Its versions have the same fields (strategy `None`), or a webhook converts them.
 //!
 //! Invariant: what storage holds is never shown before [`Inner::show`] saw it.
 
@@ -27,10 +27,11 @@ use crate::scheme::split_version;
 use crate::server::write::to_stored;
 use crate::storage::{Change, StoredObject};
 
-/// How much is sent for conversion at once, in bytes of JSON: half of what an answer may have, for conversions may add something.
+/// How much is sent for conversion at once, in bytes of JSON: half of what an answer may have, for conversions may add
+/// something.
 const MAX_BATCH: usize = 3 << 19;
 
-/// What it takes to convert, for those that outlive a request (watches).
+/// The parts that a conversion needs, for users that outlive a request (watches).
 #[derive(Clone)]
 pub(crate) struct Converter {
     env: Arc<dyn Env>,
@@ -54,7 +55,8 @@ fn text<'a>(object: &'a Value, key: &str) -> &'a str {
     object.get(key).and_then(Value::as_str).unwrap_or("")
 }
 
-/// Takes out of a custom resource what a conversion or a plugin left and its version does not have. Defaults are not filled in: they belong to requests.
+/// Takes out of a custom resource what a conversion or a plugin left and its version does not have. Defaults are not
+/// filled in: they belong to requests.
 pub(crate) fn prune(object: &mut Value, resource: &Resource) {
     structural::prune(object, &resource.schema, structural::PruneOptions::CUSTOM_RESOURCE);
 }
@@ -147,7 +149,7 @@ impl Converter {
                 )));
             };
             structural::default(&mut object, schema);
-            // Whoever converts sees what is stored, which has no version of its own.
+            // A conversion webhook sees the stored object, which has no version of its own.
             crate::model::object::metadata_mut(&mut object).remove("resourceVersion");
             objects.push(object);
         }
@@ -329,7 +331,7 @@ impl Inner {
         Ok(shown.pop().unwrap_or(item))
     }
 
-    /// A full object, in whatever version, as the version of `resource` shows it.
+    /// A full object, in any version, as the version of `resource` shows it.
     pub(crate) async fn show_full(&self, resource: &Resource, object: Value) -> Result<Value, Status> {
         let Some(several) = several(resource) else {
             return Ok(object);
@@ -343,8 +345,8 @@ impl Inner {
         Ok(shown)
     }
 
-    /// A write as the versions see it in which managers of the object wrote, or say they did in the entries that the client `claimed`;
-    /// nothing where all versions have the same fields. `old` is null when the object is created.
+    /// A write as the versions see it in which managers of the object wrote, or say they did in the entries that the
+    /// client `claimed`; nothing where all versions have the same fields. `old` is null when the object is created.
     pub(crate) async fn views(
         &self,
         resource: &Resource,
@@ -380,8 +382,8 @@ impl Inner {
         Ok(views)
     }
 
-    /// The same in one version of a custom kind, served or not. Under the strategy `None` all have the same values, whatever their schemas
-    /// say (`crConverter.ConvertToVersion` upstream).
+    /// The same in one version of a custom kind, served or not. Under the strategy `None` all have the same values,
+    /// regardless of their schemas (`crConverter.ConvertToVersion` upstream).
     async fn custom_view(
         &self,
         resource: &Resource,
@@ -424,12 +426,12 @@ impl Inner {
         let mut object = with_kind(resource, object.clone());
         crate::model::object::metadata_mut(&mut object).remove("managedFields");
         let mut seen = self.convert(object, resource, to).await?;
-        // What only the other version has is no field of this one.
+        // Fields that only the other version has are no fields of this one.
         structural::prune(&mut seen, &to.schema, structural::PruneOptions::BUILT_IN);
         Ok(seen)
     }
 
-    /// What storage is to hold of an object.
+    /// The stored form of an object.
     pub(crate) async fn stored_form(&self, resource: &Resource, mut object: Value) -> Result<Value, Status> {
         let Some(several) = several(resource) else {
             return Ok(to_stored(resource, object));
@@ -460,7 +462,7 @@ fn check_object(object: &Value) -> Result<(), String> {
 /// The same for a document that a subresource takes.
 ///
 /// # Errors
-/// What Go's decoder says about a document that does not fit.
+/// The error of Go's decoder for a document that does not fit.
 pub(crate) fn decode_posted(document: &mut Value, kind: &GroupVersionKind) -> Result<(), String> {
     check_object(document)?;
     if let Some(schema) = catalog::for_kind(&kind.group, &kind.version, &kind.kind) {
@@ -473,7 +475,7 @@ pub(crate) fn decode_posted(document: &mut Value, kind: &GroupVersionKind) -> Re
 /// Makes an object of its kind out of what a patch left.
 ///
 /// # Errors
-/// What Go's decoder says about an object that does not fit.
+/// The error of Go's decoder for an object that does not fit.
 pub(crate) fn decode_patched(
     object: &mut Value,
     before: &Value,
@@ -491,10 +493,11 @@ pub(crate) fn decode_patched(
     Ok(())
 }
 
-/// Makes an object of its kind out of what a patch left, with defaults; unknown fields are errors, but those of custom resources are dropped.
+/// Makes an object of its kind out of what a patch left, with defaults; unknown fields are errors, but those of custom
+/// resources are dropped.
 ///
 /// # Errors
-/// What Go's strict decoder says about an object that does not fit.
+/// The error of Go's strict decoder for an object that does not fit.
 pub(crate) fn complete_strictly(object: &mut Value, resource: &Resource, kinds: &Snapshot) -> Result<(), String> {
     decode::check_kind(object, resource, kinds).map_err(|status| status.message)?;
     let findings = decode::fit(object, resource, Vec::new(), None)?;

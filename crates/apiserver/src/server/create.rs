@@ -12,7 +12,8 @@ use crate::model::object;
 use crate::model::status::Status;
 
 impl Call<'_> {
-    /// The object that the body of a create or an update holds, with its unknown fields told or refused as the client wishes.
+    /// The object that the body of a create or an update holds, with its unknown fields told or refused as the client
+    /// wishes.
     pub(super) fn object_in_body(&mut self, options: &WriteOptions) -> Result<Value, Status> {
         let format = negotiate::input(self.headers)?;
         let validation = options.field_validation;

@@ -1,7 +1,7 @@
 //! From the bytes of a body to an object of the kind that the path names.
 //!
-//! Built-in kinds are decoded as Go decodes them: a field of a wrong type is an error at once, unknown fields are dropped, `null` is
-//! absence. Custom kinds are decoded freely; their schema speaks later, in validation.
+//! Built-in kinds are decoded as Go decodes them: a field of a wrong type is an error at once, unknown fields are
+//! dropped, `null` is absence. Custom kinds are decoded freely; their schema speaks later, in validation.
 
 use crate::model::unfit::Unfit;
 use crate::scheme::not_an_object;
@@ -77,7 +77,7 @@ fn protobuf(body: &[u8], api_version: &str, must_be: &str) -> Result<decode::Dec
     })
 }
 
-/// A body that says what it is, and is not fit for what is wanted.
+/// The error for a body with a kind that does not fit the required one.
 pub(crate) fn cannot_be_handled(kind: &str, version: &str, must_be: &str, why: &str) -> Status {
     Status::bad_request(format!(
         "{kind} in version {version:?} cannot be handled as a {must_be}: {why}"
@@ -112,7 +112,8 @@ fn summary(body: &[u8]) -> String {
     text
 }
 
-/// What an object says it is: `apiVersion` and `kind`, empty where it says nothing.
+/// The `apiVersion` and `kind` of an object, empty where they are absent. `apiVersion` and `kind`, empty where it says
+/// nothing.
 fn type_meta(object: &Value) -> Result<(String, String), String> {
     let text = |field: &str| match object.get(field) {
         None | Some(Value::Null) => Ok(String::new()),
@@ -133,8 +134,8 @@ fn missing_kind(document: &str) -> String {
     format!("Object 'Kind' is missing in '{document}'")
 }
 
-/// Makes sure that an object is of the kind of the path. A built-in kind need not be named; a custom object must say what it is, since
-/// nothing else tells how to read it.
+/// Makes sure that an object is of the kind of the path. A built-in kind need not be named; a custom object must say
+/// what it is, since nothing else tells how to read it.
 pub(crate) fn check_kind(object: &mut Value, resource: &Resource, kinds: &Snapshot) -> Result<(), Status> {
     let expected = resource.api_version();
     let (mut api_version, mut kind) = type_meta(object).map_err(Status::bad_request)?;
@@ -160,7 +161,8 @@ pub(crate) fn check_kind(object: &mut Value, resource: &Resource, kinds: &Snapsh
     Ok(())
 }
 
-/// As [`check_kind`], for what an admission plugin left: it is read as what it says it is, and only then found to be something else.
+/// As [`check_kind`], for the result of an admission plugin: it is decoded as the kind that it states, and only then
+/// found to be of another.
 pub(crate) fn check_admitted_kind(object: &mut Value, resource: &Resource, kinds: &Snapshot) -> Result<(), Unfit> {
     let (api_version, kind) = type_meta(object)?;
     let expected = resource.api_version();
@@ -201,8 +203,8 @@ fn check_custom_kind(object: &Value, api_version: &str, kind: &str, resource: &R
     ))
 }
 
-/// As [`check_kind`], for what a patch left: a custom object is judged by its kind as by its other fields. `whole` is false for a
-/// subresource, which cannot change what the object is. Answers the fields that are not even read.
+/// As [`check_kind`], for what a patch left: a custom object is judged by its kind as by its other fields. `whole` is
+/// false for a subresource, which cannot change what the object is. Answers the fields that are not even read.
 pub(crate) fn check_patched_kind(
     object: &mut Value,
     resource: &Resource,
@@ -244,7 +246,7 @@ pub(crate) fn check_patched_kind(
     Err(Unfit::Refused(Status::invalid(group, &kind, name, &errors)))
 }
 
-/// What a patch left of a built-in object is read as what it says it is.
+/// A patched built-in object is decoded as the kind that it states.
 fn check_patched_built_in(object: &mut Value, resource: &Resource, kinds: &Snapshot) -> Result<Vec<String>, Unfit> {
     let (api_version, kind) = type_meta(object)?;
     let (group, version) = split_version(&api_version);
@@ -283,7 +285,7 @@ fn wrong_kind(object: &Value, api_version: &str, kind: &str, resource: &Resource
 
 /// Why an object that says to be of another kind is not one of the expected one.
 enum WrongKind {
-    /// Nobody knows that kind.
+    /// The kind is not registered.
     Unregistered(String),
     /// It is not even what it says it is.
     Unreadable(String),
@@ -325,7 +327,8 @@ pub(crate) struct OtherKind {
     pub(crate) refusal: Status,
 }
 
-/// Makes sure that a body for a subresource, if it says what it is, is `expected` (group and kind) in one of `versions`.
+/// Makes sure that a body for a subresource, if it says what it is, is `expected` (group and kind) in one of
+/// `versions`.
 pub(crate) fn check_taken_kind(
     body: &Value,
     expected: (&str, &str),
@@ -367,7 +370,7 @@ fn internal_group(group: &str) -> &str {
 /// How many doubled and unknown fields of a built-in kind are told (`saveStrictError`).
 const MAX_STRICT: usize = 100;
 
-/// What decoding found that is not an error by itself.
+/// Findings of the decoder that are not errors by themselves.
 #[derive(Debug, Default)]
 pub(crate) struct Findings {
     /// Texts such as `unknown field "spec.foo"`, in the order of Kubernetes.
@@ -434,7 +437,7 @@ pub(crate) fn fit(
         unknown
     };
     if resource.custom.is_none() && !unknown.is_empty() {
-        // What is unknown is skipped: that it stands twice is not seen.
+        // An unknown field is skipped, so a duplicate of it is not noticed.
         let skipped = |text: &String| {
             let path = text
                 .strip_prefix("duplicate field \"")
@@ -455,7 +458,8 @@ pub(crate) fn fit(
     Ok(findings)
 }
 
-/// [`fit`] for what a write made of `old`, an object of this kind: what it left alone fits already, and is not looked at again.
+/// [`fit`] for the result of a write to `old`, an object of this kind: unchanged parts fit already, and are not checked
+/// again.
 pub(crate) fn fit_changed(
     object: &mut Value,
     old: &Value,

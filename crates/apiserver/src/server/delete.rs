@@ -1,7 +1,7 @@
 //! DELETE of an object and of a collection: preconditions, grace periods, finalizers, propagation.
 //!
-//! An object that something still holds (finalizers, a grace period, a namespace's content) only gets a deletionTimestamp here; the
-//! update that takes the last hold away removes it (store-S4, see `write`).
+//! An object that something still holds (finalizers, a grace period, a namespace's content) only gets a
+//! deletionTimestamp here; the update that takes the last hold away removes it (store-S4, see `write`).
 
 mod marked;
 
@@ -37,7 +37,7 @@ const ORPHAN_WARNING: &str = "child pods are preserved by default when jobs are 
 /// How many objects of a collection are read at a time.
 const COLLECTION_PAGE: usize = 10_000;
 
-/// What became of a deleted object.
+/// The state of an object after its delete.
 pub(crate) enum Deleted {
     /// It is gone; its last state, with `apiVersion` and `kind`.
     Gone(Value),
@@ -58,7 +58,7 @@ pub(crate) enum Admit {
     Nothing,
 }
 
-/// What a delete did to storage, for those who have to follow.
+/// The effect of a delete on storage, for the code that has to follow it.
 enum After {
     Nothing,
     Write(Arc<StoredObject>),
@@ -68,7 +68,8 @@ enum After {
 }
 
 impl Call<'_> {
-    /// A delete that says nothing of the dependents leaves them, which surprises where the default is older than the API's.
+    /// A delete that says nothing of the dependents leaves them, which surprises where the default is older than the
+    /// API's.
     fn warn_of_orphans(&mut self, options: &DeleteOptions) {
         let silent = options.propagation.is_none() && options.orphan_dependents.is_none();
         if silent && self.resource.strategy.warns_of_orphans {
@@ -127,7 +128,7 @@ impl Call<'_> {
             self.warnings.append(&mut writer.warnings);
             match result {
                 Ok(_) => {}
-                // Somebody else was faster, which is what was wanted.
+                // Another client deleted the object first, which is the wanted result.
                 Err(status) if status.code == 404 => {}
                 Err(status) => return Err(status),
             }
@@ -192,7 +193,7 @@ impl Call<'_> {
 }
 
 impl Writer<'_> {
-    /// Deletes the object, or marks it; tries again when somebody else was faster.
+    /// Deletes the object, or marks it; tries again after a conflict with another write.
     pub(crate) async fn delete(
         &mut self,
         namespace: &str,
@@ -251,7 +252,7 @@ impl Writer<'_> {
         Ok(Deleted::Gone(as_stored(&self.resource, gone.value())))
     }
 
-    /// What became of an object, in the version of the request.
+    /// The state of an object after its delete, in the version of the request.
     async fn shown(&self, deleted: Deleted) -> Result<Deleted, Status> {
         let (server, resource) = (self.server, &self.resource);
         Ok(match deleted {
@@ -276,7 +277,7 @@ impl Writer<'_> {
             Admit::Nothing => return Ok(()),
         }
         if self.resource.strategy.ending.is_some() {
-            // Their deletes are about the one that is there now, whatever the client says.
+            // Deletes of such kinds are always about the present object: its uid is a precondition.
             let preconditions = attributes.options.as_object_mut();
             let preconditions = preconditions.and_then(|options| ensure(options, "preconditions"));
             if let Some(preconditions) = preconditions {
@@ -291,8 +292,9 @@ impl Writer<'_> {
         admitted
     }
 
-    /// Lets the plugins refuse a delete. They see the grace period that comes of it; nobody is asked when it changes nothing, and all
-    /// twice when the object ends at once: before it is marked, and before it goes.
+    /// Lets the plugins refuse a delete. They see the resulting grace period. A delete that changes nothing calls no
+    /// plugin. When the object ends at once, all plugins are called twice: before it is marked, and before it is
+    /// removed.
     async fn ask_delete(
         &self,
         session: &Session<'_>,
@@ -320,20 +322,20 @@ impl Writer<'_> {
         Ok(())
     }
 
-    /// Asks those who may change and those who may refuse: of a delete there is nothing to change.
+    /// Asks the mutating and the validating plugins: a delete has no object to change.
     async fn ask_plugins(&self, session: &Session<'_>, attributes: &Attributes, old: &Value) -> Result<(), Status> {
         self.mutate(session, attributes, &mut Value::Null, Some(old)).await?;
         self.validate(session, attributes, &Value::Null, Some(old)).await
     }
 
-    /// Deletes without asking anybody and without consequences for definitions: the server's own clean-up.
+    /// Deletes without admission and without consequences for definitions: the server's own clean-up.
     pub(crate) fn delete_now(&mut self, namespace: &str, name: &str) {
         let resource = self.resource.clone();
         let key = crate::model::form::key(namespace, name);
         while let Some(present) = self.server.storage.get(&resource.store, &key) {
             let old = as_stored(&resource, present.value());
             let result = self.delete_once(&key, &present, old, &DeleteOptions::default());
-            // What is only marked now ends in the next turn.
+            // An object that was only marked now is removed in the next turn.
             if !matches!(result, Err(StorageError::Conflict { .. }) | Ok((_, After::End(_)))) {
                 return;
             }
@@ -444,7 +446,7 @@ impl Writer<'_> {
         (ending.mark)(marked, now);
     }
 
-    /// What the grace period says; sets the times in `marked` (the counterpart of `rest.BeforeDelete`).
+    /// The grace period of the delete; sets the times in `marked` (the counterpart of `rest.BeforeDelete`).
     fn grace(&self, marked: &mut Value, old: &Value, options: &DeleteOptions) -> Grace {
         let Some(default) = (self.resource.strategy.grace_period)(old) else {
             return Grace::None;

@@ -1,4 +1,5 @@
-//! Objects within custom resources (`x-kubernetes-embedded-resource`): they are objects of some kind themselves, with metadata like any.
+//! Objects within custom resources (`x-kubernetes-embedded-resource`): they are objects of some kind themselves, with
+//! metadata like any.
 //!
 //! Not here: that they say their `apiVersion` and `kind` at all, which the schema's validation asks.
 
@@ -60,7 +61,7 @@ fn visit(
 /// Reads what each says it is, and its metadata, as those of an object.
 ///
 /// # Errors
-/// What does not fit, as Go's decoder says it.
+/// The values that do not fit, as Go's decoder reports them.
 pub(crate) fn settle(object: &mut Value, schema: &SchemaRef) -> Result<(), String> {
     let mut errors = Vec::new();
     if !holds(object, schema) {
@@ -90,7 +91,7 @@ pub(crate) fn settle(object: &mut Value, schema: &SchemaRef) -> Result<(), Strin
     }
 }
 
-/// What is wrong with what each says it is, and with its metadata.
+/// The errors in the `apiVersion`, `kind` and metadata of each embedded object.
 pub(crate) fn validate(object: &Value, schema: &SchemaRef) -> Vec<FieldError> {
     let mut errors = Vec::new();
     if !holds(object, schema) {

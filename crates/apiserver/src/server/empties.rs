@@ -1,10 +1,10 @@
-//! Lists and maps that somebody sends empty.
+//! Empty lists and maps in requests.
 //!
-//! Go tells `[]` from nothing while a request is worked on, and forgets the difference when it writes. So who sent them
-//! owns those that are always written, plugins and rules see them, and they are stored as null
-//! ([`without_empty_lists`]). Those that are not written when they are empty nobody sees at all, but for the rules of a
-//! few kinds ([`Empties`]): for these they are taken out of the object once it is read, so that nothing else meets them,
-//! and put back into what the rules look at ([`Unwritten`]).
+//! Go tells `[]` from nothing while a request is worked on, and forgets the difference when it writes. So the field
+//! manager that sent those that are always written owns them, plugins and rules see them, and they are stored as null
+//! ([`without_empty_lists`]). Those that are omitted when they are empty are seen only by the rules of a few kinds
+//! ([`Empties`]): they are taken out of the object once it is read, so that no other code meets them, and put back for
+//! these rules ([`Unwritten`]).
 //!
 //! Invariant: no object leaves for the storage with an empty list or map in a place where Go writes none.
 
@@ -49,8 +49,8 @@ fn outer<'o>(object: &'o mut Value, place: &str) -> Option<(&'o mut Map<String, 
     Some((map, unescape(key)))
 }
 
-/// Empty lists belong to who wrote them, plugins and rules see them, and they are stored as null. Makes nulls of them
-/// and says where they were.
+/// Empty lists belong to the field manager that wrote them, plugins and rules see them, and they are stored as null.
+/// Makes nulls of them and says where they were.
 pub(super) fn without_empty_lists(resource: &Resource, object: &mut Value) -> Vec<String> {
     fn any(value: &Value) -> bool {
         match value {
@@ -76,7 +76,8 @@ pub(super) fn with_empty_lists(object: &mut Value, places: &[String]) {
     }
 }
 
-/// Shows the object as the rules see it: what was sent empty is an empty list, and what nobody sent is null.
+/// Shows the object as the rules see it: a list that was sent empty is an empty list, and one that was not sent is
+/// null.
 pub(super) fn seen_with_empty_lists<T>(object: &mut Value, places: &[String], look: impl FnOnce(&mut Value) -> T) -> T {
     let is_null = |place: &&String| object.pointer(place).is_some_and(Value::is_null);
     let shown: Vec<&String> = places.iter().filter(is_null).collect();
@@ -111,7 +112,7 @@ impl Unwritten {
         }
         let taken = |place: String| Some((object.pointer(&place)?.clone(), place));
         let found: Vec<(Value, String)> = found.into_iter().filter_map(taken).collect();
-        // An empty list of managedFields says that nobody owns anything.
+        // An empty list of managedFields clears all ownership.
         let metadata = object.as_object_mut().and_then(|map| map.remove("metadata"));
         structural::go_normalize_read(object, &resource.schema);
         if let (Some(map), Some(metadata)) = (object.as_object_mut(), metadata) {
@@ -130,9 +131,8 @@ impl Unwritten {
         }
     }
 
-    /// Shows the object as the rules see it: nothing was filled in where somebody sent an empty list. A plugin that
-    /// wrote the object anew meanwhile wrote none. Afterwards the object is as it was before: it may be large, and is
-    /// not copied.
+    /// Shows the object as the rules see it: an empty list in the request is not filled in. A plugin that wrote the
+    /// object anew meanwhile wrote none. Afterwards the object is as it was before: it may be large, and is not copied.
     pub(super) fn seen_in<T>(&self, object: &mut Value, session: &Session<'_>, look: impl FnOnce(&Value) -> T) -> T {
         if session.was_changed() {
             return look(object);
@@ -290,7 +290,7 @@ mod tests {
 
         let claim = json!({"metadata": {"name": "a"}, "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}});
         check(format!("POST {CLAIMS}"), &claim, "null");
-        // What may not change did not.
+        // The immutable spec did not change.
         check(
             format!("PATCH {CLAIMS}/a"),
             &json!({"spec": {"resources": {"limits": {}}}}),

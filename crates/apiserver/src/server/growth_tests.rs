@@ -165,7 +165,7 @@ fn definition(index: usize) -> Value {
     })
 }
 
-/// What is created, changed and deleted of a kind: its path, and the object of a number.
+/// A kind whose objects are created, changed and deleted: its path, and the object of a number.
 type Kind = (&'static str, fn(usize) -> Value);
 
 fn named(index: usize, rest: Value) -> Value {
@@ -379,7 +379,7 @@ fn a_write_looks_at_no_more_objects_when_there_are_more() {
     let quota = json!({"metadata": {"name": "q"}, "spec": {"hard": {"pods": "1000", "count/configmaps": "1000"}}});
     world.cost("POST", "/api/v1/namespaces/default/resourcequotas", &quota);
     let label = json!({"metadata": {"labels": {"a": "b"}}});
-    // What the first write of all makes known is not counted.
+    // The one-time work of the first write is not counted.
     let mut writes = 0;
     let mut concerned = || {
         // A claim only goes once a controller says that nothing uses it, so each has a name of its own.
@@ -460,7 +460,7 @@ fn an_eviction_looks_at_the_budget_of_its_pod() {
     assert_eq!(charged.value()["status"]["disruptionsAllowed"], 2, "each was charged");
 }
 
-/// Others may have any number of bindings: who asks for something costs what his own bindings do.
+/// Other users may have any number of bindings: a request costs only what its user's own bindings do.
 #[test]
 fn a_decision_looks_at_no_bindings_of_others() {
     const BINDINGS: &str = "/apis/rbac.authorization.k8s.io/v1/namespaces/default/rolebindings";
@@ -477,7 +477,7 @@ fn a_decision_looks_at_no_bindings_of_others() {
     };
     let rbac = Rbac::new(world.api.inner.policy.clone());
     let user = UserInfo::authenticated("own", ["of-own"]);
-    // What was handed out for a decision, which is made within so many steps.
+    // The memory allocated for a decision, which is made within so many steps.
     let decided = |verb: &str| {
         let attributes = Attributes {
             verb: verb.to_owned(),
@@ -505,7 +505,7 @@ fn a_decision_looks_at_no_bindings_of_others() {
     assert_eq!(few[0].1, 0, "objects");
 }
 
-/// A page copies what is on it; what is behind it is only counted.
+/// A page copies its own objects; those behind it are only counted.
 #[test]
 fn a_page_looks_at_no_more_objects_when_there_are_more() {
     let world = World::new();

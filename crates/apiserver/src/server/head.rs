@@ -1,6 +1,7 @@
-//! What is decided from the head of a request, before its body is read: where it leads, and whether its user may.
+//! Decisions from the head of a request, before its body is read: its target, and whether its user may do it.
 //!
-//! A body costs memory and time; nobody sends one who is refused anyway. `WithAuthorization` stands before the handlers upstream, too.
+//! A body costs memory and time; a request that is refused anyway need not send one. `WithAuthorization` stands before
+//! the handlers upstream, too.
 //!
 //! Invariant: a refusal is the answer that the whole request would get.
 
@@ -26,15 +27,15 @@ use crate::{Body, UserInfo};
 pub struct Admitted {
     pub(super) query: Query,
     pub(super) target: Target,
-    /// For whom the request is answered: who asks, or whom he impersonates.
+    /// The user for whom the request is answered: the authenticated or the impersonated one.
     pub(super) user: UserInfo,
     /// Its entry in the audit log, if it is entered.
     pub(super) audit: Option<Arc<Entry>>,
 }
 
 impl Admitted {
-    /// The request is answered with this, whoever made the answer: it is entered in the audit log. What comes of a watch ends its entry
-    /// later.
+    /// This is the response to the request, whichever code made it: it is entered in the audit log. The body of a watch
+    /// ends its entry later.
     pub fn complete(&self, response: &mut Response<Body>) {
         if let Some(entry) = &self.audit {
             complete(entry, response);
@@ -69,8 +70,8 @@ pub(super) enum Target {
 }
 
 impl ApiServer {
-    /// Names an answer that has no name yet: every request has one, whether it is entered in the audit log or not. `given` is the
-    /// [`AUDIT_ID`] of the request (`WithAuditInit` upstream).
+    /// Names an answer that has no name yet: every request has one, whether it is entered in the audit log or not.
+    /// `given` is the [`AUDIT_ID`] of the request (`WithAuditInit` upstream).
     pub fn name_answer(&self, given: Option<HeaderValue>, answer: &mut HeaderMap) {
         if answer.contains_key(AUDIT_ID) {
             return;
@@ -83,7 +84,7 @@ impl ApiServer {
     /// Whether a user may do what the head of a request asks for.
     ///
     /// # Errors
-    /// The answer to the request, whatever its body holds.
+    /// The answer to a request that is refused whatever its body holds.
     pub async fn admit(&self, head: &request::Parts, user: UserInfo) -> Result<Admitted, Box<Response<Body>>> {
         match Metered::new(Limits::REQUEST, self.inner.admit_head(head, user)).await {
             Ok(admitted) => admitted,
@@ -155,14 +156,14 @@ impl Inner {
         Entry::unauthenticated(log, &self.env, head, &attributes, refusal);
     }
 
-    /// What a verb in the path answers that is about nothing.
+    /// The answer to a path with a verb and no resource.
     fn unreadable_path(&self, uri: &http::Uri, query: &Query) -> Response<Body> {
         let said = uri.path_and_query().map_or("", |said| said.as_str());
         let why = "failed to create RequestInfo: unable to determine kind and namespace from url";
         self.failed_to_read(format!("Internal Server Error: {said:?}: {why}, {said}\n"), query)
     }
 
-    /// What is answered when an authorizer fails (`responsewriters.InternalError`).
+    /// The answer when an authorizer fails (`responsewriters.InternalError`).
     fn unauthorizable(&self, uri: &http::Uri, query: &Query, why: &str) -> Response<Body> {
         let said = uri.path_and_query().map_or("", |said| said.as_str());
         let text = format!("Internal Server Error: {}: {why}\n", quote(said));
@@ -180,7 +181,7 @@ impl Inner {
     }
 }
 
-/// What a request on a path that is no resource asks.
+/// The attributes of a request on a non-resource path.
 fn path_attributes(method: &Method, uri: &http::Uri) -> Attributes {
     Attributes {
         verb: method.as_str().to_ascii_lowercase(),

@@ -1,7 +1,8 @@
 //! `/healthz`, `/livez`, `/readyz`: whether the server works, as a whole and check by check.
 //!
-//! The checks have kube-apiserver's names, because clients ask for them by name; each name of kube-apiserver is answered. What is listed
-//! (`?verbose`) is what exists here: the storage, and the hooks that have made something before the first request is answered.
+//! The checks have kube-apiserver's names, because clients ask for them by name; each name of kube-apiserver is
+//! answered. The list (`?verbose`) shows only the checks that exist here: the storage, and the hooks that have made
+//! something before the first request is answered.
 
 use http::Response;
 
@@ -10,7 +11,7 @@ use super::respond::Reply;
 use crate::Body;
 use crate::wire::query::Query;
 
-/// What is checked before the hooks, in order.
+/// The checks before the hooks, in order.
 const LIVE: [&str; 4] = ["ping", "log", "loopback-serving-certificate", "etcd"];
 const READY: [&str; 5] = ["ping", "log", "etcd", "etcd-readiness", "informer-sync"];
 const READY_LAST: [&str; 1] = ["shutdown"];
@@ -18,7 +19,7 @@ const READY_LAST: [&str; 1] = ["shutdown"];
 /// Those of them that are about what keeps the objects, by the names that monitoring knows.
 const STORAGE: [&str; 3] = ["etcd", "etcd-readiness", STORAGE_HERE];
 
-/// What runs once when the server starts, and must be done.
+/// The hooks that run once when the server starts, and must be done.
 const HOOKS: [&str; 30] = [
     "poststarthook/start-apiserver-admission-initializer",
     "poststarthook/generic-apiserver-start-informers",
@@ -67,7 +68,7 @@ const DONE: [&str; 11] = [
     "poststarthook/apiservice-openapiv3-controller",
 ];
 
-/// What keeps the objects, by the name that says so.
+/// The storage check, under the name of this server's storage.
 const STORAGE_HERE: &str = "storage";
 
 /// The checks that are listed.

@@ -1,4 +1,4 @@
-//! What admission plugins may ask of the server.
+//! The services that the server offers to admission plugins.
 
 use std::sync::Arc;
 

@@ -1,8 +1,8 @@
 //! Requests that are made to cost more than they look: each must be answered, and cheaply.
 //!
 //! A row is one request with what it may cost: one that costs more is answered with 413. Costs are counted in steps of
-//! [`kubewright_schema::budget`], so that they are the same everywhere. What is refused as too costly stands here too, with the limits
-//! of every request.
+//! [`kubewright_schema::budget`], so that they are the same everywhere. Requests that are refused as too costly stand
+//! here too, with the limits of every request.
 
 use kubewright_schema::budget::Limits;
 use serde_json::{Value, json};
@@ -10,9 +10,9 @@ use serde_json::{Value, json};
 use super::tests::World;
 use crate::UserInfo;
 
-/// What may be spent on what should cost about as much as reading it.
+/// The budget of a request that should cost about as much as reading it.
 const CHEAP: u64 = 1_000_000;
-/// What any request may cost.
+/// The budget of any request.
 const ANY: u64 = Limits::REQUEST.steps;
 
 const MAPS: &str = "/api/v1/namespaces/default/configmaps";
@@ -70,7 +70,7 @@ fn config_map(name: &str, metadata: &Value) -> Value {
     object
 }
 
-/// What kube-apiserver allows any number of.
+/// Lists that kube-apiserver does not bound.
 #[test]
 fn many_owners_and_finalizers_are_looked_at_once() {
     let hostile = Hostile::new();
@@ -421,7 +421,7 @@ fn built_in_objects_are_as_large_as_in_etcd() {
     check(roles, many, 201, "");
 }
 
-/// What a door lets in that another refuses later cannot be changed or deleted any more.
+/// A finalizer that one endpoint accepts and another refuses would leave an object that cannot be changed or deleted.
 #[test]
 fn finalizers_of_a_namespace_have_names_on_every_way() {
     let hostile = Hostile::new();

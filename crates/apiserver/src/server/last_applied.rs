@@ -1,7 +1,8 @@
 //! The annotation in which `kubectl apply` keeps what it applied, when kubectl goes over to server-side apply.
 //!
-//! The fields in it belong to kubectl's client-side manager. Who applies on the server under the name `kubectl` may take them over without a
-//! conflict, and the annotation is kept up to date, so that going back is possible. Any other manager is left alone.
+//! The fields in it belong to kubectl's client-side manager. Who applies on the server under the name `kubectl` may
+//! take them over without a conflict, and the annotation is kept up to date, so that going back is possible. Any other
+//! manager is left alone.
 //!
 //! Not here: the apply itself (see `apply`).
 
@@ -23,7 +24,8 @@ fn annotation(object: &Value) -> Option<&str> {
     annotations.get(ANNOTATION)?.as_str().filter(|text| !text.is_empty())
 }
 
-/// The fields that the annotation of the live object may speak for; none when this is not kubectl, or there is no such annotation.
+/// The fields that the annotation of the live object may speak for; none when this is not kubectl, or there is no such
+/// annotation.
 pub(super) fn fields(manager: &Manager, kind: &ObjectType, live: &Value) -> Option<BTreeSet<String>> {
     if manager.name != KUBECTL {
         return None;

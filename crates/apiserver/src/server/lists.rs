@@ -1,8 +1,9 @@
 //! Lists on their way to the client: what a page holds, and its JSON.
 //!
-//! Most objects of a list are never read here: their text is what is stored, and it is what is sent. So a list holds entries of the
-//! storage, and opens those that must be seen. A long list is not put together at once: its length is known from the texts, and the
-//! pieces are made while the client reads ([`LongBody`]), so that it costs no second copy of everything it shows.
+//! Most objects of a list are never decoded here: their stored text is sent as it is. So a list holds entries of the
+//! storage, and opens those that must be seen. A long list is not put together at once: its length is known from the
+//! texts, and the pieces are made while the client reads ([`LongBody`]), so that it costs no second copy of everything
+//! it shows.
 
 use std::sync::Arc;
 
@@ -31,14 +32,14 @@ pub(crate) struct List {
 /// An object of a list.
 #[derive(Clone)]
 pub(crate) enum Item {
-    /// As it is kept: perhaps nobody wants to read it.
+    /// As it is kept: perhaps no code needs to read it.
     Kept(Arc<Entry>),
     /// As it was read, or made.
     Read(Arc<StoredObject>),
 }
 
 impl Item {
-    /// Whether the selection shows it. What nobody has read belongs to a list without a selector.
+    /// Whether the selection shows it. An entry that was not read belongs to a list without a selector.
     pub(crate) fn is_chosen(&self, selection: &Selection) -> bool {
         match self {
             Item::Kept(_) => true,
@@ -84,7 +85,7 @@ impl Item {
         }
     }
 
-    /// What stands in the list for it.
+    /// The form in which the list shows it.
     fn shown(self, resource: &Resource) -> Shown {
         if is_shown_as_stored(resource, self.encoded()) {
             return Shown::Stored(self);
@@ -105,7 +106,8 @@ enum Shown {
 }
 
 impl Shown {
-    /// Two pieces that follow each other. With a prefix an item says its kind, which begins the object: the item's own brace goes.
+    /// Two pieces that follow each other. With a prefix an item says its kind, which begins the object: the item's own
+    /// brace goes.
     fn text<'a>(&'a self, prefix: &'a str) -> (&'a [u8], &'a [u8]) {
         match self {
             Shown::Made(text) => (&[], text),
@@ -250,7 +252,7 @@ mod tests {
             ));
             match index % 2 {
                 0 => Item::Read(object),
-                // Nobody else holds it, so the entry opens its text.
+                // No other code holds the object, so the entry opens its text.
                 _ => Item::Kept(Entry::of(&object)),
             }
         };

@@ -1,7 +1,8 @@
-//! `metadata.managedFields`: which write is entered for whom. What a write means for the fields is decided in `kubewright_schema::apply`.
+//! `metadata.managedFields`: the field manager for which a write is entered. The effect of a write on the fields is
+//! decided in `kubewright_schema::apply`.
 //!
-//! Invariants: entries change before admission, so that what webhooks and the server fill in belongs to nobody; entries that cannot be
-//! read never fail a write; what no client wrote (a binding, a delete) leaves the entries alone.
+//! Invariants: entries change before admission, so that fields set by webhooks and the server stay unowned; entries
+//! that cannot be read never fail a write; a write of the server itself (a binding, a delete) leaves the entries alone.
 
 use crate::model::form::object_type;
 use std::collections::BTreeSet;
@@ -26,7 +27,7 @@ const KEY: &str = "managedFields";
 pub(crate) enum Tracking {
     /// The entries stay as they are.
     Untouched,
-    /// What changes belongs to this manager.
+    /// The changed fields belong to this manager.
     Update(String),
     /// The object that is written says itself who owns what (apply, scale).
     Given,
@@ -123,8 +124,8 @@ pub(crate) fn put(object: &mut Value, entries: Option<Value>) {
     };
 }
 
-/// Puts the entries back that an object had before a plugin changed it, should the plugin have left some that cannot be read; answers the
-/// warning that the client gets.
+/// Puts the entries back that an object had before a plugin changed it, should the plugin have left some that cannot be
+/// read; answers the warning that the client gets.
 pub(crate) fn check_admitted(object: &mut Value, before: &Value) -> Option<String> {
     let before = entries(before);
     if entries(object) == before {
@@ -154,7 +155,7 @@ pub(crate) fn track_create(
             let mut managed = ManagedFields::decode(claimed.as_ref()).unwrap_or_default();
             let version = resource.api_version();
             let manager = Manager::new(name, Operation::Update, &version, "");
-            // What is not taken from a create belongs to nobody either.
+            // The status that a create ignores stays unowned, too.
             let status = resource.has_status().then(|| ("status".to_owned(), None));
             let kept = exchange(object, status.into_iter().collect());
             apply::update_seen(
@@ -191,8 +192,8 @@ pub(crate) fn track_virtual(resource: &Resource, manager: &str, subresource: &st
     set(object, managed);
 }
 
-/// The fields beside metadata, spec and status in which a write to the status of a custom resource differs. They are not stored, yet
-/// upstream counts them as written.
+/// The fields beside metadata, spec and status in which a write to the status of a custom resource differs. They are
+/// not stored, yet upstream counts them as written.
 pub(crate) fn beside_status(resource: &Resource, part: Part, new: &Value, old: &Value) -> Vec<(String, Option<Value>)> {
     let (Part::Status, Some(_), Some(new), Some(old)) = (part, &resource.custom, new.as_object(), old.as_object())
     else {

@@ -1,12 +1,12 @@
 //! The server: one pipeline for every request and every kind.
 //!
-//! [`ApiServer::handle`] routes a request, asks the authorizer, and hands it to a verb. The verbs stand in files of their own: `read`
-//! (get, list, watch), `create`, `update`, `patch`, `apply`, `delete`, `subresource`; what all writes share is in `write`. What belongs to a kind
-//! comes out of its row (see [`crate::model::Resource`]).
+//! [`ApiServer::handle`] routes a request, asks the authorizer, and hands it to a verb. The verbs stand in files of
+//! their own: `read` (get, list, watch), `create`, `update`, `patch`, `apply`, `delete`, `subresource`; what all writes
+//! share is in `write`. The behaviour of a kind comes out of its row (see [`crate::model::Resource`]).
 //!
-//! Invariants: a request works on one snapshot of the registry; a write is a function of the present object that runs again when somebody
-//! else was faster; nothing that a request holds makes a verb panic; one that costs too much is cancelled before it commits (see
-//! [`kubewright_schema::budget`]).
+//! Invariants: a request works on one snapshot of the registry; a write is a function of the present object that runs
+//! again after a conflict with another write; nothing that a request holds makes a verb panic; one that costs too much
+//! is cancelled before it commits (see [`kubewright_schema::budget`]).
 
 mod admit;
 mod apply;
@@ -96,8 +96,8 @@ pub const MAX_BODY: usize = 3 * 1024 * 1024;
 
 /// A Kubernetes API server without a socket. A clone is another handle to the same server.
 ///
-/// The shell asks who it is ([`ApiServer::authenticate`]) and whether he may ([`ApiServer::admit`]), reads the body (see [`MAX_BODY`]) and
-/// sends what [`ApiServer::answer`] says. [`ApiServer::handle`] does the last three in one.
+/// The shell asks who it is ([`ApiServer::authenticate`]) and whether he may ([`ApiServer::admit`]), reads the body
+/// (see [`MAX_BODY`]) and sends what [`ApiServer::answer`] says. [`ApiServer::handle`] does the last three in one.
 #[derive(Clone)]
 pub struct ApiServer {
     pub(crate) inner: Arc<Inner>,
@@ -119,9 +119,9 @@ pub(crate) struct Inner {
     admission: Vec<Box<dyn Admission>>,
     /// Open watches.
     pub(crate) watches: Arc<AtomicUsize>,
-    /// What is known of the definitions. Held while one is settled, so that the registry never goes back in time.
+    /// The known definitions. Held while one is settled, so that the registry never goes back in time.
     definitions: std::sync::Mutex<crate::registry::definitions::Definitions>,
-    /// What objects hold that no other may have, so that nothing is given twice.
+    /// The unique values that objects hold, so that none is given twice.
     claims: upkeep::claims::Claims,
     endings: upkeep::endings::Attended,
     identity: upkeep::bootstrap::Identity,
@@ -152,8 +152,9 @@ pub(crate) struct Call<'a> {
 }
 
 impl ApiServer {
-    /// A new server with empty storage but for what every cluster has: the namespaces `default`, `kube-system`, `kube-public`
-    /// and `kube-node-lease`, the service `default/kubernetes`, the two priority classes of the system, and the bootstrap policy of RBAC.
+    /// A new server with empty storage but for what every cluster has: the namespaces `default`, `kube-system`,
+    /// `kube-public` and `kube-node-lease`, the service `default/kubernetes`, the two priority classes of the system,
+    /// and the bootstrap policy of RBAC.
     pub fn new(kinds: Arc<Kinds>, env: Arc<dyn Env>, config: Config) -> ApiServer {
         ApiServer::with(Parts::new(kinds, env, config))
     }
@@ -301,11 +302,11 @@ impl ApiServer {
         Trial::new(TRIAL)
     }
 
-    /// [`answer`](ApiServer::answer) where others wait meanwhile. What has changed something goes on to its end; what has called somebody
-    /// does so, too, and should go on elsewhere ([`Trial::has_called`]).
+    /// [`answer`](ApiServer::answer) where others wait meanwhile. A request that has changed something runs to its end;
+    /// so does one that has made an outbound call, which should continue on another thread ([`Trial::has_called`]).
     ///
     /// # Errors
-    /// [`TooLong`], with nothing done. Ask again, with [`ApiServer::answer`], where nobody waits.
+    /// [`TooLong`], with nothing done. Ask again, with [`ApiServer::answer`], on a thread where no other request waits.
     pub async fn try_answer(
         &self,
         trial: &Trial,
@@ -400,7 +401,7 @@ impl Inner {
             Target::Resource(path, verb) => self.answer_resource(head, admitted, path.clone(), *verb, body).await,
             Target::Page(page) => {
                 let answer = self.answer_page(page, head, query);
-                // What is served follows from the definitions that are stored; health must be told at once.
+                // The served kinds follow from the stored definitions; health must be answered at once.
                 if !matches!(page, Page::Health { .. })
                     && let Err(status) = self.settle(self.storage.revision()).await
                 {
@@ -458,7 +459,7 @@ impl Inner {
         let streams = matches!(verb, Verb::List | Verb::Watch);
         let output = match special::review::output(&resource, headers, query, streams) {
             Ok(output) => output,
-            // What leads nowhere is told before what nobody understands.
+            // A path that leads nowhere is reported before an `Accept` header or a parameter that does not parse.
             Err(status) => {
                 let status = unrouted(&resource, &path, verb).unwrap_or(status);
                 return refuse(&status);
@@ -494,7 +495,7 @@ impl Inner {
         let unrouted = outcome
             .as_ref()
             .is_err_and(|status| [Status::method_not_allowed(), Status::no_such_path()].contains(status));
-        // A path that leads nowhere warns of nothing.
+        // A path that is not served gives no deprecation warning.
         if let Some(deprecation) = call.resource.deprecation.filter(|_| !unrouted) {
             call.warnings.insert(0, deprecation.to_owned());
             if let Some(entry) = audit {
@@ -516,7 +517,7 @@ impl Inner {
         }
     }
 
-    /// What a path of nothing answers: no Status, as upstream.
+    /// The answer to an unknown path: no Status, as upstream.
     fn not_found_text(&self, query: &Query) -> Response<Body> {
         Responder {
             output: Output::JSON,
@@ -526,7 +527,7 @@ impl Inner {
         .respond(Reply::text(404, "404 page not found\n"))
     }
 
-    /// What the paths of another server answer, to which nothing is proxied.
+    /// The answer of paths of another server, to which this one does not proxy.
     fn unavailable_text(&self, query: &Query) -> Response<Body> {
         Responder {
             output: Output::JSON,
@@ -563,7 +564,8 @@ impl Call<'_> {
             (Verb::List, false) => self.list().await,
             (Verb::Watch, _) => self.watch().await,
             (Verb::Create, false) if !everywhere => self.create().await,
-            // For custom resources upstream's router looks at the verb alone, and what is created is what the body names (`crdHandler`).
+            // For custom resources upstream's router looks at the verb alone, and the body names the created object
+            // (`crdHandler`).
             (Verb::Create, true) if self.resource.custom.is_some() && !everywhere => self.create().await,
             (Verb::Update, true) => self.update().await,
             (Verb::Patch, true) => self.patch().await,

@@ -1,4 +1,5 @@
-//! The options of requests (`CreateOptions`, `UpdateOptions`, `PatchOptions`, `DeleteOptions`, `ListOptions`) and what is wrong with them.
+//! The options of requests (`CreateOptions`, `UpdateOptions`, `PatchOptions`, `DeleteOptions`, `ListOptions`) and what
+//! is wrong with them.
 
 use kubewright_schema::error::{FieldError, Reason};
 use serde_json::{Map, Value, json};
@@ -19,7 +20,7 @@ pub(crate) enum FieldValidation {
 pub(crate) struct WriteOptions {
     pub(crate) dry_run: bool,
     pub(crate) field_validation: FieldValidation,
-    /// What the client said about it, if anything.
+    /// The client's own value of it, if any.
     pub(crate) given_validation: Option<&'static str>,
     /// Empty when the client gives none.
     pub(crate) field_manager: String,
@@ -127,7 +128,7 @@ impl WriteOptions {
     }
 }
 
-/// What becomes of an object's dependents.
+/// The effect of a delete on an object's dependents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Propagation {
     Background,
@@ -252,13 +253,14 @@ impl DeleteOptions {
 /// `resourceVersionMatch`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Match {
-    /// What the server chooses.
+    /// The server chooses.
     Unset,
     NotOlderThan,
     Exact,
 }
 
-/// Checks how `resourceVersion`, `resourceVersionMatch`, `continue` and `sendInitialEvents` go together, for lists and watches.
+/// Checks how `resourceVersion`, `resourceVersionMatch`, `continue` and `sendInitialEvents` go together, for lists and
+/// watches.
 pub(crate) fn version_match(query: &Query, watch: bool) -> Result<Match, Status> {
     const FIELD: &str = "resourceVersionMatch";
     let (version, wanted) = (query.get("resourceVersion"), query.get(FIELD));

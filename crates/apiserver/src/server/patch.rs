@@ -1,4 +1,5 @@
-//! PATCH: JSON patch, merge patch, strategic merge patch. Each runs inside the compare-and-swap loop, on the present object.
+//! PATCH: JSON patch, merge patch, strategic merge patch. Each runs inside the compare-and-swap loop, on the present
+//! object.
 //!
 //! Not here: server-side apply, which is a patch by its verb only (see `apply`).
 
@@ -23,7 +24,7 @@ use crate::model::status::{Cause, Details, Status};
 use crate::model::unfit::Unfit;
 use crate::registry::Snapshot;
 
-/// What kind of patch a body is.
+/// The type of a patch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum PatchType {
     Json,
@@ -79,7 +80,8 @@ impl Call<'_> {
                 let mut new = patch.finished(old, &resource, &kinds, part == Part::Main, how, warnings)?;
                 self.fit_name(&new)?;
                 self.fit_namespace(&mut new)?;
-                // The version is looked at after the plugins that may change it; custom resources may be patched to have none.
+                // The version is looked at after the plugins that may change it; custom resources may be patched to
+                // have none.
                 if resource.custom.is_some() && object::text(&new, "resourceVersion").is_empty() {
                     object::keep_version(&mut new, old);
                 }
@@ -113,7 +115,7 @@ impl Call<'_> {
                     Some(_) => CUSTOM_PATCHES,
                 }));
             }
-            // What is asked of the path for built-in kinds, `crdHandler` asks of the patch.
+            // `crdHandler` checks the patch type only with the patch; for built-in kinds the path does.
             _ if self.resource.custom.is_some() => return Err(Status::unsupported_media_type(CUSTOM_PATCHES)),
             _ => {
                 return Err(
@@ -171,7 +173,7 @@ impl Call<'_> {
     }
 }
 
-/// What the library for merge patches says about anything that it cannot read.
+/// The error of the merge patch library for any text that it cannot read.
 const BAD_MERGE_PATCH: &str = "Invalid JSON Patch";
 
 /// 400 for a body that is no patch. Who looks for unknown fields says what was attempted.
@@ -231,7 +233,7 @@ impl Patch {
             structural::convert_check(&new, &resource.schema)
                 .map_err(|why| refused_patch(go::text(&self.document), &why))?;
             structural::convert(&mut new, &resource.schema);
-            // Reflection looks for fields, whatever the object says it is.
+            // Reflection looks for fields, regardless of the `apiVersion` and `kind` in the object.
             decode::say_what_it_is(&mut new, resource);
         }
         let unfit = decode::check_patched_kind(&mut new, resource, kinds, whole)
@@ -243,7 +245,7 @@ impl Patch {
             Err(Unfit::Unreadable(why))
                 if self.kind == PatchType::Strategic && why.starts_with("strict decoding error") =>
             {
-                // What is found in the document is told of the patch.
+                // Findings in the document are reported about the patch.
                 Err(refused_patch(go::text(&self.document), &why))
             }
             Err(Unfit::Unreadable(why)) => {
@@ -290,7 +292,7 @@ impl Patch {
     }
 }
 
-/// What is odd about the operations of a JSON patch themselves.
+/// The findings in the operations of a JSON patch themselves.
 fn operation_findings(operations: &Value, duplicates: Vec<String>) -> Vec<String> {
     let in_the_document: Vec<String> = duplicates
         .iter()
@@ -309,7 +311,8 @@ fn operation_findings(operations: &Value, duplicates: Vec<String>) -> Vec<String
     findings
 }
 
-/// Where a key that stands twice in the value of an operation (`duplicate field "[0].value.a"`) stands twice in the patched document.
+/// Where a key that stands twice in the value of an operation (`duplicate field "[0].value.a"`) stands twice in the
+/// patched document.
 fn in_document(operations: &Value, text: &str) -> Option<String> {
     let path = text.strip_prefix("duplicate field \"[")?.strip_suffix('"')?;
     // The value itself that stands twice is no part of the document: the last one counts.
@@ -338,7 +341,7 @@ fn in_document(operations: &Value, text: &str) -> Option<String> {
 
 /// 422 for a patched document that is no object of its kind, with an empty kind as upstream.
 pub(super) fn undecodable(document: &Value, why: &str) -> Status {
-    // Upstream shows the whole document; more than this helps nobody.
+    // Upstream shows the whole document; a longer text helps no reader.
     const SHOWN: usize = 10_000;
     let mut text = document.to_string();
     if text.len() > SHOWN {

@@ -26,8 +26,7 @@ fn reads_by_get(page: &Page) -> bool {
     }
 }
 
-/// A page of a struct with these fields, in their order and indented whatever is asked for
-/// (`responsewriters.WriteRawJSON`).
+/// A page of a struct with these fields, in their order and always indented (`responsewriters.WriteRawJSON`).
 fn indented(fields: &[(&str, Value)]) -> Reply {
     let lines = fields.iter().map(|(name, value)| {
         let value = String::from_utf8(json_text(value, true)).unwrap_or_default();
@@ -51,7 +50,7 @@ impl Inner {
         };
         let answer = self.read_page(page, head, query);
         let is_read = method == Method::GET || (method == Method::HEAD && !reads_by_get(page));
-        // What is not there is not found by any method.
+        // A missing page is not found by any method.
         if is_for_any_method || is_read || answer.status() == http::StatusCode::NOT_FOUND {
             answer
         } else {
@@ -59,7 +58,7 @@ impl Inner {
         }
     }
 
-    /// What a GET of a page answers.
+    /// The answer to a GET of a page.
     fn read_page(&self, page: &Page, head: &http::request::Parts, query: &Query) -> Response<Body> {
         let (uri, headers) = (&head.uri, &head.headers);
         match page {
@@ -202,7 +201,7 @@ impl Inner {
             };
             reply.headers = vec![(ETAG, aggregated.etag), (VARY, "Accept".to_owned())];
             let mut response = self.respond(query, reply);
-            // Whoever has it asks with its ETag whether it is still good.
+            // A client that has the page asks with its ETag whether it is still current.
             response
                 .headers_mut()
                 .insert(CACHE_CONTROL, HeaderValue::from_static("public"));
@@ -239,7 +238,7 @@ impl Inner {
             Some(form) => self.openapi_v2_as(form, headers, query),
             None => self.not_acceptable(query),
         };
-        // Compressed or not: whoever keeps the answer must know that there is another.
+        // A cache must know that there is another encoding, even when this answer is not compressed.
         response.headers_mut().append(VARY, compress::VARY_BY);
         response
     }
@@ -299,7 +298,7 @@ impl Inner {
         reply.headers = vec![(ETAG, etag), (VARY, "Accept".to_owned())];
         let mut response = self.respond(query, reply);
         if !path.is_empty() && !hash.is_empty() {
-            // The hash names this very text, so whoever has it may keep it.
+            // The hash names this very text, so a client may keep it.
             let keep: (HeaderName, &str) = (CACHE_CONTROL, "public, immutable");
             if let Ok(value) = http::HeaderValue::from_str(keep.1) {
                 response.headers_mut().insert(keep.0, value);
@@ -309,7 +308,8 @@ impl Inner {
     }
 }
 
-/// The core group's versions with where they are served: the address that the client has used, which is one that it can reach.
+/// The core group's versions with where they are served: the address that the client has used, which is one that it can
+/// reach.
 fn with_address(document: &Value, uri: &http::Uri, headers: &HeaderMap) -> Value {
     let mut document = document.clone();
     let host = uri

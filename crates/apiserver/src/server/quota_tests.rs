@@ -1,4 +1,4 @@
-//! Quotas through the whole pipeline: what is charged, by whom, and what is no quota.
+//! Quotas through the whole pipeline: which writes are charged, to which quota, and which objects are not quotas.
 
 use std::sync::Arc;
 
@@ -81,7 +81,7 @@ fn what_is_created_is_charged_to_every_quota() {
         (&ours["subresource"], &ours["fieldsV1"]),
         (&json!("status"), &json!({"f:status": {"f:used": {"f:configmaps": {}}}}))
     );
-    // A quota that nobody has counted yet limits nothing.
+    // A quota that the controller has not counted yet limits nothing.
     let fresh = json!({"metadata": {"name": "c"}, "spec": {"hard": {"secrets": "0"}}});
     assert_eq!(call(&api, &format!("POST {QUOTAS}"), &fresh).0, 201);
     assert_eq!(call(&api, "POST /api/v1/namespaces/default/secrets", &map("s")).0, 201);

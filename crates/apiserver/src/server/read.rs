@@ -38,7 +38,7 @@ const INCONSISTENT: &str = "The provided continue parameter is too old to displa
 
 /// Where a list goes on: the revision of its first page and the last key that was shown.
 struct Continue {
-    /// `None`: whatever is there now (an inconsistent continuation).
+    /// `None`: the present revision (an inconsistent continuation).
     revision: Option<u64>,
     after: String,
 }
@@ -91,7 +91,7 @@ impl Continue {
         if start.is_empty() {
             return Err(invalid("encoded start key empty (version meta.k8s.io/v1)"));
         }
-        // Nobody leaves the keys that the path covers.
+        // A continue token must not leave the keys that the path covers.
         let relative = start.strip_prefix('/').unwrap_or(start);
         let clean = relative.split('/').all(|part| !["", ".", ".."].contains(&part));
         if !clean {
@@ -148,7 +148,7 @@ impl Call<'_> {
         self.server.show_one(&self.resource, stored).await
     }
 
-    /// What the selectors of the query choose.
+    /// The selection that the query's selectors make.
     pub(crate) fn selection(&self) -> Result<Selection, Status> {
         let name = if self.path.legacy_watch {
             self.path.name.as_deref()
@@ -171,7 +171,7 @@ impl Call<'_> {
         }
     }
 
-    /// What the selection chooses now.
+    /// The objects that the selection matches now.
     pub(crate) async fn present(&self, selection: &Selection) -> Result<(u64, Vec<Arc<StoredObject>>), Status> {
         let request = ListRequest {
             prefix: self.prefix(),
@@ -193,7 +193,7 @@ impl Call<'_> {
         Ok(Reply::new(200, Content::List(self.resource.clone(), list)))
     }
 
-    /// What the query asks for; pages of `page` objects unless it says otherwise. Also whether it said so.
+    /// The list that the query asks for; pages of `page` objects unless it says otherwise. Also whether it said so.
     pub(crate) async fn listed(&mut self, page: Option<usize>) -> Result<(List, bool), Status> {
         let matching = version_match(self.query, false)?;
         let selection = self.selection()?;
@@ -210,7 +210,7 @@ impl Call<'_> {
             prefix: selection.key_prefix(&prefix, self.resource.namespaced),
             after: after.clone(),
             at,
-            // With a selector nobody knows how many objects fill the page.
+            // With a selector it is not known how many objects fill the page.
             limit: limit.filter(|_| selection.is_everything()),
         };
         let listed = match self.server.storage.entries(&self.resource.store, &request) {
@@ -259,7 +259,8 @@ impl Call<'_> {
         Ok((list, asked.is_some()))
     }
 
-    /// What the version of the path shows of these. Nothing is read of what is shown as it is kept and needs no looking at.
+    /// These objects as the version of the path shows them. An entry that is sent as it is stored and not selected by
+    /// its content is not decoded. Nothing is read of what is shown as it is kept and needs no looking at.
     async fn items(&self, entries: Vec<Arc<Entry>>, selection: &Selection) -> Result<Vec<Item>, Status> {
         if selection.is_everything() && !is_converted(&self.resource) {
             let resource = &self.resource;
@@ -349,7 +350,8 @@ impl Call<'_> {
             WatchStream::refused(encoder, Some(&status))
         } else if from_state {
             let (listed, changes) = self.server.storage.list_and_watch(store, &prefix);
-            // A watch that begins with what is there has asked for its end as well (`SetListOptionsDefaults` of apimachinery).
+            // A watch that begins with what is there has asked for its end as well (`SetListOptionsDefaults` of
+            // apimachinery).
             let end = bookmarks;
             let items = listed.items.into_iter().map(|(_, item)| item).collect();
             let items = self.server.show(&self.resource, items).await?;

@@ -1,5 +1,5 @@
-//! What kube-apiserver answered to server-side apply, step by step (`testdata/apply.json`): codes, messages, who owns what, whether the
-//! version moved, and the values.
+//! The answers of kube-apiserver to server-side apply, step by step (`testdata/apply.json`): codes, messages, field
+//! managers, whether the resourceVersion moved, and the values.
 
 use std::collections::BTreeMap;
 
@@ -133,7 +133,8 @@ fn objects_that_do_not_fit_their_type_are_answered_as_kube_apiserver_answered_th
     check_sequences(include_str!("../../testdata/untyped.json"));
 }
 
-/// What a patch is written in is asked of custom resources before their name is, and in words of its own (`PatchResource`).
+/// The type of a patch of a custom resource is checked before the resource's name, and with an error of its own
+/// (`PatchResource`).
 #[test]
 fn patches_of_custom_resources_have_types() {
     let api = ApiServer::of_tests(std::sync::Arc::new(Shared(FakeEnv::new())), Config::default());

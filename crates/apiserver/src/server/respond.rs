@@ -1,7 +1,7 @@
-//! From what a verb found to bytes: objects, lists, Tables, metadata, YAML, Status.
+//! From the result of a verb to bytes: objects, lists, Tables, metadata, YAML, Status.
 //!
-//! A stored object's JSON is encoded once (see [`crate::storage::StoredObject::encoded`]); a plain answer puts `kind` and `apiVersion`
-//! in front of it. Only other forms go through a [`Value`].
+//! A stored object's JSON is encoded once (see [`crate::storage::StoredObject::encoded`]); a plain answer puts `kind`
+//! and `apiVersion` in front of it. Only other forms go through a [`Value`].
 
 use crate::model::form::bare;
 use crate::model::form::full;
@@ -27,18 +27,19 @@ use crate::table::{self, Shown};
 use crate::wire::negotiate::{Format, Output, Transform};
 use crate::wire::query::Query;
 
-/// The longest text of a `Warning` header, and how much all of them may hold together, in characters (apiserver's limits).
+/// The longest text of a `Warning` header, and how much all of them may hold together, in characters (apiserver's
+/// limits).
 const MAX_WARNING: usize = 256;
 const MAX_WARNINGS: usize = 4 * 1024;
 
-/// What a verb answers.
+/// The reply of a verb.
 pub(crate) struct Reply {
     pub(crate) code: u16,
     pub(crate) content: Content,
     pub(crate) warnings: Vec<String>,
     /// Further headers.
     pub(crate) headers: Vec<(http::HeaderName, String)>,
-    /// With what the client is to be connected instead.
+    /// The stream to which the client is to be connected instead.
     pub(crate) connect: Option<Box<Connect>>,
 }
 
@@ -78,7 +79,8 @@ impl Reply {
     }
 }
 
-/// What an object of this kind begins with, before its other fields: `{"kind":…,"apiVersion":…,`; sorted for custom resources.
+/// The beginning of an object of this kind, before its other fields: `{"kind":…,"apiVersion":…,`; sorted for custom
+/// resources. `{"kind":…,"apiVersion":…,`; sorted for custom resources.
 pub(crate) fn prefix(resource: &Resource) -> String {
     // Neither has characters that JSON escapes: they are names.
     let version = resource.api_version();
@@ -88,14 +90,15 @@ pub(crate) fn prefix(resource: &Resource) -> String {
     }
 }
 
-/// Whether the first key of a sorted text comes after `kind`: then [`prefix`] may go before it, and no `apiVersion` is in it.
+/// Whether the first key of a sorted text comes after `kind`: then [`prefix`] may go before it, and no `apiVersion` is
+/// in it.
 fn begins_after_kind(text: &[u8]) -> bool {
     let first = text.strip_prefix(b"{\"").unwrap_or_default();
     first.split(|byte| *byte == b'"').next().unwrap_or_default() > b"kind".as_slice()
 }
 
-/// Whether the stored text of an object is what its version shows, but for [`prefix`]. A custom resource that was stored while its kind
-/// had several versions says its own.
+/// Whether the stored text of an object is what its version shows, but for [`prefix`]. A custom resource that was
+/// stored while its kind had several versions says its own.
 pub(crate) fn is_shown_as_stored(resource: &Resource, text: &[u8]) -> bool {
     resource.conversion.is_none() && (resource.custom.is_none() || begins_after_kind(text))
 }
@@ -157,7 +160,7 @@ impl Responder<'_> {
         response
     }
 
-    /// The form of a failure: who wants something else of an object gets it in JSON.
+    /// The form of a failure: a client that asks for a transformed object gets it as JSON.
     fn plain_output(&self) -> Output {
         match self.output.transform {
             Transform::None => self.output,
@@ -200,7 +203,7 @@ impl Responder<'_> {
             Content::Object(resource, object) => self.transform_object(resource, object.clone(), None),
             Content::List(resource, list) => self.transform_list(resource, list),
         };
-        // What cannot be shown in the form that was asked for is answered by this failure.
+        // An object that cannot be shown in the requested form is answered by this failure.
         let document = document.unwrap_or_else(|status| status.to_value());
         entry.answered(&document);
     }
@@ -239,7 +242,7 @@ impl Responder<'_> {
         Ok((json, Body::Full(self.encode_value(&value))))
     }
 
-    /// The same in protobuf. What Kubernetes has no message for (such as `/version`) stays JSON.
+    /// The same in protobuf. Content without a protobuf message in Kubernetes (such as `/version`) stays JSON.
     fn encode_protobuf(&self, content: Content) -> Result<(String, Body), Status> {
         let media = self.output.format.content_type().to_owned();
         let value = match (content, self.output.transform) {
@@ -462,7 +465,7 @@ fn add_warnings(response: &mut Response<Body>, warnings: &[String]) {
         .sum();
     let mut written = 0;
     for warning in warnings {
-        // What cannot stand in a header is not said at all, as upstream.
+        // A text that cannot stand in a header is dropped, as upstream.
         if seen.contains(warning) || warning.is_empty() || warning.contains(char::is_control) {
             continue;
         }

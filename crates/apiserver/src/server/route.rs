@@ -1,4 +1,4 @@
-//! What a path and a method ask for (the counterpart of apiserver's `RequestInfo`).
+//! The target of a path and a method (the counterpart of apiserver's `RequestInfo`).
 //!
 //! Not here: whether the kind exists; the registry knows that.
 
@@ -8,18 +8,18 @@ use crate::discovery::Place;
 use crate::model::NAMESPACES;
 use crate::wire::query::decode;
 
-/// What a path names.
+/// The target of a path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Path {
     /// Below `/api/v1/` or `/apis/group/version/`.
     Resource(ResourcePath),
     /// Anything else, such as `/healthz`.
     Page(Page),
-    /// A verb in the path and nothing that it is about.
+    /// A verb in the path without a resource.
     Verb,
 }
 
-/// What a path names that is no resource.
+/// A target that is not a resource.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Page {
     /// The paths that there are.
@@ -39,13 +39,13 @@ pub(crate) enum Page {
     OpenIdConfiguration,
     /// The keys of tokens.
     KeySet,
-    /// What kube-apiserver serves about itself and this server does not.
+    /// A path of kube-apiserver about itself that this server does not serve.
     NotServed,
     /// Nothing.
     Nothing,
 }
 
-/// What kube-apiserver serves about itself and this server does not.
+/// Paths of kube-apiserver about itself that this server does not serve.
 const NOT_SERVED: [&str; 6] = ["metrics", "debug", "statusz", "flagz", "configz", "swaggerapi"];
 
 /// The parts of a resource path.
@@ -60,12 +60,12 @@ pub(crate) struct ResourcePath {
     pub(crate) subresource: Option<String>,
     /// The deprecated form `/api/v1/watch/…`.
     pub(crate) legacy_watch: bool,
-    /// More segments than resources have, from their slash on: below `proxy` the path of the program that is meant. Only a slash when the
-    /// path ends in one.
+    /// More segments than resources have, from their slash on: below `proxy` the path of the program that is meant.
+    /// Only a slash when the path ends in one.
     pub(crate) below: String,
 }
 
-/// Splits a path. An empty segment in the middle makes it a path of nothing that exists.
+/// Splits a path. A path with an empty segment in the middle is unknown.
 pub(crate) fn parse(path: &str) -> Path {
     // An escaped slash is a slash.
     let path = &decode(path, false);
@@ -154,7 +154,7 @@ fn resource(group: &str, version: &str, mut rest: &[&str]) -> ResourcePath {
     path
 }
 
-/// What is to be done, as authorization and admission call it.
+/// The verb, as authorization and admission call it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verb {
     Get,
@@ -186,7 +186,7 @@ impl Verb {
         Some(match (method, path.name.is_some()) {
             (_, _) if path.legacy_watch => Verb::Watch,
             (&Method::GET, true) => Verb::Get,
-            // Whoever is behind a proxy may take other methods than objects do.
+            // The server behind a proxy may take other methods than objects do.
             (&Method::HEAD | &Method::OPTIONS, true) if path.subresource.as_deref() == Some("proxy") => Verb::Get,
             (&Method::GET, false) if watch => Verb::Watch,
             (&Method::GET, false) => Verb::List,

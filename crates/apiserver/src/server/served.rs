@@ -7,7 +7,7 @@ use crate::model::status::Status;
 use crate::model::{Connection, Resource, Subresource, Verbs, Way};
 use crate::registry::Snapshot;
 
-/// What a path lacks that leads nowhere.
+/// The missing part of a path that is not served.
 pub(super) enum Missing {
     /// Its group and version are not served.
     Group,
@@ -56,7 +56,7 @@ pub(super) fn check_path_name(name: &str) -> Result<(), Status> {
     Err(Status::bad_request(why))
 }
 
-/// What the router in front of a built-in kind answers to a path or a method that the kind does not have.
+/// The router's answer to a path or a method that a built-in kind does not have.
 pub(super) fn unrouted(resource: &Resource, path: &ResourcePath, verb: Verb) -> Option<Status> {
     if resource.custom.is_some() {
         return None;

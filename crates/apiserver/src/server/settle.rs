@@ -1,7 +1,8 @@
-//! Nobody is told of what a crash could take back: every answer waits until what it tells is safe.
+//! An answer waits until the write that it reports is safe, so that a crash cannot undo it.
 //!
-//! Storage does a change at once and makes it safe later (see [`crate::storage::journal`]). This is the one place between a verb and its
-//! answer where that is waited for; with a storage that keeps nothing beyond its process it costs nothing.
+//! Storage does a change at once and makes it safe later (see [`crate::storage::journal`]). This is the one place
+//! between a verb and its answer where that is waited for; with a storage that keeps nothing beyond its process it
+//! costs nothing.
 
 use kubewright_schema::budget;
 
@@ -31,14 +32,14 @@ impl Inner {
             return Ok(());
         };
         settled.await.map_err(|error| {
-            // What was taken back may have been anything that something is known of.
+            // The writes that were taken back may concern any state derived from storage.
             budget::unlimited(|| self.recall());
             unavailable(&error)
         })
     }
 }
 
-/// The answer to a write that storage refuses whoever else writes; none where trying again, or looking again, may help.
+/// The answer to a write that storage refuses in any state; none where another try, or another look, may help.
 pub(crate) fn refused(error: &StorageError) -> Option<Status> {
     match error {
         StorageError::TooDeep { .. } => Some(Status::bad_request(error.to_string())),
@@ -110,7 +111,8 @@ mod tests {
         }
     }
 
-    /// Asks, says what the journal does while the answer waits, and looks at the answer. Without an outcome it must come at once.
+    /// Asks, says what the journal does while the answer waits, and looks at the answer. Without an outcome it must
+    /// come at once.
     fn ask(
         api: &ApiServer,
         journal: &Slow,
@@ -148,7 +150,7 @@ mod tests {
         let created = ask(&api, &journal, "POST", MAPS, map, Some(Outcome::Durable(next)));
         assert_eq!(created.0, 201);
         assert_eq!(ask(&api, &journal, "GET", &format!("{MAPS}/a"), "", None).0, 200);
-        // A change that is not safe: who sees it waits, who sees another object does not.
+        // A change that is not safe: a request that sees it waits, one for another object does not.
         let pending = Request::put(format!("{MAPS}/a")).header("content-type", "application/json");
         let pending = pending.body(Bytes::from(map.replace('1', "2"))).expect("a request");
         assert!(api.handle(pending, UserInfo::admin()).now_or_never().is_none());

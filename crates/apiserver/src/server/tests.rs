@@ -130,7 +130,8 @@ impl World {
 struct Watch(WatchBody);
 
 impl Watch {
-    /// What is ready now: `TYPE name resourceVersion` each, and `end` when the stream is over.
+    /// The lines that are ready now: `TYPE name resourceVersion` each, and `end` when the stream is over. `TYPE name
+    /// resourceVersion` each, and `end` when the stream is over.
     fn lines(&mut self) -> Vec<String> {
         let mut seen = Vec::new();
         let mut context = Context::from_waker(Waker::noop());
@@ -394,7 +395,7 @@ fn other_servers_are_unavailable() {
     check("/apis/other.test/v2/foos", 404, "404 page not found\n");
 }
 
-/// What is wrong with a request for a log, before anybody is asked for one.
+/// The errors in a request for a log, before the shell is asked for one.
 #[test]
 fn logs_before_they_are_read() {
     let world = World::new();
@@ -992,7 +993,7 @@ fn an_expired_page_says_how_to_go_on() {
     assert_eq!(watch.lines(), ["ERROR 410 -", "end"]);
 }
 
-/// store-W7 and store-W8: what a watch shows first, and what a selector makes of changes.
+/// store-W7 and store-W8: the first events of a watch, and how a selector changes the type of events.
 #[test]
 fn watches() {
     let world = World::new();
@@ -1059,7 +1060,7 @@ fn initial_events_and_bookmarks() {
     assert_eq!(marked.lines(), Vec::<String>::new());
     world.env.advance(Duration::from_secs(60));
     assert_eq!(marked.lines(), [format!("BOOKMARK - {}", world.api.resource_version())]);
-    // What a selector hides is not sent, but passed.
+    // An event that a selector hides is not sent, but the bookmark moves past it.
     let mut choosy = world.watch("resourceVersion=0&allowWatchBookmarks=true&labelSelector=no%3Dbody");
     // It began with what is there, so it is told where that ends.
     assert_eq!(choosy.lines(), [format!("BOOKMARK - {}", world.api.resource_version())]);
@@ -1071,7 +1072,7 @@ fn initial_events_and_bookmarks() {
     }
 }
 
-/// store-W11: one who does not read is cut off, the others go on.
+/// store-W11: a watch that is not read is cut off, the others go on.
 #[test]
 fn a_slow_watcher_is_cut_off() {
     let world = World::with(Config {
@@ -1358,7 +1359,7 @@ fn versions_of_definitions_have_api_services() {
         ),
         (&json!(100), &json!("Local"))
     );
-    // What clients do to them is undone.
+    // The server undoes changes that clients make to them.
     let spec = json!({"spec": {"versionPriority": 7}});
     world.must(200, &format!("PATCH {services}/v1.example.org"), &spec);
     assert_eq!(
@@ -1560,7 +1561,7 @@ fn nothing_panics() {
     });
 }
 
-/// What is not named yet is called by the beginning of its name; what is taken by itself.
+/// An object without a name yet is shown by its `generateName`; a taken name is shown itself.
 #[test]
 fn names_that_are_to_be_generated_in_messages() {
     let world = World::new();

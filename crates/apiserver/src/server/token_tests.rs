@@ -98,7 +98,7 @@ fn a_token_is_the_account_that_it_was_asked_for() {
         let answer = must(&api, 201, &line, &json!({"spec": {"audiences": audiences}}));
         answer["metadata"]["managedFields"][0]["fieldsV1"]["f:spec"]["f:audiences"].clone()
     };
-    // Nobody owns nothing, but an empty list has an owner.
+    // Null has no owner, but an empty list has one.
     assert_eq!(owned(Value::Null), Value::Null);
     assert_eq!(owned(json!([])), json!({}));
     assert_eq!(owned(json!(["a"])), json!({}));

@@ -1,10 +1,11 @@
 //! Watches: which objects one sees, in which form, and the stream of lines.
 //!
-//! A line is `{"type":…,"object":…}`, with the type first: clients that look at it before they read the object need one pass.
+//! A line is `{"type":…,"object":…}`, with the type first: clients that look at it before they read the object need one
+//! pass.
 //!
-//! Invariants (names of [`crate::storage`]): an object that begins to match is ADDED, one that stops matching is DELETED with its former
-//! content and the new version (store-W7); a bookmark is never ahead of what was delivered (store-W6); a reader that was cut off hears it
-//! as an in-stream 410 (store-W11).
+//! Invariants (names of [`crate::storage`]): an object that begins to match is ADDED, one that stops matching is
+//! DELETED with its former content and the new version (store-W7); a bookmark is never ahead of what was delivered
+//! (store-W6); a reader that was cut off hears it as an in-stream 410 (store-W11).
 
 mod encoder;
 mod selection;
@@ -56,7 +57,7 @@ pub(crate) struct WatchStream {
     encoder: Encoder,
     selection: Option<Selection>,
     changes: Option<Box<dyn ChangeStream>>,
-    /// What came of them that was looked at and not told.
+    /// A delivery that was taken from them and not sent yet.
     delivered: Option<Delivery>,
     initial: VecDeque<Arc<StoredObject>>,
     /// The revision of the bookmark that ends the initial events.
@@ -202,7 +203,7 @@ impl Stream for WatchStream {
 
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Bytes>> {
         let line = std::task::ready!(self.poll_line(cx));
-        // What cannot be written ends the stream without a word.
+        // An event that cannot be written ends the stream silently.
         let line = line.filter(|line| !line.is_empty());
         if line.is_none() {
             self.finish();

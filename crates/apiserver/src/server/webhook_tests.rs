@@ -1,4 +1,4 @@
-//! Requests that webhooks have a word in: who is asked, with what, and what comes of the answers.
+//! Requests that concern webhooks: which webhooks are called, with which review, and the effect of their answers.
 
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Waker};
@@ -38,7 +38,7 @@ impl Outbound for Script {
     }
 }
 
-/// What the webhook at a path says.
+/// The answer of the webhook at a path.
 fn answer(path: &str, review: &Value) -> Result<Value, OutboundError> {
     let uid = review["request"]["uid"].clone();
     let patch = |operations: Value| {
@@ -422,7 +422,7 @@ fn who_is_asked() {
         unlabelled,
         true,
     );
-    // Nobody keeps the configuration from being repaired, and a namespace belongs to itself.
+    // No webhook can block the repair of its own configuration, and a namespace belongs to itself.
     let path = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations/w";
     check(
         json!({"rules": rule(all.clone(), star.clone(), "*")}),

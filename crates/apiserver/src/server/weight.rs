@@ -1,10 +1,12 @@
 //! Whether a request may take longer than a few milliseconds, as far as that shows before it is answered.
 //!
-//! A shell answers light requests on the thread that serves the connection, where a detour would cost more than the answer, and heavy ones
-//! where they hold up nobody else. So this looks at lengths and counts only; it reads nothing and costs next to nothing.
+//! A shell answers light requests on the thread that serves the connection, where another thread would cost more than
+//! the answer, and heavy ones where they hold up no other request. So this looks at lengths and counts only; it reads
+//! nothing and costs next to nothing.
 //!
-//! What does not show (an expensive rule, a selector that fits nothing, a webhook's large answer) is found out: a light request is tried
-//! there, for so many steps ([`TRIAL`]), and begins again elsewhere when it needs more ([`ApiServer::try_answer`]).
+//! Costs that lengths do not show (an expensive rule, a selector that matches nothing, a webhook's large answer) appear
+//! during the request: a light request is tried there, for so many steps ([`TRIAL`]), and begins again on another
+//! thread when it needs more ([`ApiServer::try_answer`]).
 //!
 //! Invariant: what goes on after its first change is heavy from the beginning, for it cannot begin again.
 

@@ -1,8 +1,9 @@
-//! What all writes share. The path of a write, stage by stage and beside upstream's, is in `stages`; what a write to a part may change in
-//! `restrict`, when the generation grows in `generation`, the compare-and-swap in `store`.
+//! The code that all writes share. The path of a write, stage by stage and beside upstream's, is in `stages`; what a
+//! write to a part may change in `restrict`, when the generation grows in `generation`, the compare-and-swap in
+//! `store`.
 //!
-//! A write is a function from the present object to the next one. It runs outside of any lock, and again when the compare-and-swap says
-//! that somebody was faster: so the answer is always one that followed from what was really there (store-S3).
+//! A write is a function from the present object to the next one. It runs outside of any lock, and again after a
+//! conflict in the compare-and-swap: so the answer always follows from the object that it replaced (store-S3).
 
 mod generation;
 mod restrict;
@@ -34,7 +35,8 @@ use crate::storage::StoredObject;
 pub(super) use restrict::reached;
 use stages::Storable;
 
-/// How often a write is tried again when somebody else was faster. Upstream never gives up; a bound keeps a defect from hanging.
+/// How often a write is tried again after a conflict with another one. Upstream never gives up; a bound keeps a defect
+/// from hanging.
 const MAX_ATTEMPTS: usize = 1000;
 
 /// Which part of an object a write is about.
@@ -44,7 +46,7 @@ pub(crate) enum Part {
     Main,
     /// `/status`.
     Status,
-    /// What the kind says that a subresource of its own writes.
+    /// The fields that the kind lists for a subresource of its own.
     Of(&'static Portion),
     /// Everything, by the rules of the kind (scale).
     Whole,
@@ -62,7 +64,7 @@ impl Part {
     }
 }
 
-/// What came of a write.
+/// The result of a write.
 pub(crate) enum Written {
     /// The object as it is stored now.
     Stored(Arc<StoredObject>),
@@ -70,7 +72,7 @@ pub(crate) enum Written {
     Shown(Value),
 }
 
-/// What a write needs to know besides the object.
+/// The data of a write besides the object.
 pub(crate) struct Writer<'a> {
     pub(crate) server: &'a Inner,
     pub(crate) resource: Arc<Resource>,
@@ -90,7 +92,7 @@ pub(crate) struct Writer<'a> {
 }
 
 impl<'a> Call<'a> {
-    /// A writer whose writes belong to nobody (deletes, bindings).
+    /// A writer without a field manager (deletes, bindings).
     pub(crate) fn writer(&self, dry_run: bool) -> Writer<'a> {
         Writer {
             dry_run,
@@ -126,7 +128,7 @@ pub(crate) fn to_stored(resource: &Resource, mut object: Value) -> Value {
 }
 
 impl<'a> Writer<'a> {
-    /// A writer of this kind, for this user, whose writes belong to nobody.
+    /// A writer of this kind, for this user, without a field manager.
     pub(crate) fn new(server: &'a Inner, resource: Arc<Resource>, user: &'a UserInfo) -> Writer<'a> {
         Writer {
             server,
@@ -154,7 +156,7 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// What plugins changed must still be in the namespace of the request.
+    /// An object that plugins changed must still be in the namespace of the request.
     fn keep_namespace(resource: &Resource, object: &mut Value, namespace: &str) -> Result<(), Status> {
         let given = object::namespace(object);
         if !resource.namespaced || given == namespace {
@@ -169,7 +171,7 @@ impl<'a> Writer<'a> {
         Ok(())
     }
 
-    /// Takes the link to itself away that nobody has any more: it is not stored, a dry run shows it.
+    /// Removes `selfLink`, which the API has no more: it is not stored, a dry run shows it.
     fn unlink(&self, object: &mut Value) {
         if !self.dry_run {
             object::metadata_mut(object).remove("selfLink");
@@ -205,7 +207,8 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// What the object needs of what there is only so much of. Nothing else is looked at when that cannot be had.
+    /// Allocates the scarce values of the object. When that fails, nothing else is checked. Nothing else is looked at
+    /// when that cannot be had.
     fn allocate(&self, object: &mut Value, old: Option<&Value>) -> Result<Claim, Status> {
         let claim = self.server.allocate(&self.resource, object, old, &self.context());
         claim.map_err(|why| match why {
@@ -217,7 +220,7 @@ impl<'a> Writer<'a> {
         })
     }
 
-    /// Roles and bindings: nobody grants what he does not have.
+    /// Roles and bindings: no user grants rights that he does not have.
     async fn check_grant(
         &self,
         namespace: &str,
@@ -240,7 +243,7 @@ impl<'a> Writer<'a> {
         inquiry.settled(|| grant.check(new, old)).await
     }
 
-    /// Whoever may update is asked once more before that creates something.
+    /// A user who may update needs the right to create, too, before an update creates an object.
     async fn ask_to_create(&self, object: &Value) -> Result<(), Status> {
         if !self.may_only_update {
             return Ok(());
@@ -258,9 +261,10 @@ impl<'a> Writer<'a> {
         self.server.authorize(self.user, &attributes).await
     }
 
-    /// Replaces the object at `key` by what `next` makes of it; tries again when somebody else was faster.
+    /// Replaces the object at `key` by the result of `next`; tries again after a conflict with another write.
     ///
-    /// `next` gets the present object with `apiVersion` and `kind`. A resourceVersion that it leaves in place is the present one.
+    /// `next` gets the present object with `apiVersion` and `kind`. A resourceVersion that it leaves in place is the
+    /// present one.
     pub(crate) async fn update(
         &mut self,
         namespace: &str,
@@ -296,7 +300,7 @@ impl<'a> Writer<'a> {
         Err(Status::modified(&resource, name))
     }
 
-    /// What was to be stored, in the version of the request.
+    /// The object that was to be stored, in the version of the request.
     async fn as_shown(&self, stored: Value) -> Result<Value, Status> {
         let object = as_stored(&self.resource, &stored);
         self.server.show_full(&self.resource, object).await

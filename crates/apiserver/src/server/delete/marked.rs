@@ -1,10 +1,10 @@
 //! Between the mark of an object and its end, where one delete brings both: a pod that no node has.
 //!
-//! kube-apiserver makes two writes of it, and etcd takes a millisecond for the second. Controllers whose cache has
-//! seen the first find the object there, marked, and act on it. Here the two would be one to them, so those who watch
-//! are given a moment ([`Env::moment`](crate::env::Env::moment)).
+//! kube-apiserver makes two writes of it, and etcd takes a millisecond for the second. Controllers whose cache has seen
+//! the first find the object there, marked, and act on it. Here a watch would see the two as one, so watches are given
+//! a moment ([`Env::moment`](crate::env::Env::moment)).
 //!
-//! Invariant: what was marked so ends, also when whoever asked for it goes meanwhile.
+//! Invariant: an object that was marked so is removed, even when the client of the delete goes away meanwhile.
 
 use std::sync::Arc;
 
@@ -24,7 +24,7 @@ pub(super) struct Marked<'a> {
 }
 
 impl Marked<'_> {
-    /// Its last state, when it has ended, and those who watch have had a moment to see the mark.
+    /// Its last state, when it has ended, and watches have had a moment to see the mark.
     pub(super) async fn end_in_a_moment(self) -> Result<Arc<StoredObject>, StorageError> {
         self.server.env.moment().await;
         self.end_now()
@@ -43,7 +43,7 @@ impl Marked<'_> {
         let (storage, store) = (&self.server.storage, &self.resource.store);
         budget::commit(|| {
             loop {
-                // Somebody else may have ended it, and made another of the same name.
+                // Another client may have removed it, and created another of the same name.
                 let uid = object::uid(marked.head());
                 let present = storage.get(store, self.key);
                 let Some(present) = present.filter(|present| object::uid(present.head()) == uid) else {
@@ -65,7 +65,7 @@ impl Marked<'_> {
 impl Drop for Marked<'_> {
     fn drop(&mut self) {
         if let Some(marked) = self.last.take() {
-            // There is nobody left to be told.
+            // No client is left to be answered.
             let _ = self.end(marked);
         }
     }
@@ -141,7 +141,7 @@ mod tests {
         };
         let pod = json!({"metadata": {"name": "p"}, "spec": {"containers": [{"name": "c", "image": "i"}]}});
         let mut cx = Context::from_waker(Waker::noop());
-        // What happens in the moment.
+        // The events during that moment.
         type Meanwhile<'a> = &'a dyn Fn();
         let nothing: Meanwhile<'_> = &|| {};
         let other_delete: Meanwhile<'_> = &|| assert_eq!(at_once("DELETE", &format!("{PODS}/p"), &Value::Null).0, 200);

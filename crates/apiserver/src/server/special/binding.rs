@@ -144,7 +144,7 @@ fn bound_to(pod: &mut Value, node: &str, now: jiff::Timestamp) {
         spec.insert("nodeName".to_owned(), node.into());
     }
     let Some(status) = ensure(object, "status") else { return };
-    // What was nominated is decided now.
+    // The binding decides the nominated node.
     status.remove("nominatedNodeName");
     let condition = json!({
         "type": "PodScheduled",

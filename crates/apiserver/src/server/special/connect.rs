@@ -1,7 +1,9 @@
-//! What leads to something that runs: `exec`, `attach`, `portforward`, `proxy` and `log`.
+//! The subresources of running pods: `exec`, `attach`, `portforward`, `proxy` and `log`. `exec`, `attach`,
+//! `portforward`, `proxy` and `log`.
 //!
-//! Nothing runs here, so in the end they are refused with words, or handed to the shell (`streams`). What comes before that is the API
-//! server's own: the options in the query, admission of the connection, and whether there is a pod, a container and a node to connect to.
+//! Nothing runs here, so in the end they are refused with words, or handed to the shell (`streams`). The steps before
+//! that are the API server's own: the options in the query, admission of the connection, and whether there is a pod, a
+//! container and a node to connect to.
 
 use std::sync::Arc;
 
@@ -47,8 +49,9 @@ impl Call<'_> {
         Ok(reply)
     }
 
-    /// Whoever runs something may create, however he asks: a WebSocket begins with a GET (`ensureAuthorizedForVerb` in
-    /// pkg/registry/core/pod/rest, the gate AuthorizePodWebsocketUpgradeCreatePermission).
+    /// A user who runs a command needs the verb `create` with any method: a WebSocket begins with a GET
+    /// (`ensureAuthorizedForVerb` in pkg/registry/core/pod/rest, the gate
+    /// AuthorizePodWebsocketUpgradeCreatePermission).
     async fn check_may_stream(&self, to: Way) -> Result<(), Status> {
         if !matches!(to, Way::Exec | Way::Attach | Way::PortForward) {
             return Ok(());
@@ -198,11 +201,11 @@ impl Call<'_> {
     }
 }
 
-/// What is at the other end.
+/// The other end of a connection.
 enum Connected {
     /// A pod on a node.
     To(Arc<StoredObject>),
-    /// Nothing that could ever run.
+    /// An object that could never run.
     Nowhere,
     /// Nothing, and that is no error.
     Answered(Reply),

@@ -29,7 +29,7 @@ impl Call<'_> {
         let format = negotiate::input(self.headers)?;
         let decoded = decode::parse(self.body, format, "Eviction")?;
         let mut eviction = decoded.value;
-        // What nobody knows is taken for what it must be.
+        // A version and kind that are not registered are decoded as an Eviction.
         let version = eviction.get("apiVersion").and_then(Value::as_str).unwrap_or("");
         let known = VERSIONS.contains(&version);
         match decode::check_taken_kind(&eviction, ("policy", "Eviction"), VERSIONS, &self.kinds) {
@@ -106,7 +106,7 @@ impl Call<'_> {
                 return Err(Status::failure(500, "", message));
             }
         };
-        // A dry run asks nobody: upstream answers it with success as well.
+        // A dry run checks no budgets: upstream answers it with success as well.
         if dry_run {
             return Ok(());
         }

@@ -1,9 +1,9 @@
-//! PodMetrics and NodeMetrics (`metrics.k8s.io`): what running pods use, asked of the shell's
-//! [`Meter`](crate::meter::Meter) when somebody wants to know. Nothing is stored.
+//! PodMetrics and NodeMetrics (`metrics.k8s.io`): the usage of running pods, read from the shell's
+//! [`Meter`](crate::meter::Meter) at each request. Nothing is stored.
 //!
 //! As metrics-server answers it (`pkg/api` there): a pod that is not running, or of which nothing is known, is left out
-//! of lists and not found by name; so is a node whose kubelet has fallen silent, with its pods. What a node uses is the
-//! sum of its pods.
+//! of lists and not found by name; so is a node whose kubelet has fallen silent, with its pods. The usage of a node is
+//! the sum of its pods.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -33,14 +33,14 @@ const NODES: &str = "nodes";
 /// The window of a node on which nothing runs: how often metrics-server looks (`--metric-resolution`).
 const RESOLUTION: Duration = Duration::from_secs(15);
 
-/// Whose figures a kind has.
+/// The subject of a kind's figures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Whose {
     Pods,
     Nodes,
 }
 
-/// Whose figures a kind has that is computed; none of another.
+/// The subject of a computed kind's figures; none for any other kind.
 pub(crate) fn of(resource: &Resource) -> Option<Whose> {
     match (resource.group.as_ref(), resource.plural.as_ref()) {
         ("metrics.k8s.io", PODS) => Some(Whose::Pods),
@@ -146,14 +146,15 @@ impl Call<'_> {
         nodes.map(|node| object::name(node).to_owned()).collect()
     }
 
-    /// What a pod on one of these nodes uses, when that is known.
+    /// The usage of a pod on one of these nodes, when it is known.
     fn measured(&self, pod: &Value, nodes: &BTreeSet<String>) -> Option<Measured> {
         let is_reached = is_running(pod) && nodes.contains(node_of(pod));
         let meter = self.server.meter.as_ref().filter(|_| is_reached)?;
         meter.pod(pod).filter(|measured| !measured.containers.is_empty())
     }
 
-    /// What the pods of these nodes use together; `only` one of them is asked for.
+    /// The usage of these nodes, summed over their pods; `only` restricts it to one of them. `only` one of them is
+    /// asked for.
     fn sums(&self, nodes: &BTreeSet<String>, only: Option<&str>) -> Result<BTreeMap<String, Sum>, Status> {
         let mut sums: BTreeMap<String, Sum> = BTreeMap::new();
         for pod in self.all(PODS, "")? {
@@ -218,7 +219,7 @@ impl Call<'_> {
     }
 }
 
-/// What the pods of a node use.
+/// The usage of a node's pods.
 #[derive(Clone, Copy, Default)]
 struct Sum {
     window: Duration,

@@ -1,5 +1,6 @@
-//! What is no plain object: subresources that take a document of their own, reviews, what is computed when it is asked for, and the ways to what
-//! runs. Each file says of which kind it is; the pipeline beside this folder names none.
+//! Resources that are not plain objects: subresources that take a document of their own, reviews, kinds that are
+//! computed at each request, and the connections to running pods. Each file says of which kind it is; the pipeline
+//! beside this folder names none.
 
 pub(crate) mod binding;
 pub(crate) mod components;

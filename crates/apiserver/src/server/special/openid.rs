@@ -64,7 +64,7 @@ impl Inner {
     }
 }
 
-/// What tokens of this server are signed with, each algorithm once.
+/// The algorithms that sign tokens of this server, each once.
 fn algorithms(signer: &dyn Signer) -> BTreeSet<String> {
     let keys = signer.jwks().unwrap_or_default();
     let named = keys.iter().filter_map(|key| key.get("alg").and_then(Value::as_str));

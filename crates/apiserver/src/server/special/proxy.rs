@@ -1,6 +1,7 @@
-//! What stands behind `…/proxy` and the paths below it: the port of a service, a pod or a node.
+//! The target of `…/proxy` and the paths below it: the port of a service, a pod or a node.
 //!
-//! Such a path names an object as `name`, `name:port` or `scheme:name:port`. Not here: the way there, which nobody goes.
+//! Such a path names an object as `name`, `name:port` or `scheme:name:port`. Not here: the connection to the target,
+//! which this server does not make.
 
 use std::net::IpAddr;
 use std::sync::Arc;

@@ -1,7 +1,8 @@
-//! Reviews: questions that are answered and not stored. May somebody do something, what may I, who am I.
+//! Reviews: questions that are answered and not stored. Whether a user may do something, what the present user may do,
+//! and who the present user is.
 //!
-//! A review goes the way of a create up to admission; then its kind answers. The answer is the question with a status, but for
-//! SelfSubjectReview and SelfSubjectRulesReview, which answer with a status alone.
+//! A review goes the way of a create up to admission; then its kind answers. The answer is the question with a status,
+//! but for SelfSubjectReview and SelfSubjectRulesReview, which answer with a status alone.
 //!
 //! Not here: how the question is decided (see [`crate::authorization`]).
 
@@ -58,7 +59,8 @@ pub(crate) fn is_answered(resource: &Resource) -> bool {
     Review::of(resource).is_some()
 }
 
-/// The form of an answer. A review is no row of a Table: where a client takes other forms as well, the next one is for it.
+/// The form of an answer. A review is no row of a Table: where a client takes other forms as well, the next one is for
+/// it.
 pub(crate) fn output(resource: &Resource, headers: &HeaderMap, query: &Query, streams: bool) -> Result<Output, Status> {
     let output = negotiate::output_of(headers, query, streams, resource.custom.is_some())?;
     if resource.verbs != Verbs::CreateOnly || !matches!(output.transform, Transform::Table(_)) {
@@ -102,7 +104,7 @@ impl Call<'_> {
         Ok(self.show(201, Written::Shown(answer)))
     }
 
-    /// What is wrong with the question.
+    /// The errors in the question.
     fn check(&self, review: Review, object: &Value) -> Result<(), Status> {
         let errors = match review {
             Review::SelfSubject => return Ok(()),
@@ -173,7 +175,7 @@ fn status_of(decision: &Decision, error: &str) -> Value {
     status
 }
 
-/// What rules say of resources, and what they say of paths.
+/// The rules for resources, and the rules for paths.
 fn rules_by_sort(rules: Vec<Rule>) -> (Vec<Value>, Vec<Value>) {
     let (mut resources, mut paths) = (Vec::new(), Vec::new());
     for mut rule in rules {
@@ -193,7 +195,7 @@ fn texts(value: Option<&Value>) -> Vec<String> {
     list.filter_map(Value::as_str).map(str::to_owned).collect()
 }
 
-/// About whom a SubjectAccessReview asks.
+/// The user about whom a SubjectAccessReview asks.
 fn subject_of(spec: &Value) -> UserInfo {
     let text = |field: &str| spec.get(field).and_then(Value::as_str).unwrap_or("").to_owned();
     let extra = spec.get("extra").and_then(Value::as_object).into_iter().flatten();
@@ -207,7 +209,7 @@ fn subject_of(spec: &Value) -> UserInfo {
     }
 }
 
-/// What a review asks, and what of its selectors could not be understood.
+/// The attributes that a review asks about, and the errors in its selectors.
 fn attributes_of(spec: &Value) -> (Attributes, String) {
     if let Some(path) = spec.get("nonResourceAttributes").filter(|path| !path.is_null()) {
         let text = |field: &str| path.get(field).and_then(Value::as_str).unwrap_or("").to_owned();
@@ -320,7 +322,7 @@ fn label_requirements(selector: &Value) -> (Vec<labels::Requirement>, bool) {
     (kept, all)
 }
 
-/// What is wrong with an access review.
+/// The errors in an access review.
 fn validate(object: &Value, review: Review) -> Vec<FieldError> {
     let mut errors = Errors::default();
     let root = At::root(object);
@@ -361,7 +363,7 @@ fn validate(object: &Value, review: Review) -> Vec<FieldError> {
     errors.into_vec()
 }
 
-/// What Go does not tell from absence.
+/// The values that Go does not tell from absence.
 fn is_zero(value: &Value) -> bool {
     match value {
         Value::Null => true,

@@ -1,11 +1,12 @@
-//! What a client is connected with: the log of a container, a program that is run in it, its ports.
+//! The stream to which a client is connected: the log of a container, a program that is run in it, its ports.
 //!
-//! The server decides whether there is something to connect to and what is asked of it; the shell, which has the sockets and the processes,
-//! finds the decision in the extensions of the answer and connects. The answer itself says in words that nothing runs, for a shell that
-//! does not know how.
+//! The server decides whether there is something to connect to and what is asked of it; the shell, which has the
+//! sockets and the processes, finds the decision in the extensions of the answer and connects. The answer itself says
+//! in words that nothing runs, for a shell that does not know how.
 //!
-//! The texts are the kubelet's (`validateContainerLogStatus` in pkg/kubelet/kubelet_pods.go; `remotecommand.NewOptions`).
-//! Not here: whether the request may come this far (`authorize`), the options of the log that are wrong (`connect`).
+//! The texts are the kubelet's (`validateContainerLogStatus` in pkg/kubelet/kubelet_pods.go;
+//! `remotecommand.NewOptions`). Not here: whether the request may come this far (`authorize`), the options of the log
+//! that are wrong (`connect`).
 
 use std::sync::Arc;
 
@@ -18,34 +19,34 @@ use crate::model::status::Status;
 use crate::server::Call;
 use crate::storage::StoredObject;
 
-/// What a client is to be connected with.
+/// The stream to which a client is to be connected.
 #[derive(Clone, Debug)]
 pub struct Connect {
     /// The pod as it is.
     pub pod: Arc<StoredObject>,
     /// The container that is meant; empty for ports, which belong to all.
     pub container: String,
-    /// What of it.
+    /// The requested stream.
     pub wants: Wants,
 }
 
-/// What a client wants of a pod.
+/// The stream of a pod that a client asks for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Wants {
-    /// What the container has written.
+    /// The log of the container.
     Log(LogOptions),
     /// To run a command beside the container's program.
     Exec {
         /// The program and its arguments.
         command: Vec<String>,
-        /// What is connected with it.
+        /// The connected streams.
         streams: Streams,
     },
     /// The streams of the container's program itself.
     Attach(Streams),
     /// Connections to its ports.
     PortForward {
-        /// Those that the request names; many clients name them later.
+        /// The ports that the request names; many clients name them later.
         ports: Vec<u16>,
     },
 }
@@ -53,11 +54,11 @@ pub enum Wants {
 /// Which streams of a program are wanted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Streams {
-    /// What it reads.
+    /// Standard input.
     pub stdin: bool,
-    /// What it writes.
+    /// Standard output.
     pub stdout: bool,
-    /// What it complains; never with a terminal, where both are one.
+    /// Standard error; never with a terminal, where both are one.
     pub stderr: bool,
     /// Whether it gets a terminal.
     pub tty: bool,
@@ -81,7 +82,7 @@ pub struct LogOptions {
 }
 
 impl Call<'_> {
-    /// What the connection to this pod is; none where it leads nowhere.
+    /// The connection to this pod; none where it leads nowhere.
     pub(crate) fn connection(&self, to: Way, pod: Arc<StoredObject>) -> Result<Option<Connect>, Status> {
         let container = container_of(pod.value(), self.query.get("container"));
         let wants = match to {

@@ -1,14 +1,15 @@
 //! IPAddresses: the objects that say which Service holds which cluster IP.
 //!
-//! A Service gets its addresses before it is stored, and each is written down as an IPAddress, as upstream writes it; a Service that is not
-//! stored after all gives them back, and so does one that goes or becomes one without. Who finds an IPAddress in the way cannot have the
-//! address, whoever wrote it.
+//! A Service gets its addresses before it is stored, and each is written down as an IPAddress, as upstream writes it; a
+//! Service that is not stored after all gives them back, and so does one that goes or becomes one without. A Service
+//! cannot have an address whose IPAddress exists already, whichever client wrote it.
 //!
-//! Invariants: a stored Service holds each of its cluster IPs in an IPAddress, unless somebody else removed that. Upstream puts it back
-//! after some minutes; here the next start does. A process that ends between the two writes leaves an IPAddress without a Service, which
-//! the next start removes. (Node ports stand in Services alone.)
+//! Invariants: a stored Service holds each of its cluster IPs in an IPAddress, unless a client removed that. Upstream
+//! puts it back after some minutes; here the next start does. A process that ends between the two writes leaves an
+//! IPAddress without a Service, which the next start removes. (Node ports stand in Services alone.)
 //!
-//! Not here: which address a Service gets (`kinds/services/allocation.rs`). No webhook is asked about what the server writes here.
+//! Not here: which address a Service gets (`kinds/services/allocation.rs`). No webhook is asked about what the server
+//! writes here.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -26,7 +27,7 @@ use crate::values::get;
 pub(crate) const STORE: &str = "ipaddresses.networking.k8s.io";
 pub(crate) const SERVICES: &str = "services";
 
-/// The label that says who wrote an IPAddress, and what it says of this server.
+/// The label that names the writer of an IPAddress, and its value for this server.
 const MANAGED_BY: &str = "ipaddress.kubernetes.io/managed-by";
 const ALLOCATOR: &str = "ipallocator.k8s.io";
 
@@ -83,7 +84,7 @@ impl Inner {
             }
             match self.storage.create(STORE, &ip.to_string(), self.address(ip, service)) {
                 Ok(address) => held.addresses.push(address),
-                // Whoever writes IPAddresses himself was faster.
+                // A client that writes IPAddresses itself was faster.
                 Err(StorageError::AlreadyExists(_)) => {
                     let why = format!("failed to allocate IP {ip}: provided IP is already allocated");
                     return Err(Unallocated::Failed(why));
@@ -105,7 +106,7 @@ impl Inner {
         }
     }
 
-    /// Writes down what stored Services hold and nobody has written down.
+    /// Writes the missing IPAddresses of stored Services.
     pub(crate) fn complete_addresses(&self) {
         let listed = self.storage.list(SERVICES, &ListRequest::default());
         for (_, service) in listed.iter().flat_map(|listed| &listed.items) {
@@ -121,8 +122,8 @@ impl Inner {
         }
     }
 
-    /// Removes what was written down for a Service that was not stored before the process ended, or has that address no more
-    /// (`repairip`'s `syncIPAddress`). What others wrote down is theirs.
+    /// Removes what was written down for a Service that was not stored before the process ended, or has that address no
+    /// more (`repairip`'s `syncIPAddress`). IPAddresses of other writers are left alone.
     pub(crate) fn release_orphans(&self) {
         let listed = self.storage.list(STORE, &ListRequest::default());
         for (key, address) in listed.iter().flat_map(|listed| &listed.items) {
@@ -199,7 +200,8 @@ mod tests {
         service
     }
 
-    /// As kube-apiserver 1.36 does it, one request after the other; at each the code, and who holds an address then.
+    /// As kube-apiserver 1.36 does it, one request after the other; at each the code, and the Service that holds an
+    /// address then.
     #[test]
     fn services_hold_their_addresses() {
         let world = World::new();
@@ -250,7 +252,7 @@ mod tests {
             &["10.0.0.72 a"],
         );
         check(format!("DELETE {SERVICES}/a"), &json!({}), 200, &[]);
-        // An address that somebody else wrote down is taken, and is his.
+        // An address whose IPAddress a client wrote is taken, and stays the client's.
         let mut address =
             json!({"apiVersion": "networking.k8s.io/v1", "kind": "IPAddress", "metadata": {"name": "10.0.0.73"}});
         address["spec"] = json!({"parentRef": {"resource": "services", "namespace": "default", "name": "z"}});

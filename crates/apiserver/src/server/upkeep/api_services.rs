@@ -1,11 +1,11 @@
-//! The APIServices that the server keeps itself: one for each version of a group, which says that this server serves it (upstream's
-//! autoregistration).
+//! The APIServices that the server keeps itself: one for each version of a group, which says that this server serves it
+//! (upstream's autoregistration).
 //!
-//! Those of built-in kinds are made with a new cluster ([`of_built_in_kinds`]) and are the clients' from then on. Those of custom kinds come
-//! with the first definition that serves their version and go with the last, and what clients change of them is put back; upstream does it
-//! a moment later.
+//! Those of built-in kinds are made with a new cluster ([`of_built_in_kinds`]) and are the clients' from then on. Those
+//! of custom kinds come with the first definition that serves their version and go with the last, and what clients
+//! change of them is put back; upstream does it a moment later.
 //!
-//! Invariant: an APIService without the label, or with another value of it, is nobody's business here.
+//! Invariant: an APIService without the label, or with another value of it, is left alone.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, PoisonError};
@@ -108,7 +108,7 @@ impl Derived for OfOthers {
     }
 }
 
-/// [`OfOthers`] as they are whenever somebody looks.
+/// [`OfOthers`], brought up to date at each look.
 pub(crate) const fn of_others() -> Followed<OfOthers> {
     Followed::new(&[STORE])
 }
@@ -202,7 +202,7 @@ impl Inner {
             return;
         }
         if !wanted {
-            // Somebody wants to see it go: then it is theirs to delete.
+            // A client's finalizer holds it: then that client deletes it.
             if object::finalizers(present.value()).is_empty() {
                 let _ = self.storage.delete(STORE, &name, present.revision());
             }
@@ -238,7 +238,7 @@ fn own_entry(time: &str) -> Value {
     })
 }
 
-/// The APIService with the spec that it shall have, which nobody else owns.
+/// The APIService with the spec that it shall have, without field managers.
 fn put_back(present: &Value, spec: Value) -> Value {
     let mut next = present.clone();
     next["spec"] = spec;

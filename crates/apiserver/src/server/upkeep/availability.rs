@@ -1,8 +1,9 @@
 //! Whether what an APIService names can be had: its condition `Available`.
 //!
-//! Versions that this server serves always are. Of another server's it is said how far the way there goes: the Service, its port, its
-//! endpoints. There it ends: nothing is proxied, so the last step, a call, always fails and says why. Upstream a controller in the API server
-//! writes the condition a moment after what it is about; here it follows within the same request.
+//! Versions that this server serves always are. Of another server's it is said how far the way there goes: the Service,
+//! its port, its endpoints. There it ends: nothing is proxied, so the last step, a call, always fails and says why.
+//! Upstream a controller in the API server writes the condition a moment after what it is about; here it follows within
+//! the same request.
 
 use std::sync::Arc;
 
@@ -68,7 +69,7 @@ fn why_not(api_service: &Value, service: Option<&Value>, slices: &[Arc<StoredObj
     ("FailedDiscoveryCheck", why)
 }
 
-/// Whether a slice has somebody ready behind the port of this name.
+/// Whether a slice has a ready endpoint behind the port of this name.
 fn has_endpoint(slice: &Value, port: &str) -> bool {
     let mut endpoints = get(slice, &["endpoints"]).as_array().into_iter().flatten();
     let mut ports = get(slice, &["ports"]).as_array().into_iter().flatten();
@@ -117,7 +118,7 @@ impl Inner {
         }
     }
 
-    /// What its status should be; none when it is.
+    /// The status that it should have; none when it has it.
     fn availability(&self, api_service: &Value) -> Option<Value> {
         let now = rfc3339(self.env.now());
         let named = get(api_service, &["spec", "service"]);
@@ -128,7 +129,7 @@ impl Inner {
         );
         let is_own = kinds.is_built_in_group(group) && kinds.has_version(group, version);
         let condition = if named.is_object() && is_own {
-            // Whomever it names: it is served.
+            // The group is served here, whatever Service it names.
             json!({"type": "Available", "status": "True", "lastTransitionTime": now, "reason": "Passed",
                 "message": "all checks passed"})
         } else if named.is_object() {

@@ -1,8 +1,8 @@
-//! What every cluster has from its first moment on: the system's namespaces and priority classes, the Service of the API
-//! server itself, the APIServices of what it serves, and the roles and bindings of RBAC.
+//! The objects of every cluster from its first moment on: the system's namespaces and priority classes, the Service of
+//! the API server itself, the APIServices of the served versions, and the roles and bindings of RBAC.
 //!
-//! Each is created as anybody would create it, or brought up to date. They are many, and the same in every new cluster but for a few
-//! words: so [`fresh`] has the texts that come of it, and an empty storage is filled with those.
+//! Each is created as a client would create it, or brought up to date. They are many, and the same in every new cluster
+//! but for a few words: so [`fresh`] has the texts that come of it, and an empty storage is filled with those.
 
 mod announce;
 mod fresh;
@@ -164,7 +164,8 @@ fn create_as(server: &Inner, manager: &str, group: &str, plural: &str, object: V
         );
         return;
     };
-    // What an earlier run left is not written again: webhooks that it left as well would be asked, and nobody can wait for them here.
+    // An object of an earlier run is not written again: a stored webhook would be called, and this code cannot wait for
+    // it.
     let at = key(object::namespace(&object), object::name(&object));
     if server.storage.get(&resource.store, &at).is_some() {
         return;

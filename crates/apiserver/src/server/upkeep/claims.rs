@@ -1,12 +1,12 @@
 //! Values that must be unique in a store (a Service's cluster IP and node ports) while they are handed out.
 //!
-//! What the stored objects hold is kept beside storage, object by object with its revision, so that a write reads no
-//! other object. To it comes what writes hold that have allocated and not stored yet: their claims. Who holds which
-//! cluster IP stands in IPAddresses as well, as upstream (`addresses`).
+//! The values that stored objects hold are kept beside storage, object by object with its revision, so that a write
+//! reads no other object. The values of writes that have allocated and not stored yet are added to them: their claims.
+//! The holder of a cluster IP stands in an IPAddress as well, as upstream (`addresses`).
 //!
-//! Invariants: a write holds what it was given from the moment when it was given until its object is stored, or is not;
-//! what is known of an object is brought up to date from storage, under one lock, after each write of it, so that it
-//! never goes back in time. Everything here may be made anew from storage.
+//! Invariants: a write holds its allocated values until its object is stored, or is not; the record of an object is
+//! brought up to date from storage, under one lock, after each write of it, so that it never goes back in time.
+//! Everything here may be made anew from storage.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -20,10 +20,10 @@ use crate::model::{Holding, Resource, StrategyContext, Taken, Unallocated};
 use crate::server::Inner;
 use crate::storage::{ListRequest, StoredObject};
 
-/// What is taken in each store whose objects hold something.
+/// The taken values in each store whose objects hold some.
 pub(crate) type Claims = Arc<Mutex<BTreeMap<String, Allocated>>>;
 
-/// What is taken in one store.
+/// The taken values of one store.
 #[derive(Default)]
 pub(crate) struct Allocated {
     /// By stored objects and by claims.
@@ -117,7 +117,7 @@ impl Inner {
         allocated.put(&key, present.as_deref(), allocation.held);
     }
 
-    /// The same for all objects, whatever was known of them: at the start, and when writes were taken back.
+    /// The same for all objects, replacing all records: at the start, and when writes were taken back.
     pub(crate) fn note_all_holdings(&self) {
         let Some(resource) = self.registry.lookup("", "v1", SERVICES) else {
             return;

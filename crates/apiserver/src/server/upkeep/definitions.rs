@@ -1,8 +1,8 @@
-//! What follows a write of a CustomResourceDefinition, at once and within the same request: names are accepted, the kind is served; a
-//! definition that is deleted takes its objects with it.
+//! The effects of a write of a CustomResourceDefinition, at once and within the same request: names are accepted, the
+//! kind is served; a definition that is deleted takes its objects with it.
 //!
-//! Invariants: what is known of a definition is brought up to date under one lock from what storage holds then, so that
-//! the registry never goes back in time; a write of one definition reads no other that shares no name with it.
+//! Invariants: the record of a definition is brought up to date under one lock from the present storage, so that the
+//! registry never goes back in time; a write of one definition reads no other that shares no name with it.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, PoisonError};
@@ -51,7 +51,7 @@ impl Inner {
         self.settle_open(&mut definitions);
     }
 
-    /// The same for all definitions, whatever was known of them: at the start, and when writes were taken back.
+    /// The same for all definitions, replacing all records: at the start, and when writes were taken back.
     pub(crate) fn settle_definitions(&self) {
         let mut definitions = self.definitions.lock().unwrap_or_else(PoisonError::into_inner);
         let Ok(listed) = self.storage.entries(STORE, &ListRequest::default()) else {
@@ -86,7 +86,7 @@ impl Inner {
                 self.enter_settled(&mut next, present);
                 match self.storage.update(STORE, &name, stored.revision(), next) {
                     Ok(settled) => definitions.put(&name, Some(&settled)),
-                    // Somebody was faster: it is looked at again.
+                    // Another write was faster: the definition is looked at again.
                     Err(StorageError::Conflict { .. } | StorageError::NotFound(_)) => continue,
                     // Nothing can be written now; it stays open.
                     Err(_) => break,
@@ -154,7 +154,7 @@ impl Inner {
         let mut next = present.clone();
         if crd::set_terminating(&mut next, crd::Ending::InProgress, self.env.now()) {
             self.enter_settled(&mut next, present);
-            // Whoever was faster settles the definition too.
+            // The write that was faster settles the definition too.
             let _ = self
                 .storage
                 .update(STORE, object::name(present), definition.revision(), next);

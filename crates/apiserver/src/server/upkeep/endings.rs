@@ -1,6 +1,7 @@
 //! A definition that is deleted goes a moment after the answer: first it says that its objects are being deleted
-//! (`InstanceDeletionInProgress`), then it goes with them. Upstream a controller does that (`crdfinalizer`), so whoever deletes a
-//! definition and watches it afterwards sees both; a definition that were gone at once would leave him waiting for an event.
+//! (`InstanceDeletionInProgress`), then it goes with them. Upstream a controller does that (`crdfinalizer`), so a
+//! client that deletes a definition and watches it afterwards sees both; if the definition were gone at once, the
+//! client would wait for an event that never comes.
 //!
 //! The shell polls [`ApiServer::end_definitions`]. Without that, definitions end within the request that deletes them.
 
@@ -24,7 +25,7 @@ use crate::storage::{ChangeStream, Delivery, StoredObject};
 /// How long each step takes: time enough to open a watch, too short to wait for.
 const STEP: Duration = Duration::from_millis(50);
 
-/// Whether somebody sees to it that definitions end.
+/// Whether a caller sees to it that definitions end.
 #[derive(Default)]
 pub(crate) struct Attended(AtomicBool);
 

@@ -1,8 +1,8 @@
 //! Events go some time after their last write (`--event-ttl`), as those that etcd holds with a lease.
 //!
-//! Invariants: each stored Event stands once in the queue, by the time at which it is due, so that a write costs the same however many
-//! there are; an Event that is written again has its whole time again; who watches sees one that goes as DELETED. What was stored before a
-//! start is due by the times in its metadata: a restart renews nothing.
+//! Invariants: each stored Event stands once in the queue, by the time at which it is due, so that a write costs the
+//! same however many there are; an Event that is written again has its whole time again; a watch sees an expired one as
+//! DELETED. Events that were stored before a start are due by the times in their metadata: a restart renews nothing.
 //!
 //! The shell polls [`ApiServer::expire_events`]; nothing else here waits.
 

@@ -1,13 +1,15 @@
-//! What follows a write, at once and within the same request: what the server itself keeps in step with what clients write.
+//! The effects of a write, at once and within the same request: objects that the server itself keeps in step with those
+//! of clients.
 //!
 //! * Definitions of custom resources are accepted, established and served (`definitions`).
 //! * APIServices of custom kinds are there as long as a definition serves their version (`api_services`).
 //! * APIServices of other servers say whether the way there is open (`availability`).
 //! * Endpoints go with the Service of their name, and so do the IPAddresses of its cluster IPs (`addresses`).
-//! * FlowSchemas say whether the PriorityLevelConfiguration that they name is there; upstream a controller in the API server writes it a
-//!   moment later.
+//! * FlowSchemas say whether the PriorityLevelConfiguration that they name is there; upstream a controller in the API
+//!   server writes it a moment later.
 //!
-//! Invariant: what follows never fails the write that it follows. Who was faster with the same object has come here, too.
+//! Invariant: what follows never fails the write that it follows. Who was faster with the same object has come here,
+//! too.
 
 pub(crate) mod addresses;
 pub(crate) mod api_services;
@@ -70,7 +72,7 @@ impl Derived for FlowSchemas {
     }
 }
 
-/// [`FlowSchemas`] as they are whenever somebody looks.
+/// [`FlowSchemas`], brought up to date at each look.
 pub(crate) const fn flow_schemas() -> Followed<FlowSchemas> {
     Followed::new(&[FLOW_SCHEMAS])
 }
@@ -94,7 +96,7 @@ impl Inner {
         if is_definition(resource) {
             let name = object::name(stored.head());
             self.settle_definition(name);
-            // Where somebody attends to them, they go a little later.
+            // Where the shell ends definitions, they go a little later.
             if !(self.endings.is_attended() && crd::waits_for_its_end(stored.value())) {
                 self.end_definition(name);
             }
@@ -107,7 +109,8 @@ impl Inner {
         self.settle_reachable(resource, stored);
     }
 
-    /// A Service that came, changed or went, or an endpoint of one: who is to be reached through it says whether he is.
+    /// A Service that came, changed or went, or an endpoint of one: updates the APIServices that are reached through
+    /// it.
     fn settle_reachable(&self, resource: &Resource, changed: &StoredObject) {
         let metadata = changed.head();
         let namespace = object::namespace(metadata);
@@ -155,7 +158,7 @@ impl Inner {
     fn drop_endpoints(&self, service: &Value) {
         let key = key(object::namespace(service), object::name(service));
         if let Some(endpoints) = self.storage.get(ENDPOINTS, &key) {
-            // Whoever writes them at this moment writes Endpoints without a Service, which may be.
+            // A client that writes the Endpoints at this moment leaves them without a Service, which is allowed.
             let _ = self.storage.delete(ENDPOINTS, &key, endpoints.revision());
         }
     }

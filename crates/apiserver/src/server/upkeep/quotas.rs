@@ -1,4 +1,4 @@
-//! What the server itself writes into the status of a ResourceQuota.
+//! The server's own writes to the status of a ResourceQuota.
 
 use serde_json::Value;
 
@@ -13,8 +13,8 @@ const USER: &str = "system:apiserver";
 const MANAGER: &str = "kube-apiserver";
 
 impl Inner {
-    /// Replaces the status of a quota by what `next` makes of the present one, again when somebody else was faster. A quota that is gone
-    /// limits nothing, and needs no status.
+    /// Replaces the status of a quota by the result of `next` for the present one, again after a conflict with another
+    /// write. A quota that is gone limits nothing, and needs no status.
     pub(crate) async fn update_quota(
         &self,
         namespace: &str,

@@ -1,7 +1,7 @@
-//! Reading what the first definition of a server will need, while nobody waits.
+//! Reads the data that the first definition of a server will need, while no request waits.
 //!
-//! A server starts without what it may never use: the types of definitions and of the schemas in them, the patterns of names. The first
-//! client that creates a definition pays for that. A server that has nothing to do can pay before.
+//! A server starts without what it may never use: the types of definitions and of the schemas in them, the patterns of
+//! names. The first client that creates a definition pays for that. A server that has nothing to do can pay before.
 //!
 //! Invariant: no plugin is asked and nothing is stored; what is read is the same for every server.
 
@@ -29,7 +29,7 @@ impl ApiServer {
     }
 }
 
-/// Goes the way of a definition as far as nobody else is concerned; what is wrong with it.
+/// Runs a definition through the pipeline without storing it; answers its errors.
 fn check(resource: &Resource) -> Vec<FieldError> {
     let mut definition = definition();
     if let Err(why) = decode::fit(&mut definition, resource, Vec::new(), None) {

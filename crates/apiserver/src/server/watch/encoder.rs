@@ -30,7 +30,7 @@ pub(crate) enum Form {
     Table {
         /// Version of `meta.k8s.io`.
         version: &'static str,
-        /// What stands beside the cells.
+        /// The object beside the cells.
         include: IncludeObject,
         /// Whether the columns are still to be described.
         headers: bool,
@@ -81,7 +81,7 @@ impl Encoder {
         }
     }
 
-    /// What a watch says of an object that cannot be written.
+    /// The event for an object that cannot be written.
     pub(super) fn broken(&self, error: protobuf::EncodeError) -> Bytes {
         let status = Status::failure(500, "InternalError", format!("Internal error occurred: {error}"));
         let written = protobuf::encode(&status.to_value()).unwrap_or_default();
@@ -135,14 +135,15 @@ impl Encoder {
         }
     }
 
-    /// The line of a change as this watch's reader sees it; plain lines of the stored version are shared by all watches.
+    /// The line of a change as this watch's reader sees it; plain lines of the stored version are shared by all
+    /// watches.
     pub(super) fn change(&mut self, kind: &str, change: &Change) -> Bytes {
         let shared = matches!(self.form, Form::Plain)
             && !self.protobuf
             && kind == change.kind()
             && self.resource.version == self.resource.storage_version
             && self.resource.conversion.is_none();
-        // What is converted has its defaults by now.
+        // A converted object has its defaults by now.
         if !is_converted(&self.resource) && predates(&self.resource, change.after.revision()) {
             return self.event(kind, &defaulted(&self.resource, change.after.clone()));
         }

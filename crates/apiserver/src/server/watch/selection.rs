@@ -16,7 +16,8 @@ use crate::storage::StoredObject;
 /// The longest selector that is read, in bytes.
 const MAX_SELECTOR: usize = 32 * 1024;
 
-/// A watch holds events against more requirements, or sends more objects in the beginning that it must make first, where nobody waits.
+/// A watch with more requirements, or with more initial objects to make first, is heavy: it starts on a thread where no
+/// other request waits.
 const LIGHT_SELECTOR: usize = 100;
 
 /// The fields that every kind can be selected by.

@@ -1,4 +1,4 @@
-//! What a write to a part of an object may change of it (the reset of fields in upstream's strategies).
+//! The fields of an object that a write to one part may change (the reset of fields in upstream's strategies).
 
 use serde_json::{Map, Value, json};
 
@@ -6,7 +6,7 @@ use super::Part;
 use crate::model::{Resource, StatusMetadata, object};
 use crate::server::managed::{self, Fields};
 
-/// What a write may not change and a client sent all the same: put aside while it is worked out what counts as written.
+/// Fields from the client that a write may not change: set apart while the written fields are determined.
 #[derive(Default)]
 pub(super) struct Aside {
     /// The whole object as it was sent, where nearly nothing of it may be written.
@@ -20,7 +20,7 @@ impl Aside {
         self.whole.is_none() && self.fields.is_empty() && self.metadata.is_empty()
     }
 
-    /// Makes the object what the client sent, but for who owns what.
+    /// Puts the client's fields back into the object, but not its `managedFields`.
     pub(super) fn put_back(self, object: &mut Value) {
         if let Some(whole) = self.whole {
             let entries = managed::entries(object).cloned();
@@ -34,7 +34,8 @@ impl Aside {
     }
 }
 
-/// Makes fields of a map what they were; says what they would have been. Nearly all of them are, and what is so already is not copied.
+/// Restores old values of fields in a map; answers the replaced ones. Nearly all of them are equal, and an equal value
+/// is not copied. Nearly all of them are, and what is so already is not copied.
 fn put_back<'f>(
     new: &mut Map<String, Value>,
     old: &Map<String, Value>,
@@ -62,7 +63,7 @@ fn put_all_back(new: &mut Map<String, Value>, old: &Map<String, Value>, written:
     put_back(new, old, strange.iter().map(String::as_str).chain(kept))
 }
 
-/// What of an object a write to this part reaches.
+/// The fields of an object that a write to this part reaches.
 pub(in crate::server) fn reached(resource: &Resource, mut object: Value, part: Part) -> Value {
     if let Part::Main | Part::Status = part {
         restrict(resource, &mut object, &json!({"metadata": {}}), part);

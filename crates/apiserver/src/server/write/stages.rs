@@ -1,4 +1,5 @@
-//! The path of a write, from what a client sent to what is stored. Each stage is a type, and each step takes one and gives the next.
+//! The path of a write, from the client's object to the stored one. Each stage is a type, and each step takes one and
+//! gives the next.
 //!
 //! | stage | step to it | upstream |
 //! |---|---|---|
@@ -10,8 +11,8 @@
 //! | [`Storable`] | [`Writer::storable`]: plugins have not refused it | `ValidationInterface.Validate`, called by `registry.Store` |
 //! | [`Written`] | `Writer::insert`, `Writer::replace` in `store` | `storage.Interface.Create`, `GuaranteedUpdate` |
 //!
-//! Two things upstream sees that a stored object never has travel beside the object: lists that were sent empty ([`Unwritten`] for the rules
-//! of a few kinds, [`Shown`] for plugins and all rules).
+//! Two things upstream sees that a stored object never has travel beside the object: lists that were sent empty
+//! ([`Unwritten`] for the rules of a few kinds, [`Shown`] for plugins and all rules).
 
 use kubewright_schema::apply::Views;
 use kubewright_schema::error::FieldError;
@@ -32,7 +33,7 @@ use crate::server::upkeep::claims::Claim;
 /// How often a generated name is tried that is taken (`rest.maxNameGenerationCreateAttempts`).
 const MAX_NAMES: usize = 8;
 
-/// What a client sent, with the defaults of the kind.
+/// The client's object, with the defaults of the kind.
 struct Sent {
     object: Value,
     unwritten: Unwritten,
@@ -50,7 +51,7 @@ struct Entered {
     exceeds: bool,
 }
 
-/// What plugins made of it.
+/// The object after mutating admission.
 struct Admitted<'a> {
     object: Value,
     unwritten: Unwritten,
@@ -58,7 +59,7 @@ struct Admitted<'a> {
     shown: Shown<'a>,
 }
 
-/// What plugins are asked with, before and after the strategy.
+/// The arguments of the plugins, before and after the strategy.
 struct Shown<'a> {
     session: Session<'a>,
     attributes: Attributes,
@@ -73,14 +74,14 @@ struct Restricted<'a> {
     shown: Shown<'a>,
 }
 
-/// What the strategy made of it, without an error.
+/// The object after the strategy, without an error.
 struct Prepared {
     object: Value,
-    /// What the object holds that no other may hold.
+    /// The unique values that the object holds.
     claim: Claim,
 }
 
-/// What is to be stored.
+/// The object to be stored.
 pub(super) struct Storable {
     pub(super) object: Value,
     pub(super) claim: Claim,
@@ -108,7 +109,7 @@ impl<'a> Writer<'a> {
             match self.insert(object).await {
                 // A generated name that is taken is no fault of the client.
                 Err(status) if template.is_some() && status.code == 409 && attempt + 1 < MAX_NAMES => {}
-                // What is not stored keeps the version that it came with.
+                // An object that is not stored keeps the resourceVersion that it came with.
                 Ok(Written::Shown(mut shown)) if !asked_version.is_empty() => {
                     object::metadata_mut(&mut shown).insert("resourceVersion".to_owned(), asked_version.into());
                     return Ok(Written::Shown(shown));
@@ -123,7 +124,7 @@ impl<'a> Writer<'a> {
         Err(Status::untyped("no name could be generated"))
     }
 
-    /// Everything between what the client wants and what is stored instead of the present object.
+    /// All steps between the client's object and the one that is stored instead of the present object.
     pub(super) async fn change(&mut self, new: Value, old: &Value, name: &str, part: Part) -> Result<Storable, Status> {
         let sent = self.sent(new, old, part);
         let entered = self.entered(sent, old, part).await?;
@@ -140,7 +141,8 @@ impl<'a> Writer<'a> {
 /// The steps of a create.
 impl<'a> Writer<'a> {
     fn sent_to_create(&mut self, mut object: Value) -> Sent {
-        // A request that names the object is an update to upstream: what it says of the system's fields is not taken away.
+        // A request that names the object is an update to upstream: what it says of the system's fields is not taken
+        // away.
         if !self.may_only_update {
             self.warnings.extend(object::dedup_owners(&mut object, false));
             object::wipe_system_fields(&mut object);
@@ -253,7 +255,8 @@ impl<'a> Writer<'a> {
         (resource.strategy.prepare_create)(object, &self.context());
     }
 
-    /// A new object has no version, unless nothing is stored or the request would as well have changed it (`registry.Store.Create`).
+    /// A new object has no version, unless nothing is stored or the request would as well have changed it
+    /// (`registry.Store.Create`).
     fn check_new_version(&self, asked: &str) -> Result<(), Status> {
         if self.dry_run || self.may_only_update || asked.is_empty() || asked == "0" {
             return Ok(());
@@ -443,8 +446,8 @@ impl Writer<'_> {
         admitted?;
         without_empty_lists(&self.resource, &mut object);
         self.prune_changed(session, &mut object);
-        // What preparing took away has defaults; upstream they are there when the stored object is read. An update takes none from a custom
-        // resource that was filled in.
+        // Fields that preparing removed get their defaults; upstream they appear when the stored object is read. An
+        // update takes none from a custom resource that was filled in.
         if old.is_none() || self.resource.custom.is_none() || session.was_changed() {
             self.default(&mut object);
         }

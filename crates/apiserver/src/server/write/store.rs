@@ -1,4 +1,5 @@
-//! Storing what was written: the create, the compare-and-swap, and how large an object may be (`registry.Store.Create`, `.Update`).
+//! Storing what was written: the create, the compare-and-swap, and how large an object may be (`registry.Store.Create`,
+//! `.Update`).
 
 use kubewright_schema::{budget, protobuf};
 use serde_json::Value;
@@ -53,7 +54,8 @@ impl Writer<'_> {
         }
     }
 
-    /// The compare-and-swap of a stored form; shown is what is not stored, in that form. `None` when somebody else was faster.
+    /// The compare-and-swap of a stored form; a dry run answers the form that would be stored. `None` after a conflict
+    /// with another write.
     pub(super) fn replace(
         &self,
         key: &str,
@@ -96,7 +98,7 @@ impl Writer<'_> {
     }
 }
 
-/// What an object counts beside itself in the request to etcd: its key twice, and what is around them (measured).
+/// The bytes of an etcd request beside the object: its key twice, and the rest of the message (measured).
 fn around(resource: &Resource, key: &str) -> usize {
     const KEY: usize = "/registry//".len();
     const REST: usize = 39;
@@ -141,8 +143,8 @@ fn shown_length(resource: &Resource, value: &Value, length: usize) -> usize {
     length
 }
 
-/// How large a stored object may be: as etcd's `--max-request-bytes`. It counts only near that; no built-in kind is larger in protobuf than
-/// in JSON but by what it leaves out of it, which is little.
+/// How large a stored object may be: as etcd's `--max-request-bytes`. It counts only near that; no built-in kind is
+/// larger in protobuf than in JSON but by what it leaves out of it, which is little.
 fn limit(counted: &dyn Fn(&Value, usize) -> usize) -> SizeLimit<'_> {
     const ETCD: usize = 3 * 512 * 1024;
     const NEAR: usize = 1024;
@@ -153,7 +155,7 @@ fn limit(counted: &dyn Fn(&Value, usize) -> usize) -> SizeLimit<'_> {
     }
 }
 
-/// What etcd, or the client of it, says of an object that is too large.
+/// The error of etcd, or of its client, for an object that is too large.
 fn too_large(length: usize) -> Status {
     const SENT: usize = 2 * 1024 * 1024;
     Status::untyped(if length > SENT {
@@ -165,7 +167,7 @@ fn too_large(length: usize) -> Status {
     })
 }
 
-/// Whether an update leaves nothing that keeps a terminating object (store's `ShouldDeleteDuringUpdate`).
+/// Whether nothing keeps a terminating object after an update (store's `ShouldDeleteDuringUpdate`).
 fn is_finished(resource: &Resource, new: &Value, old: &Value) -> bool {
     let is_held = resource.strategy.ending.is_some_and(|ending| (ending.is_held)(new));
     object::is_terminating(old)

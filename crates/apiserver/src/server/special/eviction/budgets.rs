@@ -19,7 +19,7 @@ use crate::values::get;
 /// Where disruption budgets are stored.
 pub(super) const STORE: &str = "poddisruptionbudgets.policy";
 
-/// [`Budgets`] as they are whenever somebody looks.
+/// [`Budgets`], brought up to date at each look.
 pub(crate) const fn budgets() -> Followed<Budgets> {
     Followed::new(&[STORE])
 }

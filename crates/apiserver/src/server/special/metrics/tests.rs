@@ -341,7 +341,7 @@ fn who_may_read() {
     assert_eq!(world.send(&line, &[], "", anna()).code, 200);
 }
 
-/// Whoever installs metrics-server is told that its group is served, which it is.
+/// The APIService of the group is available, so that an installation of metrics-server sees the group as served.
 #[test]
 fn the_api_service_is_available() {
     let world = world();
@@ -370,7 +370,7 @@ fn the_api_service_is_available() {
     );
 }
 
-/// Of many pods the figures are found where nobody else waits.
+/// The figures of many pods are read on a thread where no other request waits.
 #[test]
 fn many_pods_are_heavy() {
     let world = world();

@@ -25,7 +25,7 @@ use crate::server::write::{Part, Written};
 use crate::server::{Call, admit, decode, negotiate};
 use crate::storage::StorageError;
 
-/// What a Scale is written in, whatever it scales.
+/// The version of every Scale, whatever kind it scales.
 pub(crate) const VERSION: &str = "autoscaling/v1";
 
 /// The subresource.
@@ -44,7 +44,7 @@ pub(crate) fn paths(resource: &Resource) -> Option<&ScalePaths> {
     })
 }
 
-/// The Scale of an object, with those who own its replicas: as the plugins that may change it see it.
+/// The Scale of an object, with the field managers of its replicas: as the mutating plugins see it.
 pub(crate) fn owned(object: &Value, paths: &ScalePaths) -> Result<Value, Status> {
     let mut scale = of_any(object, paths)?;
     managed::set(&mut scale, of_replicas(object, paths));
@@ -109,8 +109,8 @@ impl Call<'_> {
         .await
     }
 
-    /// Writes `spec.replicas` of a Scale into the object (`whole`: the client sent all of the Scale); `wanted` makes the new Scale of the present one, says who owns it, and what the
-    /// client is to be warned of.
+    /// Writes `spec.replicas` of a Scale into the object (`whole`: the client sent all of the Scale); `wanted` makes
+    /// the new Scale of the present one, with its field managers and the warnings for the client.
     async fn write_scale(
         &mut self,
         paths: &ScalePaths,
@@ -185,7 +185,7 @@ impl Call<'_> {
         self.write_scale(paths, &options, false, |live, owners, _| {
             configuration.check(VERSION, "Scale")?;
             if custom && owners.is_empty() {
-                // Whom everything belongs to so far is asked of the kind, which is none of Scale's.
+                // Upstream asks the kind for the owner of the existing fields, and no custom kind is of Scale's group.
                 return Err(Status::untyped(format!(
                     "failed to create manager for existing fields: failed to convert live object (/; {version}, Kind=Scale) to proper \
                      version: {CANNOT_CONVERT}{version}"
@@ -193,7 +193,7 @@ impl Call<'_> {
             }
             let applied = owners.apply(live, &configuration.value, options.force);
             match applied.map_err(|error| configuration.refused(error, live))? {
-                // What comes of it is a Scale, and the kind is asked to make one of its own versions of that.
+                // The result is a Scale, and the kind is asked to convert it to one of its own versions.
                 Some(_) if custom => Err(Status::untyped(format!(
                     "failed to convert new object ({}/{}; {version}, Kind=Scale) to proper version: {CANNOT_CONVERT}{version}",
                     object::namespace(&configuration.value),
@@ -216,8 +216,8 @@ fn steps(path: &str) -> impl DoubleEndedIterator<Item = &str> {
     path.split('.').filter(|key| !key.is_empty())
 }
 
-/// A definition may name a path that is longer than objects are deep: what would be made below it could not be stored,
-/// and takes room on the stack before anybody looks.
+/// A definition may name a path that is longer than objects are deep: a value below it could not be stored, and takes
+/// room on the stack before any check.
 fn check_depth(path: &str) -> Result<(), Status> {
     let depth = steps(path).count() + 1;
     if depth <= MAX_DEPTH {
@@ -250,7 +250,7 @@ fn replicas_at(object: &Value, path: &str) -> Option<i64> {
     object.pointer(&pointer(path)).and_then(Value::as_i64)
 }
 
-/// Stands for the number of an object that has none, as upstream: whoever leaves it in place has not scaled.
+/// Stands for the number of an object that has none, as upstream: a client that leaves it in place has not scaled.
 const NO_REPLICAS: i64 = i32::MIN as i64;
 
 /// The Scale of an object that is about to be scaled; it may have no number yet.

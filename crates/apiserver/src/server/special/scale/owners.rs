@@ -1,4 +1,5 @@
-//! Who owns what a Scale shows: the entries of the scaled object, as a Scale has them and back (`ScaleHandler` of apimachinery).
+//! Who owns what a Scale shows: the entries of the scaled object, as a Scale has them and back (`ScaleHandler` of
+//! apimachinery).
 
 use kubewright_schema::apply::{self, FieldSet, ManagedFields, Manager, ObjectType, Operation};
 use kubewright_schema::catalog;
@@ -42,7 +43,7 @@ impl Owners {
         }
     }
 
-    /// Whether nobody owns what it shows.
+    /// Whether all that it shows is unowned.
     pub(crate) fn is_empty(&self) -> bool {
         self.scale.entries.is_empty()
     }
@@ -61,7 +62,7 @@ impl Owners {
         force: bool,
     ) -> Result<Option<Value>, apply::ApplyError> {
         let manager = Manager::new(&self.manager, Operation::Apply, VERSION, "scale");
-        // What is zero is not written in a Scale, so nobody owned it before.
+        // A zero is not written in a Scale, so no field manager owned it before.
         let mut live = live.clone();
         if let Some(spec) = live.get_mut("spec").and_then(Value::as_object_mut) {
             spec.retain(|_, value| value != 0);

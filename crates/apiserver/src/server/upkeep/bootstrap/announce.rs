@@ -1,12 +1,14 @@
-//! Where the API server is reached, said in the cluster: Endpoints and EndpointSlice `kubernetes`, its identity (a Lease), and the
-//! authority of client certificates (ConfigMap `extension-apiserver-authentication`), by which servers behind it believe its callers.
+//! Where the API server is reached, said in the cluster: Endpoints and EndpointSlice `kubernetes`, its identity (a
+//! Lease), and the authority of client certificates (ConfigMap `extension-apiserver-authentication`), by which servers
+//! behind it believe its callers.
 //!
-//! They are written when a listener is there, and corrected when it is another one. The address is the true one, a loopback address too,
-//! which nobody else may write into endpoints (`ValidateNonSpecialIP`): kube-apiserver writes none at all then.
+//! They are written when a listener is there, and corrected when it is another one. The address is the true one, a
+//! loopback address too, which no client may write into endpoints (`ValidateNonSpecialIP`): kube-apiserver writes none
+//! at all then.
 //!
 //! kube-apiserver renews its Lease every ten seconds. This server does so when a request comes and that long has
-//! passed: who reads the Lease finds it as fresh, and a server that nobody asks sleeps. Nobody takes it for gone
-//! meanwhile: the Lease is good for an hour, and to ask whether it still is, is a request.
+//! passed: a client that reads the Lease finds it as fresh, and a server without requests sleeps. The Lease does not
+//! expire meanwhile: it is good for an hour, and a check of it is a request.
 //!
 //! Not here: the Service, which every cluster has ([`super::complete`]).
 
@@ -28,7 +30,8 @@ use crate::server::managed::Tracking;
 use crate::server::write::{Part, Writer};
 use crate::server::{ApiServer, Inner};
 
-/// The Lease of kube-apiserver is named after a hash of its host's name; there is one server here, and it stays the same.
+/// The Lease of kube-apiserver is named after a hash of its host's name; there is one server here, and it stays the
+/// same.
 const IDENTITY: &str = "apiserver-kubewright";
 
 /// After how many seconds it is renewed (`IdentityLeaseRenewIntervalPeriod`).
@@ -37,8 +40,8 @@ const RENEWED: i64 = 10;
 /// The label of the server's identity that names its host.
 const HOST: &str = "kubernetes.io/hostname";
 
-/// Who owns which field of the objects, as the ordinary way of writing has it. Writing them so costs a start a fifth of its time; a test
-/// writes them both ways.
+/// Who owns which field of the objects, as the ordinary way of writing has it. Writing them so costs a start a fifth of
+/// its time; a test writes them both ways.
 const OWNED: [(&str, &str); 4] = [
     (
         "endpoints",
@@ -59,7 +62,7 @@ const OWNED: [(&str, &str); 4] = [
 pub(crate) struct Identity {
     /// When it is to be renewed, in seconds; a server that was not announced has none.
     due: AtomicI64,
-    /// What it was created as, should somebody delete it.
+    /// The Lease as it was created, in case a client deletes it.
     lease: Mutex<Value>,
 }
 
@@ -78,7 +81,7 @@ impl Identity {
         self.due.store(now.as_second() + RENEWED, Ordering::Relaxed);
     }
 
-    /// Whether it is to be renewed now, by who asks: of several at once only one is told so.
+    /// Whether it is to be renewed now, by the caller: of several at once only one is told so.
     fn is_due(&self, now: jiff::Timestamp) -> bool {
         let (due, now) = (self.due.load(Ordering::Relaxed), now.as_second());
         let next = now + RENEWED;
@@ -117,7 +120,7 @@ impl Inner {
         renew(&mut lease);
         match self.storage.update(&resource.store, &at, stored.revision(), lease) {
             Ok(stored) => self.after_write(&resource, &stored),
-            // Somebody else wrote it at the same moment: it is renewed with a later request.
+            // Another write came at the same moment: it is renewed with a later request.
             Err(error) => tracing::debug!(%error, "the API server's Lease is not renewed"),
         }
     }
@@ -148,7 +151,7 @@ impl ApiServer {
     }
 }
 
-/// What says where the server is: group and plural of each.
+/// The objects that announce the server's address: group and plural of each.
 fn objects(
     server: &Inner,
     address: SocketAddr,
@@ -352,12 +355,13 @@ mod tests {
         }
     }
 
-    /// Every ten seconds, as kube-apiserver does, but only when somebody asks for something.
+    /// Every ten seconds, as kube-apiserver does, but only while requests come.
     #[test]
     fn the_lease_is_renewed_while_somebody_asks() {
         let lease = format!("/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/{IDENTITY}");
         let world = World::new();
-        // What is seen after so many seconds: how long ago it was renewed, and by how many writes the storage went on.
+        // The state after so many seconds: how long ago the Lease was renewed, and by how many writes the storage went
+        // on.
         let check = |seconds: u64, age: Option<i64>, writes: u64| {
             let before = world.api.resource_version();
             world.advance(Duration::from_secs(seconds));
@@ -381,7 +385,7 @@ mod tests {
         }
         renewed["spec"]["renewTime"] = first["spec"]["renewTime"].clone();
         assert_eq!(renewed, first);
-        // However long nobody asked.
+        // After any time without requests.
         check(3000, Some(0), 1);
         world.send(&format!("DELETE {lease}"), &[], "", UserInfo::admin());
         check(9, None, 0);

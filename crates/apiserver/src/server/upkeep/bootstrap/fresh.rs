@@ -1,10 +1,13 @@
-//! The first objects of a new cluster, as texts: what [`super::complete`] makes in an empty storage, made once and committed
-//! (`data/bootstrap.txt`), so that a start neither decodes nor validates nor tracks the fields of what is known to be right.
+//! The first objects of a new cluster, as texts: the result of [`super::complete`] in an empty storage, made once and
+//! committed (`data/bootstrap.txt`), so that a start neither decodes nor validates these known objects, nor tracks
+//! their fields.
 //!
-//! A line is the store, the key and the JSON of an object, between tabs. What differs from cluster to cluster stands for itself:
-//! `@uid`, `@now`, `@today`, `@range` and `@address` (of the Service of the API server).
+//! A line is the store, the key and the JSON of an object, between tabs. Values that differ from cluster to cluster
+//! have placeholders: `@uid`, `@now`, `@today`, `@range` and `@address` (of the Service of the API server). `@uid`,
+//! `@now`, `@today`, `@range` and `@address` (of the Service of the API server).
 //!
-//! Invariant: filling an empty storage with the texts and completing it are the same; a test makes the file again and compares.
+//! Invariant: filling an empty storage with the texts and completing it are the same; a test makes the file again and
+//! compares.
 
 use std::borrow::Cow;
 
@@ -12,7 +15,7 @@ use crate::ServiceRange;
 use crate::env::{self, Env};
 use crate::storage::Storage;
 
-/// The revision of a storage that nobody has written to.
+/// The revision of a storage without any write.
 pub(super) const EMPTY: u64 = 1;
 
 static TEXTS: &str = include_str!("../../../../data/bootstrap.txt");
