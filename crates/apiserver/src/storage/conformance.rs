@@ -27,7 +27,7 @@ pub struct Limits {
 pub struct Violation {
     /// Its name, such as `store-S2`.
     pub invariant: &'static str,
-    /// What was seen.
+    /// The observation.
     pub what: String,
 }
 
@@ -354,7 +354,7 @@ fn pages_are_of_one_moment(storage: &dyn Storage) -> Outcome {
         ensure(pages.len() + listed.rest == whole.len(), || {
             format!("{} are said to be left after {pages:?} of {whole:?}", listed.rest)
         })?;
-        // Somebody writes between the pages: before, at and after the present place.
+        // Writes between the pages: before, at and after the present place.
         for name in ["aa", "b", "d", "z"] {
             match storage.get("s", name) {
                 Some(old) => drop(must(storage.delete("s", name, old.revision()), "delete")?),

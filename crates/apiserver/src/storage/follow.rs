@@ -1,11 +1,11 @@
-//! What is derived from stores, and kept by following their changes.
+//! State that is derived from stores, and kept by following their changes.
 //!
-//! A [`Followed`] reads its stores when it is first asked. Before each answer it takes in what changed since, so that an answer
-//! follows from every write that ended before the question. What a change costs depends on the changed object alone, not on how many
-//! others there are. When more changed than a watch holds, everything is read again.
+//! A [`Followed`] reads its stores when it is first asked. Before each answer it takes in what changed since, so that
+//! an answer follows from every write that ended before the question. The cost of a change depends on the changed
+//! object alone, not on the number of the others. When more changed than a watch holds, everything is read again.
 //!
-//! Invariants: what is derived can be thrown away and made from the stores again; the changes of one store come in their order, those
-//! of several stores in any order.
+//! Invariants: what is derived can be thrown away and made from the stores again; the changes of one store come in
+//! their order, those of several stores in any order.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, Waker};
@@ -14,7 +14,7 @@ use kubewright_schema::budget;
 
 use super::{ChangeStream, Delivery, Storage, StoredObject};
 
-/// What is made of the objects of some stores.
+/// State derived from the objects of some stores.
 pub(crate) trait Derived: Default {
     /// Takes in what is stored at `key` now; `None`: nothing.
     fn apply(&mut self, store: &'static str, key: &str, object: Option<&Arc<StoredObject>>);
@@ -76,15 +76,16 @@ impl<D: Derived> Followed<D> {
         }
     }
 
-    /// Shows what is derived from what is in `storage` now. It must be the same storage each time.
+    /// Shows the state derived from the present contents of `storage`. It must be the same storage each time.
     pub(crate) fn look<T>(&self, storage: &dyn Storage, look: impl FnOnce(&D) -> T) -> T {
         let mut slot = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         let current = slot
             .take()
             .and_then(|mut known| budget::unlimited(|| known.catch_up()).then_some(known));
-        // A storage that has ended its watches is read again for every question: right, if slow, and only while it shuts down.
+        // A storage that has ended its watches is read again for every question: right, if slow, and only while it
+        // shuts down.
         let known = current.unwrap_or_else(|| budget::unlimited(|| Known::read(storage, self.stores)));
-        // Whoever looks may be cancelled: what is known is kept.
+        // The caller may be cancelled: the state is kept.
         look(&slot.insert(known).derived)
     }
 

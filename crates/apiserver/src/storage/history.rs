@@ -1,6 +1,7 @@
 //! The latest changes of one store, for watches that start in the past and for reads of older revisions.
 //!
-//! Changes are kept as texts, as the objects are; whoever gets one gets it opened. Invariant: everything after `compacted` is here.
+//! Changes are kept as texts, as the objects are; a reader gets one opened. Invariant: everything after `compacted` is
+//! here.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Weak};
@@ -8,7 +9,7 @@ use std::sync::{Arc, Weak};
 use super::stored::Entry;
 use super::{Change, begins_with};
 
-/// What a change costs besides the texts of its objects: the change, two entries, their places. Rounded up.
+/// The memory of a change besides the texts of its objects: the change, two entries, their places. Rounded up.
 pub(super) const OVERHEAD: usize = 256;
 
 #[derive(Default)]
@@ -25,12 +26,12 @@ struct Kept {
     before: Option<Arc<Entry>>,
     after: Arc<Entry>,
     deleted: bool,
-    /// What was handed out and still waits for some watcher: with the line that it encoded.
+    /// The opened change that some watcher still waits for: with the line that it encoded.
     open: Weak<Change>,
 }
 
 impl Kept {
-    /// What a change may hold in memory: both its objects, though either may be held by others, too.
+    /// The most memory that a change may hold: both its objects, though either may be held by others, too.
     fn size(&self) -> usize {
         OVERHEAD
             + self.key.len()
@@ -118,7 +119,8 @@ impl History {
             .collect()
     }
 
-    /// What the objects were that changed after `revision`: the state before the first later change of each key.
+    /// The earlier states of the objects that changed after `revision`: the state before the first later change of each
+    /// key.
     pub(super) fn undo(&self, revision: u64) -> BTreeMap<Arc<str>, Option<Arc<Entry>>> {
         let later = self.changes.iter().rev().take_while(|kept| kept.revision > revision);
         later.map(|kept| (kept.key.clone(), kept.before.clone())).collect()

@@ -1,12 +1,13 @@
 //! The seam between a storage and what makes its changes survive the end of the process.
 //!
-//! A storage does every change in memory and at once; a [`Journal`] is told of it, in order, and says later up to which revision the
-//! changes are safe. Between the two nobody outside may hear of a change: readers and writers wait for [`Settled`], watches get only what is
-//! safe. So the journal may gather changes and write them together, and a crash takes back nothing that anybody was told.
+//! A storage does every change in memory and at once; a [`Journal`] is told of it, in order, and says later up to which
+//! revision the changes are safe. Between the two no client may learn of a change: readers and writers wait for
+//! [`Settled`], watches get only safe changes. So the journal may gather changes and write them together, and a crash
+//! takes back nothing that a client has seen.
 //!
-//! When the journal fails, the storage takes back everything that is not safe, and refuses writes until the journal works again. The
-//! revisions that were taken back are never given out again by this process: a writer that saw one of them cannot mistake another object
-//! for it.
+//! When the journal fails, the storage takes back everything that is not safe, and refuses writes until the journal
+//! works again. The revisions that were taken back are never given out again by this process: a writer that saw one of
+//! them cannot mistake another object for it.
 //!
 //! Not here: files (see the journals of the shells).
 
@@ -27,12 +28,12 @@ pub struct Record {
     pub change: Arc<Change>,
 }
 
-/// What became of the records of a journal.
+/// The outcome of a journal's records.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// All changes up to this revision are safe.
     Durable(u64),
-    /// What is not safe yet will not be, for this reason. No record comes until [`Outcome::Recovered`].
+    /// The records that are not safe yet are lost, for this reason. No record comes until [`Outcome::Recovered`].
     Failed(String),
     /// The journal works again.
     Recovered,
@@ -43,15 +44,15 @@ pub type Listener = Box<dyn Fn(Outcome) + Send + Sync>;
 
 /// Writes changes down so that they survive the process.
 pub trait Journal: Send + Sync + 'static {
-    /// Says who hears of outcomes; called once, before the first record. The listener must not be called from within
-    /// [`Journal::append`].
+    /// Sets the listener for outcomes; called once, before the first record. The listener must not be called from
+    /// within [`Journal::append`].
     fn start(&self, listener: Listener);
 
     /// Takes a change, in order of revision. Called under the storage's lock: it must not wait for anything.
     fn append(&self, record: Record);
 }
 
-/// What a storage begins with after a restart.
+/// The contents of a storage after a restart.
 #[derive(Debug, Default)]
 pub struct Restored {
     /// The latest revision. Older ones are compacted: a watch from before it answers 410.
@@ -60,7 +61,7 @@ pub struct Restored {
     pub objects: Vec<(Arc<str>, Arc<str>, StoredObject)>,
 }
 
-/// How far a journal has come, and who waits for it.
+/// How far a journal has come, and the waiters for it.
 #[derive(Default)]
 pub(super) struct Progress(Mutex<State>);
 
@@ -107,7 +108,7 @@ impl Progress {
         std::mem::take(&mut state.waiting).into_values().collect()
     }
 
-    /// What is known of a revision; `None` while it waits.
+    /// The outcome of a revision; `None` while it waits. `None` while it waits.
     fn settled(&self, revision: u64) -> Option<Result<(), StorageError>> {
         let state = self.state();
         let lost = state
@@ -120,7 +121,7 @@ impl Progress {
         }
     }
 
-    /// What to wait for before anybody hears of `revision`; `None` when it is safe already.
+    /// A future that is ready once `revision` is safe; `None` when it is safe already. `None` when it is safe already.
     pub(super) fn settle(self: &Arc<Progress>, revision: u64) -> Option<Settled> {
         if matches!(self.settled(revision), Some(Ok(()))) {
             return None;

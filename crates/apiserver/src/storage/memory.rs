@@ -1,15 +1,15 @@
 //! Objects in memory, and in a journal when there is one.
 //!
-//! Each store is an ordered map and a bounded history of its latest changes. The history serves watches that start in the past and reads
-//! of older revisions: the state at revision *r* is the present one with every later change undone. One lock guards everything, so that
-//! a revision, the map and what subscribers get can never disagree; nothing slow happens under it: texts are encoded before it is taken
-//! and read after it is released.
+//! Each store is an ordered map and a bounded history of its latest changes. The history serves watches that start in
+//! the past and reads of older revisions: the state at revision *r* is the present one with every later change undone.
+//! One lock guards everything, so that a revision, the map and what subscribers get can never disagree; nothing slow
+//! happens under it: texts are encoded before it is taken and read after it is released.
 //!
-//! With a journal (see [`super::journal`]) a change is present at once, and *pending* until the journal says that it is safe: only then do
-//! watchers get it. Without one nothing is ever pending.
+//! With a journal (see [`super::journal`]) a change is present at once, and *pending* until the journal says that it is
+//! safe: only then do watchers get it. Without one nothing is ever pending.
 //!
-//! Invariants: see [`super`]. Memory is bounded but for the objects themselves: the history of all stores together, what waits for a
-//! watcher, and the objects that are kept open in the hope that they are asked for again.
+//! Invariants: see [`super`]. Memory is bounded but for the objects themselves: the history of all stores together,
+//! what waits for a watcher, and the objects that are kept open in the hope that they are asked for again.
 
 mod recent;
 mod state;
@@ -41,7 +41,8 @@ pub struct MemoryStorage {
 pub struct Bounds {
     /// Changes that are kept of every store, for watches from the past. Default 4096.
     pub history: usize,
-    /// Bytes of changes that are kept of all stores together; the store with the largest history gives first. Default 64 MiB.
+    /// Bytes of changes that are kept of all stores together; the store with the largest history gives first. Default
+    /// 64 MiB.
     pub history_bytes: usize,
     /// Changes that may wait for one watcher. Default 4096.
     pub buffer: usize,
@@ -63,7 +64,7 @@ impl Default for Bounds {
     }
 }
 
-/// What a storage holds, in bytes of JSON text and what belongs to it.
+/// The contents of a storage, in bytes of JSON text and what belongs to it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Usage {
     /// Objects that exist.
@@ -72,9 +73,9 @@ pub struct Usage {
     pub object_bytes: usize,
     /// Changes in the history of all stores.
     pub changes: usize,
-    /// What they hold, at most.
+    /// The most bytes that the changes hold.
     pub change_bytes: usize,
-    /// What waits for watchers; a change that waits for two is counted twice.
+    /// The bytes that wait for watchers; a change that waits for two is counted twice.
     pub waiting_bytes: usize,
     /// Objects that are kept open.
     pub open_bytes: usize,
@@ -89,8 +90,8 @@ struct Shared {
 }
 
 impl MemoryStorage {
-    /// An empty storage that keeps the latest `history` changes of every store and up to `buffer` changes for each watcher; the other
-    /// bounds are those of [`Bounds::default`].
+    /// An empty storage that keeps the latest `history` changes of every store and up to `buffer` changes for each
+    /// watcher; the other bounds are those of [`Bounds::default`].
     pub fn new(history: usize, buffer: usize) -> MemoryStorage {
         MemoryStorage::bounded(Bounds {
             history,
@@ -153,7 +154,7 @@ impl MemoryStorage {
         MemoryStorage { shared }
     }
 
-    /// What is held now. Looks at every object: for tests and reports.
+    /// The present usage. Looks at every object: for tests and reports.
     pub fn usage(&self) -> Usage {
         let state = self.shared.read();
         let mut usage = Usage {
@@ -198,7 +199,8 @@ impl Shared {
         object
     }
 
-    /// Opens the objects of a list; only those of a short one are kept open, or one list would drive everything else out.
+    /// Opens the objects of a list; only those of a short one are kept open, or one list would drive everything else
+    /// out.
     fn open_all(&self, listed: Listed<Arc<Entry>>) -> Listed {
         let lengths = listed.items.iter().map(|(_, entry)| entry.encoded().len());
         let short = lengths.sum::<usize>() <= RECENT_BYTES / 2;
@@ -247,14 +249,14 @@ impl Shared {
         };
         drop(state);
         wake_all(wake);
-        // What was not read yet, as the server's own roles at its start, is not what is asked for next.
+        // An object that was not read yet, as the server's own roles at its start, is not requested next.
         if !deleted && after.is_read() {
             self.recent().add(after.clone());
         }
         Ok(after)
     }
 
-    /// What became of pending changes.
+    /// Takes in the outcome of pending changes.
     fn hear(&self, outcome: Outcome) {
         let mut state = self.write();
         let mut wake = Vec::new();
@@ -310,8 +312,8 @@ fn start_of(request: &ListRequest) -> Bound<&str> {
     }
 }
 
-/// The first text behind all that begin with this one: its last character that has a successor becomes that. So the end of a range is known
-/// without reading its keys.
+/// The first text behind all that begin with this one: its last character that has a successor becomes that. So the end
+/// of a range is known without reading its keys.
 fn after_all_with(prefix: &str) -> Bound<String> {
     let mut characters = prefix.chars();
     while let Some(last) = characters.next_back() {
@@ -339,7 +341,7 @@ fn check_revision(key: &str, current: u64, expected: u64) -> Result<(), StorageE
     })
 }
 
-/// What may be stored in the place of an object.
+/// Whether the prepared object may be stored in the place of the present one.
 fn fitting(prepared: Prepared, present: Option<&StoredObject>) -> Result<Prepared, StorageError> {
     if prepared.fits(present.map(|present| &**present.encoded())) {
         Ok(prepared)
@@ -434,7 +436,7 @@ impl Storage for MemoryStorage {
         if same_content(present.value(), &value) {
             return Ok(present);
         }
-        // What is there already may become smaller step by step.
+        // An object that is too large already may become smaller step by step.
         let prepared = Prepared::up_to(value, self.order(store), limit, present.encoded().len())?;
         self.swap(store, key, expected, fitting(prepared, Some(&present))?, false)
     }
@@ -526,7 +528,7 @@ impl Storage for MemoryStorage {
         let entries = state.store(store).list(&request, revision, revision);
         drop(state);
         (
-            // Whoever follows a store reads each object once.
+            // A follower of a store reads each object once.
             opened(entries, Entry::object),
             Box::new(MemoryStream {
                 shared: self.shared.clone(),

@@ -1,27 +1,31 @@
 //! Where objects live: versions, compare-and-swap, lists of one moment, watches.
 //!
-//! [`Storage`] is the contract; [`MemoryStorage`] keeps everything in memory; [`conformance`] checks any implementation against the
-//! named invariants, which are (the names are used by the checks):
+//! [`Storage`] is the contract; [`MemoryStorage`] keeps everything in memory; [`conformance`] checks any implementation
+//! against the named invariants, which are (the names are used by the checks):
 //!
-//! - **store-S2** every effective write raises the revision by exactly one and the object's resourceVersion is that revision; a
-//!   write that changes nothing changes nothing, not even the revision; a failed write neither;
-//! - **store-S3** a write that expects another revision than the present one fails and has no effect; a create of what exists too;
+//! - **store-S2** every effective write raises the revision by exactly one and the object's resourceVersion is that
+//!   revision; a write that changes nothing changes nothing, not even the revision; a failed write neither;
+//! - **store-S3** a write that expects another revision than the present one fails and has no effect; a create of what
+//!   exists too;
 //! - **store-R1** a read shows the latest write;
 //! - **store-R3** a list at an older revision shows exactly that moment, or says that it is compacted;
-//! - **store-R5** pages that name one revision are parts of one list, whatever is written between them;
+//! - **store-R5** pages that name one revision are parts of one list, regardless of writes between them;
 //! - **store-W1** to **store-W3** events come in order of revision, once each, none left out;
 //! - **store-W5** a watch that starts after revision *n* gets every event after *n*, or is told that *n* is compacted;
 //! - **store-W6** a progress mark at *r* means that every event up to *r* was delivered;
 //! - **store-W7** a delete event carries the last state and the deletion's revision;
-//! - **store-W11** a watcher that reads too slowly is cut off; it never misses an event silently, and others do not notice.
+//! - **store-W11** a watcher that reads too slowly is cut off; it never misses an event silently, and others do not
+//!   notice.
 //!
-//! A stored value has neither `apiVersion` nor `kind`: they belong to the version in which it is asked for, and so one encoding
-//! serves objects (with a prefix), list items (without) and watch events of every served version. Only custom kinds with several
-//! versions keep `apiVersion`, for their objects may be of different ones.
+//! A stored value has neither `apiVersion` nor `kind`: they belong to the version in which it is asked for, and so one
+//! encoding serves objects (with a prefix), list items (without) and watch events of every served version. Only custom
+//! kinds with several versions keep `apiVersion`, for their objects may be of different ones.
 //!
-//! A storage that survives its process says so with [`Storage::settle`]: nobody outside is told of a revision that is not safe.
+//! A storage that survives its process says so with [`Storage::settle`]: no client learns of a revision that is not
+//! safe.
 //!
-//! Not here: what may be written (see `server`), selectors (see `server::watch`), files (a shell's [`journal::Journal`]).
+//! Not here: what may be written (see `server`), selectors (see `server::watch`), files (a shell's
+//! [`journal::Journal`]).
 
 pub mod conformance;
 mod follow;
@@ -139,15 +143,15 @@ pub enum StorageError {
     Conflict {
         /// The key.
         key: String,
-        /// What the writer has seen.
+        /// The revision that the writer has seen.
         expected: u64,
-        /// What is there.
+        /// The present revision.
         current: u64,
     },
     /// The revision is older than what is kept.
     #[error("revision {asked} is compacted, the oldest is {oldest}")]
     Compacted {
-        /// What was asked for.
+        /// The requested revision.
         asked: u64,
         /// The oldest revision that can be read.
         oldest: u64,
@@ -155,7 +159,7 @@ pub enum StorageError {
     /// The revision is in the future.
     #[error("revision {asked} is in the future, the present one is {current}")]
     Future {
-        /// What was asked for.
+        /// The requested revision.
         asked: u64,
         /// The present one.
         current: u64,
@@ -231,7 +235,7 @@ impl SizeLimit<'_> {
     }
 }
 
-/// The contract between the server and whatever keeps its objects. One revision counter for all stores; it starts at 1.
+/// The contract between the server and the keeper of its objects. One revision counter for all stores; it starts at 1.
 ///
 /// All functions are atomic with regard to each other (store-S1), and none blocks for longer than a write takes.
 pub trait Storage: Send + Sync + 'static {
@@ -249,7 +253,7 @@ pub trait Storage: Send + Sync + 'static {
         self.create_up_to(store, key, value, &SizeLimit::NONE)
     }
 
-    /// The same of an object that may be so large. One that is larger loses its `managedFields` first.
+    /// The same of an object that may be so large. A larger one loses its `managedFields` first.
     ///
     /// # Errors
     /// [`StorageError::AlreadyExists`], [`StorageError::TooLarge`].
@@ -261,8 +265,9 @@ pub trait Storage: Send + Sync + 'static {
         limit: &SizeLimit<'_>,
     ) -> Result<Arc<StoredObject>, StorageError>;
 
-    /// Creates an object whose text is known: JSON as [`StoredObject::encoded`] gives it, whose `metadata.resourceVersion` is `""`. A
-    /// storage may keep the text without reading it, so the caller answers for what it holds.
+    /// Creates an object whose text is known: JSON as [`StoredObject::encoded`] gives it, whose
+    /// `metadata.resourceVersion` is `""`. A storage may keep the text without reading it, so the caller answers for
+    /// what it holds.
     ///
     /// # Errors
     /// [`StorageError::AlreadyExists`]; [`StorageError::Unavailable`] for a text that is read and is no JSON.
@@ -272,7 +277,8 @@ pub trait Storage: Send + Sync + 'static {
         self.create(store, key, value)
     }
 
-    /// Replaces the object if its revision is still `expected`. A value with the same content answers with the present object.
+    /// Replaces the object if its revision is still `expected`. A value with the same content answers with the present
+    /// object.
     ///
     /// # Errors
     /// [`StorageError::NotFound`], [`StorageError::Conflict`].
@@ -280,7 +286,8 @@ pub trait Storage: Send + Sync + 'static {
         self.update_up_to(store, key, expected, value, &SizeLimit::NONE)
     }
 
-    /// The same of an object that may be so large, or as large as it is now. One that is larger loses its `managedFields` first.
+    /// The same of an object that may be so large, or as large as it is now. A larger one loses its `managedFields`
+    /// first.
     ///
     /// # Errors
     /// [`StorageError::NotFound`], [`StorageError::Conflict`], [`StorageError::TooLarge`].
@@ -293,13 +300,15 @@ pub trait Storage: Send + Sync + 'static {
         limit: &SizeLimit<'_>,
     ) -> Result<Arc<StoredObject>, StorageError>;
 
-    /// Removes the object if its revision is still `expected`. Answers with the last state at the revision of the delete.
+    /// Removes the object if its revision is still `expected`. Answers with the last state at the revision of the
+    /// delete.
     ///
     /// # Errors
     /// [`StorageError::NotFound`], [`StorageError::Conflict`].
     fn delete(&self, store: &str, key: &str, expected: u64) -> Result<Arc<StoredObject>, StorageError>;
 
-    /// What a store holds at one moment, in key order, for somebody who needs the texts of many objects and may not read any of them.
+    /// The contents of a store at one moment, in key order, for a caller that needs the texts of many objects and may
+    /// decode none of them.
     ///
     /// # Errors
     /// [`StorageError::Compacted`] or [`StorageError::Future`] for [`ListRequest::at`].
@@ -331,8 +340,8 @@ pub trait Storage: Send + Sync + 'static {
         self.count(store) == 0
     }
 
-    /// A number that is another one whenever something in the store changed since it was asked for: who keeps what he
-    /// made of a store asks for it before he reads.
+    /// A number that differs whenever a write changed the store since it was read: a caller that caches a result of the
+    /// store reads the number before the store.
     fn changes(&self, store: &str) -> u64 {
         let _ = store;
         self.revision()
@@ -347,8 +356,9 @@ pub trait Storage: Send + Sync + 'static {
     /// A list and a watch of everything after it, without a gap.
     fn list_and_watch(&self, store: &str, prefix: &str) -> (Listed, Box<dyn ChangeStream>);
 
-    /// What must be awaited before anybody outside is told of `revision`, so that no crash takes back what was told; `None` when it is
-    /// safe already. A storage that keeps nothing beyond its process has nothing to wait for.
+    /// A future to await before a client learns of `revision`, so that no crash undoes what the client has seen; `None`
+    /// when it is safe already. `None` when it is safe already. A storage that keeps nothing beyond its process has
+    /// nothing to wait for.
     fn settle(&self, revision: u64) -> Option<journal::Settled> {
         let _ = revision;
         None
@@ -363,7 +373,7 @@ pub trait Storage: Send + Sync + 'static {
     fn close_watches(&self);
 }
 
-/// What a watch got from its store.
+/// An item that a watch gets from its store.
 #[derive(Clone, Debug)]
 pub enum Delivery {
     /// A change.
@@ -382,7 +392,8 @@ pub trait ChangeStream: Send {
     /// A revision up to which everything was delivered by [`ChangeStream::poll_next`]; `None` while something waits.
     fn progress(&self) -> Option<u64>;
 
-    /// How many watched the same store at its latest change, this watch included: who sends what comes learns from it what a change costs.
+    /// How many watched the same store at its latest change, this watch included: the sender of events learns from it
+    /// the cost of a change.
     fn company(&self) -> usize {
         1
     }

@@ -1,8 +1,8 @@
 //! One version of one object, in the two forms in which it is needed.
 //!
-//! The JSON text is what is kept: it is what clients get, and it is a fraction of the size of the tree of values. The tree is read out of
-//! it when somebody asks, and lives as long as they hold the object. So a storage holds [`Entry`]s, and hands out [`StoredObject`]s that
-//! share what was read as long as one of them is alive.
+//! A stored object is its JSON text: clients get this text, and it is a fraction of the size of the tree of values. The
+//! tree is decoded from it when it is needed, and lives as long as the object is held. So a storage holds [`Entry`]s,
+//! and hands out [`StoredObject`]s that share what was read as long as one of them is alive.
 //!
 //! Invariant: a text is either written here or checked when it is restored, so reading it cannot fail.
 
@@ -23,7 +23,7 @@ use super::{SizeLimit, StorageError};
 #[derive(Debug)]
 pub struct StoredObject {
     revision: u64,
-    /// Apart, because an entry that remembers an object which nobody holds any more keeps the memory of this struct, but not of that.
+    /// Boxed, because a weak reference to a dropped object keeps the memory of this struct, but not of the box.
     forms: Box<Forms>,
 }
 
@@ -35,7 +35,7 @@ struct Forms {
     head: OnceLock<Value>,
 }
 
-/// What is read of an object when only its metadata is asked for.
+/// The part of an object that is read when only its metadata is needed.
 #[derive(Deserialize)]
 struct Head {
     #[serde(default)]
@@ -43,7 +43,7 @@ struct Head {
 }
 
 impl StoredObject {
-    /// The object as it is after `revision`. Sets `metadata.resourceVersion`, which nobody else may.
+    /// The object as it is after `revision`. Sets `metadata.resourceVersion`, which no other code may set.
     pub fn new(revision: u64, mut value: Value) -> StoredObject {
         set_resource_version(&mut value, revision.to_string());
         StoredObject::of(revision, OnceLock::new(), OnceLock::from(value))
@@ -99,7 +99,7 @@ impl StoredObject {
     }
 
     /// An object that has at least the `metadata` of this one: enough for labels and names, and much cheaper than
-    /// [`StoredObject::value`] when nobody has asked for that.
+    /// [`StoredObject::value`] when that was not read yet.
     pub fn head(&self) -> &Value {
         if let Some(value) = self.forms.value.get() {
             return value;
@@ -137,9 +137,10 @@ fn set_resource_version(value: &mut Value, version: String) {
     }
 }
 
-/// A value that is encoded but for its revision, which is only known under the storage's lock: what is left to do there is a copy.
+/// A value that is encoded but for its revision, which is only known under the storage's lock: what is left to do there
+/// is a copy.
 pub(super) struct Prepared {
-    /// `None` when nobody has read it out of the text.
+    /// `None` when it was not decoded from the text.
     value: Option<Value>,
     encoded: Vec<u8>,
     /// Where the digits of the revision belong; `None` for what is no object.
@@ -180,8 +181,8 @@ impl Prepared {
         }
     }
 
-    /// Whether it may be stored in the place of a text. Deeper than what is read from clients would be what they cannot send back; what
-    /// is that deep already may stay so, for it must be possible to delete it.
+    /// Whether it may be stored in the place of a text. A client could not send back an object that is deeper than
+    /// requests may be; one that is that deep already may stay so, because it must be possible to delete it.
     pub(super) fn fits(&self, before: Option<&[u8]>) -> bool {
         self.depth <= MAX_DEPTH || before.is_some_and(|before| self.depth <= decode::nesting(before))
     }
@@ -191,8 +192,9 @@ impl Prepared {
         self.depth
     }
 
-    /// The same, if it is not larger than the limit, or than `present` bytes of text; what is larger loses its `managedFields`, which may be large and which nothing
-    /// depends on (as `rest.isTooLargeError` has it in the handlers of kube-apiserver).
+    /// The same, if it is not larger than the limit, or than `present` bytes of text; what is larger loses its
+    /// `managedFields`, which may be large and which nothing depends on (as `rest.isTooLargeError` has it in the
+    /// handlers of kube-apiserver).
     pub(super) fn up_to(
         value: Value,
         order: Order,
@@ -328,12 +330,12 @@ fn write_map(
 pub struct Entry {
     revision: u64,
     encoded: Bytes,
-    /// What was handed out and is still held by somebody.
+    /// The opened object, while it is still held.
     open: Mutex<Weak<StoredObject>>,
 }
 
 impl Entry {
-    /// The entry of an object, which it shares with everybody as long as anybody holds it.
+    /// The entry of an object. All holders share the object as long as one of them holds it.
     pub fn of(object: &Arc<StoredObject>) -> Arc<Entry> {
         Arc::new(Entry {
             revision: object.revision(),
@@ -357,7 +359,7 @@ impl Entry {
         self.open().0
     }
 
-    /// The object by itself, for a queue: what waits there must not hold what others read.
+    /// The object by itself, for a queue: a waiting copy must not hold the trees that others have read.
     pub(super) fn fresh(&self) -> Arc<StoredObject> {
         let encoded = OnceLock::from(self.encoded.clone());
         Arc::new(StoredObject::of(self.revision, encoded, OnceLock::new()))

@@ -1,4 +1,4 @@
-//! What waits for one watcher: a queue that is bounded in changes and in bytes. A full one is cleared and marked as overrun (store-W11).
+//! The queue of one watcher, bounded in changes and in bytes. A full one is cleared and marked as overrun (store-W11).
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -7,7 +7,8 @@ use std::task::{Context, Poll, Waker};
 
 use super::{Change, Delivery, begins_with};
 
-/// Room for so many changes is kept for the next ones. Of many watchers most are idle again after a burst, which all of them saw.
+/// Room for so many changes is kept for the next ones. Of many watchers most are idle again after a burst, which all of
+/// them saw.
 const KEPT: usize = 16;
 
 pub(super) struct Subscriber {
@@ -31,8 +32,8 @@ struct Queue {
 }
 
 impl Subscriber {
-    /// A watcher of keys with `prefix` that gets the `backlog` first. The backlog does not count against it: it had no chance to
-    /// read it yet.
+    /// A watcher of keys with `prefix` that gets the `backlog` first. The backlog does not count against it: it had no
+    /// chance to read it yet.
     pub(super) fn new(
         prefix: &str,
         after: u64,
@@ -84,7 +85,7 @@ impl Subscriber {
         // One change fits always, however large it is: a reader that keeps up is never cut off.
         let full = queue.bytes + change.size() > self.limit_bytes && !queue.changes.is_empty();
         if queue.changes.len() >= self.limit || full {
-            // Whatever is left would end in a gap, so nothing of it is worth keeping.
+            // The rest of the queue would end in a gap, so it is not worth keeping.
             drop(queue);
             return self.cut_off(wake);
         }

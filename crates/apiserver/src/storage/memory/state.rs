@@ -1,4 +1,4 @@
-//! What a storage in memory holds under its lock: every store with its objects, its history and its watchers.
+//! The state of a storage in memory, under its lock: every store with its objects, its history and its watchers.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Weak};
@@ -117,7 +117,8 @@ impl State {
 }
 
 impl Store {
-    /// What the request asks for, at this revision. Nothing but the page is copied, and what is behind it is only counted.
+    /// The page that the request asks for, at this revision. Only the page is copied, and the rest is only counted.
+    /// Nothing but the page is copied, and what is behind it is only counted.
     pub(super) fn list(&self, request: &ListRequest, revision: u64, now: u64) -> Listed<Arc<Entry>> {
         let (start, end) = (start_of(request), after_all_with(&request.prefix));
         let range = (start, end.as_ref().map(String::as_str));

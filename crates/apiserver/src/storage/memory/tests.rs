@@ -1,4 +1,4 @@
-//! What the conformance suite does not see: what is held, and what a journal may do.
+//! Cases beyond the conformance suite: the memory in use, and the freedom of a journal.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::Wake;
@@ -51,7 +51,8 @@ fn whoever_follows_a_store_keeps_nothing_open() {
     assert_ne!(storage.usage().open_bytes, 0, "what is asked for alone is kept open");
 }
 
-/// Endless writes of objects with texts of this size hold no more than the bounds say, and what is gone is said to be gone.
+/// Endless writes of objects with texts of this size hold no more than the bounds say, and what is gone is said to be
+/// gone.
 #[test]
 fn endless_writes_hold_a_bounded_number_of_bytes() {
     let check = |size: usize, bounds: Bounds| {
