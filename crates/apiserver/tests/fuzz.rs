@@ -1,6 +1,7 @@
 //! Any request, however malformed, gets an answer: no panic, and a Status where something is refused.
 //!
-//! As a test it runs shortly. Longer: `BOLERO_RANDOM_TEST_TIME_MS=600000 cargo test --release -p kubewright-apiserver --test fuzz`.
+//! As a test it runs shortly. Longer: `BOLERO_RANDOM_TEST_TIME_MS=600000 cargo test --release -p kubewright-apiserver
+//! --test fuzz`.
 
 use std::future::{pending, ready};
 use std::panic::AssertUnwindSafe;
@@ -181,12 +182,13 @@ fn every_request_is_answered() {
         for _ in 0..3 {
             let Some(request) = input.request() else { continue };
             let line = format!("{} {}", request.method(), request.uri());
-            // What waits for time to pass waits for ever here.
+            // A request that waits for time to pass waits for ever here.
             let answer = server.handle(request, UserInfo::admin()).now_or_never();
             let Some(answer) = answer else { continue };
             let code = answer.status().as_u16();
             assert!((200..600).contains(&code), "{line}: {code}");
-            // The real server's 500s for mistakes of the client have no reason; one with a reason would be a fault of ours.
+            // The real server's 500s for mistakes of the client have no reason; one with a reason would be a fault of
+            // ours.
             let faulty = code == 500 && shown(answer.body()).contains("InternalError");
             assert!(!faulty, "{line}: {}", shown(answer.body()));
             if code >= 400

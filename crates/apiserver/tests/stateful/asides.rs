@@ -112,7 +112,7 @@ fn computed(random: &mut Random) -> Ask {
     }
 }
 
-/// What only a part of a pod is written by.
+/// A write to a subresource that changes a part of a pod.
 fn part(random: &mut Random, pod: &str) -> Ask {
     let mut fields = json!({"metadata": {}, "spec": {
         "containers": [{"name": "c", "resources": {"requests": {"cpu": "1"}, "limits": {"cpu": "2"}}}],
@@ -128,7 +128,7 @@ fn part(random: &mut Random, pod: &str) -> Ask {
     }
 }
 
-/// What connects a client with a pod, which nothing here does: that it is refused counts, and how.
+/// A connection to a pod, which no kubelet serves here: the refusal and its form count.
 fn connection(random: &mut Random, pod: &str) -> Ask {
     let what = random.pick(&[
         "exec?command=a&command=b&stdin=true&tty=true&container=c",

@@ -1,4 +1,4 @@
-//! What must hold: of every answer, of every event of a watch, and of everything that is stored at the end.
+//! The rules that must hold: for every answer, for every event of a watch, and for all stored objects at the end.
 
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
@@ -19,10 +19,12 @@ pub(crate) fn answer(ask: &Ask, answer: &Answer) -> Result<(), String> {
         return fault("no code");
     }
     let text = String::from_utf8_lossy(&answer.body);
-    // The real server's 500s for mistakes of the client have no reason; one with a reason would be a fault of ours.
-    // So is this one, of a custom resource that a patch has taken its type from (`runtime.NewMissingVersionErr`, `NewMissingKindErr`).
+    // The real server's 500s for mistakes of the client have no reason; one with a reason would be a fault of ours. So
+    // is this one, of a custom resource that a patch has taken its type from (`runtime.NewMissingVersionErr`,
+    // `NewMissingKindErr`).
     let untyped = text.contains("Object 'apiVersion' is missing") || text.contains("Object 'Kind' is missing");
-    // And this one, of a custom resource without the field that its scale comes from (`ScaleREST.Get` of apiextensions-apiserver).
+    // And this one, of a custom resource without the field that its scale comes from (`ScaleREST.Get` of
+    // apiextensions-apiserver).
     let unscaled = text.contains("the spec replicas field");
     if answer.code == 500 && text.contains("InternalError") && !untyped && !unscaled {
         return fault("an error of the server");
@@ -86,7 +88,7 @@ pub(crate) fn at_the_end(world: &mut World) -> Result<(), String> {
     neighbour(world)
 }
 
-/// Somebody else, whose objects no sequence touches.
+/// Another client, whose objects no sequence touches.
 fn neighbour(world: &mut World) -> Result<(), String> {
     let collection = "/api/v1/namespaces/kube-system/serviceaccounts";
     let path = format!("{collection}/neighbour");
@@ -107,7 +109,7 @@ fn expect(answer: &Answer, codes: &[u16], what: &str) -> Result<(), String> {
     Err(format!("{what}: {}", answer.shown()))
 }
 
-/// What every cluster has from the start: a start mends it.
+/// The objects of every cluster from its start: a start mends them.
 static ORIGINAL: LazyLock<Written> = LazyLock::new(|| World::new().written());
 
 fn same(before: &Written, after: &Written) -> Result<(), String> {
@@ -168,7 +170,7 @@ fn paths(world: &mut World) -> Result<Vec<Place>, String> {
             });
         }
     }
-    // What may refuse deletes goes first, and definitions before their objects would take those along.
+    // Objects that may refuse deletes go first, and definitions last, because they would take their objects along.
     places.sort_by_key(|place| {
         let last = ["customresourcedefinitions", "namespaces"]
             .iter()
@@ -278,7 +280,8 @@ fn deletable(world: &mut World, places: &[Place]) -> Result<(), String> {
 /// Takes finalizers away, and ends a namespace as its controller would.
 fn release(world: &mut World, path: &str, object: &Value) -> Result<(), String> {
     if object["kind"] == "CustomResourceDefinition" {
-        // The status takes any stored versions, as upstream; a definition is changed again when it has those that it stored.
+        // The status takes any stored versions, as upstream; a definition is changed again when it has those that it
+        // stored.
         let stored = object["spec"]["versions"].as_array().into_iter().flatten();
         let stored = stored
             .filter(|version| version["storage"] == true)

@@ -1,4 +1,5 @@
-//! Values at the bounds: those of the right type (`change`), and those of any, as JSON texts (`value`); what is no JSON is among them.
+//! Values at the bounds: those of the right type (`change`), and those of any, as JSON texts (`value`); what is no JSON
+//! is among them.
 
 use serde_json::{Value, json};
 

@@ -1,7 +1,8 @@
 //! Sequences of steps out of a seed: right objects, spoilt in a few places, in every encoding, by every verb.
 //!
-//! Most steps act: a plot knows what the steps before have made, asks for that, and makes what is not there. What is there is changed within
-//! its types more often than it is spoilt, as what is refused at once tries nothing else.
+//! Most steps act: a plot knows what the steps before have made, asks for that, and makes what is not there. Existing
+//! objects are changed within their types more often than they are spoilt, because a request that is refused at once
+//! tests nothing else.
 
 use std::fmt;
 
@@ -19,9 +20,9 @@ const STEPS: usize = 14;
 /// One thing that happens.
 #[derive(Clone)]
 pub(crate) enum Step {
-    /// Somebody asks.
+    /// A client sends a request.
     Ask(Ask),
-    /// Somebody reads an object and changes what he finds; how follows from the seed.
+    /// A client reads an object and writes it back changed; the seed decides the change.
     Edit {
         /// The path of the object, without its subresource.
         path: String,
@@ -34,7 +35,8 @@ pub(crate) enum Step {
     Restart,
 }
 
-/// A request. `@RV@` in its body or query and `@UID@` in its body stand for what the object at its path has, `@CONTINUE@` for the latest token.
+/// A request. `@RV@` in its body or query and `@UID@` in its body stand for what the object at its path has,
+/// `@CONTINUE@` for the latest token.
 #[derive(Clone)]
 pub(crate) struct Ask {
     pub(crate) method: &'static str,
@@ -125,7 +127,7 @@ fn ask(method: &'static str, path: String, content_type: &'static str, body: imp
     })
 }
 
-/// What a sequence decides, and what its steps so far should have made: collections and names.
+/// The choices of a sequence, and the objects that its steps so far should have made: collections and names.
 struct Plot {
     random: Random,
     made: Vec<(String, String)>,
@@ -241,7 +243,8 @@ fn named(path: &str) -> bool {
     parts > 4 + usize::from(group) + 2 * usize::from(namespaced)
 }
 
-/// The request that changes an object that is there, as a seed says: by a replacement or by a patch, within its types or spoilt.
+/// The request that changes an object that is there, as a seed says: by a replacement or by a patch, within its types
+/// or spoilt.
 pub(crate) fn edited(path: &str, subresource: &str, seed: u64, present: &Value) -> Ask {
     let mut random = Random::new(seed);
     let mut object = present.clone();
@@ -269,7 +272,7 @@ pub(crate) fn edited(path: &str, subresource: &str, seed: u64, present: &Value) 
     if random.once_in(3)
         && let Some(metadata) = object["metadata"].as_object_mut()
     {
-        // Without it the newest is changed, whoever wrote it.
+        // Without a resourceVersion the newest object is changed, whichever client wrote it.
         metadata.remove("resourceVersion");
     }
     Ask {
@@ -342,7 +345,7 @@ const QUERIES: &[&str] = &[
     "x=%ff%fe",
 ];
 
-/// What most requests may carry.
+/// Parameters that most requests may carry.
 const HARMLESS: &[&str] = &[
     "pretty=true",
     "dryRun=All",
@@ -392,7 +395,7 @@ fn watch(random: &mut Random, collection: String) -> Step {
     ask("GET", format!("{collection}?watch=true{from}{of}"), "", "")
 }
 
-/// What the answer should be. A form of lists is refused for an object, and the other way round.
+/// The wanted form of the answer. A form of lists is refused for an object, and the other way round.
 fn accept(random: &mut Random, list: bool) -> &'static str {
     let metadata = match (list, random.once_in(8)) {
         (true, false) | (false, true) => "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io",
@@ -517,7 +520,7 @@ fn spoil(random: &mut Random, value: &mut Value, texts: &mut Vec<String>, depth:
             let at = random.below(count.max(1));
             let key = fields.keys().nth(at).cloned().unwrap_or_default();
             if depth == 0 && matches!(key.as_str(), "apiVersion" | "kind") && !random.once_in(20) {
-                // Without its type it is refused before anybody looks at the rest.
+                // Without its type it is refused before any other check.
                 return;
             }
             match random.below(12) {
@@ -704,7 +707,7 @@ fn has_status(kind: &Kind) -> bool {
 
 fn subresource(random: &mut Random, kind: &Kind, path: String, name: &str) -> Step {
     let json = "application/json";
-    // Those that the kind has, mostly.
+    // The subresources that the kind has, mostly.
     let others: &[usize] = match kind.collection.rsplit('/').next() {
         _ if random.once_in(8) => &[3, 4, 5, 6],
         Some("pods") => &[4, 5],

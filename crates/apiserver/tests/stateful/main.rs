@@ -1,9 +1,9 @@
-//! Random sequences of requests against one server, with values at the bounds, restarts between them, and what must hold after each step
-//! and at the end (`checks`): every answer is a Status or an object, others get theirs, what is stored can be read in every form, is found
-//! again by a restart, and can be deleted.
+//! Random sequences of requests against one server, with values at the bounds, restarts between them, and rules that
+//! must hold after each step and at the end (`checks`): every answer is a Status or an object, other clients get their
+//! answers, each stored object can be read in every form, is found again by a restart, and can be deleted.
 //!
-//! A sequence follows from its seed: the world has a clock of its own and counted entropy. What fails is tried again with steps left out,
-//! and the shortest sequence that still fails is printed.
+//! A sequence follows from its seed: the world has a clock of its own and counted entropy. A failing sequence is tried
+//! again with steps left out, and the shortest sequence that still fails is printed.
 //!
 //! As a test it runs shortly. Longer, and with figures of time and memory on standard error:
 //! `BOLERO_RANDOM_TEST_TIME_MS=600000 cargo test --release -p kubewright-apiserver --test stateful -- --nocapture`;
@@ -125,7 +125,7 @@ fn shrunk(seed: u64, mut steps: Vec<Step>, problem: &str) -> String {
     format!("seed {seed}: {problem}\n{}", lines.join("\n"))
 }
 
-/// What kind of problem it is: shrinking must not lead from one to another. Numbers differ from sequence to sequence.
+/// The type of a problem: shrinking must not lead from one to another. Numbers differ from sequence to sequence.
 fn kind(problem: &str) -> String {
     let text = problem.split_once(": ").map_or(problem, |(_, text)| text);
     text.chars().filter(|c| !c.is_ascii_digit()).take(40).collect()

@@ -1,4 +1,4 @@
-//! What steps cost, on standard error, in long runs only: nothing here decides whether a test fails.
+//! The cost of steps, on standard error, in long runs only: nothing here decides whether a test fails.
 
 use std::collections::BTreeMap;
 use std::fs;

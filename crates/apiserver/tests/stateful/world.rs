@@ -1,6 +1,6 @@
 //! A server with a clock of its own, a journal in memory, and what clients remember: tokens and open watches.
 //!
-//! Time passes only when somebody waits for it: a request that waits for a timer gets it at once, and the clock says so.
+//! Time passes only when a request waits for it: one that waits for a timer gets it at once, and the clock moves on.
 
 use std::collections::BTreeMap;
 use std::pin::Pin;
@@ -35,7 +35,7 @@ type Timers = BTreeMap<(u64, u64), Waker>;
 /// Time that passes when it is asked to, and counted entropy.
 pub(crate) struct Clock {
     seed: AtomicU64,
-    /// Milliseconds since the beginning, and who waits for which moment.
+    /// Milliseconds since the beginning, and the waiters for each moment.
     state: Mutex<(u64, Timers)>,
 }
 
@@ -92,7 +92,7 @@ impl Env for Shared {
     }
 }
 
-/// What was written, as a disk would have it.
+/// The records that were written, as a disk would have them.
 #[derive(Default)]
 pub(crate) struct Memory {
     listener: Mutex<Option<Listener>>,
@@ -202,7 +202,7 @@ impl World {
         }
     }
 
-    /// What a disk would hold now.
+    /// The records that a disk would hold now.
     pub(crate) fn written(&self) -> Written {
         locked(&self.journal.state).clone()
     }
@@ -259,7 +259,7 @@ impl World {
         }
     }
 
-    /// Puts what is known now in the places of what was not known when the sequence was made.
+    /// Puts values that are known now in the places that were unknown when the sequence was made.
     fn resolved(&mut self, ask: &Ask) -> Ask {
         let mut ask = ask.clone();
         let has = |text: &[u8]| {
