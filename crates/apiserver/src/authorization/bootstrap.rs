@@ -95,7 +95,7 @@ fn add_entries(next: &mut Value, expected: &Value, field: &str) {
     let entries = object::metadata_mut(next).entry(field).or_insert_with(|| json!({}));
     if let Some(entries) = entries.as_object_mut() {
         for (key, value) in wanted {
-            // The server overwrites no value that a user set, except the annotation that controls the update.
+            // A value that a user set stays, the annotation that controls the update included.
             entries.entry(key.clone()).or_insert_with(|| value.clone());
         }
     }

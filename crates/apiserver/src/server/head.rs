@@ -84,7 +84,7 @@ impl ApiServer {
     /// Whether a user may do what the head of a request asks for.
     ///
     /// # Errors
-    /// The answer to a request that is refused whatever its body holds.
+    /// The answer to a request that is refused, whatever its body holds.
     pub async fn admit(&self, head: &request::Parts, user: UserInfo) -> Result<Admitted, Box<Response<Body>>> {
         match Metered::new(Limits::REQUEST, self.inner.admit_head(head, user)).await {
             Ok(admitted) => admitted,

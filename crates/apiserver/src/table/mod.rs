@@ -192,7 +192,7 @@ fn cells_of(resource: &Resource, paths: &[Option<JsonPath>], object: &Value, now
         .collect()
 }
 
-/// The text of a cell that costs more than it may: the list is answered all the same.
+/// The value of a cell that costs more than it may: the list is answered all the same.
 fn too_large(type_: &str) -> Value {
     match type_ {
         "string" => "<too large>".into(),

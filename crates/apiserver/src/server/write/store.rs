@@ -54,8 +54,8 @@ impl Writer<'_> {
         }
     }
 
-    /// The compare-and-swap of a stored form; a dry run answers the form that would be stored. `None` after a conflict
-    /// with another write.
+    /// The compare-and-swap of a stored form; a form that is not stored is answered as [`Written::Shown`]. `None`
+    /// after a conflict with another write.
     pub(super) fn replace(
         &self,
         key: &str,
