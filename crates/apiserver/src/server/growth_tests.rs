@@ -477,7 +477,7 @@ fn a_decision_looks_at_no_bindings_of_others() {
     };
     let rbac = Rbac::new(world.api.inner.policy.clone());
     let user = UserInfo::authenticated("own", ["of-own"]);
-    // The memory allocated for a decision, which is made within so many steps.
+    // The number of objects that storage hands out for a decision, which is made within so many steps.
     let decided = |verb: &str| {
         let attributes = Attributes {
             verb: verb.to_owned(),
