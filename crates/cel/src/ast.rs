@@ -1,8 +1,8 @@
 //! Expressions as a tree.
 //!
 //! Macros are expanded when this tree is made: `has(a.b)` is a [`Select`](ExprKind::Select) that only tests, and `all`,
-//! `exists`, `exists_one`, `map`, `filter`, `transformList`, `transformMap`, `transformMapEntry`, `optMap`, `optFlatMap`
-//! are a [`Comprehension`]. Operators are calls of functions with the names of [`op`].
+//! `exists`, `exists_one`, `map`, `filter`, `transformList`, `transformMap`, `transformMapEntry`, `optMap`,
+//! `optFlatMap` are a [`Comprehension`]. Operators are calls of functions with the names of [`op`].
 //!
 //! Invariants: ids are dense, begin at 1 and are unique within one expression; the checker has replaced qualified names
 //! (`a.b` where a variable of that name is declared) by one [`Ident`](ExprKind::Ident), calls of qualified functions
@@ -76,7 +76,7 @@ pub struct Expr {
     /// Where it begins in the source, in characters. For a binary operator or a call: where the operator or the
     /// parenthesis stands, as cel-go reports it.
     pub offset: u32,
-    /// What it is.
+    /// The kind of the expression.
     pub kind: ExprKind,
 }
 
@@ -160,7 +160,7 @@ pub struct Comprehension {
     pub iter_var: Arc<str>,
     /// The second variable, in two-variable comprehensions.
     pub iter_var2: Option<Arc<str>>,
-    /// What is looped over.
+    /// The list or map of the loop.
     pub range: Expr,
     /// The accumulator's name, mostly [`ACCUMULATOR`].
     pub accu_var: Arc<str>,

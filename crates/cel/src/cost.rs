@@ -132,7 +132,7 @@ struct Local {
     entries: Option<Entries>,
 }
 
-/// What a function costs, and how large its result is.
+/// The cost of a call, and the size of its result.
 struct CallCost {
     cost: Range,
     result: Option<Range>,
@@ -445,7 +445,7 @@ impl<'a> Estimator<'a> {
         }
     }
 
-    /// What the schema says about the size of the value at a path.
+    /// The size of the value at a path, as the schema bounds it.
     fn declared_size(&self, path: &[Arc<str>]) -> Option<Range> {
         let (_, steps) = path.split_first()?;
         let (mut decl, mut key) = (self.root, false);

@@ -31,7 +31,7 @@ impl Error {
         Self::new("integer overflow")
     }
 
-    /// Whether the evaluation ends with it, whatever stands around.
+    /// Whether it ends the evaluation, even inside `||`, `&&` or a macro.
     pub fn is_fatal(&self) -> bool {
         !matches!(self, Self::Runtime(_))
     }

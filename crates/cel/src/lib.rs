@@ -3,10 +3,11 @@
 //! An expression goes through four steps, each a module of its own: the [`parser`] makes a tree ([`ast`]) and expands
 //! macros; the [`checker`] gives each node a [type](types) and each call its overloads ([`decls`]); [`cost`] estimates
 //! the most work that an evaluation may cause, from the sizes that schemas promise; [`eval`] computes a
-//! [`Value`](value::Value), counting the work. What turns the schema of a resource into declarations, and
+//! [`Value`](value::Value), counting the work. The code that turns the schema of a resource into declarations, and
 //! `x-kubernetes-validations`, are in `kubewright-schema` (`declare`, `rules`).
 //!
-//! A caller declares once which variables its expressions may name, compiles, and evaluates as often as there are values:
+//! A caller declares once which variables its expressions may name, compiles, and evaluates as often as there are
+//! values:
 //!
 //! ```
 //! use kubewright_cel::eval::{Bindings, PER_CALL_LIMIT, Patterns, evaluate};
@@ -135,13 +136,13 @@ impl Program {
         self.types.get(id as usize).unwrap_or(&Type::Dyn)
     }
 
-    /// What the expression was compiled against.
+    /// The environment against which the expression was compiled.
     pub fn environment(&self) -> &Environment {
         &self.environment
     }
 
-    /// The same for somebody who only evaluates it: without the environment and the types, which may be large. Nodes
-    /// are then of any type.
+    /// The same for evaluation only: without the environment and the types, which may be large. Nodes are then of any
+    /// type.
     #[must_use]
     pub fn to_be_evaluated(self) -> Program {
         Program {
@@ -160,17 +161,17 @@ impl Program {
     }
 }
 
-/// What is wrong with an expression, at one place of its source.
+/// An error in an expression, at one place of its source.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Issue {
     /// Where, in characters from the beginning of the source.
     pub offset: u32,
-    /// What is wrong, such as `undeclared reference to 'x' (in container '')`.
+    /// The error, such as `undeclared reference to 'x' (in container '')`.
     pub message: String,
 }
 
-/// Everything that is wrong with an expression. Displays as cel-go does: each mistake with the line that it stands in and
-/// a mark below the column.
+/// Everything that is wrong with an expression. Displays as cel-go does: each mistake with the line that it stands in
+/// and a mark below the column.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub struct Issues {
     /// The single mistakes in the order of the source.

@@ -66,8 +66,8 @@ pub struct ObjectType {
 }
 
 impl ObjectType {
-    /// The field that an expression names. A property that is a word of the language (`namespace`) may be written plainly
-    /// where a dot tells that it is a field.
+    /// The field that an expression names. A property that is a word of the language (`namespace`) may be written
+    /// plainly where a dot tells that it is a field.
     pub fn field(&self, name: &str) -> Option<&Field> {
         let plain = self.fields.get(name);
         plain.or_else(|| self.fields.get(escape(name).filter(|_| is_reserved(name))?.as_str()))
@@ -79,7 +79,7 @@ impl ObjectType {
 pub struct Field {
     /// The name in JSON, not escaped.
     pub json_name: Arc<str>,
-    /// What its values may be.
+    /// The type of its values.
     pub decl: Decl,
     /// The schema requires it.
     pub required: bool,
@@ -154,8 +154,8 @@ impl Decl {
     /// let environment = Environment::new()
     ///     .variable("variables", variables)
     ///     .variable("authorizer", Decl::new(Type::opaque("kubernetes.authorization.Authorizer")));
-    /// assert!(compile("variables.replicas > 1 && authorizer.path('/x').check('get').allowed()", &environment).is_ok());
-    /// assert!(compile("variables.color == 'red'", &environment).is_err());
+    /// assert!(compile("variables.replicas > 1 && authorizer.path('/x').check('get').allowed()",
+    /// &environment).is_ok()); assert!(compile("variables.color == 'red'", &environment).is_err());
     /// ```
     pub fn object<N: AsRef<str>>(name: &str, fields: impl IntoIterator<Item = (N, Decl)>) -> Self {
         let fields = fields.into_iter().filter_map(|(name, decl)| {

@@ -1,12 +1,12 @@
 //! Values of the Common Expression Language at run time.
 //!
-//! A [`Value`] mostly points into the JSON of an object: a list or a map of the object is converted element by element, when
-//! an expression asks for it, with the [`Decl`] of its schema if there is one. Without a declaration a value is what JSON
-//! says: numbers without a fraction are `int`, the others `double`.
+//! A [`Value`] mostly points into the JSON of an object: a list or a map of the object is converted element by element,
+//! when an expression asks for it, with the [`Decl`] of its schema if there is one. Without a declaration a value is
+//! what JSON says: numbers without a fraction are `int`, the others `double`.
 //!
 //! Invariants: a value of `'a` borrows only from what lives for the whole evaluation (the program, the object, the
-//! declarations); clones are cheap, since everything that grows is behind an `Rc`; keys of maps are ordered, so that loops
-//! over a map go through it in the order of its keys (Go's order is random).
+//! declarations); clones are cheap, since everything that grows is behind an `Rc`; keys of maps are ordered, so that
+//! loops over a map go through it in the order of its keys (Go's order is random).
 //!
 //! Not here: functions ([`library`](super::library)), but for those of values that only functions know ([`opaque`]).
 
@@ -140,9 +140,8 @@ impl<'a> Object<'a> {
     }
 }
 
-/// Values that the evaluation made may lie in each other so deep. Whatever walks through them recurses, and through
-/// variables of a policy they may come to hold each other without end. cel-go has no such bound; nobody writes so many
-/// brackets.
+/// Values that the evaluation made may lie in each other so deep. Every walk through them recurses, and variables of a
+/// policy may make them hold each other without end.
 const MAX_NESTING: u32 = 500;
 
 /// How many values lie in each other where these lie in one: beyond [`MAX_NESTING`] the request is more than one may
@@ -208,7 +207,7 @@ impl<'a> Value<'a> {
         }
     }
 
-    /// What JSON without a schema says, as `object` of an admission policy is seen.
+    /// The value of JSON without a schema, such as `object` of an admission policy.
     pub fn from_json(json: &'a Json) -> Self {
         match json {
             Json::Null => Self::Null,
@@ -231,8 +230,8 @@ impl<'a> Value<'a> {
         declared::convert(json, decl)
     }
 
-    /// Checks that the types of constructed objects are those of the places where they stand: `Object.spec` in the field `spec`
-    /// of the root.
+    /// Checks that the types of constructed objects are those of the places where they stand: `Object.spec` in the
+    /// field `spec` of the root.
     ///
     /// # Errors
     /// One line for each object whose type does not fit.

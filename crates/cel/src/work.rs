@@ -1,4 +1,4 @@
-//! What an evaluation says that it does and makes, against what the request may cost.
+//! The work and the memory of an evaluation, charged to the budget of the request.
 
 use kubewright_values::budget;
 
@@ -14,7 +14,7 @@ pub(crate) fn worked(steps: usize) -> Result<(), Error> {
     Ok(())
 }
 
-/// Says that an evaluation makes so many bytes, before it does: what it costs says little about what it makes.
+/// Charges the bytes that an evaluation is about to make: its CEL cost says little about its memory.
 pub(crate) fn made(bytes: usize) -> Result<(), Error> {
     if !budget::affords(bytes / 32, bytes) {
         return Err(Error::CostExceeded);
@@ -24,5 +24,5 @@ pub(crate) fn made(bytes: usize) -> Result<(), Error> {
     Ok(())
 }
 
-/// What an item of a list takes.
+/// The memory of a list item.
 pub(crate) const ITEM: usize = 64;

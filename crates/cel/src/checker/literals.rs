@@ -1,5 +1,5 @@
-//! What is wrong with an expression although its types fit: literals that their function would refuse whenever it is
-//! called, and lists and maps of mixed types.
+//! Errors in an expression whose types fit: literals that their function would refuse at every call, and lists and maps
+//! of mixed types.
 
 use super::super::Issue;
 use super::super::ast::{Entry, Expr, ExprKind};

@@ -55,7 +55,7 @@ struct Checker<'a> {
     next_param: u32,
 }
 
-/// What a name stands for.
+/// The meaning of a name.
 enum Named {
     Variable(Type),
     TypeName(Type),

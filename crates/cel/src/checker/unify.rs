@@ -9,11 +9,11 @@ use std::sync::Arc;
 use super::super::types::Type;
 use kubewright_values::budget;
 
-/// What parameters stand for.
+/// The types that parameters stand for.
 #[derive(Debug, Default)]
 pub(super) struct Mapping {
     bound: BTreeMap<Arc<str>, Type>,
-    /// What was bound since the last attempt began, with what it stood for before.
+    /// The parameters bound since the last attempt began, with their earlier types.
     tried: Vec<(Arc<str>, Option<Type>)>,
 }
 

@@ -1,4 +1,4 @@
-//! What each function costs.
+//! The cost of each function.
 //!
 //! Kubernetes' own rules come first, then those of the language; a function that neither names costs one. The numbers
 //! decide which definitions may be written, so they never change.

@@ -13,7 +13,7 @@ const PRECISION: usize = 6;
 /// More digits than this, Go does not print.
 const MOST_DIGITS: usize = 1_000_000;
 
-/// The longest text that is made, whatever digits are asked for.
+/// The longest text that is made, whatever precision is asked for.
 const MOST_BYTES: usize = 64 << 20;
 
 pub(super) fn format<'a>(format: &str, args: &List<'a>) -> Result<Value<'a>, Error> {
@@ -64,7 +64,7 @@ fn during(error: &str) -> String {
     format!("error during formatting: {error}")
 }
 
-/// What stands before the next clause, and what stands behind its `%`.
+/// The text before the next clause, and the text behind its `%`.
 fn up_to_clause(format: &str) -> Option<(&str, &str)> {
     let mut from = 0;
     loop {
@@ -79,7 +79,7 @@ fn up_to_clause(format: &str) -> Option<(&str, &str)> {
 /// Checks a call of `format` with literals before it is ever made: whether the types of the arguments fit the clauses.
 ///
 /// # Errors
-/// What is wrong, and with which argument if with one.
+/// The error, and the argument that it is about, if it is about one.
 pub(crate) fn check<'e>(
     format: &str,
     args: &'e [Expr],
@@ -105,7 +105,7 @@ pub(crate) fn check<'e>(
     Ok(())
 }
 
-/// What stands behind a `%`.
+/// The clause behind a `%`.
 struct Clause {
     verb: char,
     precision: usize,

@@ -1,8 +1,9 @@
-//! What the functions do that expressions may call, by overload.
+//! The functions that expressions may call, by overload.
 //!
-//! The table of signatures is [`decls`](super::decls); the interpreter has found the overload that fits the values, so that a
-//! function only takes apart what it was promised. What it cannot take apart anyway, it answers with `None`, which is
-//! `no such overload`. Operators and conversions are those of [`value`](super::value), and so are the functions of opaque values.
+//! The table of signatures is [`decls`](super::decls); the interpreter has found the overload that fits the values, so
+//! that a function only takes apart what it was promised. An argument that does not fit all the same is answered with
+//! `None`, which is `no such overload`. Operators and conversions are those of [`value`](super::value), and so are the
+//! functions of opaque values.
 
 pub(super) mod formatting;
 mod lists;

@@ -48,24 +48,24 @@ pub(super) fn call<'a>(overload: &str, args: &[Value<'a>], patterns: &Patterns) 
     }))
 }
 
-/// What a value in a list takes beside its text.
+/// The memory of a list item beside its text.
 const VALUE: usize = 64;
 
-/// How many compiled expressions are kept, and how large each of them may be ([`weight`]). Each keeps its notes: some 32 MiB
-/// for each thread, were all of them full.
+/// How many compiled expressions are kept, and how large each of them may be ([`weight`]). Each keeps its notes: some
+/// 32 MiB for each thread, were all of them full.
 const KEPT: usize = 128;
 const KEPT_WEIGHT: usize = 2_000;
 
 /// The most memory in which a compiled expression notes what it has seen of a text, for each thread.
 const NOTES: usize = 256 * 1024;
 
-/// The compiled expressions of those who evaluate rules again and again: a server has one. At most `KEPT` of them, none
-/// larger than `KEPT_WEIGHT`; when it is full it begins anew.
+/// The compiled expressions of a caller that evaluates rules again and again: a server has one. At most `KEPT` of them,
+/// none larger than `KEPT_WEIGHT`; when it is full it begins anew.
 #[derive(Debug, Default)]
 pub struct Patterns(Mutex<BTreeMap<String, Arc<GoRegex>>>);
 
 impl Patterns {
-    /// The compiled expression, shared with those who asked for it before.
+    /// The compiled expression, shared with earlier callers.
     ///
     /// # Errors
     /// Go's message.
@@ -87,8 +87,8 @@ impl Patterns {
     }
 }
 
-/// A compiled expression, and how large it is. It is shared and never copied: a copy of a [`Regex`] begins without the notes
-/// of what it has seen, and making those anew costs far more than a short match does.
+/// A compiled expression, and how large it is. It is shared and never copied: a copy of a [`Regex`] begins without the
+/// notes of what it has seen, and making those anew costs far more than a short match does.
 #[derive(Debug)]
 pub struct GoRegex {
     regex: Regex,
@@ -118,7 +118,7 @@ pub fn compile(pattern: &str) -> Result<Arc<GoRegex>, String> {
     budget::produce(weight.saturating_mul(64));
     let compiled = RegexBuilder::new(&translate(pattern)).dfa_size_limit(NOTES).build();
     let regex = compiled.map_err(|_| refused(&complaint(pattern)))?;
-    // What Go refuses although the crate takes it.
+    // The expressions that Go refuses although the crate takes them.
     let complaint = complaint(pattern);
     let refusals = [
         "invalid nested repetition",
@@ -136,7 +136,7 @@ pub fn compile(pattern: &str) -> Result<Arc<GoRegex>, String> {
 fn weight(pattern: &str) -> usize {
     /// A class of Unicode's characters.
     const CLASS: usize = 500;
-    // What is before the group under way and in it, for each open group, and the last element.
+    // The weight before the present group and in it, for each open group, and the last element.
     let (mut sums, mut last) = (vec![0_usize], 0_usize);
     let mut rest = pattern;
     while let Some(c) = rest.chars().next() {
@@ -265,7 +265,7 @@ fn is_repetition(text: &str) -> bool {
     least > 0 && (rest.starts_with('}') || rest.strip_prefix(',').is_some_and(most))
 }
 
-/// What Go says about an expression that is none: the mistakes that are made most.
+/// Go's error about a broken expression: the most frequent mistakes.
 fn complaint(pattern: &str) -> String {
     let (mut open, mut rest, mut repeatable) = (Vec::new(), pattern, false);
     while let Some(c) = rest.chars().next() {
