@@ -1,7 +1,7 @@
 //! Variables with the fields and indexes behind them.
 //!
 //! `a.b[c].?d` is one attribute: a variable (or any expression) and a chain of qualifiers. Behind the first optional
-//! qualifier the chain ends at whatever is missing, and the value is optional.
+//! qualifier the chain ends at a missing value, and the result is optional.
 
 use super::{Error, Interpreter};
 use crate::ast::{Expr, ExprKind, op};
@@ -14,7 +14,7 @@ struct Qualifier<'a> {
     test_only: bool,
 }
 
-/// What a step asks for.
+/// The key of a step.
 enum Key<'a> {
     Field(&'a str),
     Index(&'a Expr),
@@ -160,7 +160,7 @@ impl<'a> Interpreter<'a, '_> {
     }
 }
 
-/// What a key leads to. A missing one is an error unless its presence is the question.
+/// The value at a key. A missing one is an error unless its presence is the question.
 fn find<'a>(value: &Value<'a>, key: &Value<'a>, presence: bool) -> Result<Option<Value<'a>>, Error> {
     let found = match value {
         Value::Map(map) => map.get(key)?,

@@ -1,7 +1,7 @@
-//! What evaluation costs, counted as cel-go and Kubernetes count it.
+//! The cost of an evaluation, counted as cel-go and Kubernetes count it.
 //!
-//! The unit is one step: reading a variable or a field, comparing two numbers. Functions that walk over a string cost a tenth
-//! of its characters, functions over lists as much as they have elements. Not here: the estimate from schemas
+//! The unit is one step: reading a variable or a field, comparing two numbers. Functions that walk over a string cost a
+//! tenth of its characters, functions over lists as much as they have elements. Not here: the estimate from schemas
 //! ([`cost`](crate::cost)), which knows no values.
 
 use crate::ast::{Expr, ExprKind, op};
@@ -72,7 +72,7 @@ pub(super) fn is_set_lookup(function: &str, overload: Option<&str>, args: &[Expr
         && matches!(values.get(1), Some(Value::List(list)) if list.iter().all(|item| item.is_ok_and(|item| primitive(&item))))
 }
 
-/// What a call cost. `overload` is known when the checker found exactly one.
+/// The cost of a call. `overload` is known when the checker found exactly one.
 pub(super) fn call(function: &str, overload: Option<&str>, args: &[Value<'_>], result: Option<&Value<'_>>) -> u64 {
     let length = |at: usize| args.get(at).map_or(1, size);
     match function {

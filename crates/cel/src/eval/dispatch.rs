@@ -61,7 +61,7 @@ impl<'a> Interpreter<'a, '_> {
         result
     }
 
-    /// Refuses what would take memory beyond what the budget stands for.
+    /// Refuses a call that would take more memory than the budget stands for.
     fn reserve(&self, call: &Call, values: &[Value<'a>]) -> Result<(), Error> {
         if let ("lists.range", [Value::Int(count)]) = (&*call.function, values)
             && u64::try_from(*count).is_ok_and(|count| count > self.limit)

@@ -4,7 +4,7 @@ use super::{Error, Interpreter};
 use crate::ast::{Call, Comprehension, Expr, ExprKind, op};
 use crate::value::Value;
 
-/// What a loop goes over.
+/// The items of a loop.
 enum Range<'a> {
     List(Vec<Result<Value<'a>, Error>>),
     Entries(Vec<(Value<'a>, Result<Value<'a>, Error>)>),
@@ -68,8 +68,8 @@ impl<'a> Interpreter<'a, '_> {
         Ok(())
     }
 
-    /// The accumulator's next value. Where the step adds to the accumulator, it is taken out of its scope first, so that it
-    /// grows in place: a list that is copied in each turn would take quadratic time.
+    /// The accumulator's next value. Where the step adds to the accumulator, it is taken out of its scope first, so
+    /// that it grows in place: a list that is copied in each turn would take quadratic time.
     fn step(&mut self, step: &'a Expr, scope: usize) -> Result<Value<'a>, Error> {
         if let ExprKind::Call(call) = &step.kind {
             match (&*call.function, call.args.as_slice()) {

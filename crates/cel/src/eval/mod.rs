@@ -1,9 +1,9 @@
 //! Computing the value of an expression.
 //!
-//! The interpreter walks the checked tree. Everything that it does is charged as Kubernetes charges it ([`cost`]): one for a
-//! variable, a field or an index, for functions as much as they traverse. An evaluation that costs more than
-//! [`PER_CALL_LIMIT`] ends with [`Error::CostExceeded`]; who evaluates several expressions for one request keeps the
-//! remaining budget ([`RUNTIME_BUDGET`]) and hands it in.
+//! The interpreter walks the checked tree. Everything that it does is charged as Kubernetes charges it ([`cost`]): one
+//! for a variable, a field or an index, for functions as much as they traverse. An evaluation that costs more than
+//! [`PER_CALL_LIMIT`] ends with [`Error::CostExceeded`]; a caller that evaluates several expressions for one request
+//! keeps the remaining budget ([`RUNTIME_BUDGET`]) and hands it in.
 //!
 //! ```
 //! use kubewright_cel::eval::{Bindings, PER_CALL_LIMIT, Patterns, evaluate};
@@ -49,7 +49,7 @@ pub use super::library::regex::Patterns;
 pub use super::value::{compare, equal};
 pub use cost::{MATCH_CONDITIONS_BUDGET, PER_CALL_LIMIT, RUNTIME_BUDGET};
 
-/// What expressions may name.
+/// The variables that expressions may name.
 pub trait Variables<'a> {
     /// The value of a variable; none when it is not known.
     fn get(&self, name: &str) -> Option<Result<Value<'a>, Error>>;
@@ -79,12 +79,12 @@ impl<'a> Variables<'a> for Bindings<'a> {
     }
 }
 
-/// What an evaluation came to.
+/// The result of an evaluation, with its cost.
 #[derive(Clone, Debug)]
 pub struct Outcome<'a> {
     /// The value, or why there is none.
     pub result: Result<Value<'a>, Error>,
-    /// What the evaluation cost, to be taken from the budget of the request.
+    /// The cost of the evaluation, to be taken from the budget of the request.
     pub cost: u64,
 }
 
@@ -237,7 +237,8 @@ impl<'a> Interpreter<'a, '_> {
         failed.map_or(Ok(Value::Bool(!decides)), Err)
     }
 
-    /// `a.or(b)` and `a.orValue(b)`: the second is only computed when the first is none. Free, and without a check of types.
+    /// `a.or(b)` and `a.orValue(b)`: the second is only computed when the first is none. Free, and without a check of
+    /// types.
     fn alternative(&mut self, call: &'a Call) -> Result<Value<'a>, Error> {
         let (Some(target), [other]) = (&call.target, call.args.as_slice()) else {
             return Err(Error::no_overload());

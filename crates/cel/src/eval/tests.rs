@@ -1,4 +1,5 @@
-//! What the interpreter bounds by itself. Not here: expressions with recorded answers, which need schemas (`kubewright-schema`).
+//! The bounds of the interpreter itself. Not here: expressions with recorded answers, which need schemas
+//! (`kubewright-schema`).
 
 use super::{Bindings, Error, MAX_DEPTH, PER_CALL_LIMIT, Patterns, evaluate_expr};
 use crate::ast::{Call, Expr, ExprKind, Literal, op};
