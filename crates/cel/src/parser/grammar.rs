@@ -1,7 +1,7 @@
 //! The rules of the grammar.
 //!
 //! Each is a function that takes its tokens and answers its expression, or where it is stuck. Binary operators are put
-//! together without recursion. What is rare within a rule stands in a function of its own: it would make the stack of each
+//! together without recursion. A rare part of a rule stands in a function of its own: it would make the stack of each
 //! nesting larger.
 
 use super::super::ast::{Call, Entry, Expr, ExprId, ExprKind, Literal, op};
@@ -80,8 +80,8 @@ impl Parser {
         Ok(self.measured(call, 1))
     }
 
-    /// Everything that binds closer than `?:`. No operator takes a call of its own, so that the stack is only as deep as
-    /// parentheses are nested.
+    /// Everything that binds closer than `?:`. No operator takes a call of its own, so that the stack is only as deep
+    /// as parentheses are nested.
     fn operators(&mut self, follow: Set, nullable: bool) -> Expr {
         const ALL: Set = RELATION | CALC | set(&[Kind::Or, Kind::And]);
         self.follow.push((follow, nullable));

@@ -156,7 +156,7 @@ pub(super) struct Token {
     pub(super) text: String,
 }
 
-/// What the lexer makes of a source.
+/// The tokens of a source.
 pub(super) struct Lexed {
     /// The tokens, ended by one [`Kind::Eof`].
     pub(super) tokens: Vec<Token>,
@@ -384,7 +384,7 @@ fn raw_string(rest: &[char]) -> Option<usize> {
 /// The bytes that a string or bytes literal stands for; the text has quotes and perhaps an `r`.
 ///
 /// # Errors
-/// What is wrong with an escape sequence.
+/// The error in an escape sequence.
 pub(super) fn unescape(literal: &str, bytes: bool) -> Result<Vec<u8>, &'static str> {
     let literal = literal.replace("\r\n", "\n").replace('\r', "\n");
     let raw = literal.starts_with(['r', 'R']);

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use super::super::ast::{ACCUMULATOR, Call, Comprehension, Entry, Expr, ExprKind, Literal, op};
 use super::{Parser, global, name};
 
-/// What a macro makes of a call, or what is wrong with its arguments and where.
+/// The expansion of a macro call, or the error in its arguments and its place.
 type Expanded = Result<Expr, (u32, String)>;
 /// Receiver and arguments of a call that is no macro.
 type NoMacro = (Option<Expr>, Vec<Expr>);

@@ -1,9 +1,9 @@
 //! Source text to a tree, with macros expanded.
 //!
-//! A parser by recursive descent that makes the same mistakes out of wrong input as the generated parser of cel-go: what
-//! it expected, whether it leaves a token out (`extraneous input`), takes one as given (`missing`) or gives a rule up
-//! (`mismatched input`) and goes on where the text fits again. For that, every rule knows what may follow it
-//! (the stack `follow`).
+//! A parser by recursive descent that makes the same mistakes out of wrong input as the generated parser of cel-go:
+//! what it expected, whether it leaves a token out (`extraneous input`), takes one as given (`missing`) or gives a rule
+//! up (`mismatched input`) and goes on where the text fits again. For that, every rule knows what may follow it (the
+//! stack `follow`).
 //!
 //! Invariant: a tree is handed out only when nothing was wrong.
 
@@ -24,7 +24,7 @@ const MAX_LENGTH: usize = 100_000;
 const MAX_NESTING: u32 = 250;
 /// Deepest nesting of operators, selections and calls.
 const MAX_DEPTH: u16 = 250;
-/// Deepest tree, with what does not count as nesting: logical operators and what macros make.
+/// The deepest tree, with the levels that do not count as nesting: logical operators and expanded macros.
 const MAX_HEIGHT: u16 = 550;
 /// Most mistakes of syntax before the parser gives up.
 const MAX_ERRORS: usize = 100;
@@ -168,7 +168,7 @@ impl Parser {
         self.give_up();
     }
 
-    /// What stands for an expression that is not one; never handed out.
+    /// A placeholder for an expression that could not be parsed; never handed out.
     fn blank(&mut self, offset: u32) -> Expr {
         self.new_expr(offset, ExprKind::Literal(Literal::Null))
     }
@@ -237,7 +237,7 @@ impl Parser {
         }
     }
 
-    /// Takes a token of this kind. What may come after it is needed to see that it is only missing.
+    /// Takes a token of this kind. The tokens that may come after it tell whether it is only missing.
     fn expect(&mut self, kind: Kind, then: Set, nullable: bool, place: u8) -> Result<Token, Stuck> {
         if self.peek() == kind {
             return Ok(self.advance());
