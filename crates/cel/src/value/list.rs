@@ -76,7 +76,7 @@ impl<'a> List<'a> {
         }
     }
 
-    /// What it took to make the list: nothing for one of an object, whose items are where they were.
+    /// The size of the list itself: nothing for a list of an object, whose items are where they were.
     pub(crate) fn made(&self) -> usize {
         match &self.elements {
             Elements::Json(..) => 0,
@@ -165,7 +165,7 @@ impl<'a> List<'a> {
                 nesting: other.nesting,
             }),
             ListKind::Atomic => {
-                // A list that nobody else holds, such as the accumulator of a loop, grows in place.
+                // A list without another holder, such as the accumulator of a loop, grows in place.
                 let mut items = match self.elements {
                     Elements::Owned(items) => items,
                     Elements::Json(..) => Rc::new(self.to_vec()?),
@@ -204,7 +204,7 @@ impl<'a> List<'a> {
         }
     }
 
-    /// What tells an item from the others of a set or a map.
+    /// The key of an item in a set or a map.
     fn identity(&self, item: &Value<'a>) -> Result<Vec<Option<Key<'a>>>, Error> {
         let ListKind::Map(keys) = self.kind else {
             return Ok(vec![Key::from_value(item)]);

@@ -1,7 +1,8 @@
 //! Maps and objects at run time: fields of an object, converted when they are asked for, or entries that the evaluation
 //! made.
 //!
-//! An object with declared fields shows those only, by their escaped names; a field that is `null` there is an absent one.
+//! An object with declared fields shows those only, by their escaped names; a field that is `null` there is an absent
+//! one.
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;

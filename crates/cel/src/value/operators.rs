@@ -8,7 +8,7 @@ use crate::value::number::Number;
 use crate::value::{Text, Value};
 use kubewright_values::budget;
 
-/// What comparing two values takes: both are taken out of what they are in, and what is in them is shared for a while.
+/// The steps to compare two values: both are taken out of their containers, and their contents are shared for a while.
 const EQUALITY: usize = 5;
 
 /// `a == b`. Values of different types are not equal, but for numbers, which are equal when they are the same number.
@@ -47,7 +47,7 @@ pub fn equal<'a>(left: &Value<'a>, right: &Value<'a>) -> Result<bool, Error> {
         }
         (Value::Opaque(a), Value::Opaque(b)) => a.equals(b).ok_or_else(Error::no_overload)?,
         (Value::Opaque(_), _) => return Err(Error::no_overload()),
-        // What has a schema refuses to be compared with another type.
+        // A value with a schema refuses to be compared with another type.
         (Value::List(list), _) if list.is_declared() => return Err(Error::no_overload()),
         (Value::Map(map), _) if map.is_declared() => return Err(Error::no_overload()),
         _ => match (number(left), number(right)) {
@@ -114,7 +114,7 @@ pub(crate) fn apply<'a>(function: &str, args: &[Value<'a>]) -> Option<Result<Val
     };
     Some(match (function, args) {
         (op::EQUALS, [a, b]) => equal(a, b).map(Value::Bool),
-        // What cannot be compared is not equal.
+        // Values that cannot be compared are not equal.
         (op::NOT_EQUALS, [a, b]) => Ok(Value::Bool(!matches!(equal(a, b), Ok(true)))),
         (op::LESS, [a, b]) => ordering(Ordering::is_lt, a, b),
         (op::LESS_EQUALS, [a, b]) => ordering(Ordering::is_le, a, b),
@@ -133,8 +133,8 @@ pub(crate) fn apply<'a>(function: &str, args: &[Value<'a>]) -> Option<Result<Val
     })
 }
 
-/// cel-go names the operator where the first operand's type has no such operator at all, unless that type takes calls of
-/// methods.
+/// cel-go names the operator where the first operand's type has no such operator at all, unless that type takes calls
+/// of methods.
 pub(crate) fn unsupported(function: &str, operand: &Value<'_>) -> Error {
     match operand {
         Value::String(_) | Value::Duration(_) | Value::Timestamp(_) => Error::no_overload(),

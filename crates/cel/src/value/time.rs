@@ -1,7 +1,8 @@
 //! Durations and timestamps at run time, read and printed as Go does.
 //!
-//! A duration is a number of nanoseconds in 64 bits; a timestamp lies in the years 1 to 9999 and remembers the offset that
-//! it was written with, in which it prints. Invariant: arithmetic that leaves those bounds is an error, never a wrap.
+//! A duration is a number of nanoseconds in 64 bits; a timestamp lies in the years 1 to 9999 and remembers the offset
+//! that it was written with, in which it prints. Invariant: arithmetic that leaves those bounds is an error, never a
+//! wrap.
 
 use std::fmt;
 

@@ -1,4 +1,5 @@
-//! Asking whether a user may do something: `authorizer.group('').resource('pods').namespace('a').check('list').allowed()`.
+//! Asking whether a user may do something:
+//! `authorizer.group('').resource('pods').namespace('a').check('list').allowed()`.
 //!
 //! Who may do what is the caller's to say, through [`Authorizer`]; this module collects the question.
 
@@ -17,7 +18,7 @@ pub trait Authorizer {
     fn authorize(&self, question: &Question) -> Decision;
 }
 
-/// What is asked.
+/// The question.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Question {
     /// Namespace and name of the service account that is asked about; otherwise it is the user of the request.
@@ -56,11 +57,11 @@ pub struct Decision {
     pub allowed: bool,
     /// Why, or why not.
     pub reason: String,
-    /// What went wrong while deciding.
+    /// The error while deciding.
     pub error: Option<String>,
 }
 
-/// Who decides, and about whom.
+/// The authorizer, and the user that it decides about.
 #[derive(Clone)]
 pub struct Authorization<'a> {
     authorizer: Rc<dyn Authorizer + 'a>,

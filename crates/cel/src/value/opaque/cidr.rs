@@ -18,7 +18,7 @@ pub(super) fn call<'a>(overload: &str, args: &[Value<'a>]) -> Called<'a> {
         ("cidr_prefix_length", [Value::Opaque(Opaque::Cidr(cidr))]) => Ok(Value::Int(i64::from(cidr.prefix_len()))),
         ("cidr_masked", [Value::Opaque(Opaque::Cidr(cidr))]) => Ok(Value::Opaque(Opaque::Cidr(cidr.trunc()))),
         ("cidr_contains_ip_string", [Value::Opaque(Opaque::Cidr(cidr)), Value::String(text)]) => {
-            // What is wrong with the text is not said here.
+            // The error does not name the fault in the text.
             ip::parse(text)
                 .map(|address| Value::Bool(cidr.contains(&address)))
                 .map_err(|_| Error::no_overload())

@@ -1,4 +1,5 @@
-//! Values that only functions know: quantities, addresses, versions, formats, checks of permissions. Each kind has a file, with its functions.
+//! Values that only functions know: quantities, addresses, versions, formats, checks of permissions. Each kind has a
+//! file, with its functions.
 
 pub mod authorizer;
 mod cidr;
@@ -29,7 +30,7 @@ pub(crate) type Called<'a> = Option<Result<Value<'a>, Error>>;
 
 /// Calls the function of such values behind an overload.
 pub(crate) fn call<'a>(overload: &str, args: &[Value<'a>]) -> Called<'a> {
-    // What reads a text looks at each letter, and some copy it: the cost of CEL counts ten letters as one.
+    // A function that reads a text looks at each letter, and some copy it: the cost of CEL counts ten letters as one.
     let length = |arg: &Value<'a>| match arg {
         Value::String(text) => text.len(),
         _ => 0,
@@ -119,7 +120,7 @@ impl Opaque<'_> {
         }
     }
 
-    /// What `string(x)` prints.
+    /// The text of `string(x)`.
     pub(crate) fn as_text(&self) -> Option<String> {
         match self {
             Self::Ip(address) => Some(address.to_string()),

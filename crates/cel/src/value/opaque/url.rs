@@ -82,17 +82,17 @@ impl Url {
         &self.host
     }
 
-    /// What stands before the `@`, if there is one.
+    /// The part before the `@`, if there is one.
     pub fn user(&self) -> Option<&str> {
         self.user.as_deref()
     }
 
-    /// What follows the `?`.
+    /// The part behind the `?`.
     pub fn query(&self) -> &str {
         &self.query
     }
 
-    /// What follows the `#`.
+    /// The part behind the `#`.
     pub fn fragment(&self) -> &str {
         &self.fragment
     }
