@@ -1,4 +1,4 @@
-//! What is wrong with the form of an applied configuration, in the words of the server.
+//! The errors in the form of an applied configuration, in the words of the server.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -14,16 +14,17 @@ use crate::measure;
 use crate::schema::special::special;
 use crate::schema::{Schema, Type};
 
-/// What may be in an object that is looked at.
+/// The irregularities that an object may have.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Leave {
-    /// Only what the schema has, and each item once: what clients apply, and what conversions make.
+    /// None: only fields of the schema, and each item once. This holds for applied configurations and converted
+    /// objects.
     Nothing,
     /// Items that stand twice, and fields that the schema had once: what is stored.
     Stored,
 }
 
-/// What was found, and where the walk is.
+/// The errors found, and the place of the walk.
 struct Walk {
     leave: Leave,
     /// Put back when a part was looked at: a configuration without mistakes needs no text for each of its fields.
@@ -36,8 +37,8 @@ pub(super) fn check(value: &Value, shape: Shape<'_>) -> Vec<String> {
     checked(value, shape, Leave::Nothing)
 }
 
-/// The same for a stored object (`typed.AllowDuplicates` upstream). Fields that its schema does not have any more are gone when upstream
-/// reads it, so they are no errors.
+/// The same for a stored object (`typed.AllowDuplicates` upstream). Fields that its schema does not have any more are
+/// gone when upstream reads it, so they are no errors.
 pub(super) fn check_stored(value: &Value, shape: Shape<'_>) -> Vec<String> {
     checked(value, shape, Leave::Stored)
 }
@@ -161,7 +162,7 @@ impl Walk {
     }
 }
 
-/// What is wrong with a scalar, or with an atomic list or map as such.
+/// The error in a scalar, or in an atomic list or map as such.
 fn wrong_leaf(value: &Value, schema: &Schema) -> Option<String> {
     if schema.int_or_string
         || (schema.name.is_some() && schema.properties.is_empty() && schema.type_ != Some(Type::String))

@@ -1,4 +1,4 @@
-//! Merging an apply configuration that nobody owns: what a mutating admission policy does to an object.
+//! Merging an apply configuration without a field manager, as a mutating admission policy does.
 
 use serde_json::Value;
 
@@ -8,10 +8,11 @@ use super::{ObjectType, check, merge};
 use crate::schema::{ListType, MapType, Schema, Type};
 use crate::{budget, measure};
 
-/// The object with the configuration merged into it, as server-side apply merges, but without owners: nothing is removed.
+/// The object with the configuration merged into it, as server-side apply merges, but without owners: nothing is
+/// removed.
 ///
-/// Both carry `apiVersion` and `kind`. Atomic lists, maps and structs may not be in the configuration: it cannot be told whether it
-/// adds to them or replaces them.
+/// Both carry `apiVersion` and `kind`. Atomic lists, maps and structs may not be in the configuration: it cannot be
+/// told whether it adds to them or replaces them.
 ///
 /// ```
 /// use kubewright_schema::apply::{ObjectType, merge_configuration};
@@ -31,7 +32,7 @@ use crate::{budget, measure};
 /// ```
 ///
 /// # Errors
-/// What does not fit the schema of the kind, and atomic parts, in the words of the server.
+/// The parts that do not fit the schema of the kind, and atomic parts, in the words of the server.
 pub fn merge_configuration(kind: &ObjectType, live: &Value, configuration: &Value) -> Result<Value, String> {
     let shape = kind.shape();
     let mut errors = check::check(configuration, shape);
@@ -82,7 +83,8 @@ fn nulls(value: &Value, shape: Shape<'_>, path: &str, errors: &mut Vec<String>) 
     }
 }
 
-/// The paths of the atomic lists and maps. Entries of maps are not looked into, as upstream: only declared fields and items are.
+/// The paths of the atomic lists and maps. Entries of maps are not looked into, as upstream: only declared fields and
+/// items are.
 fn atomics(value: &Value, shape: Shape<'_>, path: &str, found: &mut Vec<String>) {
     budget::spend_on_text(path.len());
     match value {

@@ -1,4 +1,4 @@
-//! What a write changed: the fields that came, went, or have another value.
+//! The changes of a write: the fields that came, went, or have another value.
 
 use std::cmp::Ordering;
 

@@ -51,7 +51,7 @@ impl Manager {
     }
 }
 
-/// What a manager owns.
+/// The fields that a manager owns.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Owned {
     /// The fields.
@@ -102,7 +102,7 @@ impl ManagedFields {
         Ok(ManagedFields { entries })
     }
 
-    /// Writes `metadata.managedFields`; none when nobody owns anything.
+    /// Writes `metadata.managedFields`; none when no manager owns a field.
     pub fn encode(self) -> Option<Value> {
         if self.entries.is_empty() {
             return None;

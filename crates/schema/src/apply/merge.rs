@@ -13,8 +13,9 @@ pub(super) fn merge(live: &Value, applied: &Value, shape: Shape<'_>) -> Value {
     join(Some(live), Some(applied), shape).unwrap_or(Value::Null)
 }
 
-/// Whether what is applied is there already, so that merging it would change nothing. Who applies the same again and again, as controllers
-/// do, is answered without a copy of the object. Only what is certain is said: where identities are in doubt, merging decides.
+/// Whether what is applied is there already, so that merging it would change nothing. Who applies the same again and
+/// again, as controllers do, is answered without a copy of the object. Only what is certain is said: where identities
+/// are in doubt, merging decides.
 pub(super) fn is_there(live: &Value, applied: &Value, shape: Shape<'_>) -> bool {
     match (shape.form([Some(live), Some(applied)]), live, applied) {
         (Form::Map, Value::Object(live), Value::Object(applied)) => applied.iter().all(|(key, applied)| {
@@ -33,7 +34,7 @@ pub(super) fn is_there(live: &Value, applied: &Value, shape: Shape<'_>) -> bool 
                     same
                 });
             seen.sort_unstable();
-            // One that stands twice is in doubt.
+            // An item that stands twice is in doubt.
             same && seen.is_sorted_by(|one, other| one < other)
         }
         (_, live, applied) => live == applied,
@@ -147,7 +148,8 @@ impl<'a> Lists<'a> {
     }
 }
 
-/// Joins two lists: the applied items are in the applied order, and what is only live stays as near as it can to where it was.
+/// Joins two lists: the applied items are in the applied order, and what is only live stays as near as it can to where
+/// it was.
 fn join_lists(live: Option<&Value>, applied: Option<&Value>, form: Form<'_>, items: Shape<'_>) -> Value {
     fn list(value: Option<&Value>) -> &[Value] {
         value.and_then(Value::as_array).map_or(&[], Vec::as_slice)
@@ -210,7 +212,8 @@ fn join_lists(live: Option<&Value>, applied: Option<&Value>, form: Form<'_>, ite
     Value::Array(out)
 }
 
-/// The value without these fields and items. What is emptied by that becomes null, so that it does not look like an empty value.
+/// The value without these fields and items. A value that becomes empty by that becomes null, so that it does not look
+/// like an empty value.
 pub(super) fn remove(value: &Value, gone: &FieldSet, shape: Shape<'_>) -> Value {
     budget::spend(1);
     if gone.is_empty() && !is_empty(Some(value)) {

@@ -29,7 +29,7 @@ impl Pruning<'_> {
         }
     }
 
-    /// What the managers own, by the version in which they wrote.
+    /// The fields of the managers, by the version in which they wrote.
     fn owned<'m>(&'m self, managed: &'m ManagedFields) -> BTreeMap<&'m str, Cow<'m, FieldSet>> {
         let mut owned: BTreeMap<&str, Vec<&FieldSet>> = BTreeMap::new();
         for entry in managed.entries.values() {
@@ -49,7 +49,7 @@ impl Pruning<'_> {
         joined.collect()
     }
 
-    /// Takes out what the manager applied the last time, does not apply now, and nobody else owns.
+    /// Removes the fields that the manager applied the last time, does not apply now, and no other manager owns.
     pub(super) fn prune(&self, merged: Cow<'_, Value>, last: Owned, managed: &ManagedFields) -> Value {
         if last.fields.is_empty() {
             return merged.into_owned();
@@ -90,8 +90,8 @@ fn named(value: &Value, shape: Shape<'_>) -> FieldSet {
     set
 }
 
-/// What is left of an object, all of whose fields are known, when what somebody owns comes back, with everything on
-/// the way to it.
+/// The object `left` with the owned fields put back, and everything on the way to them; all fields of `whole` are
+/// known.
 fn add_back(whole: &Value, all: &FieldSet, left: Value, owned: Option<&FieldSet>, shape: Shape<'_>) -> Value {
     let mut gone = all.difference(&named(&left, shape));
     drop(left);

@@ -1,10 +1,11 @@
 //! Sets of fields: a trie of path elements, as `fieldsV1` writes it.
 //!
-//! An element is kept in its written form: `f:name` (a field), `k:{"port":80}` (an item of a list by its keys), `v:"x"` (an item of a
-//! set), `i:0` (an item by its place). Keys are sorted and written without spaces, so that equal elements are equal texts.
+//! An element is kept in its written form: `f:name` (a field), `k:{"port":80}` (an item of a list by its keys), `v:"x"`
+//! (an item of a set), `i:0` (an item by its place). Keys are sorted and written without spaces, so that equal elements
+//! are equal texts.
 //!
-//! Invariants: every node is a member or has members below it; the elements of a level are sorted and each is there once. Levels are
-//! short and mostly read in order, so they are lists rather than trees.
+//! Invariants: every node is a member or has members below it; the elements of a level are sorted and each is there
+//! once. Levels are short and mostly read in order, so they are lists rather than trees.
 
 use std::cmp::Ordering;
 use std::fmt::Write as _;
@@ -15,7 +16,7 @@ use super::shape::Shape;
 use super::written;
 use crate::{budget, measure};
 
-/// What an element takes beside its text.
+/// The memory of an element beside its text.
 const NODE: usize = 72;
 
 /// A set of paths into an object (`fieldpath.Set` upstream).
@@ -34,7 +35,7 @@ pub struct FieldSet {
     nodes: Vec<(String, Node)>,
 }
 
-/// What a set says about one element.
+/// The entry of one element in a set.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Node {
     /// Whether the path up to here is in the set.
@@ -99,7 +100,7 @@ impl FieldSet {
         self.nodes.iter().map(|(element, node)| (element.as_str(), node))
     }
 
-    /// What is said about an element.
+    /// The entry of an element.
     pub(super) fn get(&self, element: &str) -> Option<&Node> {
         let at = self.find(element).ok()?;
         Some(&self.nodes[at].1)
@@ -329,7 +330,8 @@ impl FieldSet {
         })
     }
 
-    /// The paths as messages show them (`.spec.ports[port=53,protocol="TCP"].name`): at each level the members first, then what is below.
+    /// The paths as messages show them (`.spec.ports[port=53,protocol="TCP"].name`): at each level the members first,
+    /// then what is below.
     pub fn paths(&self) -> Vec<String> {
         fn walk(set: &FieldSet, prefix: &str, found: &mut Vec<String>) {
             let members = set.iter().filter(|(_, node)| node.member);
@@ -370,11 +372,11 @@ impl FieldSet {
     }
 }
 
-/// What is left of a level that is read in order.
+/// The rest of a level that is read in order.
 struct Ordered<'a>(&'a [(String, Node)]);
 
 impl<'a> Ordered<'a> {
-    /// Goes to the element, if it is there. What was asked for before must not come after it.
+    /// Goes to the element, if it is there. The elements must be asked for in order.
     fn pass(&mut self, element: &str) -> Option<&'a Node> {
         budget::spend(1);
         // Mostly it is the next one. Where the other set is far larger, most of it is passed over in leaps.

@@ -41,8 +41,8 @@ impl ObjectType {
         }
     }
 
-    /// The same for a kind that has other fields in its other versions: their entries cannot be read in this one, and go with the next
-    /// write.
+    /// The same for a kind that has other fields in its other versions: their entries cannot be read in this one, and
+    /// go with the next write.
     #[must_use]
     pub fn with_fields_of_its_version(self) -> ObjectType {
         ObjectType {
@@ -51,8 +51,8 @@ impl ObjectType {
         }
     }
 
-    /// The same where writes do not change these fields, nor what is below them: who writes them does not own them (upstream's reset
-    /// fields). They are paths of names with dots between.
+    /// The same where writes do not change these fields, nor those below them: a writer does not own them (upstream's
+    /// reset fields). They are paths of names with dots between.
     #[must_use]
     pub fn with_reset(self, paths: &[&str]) -> ObjectType {
         let mut reset = FieldSet::default();
@@ -62,7 +62,7 @@ impl ObjectType {
         ObjectType { reset, ..self }
     }
 
-    /// What a write does not change, with all that is below.
+    /// The fields that a write does not change, with all that is below.
     pub(super) fn reset(&self) -> &FieldSet {
         &self.reset
     }
@@ -86,10 +86,10 @@ impl ObjectType {
     }
 }
 
-/// What is known about the type of a value.
+/// The type of a value, as far as it is known.
 #[derive(Clone, Copy)]
 pub(super) enum Shape<'a> {
-    /// What the schema says.
+    /// A schema.
     Schema(&'a SchemaRef),
     /// The same for an object with `apiVersion`, `kind` and `metadata` of its own.
     Embedded(&'a SchemaRef),
@@ -233,7 +233,7 @@ impl<'a> Shape<'a> {
         }
     }
 
-    /// What stands in a field that nobody wrote, in the Go struct of a built-in kind.
+    /// The value of an unwritten field, in the Go struct of a built-in kind.
     pub(super) fn absent(self, key: &str) -> Option<&'a Value> {
         match self {
             Shape::Schema(schema) if schema.name.is_some() => absent_form(schema.get(), key),
@@ -322,7 +322,7 @@ pub(super) fn fields(value: &Value, shape: Shape<'_>) -> Node {
             }
             Node {
                 member: false,
-                // Of items that stand twice only the place is owned: nobody can say whose the parts are.
+                // Of items that stand twice only the place is owned: the owner of their parts cannot be told.
                 children: FieldSet::of_elements(children, |_| Node::LEAF),
             }
         }

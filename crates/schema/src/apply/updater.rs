@@ -1,4 +1,4 @@
-//! What a write means for who owns what.
+//! The effect of a write on the ownership of fields.
 
 mod scale;
 
@@ -21,10 +21,10 @@ pub use scale::{scale_managers, scale_to_parent};
 const MAX_UPDATE_MANAGERS: usize = 10;
 /// The manager of changes that are too long ago to be told apart.
 const ANCIENT: &str = "ancient-changes";
-/// The manager of what an object held before anybody was tracked.
+/// The manager of the fields that an object had before its managers were tracked.
 const BEFORE_FIRST_APPLY: &str = "before-first-apply";
 
-/// What nobody owns: who an object is, and what only the server writes.
+/// The fields without an owner: the identity of an object, and fields that only the server writes.
 static UNOWNED: LazyLock<FieldSet> = LazyLock::new(|| budget::unlimited(unowned));
 
 fn unowned() -> FieldSet {
@@ -48,17 +48,18 @@ fn unowned() -> FieldSet {
     set
 }
 
-/// A field that somebody else owns and an apply would change.
+/// A field that another manager owns and an apply would change.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Conflict {
-    /// The owner as messages show it: `"m1"`, `"ctl" with subresource "status"`, `"kubectl" using apps/v1 at 2026-01-01T00:00:00Z`.
+    /// The owner as messages show it: `"m1"`, `"ctl" with subresource "status"`, `"kubectl" using apps/v1 at
+    /// 2026-01-01T00:00:00Z`.
     pub manager: String,
     /// The field as messages show it: `.data.x`.
     pub field: String,
 }
 
-/// An object as another version of its kind has it, by what it is, the `apiVersion` that it is in, and the one it is wanted in; with how
-/// fields are looked at there. None where it cannot be said.
+/// An object as another version of its kind has it, by what it is, the `apiVersion` that it is in, and the one it is
+/// wanted in; with how fields are looked at there. None where it cannot be said.
 pub type Convert<'a> = &'a (dyn Fn(&Value, &str, &str) -> Option<(ObjectType, Value)> + Sync);
 
 /// Why a configuration was not applied.
@@ -68,7 +69,7 @@ pub enum ApplyError {
     Invalid(String),
     /// The live object does not fit it, though the configuration does; the text says where.
     Live(String),
-    /// The object is not known in a version in which somebody wrote: the whole message.
+    /// The object cannot be had in a version in which one of its managers wrote: the whole message.
     Unconverted(String),
     /// Others own what it would change.
     Conflicts(Vec<Conflict>),
@@ -105,8 +106,8 @@ fn shown(manager: &Manager) -> String {
     text
 }
 
-/// The fields of a configuration that the live object has with the same values, as [`Conflict::field`] names them: what its author may be
-/// said to own (`lastAppliedManager` upstream).
+/// The fields of a configuration that the live object has with the same values, as [`Conflict::field`] names them: what
+/// its author may be said to own (`lastAppliedManager` upstream).
 pub fn unchanged(kind: &ObjectType, config: &Value, live: &Value) -> BTreeSet<String> {
     let shape = kind.shape();
     let mut same = fields(config, shape).children;
@@ -121,10 +122,10 @@ pub fn unchanged(kind: &ObjectType, config: &Value, live: &Value) -> BTreeSet<St
     same.paths().into_iter().collect()
 }
 
-/// Follows an ordinary write from `live` (null: it creates) to `new`, neither with `managedFields`: what changed belongs to the manager
-/// from now on. Answers whether the entries changed. `now` is the time for the manager's entry.
+/// Follows an ordinary write from `live` (null: it creates) to `new`, neither with `managedFields`: what changed
+/// belongs to the manager from now on. Answers whether the entries changed. `now` is the time for the manager's entry.
 ///
-/// An object that has no entries any more is not tracked again before somebody applies.
+/// An object that has no entries any more is not tracked again before the next apply.
 ///
 /// ```
 /// use kubewright_schema::apply::{ManagedFields, Manager, ObjectType, Operation, update};
@@ -150,7 +151,8 @@ pub fn update(
     update_seen(kind, live, new, managed, manager, version, now, &Views::new())
 }
 
-/// [`update`] for a kind whose versions differ in their fields: what a manager loses is judged in the version in which it wrote.
+/// [`update`] for a kind whose versions differ in their fields: what a manager loses is judged in the version in which
+/// it wrote.
 #[expect(clippy::too_many_arguments, reason = "a write is that many things, each once")]
 pub fn update_seen(
     kind: &ObjectType,
@@ -182,7 +184,7 @@ pub fn update_seen(
         .retain(|_, owned| kind.reads(version, &owned.api_version));
     let fitted = fit_entries(kind, views, managed);
     let others = changes(views, managed);
-    // Whoever owns nothing has no entry.
+    // A manager that owns nothing has no entry.
     managed.entries.retain(|_, owned| !owned.fields.is_empty());
     let dropped = managed.entries.len() != known;
     let changed = follow(kind, live, new, managed, manager, version, Some(now), &others);
@@ -298,8 +300,8 @@ fn cap(managed: &mut ManagedFields) -> bool {
 
 /// Applies a configuration to the live object (null: it creates), neither with `managedFields`.
 ///
-/// Answers the new object, or none when nothing changes but perhaps who owns what. Removed fields that leave an empty struct leave
-/// null. `now` is the time for the manager's entry.
+/// Answers the new object, or none when nothing changes but perhaps who owns what. Removed fields that leave an empty
+/// struct leave null. `now` is the time for the manager's entry.
 ///
 /// ```
 /// use kubewright_schema::apply::{ApplyError, ManagedFields, Manager, ObjectType, Operation, apply, conflict_message};
@@ -352,8 +354,9 @@ pub fn fits(kind: &ObjectType, config: &Value) -> Result<(), ApplyError> {
     }
 }
 
-/// Enters what an object held before anybody was tracked: it belongs to `before-first-apply`. `present` is as much of the object as a write
-/// of this manager reaches (upstream's fields without the reset ones). Does nothing when there are entries.
+/// Enters the fields of an object that was not tracked: they belong to `before-first-apply`. `present` is as much of
+/// the object as a write of this manager reaches (upstream's fields without the reset ones). Does nothing when there
+/// are entries.
 pub fn enter_untracked(
     kind: &ObjectType,
     present: &Value,
@@ -382,9 +385,10 @@ pub fn enter_untracked(
     );
 }
 
-/// [`apply`] of which [`enter_untracked`] is done already, for a kind whose versions differ in their fields. What comes of it does not depend on `views`, only who owns what and who is
-/// in the way: so an apply without them, by force, shows what they must be made of. What is given up is judged in the versions in which
-/// its owners wrote where `convert` can tell, and otherwise in that of the apply.
+/// [`apply`] of which [`enter_untracked`] is done already, for a kind whose versions differ in their fields. Its result
+/// does not depend on `views`, only the ownership and the conflicts do: so an apply without them, by force, shows the
+/// objects of which they must be made. Fields that are given up are judged in the versions in which their owners wrote
+/// where `convert` can tell, and otherwise in that of the apply.
 ///
 /// # Errors
 /// As [`apply`].
@@ -424,7 +428,7 @@ pub fn apply_seen(
         Cow::Owned(merge::merge(live, config, shape))
     };
     let mut last = managed.entries.remove(manager);
-    // With what nobody owns, so that who the object is survives the pruning.
+    // With the unowned fields, so that the identity of the object survives the pruning.
     let mut applied = fields(config, shape).children;
     applied.subtract_below(kind.reset());
     if let Some(last) = &mut last {
@@ -452,7 +456,7 @@ pub fn apply_seen(
         Cow::Owned(new) => difference(kind, live, new),
     };
     give_way(&difference, managed, manager, force, &others)?;
-    // The order of items is nobody's field, and yet a change.
+    // The order of items belongs to no field, and yet is a change.
     if !creates && *live == *new {
         return Ok(None);
     }
@@ -479,7 +483,7 @@ fn refuse_unwritable(views: &Views, last: Option<&Owned>) -> Result<(), ApplyErr
     }))
 }
 
-/// Takes what changes away from the other managers, or says who is in the way.
+/// Takes the changed fields away from the other managers, or answers the conflicts.
 fn give_way(
     difference: &Diff,
     managed: &mut ManagedFields,
@@ -644,7 +648,8 @@ mod tests {
         assert_eq!(managed, before);
     }
 
-    /// Without empty lists and maps: upstream drops one with its last item although it is applied, and puts it back the next time.
+    /// Without empty lists and maps: upstream drops one with its last item although it is applied, and puts it back the
+    /// next time.
     fn some_object() -> impl Strategy<Value = Value> {
         let word = || prop::sample::select(vec!["a", "b", "c"]);
         let words = || prop::collection::btree_set(word(), 1..3).prop_map(|set| json!(set));
@@ -702,7 +707,7 @@ mod tests {
                 let before = managed.clone();
                 prop_assert_eq!(applied(&object, config, &mut managed, "m", false), Ok(None));
                 prop_assert_eq!(&managed, &before);
-                // What is written is read, and no entry is without a field.
+                // The written entries can be read, and no entry is without a field.
                 prop_assert_eq!(ManagedFields::decode(managed.clone().encode().as_ref()), Ok(managed.clone()));
                 prop_assert!(managed.entries.values().all(|owned| !owned.fields.is_empty()));
             }

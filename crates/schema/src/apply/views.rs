@@ -1,7 +1,7 @@
 //! A write in the versions in which its managers wrote (`merge.Converter` upstream).
 //!
-//! Who owns what is judged in the version that an entry names. Where the object cannot be had in that version, an ordinary write tracks
-//! nobody any more, and an apply is refused: nobody can say what it would take from whom.
+//! Who owns what is judged in the version that an entry names. Where the object cannot be had in that version, an
+//! ordinary write drops all tracking, and an apply is refused: its conflicts cannot be told.
 
 use std::collections::BTreeMap;
 
@@ -22,32 +22,32 @@ pub struct View {
     pub new: Value,
 }
 
-/// What a version has to say about a write.
+/// The write as one version sees it.
 #[derive(Clone, Debug)]
 pub enum Seen {
     /// It sees the write so.
     As(View),
-    /// It is not served any more: who wrote in it owns nothing (`IsMissingVersionError` upstream).
+    /// The version is not served any more: its managers own nothing (`IsMissingVersionError` upstream).
     Gone,
     /// Nothing is converted to it, and why.
     Refused(String),
 }
 
-/// A write as the versions see it in which its managers wrote, by `apiVersion`. A version that is not here has the fields of the write's
-/// own.
+/// A write as the versions see it in which its managers wrote, by `apiVersion`. A version that is not here has the
+/// fields of the write's own.
 pub type Views = BTreeMap<String, Seen>;
 
-/// What changed and what went, by the version in which it is looked at.
+/// The changed and the removed fields, by the version in which they are compared.
 pub(super) type Changes = BTreeMap<String, Diff>;
 
-/// What is wrong with an object in a version.
+/// The error of an object in a version.
 fn wrong(kind: &ObjectType, value: &Value) -> Option<String> {
     let errors = check::check(value, kind.shape());
     (!errors.is_empty()).then(|| check::joined(&errors))
 }
 
-/// What is wrong with a stored custom resource, or one that is to be stored, as a value of its type. A built-in object is of its type
-/// already.
+/// The errors of a stored custom resource, or one that is to be stored, as a value of its type. A built-in object is of
+/// its type already.
 pub fn untyped(kind: &ObjectType, value: &Value) -> Option<String> {
     if !kind.is_custom() {
         return None;
@@ -56,7 +56,7 @@ pub fn untyped(kind: &ObjectType, value: &Value) -> Option<String> {
     (!errors.is_empty()).then(|| check::joined(&errors))
 }
 
-/// Why the object as it was is not known in every version in which somebody wrote.
+/// Why the old object cannot be read in every version in which a manager wrote.
 pub(super) fn unreadable(views: &Views) -> Option<String> {
     views.values().find_map(|seen| match seen {
         Seen::As(view) => wrong(&view.kind, &view.live),
@@ -73,7 +73,7 @@ pub(super) fn unwritable(views: &Views) -> Option<(&str, String)> {
     })
 }
 
-/// In what the versions see a difference; drops the entries of those that are gone.
+/// The differences as each version sees them; drops the entries of versions that are gone.
 pub(super) fn changes(views: &Views, managed: &mut ManagedFields) -> Changes {
     let gone = |owned: &Owned| matches!(views.get(&owned.api_version), Some(Seen::Gone));
     managed.entries.retain(|_, owned| !gone(owned));

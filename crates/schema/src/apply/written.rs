@@ -41,12 +41,12 @@ fn write<T: Serialize + ?Sized>(value: &T, text: &mut Vec<u8>) {
 }
 
 fn finished(text: Vec<u8>) -> String {
-    // What is written is text.
+    // The written bytes are text.
     String::from_utf8(text).unwrap_or_default()
 }
 
 /// Whether a text is a scalar, or an object of scalars, as it is written here: reading and writing it would give the
-/// same text. Of what is rarer (escapes, fractions, objects in objects) it says no, which costs time only.
+/// same text. For rare forms (escapes, fractions, objects in objects) it answers no, which costs time only.
 pub(super) fn is_plain(text: &str) -> bool {
     let Some(rest) = text.strip_prefix('{') else {
         return scalar(text) == Some("");
@@ -65,7 +65,7 @@ pub(super) fn is_plain(text: &str) -> bool {
     }
 }
 
-/// What follows a scalar, if one stands here.
+/// The rest behind a scalar, if one stands here.
 fn scalar(text: &str) -> Option<&str> {
     for word in ["true", "false", "null"] {
         if let Some(rest) = text.strip_prefix(word) {
@@ -86,7 +86,7 @@ fn string(text: &str) -> Option<(&str, &str)> {
     Some((string, rest.strip_prefix('"')?))
 }
 
-/// What follows a whole number of a few digits.
+/// The rest behind a whole number of a few digits.
 fn number(text: &str) -> Option<&str> {
     const FEW: usize = 18;
     let digits = text.trim_start_matches(|c: char| c.is_ascii_digit());

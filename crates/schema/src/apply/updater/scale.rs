@@ -25,7 +25,7 @@ pub fn scale_managers(parent: &ManagedFields, path: &FieldSet) -> ManagedFields 
     }
 }
 
-/// A manager as a Scale names it: whoever updated the object did so in the version of the Scale.
+/// A manager as a Scale names it: an update of the object counts as one in the version of the Scale.
 fn in_scale(manager: &Manager) -> Manager {
     let mut manager = manager.clone();
     if manager.operation == Operation::Update {
@@ -34,10 +34,12 @@ fn in_scale(manager: &Manager) -> Manager {
     manager
 }
 
-/// The owners of an object after its Scale was written (`ScaleHandler.ToParent` upstream): `version` is that of the object.
+/// The owners of an object after its Scale was written (`ScaleHandler.ToParent` upstream): `version` is that of the
+/// object.
 ///
-/// Who updated the object is another manager in the Scale, since it has another version, and loses the path to himself: in an entry of
-/// its own, which looks like his other one and is lost when the entries are read the next time. It is upstream's defect.
+/// Who updated the object is another manager in the Scale, since it has another version, and loses the path to himself:
+/// in an entry of its own, which looks like his other one and is lost when the entries are read the next time. It is
+/// upstream's defect.
 pub fn scale_to_parent(parent: &ManagedFields, scale: ManagedFields, path: &FieldSet, version: &str) -> ManagedFields {
     let mut scale = scale.entries;
     let mut entries = BTreeMap::new();
