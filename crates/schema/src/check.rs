@@ -1,7 +1,7 @@
 //! How rules look at an object: a value with its field path, and a list of errors.
 //!
-//! Rules read through [`At`], which answers absent fields with `null`, and write into [`Errors`]; so a rule never panics on a shape that it
-//! does not expect, and every error has its path for free.
+//! Rules read through [`At`], which answers absent fields with `null`, and write into [`Errors`]; so a rule never
+//! panics on a shape that it does not expect, and every error has its path for free.
 
 pub mod webhook;
 
@@ -112,7 +112,7 @@ impl<'a> At<'a> {
     }
 }
 
-/// What is wrong with an object.
+/// The errors in an object.
 #[derive(Debug, Default)]
 pub struct Errors(Vec<FieldError>);
 

@@ -1,4 +1,5 @@
-//! What a value was before, for ratcheting: errors that a resource had already are no reason to refuse a change elsewhere.
+//! The old value that corresponds to a new one, for ratcheting: errors that a resource had already are no reason to
+//! refuse a change elsewhere.
 //!
 //! A value has an old one when it is reached by the same names in both objects; items of a list only by the keys of a
 //! list of type map. Only what the schema knows is followed, so an object with a field that the schema does not know is

@@ -1,6 +1,6 @@
 //! Declarations out of schemas.
 //!
-//! What a schema does not describe is not visible to expressions: properties below `x-kubernetes-preserve-unknown-fields`
+//! Values without a schema are not visible to expressions: properties below `x-kubernetes-preserve-unknown-fields`
 //! alone, names that cannot be escaped, values without a type. Sizes that no keyword bounds are bounded by what fits
 //! into one request.
 
@@ -26,8 +26,8 @@ const MIN_DURATION: u64 = 3;
 
 /// The declaration of the values of a schema; none when they are not visible to expressions.
 ///
-/// `root` says that the value is a resource: then apiVersion, kind, and name and generateName of the metadata are visible
-/// whatever the schema says. `name` begins the names of the object types.
+/// `root` says that the value is a resource: then apiVersion, kind, and name and generateName of the metadata are
+/// visible, whether or not the schema has them. `name` begins the names of the object types.
 ///
 /// ```
 /// use kubewright_schema::{SchemaRef, declare::declare};

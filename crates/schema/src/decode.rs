@@ -1,11 +1,12 @@
 //! Bytes from outside become values, with the checks and the words of Kubernetes' decoders.
 //!
-//! [`json`] and [`yaml`] keep what strict field validation wants to know: keys that stand twice. The last one wins. [`stored`] reads what
-//! this server has written before.
+//! [`json`] and [`yaml`] keep what strict field validation wants to know: keys that stand twice. The last one wins.
+//! [`stored`] reads what this server has written before.
 //!
-//! Invariants: no input makes them panic, run out of stack or out of proportion to its size; a number is an `i64` where it is written
-//! as a whole number that fits, otherwise an `f64`, as in Kubernetes' unstructured objects. A tree of values is many times as large as
-//! its text where the text is all brackets, so what a document adds to its text counts (see [`budget::produce`](crate::budget::produce)).
+//! Invariants: no input makes them panic, run out of stack or out of proportion to its size; a number is an `i64` where
+//! it is written as a whole number that fits, otherwise an `f64`, as in Kubernetes' unstructured objects. A tree of
+//! values is many times as large as its text where the text is all brackets, so what a document adds to its text counts
+//! (see [`budget::produce`](crate::budget::produce)).
 //!
 //! Not here: whether the fields are known and have the right types ([`structural`](crate::structural)).
 
@@ -18,7 +19,8 @@ use serde_json::Value;
 /// How deep lists and objects may nest. Go allows 10,000; no object comes near either, and every later step recurses.
 pub const MAX_DEPTH: usize = 500;
 
-/// How deep a text may nest that was stored: earlier versions let in what is a little deeper than [`MAX_DEPTH`] with its managed fields.
+/// How deep a text may nest that was stored: earlier versions let in what is a little deeper than [`MAX_DEPTH`] with
+/// its managed fields.
 pub const MAX_STORED_DEPTH: usize = 2 * MAX_DEPTH;
 
 /// Kubernetes reports no more doubled keys than this of one document.
@@ -29,7 +31,8 @@ const MAX_DUPLICATES: usize = 100;
 pub struct Decoded {
     /// The document. Of several YAML documents it is the first; without any it is `null`.
     pub value: Value,
-    /// What strict field validation objects to: `duplicate field "data.a"` in JSON, `line 5: key "name" already set in map` in YAML.
+    /// The findings of strict field validation: `duplicate field "data.a"` in JSON, `line 5: key "name" already set in
+    /// map` in YAML. `duplicate field "data.a"` in JSON, `line 5: key "name" already set in map` in YAML.
     pub duplicates: Vec<String>,
 }
 
@@ -67,7 +70,8 @@ pub fn json(bytes: &[u8]) -> Result<Decoded, DecodeError> {
     json::decode(bytes, false)
 }
 
-/// As [`json`], but as Go reads into a struct: an object that stands twice is read into the same one, so that both say something.
+/// As [`json`], but as Go reads into a struct: an object that stands twice is read into the same one, so that both say
+/// something.
 ///
 /// ```
 /// use kubewright_schema::decode;
@@ -92,7 +96,8 @@ pub fn json_struct(bytes: &[u8]) -> Result<Decoded, DecodeError> {
 /// ```
 ///
 /// # Errors
-/// When it is not YAML, cannot be written as JSON, nests deeper than [`MAX_DEPTH`], or grows out of proportion by aliases.
+/// When it is not YAML, cannot be written as JSON, nests deeper than [`MAX_DEPTH`], or grows out of proportion by
+/// aliases.
 pub fn yaml(bytes: &[u8]) -> Result<Decoded, DecodeError> {
     yaml::decode(bytes)
 }
@@ -148,7 +153,8 @@ pub fn nesting(text: &[u8]) -> usize {
     deepest
 }
 
-/// What storing does to numbers: Go writes `1.0` as `1`, and reads it back as a whole number.
+/// The form that storing gives to numbers: Go writes `1.0` as `1`, and reads it back as a whole number. Go writes `1.0`
+/// as `1`, and reads it back as a whole number.
 ///
 /// ```
 /// use kubewright_schema::decode;
@@ -177,8 +183,8 @@ fn whole(float: f64) -> Option<i64> {
     fits.then_some(float as i64)
 }
 
-/// The beginning of a document as the API server shows it in errors: `<empty>`, JSON objects as they are, everything else in
-/// hexadecimal, each cut after 30 bytes.
+/// The beginning of a document as the API server shows it in errors: `<empty>`, JSON objects as they are, everything
+/// else in hexadecimal, each cut after 30 bytes.
 ///
 /// ```
 /// use kubewright_schema::decode;

@@ -1,7 +1,8 @@
-//! Whether a CustomResourceDefinition may be: its names, versions, columns, subresources, selectable fields, conversion, and its schemas.
+//! Whether a CustomResourceDefinition may be: its names, versions, columns, subresources, selectable fields,
+//! conversion, and its schemas.
 //!
-//! Kubernetes validates its internal type, where what all versions have in common stands at the top: the paths in its messages say
-//! `spec.validation` where the user wrote `spec.versions[0].schema`. `Spec::place` gives those paths.
+//! Kubernetes validates its internal type, where what all versions have in common stands at the top: the paths in its
+//! messages say `spec.validation` where the user wrote `spec.versions[0].schema`. `Spec::place` gives those paths.
 //!
 //! Not here: the rules for a structural schema ([`structural`]), and what may change in a definition that exists.
 
@@ -19,9 +20,11 @@ use crate::path::FieldPath;
 use crate::schema::{SchemaRef, Type};
 use crate::structural::{self, check_crd_schema_update};
 
-/// What is wrong with a definition, as the API server says it; `old` is what it was before.
+/// The errors in a definition, as the API server reports them; `old` is the definition before the change. `old` is what
+/// it was before.
 ///
-/// The definition is complete: names, conversion and `status.storedVersions` are filled in, as the server's defaults do.
+/// The definition is complete: names, conversion and `status.storedVersions` are filled in, as the server's defaults
+/// do.
 ///
 /// ```
 /// use kubewright_schema::definition::check;
@@ -73,7 +76,7 @@ pub fn check(new: &Value, old: Option<&Value>) -> Vec<FieldError> {
     errors.into_vec()
 }
 
-/// Whether a schema says what absent fields are; what stands in values is no schema.
+/// Whether a schema has a default; a `default` inside of values is not one of the schema.
 fn mentions_default(schema: &Value) -> bool {
     match schema {
         Value::Object(map) => map.iter().any(|(word, value)| match word.as_str() {
@@ -140,7 +143,7 @@ fn group(errors: &mut Errors, at: &At<'_>, group: &str) {
     errors.messages(&field, wrong);
 }
 
-/// Groups of the community want to know who approved.
+/// Definitions in groups of the Kubernetes community must name their approval.
 fn approval(errors: &mut Errors, at: &At<'_>, group: &str) {
     let protected = group == "k8s.io"
         || group.ends_with(".k8s.io")
@@ -308,7 +311,7 @@ enum Level {
     Own,
 }
 
-/// What a version says at one level.
+/// The fields of a version at one level.
 fn version(errors: &mut Errors, spec: &Spec<'_>, version: &At<'_>, level: Level, old: Option<&Value>) {
     let is_here = |field: &str| spec.top(field).is_none() == (level == Level::Own);
     let warning = version.key("deprecationWarning");

@@ -27,7 +27,7 @@ pub struct Requirement {
     pub field: String,
     /// How it is compared.
     pub operator: Operator,
-    /// What it is compared with, without escapes.
+    /// The value to compare with, without escapes.
     pub value: String,
 }
 
@@ -46,7 +46,8 @@ pub struct FieldSelector {
 }
 
 impl FieldSelector {
-    /// Reads the form of the query parameter `fieldSelector` (`fields.ParseSelector`). The empty text selects everything.
+    /// Reads the form of the query parameter `fieldSelector` (`fields.ParseSelector`). The empty text selects
+    /// everything.
     ///
     /// # Errors
     /// With the words of the API server, such as `invalid selector: 'a'; can't understand 'a'`.

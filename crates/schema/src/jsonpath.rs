@@ -1,10 +1,11 @@
-//! JSONPath in the dialect of kubectl: `.spec.replicas`, `{.items[*].metadata.name}`, `{range .items[*]}{.kind}{"\n"}{end}`.
+//! JSONPath in the dialect of kubectl: `.spec.replicas`, `{.items[*].metadata.name}`, `{range
+//! .items[*]}{.kind}{"\n"}{end}`.
 //!
-//! The API server uses it for the columns of CRDs and for the paths of scale subresources; kubectl's templates work as well.
-//! There: fields, `['quoted.fields']`, `\.` in fields, `*`, indexes and slices (also negative), unions, `..`, and filters such as
-//! `[?(@.type=="Ready")]`.
+//! The API server uses it for the columns of CRDs and for the paths of scale subresources; kubectl's templates work as
+//! well. There: fields, `['quoted.fields']`, `\.` in fields, `*`, indexes and slices (also negative), unions, `..`, and
+//! filters such as `[?(@.type=="Ready")]`.
 //!
-//! Invariants: what is not there is not found, and no error; parsing bounds what a path can cost.
+//! Invariants: a missing value is not found, and is not an error; parsing bounds the cost of a path.
 //!
 //! Not here: arithmetic and functions, which the dialect does not have.
 
@@ -21,7 +22,7 @@ use crate::{budget, measure};
 #[error("JSONPath {path:?}: {problem}")]
 pub struct JsonPathError {
     path: String,
-    /// What is wrong with it.
+    /// The error.
     pub problem: String,
 }
 
@@ -110,16 +111,16 @@ impl JsonPath {
         found
     }
 
-    /// The text of a template as kubectl prints it: values are separated by spaces, texts stand without quotes, lists and objects as
-    /// JSON.
+    /// The text of a template as kubectl prints it: values are separated by spaces, texts stand without quotes, lists
+    /// and objects as JSON.
     pub fn render(&self, value: &Value) -> String {
         let mut text = String::new();
         render(&self.nodes, value, &mut text);
         text
     }
 
-    /// The names of the fields, where the path is nothing else: `.spec.replicas` is `["spec", "replicas"]`. The paths of scale
-    /// subresources and of selectable fields must be such.
+    /// The names of the fields, where the path is nothing else: `.spec.replicas` is `["spec", "replicas"]`. The paths
+    /// of scale subresources and of selectable fields must be such.
     ///
     /// ```
     /// use kubewright_schema::jsonpath::JsonPath;

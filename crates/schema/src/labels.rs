@@ -2,8 +2,8 @@
 //!
 //! The texts of errors are apimachinery's, its `<nil>` included: clients see them in answers to lists.
 //!
-//! Invariants: requirements are kept in the order of their keys; the text of a selector reads back as the same selector, except that
-//! of [`Selector::nothing`], which has none.
+//! Invariants: requirements are kept in the order of their keys; the text of a selector reads back as the same
+//! selector, except that of [`Selector::nothing`], which has none.
 
 mod parser;
 
@@ -86,7 +86,7 @@ impl Requirement {
         self.operator
     }
 
-    /// What the label is compared with, sorted.
+    /// The values to compare the label with, sorted.
     pub fn values(&self) -> impl Iterator<Item = &str> {
         self.values.iter().map(String::as_str)
     }
@@ -208,7 +208,8 @@ impl Selector {
         }
     }
 
-    /// Reads the form of the query parameter `labelSelector` and of `kubectl -l` (`labels.Parse`). The empty text selects everything.
+    /// Reads the form of the query parameter `labelSelector` and of `kubectl -l` (`labels.Parse`). The empty text
+    /// selects everything.
     ///
     /// # Errors
     /// With the words of the API server, such as `found 'b', expected: ',' or 'end of string'`.
@@ -216,11 +217,11 @@ impl Selector {
         parser::parse(text).map(Self::from_requirements)
     }
 
-    /// Reads the form that stands in objects, `matchLabels` and `matchExpressions` (`LabelSelectorAsSelector`). `null` selects nothing, an
-    /// empty object everything.
+    /// Reads the form that stands in objects, `matchLabels` and `matchExpressions` (`LabelSelectorAsSelector`). `null`
+    /// selects nothing, an empty object everything.
     ///
     /// # Errors
-    /// What validation says about the selector, with fields below `at`.
+    /// The errors of validation about the selector, with fields below `at`.
     pub fn from_label_selector(selector: &Value, at: &FieldPath) -> Result<Self, Vec<FieldError>> {
         let selector = match selector {
             Value::Null => return Ok(Self::nothing()),
@@ -287,7 +288,7 @@ impl Selector {
     }
 }
 
-/// One of `matchExpressions`. What is wrong with it goes to `errors`.
+/// One of `matchExpressions`. Its mistakes go to `errors`.
 fn expression_requirement(expression: &Value, at: &FieldPath, errors: &mut Vec<FieldError>) -> Option<Requirement> {
     let text = |field: &str| expression.get(field).and_then(Value::as_str).unwrap_or_default();
     let values: Vec<&str> = expression

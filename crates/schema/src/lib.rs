@@ -1,4 +1,4 @@
-//! What a Kubernetes object may be and how it changes.
+//! Schemas of Kubernetes objects: the values that they allow, and the changes.
 //!
 //! Pure: no clock, no IO, ordered collections only.
 
@@ -22,6 +22,6 @@ pub mod rules;
 pub mod schema;
 pub mod structural;
 
-// What the interface of this crate is made of.
+// The types in the interface of this crate.
 pub use kubewright_values::{base64, budget, error, go, measure, names, path, quantity, stack, zones};
 pub use schema::{Schema, SchemaRef, catalog};

@@ -1,14 +1,17 @@
-//! Protobuf bodies of built-in kinds, as `kubectl` and Go clients send and read them: turned into the JSON that they stand for, and back.
+//! Protobuf bodies of built-in kinds, as `kubectl` and Go clients send and read them: turned into the JSON that they
+//! stand for, and back.
 //!
-//! Kubernetes' protobuf is an envelope ([`Envelope`], `runtime.Unknown` behind four magic bytes) around the message of one object.
-//! A table, committed as data, says for every message which tag is which JSON field of what type; one walk over the bytes
-//! with that table in hand builds a [`serde_json::Value`]. From there on nothing knows that the object was not JSON.
+//! Kubernetes' protobuf is an envelope ([`Envelope`], `runtime.Unknown` behind four magic bytes) around the message of
+//! one object. A table, committed as data, says for every message which tag is which JSON field of what type; one walk
+//! over the bytes with that table in hand builds a [`serde_json::Value`]. From there on nothing knows that the object
+//! was not JSON.
 //!
 //! Invariants:
 //! - No input panics, recurses deeper than [`MAX_DEPTH`] messages or makes more than [`MAX_VALUES`] values.
-//! - The result is what a Go client would have sent as JSON. Go's encoder writes every field that is not a pointer, zero or not; such
-//!   a zero says nothing and is left out, as `omitempty` does. Structs stay (`"status": {}`), a zero behind a pointer is a value.
-//!   What JSON clients do send beyond that (`"rules": null`) is added by [`structural::go_normalize`](crate::structural::go_normalize).
+//! - The result is what a Go client would have sent as JSON. Go's encoder writes every field that is not a pointer,
+//!   zero or not; such a zero says nothing and is left out, as `omitempty` does. Structs stay (`"status": {}`), a zero
+//!   behind a pointer is a value. Values that JSON clients do send beyond that (`"rules": null`) are added by
+//!   [`structural::go_normalize`](crate::structural::go_normalize).
 //! - Unknown tags are skipped, as Go does. There is no strict mode in protobuf.
 //! - Nothing is parsed before the first body comes, and then only the messages that occur in it.
 //!
@@ -36,7 +39,8 @@ pub const PREFIX: &[u8; 4] = b"k8s\0";
 /// How deep messages may be nested.
 pub const MAX_DEPTH: usize = 100;
 
-/// How many values (fields, list items, map entries) one body may hold. Empty items cost two bytes on the wire and far more in memory.
+/// How many values (fields, list items, map entries) one body may hold. Empty items cost two bytes on the wire and far
+/// more in memory.
 pub const MAX_VALUES: usize = 500_000;
 
 /// Why a body is not an object. The texts are those of the API server.
@@ -110,7 +114,7 @@ pub enum ProtobufError {
     Json {
         /// The JSON name of the field.
         field: String,
-        /// What the JSON parser says.
+        /// The error of the JSON parser.
         why: String,
     },
     /// An `IntOrString` is neither.
@@ -168,7 +172,7 @@ pub fn decode(body: &[u8]) -> Result<Decoded, ProtobufError> {
 
 /// The outside of a body (`runtime.Unknown`): of what kind the object is, and the bytes of it, not yet looked at.
 ///
-/// A server that knows from the path what is meant fills in what the client left out before it decodes.
+/// A server that knows the kind from the path fills in the missing `apiVersion` and `kind` before it decodes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Envelope<'a> {
     /// `apps/v1`; may be empty.

@@ -104,7 +104,7 @@ pub struct GroupVersionKind {
     pub kind: String,
 }
 
-/// What a value may be: the keywords of an OpenAPI v3 schema that Kubernetes gives a meaning to.
+/// The constraints on a value: the keywords of an OpenAPI v3 schema that Kubernetes gives a meaning to.
 ///
 /// Absent keywords are `None`, `false` or empty. Built-in kinds come from the [catalog], custom ones
 /// from [`SchemaRef::from_crd`].
@@ -112,9 +112,10 @@ pub struct GroupVersionKind {
 pub struct Schema {
     /// Name of the definition (`io.k8s.api.apps.v1.Deployment`), for built-in types only.
     pub name: Option<&'static str>,
-    /// Whether Kubernetes reads and writes the type with code of its own. Follows from the name, and is asked for every value.
+    /// Whether Kubernetes reads and writes the type with code of its own. Follows from the name, and is asked for every
+    /// value.
     pub(crate) special: Option<Special>,
-    /// What Go makes of the type, once somebody asked.
+    /// The fields of the type as Go reads and writes them, made at first use.
     pub(crate) go: OnceLock<Arc<GoStruct>>,
     /// `type`; none allows every type.
     pub type_: Option<Type>,
@@ -197,7 +198,7 @@ pub struct Schema {
 }
 
 impl Schema {
-    /// What a Go program makes of the fields of this type.
+    /// The fields of this type as a Go program reads and writes them.
     pub(crate) fn go(&self) -> &GoStruct {
         // Worked out once for all requests: no single one pays for it.
         self.go

@@ -1,8 +1,8 @@
 //! Inputs that were made to cost much, and what they cost: the steps and bytes that the budget of a request counts,
 //! never a clock.
 //!
-//! A table for each part of the crate, all through one `check`. What upstream takes is taken cheaply; what it refuses
-//! is refused with its words; what it would work on for long is cancelled.
+//! A table for each part of the crate, all through one `check`. An input that upstream takes is taken cheaply; one that
+//! it refuses is refused with its words; one that it would work on for long is cancelled.
 
 use kubewright_cel::eval::{Bindings, PER_CALL_LIMIT, Patterns, evaluate};
 use kubewright_cel::types::{Decl, Type};
@@ -20,7 +20,7 @@ use kubewright_schema::structural::{self, PruneOptions};
 use kubewright_schema::{SchemaRef, catalog, patch};
 use serde_json::{Value, json};
 
-/// What becomes of an input.
+/// The outcome of an input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Outcome {
     Taken,
@@ -421,7 +421,7 @@ fn evaluated(source: &str, object: &Value) -> Result<String, String> {
         .map_err(|error| error.to_string())
 }
 
-/// What is looked at shows: with room for 100,000 steps beyond what is kept back, 100,000 values are too many.
+/// Reading values counts: with room for 100,000 steps beyond the reserve, 100,000 values are too many.
 #[test]
 fn expressions_that_look_at_much() {
     let numbers = numbered(100_000, |index| json!(index));

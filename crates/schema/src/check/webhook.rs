@@ -76,7 +76,7 @@ fn service(errors: &mut Errors, at: &At<'_>) {
     if !path.text().starts_with('/') {
         errors.invalid(&path, "must start with a '/'");
     }
-    // Whatever it is, the first character does not count.
+    // The first character is skipped, even when it is not a slash.
     let inner: String = path.text().chars().skip(1).collect();
     for (index, segment) in inner.strip_suffix('/').unwrap_or(&inner).split('/').enumerate() {
         if segment.is_empty() {

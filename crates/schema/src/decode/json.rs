@@ -1,4 +1,4 @@
-//! JSON by hand: Go's words for what is wrong depend on what the scanner was looking for.
+//! JSON by hand: Go's error message depends on the state of the scanner.
 
 use std::collections::BTreeSet;
 
@@ -263,7 +263,7 @@ impl Reader<'_> {
             }
         }
         self.at += 1;
-        // What is no UTF-8 becomes the replacement character, as in Go.
+        // Bytes that are not UTF-8 become the replacement character, as in Go.
         Ok(String::from_utf8(text).unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned()))
     }
 

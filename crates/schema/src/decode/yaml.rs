@@ -1,8 +1,8 @@
-//! YAML as Kubernetes reads it: the events of a YAML parser, resolved by the rules of YAML 1.1 as `goyaml.v2` keeps them, and turned
-//! into what JSON can say, as `sigs.k8s.io/yaml` does.
+//! YAML as Kubernetes reads it: the events of a YAML parser, resolved by the rules of YAML 1.1 as `goyaml.v2` keeps
+//! them, and turned into what JSON can say, as `sigs.k8s.io/yaml` does.
 //!
-//! Values are built with a stack of their own, so depth costs no program stack. An alias copies its value; what copies may add to a
-//! document is bounded, for a few lines of aliases of aliases would fill any memory.
+//! Values are built with a stack of their own, so depth costs no program stack. An alias copies its value; what copies
+//! may add to a document is bounded, for a few lines of aliases of aliases would fill any memory.
 
 mod resolve;
 
@@ -57,7 +57,7 @@ pub(super) fn decode(bytes: &[u8]) -> Result<Decoded, DecodeError> {
             let name = name_at(text, span.start.index());
             return Err(DecodeError::new(format!("yaml: anchor '{name}' value contains itself")));
         }
-        // Nobody looks at what follows the document.
+        // The rest behind the document is not read.
         if builder.take(event, span.start.line(), text)? || (closes && builder.open.is_empty()) {
             break;
         }
@@ -88,7 +88,7 @@ enum Kind {
     },
 }
 
-/// What comes next in a mapping.
+/// The next part of a mapping.
 enum Key {
     Expected,
     Field(String),
@@ -373,7 +373,8 @@ fn closes_at_once(text: &str, at: usize) -> bool {
     matches!(rest.next(), Some('}' | ']'))
 }
 
-/// Where `goyaml.v2` sees a mistake, by lines from zero: its scanner tells the line, its parser the one before, and neither the first.
+/// Where `goyaml.v2` sees a mistake, by lines from zero: its scanner tells the line, its parser the one before, and
+/// neither the first.
 #[derive(Clone, Copy)]
 enum Place {
     Scanner(usize),
@@ -465,7 +466,7 @@ fn scanner_words(kind: &ErrorKind) -> Option<&'static str> {
 
 const NO_SUCH_CHARACTER: &str = "found invalid Unicode character escape code";
 
-/// What the parser at hand says, without what it was doing.
+/// The parser's message, without its context.
 fn own_words(error: &ScanError) -> String {
     let info = error.info();
     match info.strip_prefix("while ").and_then(|rest| rest.split_once(", ")) {
@@ -489,7 +490,8 @@ fn name_at(text: &str, at: usize) -> String {
         .collect()
 }
 
-/// What the scanner of `goyaml.v2` refuses before there is a document: a tab that indents it, and a directive that it does not know.
+/// Texts that the scanner of `goyaml.v2` refuses before there is a document: a tab that indents it, and a directive
+/// that it does not know.
 fn refused_start(text: &str) -> Option<String> {
     for (line, content) in text.lines().enumerate() {
         let rest = content.trim_start_matches([' ', '\t']);
@@ -507,7 +509,7 @@ fn refused_start(text: &str) -> Option<String> {
     None
 }
 
-/// How long the document is when it is JSON, which ends where its bracket closes, whatever follows.
+/// The length of a JSON document, which ends at its closing bracket, whatever follows.
 fn json_length(text: &str) -> Option<usize> {
     if !text.starts_with('{') {
         return None;
@@ -530,8 +532,8 @@ fn half_character(written: &str) -> Option<usize> {
     None
 }
 
-/// Finds the bytes of a text by the places of their characters, which the parser tells. They are asked for in order: what lies before is
-/// not counted again.
+/// Finds the bytes of a text by the places of their characters, which the parser tells. They are asked for in order:
+/// what lies before is not counted again.
 struct Places<'a> {
     text: &'a str,
     character: usize,

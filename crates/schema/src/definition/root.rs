@@ -32,8 +32,8 @@ const ONLY: &str = "only [Description Type Format Title Maximum ExclusiveMaximum
     MaxItems MinItems UniqueItems MultipleOf Required Items Properties ExternalDocs Example XPreserveUnknownFields XValidations] fields are \
     allowed at the root of the schema if the status subresource is enabled";
 
-/// What is wrong with the root of a schema (`ValidateCustomResourceDefinitionValidation`); `status`: whether the
-/// version has that subresource.
+/// The errors in the root of a schema (`ValidateCustomResourceDefinitionValidation`); `status`: whether the version has
+/// that subresource. `status`: whether the version has that subresource.
 pub(super) fn check(errors: &mut Errors, schema: &At<'_>, status: bool) {
     if status {
         beside_status(errors, schema);

@@ -1,7 +1,8 @@
 //! A unified diff with three lines around each change, as Python's and Go's `difflib` make it.
 //!
-//! Which lines they call equal is a matter of taste where lines repeat, so their taste is followed: the longest common block first, then
-//! what is left and right of it; in texts of 200 lines and more, lines that make up more than a hundredth of the text are not looked for.
+//! Which lines they call equal is a matter of taste where lines repeat, so their taste is followed: the longest common
+//! block first, then what is left and right of it; in texts of 200 lines and more, lines that make up more than a
+//! hundredth of the text are not looked for.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -94,7 +95,7 @@ fn hunks(mut steps: Vec<Step>) -> Vec<Vec<Step>> {
     found
 }
 
-/// What makes the one text of the other.
+/// The steps from the one text to the other.
 fn steps(a: &[&str], b: &[&str]) -> Vec<Step> {
     let mut blocks = blocks(a, b);
     blocks.push((a.len(), b.len(), 0));

@@ -1,8 +1,8 @@
 //! Values as the messages of kube-apiserver show them: by the Go structs that it works with.
 //!
-//! Those structs have the fields of the API in another order, under Go's names, and show what is absent as `null`, `""` or `0`. Which
-//! struct a value has follows from the kind and the field's path, so that a rule names the field and the value alone. Kinds that no
-//! struct is known of show their values as they are.
+//! Those structs have the fields of the API in another order, under Go's names, and show what is absent as `null`, `""`
+//! or `0`. Which struct a value has follows from the kind and the field's path, so that a rule names the field and the
+//! value alone. Kinds that no struct is known of show their values as they are.
 //!
 //! Not here: texts of plain values, which are the same in both forms (see [`crate::error`]).
 
@@ -14,8 +14,8 @@ use serde_json::{Map, Value, json};
 use crate::{budget, measure};
 use table::{Shape, Struct, Type};
 
-/// The value of a field as a message shows it in one line; `None` when the plain form is right: for texts, numbers, and whatever the
-/// structs do not know. A scalar that is absent shows the zero of its type.
+/// The value of a field as a message shows it in one line; `None` when the plain form is right: for texts, numbers, and
+/// fields that the structs do not have. A scalar that is absent shows the zero of its type.
 ///
 /// ```
 /// use kubewright_schema::internal::show;
@@ -71,7 +71,8 @@ fn holds(type_: Type, value: &Value) -> bool {
     })
 }
 
-/// In what two values of a field differ, as a unified diff of what [`show`] shows, one field a line; empty when they are alike.
+/// The difference between two values of a field, as a unified diff of the output of [`show`], one field a line; empty
+/// when they are alike.
 ///
 /// ```
 /// use kubewright_schema::internal::difference;
@@ -153,7 +154,7 @@ enum Shown {
     Fields(Vec<(String, Shown)>),
 }
 
-/// What a field that is shown takes beside its text.
+/// The memory of a shown field beside its text.
 const SHOWN: usize = 64;
 
 fn leaf(value: &Value) -> Shown {

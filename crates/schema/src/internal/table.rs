@@ -15,13 +15,13 @@ pub(super) enum Shape {
     Map,
 }
 
-/// What a field holds.
+/// The type of a field.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Type {
     pub(super) shape: Shape,
     /// Whether nothing is `null`.
     pub(super) pointer: bool,
-    /// What stands after the prefixes that are read.
+    /// The type's name, behind the prefixes that are read.
     name: &'static str,
     package: &'static str,
 }
@@ -89,8 +89,8 @@ pub(super) fn object_meta() -> Option<&'static Struct> {
     find("meta", "ObjectMeta")
 }
 
-/// Whether a field of the API and a field of a struct are the same: Go's names have other capitals, and the extensions of
-/// schemas lack a part of their prefix.
+/// Whether a field of the API and a field of a struct are the same: Go's names have other capitals, and the extensions
+/// of schemas lack a part of their prefix.
 pub(super) fn same_name(json: &str, go: &str) -> bool {
     json.eq_ignore_ascii_case(go)
         || json.strip_prefix("x-kubernetes-").is_some_and(|rest| {
@@ -142,7 +142,7 @@ impl Type {
         }
     }
 
-    /// What is shown of a scalar that is absent.
+    /// The text for a scalar that is absent.
     pub(super) fn zero(self) -> Value {
         match self.name {
             "string" => Value::from(""),

@@ -192,7 +192,7 @@ fn field<'a>(text: &'a str, steps: &mut Vec<Step>) -> Parsed<&'a str> {
     Ok(&text[end..])
 }
 
-/// What stands in brackets, after the opening one.
+/// The contents of brackets, after the opening one.
 fn brackets<'a>(text: &'a str, steps: &mut Vec<Step>, nesting: usize) -> Parsed<&'a str> {
     let text = text.trim_start();
     if let Some(after) = text.strip_prefix('?') {

@@ -1,5 +1,5 @@
-//! The grammar of label selectors: a scanner of tokens with one token of lookahead, and a parser by hand, since the words of the
-//! errors depend on where each stands.
+//! The grammar of label selectors: a scanner of tokens with one token of lookahead, and a parser by hand, since the
+//! words of the errors depend on where each stands.
 
 use std::collections::BTreeSet;
 

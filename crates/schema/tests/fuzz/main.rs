@@ -1,7 +1,7 @@
-//! Whatever comes from outside is read without a panic, and what was read means what it says: one target for every reader.
+//! All input from outside is read without a panic, and its value keeps its meaning: one target for every reader.
 //!
-//! As a test each target runs shortly. Longer: `BOLERO_RANDOM_TEST_TIME_MS=600000 cargo test --release -p kubewright-schema --test fuzz NAME`.
-//! What a run finds becomes a line of a table beside the reader.
+//! As a test each target runs shortly. Longer: `BOLERO_RANDOM_TEST_TIME_MS=600000 cargo test --release -p
+//! kubewright-schema --test fuzz NAME`. A finding of a run becomes a line of a table beside the reader.
 
 mod input;
 

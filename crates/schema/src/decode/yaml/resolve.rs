@@ -1,4 +1,4 @@
-//! What a YAML scalar means by the rules of YAML 1.1, in the reading of `goyaml.v2`.
+//! The value of a YAML scalar by the rules of YAML 1.1, in the reading of `goyaml.v2`.
 
 use serde_json::{Number, Value};
 
@@ -64,8 +64,8 @@ fn not_json(value: f64) -> DecodeError {
     DecodeError::new(format!("json: unsupported value: {shown}"))
 }
 
-/// Resolves a scalar with the name of its standard tag (`str`, `int`, …), if it has one. A quoted scalar and one with a tag of
-/// somebody's own are texts.
+/// Resolves a scalar with the name of its standard tag (`str`, `int`, …), if it has one. A quoted scalar and one with a
+/// custom tag are texts.
 pub(super) fn resolve(written: &str, plain: bool, tag: Option<&str>, tagged: bool) -> Result<Scalar, DecodeError> {
     let text = || Scalar::Text(written.to_owned());
     match tag {
@@ -118,7 +118,7 @@ fn binary(written: &str) -> Result<Scalar, DecodeError> {
     })))
 }
 
-/// What a plain scalar means.
+/// The value of a plain scalar.
 fn implicit(written: &str) -> Scalar {
     match written {
         "" | "~" | "null" | "Null" | "NULL" => Scalar::Null,
