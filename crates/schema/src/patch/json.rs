@@ -1,9 +1,9 @@
 //! JSON patch (RFC 6902) with the habits of the library that the API server uses: negative indexes count from the end,
 //! `replace` of a missing field of an object sets it, an index such as `01` is read as 1.
 //!
-//! Invariants: at most [`MAX_OPERATIONS`]; what `copy` adds is bounded, for a copy of a copy doubles; the result nests
-//! no deeper than what the decoder would take; an operation costs what its path and its value are long, wherever in a
-//! list it works (`tree`).
+//! Invariants: at most [`MAX_OPERATIONS`]; the values that `copy` adds are bounded, because a copy of a copy doubles;
+//! the result nests no deeper than the decoder would take; the cost of an operation is the length of its path and its
+//! value, wherever in a list it works (`tree`).
 
 mod tree;
 
@@ -89,7 +89,8 @@ pub fn apply(doc: &Value, patch: &Value) -> Result<Value, JsonPatchError> {
     Ok(patching.doc.close())
 }
 
-/// The fields of operations that mean nothing, as strict field validation names them: `json patch unknown field "[0].odd"`.
+/// The fields of operations that mean nothing, as strict field validation names them: `json patch unknown field
+/// "[0].odd"`.
 pub fn unknown_fields(patch: &Value) -> Vec<String> {
     let mut unknown = Vec::new();
     for (index, operation) in patch.as_array().into_iter().flatten().enumerate() {
@@ -158,7 +159,7 @@ pub fn unescape(part: &str) -> String {
     part.replace("~1", "/").replace("~0", "~")
 }
 
-/// A path without its escapes. Without a slash it leads nowhere; what is before the first slash is not looked at.
+/// A path without its escapes. A path without a slash names nothing; the text before the first slash is ignored.
 struct Pointer {
     written: String,
     parents: Vec<String>,
@@ -247,7 +248,7 @@ impl<'v> Patching<'v> {
         }
     }
 
-    /// What holds the value that the path names, and its key in there.
+    /// The container of the value that the path names, and its key in there.
     fn parent<'p>(&mut self, pointer: &'p Pointer) -> Option<(Holder<'_, 'v>, &'p str)> {
         let last = pointer.last.as_deref()?;
         let mut at = &mut self.doc;
@@ -300,7 +301,8 @@ impl<'v> Patching<'v> {
         Ok(())
     }
 
-    /// Keeps the bound on the depth. Only where the bound is not enough is the value measured, so that moving costs next to nothing.
+    /// Keeps the bound on the depth. Only where the bound is not enough is the value measured, so that moving costs
+    /// next to nothing.
     fn grow(&mut self, pointer: &Pointer, value: &Tree<'v>, deep: usize) -> Result<(), JsonPatchError> {
         let above = pointer.parents.len() + 1;
         let mut deep = deep;

@@ -26,7 +26,7 @@ fn merge(fields: &mut Map<String, Value>, patch: &Map<String, Value>) {
         match (change, fields.get_mut(key)) {
             (Value::Null, _) => drop(fields.remove(key)),
             (Value::Object(change), Some(Value::Object(inner))) => merge(inner, change),
-            // What takes the place of an object is taken as it stands.
+            // A value that replaces an object is taken as it stands.
             (change, Some(present @ Value::Object(_))) => *present = change.clone(),
             (change, _) => drop(fields.insert(key.clone(), pruned(change))),
         }
@@ -50,8 +50,8 @@ fn pruned(value: &Value) -> Value {
     }
 }
 
-/// The smallest merge patch that turns `from` into `to`; an empty object when nothing changes. A `null` inside `to` cannot be said by a
-/// merge patch: it takes the field away.
+/// The smallest merge patch that turns `from` into `to`; an empty object when nothing changes. A `null` inside `to`
+/// cannot be said by a merge patch: it takes the field away.
 ///
 /// ```
 /// use kubewright_schema::patch::merge;

@@ -1,11 +1,13 @@
-//! Strategic merge patch: a merge patch that knows how Kubernetes' lists merge (`k8s.io/apimachinery/pkg/util/strategicpatch`).
+//! Strategic merge patch: a merge patch that knows how Kubernetes' lists merge
+//! (`k8s.io/apimachinery/pkg/util/strategicpatch`).
 //!
-//! Which lists merge, and by which key, comes from the schema (`x-kubernetes-patch-strategy`, `x-kubernetes-patch-merge-key`); all other
-//! lists are replaced. Directives in the patch: `$patch` (`replace`, `delete`, `merge`), `$deleteFromPrimitiveList/x`,
-//! `$setElementOrder/x`, `$retainKeys`.
+//! Which lists merge, and by which key, comes from the schema (`x-kubernetes-patch-strategy`,
+//! `x-kubernetes-patch-merge-key`); all other lists are replaced. Directives in the patch: `$patch` (`replace`,
+//! `delete`, `merge`), `$deleteFromPrimitiveList/x`, `$setElementOrder/x`, `$retainKeys`.
 //!
-//! Invariant: no directive survives into the result of a part that merges. Order of a merged list: items that the patch names stand in the
-//! patch's order, the others keep the order they had, and the two are interleaved by the old order as far as it says anything.
+//! Invariant: no directive survives into the result of a part that merges. Order of a merged list: items that the patch
+//! names stand in the patch's order, the others keep the order they had, and the two are interleaved by the old order
+//! as far as it says anything.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -93,7 +95,8 @@ pub enum StrategicError {
 }
 
 impl StrategicError {
-    /// The code that kube-apiserver answers with: 400 for a malformed directive, 422 for what it does not do, and 500 for everything else.
+    /// The code that kube-apiserver answers with: 400 for a malformed directive, 422 for what it does not do, and 500
+    /// for everything else.
     pub fn code(&self) -> u16 {
         match self {
             StrategicError::Retain | StrategicError::OrderFormat | StrategicError::DeleteFormat => 400,
@@ -135,7 +138,7 @@ fn merge_map(
 ) -> Result<Map<String, Value>, StrategicError> {
     match patch.get(DIRECTIVE).map(|directive| (directive, directive.as_str())) {
         None => {}
-        // What is replaced is taken as it stands.
+        // A replacement is taken as it stands.
         Some((_, Some("replace"))) => {
             return Ok(patch
                 .iter()
@@ -160,7 +163,7 @@ fn merge_map(
             (_, Value::Null) => {
                 merged.remove(list);
             }
-            // What is no list deletes nothing.
+            // A value that is not a list deletes nothing.
             _ => {}
         }
     }
@@ -341,7 +344,7 @@ enum Identity<'a> {
 }
 
 impl Identity<'_> {
-    /// What two items that are the same have in common, as JSON. An item without the key is like no other.
+    /// The identity of an item, as JSON: equal for items that are the same. An item without the key is like no other.
     fn of(self, item: &Value) -> Option<String> {
         match self {
             Identity::Key(key) => item.get(key).map(Value::to_string),
@@ -395,7 +398,7 @@ fn merge_list(
             (Some(before), _) => before.clone_from(item),
             (None, _) => {
                 places.insert(id, merged.len());
-                // Taken as it stands, whatever directives are in it.
+                // Taken as it stands, with any directives in it.
                 merged.push(item.clone());
             }
         }
@@ -413,8 +416,8 @@ fn merge_list(
     Ok(sort(merged, &named, &before, identity))
 }
 
-/// The old list as it stands when the order is made: upstream deletes and appends in its memory, so new items take the room that deleted
-/// ones left at the end. This decides where they stand among items that the order does not name.
+/// The old list as it stands when the order is made: upstream deletes and appends in its memory, so new items take the
+/// room that deleted ones left at the end. This decides where they stand among items that the order does not name.
 fn overwritten<'v>(original: &'v [Value], kept: &'v [Value], merged: &'v [Value]) -> Vec<&'v Value> {
     let added = merged.get(kept.len()..).unwrap_or_default();
     let mut before: Vec<&Value> = kept.iter().chain(added).take(original.len()).collect();
@@ -476,7 +479,7 @@ fn check_order_items(list: &[Value], order: &[Value], identity: Identity<'_>) ->
     Ok(())
 }
 
-/// Interleaves what the patch names (in its order) with what it does not name (in the old order).
+/// Interleaves the items that the patch names (in its order) with the others (in the old order).
 fn sort(merged: Vec<Value>, named: &Places, before: &Places, identity: Identity<'_>) -> Vec<Value> {
     let place = |places: &Places, item: &Value| places.get(&identity.of(item)).copied();
     // Each with its place in the patch and its old place; equal scalars count once.
@@ -487,7 +490,7 @@ fn sort(merged: Vec<Value>, named: &Places, before: &Places, identity: Identity<
         .map(|item| (place(named, &item), place(before, &item), item));
     let (mut ours, mut others): (Vec<_>, Vec<_>) = placed.partition(|(named, _, _)| named.is_some());
     ours.sort_by_key(|(named, _, _)| *named);
-    // What the patch adds without naming it in its order comes last.
+    // Items that the patch adds without naming them in its order come last.
     others.sort_by_key(|(_, before, _)| before.unwrap_or(usize::MAX));
     let mut sorted = Vec::with_capacity(ours.len() + others.len());
     let (mut ours, mut others) = (ours.into_iter().peekable(), others.into_iter().peekable());
@@ -598,7 +601,7 @@ mod tests {
             ),
             Err("unknown patch type: merge in map: map[$patch:merge z:3]".to_owned())
         );
-        // Recorded: where there is no map yet, whatever the directive and whatever stands beside it.
+        // Recorded: where there is no map yet, with any directive and any fields beside it.
         for directive in ["merge", "replace", "delete", "maybe"] {
             check(
                 json!({"metadata": {}}),

@@ -1,6 +1,6 @@
-//! A document under the operations of a patch. What no path leads through is only pointed at, and copied once, into the
-//! result. Lists that a path leads through are kept in blocks, so that an item is put anywhere into a long list without
-//! moving all that follow; a block that nothing is put into or taken out of is only pointed at as well.
+//! A document under the operations of a patch. A part that no path leads through is only referred to, and copied once,
+//! into the result. Lists that a path leads through are kept in blocks, so that an item is put anywhere into a long
+//! list without moving all that follow; a block that nothing is put into or taken out of is only pointed at as well.
 
 use std::collections::BTreeMap;
 
@@ -225,7 +225,7 @@ enum Item<'a, 'v> {
 }
 
 impl<'v> Item<'_, 'v> {
-    /// What one of two functions says of it.
+    /// The result of one of two functions about it.
     fn of<T>(&self, shown: impl Fn(&Value) -> T, own: impl Fn(&Tree<'v>) -> T) -> T {
         match self {
             Item::Shown(value) => shown(value),
