@@ -1,7 +1,7 @@
 //! The way back: from the JSON of an object to the bytes that a Go server would send.
 //!
-//! Go's encoder writes every field that is not a pointer, zero or not, in the order of the tags; so do these functions, and the bytes are the
-//! same. A field that the table does not know is left out: Go's types do not have it either.
+//! Go's encoder writes every field that is not a pointer, zero or not, in the order of the tags; so do these functions,
+//! and the bytes are the same. A field that the table does not know is left out: Go's types do not have it either.
 
 use serde_json::Value;
 
@@ -32,7 +32,7 @@ pub enum EncodeError {
     Field {
         /// The JSON name of the field.
         field: &'static str,
-        /// What it holds.
+        /// The value.
         value: String,
     },
     /// More than `MAX_WRITTEN` messages in each other, which nothing has that is stored.
@@ -59,7 +59,7 @@ pub fn encode(object: &Value) -> Result<Vec<u8>, EncodeError> {
     encode_as(text("apiVersion"), text("kind"), object)
 }
 
-/// Writes an object of a kind, whatever it says about itself.
+/// Writes an object as this kind, regardless of its own `apiVersion` and `kind`.
 ///
 /// # Errors
 /// See [`encode`].
@@ -99,7 +99,8 @@ pub fn encode_list<'a>(
     Ok(envelope(api_version, list_kind, &out))
 }
 
-/// Writes an event of a watch: the length of what follows in four bytes, the type, and the object, which is a whole body.
+/// Writes an event of a watch: the length of what follows in four bytes, the type, and the object, which is a whole
+/// body.
 pub fn encode_event(kind: &str, object: &[u8]) -> Vec<u8> {
     let mut event = Vec::with_capacity(object.len() + 32);
     bytes(1, kind.as_bytes(), &mut event);
@@ -201,7 +202,7 @@ fn write_value(
             let flag = if zero { Some(false) } else { value.as_bool() };
             varint(tag, u64::from(flag.ok_or_else(wrong)?), out);
         }
-        // A negative number is extended to 64 bits, whatever its type.
+        // A negative number is extended to 64 bits, for both types.
         Type::Int32 | Type::Int64 => varint(tag, integer(value).ok_or_else(wrong)?.cast_unsigned(), out),
         Type::Double => {
             let number = if zero { Some(0.0) } else { value.as_f64() };

@@ -9,19 +9,20 @@ use super::wire::{Reader, Wire};
 use super::{MAX_DEPTH, MAX_VALUES, ProtobufError};
 use crate::{budget, measure};
 
-/// What a field takes beside its text: its place, and its name in a map.
+/// The memory of a field beside its text: its place, and its name in a map.
 const VALUE: usize = 64;
 /// How many entries of a map share a node.
 const ENTRIES: usize = 6;
 
-/// What one body has used of its limits.
+/// The use of its limits by one body.
 #[derive(Debug, Default)]
 pub(super) struct Decoder {
     values: usize,
 }
 
 impl Decoder {
-    /// Reads the fields of a message into an object. A field that comes twice is merged or overwritten, as protobuf has it.
+    /// Reads the fields of a message into an object. A field that comes twice is merged or overwritten, as protobuf has
+    /// it.
     pub(super) fn message(
         &mut self,
         message: &'static Message,
@@ -115,7 +116,8 @@ impl Decoder {
         Ok(())
     }
 
-    /// The key and the value of a map's entry, which is a message of two fields. Either may be left out when it is zero.
+    /// The key and the value of a map's entry, which is a message of two fields. Either may be left out when it is
+    /// zero.
     fn entry(&mut self, field: &'static Field, data: &[u8], depth: usize) -> Result<(String, Value), ProtobufError> {
         let (mut key, mut value) = (String::new(), None);
         let mut reader = Reader::new(data, "map");
@@ -177,7 +179,7 @@ impl Decoder {
     }
 }
 
-/// Whether a value is what Go's encoder writes for a scalar that nobody has set.
+/// Whether a value is the one that Go's encoder writes for a scalar that was not set.
 fn is_zero(value: &Value, type_: Type) -> bool {
     match value {
         _ if matches!(type_, Type::Special(_) | Type::Message(_)) => false,

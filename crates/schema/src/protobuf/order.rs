@@ -1,9 +1,11 @@
-//! The order in which Kubernetes writes the fields of a built-in kind: that of its Go structs, `kind` and `apiVersion` first.
+//! The order in which Kubernetes writes the fields of a built-in kind: that of its Go structs, `kind` and `apiVersion`
+//! first.
 //!
-//! Clients that compare bytes see the difference, and people find `metadata.name` where they look for it. The table of messages is
-//! written in that order, so it knows. Maps (`labels`, `data`), custom resources and what a struct does not have are sorted, as in Go.
+//! Clients that compare bytes see the difference, and people find `metadata.name` where they look for it. The table of
+//! messages is written in that order, so it knows. Maps (`labels`, `data`), custom resources and what a struct does not
+//! have are sorted, as in Go.
 //!
-//! Invariant: what is written is the same value, whatever the order.
+//! Invariant: the order never changes the written value.
 
 use serde::ser::{Serialize, SerializeMap as _, SerializeSeq as _, Serializer};
 use serde_json::{Map, Value};
@@ -34,7 +36,7 @@ pub(super) struct Place {
     order: Order,
 }
 
-/// What `metav1.TypeMeta` has; it is embedded first.
+/// The fields of `metav1.TypeMeta`; it is embedded first.
 const TYPE_META: [&str; 2] = ["kind", "apiVersion"];
 
 impl Order {

@@ -1,4 +1,4 @@
-//! Messages that Go reads and writes with code of their own: in JSON they are a string, a number, or whatever they hold.
+//! Messages that Go reads and writes with code of their own: in JSON they are a string, a number, or any value.
 
 use std::fmt::Write as _;
 
@@ -115,7 +115,7 @@ pub(super) fn parse_time(text: &str) -> Option<(i64, u32)> {
     let since = local
         .duration_since(EPOCH)
         .checked_sub(SignedDuration::from_secs(pieces.to_numeric_offset()?.seconds().into()))?;
-    // What is before a whole second counts back from it in jiff, and forth from the one before in Go.
+    // The nanoseconds of a time before 1970 count back from the second in jiff, and forth from the second before in Go.
     let back = i64::from(since.subsec_nanos() < 0);
     let nanos = u32::try_from(i64::from(since.subsec_nanos()) + back * 1_000_000_000).ok()?;
     Some((since.as_secs() - back, nanos))

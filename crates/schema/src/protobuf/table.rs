@@ -39,7 +39,7 @@ pub(super) fn is_unversioned(kind: &str) -> bool {
     UNVERSIONED.contains(&kind)
 }
 
-/// What a field holds.
+/// The type of a field.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Type {
     String,

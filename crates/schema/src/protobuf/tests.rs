@@ -278,7 +278,7 @@ fn negative_numbers_have_ten_bytes() {
     );
 }
 
-/// What Go makes of an object is the same whether it came as JSON or as protobuf.
+/// Go decodes an object to the same value from JSON and from protobuf.
 #[test]
 fn normal_forms_agree() {
     let body = "azhzAAoVCgdhcHBzL3YxEgpEZXBsb3ltZW50EpQBChEKAWQSABoAIgAqADIAOABCABJxCAMSCgoICgNhcHASAWEaWQoaCgASABoAIgAqADIAOABCAFoICgNhcHASAWESOxIdCgFjEgRpbWcyKgBCAGoAcgCAAQCIAQCQAQCiAQAaADIAQgBKAFIAWABgAGgAggEAigEAmgEAwgEAIgIKACgAOAAaDAgAEAAYACAAKAA4ABoAIgA=";
@@ -382,7 +382,8 @@ fn any_value(message: &'static table::Message, depth: u32) -> BoxedStrategy<Valu
             fields.push(pairs.boxed());
             continue;
         }
-        // What Go always writes comes back as its zero, so it is always there; what has no end is cut off behind a pointer or a list.
+        // A field that Go always writes comes back as its zero, so it is always there; an endless type is cut off
+        // behind a pointer or a list.
         let has_zero = matches!(
             field.type_,
             Type::Message(_) | Type::Special(Special::Quantity | Special::IntOrString | Special::Duration)
@@ -503,7 +504,7 @@ fn recorded_answers() {
     );
 }
 
-/// Whatever date an object holds, somebody who reads protobuf gets it.
+/// A client that reads protobuf gets any date that an object holds.
 #[test]
 fn times_go_to_the_ends_of_the_calendar() {
     let check = |given: &str, there_and_back: &str| {

@@ -1,6 +1,6 @@
-//! Fields on the wire, for whoever writes a message by its numbers: a tag, a wire type, and the value.
+//! Fields on the wire, for code that writes a message by its numbers: a tag, a wire type, and the value.
 //!
-//! What a message has, and whether a zero is worth writing, is for the caller to know.
+//! The caller knows the fields of a message, and whether a zero is worth writing.
 
 /// A number of any integer type, or a flag. A negative number is extended to 64 bits first.
 pub fn varint(tag: u32, value: u64, out: &mut Vec<u8>) {
@@ -51,7 +51,7 @@ pub fn nested<E>(tag: u32, out: &mut Vec<u8>, write: impl FnOnce(&mut Vec<u8>) -
     }
     let mut head = Vec::with_capacity(5);
     number(length as u64, &mut head);
-    // What was written moves by the few bytes of its length.
+    // The written bytes move by the few bytes of their length.
     out.splice(start..begin, head);
     Ok(())
 }
