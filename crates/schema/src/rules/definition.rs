@@ -19,11 +19,12 @@ const MAX_REQUEST: u64 = 3 * 1024 * 1024;
 /// The name of the type of `self`; its parts are named after it.
 const SELF_TYPE: &str = "selfType";
 
-/// What is wrong with the rules of a schema; empty when nothing is.
+/// The errors in the rules of a schema; empty when there are none.
 ///
 /// `schema` is the `openAPIV3Schema` of a version, `at` its place. `mistakes` are the errors that were already found in
-/// it: the rules of a schema with a mistake in it, or below it, are not compiled. `unchanged` says that the definition had
-/// the same schema before: then no single rule is too expensive, so that a newer server takes what an older one took.
+/// it: the rules of a schema with a mistake in it, or below it, are not compiled. `unchanged` says that the definition
+/// had the same schema before: then no single rule is too expensive, so that a newer server takes what an older one
+/// took.
 ///
 /// ```
 /// use kubewright_schema::{SchemaRef, rules::check, path::FieldPath};

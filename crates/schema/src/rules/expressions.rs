@@ -24,13 +24,13 @@ struct Table {
 #[derive(Deserialize)]
 #[serde(rename_all = "lowercase")]
 enum Expected {
-    /// What `'%s'.format([x])` prints.
+    /// The text of `'%s'.format([x])`.
     Value(String),
-    /// What the evaluation says.
+    /// The error of the evaluation.
     Error(String),
     /// The expression is refused when it is compiled.
     Refused(String),
-    /// What depends on constants only is in error.
+    /// A part that depends on constants only is in error.
     Instantiation(String),
 }
 
@@ -157,7 +157,7 @@ fn work_is_bounded() {
     }
 }
 
-/// Whatever an expression says, it is answered: no panic, and no end of the stack.
+/// Every expression is answered: no panic, and no end of the stack.
 #[test]
 fn nesting_is_bounded() {
     let environment = Environment::new().variable("x", Decl::new(Type::Dyn));

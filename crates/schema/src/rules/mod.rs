@@ -1,8 +1,8 @@
 //! `x-kubernetes-validations`: the rules that a custom resource definition brings along.
 //!
 //! [`check`] looks at them when the definition is written: they must compile, cost not too much, and use `oldSelf` only
-//! where an old value can be found. A [`Validator`] holds the compiled rules of one version and runs them when a resource
-//! is written.
+//! where an old value can be found. A [`Validator`] holds the compiled rules of one version and runs them when a
+//! resource is written.
 //!
 //! Not here: what rules may say without being compiled (a message without line breaks), which
 //! [`check_crd_schema`](crate::structural::check_crd_schema) looks at with the other words of a schema.
@@ -77,7 +77,7 @@ struct Compiled {
     max_cost: u64,
 }
 
-/// What became of a rule. An empty rule has neither program nor error.
+/// A rule, compiled. An empty rule has neither program nor error.
 #[derive(Debug)]
 struct CompiledRule {
     rule: Rule,

@@ -1,7 +1,7 @@
 //! The rules of a version, run on a resource.
 //!
-//! A rule runs on every value of its schema that is not null. One with `oldSelf` runs where the value has an old one, or
-//! everywhere when its `oldSelf` is optional. What a rule without `oldSelf` finds in a value that did not change is no
+//! A rule runs on every value of its schema that is not null. One with `oldSelf` runs where the value has an old one,
+//! or everywhere when its `oldSelf` is optional. A violation of a rule without `oldSelf` in an unchanged value is no
 //! error but a warning (ratcheting). All rules share one budget; when it is spent, the rest is not run, and that is an
 //! error.
 
@@ -45,12 +45,12 @@ pub struct Validator {
     root: Node,
 }
 
-/// What the rules say about a resource.
+/// The findings of the rules in a resource.
 #[derive(Debug, Default)]
 pub struct Outcome {
     /// Why the resource is refused; empty when it is not.
     pub errors: Vec<FieldError>,
-    /// What is wrong with parts that did not change: a warning to the client.
+    /// Errors in unchanged parts: a warning to the client.
     pub ratcheted: Vec<FieldError>,
 }
 
@@ -111,7 +111,7 @@ impl Validator {
     }
 }
 
-/// What the rules of a schema say about its default, at the place of the default: it must be right when it replaces
+/// The findings of a schema's rules in its default, at the place of the default: it must be valid when it replaces
 /// itself, and when it is new.
 pub(crate) fn check_default(schema: &SchemaRef, value: &Value, at: &FieldPath) -> Vec<FieldError> {
     let Some(validator) = Validator::of(schema, schema.embedded_resource) else {
@@ -229,7 +229,7 @@ impl<'a> Variables<'a> for Activation<'a> {
 /// One validation.
 struct Run<'p> {
     patterns: &'p Patterns,
-    /// What rules may still cost; none when no more are run.
+    /// The budget that is left for rules; none when no more are run.
     budget: Option<u64>,
     outcome: Outcome,
 }
@@ -417,7 +417,7 @@ impl Run<'_> {
         }
     }
 
-    /// The text of the message expression; none when there is none, or when it gives nothing that can be shown.
+    /// The text of the message expression; none when there is no expression, or when its result cannot be shown.
     ///
     /// # Errors
     /// The budget is spent.
