@@ -1,12 +1,11 @@
 //! The schemas of Kubernetes' built-in types, from the committed text of its published OpenAPI.
 //!
-//! The text is one line a definition, `name<TAB>json`, sorted by name, with an index of short lines beside it. Looking a
-//! name up is a binary search over the bytes of the index; only the definition that is found is parsed, once, on first
-//! use, and kept. So starting costs nothing, and a kind that nobody asks for costs no memory of its own.
+//! The text is one line a definition, `name<TAB>json`, sorted by name, with an index of short lines beside it. Looking
+//! a name up is a binary search over the bytes of the index; only the definition that is found is parsed, once, on
+//! first use, and kept. So starting costs nothing, and an unused kind costs no memory of its own.
 //!
-//! Invariants, held by tests: the lines are sorted; the index fits the text; every `$ref` points at a line; every kind has
-//! one definition.
-//! Where the text comes from is in `data/NOTICE.md`; `cargo xtask generate` writes it.
+//! Invariants, held by tests: the lines are sorted; the index fits the text; every `$ref` points at a line; every kind
+//! has one definition. Where the text comes from is in `data/NOTICE.md`; `cargo xtask generate` writes it.
 //!
 //! Not here: custom resources. Their schemas come from [`SchemaRef::from_crd`].
 
@@ -93,7 +92,7 @@ pub(crate) fn schema(name: &str) -> Option<Arc<Schema>> {
     let (name, json) = (static_name(name)?, raw(name)?);
     let text: Value = serde_json::from_str(json).expect("the catalog is generated JSON: its test parses every line");
     let schema = Arc::new(parse::definition(name, &text));
-    // Whoever was first stays, so that equal names are the same schema.
+    // The first schema stays, so that equal names are the same schema.
     Some(Arc::clone(
         PARSED
             .lock()

@@ -1,11 +1,11 @@
-//! What a Go program makes of a built-in object when it reads and writes it.
+//! The changes that a Go program makes to a built-in object when it reads and writes it.
 //!
 //! A Go struct has fields that are always there and fields that vanish when they are empty (`omitempty`); the OpenAPI
-//! tells only a part of it. A default of `{}`, `""`, `0` or `false` marks a plain value; lists and maps vanish when empty;
-//! but whether `0` in an optional field is a value (a pointer) or nothing is known to the Go source alone. What is needed
-//! of that is in `data/go-types.txt`, one line a type.
+//! tells only a part of it. A default of `{}`, `""`, `0` or `false` marks a plain value; lists and maps vanish when
+//! empty; but whether `0` in an optional field is a value (a pointer) or nothing is known to the Go source alone. The
+//! facts that are needed of it are in `data/go-types.txt`, one line a type.
 //!
-//! A type without a line keeps its zeros: losing a `0` that somebody wrote would be worse than showing one.
+//! A type without a line keeps its zeros: losing a `0` that a client wrote would be worse than showing one.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -26,7 +26,7 @@ use table::table;
 
 static TABLE: &str = include_str!("../../data/go-types.txt");
 
-/// What the schema of a type does not tell.
+/// The facts about a type that its schema does not tell.
 #[derive(Debug, Default)]
 pub(super) struct Facts {
     /// Optional scalars that are pointers: a zero is a value.
@@ -39,7 +39,7 @@ pub(super) struct Facts {
     quantities: Vec<&'static str>,
 }
 
-/// What the table says about a definition.
+/// The table's line about a definition.
 fn facts(name: &str) -> Option<&'static Facts> {
     static FACTS: LazyLock<BTreeMap<String, Facts>> =
         LazyLock::new(|| table(TABLE, read).expect("the table's test reads it"));
@@ -67,8 +67,9 @@ fn read(groups: &mut dyn Iterator<Item = &'static str>) -> Result<Facts, String>
 /// Brings a built-in object into the form that a Go program writes after it has read it.
 ///
 /// Nulls and empty optional values go, plain values that are absent appear (`"status": {}`, `"rules": null`), times are
-/// written in UTC and quantities in their canonical form. Unknown fields stay: [`prune`](crate::structural::prune) is for them. The
-/// value should have passed [`type_check`](crate::structural::type_check); what is of the wrong type is left alone.
+/// written in UTC and quantities in their canonical form. Unknown fields stay: [`prune`](crate::structural::prune) is
+/// for them. The value should have passed [`type_check`](crate::structural::type_check); what is of the wrong type is
+/// left alone.
 ///
 /// ```
 /// use kubewright_schema::{catalog, structural::go_normalize};
@@ -83,8 +84,8 @@ pub fn go_normalize(value: &mut Value, schema: &SchemaRef) {
     normalize(value, schema, false);
 }
 
-/// The same as it is while a request is worked on: a list that is always written, and that somebody wrote as `[]`, is still a list and
-/// belongs to him. Storing it makes null of it ([`go_normalize`]).
+/// The same for an object of a request under way: a list that is always written, and that a client wrote as `[]`, is
+/// still a list and belongs to its field manager. Storing it makes null of it ([`go_normalize`]).
 pub fn go_normalize_read(value: &mut Value, schema: &SchemaRef) {
     normalize(value, schema, true);
 }
@@ -163,14 +164,14 @@ fn special_form(value: &mut Value, special: Special, keeps_lists: bool) {
     }
 }
 
-/// What Go makes of the fields of a struct: asked for every object, so it is worked out once a type.
+/// The fields of a struct in Go: needed for every object, so it is worked out once a type.
 #[derive(Debug)]
 pub(crate) struct GoStruct {
-    /// What the table says about the type.
+    /// The table's facts about the type.
     facts: Option<&'static Facts>,
-    /// What Go calls the fields.
+    /// Go's names of the fields.
     names: Option<&'static Names>,
-    /// What is written for fields that are absent.
+    /// The values that are written for absent fields.
     zeros: BTreeMap<String, Zero>,
 }
 
@@ -180,7 +181,7 @@ struct Zero {
     held: Value,
     /// As it is written, with what is in it.
     written: Value,
-    /// What it takes in the map that it is put into.
+    /// Its size in the map that it is put into.
     bytes: usize,
 }
 
@@ -190,7 +191,7 @@ impl GoStruct {
         let zeros = schema.properties.iter().filter_map(|(key, property)| {
             let held = plain_zero(property, key, schema, facts)?;
             let mut written = held.clone();
-            // Nobody wrote a list into it, so it does not matter whether written ones are kept.
+            // No client wrote a list into it, so it does not matter whether written ones are kept.
             normalize(&mut written, property, false);
             let bytes = measure::text_held(key.len()) + measure::held(&written);
             Some((key.clone(), Zero { held, written, bytes }))
@@ -265,7 +266,7 @@ fn vanishes(value: &Value, property: &SchemaRef, key: &str, known: Option<&Facts
     }
 }
 
-/// What Go writes for a field that is absent; none when it writes nothing.
+/// The value that Go writes for an absent field; none when it writes none.
 fn plain_zero(property: &SchemaRef, key: &str, schema: &Schema, known: Option<&Facts>) -> Option<Value> {
     if known.is_some_and(|facts| facts.nulls.contains(&key)) {
         return Some(Value::Null);
@@ -274,7 +275,7 @@ fn plain_zero(property: &SchemaRef, key: &str, schema: &Schema, known: Option<&F
         return Some(json!("0"));
     }
     let required = schema.required.iter().any(|name| name == key);
-    // Absent fields are many and mostly of types that nobody asked for: they are not resolved to say nothing about them.
+    // Absent fields are many and mostly of unused types: these are not resolved just to find no default.
     match property.own_default() {
         Some(Value::Object(map)) if map.is_empty() => Some(json!({})),
         // An optional scalar with a zero default may be either: only a type that is in the table is sure.
@@ -288,8 +289,9 @@ fn plain_zero(property: &SchemaRef, key: &str, schema: &Schema, known: Option<&F
     }
 }
 
-/// What a Go program sees in the field `key` of a struct when nothing was ever written there: `{}` for a plain struct, null for a list
-/// that is always written, none where the field itself is absent.
+/// The value that a Go program sees in the field `key` of a struct when no client ever wrote it: `{}` for a plain
+/// struct, null for a list that is always written, none where the field itself is absent. `{}` for a plain struct, null
+/// for a list that is always written, none where the field itself is absent.
 pub(crate) fn absent_form<'a>(schema: &'a Schema, key: &str) -> Option<&'a Value> {
     schema.go().zeros.get(key).map(|zero| &zero.held)
 }
@@ -331,7 +333,7 @@ mod tests {
             json!({"data": {}, "binaryData": {"a": ""}}),
             &json!({"metadata": meta, "binaryData": {"a": ""}}),
         );
-        // What is read skips line ends, and what is written has none.
+        // Reading skips line ends, and writing makes none.
         check(
             ("", "Secret"),
             json!({"data": {"a": "YW\nFh\r\n"}}),

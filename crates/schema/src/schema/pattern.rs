@@ -31,7 +31,8 @@ impl Pattern {
     /// Compiles the expression.
     ///
     /// # Errors
-    /// What Go says of a text that is no regular expression, or one that compiles to more than `regex` allows in memory.
+    /// Go's error about a text that is no regular expression, or one that compiles to more than `regex` allows in
+    /// memory.
     pub fn check(&self) -> Result<(), &String> {
         self.compiled().map(drop)
     }

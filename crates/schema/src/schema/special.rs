@@ -20,7 +20,7 @@ pub(crate) enum Special {
 }
 
 impl Special {
-    /// What the type of a definition is, by its name in the catalog.
+    /// The special type of a definition, by its name in the catalog.
     pub(crate) fn named(definition: &'static str) -> Option<Special> {
         Some(match definition.rsplit('.').next()? {
             "Time" => Special::Time,

@@ -1,5 +1,5 @@
-//! How Go's decoder names a field whose value has the wrong type: the type of the field, and the structs on the way to it that are embedded
-//! in others. Neither is in the OpenAPI; what is needed of both is in `data/go-names.txt`.
+//! How Go's decoder names a field whose value has the wrong type: the type of the field, and the structs on the way to
+//! it that are embedded in others. Neither is in the OpenAPI; what is needed of both is in `data/go-names.txt`.
 
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
@@ -8,7 +8,7 @@ use super::table::table;
 
 static TABLE: &str = include_str!("../../../data/go-names.txt");
 
-/// What Go calls the fields of one type.
+/// Go's names of the fields of one type.
 #[derive(Debug, Default)]
 pub(crate) struct Names {
     types: BTreeMap<&'static str, &'static str>,
@@ -27,7 +27,7 @@ impl Names {
     }
 }
 
-/// What the table says about a definition.
+/// The table's names for a definition.
 pub(crate) fn names(definition: &str) -> Option<&'static Names> {
     static NAMES: LazyLock<BTreeMap<String, Names>> =
         LazyLock::new(|| table(TABLE, read).expect("the table's test reads it"));

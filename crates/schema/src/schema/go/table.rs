@@ -1,14 +1,14 @@
 //! The tables in `data` about built-in types, a line for each.
 //!
-//! `[prefix]` opens a section, whose lines are about the definitions `prefix.NAME`; a line is `NAME group, group …`; `#` begins a comment.
-//! Not here: what the groups mean. Each table has a reader of its own.
+//! `[prefix]` opens a section, whose lines are about the definitions `prefix.NAME`; a line is `NAME group, group …`;
+//! `#` begins a comment. Not here: what the groups mean. Each table has a reader of its own.
 
 use std::collections::BTreeMap;
 
 /// Reads a table; `read` makes something of the groups of a line.
 ///
 /// # Errors
-/// What `read` says, or that a definition stands twice, with the line.
+/// The error of `read`, or that a definition stands twice, with the line.
 pub(crate) fn table<T>(
     text: &'static str,
     read: impl Fn(&mut dyn Iterator<Item = &'static str>) -> Result<T, String>,
