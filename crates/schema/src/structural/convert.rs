@@ -1,4 +1,4 @@
-//! What Kubernetes says when a patched built-in object does not fit its Go type.
+//! The errors of Kubernetes for a patched built-in object that does not fit its Go type.
 //!
 //! A strategic merge patch is applied to a tree of plain values, which is then read into the Go type by reflection
 //! (`DefaultUnstructuredConverter`), not by a JSON decoder: its words are others than those of [`super::type_check`].
@@ -82,8 +82,8 @@ pub fn convert_check(value: &Value, schema: &SchemaRef) -> Result<(), String> {
     }
 }
 
-/// Moves a value that [`convert_check`] finds fit: numbers become those that the Go type holds, without a fraction and cut to its size, as
-/// reflection sets them.
+/// Moves a value that [`convert_check`] finds fit: numbers become those that the Go type holds, without a fraction and
+/// cut to its size, as reflection sets them.
 pub fn convert(value: &mut Value, schema: &SchemaRef) {
     if special(schema).is_some() {
         return;

@@ -1,7 +1,7 @@
 //! Whether the schema of a CRD may be used: its words are allowed, it is structural, its defaults are valid.
 //!
-//! Three passes, as upstream has them: the words of each schema ([`words`]), the structural rules ([`form`]) unless a word
-//! stands there that has no structural form, and the defaults once the form is right.
+//! Three passes, as upstream has them: the words of each schema ([`words`]), the structural rules ([`form`]) unless a
+//! word stands there that has no structural form, and the defaults once the form is right.
 //!
 //! The passes read the JSON as it was written, since half of their work is about words that a [`Schema`](crate::Schema)
 //! has no place for.
@@ -22,10 +22,10 @@ use crate::path::FieldPath;
 use crate::rules;
 use crate::schema::SchemaRef;
 
-/// What is wrong with the `openAPIV3Schema` of a CRD that is being written; empty when nothing is.
+/// The errors in the `openAPIV3Schema` of a CRD that is being written; empty when there are none.
 ///
-/// `at` is where the schema stands: `spec.validation.openAPIV3Schema` for a CRD whose versions all have the same schema,
-/// `spec.versions[0].schema.openAPIV3Schema` otherwise.
+/// `at` is where the schema stands: `spec.validation.openAPIV3Schema` for a CRD whose versions all have the same
+/// schema, `spec.versions[0].schema.openAPIV3Schema` otherwise.
 ///
 /// ```
 /// use kubewright_schema::{path::FieldPath, structural::check_crd_schema};

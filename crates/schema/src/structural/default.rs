@@ -1,7 +1,8 @@
 //! Defaults of custom resources.
 //!
-//! As apiextensions does it: first go the nulls that the schema does not allow (so that they count as absent), then each
-//! absent property with a default gets it, and the defaults inside of what is there, or was just filled in, follow.
+//! As apiextensions does it: first go the nulls that the schema does not allow (so that they count as absent), then
+//! each absent property with a default gets it, and the defaults inside of what is there, or was just filled in,
+//! follow.
 
 use serde_json::{Number, Value};
 
@@ -28,8 +29,8 @@ pub fn default(value: &mut Value, schema: &SchemaRef) {
     settle(value, Some(schema), true);
 }
 
-/// One walk for all: what is below a value is settled before what is beside it. Only what was `given` can hold nulls that count as
-/// absent, not what a default brought.
+/// One walk for all: the parts below a value are settled before those beside it. Only `given` values can hold nulls
+/// that count as absent, defaults cannot.
 fn settle(value: &mut Value, schema: Option<&Schema>, given: bool) {
     match value {
         Value::Object(map) => {
@@ -162,7 +163,7 @@ mod tests {
         );
     }
 
-    /// What upstream does, walk by walk: nulls go, defaults come, numbers get their form.
+    /// The same as upstream, walk by walk: nulls go, defaults come, numbers get their form.
     fn in_three_walks(value: &mut Value, schema: &Schema) {
         fn drop_nulls(value: &mut Value, schema: &Schema) {
             match value {

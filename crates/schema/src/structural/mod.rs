@@ -1,17 +1,18 @@
-//! What is done to a value by its schema, on its way into the server.
+//! The steps that a schema makes with a value, on its way into the server.
 //!
-//! For **custom resources**, in this order: [`prune`] drops what the schema does not know, [`default`] fills in what is
-//! absent, [`validate`] says what is wrong, in Kubernetes' words. Before that, when the CRD itself is written,
+//! For **custom resources**, in this order: [`prune`] drops fields that the schema does not have, [`default`] fills in
+//! absent ones, [`validate`] reports errors, in Kubernetes' words. Before that, when the CRD itself is written,
 //! [`check_crd_schema`] says whether its schema is structural and its defaults are valid.
 //!
 //! For **built-in kinds**: [`type_check`] and [`prune`] answer as Go's decoder does, [`go_normalize`] gives the form
 //! that a Go program writes after it has read a value.
 //!
-//! Invariants: nothing here panics, whatever the value or the schema; pruning and defaulting are idempotent; a schema
-//! without a word about a value leaves it alone.
+//! Invariants: nothing here panics, for any value and schema; pruning and defaulting are idempotent; a schema without a
+//! word about a value leaves it alone.
 //!
 //! Not here: the rules of single kinds (a port is between 1 and 65535), which belong to the server's strategies, and
-//! the rules that a definition brings along, which [`cel::rules`](crate::rules) runs. Values come with their depth bounded by the decoder: the functions recurse.
+//! the rules that a definition brings along, which [`cel::rules`](crate::rules) runs. Values come with their depth
+//! bounded by the decoder: the functions recurse.
 
 mod convert;
 mod crd_rules;

@@ -2,8 +2,8 @@
 //!
 //! Custom resources follow apiextensions' pruning: what the schema does not name goes, except below
 //! `x-kubernetes-preserve-unknown-fields`; `apiVersion`, `kind` and `metadata` of the resource and of embedded ones are
-//! known without being named. Built-in kinds follow Go's decoder: fields that a struct lacks are ignored, free-form types
-//! keep everything.
+//! known without being named. Built-in kinds follow Go's decoder: fields that a struct lacks are ignored, free-form
+//! types keep everything.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -18,7 +18,7 @@ use crate::schema::catalog::json_schema_props;
 use crate::schema::special::{Special, special};
 use crate::schema::{Schema, SchemaRef};
 
-/// Whose rules decide what is unknown.
+/// The rules that decide which fields are unknown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PruneOptions {
     built_in: bool,
@@ -149,7 +149,7 @@ impl Pruner {
         }
     }
 
-    /// `metadata` of a custom resource is the built-in ObjectMeta whatever the CRD says.
+    /// `metadata` of a custom resource is the built-in ObjectMeta, whatever schema the CRD has for it.
     fn metadata(&mut self, value: &mut Value) {
         self.built_in(value, catalog::object_meta());
     }
@@ -201,7 +201,8 @@ fn schema_or(value: &mut Value) {
 
 /// The paths of unknown fields in the order in which a JSON body has them, for a built-in kind.
 ///
-/// Go's decoder reports them so, and no more than the first 100 (`saveStrictError`). A body that is no JSON gives what was found up to the place where it breaks.
+/// Go's decoder reports them so, and no more than the first 100 (`saveStrictError`). A body that is no JSON gives what
+/// was found up to the place where it breaks.
 ///
 /// ```
 /// use kubewright_schema::{catalog, structural::unknown_fields_as_written};
@@ -213,7 +214,7 @@ fn schema_or(value: &mut Value) {
 pub fn unknown_fields_as_written(body: &[u8], schema: &SchemaRef) -> Vec<String> {
     let (mut path, mut found, mut seen) = (Path::default(), Vec::new(), BTreeSet::new());
     let mut deserializer = serde_json::Deserializer::from_slice(body);
-    // An error is the decoder's to report; whoever asks here has decoded the body before.
+    // An error is the decoder's to report; the caller has decoded the body before.
     let _broken = Written {
         schema,
         path: &mut path,

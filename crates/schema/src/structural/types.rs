@@ -1,8 +1,8 @@
 //! Whether a value can be read into the Go type behind a built-in schema, and what Go's decoder says when it cannot.
 //!
 //! The texts are those of `encoding/json` as Kubernetes carries it: the struct is the innermost one, the field is the
-//! whole path without indexes and map keys (`EnvVar.spec.template.spec.containers.env.value`). Types with readers of their
-//! own (times, quantities, …) answer in their own words.
+//! whole path without indexes and map keys (`EnvVar.spec.template.spec.containers.env.value`). Types with readers of
+//! their own (times, quantities, …) answer in their own words.
 
 use jiff::SignedDuration;
 use serde_json::{Number, Value};
@@ -16,8 +16,8 @@ use crate::schema::{SchemaRef, Type};
 
 /// Checks that Go could decode `value` into the type of `schema`, whose name is `kind`.
 ///
-/// Unknown fields are no error here. Of several mistakes the first by field name is told, where Go tells the first in the
-/// body.
+/// Unknown fields are no error here. Of several mistakes the first by field name is told, where Go tells the first in
+/// the body.
 ///
 /// # Errors
 /// The text of Go's error, such as
@@ -88,7 +88,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// What the reader of a type that reads itself says, with the place where it was asked (`addErrorContext` upstream).
+    /// The error of a type with a reader of its own, with its place (`addErrorContext` upstream).
     fn in_place(&self, text: String) -> String {
         let Some(rest) = text.strip_prefix("json: cannot unmarshal ") else {
             return text;
@@ -189,7 +189,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// What the readers of types that read themselves say.
+/// The errors of types with readers of their own.
 pub(super) fn special_text(value: &Value, special: Special) -> Result<(), String> {
     let plain = |type_: &str| {
         Err(format!(
@@ -236,7 +236,7 @@ pub(super) fn base64_check(text: &str) -> Result<(), String> {
 /// Reads a time as Go's `time.Parse` does with RFC 3339, only to see whether it can be read.
 ///
 /// # Errors
-/// What Go says of it.
+/// Go's error about it.
 pub fn time_check(text: &str) -> Result<(), String> {
     time(text, false)
 }
@@ -344,7 +344,8 @@ impl TimeText<'_> {
             _ => None,
         };
         let day = day.ok_or_else(|| self.range("day"))?;
-        // As it is stored, in UTC. Go stores a time before the year 0 or after 9999, and then no client can read the object.
+        // As it is stored, in UTC. Go stores a time before the year 0 or after 9999, and then no client can read the
+        // object.
         let minute = i64::from(hour).saturating_mul(60).saturating_add(i64::from(minute));
         day.to_datetime(jiff::civil::Time::midnight())
             .checked_add(SignedDuration::from_mins(minute.saturating_sub(east)))
@@ -537,7 +538,7 @@ mod tests {
         ] {
             assert_eq!(time(good, false), Ok(()), "{good}");
         }
-        // What is stored has four digits for the year, in UTC.
+        // A stored time has four digits for the year, in UTC.
         for (text, good) in [
             ("0000-01-01T00:00:00Z", true),
             ("0000-01-01T01:00:00+01:00", true),

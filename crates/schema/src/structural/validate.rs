@@ -1,8 +1,9 @@
 //! A custom resource against its schema, in Kubernetes' words.
 //!
-//! The order of checks within a value and what ends them follow kube-openapi's validator, so that the same mistake gives
-//! the same list of errors: type first (a wrong type still goes through the other checks), then combinators, text, format,
-//! number, list, enum, object. Lists with `x-kubernetes-list-type` are looked at afterwards, on the whole value.
+//! The order of checks within a value and what ends them follow kube-openapi's validator, so that the same mistake
+//! gives the same list of errors: type first (a wrong type still goes through the other checks), then combinators,
+//! text, format, number, list, enum, object. Lists with `x-kubernetes-list-type` are looked at afterwards, on the whole
+//! value.
 //!
 //! Each object's fields are visited by name, where upstream visits them in no order.
 
@@ -18,7 +19,7 @@ use crate::schema::{ListType, Schema, SchemaRef, Type};
 use crate::{budget, measure};
 use kubewright_values::formats;
 
-/// What is wrong with `value`; empty when nothing is.
+/// The errors in `value`; empty when there are none.
 ///
 /// `at` is the place of the value for errors about a part of something else, such as a default in a CRD; the root for a
 /// custom resource. Messages name the path within the value, as upstream's do.
@@ -38,8 +39,8 @@ pub fn validate(value: &Value, schema: &SchemaRef, at: &FieldPath) -> Vec<FieldE
     outcome.errors
 }
 
-/// What is wrong with a value that replaces `old`: mistakes in parts that did not change are left alone (ratcheting), and
-/// those of lists when the old value had any.
+/// The errors in a value that replaces `old`: mistakes in unchanged parts are left alone (ratcheting), and those of
+/// lists when the old value had any.
 ///
 /// ```
 /// use kubewright_schema::{SchemaRef, path::FieldPath, structural::validate_update};
@@ -134,7 +135,7 @@ impl Validator {
         }
     }
 
-    /// One that only tells whether there are errors, and how many checks were made.
+    /// A validator that only tells whether there are errors, and how many checks were made.
     const SILENT: Validator = Validator {
         at: String::new(),
         speaks: false,

@@ -17,7 +17,7 @@ enum Level {
     Item,
 }
 
-/// What is wrong with the form of a schema.
+/// The errors in the form of a schema.
 pub(super) fn check(root: &Schema, at: &FieldPath) -> Vec<FieldError> {
     let mut form = Form {
         errors: Vec::new(),
@@ -193,7 +193,7 @@ impl Form {
         }
     }
 
-    /// A schema in a combinator says what values are allowed, not what they are.
+    /// A schema in a combinator restricts values, and does not define their types.
     fn nested(&mut self, schema: &Schema, at: &FieldPath) {
         budget::spend(16);
         for key in ["type", "title", "description"] {
@@ -235,7 +235,7 @@ impl Form {
         }
     }
 
-    /// What a combinator says about a field or the items must be about something that the core has.
+    /// A field or the items in a combinator must also be defined in the core.
     fn covered(&mut self, nested: &Schema, core: &Schema, at: &FieldPath, core_at: &FieldPath) {
         for (name, property) in object(nested, "properties").into_iter().flatten() {
             let Some(property) = property.as_object() else { continue };

@@ -101,7 +101,7 @@ impl Words {
         }
     }
 
-    /// What all resources have is known, and has no defaults.
+    /// The fields that all resources have are known, and have no defaults.
     pub(super) fn metadata(&mut self, resource: &Schema, at: &FieldPath) {
         let Some(metadata) = object(resource, "properties").and_then(|properties| object(properties, "metadata"))
         else {
@@ -315,7 +315,7 @@ impl Words {
         }
     }
 
-    /// What can be said of CEL rules without reading them.
+    /// The errors of CEL rules that show without parsing them.
     fn rules(&mut self, schema: &Schema, at: &FieldPath) {
         // A schema that cannot be read has other mistakes.
         let parsed = OnceCell::new();

@@ -250,7 +250,7 @@ fn any_json() -> impl Strategy<Value = Value> {
     })
 }
 
-/// What nobody is told is not put into words: a schema may have as many alternatives as a list has items.
+/// An error that is not shown has no text: a schema may have as many alternatives as a list has items.
 #[test]
 fn alternatives_that_do_not_fit_cost_little() {
     use crate::budget::{Limits, within};
