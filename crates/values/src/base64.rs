@@ -1,6 +1,6 @@
-//! Bytes in texts, as Go's `base64.StdEncoding` reads them: line ends count for nothing, and so do the bits of the
-//! last digit that belong to no byte. What reads so takes many texts for the same bytes; [`canonical`] is the one that
-//! Go writes.
+//! Bytes in texts, as Go's `base64.StdEncoding` reads them: line ends count for nothing, and so do the bits of the last
+//! digit that belong to no byte. So many texts stand for the same bytes; [`canonical`] is the one that Go writes.
+//! [`canonical`] is the one that Go writes.
 
 use std::borrow::Cow;
 
@@ -65,7 +65,7 @@ pub fn canonical(text: &str) -> Cow<'_, str> {
 fn offset(text: &[u8]) -> usize {
     let is_line_end = |b: &u8| matches!(b, b'\r' | b'\n');
     let is_digit = |b: &u8| b.is_ascii_alphanumeric() || matches!(b, b'+' | b'/');
-    // What counts, each with its place.
+    // The characters that count, each with its place.
     let mut counting = text.iter().enumerate().filter(|(_, b)| !is_line_end(b)).peekable();
     let mut digits = 0;
     while counting.next_if(|(_, b)| is_digit(b)).is_some() {

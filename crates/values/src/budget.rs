@@ -1,19 +1,21 @@
-//! What one request may cost, in steps of work and in bytes that it makes.
+//! The budget of one request, in steps of work and in bytes that it makes.
 //!
-//! Many small rules walk over what a client sent, and some of them look at pairs of items, or make something larger out of something
-//! small. Each has its own bound where Kubernetes has one; this is the bound of all of them together. Code that walks over what a client
-//! sent says so ([`spend`]), code that makes a lot out of little says how much ([`produce`]), and whoever answers the request sets the
-//! limits ([`within`], [`Metered`]). Beyond them the request is cancelled: its stack is unwound, and the caller gets [`Exhausted`].
+//! Many small rules walk over what a client sent, and some of them look at pairs of items, or make something larger out
+//! of something small. Each has its own bound where Kubernetes has one; this is the bound of all of them together. Code
+//! that walks over a client's data says so ([`spend`]), code that makes a lot out of little says how much
+//! ([`produce`]), and the code that answers the request sets the limits ([`within`], [`Metered`]). Beyond them the
+//! request is cancelled: its stack is unwound, and the caller gets [`Exhausted`].
 //!
 //! Invariants:
 //! - the same request costs the same steps on every machine: there is no clock here;
 //! - without limits nothing is counted and nothing is cancelled;
-//! - a commit is never cancelled, nor what must follow it, nor the making of what all requests share: a `LazyLock` whose making was
-//!   cancelled would stay broken ([`unlimited`], [`commit`]);
-//! - work on [`Trial`] is cancelled only while it has done nothing that shows outside, so that it may begin again elsewhere.
+//! - a commit is never cancelled, nor the steps that must follow it, nor the making of shared values: a `LazyLock`
+//!   whose making was cancelled would stay broken ([`unlimited`], [`commit`]);
+//! - work on [`Trial`] is cancelled only while it has had no effect outside, so that it may begin again on another
+//!   thread.
 //!
-//! A cancellation is an unwinding without a panic's message (`resume_unwind`), as language servers cancel their queries: a check in
-//! every loop would otherwise turn each function that can only succeed into one that can fail.
+//! A cancellation is an unwinding without a panic's message (`resume_unwind`), as language servers cancel their
+//! queries: a check in every loop would otherwise turn each function that can only succeed into one that can fail.
 
 use std::any::Any;
 use std::cell::Cell;
@@ -35,7 +37,7 @@ pub struct Limits {
 }
 
 impl Limits {
-    /// What a request may cost: some 250 ms of one processor, and 32 MiB of what it makes.
+    /// The limits of a request: some 250 ms of one processor, and 32 MiB of made values.
     pub const REQUEST: Limits = Limits {
         steps: 20_000_000,
         bytes: 32 * 1024 * 1024,
@@ -65,13 +67,13 @@ impl fmt::Display for Exhausted {
 
 impl std::error::Error for Exhausted {}
 
-/// What is left.
+/// The rest of the budget.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Left {
     limits: Limits,
     /// Steps of a trial.
     trial: Option<u64>,
-    /// Whether a call to somebody else was made.
+    /// Whether an outbound call was made.
     called: bool,
 }
 
@@ -95,7 +97,7 @@ impl Left {
 }
 
 thread_local! {
-    /// What is left of the limits that are in force on this thread.
+    /// The rest of the limits that are in force on this thread.
     static LEFT: Cell<Option<Left>> = const { Cell::new(None) };
 }
 
@@ -138,8 +140,8 @@ pub fn produce(bytes: usize) {
     });
 }
 
-/// Whether so much more may be done: for what has words of its own for work that is too much, and leaves something to
-/// those who say them. Without limits everything may.
+/// Whether so much more may be done: for code that reports too much work with an error of its own, and leaves a reserve
+/// for the code that answers it. Without limits everything may. Without limits everything may.
 #[inline]
 pub fn affords(steps: usize, bytes: usize) -> bool {
     /// One part in so many of the limits of a request is not for them.
@@ -151,14 +153,15 @@ pub fn affords(steps: usize, bytes: usize) -> bool {
     })
 }
 
-/// Raises the limits by what an object of so many bytes may cost that was stored before: it is the server's to read, however many there are.
+/// Raises the limits by what an object of so many bytes may cost that was stored before: it is the server's to read,
+/// however many there are.
 #[inline]
 pub fn allow_stored(bytes: usize) {
     const EACH: u64 = 1000;
     LEFT.with(|left| {
         let Some(mut now) = left.get() else { return };
         let bytes = bytes as u64;
-        // A trial is about time, whoever's it is.
+        // A trial is about time, so the server's own work counts, too.
         if !now.tries(1 + bytes / 32) {
             cancel(left, Exhausted::Trial);
         }
@@ -168,7 +171,7 @@ pub fn allow_stored(bytes: usize) {
     });
 }
 
-/// Says that somebody else is called, who should not be called again for the same: from here on work on [`Trial`] goes on to its end.
+/// Reports an outbound call, which should not be made twice: from here on work on [`Trial`] goes on to its end.
 pub fn call_out() {
     LEFT.with(|left| {
         let Some(mut now) = left.get() else { return };
@@ -178,7 +181,8 @@ pub fn call_out() {
     });
 }
 
-/// Unwinds up to whoever set the limits. From then on nothing is counted, so that what runs while the stack is unwound is not cancelled.
+/// Unwinds to the code that set the limits. From then on nothing is counted, so that destructors are not cancelled.
+/// From then on nothing is counted, so that what runs while the stack is unwound is not cancelled.
 #[cold]
 fn cancel(left: &Cell<Option<Left>>, why: Exhausted) -> ! {
     left.set(None);
@@ -220,9 +224,9 @@ pub fn within<T>(limits: Limits, work: impl FnOnce() -> T) -> Result<T, Exhauste
     catch_unwind(AssertUnwindSafe(work)).map_err(of_payload)
 }
 
-/// Runs a part that may fail alone, with a share of what is left: a quarter of what is beyond half of a request's limits, and `least`
-/// steps at all events. However many parts use up their shares, something is left for the others. Without limits a part has a share of
-/// those of a request.
+/// Runs a part that may fail alone, with a share of the rest: a quarter of the rest beyond half of a request's limits,
+/// and `least` steps at all events. However many parts use up their shares, something is left for the others. Without
+/// limits a part has a share of those of a request.
 ///
 /// ```
 /// use kubewright_values::budget::{self, Limits};
@@ -258,7 +262,7 @@ pub fn share<T>(least: u64, work: impl FnOnce() -> T) -> Option<T> {
     }
     match done.map_err(of_payload) {
         Ok(done) => Some(done),
-        // Whoever tries it begins again, elsewhere.
+        // The caller that tries it begins again, on another thread.
         Err(Exhausted::Trial) => LEFT.with(|left| cancel(left, Exhausted::Trial)),
         Err(Exhausted::Steps | Exhausted::Bytes) => None,
     }
@@ -270,7 +274,7 @@ pub fn commit<T>(work: impl FnOnce() -> T) -> T {
     unlimited(work)
 }
 
-/// Runs what may not be cancelled, such as the making of what all requests share.
+/// Runs work that may not be cancelled, such as the making of shared values.
 pub fn unlimited<T>(work: impl FnOnce() -> T) -> T {
     let _before = Before::replaced_by(None);
     work()
@@ -283,7 +287,8 @@ fn of_payload(payload: Box<dyn Any + Send>) -> Exhausted {
     }
 }
 
-/// Work that is tried where it may take little time only, and begins again elsewhere when it takes more ([`Exhausted::Trial`]).
+/// Work that is tried where it may take little time only, and begins again elsewhere when it takes more
+/// ([`Exhausted::Trial`]).
 ///
 /// The trial is over with the first [`commit`], and with the first [`call_out`].
 #[derive(Debug)]
@@ -301,7 +306,7 @@ impl Trial {
         }
     }
 
-    /// Whether the work has called somebody else: it cannot begin again, and how long it takes follows from the answer.
+    /// Whether the work has made an outbound call: it cannot begin again, and its length follows from the answer.
     pub fn has_called(&self) -> bool {
         self.called.load(Ordering::Relaxed)
     }
@@ -442,9 +447,9 @@ mod tests {
         // It is about steps only.
         check(|| produce(100), Ok(()), false);
         check(|| produce(101), Err(Exhausted::Bytes), false);
-        // What may be afforded is not asked of the trial.
+        // `affords` does not ask the trial.
         check(|| assert!(!affords(90, 0) && LEFT.get().is_some()), Ok(()), false);
-        // What is the server's own takes time as well.
+        // The server's own work takes time as well.
         check(|| (0..11).for_each(|_| allow_stored(8)), trial, false);
         check(|| allow_stored(320), trial, false);
         // Constants end no trial, a commit and a call do; the limits stay.
@@ -501,7 +506,7 @@ mod tests {
                 if let Poll::Ready(output) = Pin::new(&mut metered).poll(&mut cx) {
                     break output;
                 }
-                // What others do on this thread meanwhile is not counted.
+                // The work of others on this thread meanwhile is not counted.
                 spend(1000);
             };
             assert_eq!(output, expected);

@@ -1,10 +1,10 @@
 //! Errors in fields, with Kubernetes' own words (`field.Error` of apimachinery).
 //!
-//! A [`FieldError`] says which field, what was wrong with it and which value it had; its texts are compared with recordings of the real
-//! server. Not here: `Status` answers, which the API server builds from these.
+//! A [`FieldError`] says which field, what was wrong with it and which value it had; its texts are compared with
+//! recordings of the real server. Not here: `Status` answers, which the API server builds from these.
 //!
-//! An error holds a copy of the value that it is about, which may be all that was sent, and there may be as many errors as values: each
-//! says how much it holds when it is made and when it is copied (see [`budget::produce`]).
+//! An error holds a copy of the value that it is about, which may be all that was sent, and there may be as many errors
+//! as values: each says how much it holds when it is made and when it is copied (see [`budget::produce`]).
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -13,7 +13,7 @@ use serde_json::Value;
 
 use crate::{budget, go, measure};
 
-/// What is wrong with a field (`field.ErrorType`).
+/// The type of an error in a field (`field.ErrorType`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reason {
     /// A value is missing.
@@ -22,7 +22,7 @@ pub enum Reason {
     Invalid,
     /// The value has the wrong type.
     TypeInvalid,
-    /// What the value names does not exist.
+    /// The object that the value names does not exist.
     NotFound,
     /// The value stands more than once where it must be unique.
     Duplicate,
@@ -64,7 +64,7 @@ impl Reason {
 /// One error about one field.
 #[derive(Debug, PartialEq)]
 pub struct FieldError {
-    /// What is wrong.
+    /// The type of the error.
     pub reason: Reason,
     /// The field, such as `spec.containers[0].name`.
     pub field: String,
@@ -123,7 +123,8 @@ impl FieldError {
         FieldError::new(Reason::Duplicate, field, Some(value.into()), "")
     }
 
-    /// `Unsupported value: "x": supported values: "b", "a"`, in the order given: Kubernetes sorts some lists and not others.
+    /// `Unsupported value: "x": supported values: "b", "a"`, in the order given: Kubernetes sorts some lists and not
+    /// others.
     pub fn not_supported<S: AsRef<str>>(
         field: impl Into<String>,
         value: impl Into<Value>,
@@ -230,8 +231,8 @@ impl fmt::Display for FieldError {
 
 impl std::error::Error for FieldError {}
 
-/// JSON as Go writes it into texts: safe to stand within HTML, and the fields of a struct without JSON names in the order
-/// of their declaration. The only such struct that errors show is the internal form of a validation rule.
+/// JSON as Go writes it into texts: safe to stand within HTML, and the fields of a struct without JSON names in the
+/// order of their declaration. The only such struct that errors show is the internal form of a validation rule.
 fn go_json(value: &Value) -> String {
     const RULE: [&str; 6] = [
         "Rule",
@@ -307,7 +308,8 @@ pub fn quote(text: &str) -> String {
     quoted
 }
 
-/// Whether Go prints the character as it is. Combining marks are printable there; Rust escapes them only at the start of a text.
+/// Whether Go prints the character as it is. Combining marks are printable there; Rust escapes them only at the start
+/// of a text.
 fn is_printable(character: char) -> bool {
     if character.is_ascii() || character.escape_debug().len() == 1 {
         return true;

@@ -1,8 +1,10 @@
-//! What values of Kubernetes are, before any schema: quantities, names, formats, paths of fields, and what is said about them.
+//! The values of Kubernetes, before any schema: quantities, names, formats, paths of fields, and the errors about them.
 //!
-//! Beside them stands what a request may cost ([`budget`]): all code that walks over what a client sent counts its steps there.
+//! Beside them stands the budget of a request ([`budget`]): all code that walks over a client's data counts its steps
+//! there.
 //!
-//! Pure: no clock, no IO, ordered collections only. Not here: shapes of objects (`kubewright-schema`) and expressions (`kubewright-cel`).
+//! Pure: no clock, no IO, ordered collections only. Not here: shapes of objects (`kubewright-schema`) and expressions
+//! (`kubewright-cel`).
 
 #![cfg_attr(not(test), warn(clippy::arithmetic_side_effects))] // of times: clippy.toml lists what else is added
 

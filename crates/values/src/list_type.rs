@@ -1,4 +1,4 @@
-//! How the items of a list are told apart: what schemas say, and what merges, ownership and expressions act on.
+//! How the items of a list are told apart: schemas say it, and merges, ownership and expressions act on it.
 
 /// `x-kubernetes-list-type`: how the items of a list are told apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

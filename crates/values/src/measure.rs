@@ -8,13 +8,13 @@ use serde_json::Value;
 
 use crate::budget;
 
-/// What a value takes by itself.
+/// The memory of a value by itself.
 const VALUE: usize = 32;
-/// What the first entries of a map take together: maps are made in nodes of so many bytes, and the smallest has one.
+/// The memory of the first entries of a map: maps are made in nodes of so many bytes, and the smallest has one.
 const NODE: usize = 640;
 /// How many entries a node has room for when its map grows.
 const ENTRIES: usize = 6;
-/// What a text takes beside its bytes.
+/// The memory of a text beside its bytes.
 const TEXT: usize = 16;
 
 /// About how many bytes of memory a value takes. It is walked over.
@@ -42,12 +42,12 @@ pub fn held(value: &Value) -> usize {
     }
 }
 
-/// What a map of so many entries takes, without what is in the entries.
+/// The memory of a map of so many entries, without the entries' contents.
 pub fn map_held(entries: usize) -> usize {
     entries.div_ceil(ENTRIES) * NODE
 }
 
-/// What a text of so many bytes takes.
+/// The memory of a text of so many bytes.
 pub fn text_held(bytes: usize) -> usize {
     bytes + TEXT
 }
@@ -63,7 +63,7 @@ pub fn count_item() {
     budget::produce(VALUE + VALUE / 2);
 }
 
-/// A copy of a value that nobody sent twice.
+/// A copy of a value. The client sent it once, so the copy is charged.
 pub fn copy(value: &Value) -> Value {
     budget::produce(held(value));
     value.clone()
@@ -95,7 +95,7 @@ fn same_text(left: &str, right: &str) -> bool {
     left == right
 }
 
-/// What something displays, such as a value as JSON: the text is counted while it grows.
+/// The displayed text of something, such as a value as JSON: the text is counted while it grows.
 pub fn shown(value: &impl fmt::Display) -> String {
     let mut text = Counted(String::new());
     // Writing into a text cannot fail.

@@ -1,8 +1,8 @@
-//! What names, labels and keys may look like, with apimachinery's own words.
+//! The forms of names, labels and keys, with apimachinery's own words.
 //!
-//! A check returns its messages and is content when it returns none; several messages may belong to one name, in the order in
-//! which Kubernetes prints them. Checks that need a place in an object take it and return [`FieldError`]s.
-//! Not here: which kind follows which rule. That is data of the kinds.
+//! A check returns its messages and is content when it returns none; several messages may belong to one name, in the
+//! order in which Kubernetes prints them. Checks that need a place in an object take it and return [`FieldError`]s. Not
+//! here: which kind follows which rule. That is data of the kinds.
 
 use std::sync::LazyLock;
 
@@ -149,7 +149,8 @@ pub fn dns1123_subdomain(name: &str) -> Vec<String> {
     bounded(name, SUBDOMAIN_MAX, &DNS1123_SUBDOMAIN)
 }
 
-/// An RFC 1123 subdomain with underscores, as the DNS has them: where a pod looks for names (`IsDNS1123SubdomainWithUnderscore`).
+/// An RFC 1123 subdomain with underscores, as the DNS has them: where a pod looks for names
+/// (`IsDNS1123SubdomainWithUnderscore`).
 ///
 /// ```
 /// use kubewright_values::names;
@@ -211,7 +212,8 @@ pub fn label_value(value: &str) -> Vec<String> {
     in_bytes(bounded(value, LABEL_MAX, &LABEL_VALUE))
 }
 
-/// Labels and what is spelled like them are measured in bytes; other names, for all that their messages say, in characters.
+/// Labels and what is spelled like them are measured in bytes; other names, for all that their messages say, in
+/// characters.
 pub fn in_bytes(mut messages: Vec<String>) -> Vec<String> {
     for message in &mut messages {
         if message.starts_with("must be no more than ") {
@@ -334,7 +336,8 @@ pub fn labels(labels: &Value, at: &FieldPath) -> Vec<FieldError> {
     errors
 }
 
-/// A map of annotations (`ValidateAnnotations`): keys are qualified names in any case, and all of it together has at most 256 KiB.
+/// A map of annotations (`ValidateAnnotations`): keys are qualified names in any case, and all of it together has at
+/// most 256 KiB.
 pub fn annotations(annotations: &Value, at: &FieldPath) -> Vec<FieldError> {
     let Some(entries) = entries(annotations) else {
         return vec![not_a_map(annotations, at)];

@@ -5,11 +5,11 @@ use std::fmt;
 
 use crate::budget;
 
-/// What one step of a path costs besides its text: looking the value up that is there.
+/// The cost of one step of a path besides its text: looking up the value there.
 const STEP: usize = 2;
 
-/// A path into an object. Cheap enough to extend while walking; each step makes a new path and leaves the old one, and is counted as work
-/// (see [`budget`]): rules that look at objects walk with these.
+/// A path into an object. Cheap enough to extend while walking; each step makes a new path and leaves the old one, and
+/// is counted as work (see [`budget`]): rules that look at objects walk with these.
 ///
 /// Nearly all paths are short and are never shown, so a short one is kept where it is and asks for no memory.
 #[derive(Clone)]

@@ -1,10 +1,11 @@
 //! Amounts of resources, such as `100m` CPU or `1.5Gi` of memory (`resource.Quantity`).
 //!
-//! A quantity is exact: a whole mantissa times a power of ten. It remembers in which family of suffixes it was written, and
-//! prints in Kubernetes' canonical form: no fraction, the largest suffix that loses nothing, an exponent that is a multiple of three.
+//! A quantity is exact: a whole mantissa times a power of ten. It remembers in which family of suffixes it was written,
+//! and prints in Kubernetes' canonical form: no fraction, the largest suffix that loses nothing, an exponent that is a
+//! multiple of three.
 //!
-//! Invariants: nothing finer than a nano unit (`n`) exists, what is finer is rounded away from zero; an amount of more than 18
-//! digits is capped at 2⁶³-1, as Kubernetes does; equal amounts are equal however they are written.
+//! Invariants: nothing finer than a nano unit (`n`) exists, what is finer is rounded away from zero; an amount of more
+//! than 18 digits is capped at 2⁶³-1, as Kubernetes does; equal amounts are equal however they are written.
 
 use std::cmp::Ordering;
 use std::fmt;
@@ -13,7 +14,7 @@ use std::iter::Sum;
 use std::ops::{Add, Neg, Sub};
 use std::str::FromStr;
 
-/// Numbers of so few digits are kept as they are, whatever their exponent (`maxInt64Factors`).
+/// Numbers of so few digits are kept as they are, with any exponent (`maxInt64Factors`).
 const EXACT_DIGITS: usize = 18;
 const NANO: i32 = -9;
 const CAP: i128 = i64::MAX as i128;
@@ -417,7 +418,8 @@ fn from_decimal(parts: &Parts<'_>, power: i32) -> (i128, i32) {
 fn from_binary(parts: &Parts<'_>, power: i32) -> i128 {
     let factor = 1024_i128.pow(power.unsigned_abs());
     let most = CAP * NANOS;
-    // Digit by digit from the right. Rounding down at each step is rounding down once, and any remainder says that a unit is missing.
+    // Digit by digit from the right. Rounding down at each step is rounding down once, and any remainder says that a
+    // unit is missing.
     let (mut nanos, mut remainder) = (0, false);
     for digit in parts.fraction.bytes().rev() {
         let sum = nanos + i128::from(digit - b'0') * factor * NANOS;
@@ -556,7 +558,7 @@ mod tests {
         fn the_canonical_form_reads_back(quantity in any()) {
             let text = quantity.to_string();
             let back: Quantity = text.parse().unwrap();
-            // What Kubernetes itself cannot read back is capped: whole binary amounts of more than 2⁶³-1.
+            // Amounts that Kubernetes itself cannot read back are capped: whole binary amounts of more than 2⁶³-1.
             prop_assume!(quantity.value().abs() <= CAP);
             prop_assert_eq!(&back, &quantity, "{}", text);
             // `10000` may have been written in binary units, and does not say so.

@@ -1,13 +1,13 @@
 //! Room on the stack for what nests.
 //!
-//! Everything that looks at an object recurses into it, and an object may nest `kubewright_schema::decode::MAX_DEPTH` levels deep, a stored one
-//! twice that. How much stack the caller's thread has is the caller's matter: a test runs on two megabytes. So whoever answers a request asks for
-//! room first.
+//! Everything that looks at an object recurses into it, and an object may nest `kubewright_schema::decode::MAX_DEPTH`
+//! levels deep, a stored one twice that. How much stack the caller's thread has is the caller's matter: a test runs on
+//! two megabytes. So the code that answers a request asks for room first.
 
-/// What a walk over the deepest object may take. Without optimization a level takes several kilobytes.
+/// The stack that a walk over the deepest object may take. Without optimization a level takes several kilobytes.
 const NEEDED: usize = if cfg!(debug_assertions) { 8 << 20 } else { 3 << 19 };
 
-/// What is made where that is not left.
+/// The size of a stack that is made where less is left.
 const MADE: usize = 16 << 20;
 
 /// Runs `work` on this stack when enough of it is left, otherwise on one that is made for it.
