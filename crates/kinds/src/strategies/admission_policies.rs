@@ -112,6 +112,7 @@ fn default_binding(object: &mut Value) {
     }
 }
 
+/// `validateMatchResources`.
 fn match_constraints(errors: &mut Errors, at: &At<'_>) {
     if !at.present() {
         return;
@@ -130,13 +131,14 @@ fn match_constraints(errors: &mut Errors, at: &At<'_>) {
     }
 }
 
-/// Here an empty text is unsupported as any other is.
+/// Here an empty text is unsupported as any other is (`validateNamedRuleWithOperations`).
 fn one_of(errors: &mut Errors, at: &At<'_>, supported: &[&str]) {
     if !supported.contains(&at.text()) {
         errors.unsupported(at, supported);
     }
 }
 
+/// `validateNamedRuleWithOperations`.
 fn resource_names(errors: &mut Errors, at: &At<'_>) {
     let mut seen = BTreeSet::new();
     for name in at.items() {
@@ -147,7 +149,7 @@ fn resource_names(errors: &mut Errors, at: &At<'_>) {
     }
 }
 
-/// Deletes have no object to change. Upstream names the list, not the rule.
+/// Deletes have no object to change. Upstream names the list, not the rule (`validateMutatingAdmissionPolicySpec`).
 fn mutable_operations(errors: &mut Errors, at: &At<'_>) {
     let rules = at.key("resourceRules");
     let place = rules.key("operations").path;
@@ -158,7 +160,7 @@ fn mutable_operations(errors: &mut Errors, at: &At<'_>) {
     }
 }
 
-/// The rules that both kinds of policies share.
+/// The rules that both kinds of policies share (`validateValidatingAdmissionPolicySpec`).
 fn policy(errors: &mut Errors, spec: &At<'_>, old: Option<&Value>, mutating: bool) {
     let failure = spec.key("failurePolicy");
     if failure.present() {
@@ -191,6 +193,7 @@ fn policy(errors: &mut Errors, spec: &At<'_>, old: Option<&Value>, mutating: boo
     }
 }
 
+/// `validateParamKind`.
 fn param_kind(errors: &mut Errors, at: &At<'_>) {
     if !at.present() {
         return;
@@ -208,6 +211,7 @@ fn param_kind(errors: &mut Errors, at: &At<'_>) {
     }
 }
 
+/// `validateParamKind`.
 fn group_version(errors: &mut Errors, at: &At<'_>) {
     let text = at.text();
     let (group, version) = match text.split_once('/') {
@@ -266,6 +270,7 @@ fn is_identifier(name: &str) -> bool {
         && !is_reserved(name)
 }
 
+/// `validateVariable`.
 fn variables(errors: &mut Errors, at: &At<'_>, compiler: &mut Compiler) {
     for variable in at.items() {
         let (name, expression) = (variable.key("name"), variable.key("expression"));
@@ -282,6 +287,7 @@ fn variables(errors: &mut Errors, at: &At<'_>, compiler: &mut Compiler) {
     }
 }
 
+/// `ValidateValidatingAdmissionPolicy`.
 fn validating_policy(new: &Value, old: Option<&Value>) -> Vec<FieldError> {
     let mut errors = Errors::default();
     let root = At::root(new);
@@ -308,6 +314,7 @@ fn validating_policy(new: &Value, old: Option<&Value>) -> Vec<FieldError> {
     errors.into_vec()
 }
 
+/// `validateValidation`.
 fn validation(errors: &mut Errors, at: &At<'_>, compiler: &Compiler) {
     let (expression, message) = (at.key("expression"), at.key("message"));
     let (from, reason) = (at.key("messageExpression"), at.key("reason"));
@@ -334,6 +341,7 @@ fn validation(errors: &mut Errors, at: &At<'_>, compiler: &Compiler) {
     }
 }
 
+/// `validateAuditAnnotation`.
 fn audit_annotations(errors: &mut Errors, at: &At<'_>, policy: &str, compiler: &Compiler) {
     if at.len() > MAX_AUDIT_ANNOTATIONS {
         // Shown with the names that Go gives the fields.
@@ -373,6 +381,7 @@ fn audit_annotations(errors: &mut Errors, at: &At<'_>, policy: &str, compiler: &
     }
 }
 
+/// `ValidateMutatingAdmissionPolicy`.
 fn mutating_policy(new: &Value, old: Option<&Value>) -> Vec<FieldError> {
     let mut errors = Errors::default();
     let spec = At::root(new).key("spec");
@@ -390,6 +399,7 @@ fn mutating_policy(new: &Value, old: Option<&Value>) -> Vec<FieldError> {
     errors.into_vec()
 }
 
+/// `validateMutation`.
 fn mutation(errors: &mut Errors, at: &At<'_>, compiler: &Compiler) {
     let (kind, patch, configuration) = (at.key("patchType"), at.key("jsonPatch"), at.key("applyConfiguration"));
     let (own, other, other_name, returns) = match kind.text() {
@@ -421,6 +431,7 @@ fn mutation(errors: &mut Errors, at: &At<'_>, compiler: &Compiler) {
     }
 }
 
+/// `validateValidatingAdmissionPolicyBindingSpec`.
 fn binding(new: &Value, validating: bool) -> Vec<FieldError> {
     let mut errors = Errors::default();
     let spec = At::root(new).key("spec");
@@ -441,6 +452,7 @@ fn binding(new: &Value, validating: bool) -> Vec<FieldError> {
     errors.into_vec()
 }
 
+/// `validateParamRef`.
 fn param_ref(errors: &mut Errors, at: &At<'_>) {
     if !at.present() {
         return;
@@ -464,6 +476,7 @@ fn param_ref(errors: &mut Errors, at: &At<'_>) {
     errors.one_of(&at.key("parameterNotFoundAction"), &["Deny", "Allow"], true);
 }
 
+/// `validateValidationActions`.
 fn actions(errors: &mut Errors, at: &At<'_>) {
     let mut seen = BTreeSet::new();
     for action in at.items() {
@@ -484,6 +497,7 @@ fn actions(errors: &mut Errors, at: &At<'_>) {
     }
 }
 
+/// `validateValidatingAdmissionPolicyStatus`.
 fn policy_status(new: &Value) -> Vec<FieldError> {
     let mut errors = Errors::default();
     let warnings = At::root(new).keys(&["status", "typeChecking", "expressionWarnings"]);

@@ -113,6 +113,7 @@ const SOURCES: [(&str, &str); 5] = [
     ("ContainerResource", "containerResource"),
 ];
 
+/// `validateHorizontalPodAutoscalerSpec`.
 fn autoscaler(new: &Value, old: &Value) -> Vec<FieldError> {
     let mut errors = Errors::default();
     let spec = At::root(new).key("spec");
@@ -163,6 +164,7 @@ fn autoscaler(new: &Value, old: &Value) -> Vec<FieldError> {
     errors.into_vec()
 }
 
+/// `ValidateCrossVersionObjectReference`.
 fn scaled_object(errors: &mut Errors, at: &At<'_>) {
     for field in ["kind", "name"] {
         let part = at.key(field);
@@ -174,6 +176,7 @@ fn scaled_object(errors: &mut Errors, at: &At<'_>) {
     }
 }
 
+/// `validateMetricSpec`.
 fn metric(errors: &mut Errors, at: &At<'_>) {
     let kind = at.key("type");
     if kind.text().is_empty() {
@@ -213,6 +216,7 @@ fn metric(errors: &mut Errors, at: &At<'_>) {
     }
 }
 
+/// `validateObjectSource`, `validateExternalSource`, `validateResourceSource` and `validateContainerResourceSource`.
 fn source(errors: &mut Errors, metric: &At<'_>, at: &At<'_>) {
     let target = at.key("target");
     let (value, average) = (target.key("value"), target.key("averageValue"));
@@ -278,6 +282,7 @@ fn source(errors: &mut Errors, metric: &At<'_>, at: &At<'_>) {
     }
 }
 
+/// `validateMetricIdentifier`.
 fn metric_name(errors: &mut Errors, at: &At<'_>) {
     if at.text().is_empty() {
         errors.required(at, "must specify a metric name");
@@ -286,6 +291,7 @@ fn metric_name(errors: &mut Errors, at: &At<'_>) {
     }
 }
 
+/// `validateMetricTarget`.
 fn target(errors: &mut Errors, at: &At<'_>) {
     let kind = at.key("type");
     if kind.text().is_empty() {
@@ -306,6 +312,7 @@ fn target(errors: &mut Errors, at: &At<'_>) {
     }
 }
 
+/// `validateScalingRules`.
 fn rules(errors: &mut Errors, at: &At<'_>) {
     if !at.present() {
         return;

@@ -87,7 +87,7 @@ const USAGES: [&str; 23] = [
     "timestamping",
 ];
 
-/// The name of a signer: `domain/path`.
+/// The name of a signer: `domain/path` (`ValidateSignerName`).
 pub(crate) fn signer_name(errors: &mut Errors, at: &At<'_>) {
     if at.text().is_empty() {
         errors.required(at, "");
@@ -202,6 +202,7 @@ pub(crate) static APPROVAL: Portion = Portion {
 };
 
 /// Conditions are decisions and are never taken back; a certificate is one.
+/// `ValidateCertificateSigningRequestStatusUpdate` and `validateCertificateSigningRequestUpdate`.
 fn status(new: &Value, old: &Value, written: Written) -> Vec<FieldError> {
     let mut errors = Errors::default();
     let (status, was) = (At::root(new).key("status"), At::root(old).key("status"));
@@ -239,7 +240,7 @@ fn status(new: &Value, old: &Value, written: Written) -> Vec<FieldError> {
     errors.into_vec()
 }
 
-/// The rules for each condition, and for those that exclude each other.
+/// The rules for each condition, and for those that exclude each other (`validateConditions`).
 fn condition_rules(errors: &mut Errors, list: &At<'_>) {
     let mut seen: BTreeSet<&str> = BTreeSet::new();
     for condition in list.items() {
@@ -274,6 +275,7 @@ fn condition_rules(errors: &mut Errors, list: &At<'_>) {
     }
 }
 
+/// `validateCertificateSigningRequest`.
 fn signing_request(new: &Value) -> Vec<FieldError> {
     let mut errors = Errors::default();
     let spec = At::root(new).key("spec");

@@ -33,7 +33,7 @@ pub(crate) fn check_ip(errors: &mut Errors, at: &At<'_>) -> Option<std::net::IpA
     }
 }
 
-/// A number of a port.
+/// A number of a port (`IsValidPortNum`).
 pub(crate) fn check_port(errors: &mut Errors, at: &At<'_>) {
     if !at.int().is_some_and(|port| (1..=65535).contains(&port)) {
         errors.invalid_value(at, at.int().unwrap_or(0), "must be between 1 and 65535, inclusive");
@@ -65,7 +65,7 @@ pub(crate) fn port_name_messages(name: &str) -> Vec<String> {
     messages
 }
 
-/// A port as a number or a name.
+/// A port as a number or a name (`ValidatePortNumOrName`).
 pub(crate) fn check_port_or_name(errors: &mut Errors, at: &At<'_>) {
     match at.value {
         Value::String(name) => {

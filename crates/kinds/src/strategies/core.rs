@@ -65,6 +65,7 @@ fn prepare_namespace(object: &mut Value, _: &StrategyContext<'_>) {
     }
 }
 
+/// `ValidateNamespace`.
 fn namespace(new: &Value) -> Vec<FieldError> {
     namespace_finalizers(new, false)
 }
@@ -123,6 +124,7 @@ pub(crate) static TOKEN: Document = Document {
     changes_twice: false,
 };
 
+/// `ValidateNamespaceFinalizeUpdate` and `validateKubeFinalizerName`.
 fn namespace_finalizers(new: &Value, numbered: bool) -> Vec<FieldError> {
     let mut errors = Errors::default();
     let finalizers = At::root(new).keys(&["spec", "finalizers"]);
@@ -145,6 +147,7 @@ fn namespace_finalizers(new: &Value, numbered: bool) -> Vec<FieldError> {
     errors.into_vec()
 }
 
+/// `ValidateNamespaceStatusUpdate`.
 fn namespace_status(new: &Value, _: &Value) -> Vec<FieldError> {
     let mut errors = Errors::default();
     // Upstream names the Go field here.
@@ -180,6 +183,7 @@ pub(crate) const CONFIG_MAP: Strategy = Strategy {
     ..PLAIN
 };
 
+/// `ValidateConfigMap`.
 fn config_map(new: &Value) -> Vec<FieldError> {
     let mut errors = Errors::default();
     let at = At::root(new);
@@ -202,6 +206,7 @@ fn config_map(new: &Value) -> Vec<FieldError> {
     errors.into_vec()
 }
 
+/// `IsConfigMapKey`.
 fn data_key(errors: &mut Errors, key: &str, at: &At<'_>) {
     for message in names::config_map_key(key) {
         errors.invalid_value(at, key, message);
@@ -213,7 +218,7 @@ fn decoded_len(text: &str) -> usize {
     text.len() / 4 * 3 - text.bytes().rev().take_while(|byte| *byte == b'=').count().min(2)
 }
 
-/// An object with `immutable: true` keeps its data, and stays immutable.
+/// An object with `immutable: true` keeps its data, and stays immutable (`ValidateConfigMapUpdate`).
 fn immutable_data(errors: &mut Errors, new: &Value, old: &Value, fields: &[&str]) {
     const WHY: &str = "field is immutable when `immutable` is set";
     if old.get("immutable") != Some(&Value::Bool(true)) {
@@ -274,6 +279,7 @@ fn default_secret(object: &mut Value) {
     }
 }
 
+/// `ValidateSecret`.
 fn secret(new: &Value) -> Vec<FieldError> {
     let mut errors = Errors::default();
     let at = At::root(new);
@@ -378,6 +384,7 @@ pub(crate) const ENDPOINTS: Strategy = Strategy {
     ..PLAIN
 };
 
+/// `ValidateEndpoints` and `validateEndpointSubsets`.
 fn endpoints(new: &Value) -> Vec<FieldError> {
     let mut errors = Errors::default();
     for subset in At::root(new).key("subsets").items() {
@@ -464,6 +471,7 @@ fn without_election(lease: &mut Value) {
     }
 }
 
+/// `ValidateLeaseSpec`.
 fn lease(new: &Value) -> Vec<FieldError> {
     let mut errors = Errors::default();
     let spec = At::root(new).key("spec");

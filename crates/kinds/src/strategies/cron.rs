@@ -65,6 +65,7 @@ fn default(object: &mut Value) {
     }
 }
 
+/// `validateCronJobSpec`, `validateScheduleFormat` and `validateTimeZone`.
 fn cron_job(new: &Value) -> Vec<FieldError> {
     let mut errors = Errors::default();
     let spec = At::root(new).key("spec");

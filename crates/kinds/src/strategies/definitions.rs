@@ -111,10 +111,12 @@ fn stored_version(object: &mut super::check::Object) {
     }
 }
 
+/// `ValidateCustomResourceDefinition`.
 fn definition(new: &Value) -> Vec<FieldError> {
     check(new, None)
 }
 
+/// `ValidateCustomResourceDefinitionUpdate`.
 fn update(new: &Value, old: &Value) -> Vec<FieldError> {
     let mut errors = Errors::default();
     errors.extend(check(new, Some(old)));

@@ -51,6 +51,7 @@ pub(crate) const DEVICE_CLASS: Strategy = Strategy {
     ..RESOURCE
 };
 
+/// `validateDeviceClassSpec`.
 fn class(new: &Value, old: &Value) -> Vec<FieldError> {
     let mut errors = Errors::default();
     let spec = At::root(new).key("spec");
@@ -114,6 +115,7 @@ fn chosen(errors: &mut Errors, list: &At<'_>) {
     });
 }
 
+/// `ValidateCSIDriverName`.
 fn driver_name(errors: &mut Errors, at: &At<'_>) {
     if at.text().is_empty() {
         return errors.required(at, "");
@@ -124,6 +126,7 @@ fn driver_name(errors: &mut Errors, at: &At<'_>) {
     errors.messages(at, names::dns1123_subdomain(&at.text().to_lowercase()));
 }
 
+/// `validatePoolName`.
 fn pool_name(errors: &mut Errors, at: &At<'_>) {
     if at.text().is_empty() {
         return errors.required(at, "");
@@ -138,7 +141,7 @@ fn pool_name(errors: &mut Errors, at: &At<'_>) {
     }
 }
 
-/// Parameters that a driver understands.
+/// Parameters that a driver understands (`validateOpaqueConfiguration`).
 fn opaque(errors: &mut Errors, config: &At<'_>, is_stored: bool) {
     let opaque = config.key("opaque");
     if !opaque.present() {
@@ -148,6 +151,7 @@ fn opaque(errors: &mut Errors, config: &At<'_>, is_stored: bool) {
     parameters(errors, &opaque.key("parameters"), is_stored);
 }
 
+/// `validateRawExtension`.
 fn parameters(errors: &mut Errors, at: &At<'_>, is_stored: bool) {
     if !at.present() {
         errors.required(at, "");
@@ -198,6 +202,7 @@ pub(crate) const CLAIM_TEMPLATE: Strategy = Strategy {
     ..RESOURCE
 };
 
+/// `ValidateResourceClaimTemplate`.
 fn template(new: &Value) -> Vec<FieldError> {
     let mut errors = Errors::default();
     let spec = At::root(new).key("spec");
@@ -271,6 +276,7 @@ impl<'a> Requests<'a> {
     }
 }
 
+/// `validateDeviceClaim` and `validateDeviceConstraint`.
 fn claimed(errors: &mut Errors, spec: &At<'_>) {
     let devices = spec.key("devices");
     let requests = Requests::of(&devices);
@@ -306,7 +312,7 @@ fn named<'a>(at: &At<'a>) -> &'a str {
     at.key("name").text()
 }
 
-/// Each request has a name and one way of saying what is wanted.
+/// Each request has a name and one way of saying what is wanted (`validateDeviceRequest`).
 fn request(errors: &mut Errors, request: &At<'_>) {
     label(errors, &request.key("name"));
     let (exactly, any) = (request.key("exactly"), request.key("firstAvailable"));
@@ -325,12 +331,14 @@ fn request(errors: &mut Errors, request: &At<'_>) {
     }
 }
 
+/// `validateDeviceToleration`.
 fn label(errors: &mut Errors, at: &At<'_>) {
     for message in names::dns1123_label(at.text()) {
         errors.invalid_value(at, at.text(), message);
     }
 }
 
+/// `validateExactDeviceRequest` and `validateDeviceAllocationMode`.
 fn asked(errors: &mut Errors, at: &At<'_>) {
     let class = at.key("deviceClassName");
     if class.text().is_empty() {
@@ -362,7 +370,7 @@ fn asked(errors: &mut Errors, at: &At<'_>) {
     }
 }
 
-/// A name with a domain.
+/// A name with a domain (`validateFullyQualifiedName`).
 fn qualified(errors: &mut Errors, at: &At<'_>) {
     name_of_driver(errors, at, at.text());
     if !at.text().contains('/') {

@@ -171,6 +171,7 @@ fn complete(errors: &mut Errors, new: &Value, controller: &str, message: &str) {
     }
 }
 
+/// `legacyValidateEvent`.
 fn core(new: &Value) -> Vec<FieldError> {
     let mut errors = Errors::default();
     namespace(&mut errors, new, "involvedObject");
@@ -180,6 +181,7 @@ fn core(new: &Value) -> Vec<FieldError> {
     errors.into_vec()
 }
 
+/// `ValidateEventCreate`.
 fn events(new: &Value) -> Vec<FieldError> {
     let mut errors = Errors::default();
     namespace(&mut errors, new, "regarding");
@@ -190,6 +192,7 @@ fn events(new: &Value) -> Vec<FieldError> {
     errors.into_vec()
 }
 
+/// `ValidateEventCreate`.
 fn new_style(errors: &mut Errors, new: &Value) {
     let at = At::root(new);
     if !at.key("eventTime").present() {
@@ -210,6 +213,7 @@ fn new_style(errors: &mut Errors, new: &Value) {
     series(errors, new);
 }
 
+/// `validateV1EventSeries`.
 fn series(errors: &mut Errors, new: &Value) {
     let series = At::root(new).key("series");
     if series.present() {
@@ -223,7 +227,7 @@ fn series(errors: &mut Errors, new: &Value) {
 }
 
 /// A new-style event is what happened: only its series goes on. Events that came through the core group are not held to
-/// it.
+/// it (`ValidateEventUpdate`).
 fn update_events(new: &Value, old: &Value) -> Vec<FieldError> {
     let mut errors = Errors::default();
     namespace(&mut errors, new, "regarding");

@@ -93,6 +93,7 @@ fn alone(errors: &mut Errors, at: &At<'_>, what: &str) -> bool {
     star
 }
 
+/// `ValidateFlowSchemaSpec`.
 fn schema(new: &Value) -> Vec<FieldError> {
     let mut errors = Errors::default();
     let (spec, name) = (
@@ -139,6 +140,7 @@ fn schema(new: &Value) -> Vec<FieldError> {
     errors.into_vec()
 }
 
+/// `ValidateFlowSchemaPolicyRulesWithSubjects`.
 fn rule(errors: &mut Errors, rule: &At<'_>) {
     let subjects = rule.key("subjects");
     non_empty(errors, &subjects, "subjects must contain at least one value");
@@ -193,6 +195,7 @@ fn rule(errors: &mut Errors, rule: &At<'_>) {
     }
 }
 
+/// `ValidateFlowSchemaSubject`.
 fn subject(errors: &mut Errors, at: &At<'_>) {
     let kinds = [
         ("User", "user"),
@@ -233,6 +236,7 @@ fn subject(errors: &mut Errors, at: &At<'_>) {
     }
 }
 
+/// `ValidateFlowSchemaResourcePolicyRule`.
 fn verbs(errors: &mut Errors, at: &At<'_>) {
     const VERBS: [&str; 9] = [
         "create",
@@ -252,6 +256,7 @@ fn verbs(errors: &mut Errors, at: &At<'_>) {
     }
 }
 
+/// `ValidateNonResourceURLPath`.
 fn url(errors: &mut Errors, at: &At<'_>) {
     let text = at.text();
     let why = if text.is_empty() {
@@ -272,6 +277,7 @@ fn url(errors: &mut Errors, at: &At<'_>) {
     errors.invalid(at, why);
 }
 
+/// `ValidatePriorityLevelConfigurationSpec`.
 fn level(new: &Value) -> Vec<FieldError> {
     let mut errors = Errors::default();
     let at = At::root(new);
@@ -304,6 +310,7 @@ fn level(new: &Value) -> Vec<FieldError> {
     errors.into_vec()
 }
 
+/// `ValidateLimitedPriorityLevelConfiguration`.
 fn shares(errors: &mut Errors, at: &At<'_>) {
     let (nominal, lendable) = (at.key("nominalConcurrencyShares"), at.key("lendablePercent"));
     if nominal.int().is_some_and(|number| number < 0) {
@@ -314,6 +321,7 @@ fn shares(errors: &mut Errors, at: &At<'_>) {
     }
 }
 
+/// `ValidateLimitedPriorityLevelConfiguration`.
 fn limited(errors: &mut Errors, at: &At<'_>) {
     shares(errors, at);
     let borrowed = at.key("borrowingLimitPercent");
@@ -336,6 +344,7 @@ fn limited(errors: &mut Errors, at: &At<'_>) {
 }
 
 /// Queues that are dealt by hands: a hand is drawn out of 60 bits of a hash.
+/// `ValidatePriorityLevelQueuingConfiguration`.
 fn queuing(errors: &mut Errors, at: &At<'_>) {
     const MAX_QUEUES: i64 = 10_000_000;
     const MAX_BITS: f64 = 60.0;

@@ -20,7 +20,7 @@ const NUMBERS: &[FieldRule] = &[
     not_negative(&["terminating"], "validateJobStatus"),
 ];
 
-/// Errors in a change of `/status`.
+/// Errors in a change of `/status` (`ValidateJobStatusUpdate` and `validateJobStatus`).
 pub(crate) fn validate(new: &Value, old: &Value) -> Vec<FieldError> {
     let mut errors = Errors::default();
     let (job, before) = (At::root(new), At::root(old));
@@ -95,6 +95,7 @@ fn refuse_conditions(errors: &mut Errors, status: &At<'_>, detail: String) {
     });
 }
 
+/// `validateJobStatus`.
 fn uncounted(errors: &mut Errors, at: &At<'_>) {
     let mut seen = BTreeSet::new();
     for pod in ["succeeded", "failed"].iter().flat_map(|list| at.key(list).items()) {
@@ -106,7 +107,7 @@ fn uncounted(errors: &mut Errors, at: &At<'_>) {
     }
 }
 
-/// A Job that went well, or is about to, did not fail.
+/// A Job that went well, or is about to, did not fail (`validateJobStatus`).
 fn exclusive(errors: &mut Errors, status: &At<'_>, good: &str) {
     for bad in ["Failed", "FailureTarget"] {
         if is_true(status, good) && is_true(status, bad) {
@@ -132,6 +133,7 @@ fn causes(errors: &mut Errors, status: &At<'_>) {
     }
 }
 
+/// `validateJobStatus`.
 fn times(errors: &mut Errors, status: &At<'_>) {
     let (start, end) = (status.key("startTime"), status.key("completionTime"));
     match (end.present(), is_true(status, "Complete")) {
@@ -148,6 +150,7 @@ fn times(errors: &mut Errors, status: &At<'_>) {
     }
 }
 
+/// `validateJobStatus`.
 fn finished(errors: &mut Errors, status: &At<'_>) {
     without_pods(errors, status, "active");
     if !status.key("startTime").present() {
@@ -162,12 +165,14 @@ fn finished(errors: &mut Errors, status: &At<'_>) {
     }
 }
 
+/// `validateJobStatus`.
 fn without_pods(errors: &mut Errors, status: &At<'_>, field: &str) {
     if status.key(field).int().is_some_and(|number| number > 0) {
         errors.invalid(&status.key(field), format!("{field}>0 is invalid for finished job"));
     }
 }
 
+/// `validateJobStatus` and `validateIndexesFormat`.
 fn indexes(errors: &mut Errors, spec: &At<'_>, status: &At<'_>) {
     let completions = spec.key("completions").int().unwrap_or(0);
     let (done, failed) = (status.key("completedIndexes"), status.key("failedIndexes"));

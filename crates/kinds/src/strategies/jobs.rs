@@ -197,7 +197,7 @@ fn job_spec(errors: &mut Errors, spec: &At<'_>) {
     }
 }
 
-/// Who runs the job: `domain/path`.
+/// Who runs the job: `domain/path` (`ValidateJobSpec`).
 fn managed_by(errors: &mut Errors, at: &At<'_>) {
     if !at.present() {
         return;
@@ -226,6 +226,7 @@ fn managed_by(errors: &mut Errors, at: &At<'_>) {
     }
 }
 
+/// `validateJobSpec`.
 fn indexed(errors: &mut Errors, spec: &At<'_>) {
     let (completions, parallelism) = (spec.key("completions"), spec.key("parallelism"));
     let failed = spec.key("maxFailedIndexes");
@@ -376,6 +377,7 @@ fn job(errors: &mut Errors, at: &At<'_>, prefixed: bool) {
     }
 }
 
+/// `ValidateJob`.
 fn create(new: &Value) -> Vec<FieldError> {
     let mut errors = Errors::default();
     job(&mut errors, &At::root(new), true);

@@ -194,6 +194,7 @@ fn annotation(object: &Value) -> At<'_> {
     }
 }
 
+/// `ValidateIngressSpec`.
 fn ingress(new: &Value) -> Vec<FieldError> {
     let mut errors = Errors::default();
     let spec = At::root(new).key("spec");
@@ -237,6 +238,7 @@ fn ingress(new: &Value) -> Vec<FieldError> {
     errors.into_vec()
 }
 
+/// `validateIngressRules`.
 fn host(errors: &mut Errors, at: &At<'_>, of_rule: bool) {
     let name = at.text();
     if name.is_empty() && of_rule {
@@ -259,6 +261,7 @@ fn host(errors: &mut Errors, at: &At<'_>, of_rule: bool) {
     }
 }
 
+/// `validateHTTPIngressPath`.
 fn http_path(errors: &mut Errors, at: &At<'_>) {
     let (path, kind) = (at.key("path"), at.key("pathType"));
     match kind.value {
@@ -292,6 +295,7 @@ fn http_path(errors: &mut Errors, at: &At<'_>) {
     backend(errors, &at.key("backend"));
 }
 
+/// `validateIngressBackend`.
 fn backend(errors: &mut Errors, at: &At<'_>) {
     let (service, resource) = (at.key("service"), at.key("resource"));
     match (service.present(), resource.present()) {
@@ -334,6 +338,7 @@ fn reference(errors: &mut Errors, at: &At<'_>) {
     }
 }
 
+/// `ValidateIngressClass` and `validateIngressClassParametersReference`.
 fn ingress_class(new: &Value) -> Vec<FieldError> {
     let mut errors = Errors::default();
     let spec = At::root(new).key("spec");
@@ -370,7 +375,7 @@ fn ingress_class(new: &Value) -> Vec<FieldError> {
     errors.into_vec()
 }
 
-/// A domain, a slash and a path.
+/// A domain, a slash and a path (`IsDomainPrefixedPath`).
 fn prefixed_path(errors: &mut Errors, at: &At<'_>) {
     match at.text().split_once('/') {
         Some((domain, path)) if !domain.is_empty() && !path.is_empty() => {
@@ -387,6 +392,7 @@ fn prefixed_path(errors: &mut Errors, at: &At<'_>) {
     }
 }
 
+/// `ValidateNetworkPolicySpec`.
 fn network_policy(new: &Value) -> Vec<FieldError> {
     let mut errors = Errors::default();
     let spec = At::root(new).key("spec");
@@ -412,6 +418,7 @@ fn network_policy(new: &Value) -> Vec<FieldError> {
     errors.into_vec()
 }
 
+/// `ValidateNetworkPolicyPort`.
 fn policy_port(errors: &mut Errors, at: &At<'_>) {
     let (protocol, port, end) = (at.key("protocol"), at.key("port"), at.key("endPort"));
     errors.one_of_all(&protocol, &["TCP", "UDP", "SCTP"]);
@@ -436,6 +443,7 @@ fn policy_port(errors: &mut Errors, at: &At<'_>) {
     }
 }
 
+/// `ValidateNetworkPolicyPeer`.
 fn policy_peer(errors: &mut Errors, at: &At<'_>) {
     let (pods, namespaces, block) = (at.key("podSelector"), at.key("namespaceSelector"), at.key("ipBlock"));
     label_selector(errors, &pods);
@@ -460,6 +468,7 @@ fn policy_peer(errors: &mut Errors, at: &At<'_>) {
     }
 }
 
+/// `ValidateIPAddress` and `IsValidIP`.
 fn ip_address(new: &Value) -> Vec<FieldError> {
     let mut errors = Errors::default();
     let name = At::root(new).keys(&["metadata", "name"]);
@@ -507,6 +516,7 @@ fn ip_address(new: &Value) -> Vec<FieldError> {
     errors.into_vec()
 }
 
+/// `validateServiceCIDRSpec`.
 fn service_cidr(new: &Value) -> Vec<FieldError> {
     let mut errors = Errors::default();
     let list = At::root(new).keys(&["spec", "cidrs"]);

@@ -103,6 +103,7 @@ fn default(object: &mut Value) {
     }
 }
 
+/// `ValidateNode`.
 fn node(new: &Value, old: &Value) -> Vec<FieldError> {
     let mut errors = Errors::default();
     taints(&mut errors, new);
@@ -116,6 +117,7 @@ fn node(new: &Value, old: &Value) -> Vec<FieldError> {
     errors.into_vec()
 }
 
+/// `validateNodeTaints`.
 fn taints(errors: &mut Errors, new: &Value) {
     // The path stands so in Kubernetes.
     let path = At::root(new).keys(&["metadata", "taints"]).path;
@@ -138,6 +140,7 @@ fn taints(errors: &mut Errors, new: &Value) {
     }
 }
 
+/// `ValidateNode`.
 fn cidrs(errors: &mut Errors, list: &At<'_>, known: &Value) {
     let mut families = BTreeSet::new();
     let mut strange = None;
@@ -162,6 +165,7 @@ fn cidrs(errors: &mut Errors, list: &At<'_>, known: &Value) {
     }
 }
 
+/// `ValidateNodeUpdate`.
 fn addresses(errors: &mut Errors, new: &Value) {
     let mut seen = std::collections::BTreeSet::new();
     for address in At::root(new).keys(&["status", "addresses"]).items() {
@@ -188,6 +192,7 @@ fn amounts(errors: &mut Errors, new: &Value) {
     }
 }
 
+/// `ValidateNodeUpdate`.
 fn update(new: &Value, old: &Value) -> Vec<FieldError> {
     let mut errors = Errors::default();
     errors.extend(node(new, old));

@@ -54,7 +54,7 @@ pub(crate) const BUDGET: Strategy = Strategy {
     ..PLAIN
 };
 
-/// Conditions of the form that all new kinds share, each type once.
+/// Conditions of the form that all new kinds share, each type once (`ValidateConditions`).
 pub(super) fn conditions(errors: &mut Errors, at: &At<'_>) {
     let mut seen = BTreeSet::new();
     for condition in at.items() {
@@ -82,6 +82,7 @@ fn default_budget(object: &mut Value) {
     }
 }
 
+/// `ValidatePodDisruptionBudgetSpec`.
 fn budget(new: &Value) -> Vec<FieldError> {
     let mut errors = Errors::default();
     let spec = At::root(new).key("spec");
@@ -180,6 +181,7 @@ fn is_whole(name: &str) -> bool {
     is_counted_in_wholes(name) || is_extended(name) || name.starts_with("count/")
 }
 
+/// `ValidateResourceQuantityValue`.
 fn quota_amount(errors: &mut Errors, name: &str, at: &At<'_>) {
     let messages = names::qualified_name(name);
     let qualified = messages.is_empty();
@@ -213,6 +215,7 @@ const SCOPES: [&str; 7] = [
     "VolumeAttributesClass",
 ];
 
+/// `ValidateResourceQuotaSpec` and `validateResourceQuotaScopes`.
 fn quota(new: &Value) -> Vec<FieldError> {
     let mut errors = Errors::default();
     let spec = At::root(new).key("spec");
@@ -254,6 +257,7 @@ fn may_scope(scope: &str, name: &str) -> bool {
 }
 
 /// Scopes that no object can be in both of; `shown` is the list that the message quotes.
+/// `validateResourceQuotaScopes`.
 fn conflicts(errors: &mut Errors, seen: &BTreeSet<&str>, at: &At<'_>, shown: &At<'_>) {
     for pair in [["BestEffort", "NotBestEffort"], ["Terminating", "NotTerminating"]] {
         if pair.iter().all(|scope| seen.contains(scope)) {
@@ -262,6 +266,7 @@ fn conflicts(errors: &mut Errors, seen: &BTreeSet<&str>, at: &At<'_>, shown: &At
     }
 }
 
+/// `validateScopeSelector` and `validateScopedResourceSelectorRequirement`.
 fn scope_selector(errors: &mut Errors, spec: &At<'_>, hard: &BTreeSet<&str>) {
     const ONLY_EXISTS: &str = "must be 'Exists' when scope is any of ResourceQuotaScopeTerminating, ResourceQuotaScopeNotTerminating, \
                                ResourceQuotaScopeBestEffort, ResourceQuotaScopeNotBestEffort or \
@@ -347,6 +352,7 @@ fn default_limits(object: &mut Value) {
     }
 }
 
+/// `ValidateLimitRange`.
 fn limits(new: &Value) -> Vec<FieldError> {
     let mut errors = Errors::default();
     let mut seen = BTreeSet::new();
@@ -394,6 +400,7 @@ fn limits(new: &Value) -> Vec<FieldError> {
 }
 
 /// The resources that a limit may name: a resource of containers or pods, or anything with a domain.
+/// `validateLimitRangeResourceName` and `validateResourceName`.
 fn limited_name(errors: &mut Errors, kind: &str, name: &str, at: &At<'_>) {
     if kind == "Container" {
         return resource_name(errors, name, at, Of::Container);
@@ -414,7 +421,7 @@ fn limited_name(errors: &mut Errors, kind: &str, name: &str, at: &At<'_>) {
 }
 
 /// The order `min <= defaultRequest <= default <= max` of one resource, in the words of Kubernetes (which shows another
-/// value than the one at fault here and there).
+/// value than the one at fault here and there) (`ValidateLimitRange`).
 fn bounds(errors: &mut Errors, item: &At<'_>, resource: &str) {
     let at = |list: &str| At {
         value: get(item.value, &[list, resource]),
@@ -503,6 +510,7 @@ pub(crate) const PRIORITY_CLASS: Strategy = Strategy {
     ..PLAIN
 };
 
+/// `ValidatePriorityClass`.
 fn priority_class(new: &Value) -> Vec<FieldError> {
     let mut errors = Errors::default();
     let at = At::root(new);
@@ -545,6 +553,7 @@ pub(crate) const RUNTIME_CLASS: Strategy = Strategy {
     ..PLAIN
 };
 
+/// `ValidateRuntimeClass`.
 fn runtime_class(new: &Value) -> Vec<FieldError> {
     let mut errors = Errors::default();
     let at = At::root(new);

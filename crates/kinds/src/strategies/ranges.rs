@@ -39,6 +39,7 @@ fn with_zeros(text: &str) -> Option<Ipv4Addr> {
 }
 
 /// Checks a block, and answers it; `text` is its value without what may stand around it. What stands in `known` was accepted before.
+/// `IsValidCIDRForLegacyField` and `IsValidCIDR`.
 pub(super) fn check(errors: &mut Errors, at: &At<'_>, text: &str, known: &Value) -> Option<IpNet> {
     let block = read(text);
     if known

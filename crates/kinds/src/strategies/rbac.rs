@@ -75,6 +75,7 @@ fn default_binding(object: &mut Value) {
     }
 }
 
+/// `ValidatePolicyRule`.
 fn rules(new: &Value, namespaced: bool) -> Vec<FieldError> {
     let mut errors = Errors::default();
     let at = At::root(new);
@@ -131,6 +132,7 @@ fn rules(new: &Value, namespaced: bool) -> Vec<FieldError> {
     errors.into_vec()
 }
 
+/// `ValidateRoleBinding`.
 fn binding(new: &Value, namespaced: bool) -> Vec<FieldError> {
     let mut errors = Errors::default();
     let reference = At::root(new).key("roleRef");
@@ -157,6 +159,7 @@ fn binding(new: &Value, namespaced: bool) -> Vec<FieldError> {
     errors.into_vec()
 }
 
+/// `ValidateRoleBindingSubject`.
 fn subject(errors: &mut Errors, at: &At<'_>, namespaced: bool) {
     let name = at.key("name");
     if name.text().is_empty() {
@@ -184,6 +187,7 @@ fn subject(errors: &mut Errors, at: &At<'_>, namespaced: bool) {
     }
 }
 
+/// `ValidateRoleBindingUpdate`.
 fn update_binding(new: &Value, old: &Value, namespaced: bool) -> Vec<FieldError> {
     let mut errors = Errors::default();
     errors.extend(binding(new, namespaced));

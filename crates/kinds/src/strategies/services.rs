@@ -53,7 +53,7 @@ pub(crate) const SERVICE: Strategy = Strategy {
     ..PLAIN
 };
 
-/// Where a load balancer listens: addresses and names, of services and of Ingresses.
+/// Where a load balancer listens: addresses and names, of services and of Ingresses (`ValidateLoadBalancerStatus`).
 pub(super) fn load_balancer(errors: &mut Errors, at: &At<'_>, wants_mode: bool) {
     for entry in at.items() {
         let (ip, mode, host) = (entry.key("ip"), entry.key("ipMode"), entry.key("hostname"));
@@ -169,6 +169,7 @@ fn prepare_create(object: &mut Value, _: &StrategyContext<'_>) {
     }
 }
 
+/// `validateService`.
 fn service(new: &Value, old: &Value) -> Vec<FieldError> {
     let mut errors = Errors::default();
     let known = get(old, &["spec", "loadBalancerSourceRanges"]);
@@ -207,6 +208,7 @@ fn service(new: &Value, old: &Value) -> Vec<FieldError> {
 
 const EXTERNAL: &str = "may not be set for ExternalName services";
 
+/// `validateService`.
 fn for_type(errors: &mut Errors, spec: &At<'_>, kind: &str, headless: bool) {
     match kind {
         "LoadBalancer" | "NodePort" if headless => {
@@ -240,6 +242,7 @@ fn for_type(errors: &mut Errors, spec: &At<'_>, kind: &str, headless: bool) {
 }
 
 /// The fields that only a load balancer has. Ranges in `known` were accepted before, however they are written.
+/// `validateService`.
 fn balancer(errors: &mut Errors, note: &At<'_>, spec: &At<'_>, kind: &str, known: &Value) {
     // The path stands so in Kubernetes.
     let list = spec.key("loadBalancerSourceRanges");
@@ -272,6 +275,7 @@ const SOURCE_RANGES: &str = "service.beta.kubernetes.io/load-balancer-source-ran
 
 const ONLY_BALANCED: &str = "may only be used when `type` is 'LoadBalancer'";
 
+/// `validateLoadBalancerClassField`.
 fn balancer_class(errors: &mut Errors, class: &At<'_>, kind: &str) {
     if !class.present() {
     } else if kind == "LoadBalancer" {
@@ -281,6 +285,7 @@ fn balancer_class(errors: &mut Errors, class: &At<'_>, kind: &str) {
     }
 }
 
+/// `validateServicePort`.
 fn ports(errors: &mut Errors, spec: &At<'_>) {
     let list = spec.key("ports");
     let several = list.len() > 1;
@@ -308,6 +313,7 @@ fn ports(errors: &mut Errors, spec: &At<'_>) {
 }
 
 /// Values that two ports may not share, checked after each port: the node port, and the port with its protocol.
+/// `validateService`.
 fn common_ports(errors: &mut Errors, spec: &At<'_>, kind: &str) {
     let list = spec.key("ports");
     let mut seen = BTreeSet::new();
@@ -333,6 +339,7 @@ fn common_ports(errors: &mut Errors, spec: &At<'_>, kind: &str) {
     }
 }
 
+/// `validateService`.
 fn selector(errors: &mut Errors, at: &At<'_>) {
     if at.present() {
         errors.extend(names::labels(at.value, &at.path));
@@ -340,6 +347,7 @@ fn selector(errors: &mut Errors, at: &At<'_>) {
 }
 
 /// The fields about addresses and their families, which must agree before anything is allocated.
+/// `ValidateServiceClusterIPsRelatedFields`.
 fn ips(errors: &mut Errors, spec: &At<'_>, kind: &str) {
     if kind == "ExternalName" {
         return;
@@ -382,6 +390,7 @@ fn ips(errors: &mut Errors, spec: &At<'_>, kind: &str) {
     }
 }
 
+/// `ValidateServiceClusterIPsRelatedFields`.
 fn families_of(errors: &mut Errors, spec: &At<'_>, list: &At<'_>) {
     let is_six = |ip: &At<'_>| ip.text().contains(':');
     let sixes = list.items().filter(|ip| is_six(ip)).count();
@@ -400,6 +409,7 @@ fn families_of(errors: &mut Errors, spec: &At<'_>, list: &At<'_>) {
     }
 }
 
+/// `validateService`.
 fn external_ip(errors: &mut Errors, at: &At<'_>) {
     if let Some(ip) = check_ip(errors, at) {
         ordinary_ip(errors, at, ip);
@@ -409,7 +419,7 @@ fn external_ip(errors: &mut Errors, at: &At<'_>) {
 /// The error for a loopback address.
 pub(crate) const LOOPBACK: &str = "may not be in the loopback range (127.0.0.0/8, ::1/128)";
 
-/// An address that other machines can reach.
+/// An address that other machines can reach (`ValidateEndpointIP`).
 pub(super) fn ordinary_ip(errors: &mut Errors, at: &At<'_>, ip: IpAddr) {
     let why = if ip == IpAddr::V4(std::net::Ipv4Addr::UNSPECIFIED) {
         "may not be unspecified (0.0.0.0)"
@@ -442,6 +452,7 @@ fn is_link_local_multicast(ip: IpAddr) -> bool {
     }
 }
 
+/// `validateServiceExternalTrafficPolicy`.
 fn policies(errors: &mut Errors, spec: &At<'_>, kind: &str, is_reachable: bool) {
     let external = spec.key("externalTrafficPolicy");
     if !is_reachable {
@@ -469,6 +480,7 @@ fn policies(errors: &mut Errors, spec: &At<'_>, kind: &str, is_reachable: bool) 
     );
 }
 
+/// `ValidateServiceUpdate` and `validateServiceExternalTrafficFieldsUpdate`.
 fn update(new: &Value, old: &Value) -> Vec<FieldError> {
     let mut errors = Errors::default();
     if needs_cluster_ip(old) && needs_cluster_ip(new) {
@@ -497,7 +509,7 @@ fn update(new: &Value, old: &Value) -> Vec<FieldError> {
 
 const CHANGED: &str = "may not change once set";
 
-/// A second address may come and go, the first stays.
+/// A second address may come and go, the first stays (`validateUpgradeDowngradeClusterIPs`).
 fn kept_ips(errors: &mut Errors, new: &Value, old: &Value) {
     if is_headless(new) && is_headless(old) {
         return;
@@ -529,7 +541,7 @@ fn kept_ips(errors: &mut Errors, new: &Value, old: &Value) {
     }
 }
 
-/// So do families, but of a Service that is headless or was.
+/// So do families, but of a Service that is headless or was (`validateUpgradeDowngradeIPFamilies`).
 fn kept_families(errors: &mut Errors, new: &Value, old: &Value) {
     if is_headless(new) || is_headless(old) {
         return;

@@ -48,7 +48,7 @@ fn drop_topology(slice: &mut Value) {
     }
 }
 
-/// The hints of an endpoint: the zones and nodes that should use it.
+/// The hints of an endpoint: the zones and nodes that should use it (`validateHints`).
 fn hints(errors: &mut Errors, at: &At<'_>) {
     for (list, is_node) in [("forZones", false), ("forNodes", true)] {
         let entries = at.key(list);
@@ -74,6 +74,7 @@ fn hints(errors: &mut Errors, at: &At<'_>) {
     }
 }
 
+/// `ValidateEndpointSlice`.
 fn endpoint_slice(new: &Value, old: Option<&Value>) -> Vec<FieldError> {
     let mut errors = Errors::default();
     let at = At::root(new);
@@ -90,6 +91,7 @@ fn endpoint_slice(new: &Value, old: Option<&Value>) -> Vec<FieldError> {
     errors.into_vec()
 }
 
+/// `validateEndpoints`.
 fn endpoints(errors: &mut Errors, list: &At<'_>, kind: &str) {
     if list.len() > MAX_ENDPOINTS {
         return errors.push(FieldError::too_many(list.path.to_string(), list.len(), MAX_ENDPOINTS));
@@ -163,6 +165,7 @@ fn warnings(new: &Value, old: Option<&Value>) -> Vec<String> {
     told
 }
 
+/// `validatePorts`.
 fn slice_ports(errors: &mut Errors, ports: &At<'_>) {
     if ports.len() > MAX_PORTS {
         return errors.push(FieldError::too_many(ports.path.to_string(), ports.len(), MAX_PORTS));

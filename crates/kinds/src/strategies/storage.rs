@@ -222,7 +222,7 @@ pub(crate) const CAPACITY: Strategy = Strategy {
     ..STORED
 };
 
-/// Checks a list of access modes; all errors are about the list.
+/// Checks a list of access modes; all errors are about the list (`ValidatePersistentVolumeSpec`).
 pub(crate) fn access_modes(errors: &mut Errors, at: &At<'_>) {
     const MODES: [&str; 4] = ["ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod"];
     for mode in at.items() {
@@ -241,7 +241,7 @@ fn class_name(errors: &mut Errors, at: &At<'_>) {
     }
 }
 
-/// A quantity that may be as small as nothing.
+/// A quantity that may be as small as nothing (`validateBasicResource`).
 fn resource_amount(errors: &mut Errors, at: &At<'_>) {
     if let Ok(amount) = Quantity::from_str(at.text())
         && amount.value() < 0
@@ -257,6 +257,7 @@ fn not_negative(errors: &mut Errors, at: &At<'_>) {
     }
 }
 
+/// `ValidateCSIDriverName`.
 fn driver_name(errors: &mut Errors, at: &At<'_>) {
     if at.text().is_empty() {
         errors.required(at, "");

@@ -54,6 +54,7 @@ pub(crate) const API_SERVICE: Strategy = Strategy {
     ..PLAIN
 };
 
+/// `ValidateAPIService`.
 fn api_service(new: &Value) -> Vec<FieldError> {
     let mut errors = Errors::default();
     let at = At::root(new);

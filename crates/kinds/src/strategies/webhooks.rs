@@ -75,6 +75,7 @@ pub(super) fn selectors(map: &mut Object) {
     ensure(map, "objectSelector");
 }
 
+/// `ValidateValidatingWebhookConfiguration`.
 fn configuration(new: &Value, mutating: bool) -> Vec<FieldError> {
     let mut errors = Errors::default();
     let mut seen = BTreeSet::new();
@@ -88,6 +89,7 @@ fn configuration(new: &Value, mutating: bool) -> Vec<FieldError> {
     errors.into_vec()
 }
 
+/// `validateValidatingWebhook`.
 fn webhook(errors: &mut Errors, at: &At<'_>, mutating: bool) {
     let name = at.key("name");
     if name.text().is_empty() {
@@ -143,6 +145,7 @@ fn webhook(errors: &mut Errors, at: &At<'_>, mutating: bool) {
     }
 }
 
+/// `validateRuleWithOperations`.
 pub(super) fn rule(errors: &mut Errors, at: &At<'_>) {
     let operations = at.key("operations");
     stars(errors, &operations, "other operations");
@@ -161,7 +164,7 @@ pub(super) fn rule(errors: &mut Errors, at: &At<'_>) {
     errors.one_of_all(&at.key("scope"), &["*", "Cluster", "Namespaced"]);
 }
 
-/// A list that is not empty, and has nothing beside a star.
+/// A list that is not empty, and has nothing beside a star (`validateRule`).
 fn stars(errors: &mut Errors, at: &At<'_>, others: &str) {
     if at.is_empty() {
         errors.required(at, "");
@@ -171,6 +174,7 @@ fn stars(errors: &mut Errors, at: &At<'_>, others: &str) {
     }
 }
 
+/// `validateResources`.
 fn resources(errors: &mut Errors, at: &At<'_>) {
     if at.is_empty() {
         errors.required(at, "");

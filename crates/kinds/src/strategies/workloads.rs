@@ -418,6 +418,7 @@ fn replication_controller(new: &Value) -> Vec<FieldError> {
     errors.into_vec()
 }
 
+/// `ValidateControllerRevisionCreate`.
 fn revision(new: &Value) -> Vec<FieldError> {
     let mut errors = Errors::default();
     let at = At::root(new);

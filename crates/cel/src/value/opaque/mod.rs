@@ -20,8 +20,8 @@ use crate::error::Error;
 use crate::work::worked;
 use authorizer::{Authorization, Decision, ResourceCheck};
 
-pub use ipnet::IpNet;
 pub use formats::Format;
+pub use ipnet::IpNet;
 pub use semver::Version;
 pub use url::Url;
 

@@ -14,6 +14,7 @@ use kubewright_model::object;
 const MAX_CONSUMERS: usize = 256;
 const MAX_DEVICE_CONDITIONS: usize = 8;
 
+/// `validateResourceClaimStatusUpdate`.
 pub(super) fn status(new: &Value, old: &Value) -> Vec<FieldError> {
     let mut errors = Errors::default();
     let status = At::root(new).key("status");
@@ -55,7 +56,7 @@ pub(super) fn status(new: &Value, old: &Value) -> Vec<FieldError> {
     errors.into_vec()
 }
 
-/// Devices for the requests that the claim makes.
+/// Devices for the requests that the claim makes (`validateAllocationResult`).
 fn allocated(errors: &mut Errors, claim: &Value, allocation: &At<'_>) {
     let requests = Requests::of(&At::root(claim).keys(&["spec", "devices"]));
     let devices = allocation.key("devices");
@@ -79,7 +80,7 @@ fn allocated(errors: &mut Errors, claim: &Value, allocation: &At<'_>) {
     }
 }
 
-/// The drivers' reports about the allocated devices.
+/// The drivers' reports about the allocated devices (`validateDeviceStatus`).
 fn devices(errors: &mut Errors, status: &At<'_>) {
     let results = status.keys(&["allocation", "devices", "results"]);
     let id = |at: &At<'_>| ["driver", "pool", "device", "shareID"].map(|field| at.key(field).text().to_owned());

@@ -40,6 +40,7 @@ fn quantity(at: &At<'_>) -> Option<Quantity> {
     at.text().parse().ok()
 }
 
+/// `validateRequestPolicyValidValues`.
 fn valid_values(errors: &mut Errors, at: &At<'_>, default: &Quantity, all: &Quantity) {
     let values: Vec<(At<'_>, Quantity)> = at
         .items()
@@ -74,6 +75,7 @@ fn valid_values(errors: &mut Errors, at: &At<'_>, default: &Quantity, all: &Quan
     }
 }
 
+/// `validateRequestPolicyRange`.
 fn valid_range(errors: &mut Errors, at: &At<'_>, default: &Quantity, all: &Quantity) {
     let (min, max, step) = (at.key("min"), at.key("max"), at.key("step"));
     let Some(least) = quantity(&min) else {

@@ -32,7 +32,7 @@ static DEVICE: LazyLock<Decl> = LazyLock::new(|| {
     })
 });
 
-/// Refuses an expression that does not compile, is no question, or may cost too much.
+/// Refuses an expression that does not compile, is no question, or may cost too much (`validateCELSelector`).
 pub(super) fn check(errors: &mut Errors, at: &At<'_>) {
     let source = at.text();
     if source.len() > MAX_LENGTH {

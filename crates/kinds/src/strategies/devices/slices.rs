@@ -96,6 +96,7 @@ fn note_time(slice: &mut Value, context: &StrategyContext<'_>) {
     }
 }
 
+/// `validateResourceSliceSpec`.
 fn slice(new: &Value, old: &Value) -> Vec<FieldError> {
     let mut errors = Errors::default();
     let spec = At::root(new).key("spec");
@@ -140,7 +141,7 @@ fn slice(new: &Value, old: &Value) -> Vec<FieldError> {
     errors.into_vec()
 }
 
-/// Where the devices are: one way of saying it.
+/// Where the devices are: one way of saying it (`validateResourceSliceSpec`).
 fn places(errors: &mut Errors, spec: &At<'_>) {
     let mut said: Vec<&str> = Vec::new();
     let (node, selector) = (spec.key("nodeName"), spec.key("nodeSelector"));
@@ -173,7 +174,7 @@ fn places(errors: &mut Errors, spec: &At<'_>) {
     one_place(errors, spec, &said, rule, ", but multiple fields are set");
 }
 
-/// One node, as a place.
+/// One node, as a place (`validateNodeName`).
 fn node_name(errors: &mut Errors, node: &At<'_>, said: &mut Vec<&str>, why_not_empty: &str) {
     if node.present() && node.text().is_empty() {
         errors.invalid(node, why_not_empty);
@@ -191,6 +192,7 @@ fn one_place(errors: &mut Errors, at: &At<'_>, said: &[&str], rule: &str, severa
     }
 }
 
+/// `validateCounterSet`.
 fn counter_set(errors: &mut Errors, at: &At<'_>, name: &str, max: usize) {
     let name = at.key(name);
     if name.text().is_empty() {
@@ -212,6 +214,7 @@ fn counter_set(errors: &mut Errors, at: &At<'_>, name: &str, max: usize) {
     }
 }
 
+/// `validateDevice`.
 fn device(errors: &mut Errors, at: &At<'_>, before: Option<&Value>, per_device: bool) {
     label(errors, &at.key("name"));
     let (attributes, capacity) = (at.key("attributes"), at.key("capacity"));
@@ -263,6 +266,7 @@ fn device(errors: &mut Errors, at: &At<'_>, before: Option<&Value>, per_device: 
     mappings(errors, at);
 }
 
+/// `validateDeviceTaint`.
 fn taint(errors: &mut Errors, at: &At<'_>) {
     let (key, value) = (at.key("key"), at.key("value"));
     for message in names::qualified_name(key.text()) {
@@ -274,6 +278,7 @@ fn taint(errors: &mut Errors, at: &At<'_>) {
     errors.one_of(&at.key("effect"), &EFFECTS, true);
 }
 
+/// `validateDeviceAttribute`.
 fn attribute(errors: &mut Errors, at: &At<'_>) {
     const FIELDS: [&str; 8] = [
         "bool", "int", "string", "version", "bools", "ints", "strings", "versions",
@@ -315,6 +320,7 @@ fn attribute(errors: &mut Errors, at: &At<'_>) {
     }
 }
 
+/// `validateDevice`.
 fn device_place(errors: &mut Errors, at: &At<'_>, per_device: bool) {
     let (node, selector, all) = (at.key("nodeName"), at.key("nodeSelector"), at.key("allNodes"));
     if !per_device {
@@ -344,6 +350,7 @@ fn device_place(errors: &mut Errors, at: &At<'_>, per_device: bool) {
     one_place(errors, at, &said, rule, "");
 }
 
+/// `validateDeviceBindingParameters`.
 pub(super) fn bindings(errors: &mut Errors, at: &At<'_>) {
     let (wanted, failing) = (at.key("bindingConditions"), at.key("bindingFailureConditions"));
     for list in [&wanted, &failing] {
@@ -382,7 +389,7 @@ pub(super) fn bindings(errors: &mut Errors, at: &At<'_>) {
     }
 }
 
-/// The node's own resources that a device stands for.
+/// The node's own resources that a device stands for (`validateNodeAllocatableResourceMappings`).
 fn mappings(errors: &mut Errors, device: &At<'_>) {
     for (resource, at) in device.key("nodeAllocatableResourceMappings").entries() {
         if resource.contains('/') && !resource.contains("kubernetes.io/") {

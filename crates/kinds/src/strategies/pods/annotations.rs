@@ -17,7 +17,7 @@ const LOCALHOST: &str = "localhost/";
 const DELETION_COST: &str = "controller.kubernetes.io/pod-deletion-cost";
 const LISTS: [&str; 3] = ["initContainers", "containers", "ephemeralContainers"];
 
-/// The errors in the annotations of a pod or a template with this spec.
+/// The errors in the annotations of a pod or a template with this spec (`ValidatePodSpecificAnnotations`).
 pub(crate) fn annotations(errors: &mut Errors, all: &At<'_>, spec: &At<'_>) {
     for (key, entry) in all.entries() {
         let child = entry.moved(all.path.key(key));
@@ -72,6 +72,7 @@ fn is_cost(text: &str) -> bool {
     text.parse::<i32>().is_ok() && (digits == "0" || !digits.starts_with('0')) && !text.starts_with('+')
 }
 
+/// `ValidateSeccompPodAnnotations` and `ValidateSeccompProfile`.
 fn seccomp(errors: &mut Errors, at: &At<'_>) {
     let text = at.text();
     if matches!(text, "runtime/default" | "docker/default" | "unconfined") {
@@ -92,7 +93,7 @@ fn seccomp(errors: &mut Errors, at: &At<'_>) {
     }
 }
 
-/// Profiles that a new pod gives both as a field and as an annotation.
+/// Profiles that a new pod gives both as a field and as an annotation (`ValidateAppArmorPodAnnotations`).
 pub(super) fn profiles(errors: &mut Errors, pod: &At<'_>) {
     let (spec, all) = (pod.key("spec"), pod.keys(&["metadata", "annotations"]));
     if all.is_empty() {
@@ -120,6 +121,7 @@ pub(super) fn profiles(errors: &mut Errors, pod: &At<'_>) {
 }
 
 /// Holds a profile against the annotation that says it, too. `what` is `seccomp` or `apparmor`.
+/// `validateAppArmorAnnotationsAndFieldsMatchOnCreate` and `validateSeccompAnnotationsAndFieldsMatch`.
 fn matching(errors: &mut Errors, at: &At<'_>, profile: &Value, annotation: Option<&str>, what: &str) {
     let Some(annotation) = annotation else { return };
     let same = match get(profile, &["type"]).as_str() {

@@ -112,6 +112,7 @@ pub(super) fn texts<'a>(list: &At<'a>, field: &str) -> BTreeSet<&'a str> {
     list.items().map(|item| item.key(field).text()).collect()
 }
 
+/// `validateContainerCommon`.
 fn name(errors: &mut Errors, at: &At<'_>) {
     if at.text().is_empty() {
         errors.required(at, "");
@@ -150,6 +151,7 @@ fn container(errors: &mut Errors, at: &At<'_>, facts: &PodFacts<'_>) {
     security(errors, &at.key("securityContext"), facts);
 }
 
+/// `validateContainerRestartPolicy`.
 fn restart_policy(errors: &mut Errors, at: &At<'_>) {
     if at.present() && !["Always", "Never", "OnFailure"].contains(&at.text()) {
         errors.unsupported(at, &["Always", "Never", "OnFailure"]);

@@ -12,7 +12,7 @@ use crate::strategies::check::{At, Errors};
 use kubewright_model::facts::pods::CONTAINER_LISTS;
 
 /// In the network of the host a container has the port that it listens at. Upstream does not look at init containers
-/// here.
+/// here (`validatePodHostNetworkDeps`).
 pub(crate) fn network(errors: &mut Errors, at: &At<'_>) {
     if !at.key("hostNetwork").is_true() {
         return;
@@ -27,7 +27,7 @@ pub(crate) fn network(errors: &mut Errors, at: &At<'_>) {
     }
 }
 
-/// Rules for the whole spec that concern its host.
+/// Rules for the whole spec that concern its host (`validatePodSpecSecurityContext`).
 pub(crate) fn host(errors: &mut Errors, at: &At<'_>) {
     if at.key("shareProcessNamespace").is_true() && at.key("hostPID").is_true() {
         let share = at.keys(&["securityContext", "shareProcessNamespace"]);
@@ -62,6 +62,7 @@ fn every_container<'a>(at: &At<'a>) -> impl Iterator<Item = At<'a>> {
     lists.into_iter().flat_map(|list| list.items().collect::<Vec<_>>())
 }
 
+/// `validateHostUsers`.
 fn host_users(errors: &mut Errors, at: &At<'_>) {
     const WHY: &str = "when `hostUsers` is false";
     // Two of the paths have a capital letter in Kubernetes, too.
@@ -81,6 +82,7 @@ fn host_users(errors: &mut Errors, at: &At<'_>) {
     }
 }
 
+/// `validateWindows`.
 fn on_windows(errors: &mut Errors, at: &At<'_>) {
     const WHY: &str = "cannot be set for a windows pod";
     let context = at.key("securityContext");
@@ -132,6 +134,7 @@ fn on_windows(errors: &mut Errors, at: &At<'_>) {
     }
 }
 
+/// `validateLinux`.
 fn on_linux(errors: &mut Errors, at: &At<'_>) {
     let own = at.key("securityContext");
     let contexts = every_container(at).map(|container| container.key("securityContext"));
@@ -228,7 +231,7 @@ pub(crate) fn claims<'a>(errors: &mut Errors, at: &At<'a>) -> BTreeSet<&'a str> 
     seen
 }
 
-/// `resources.claims` of a container: each names a claim of the pod.
+/// `resources.claims` of a container: each names a claim of the pod (`validateResourceClaimNames`).
 pub(crate) fn claims_used(errors: &mut Errors, at: &At<'_>, known: &BTreeSet<&str>) {
     let mut seen = BTreeSet::new();
     for claim in at.items() {

@@ -17,7 +17,7 @@ const FIELDS: [&str; 5] = [
     "metadata.uid",
 ];
 
-/// `sources` of a projected volume.
+/// `sources` of a projected volume (`validateProjectionSources`).
 pub(super) fn projections(errors: &mut Errors, volume: &At<'_>) {
     let mut paths = BTreeSet::new();
     for source in volume.key("sources").items() {
@@ -67,6 +67,7 @@ fn keys<'a>(errors: &mut Errors, at: &At<'a>, volume: &At<'_>, paths: &mut BTree
     }
 }
 
+/// `validateProjectionSources`.
 fn token(errors: &mut Errors, at: &At<'_>, volume: &At<'_>) {
     if !at.present() {
         return;
@@ -122,7 +123,7 @@ fn certificate<'a>(errors: &mut Errors, at: &At<'a>, volume: &At<'_>, paths: &mu
     }
 }
 
-/// An item of a Secret or ConfigMap: a key, and the file that shows it.
+/// An item of a Secret or ConfigMap: a key, and the file that shows it (`validateKeyToPath`).
 pub(super) fn key_to_path(errors: &mut Errors, at: &At<'_>) {
     required(errors, &at.key("key"));
     required(errors, &at.key("path"));
@@ -130,7 +131,7 @@ pub(super) fn key_to_path(errors: &mut Errors, at: &At<'_>) {
     mode(errors, &at.key("mode"));
 }
 
-/// An item of the downward API. Upstream names the volume, not the item.
+/// An item of the downward API. Upstream names the volume, not the item (`validateDownwardAPIVolumeFile`).
 pub(super) fn downward_file(errors: &mut Errors, item: &At<'_>, volume: &At<'_>) {
     let part = |field: &str| item.key(field).moved(volume.path.key(field));
     required(errors, &part("path"));
@@ -153,7 +154,7 @@ pub(super) fn downward_file(errors: &mut Errors, item: &At<'_>, volume: &At<'_>)
     mode(errors, &part("mode"));
 }
 
-/// A path of a file below the volume.
+/// A path of a file below the volume (`ValidateLocalNonReservedPath`).
 fn file(errors: &mut Errors, at: &At<'_>) {
     descending(errors, at);
     // A path with `..` as a step was reported above.
@@ -162,7 +163,7 @@ fn file(errors: &mut Errors, at: &At<'_>) {
     }
 }
 
-/// A relative path that does not step back.
+/// A relative path that does not step back (`validateLocalDescendingPath`).
 pub(super) fn descending(errors: &mut Errors, at: &At<'_>) {
     if at.text().starts_with('/') {
         errors.invalid(at, "must be a relative path");
@@ -170,14 +171,14 @@ pub(super) fn descending(errors: &mut Errors, at: &At<'_>) {
     no_backsteps(errors, at);
 }
 
-/// A path without `..`.
+/// A path without `..` (`validatePathNoBacksteps`).
 pub(super) fn no_backsteps(errors: &mut Errors, at: &At<'_>) {
     if at.text().split('/').any(|part| part == "..") {
         errors.invalid(at, "must not contain '..'");
     }
 }
 
-/// Permission bits.
+/// Permission bits (`validateDownwardAPIVolumeFile`).
 pub(super) fn mode(errors: &mut Errors, at: &At<'_>) {
     if at.int().is_some_and(|mode| !(0..=0o777).contains(&mode)) {
         errors.invalid(at, "must be a number between 0 and 0777 (octal), both inclusive");

@@ -19,7 +19,7 @@ pub(crate) enum Of {
     Pod,
 }
 
-/// `resources` of a container or of a pod.
+/// `resources` of a container or of a pod (`validateResourceRequirements`).
 pub(crate) fn requirements(errors: &mut Errors, at: &At<'_>, of: Of) {
     let limits = at.key("limits");
     let requests = at.key("requests");
@@ -60,7 +60,7 @@ pub(crate) fn requirements(errors: &mut Errors, at: &At<'_>, of: Of) {
     }
 }
 
-/// `resources` of a pod as a whole.
+/// `resources` of a pod as a whole (`validatePodResources`).
 pub(crate) fn of_pod(errors: &mut Errors, spec: &At<'_>) {
     let at = spec.key("resources");
     if !at.present() {
@@ -108,7 +108,7 @@ pub(crate) fn of_pod(errors: &mut Errors, spec: &At<'_>) {
     }
 }
 
-/// `overhead` of a pod: limits of a container, to Kubernetes.
+/// `overhead` of a pod: limits of a container, to Kubernetes (`validateOverhead`).
 pub(crate) fn overhead(errors: &mut Errors, at: &At<'_>) {
     let limits = at.moved(at.path.key("limits"));
     for (name, entry) in limits.entries() {
@@ -142,7 +142,7 @@ fn overcommit_allowed(name: &str) -> bool {
     !is_extended(name) && !name.starts_with("hugepages-")
 }
 
-/// Refuses a name that no resource of a container or a pod has.
+/// Refuses a name that no resource of a container or a pod has (`validateResourceName`).
 pub(crate) fn resource_name(errors: &mut Errors, name: &str, at: &At<'_>, of: Of) {
     const STANDARD: [&str; 10] = [
         "pods",
@@ -190,6 +190,7 @@ pub(crate) fn resource_name(errors: &mut Errors, name: &str, at: &At<'_>, of: Of
     }
 }
 
+/// `validateBasicResource`.
 fn quantity(errors: &mut Errors, name: &str, at: &At<'_>) {
     // The decoder refuses a value that is not a quantity; one that it let through is reported here.
     let Ok(value) = Quantity::from_str(at.text()) else {

@@ -12,7 +12,7 @@ const REQUIRED: &str = "requiredDuringSchedulingIgnoredDuringExecution";
 const PREFERRED: &str = "preferredDuringSchedulingIgnoredDuringExecution";
 const EFFECTS: [&str; 3] = ["NoSchedule", "PreferNoSchedule", "NoExecute"];
 
-/// `spec.tolerations`.
+/// `spec.tolerations` (`ValidateTolerations`).
 pub(crate) fn tolerations(errors: &mut Errors, at: &At<'_>) {
     for toleration in at.items() {
         let key = toleration.key("key");
@@ -53,7 +53,7 @@ pub(crate) fn tolerations(errors: &mut Errors, at: &At<'_>) {
     }
 }
 
-/// `spec.affinity`.
+/// `spec.affinity` (`validateAffinity`).
 pub(crate) fn affinity(errors: &mut Errors, at: &At<'_>) {
     let node = at.key("nodeAffinity");
     if node.key(REQUIRED).present() {
@@ -85,6 +85,7 @@ pub(crate) fn node_selector(errors: &mut Errors, at: &At<'_>) {
     }
 }
 
+/// `ValidatePreferredSchedulingTerms`.
 fn weight(errors: &mut Errors, at: &At<'_>) {
     let weight = at.int().unwrap_or(0);
     if !(1..=100).contains(&weight) {
@@ -158,6 +159,7 @@ fn node_field(errors: &mut Errors, at: &At<'_>) {
     }
 }
 
+/// `validatePodAffinityTerm`.
 fn pod_affinity_term(errors: &mut Errors, at: &At<'_>) {
     for selector in ["labelSelector", "namespaceSelector"] {
         label_selector(errors, &at.key(selector));
@@ -186,6 +188,7 @@ fn pod_affinity_term(errors: &mut Errors, at: &At<'_>) {
 }
 
 /// Keys of labels whose values the pod's own labels give: they narrow a selector, so there must be one.
+/// `ValidateMatchLabelKeysInTopologySpread` and `validateLabelKeys`.
 fn label_keys(errors: &mut Errors, at: &At<'_>, field: &str) {
     let keys = at.key(field);
     if keys.is_empty() {
@@ -277,7 +280,7 @@ pub(crate) fn label_selector(errors: &mut Errors, at: &At<'_>) {
     }
 }
 
-/// `spec.topologySpreadConstraints`.
+/// `spec.topologySpreadConstraints` (`validateTopologySpreadConstraints`).
 pub(crate) fn spread(errors: &mut Errors, at: &At<'_>) {
     fn same<'a>(at: &At<'a>) -> (&'a str, &'a str) {
         (at.key("topologyKey").text(), at.key("whenUnsatisfiable").text())

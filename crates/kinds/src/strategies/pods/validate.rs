@@ -34,7 +34,7 @@ fn spec(errors: &mut Errors, at: &At<'_>, name: &str) {
     }
 }
 
-/// Errors in the spec of a template, whose pods have no name yet.
+/// Errors in the spec of a template, whose pods have no name yet (`ValidatePodTemplateSpec`).
 pub(crate) fn template(errors: &mut Errors, at: &At<'_>) {
     parts(errors, at, "");
 }
@@ -116,6 +116,7 @@ fn first_by_name<'a>(list: &At<'a>) -> BTreeMap<&'a str, At<'a>> {
     named
 }
 
+/// `ValidateNodeSelector`.
 fn node_selector(errors: &mut Errors, at: &At<'_>) {
     for (key, value) in at.entries() {
         for message in names::qualified_name(key) {
@@ -142,7 +143,7 @@ fn gates(errors: &mut Errors, at: &At<'_>) {
     }
 }
 
-/// A pod that is held back has no node yet: asked of new pods only.
+/// A pod that is held back has no node yet: asked of new pods only (`ValidatePodCreate`).
 fn gated_has_no_node(errors: &mut Errors, at: &At<'_>) {
     if !at.key("schedulingGates").is_empty() && !at.key("nodeName").text().is_empty() {
         errors.forbidden(
@@ -152,7 +153,7 @@ fn gated_has_no_node(errors: &mut Errors, at: &At<'_>) {
     }
 }
 
-/// The rules for the conditions, the users and the devices in a pod's status.
+/// The rules for the conditions, the users and the devices in a pod's status (`ValidatePodStatusUpdate`).
 fn details(errors: &mut Errors, pod: &Value) {
     let (status, spec) = (At::root(pod).key("status"), At::root(pod).key("spec"));
     let generation = status.key("observedGeneration");

@@ -75,6 +75,7 @@ const SOURCES: [&str; 30] = [
     "image",
 ];
 
+/// `validateVolumeSource`.
 fn source(errors: &mut Errors, volume: &At<'_>) {
     let mut given = SOURCES.iter().filter(|source| volume.key(source).present());
     let Some(first) = given.next() else {
@@ -116,7 +117,7 @@ fn source(errors: &mut Errors, volume: &At<'_>) {
     }
 }
 
-/// The rules of one source, as pods and PersistentVolumes share them.
+/// The rules of one source, as pods and PersistentVolumes share them (`validateVolumeSource`).
 pub(crate) fn one_source(errors: &mut Errors, kind: &str, at: &At<'_>) {
     let fields: &[&str] = match kind {
         "hostPath" => &["path"],
@@ -239,7 +240,7 @@ pub(crate) fn required(errors: &mut Errors, at: &At<'_>) {
     }
 }
 
-/// A reference to a secret, if there is one, says its name.
+/// A reference to a secret, if there is one, says its name (`validatePVSecretReference`).
 pub(crate) fn secret_reference(errors: &mut Errors, source: &At<'_>) {
     let reference = source.key("secretRef");
     if reference.present() {
@@ -247,6 +248,7 @@ pub(crate) fn secret_reference(errors: &mut Errors, source: &At<'_>) {
     }
 }
 
+/// `validateHostPathVolumeSource`.
 fn host_path(errors: &mut Errors, at: &At<'_>) {
     if at.key("path").text().is_empty() {
         return;
@@ -269,6 +271,7 @@ fn host_path(errors: &mut Errors, at: &At<'_>) {
 pub(crate) const ISCSI_FORMAT: &str = "must be valid format";
 
 /// The rules of an `iscsi` source. `unknown`: what is said of a name that begins in none of the three forms.
+/// `validateISCSIVolumeSource`.
 pub(crate) fn iscsi(errors: &mut Errors, at: &At<'_>, unknown: &str) {
     let name = |errors: &mut Errors, name: &At<'_>| {
         if !is_iscsi_name(name.text()) {
@@ -317,6 +320,7 @@ fn is_iscsi_name(name: &str) -> bool {
         || name.strip_prefix("naa.").is_some_and(|digits| hex(digits, &[16, 32]))
 }
 
+/// `validateQuobyteVolumeSource`.
 fn quobyte(errors: &mut Errors, at: &At<'_>) {
     const PAIRS: &str = "must be a host:port pair or multiple pairs separated by commas";
     let registry = at.key("registry");
@@ -347,6 +351,7 @@ fn is_host_and_port(pair: &str) -> bool {
     host.is_some_and(|host| !host.contains(['[', ']'])) && !port.contains(['[', ']'])
 }
 
+/// `validateFlockerVolumeSource`.
 fn flocker(errors: &mut Errors, at: &At<'_>) {
     let (name, id) = (at.key("datasetName"), at.key("datasetUUID"));
     match (name.text(), id.text()) {
@@ -363,6 +368,7 @@ fn flocker(errors: &mut Errors, at: &At<'_>) {
     }
 }
 
+/// `validateStorageOSVolumeSource`.
 fn storage_os(errors: &mut Errors, at: &At<'_>) {
     for field in ["volumeName", "volumeNamespace"] {
         let name = at.key(field);
@@ -373,6 +379,7 @@ fn storage_os(errors: &mut Errors, at: &At<'_>) {
     secret_reference(errors, at);
 }
 
+/// `validateFCVolumeSource`.
 fn fibre_channel(errors: &mut Errors, at: &At<'_>) {
     let (targets, ids, lun) = (at.key("targetWWNs"), at.key("wwids"), at.key("lun"));
     if targets.is_empty() && ids.is_empty() {
@@ -401,6 +408,7 @@ fn options(errors: &mut Errors, at: &At<'_>) {
     }
 }
 
+/// `validateAzureDisk`.
 fn azure_disk(errors: &mut Errors, at: &At<'_>) {
     let caching = Must::BeEmptyOrOneOf(&["None", "ReadOnly", "ReadWrite"]);
     let disk = Must::BeEmptyOrOneOf(&["Dedicated", "Managed", "Shared"]);
@@ -426,6 +434,7 @@ fn azure_disk(errors: &mut Errors, at: &At<'_>) {
     }
 }
 
+/// `validateCSIVolumeSource`.
 fn csi(errors: &mut Errors, at: &At<'_>) {
     let driver = at.key("driver");
     if !driver.text().is_empty() {
@@ -440,7 +449,7 @@ fn csi(errors: &mut Errors, at: &At<'_>) {
     }
 }
 
-/// The name of a CSI driver that is not empty.
+/// The name of a CSI driver that is not empty (`ValidateCSIDriverName`).
 pub(crate) fn csi_driver_name(errors: &mut Errors, at: &At<'_>) {
     if at.text().len() > 63 {
         errors.push(FieldError::too_long(at.path.to_string(), 63));

@@ -84,6 +84,7 @@ fn is_dns(domain: &str) -> bool {
 }
 
 /// Containers that are processes of the host: all or none, and only with the network of the host.
+/// `validateWindowsHostProcessPod`.
 pub(super) fn host_processes(errors: &mut Errors, spec: &At<'_>) {
     const WHERE: [&str; 3] = ["securityContext", "windowsOptions", "hostProcess"];
     let of_pod = spec.keys(&WHERE);

@@ -218,7 +218,7 @@ fn first_policy<'a>(service: &Value, old: Option<&'a Value>) -> &'a str {
     }
 }
 
-/// A second address or family goes by asking for a single one, and by nothing else.
+/// A second address or family goes by asking for a single one, and by nothing else (`initIPFamilyFields`).
 fn release(errors: &mut Errors, service: &mut Value, old: &Value) {
     let is_single = word(service, "ipFamilyPolicy") == "SingleStack";
     for (field, what) in [("clusterIPs", "cluster IP"), ("ipFamilies", "IP family")] {
@@ -236,6 +236,7 @@ fn release(errors: &mut Errors, service: &mut Value, old: &Value) {
     }
 }
 
+/// `initIPFamilyFields`.
 fn too_many_for_the_policy(errors: &mut Errors, service: &Value) {
     let policy = At::root(service).keys(&["spec", "ipFamilyPolicy"]);
     if policy.text() != "SingleStack" {
@@ -249,7 +250,7 @@ fn too_many_for_the_policy(errors: &mut Errors, service: &Value) {
     }
 }
 
-/// Addresses that were asked for say which families are meant.
+/// Addresses that were asked for say which families are meant (`initIPFamilyFields`).
 fn infer_families(errors: &mut Errors, service: &mut Value) {
     let mut families = list(service, "ipFamilies");
     let known = families.len();
@@ -284,6 +285,7 @@ fn families_without_selector(service: &mut Value) {
     set(service, "ipFamilies", families);
 }
 
+/// `initIPFamilyFields`.
 fn has_families(errors: &mut Errors, service: &Value) {
     let spec = At::root(service).key("spec");
     let policy = spec.key("ipFamilyPolicy");

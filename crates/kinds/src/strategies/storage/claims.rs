@@ -152,7 +152,7 @@ fn claim_status(new: &Value) -> Vec<FieldError> {
 }
 
 /// The name of a resource that a claim may have: storage, or one with a foreign domain. Errors are the map's; whether
-/// there were none.
+/// there were none (`validatePersistentVolumeClaimResourceKey`).
 fn claimed_resource(errors: &mut Errors, at: &At<'_>, name: &str) -> bool {
     let before = errors.len();
     let messages = names::qualified_name(name);

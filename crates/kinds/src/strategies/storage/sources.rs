@@ -55,7 +55,7 @@ fn local(source: &Value) -> Value {
     fields.into()
 }
 
-/// The rules of both, and that they say the same.
+/// The rules of both, and that they say the same (`ValidatePersistentVolumeClaimSpec`).
 pub(crate) fn validate(errors: &mut Errors, spec: &At<'_>) {
     let (source, reference) = (spec.key("dataSource"), spec.key("dataSourceRef"));
     for at in [&source, &reference] {
@@ -82,6 +82,7 @@ pub(crate) fn validate(errors: &mut Errors, spec: &At<'_>) {
     });
 }
 
+/// `validateDataSource` and `validateDataSourceRef`.
 fn one(errors: &mut Errors, at: &At<'_>) {
     for field in ["name", "kind"] {
         if at.key(field).text().is_empty() {

@@ -150,6 +150,7 @@ fn warnings(volume: &At<'_>) -> Vec<String> {
     warn
 }
 
+/// `ValidatePersistentVolume`.
 fn volume(new: &Value) -> Vec<FieldError> {
     let mut errors = Errors::default();
     let name = get(new, &["metadata", "name"]).as_str().unwrap_or("");
@@ -172,7 +173,7 @@ fn mount_options(new: &Value) -> Vec<FieldError> {
     errors.into_vec()
 }
 
-/// Checks the spec of a volume; an inline one may say less.
+/// Checks the spec of a volume; an inline one may say less (`ValidatePersistentVolumeSpec`).
 pub(super) fn spec(errors: &mut Errors, spec: &At<'_>, place: Place<'_>) {
     let inline = place == Place::Inline;
     if inline {
@@ -221,7 +222,7 @@ pub(super) fn spec(errors: &mut Errors, spec: &At<'_>, place: Place<'_>) {
     }
 }
 
-/// The fields that make no sense without a PersistentVolume.
+/// The fields that make no sense without a PersistentVolume (`ValidatePersistentVolumeSpec`).
 fn inline_spec(errors: &mut Errors, spec: &At<'_>) {
     const WHERE: &str = "in the context of inline volumes";
     for field in ["claimRef", "capacity", "nodeAffinity", "storageClassName"] {
@@ -247,6 +248,7 @@ fn inline_spec(errors: &mut Errors, spec: &At<'_>) {
     }
 }
 
+/// `ValidatePersistentVolumeSpec`.
 fn capacity(errors: &mut Errors, capacity: &At<'_>) {
     if capacity.is_empty() {
         errors.required(capacity, "");
@@ -267,6 +269,7 @@ fn capacity(errors: &mut Errors, capacity: &At<'_>) {
     }
 }
 
+/// `validateVolumeNodeAffinity`.
 fn node_affinity(errors: &mut Errors, affinity: &At<'_>) {
     if !affinity.present() {
         return;
@@ -279,6 +282,7 @@ fn node_affinity(errors: &mut Errors, affinity: &At<'_>) {
     node_selector(errors, &required);
 }
 
+/// `ValidatePersistentVolumeSpec`.
 fn attributes_class(errors: &mut Errors, spec: &At<'_>) {
     let class = spec.key("volumeAttributesClassName");
     if !class.present() {
@@ -297,6 +301,7 @@ fn attributes_class(errors: &mut Errors, spec: &At<'_>) {
 }
 
 /// One source: the rules that those of pods have, and what a volume beyond any namespace must say besides.
+/// `ValidatePersistentVolumeSpec`.
 fn source(errors: &mut Errors, spec: &At<'_>, kind: &str, place: Place<'_>) {
     let at = match kind {
         "gcePersistentDisk" => spec.key(kind).moved(spec.path.key("persistentDisk")),
@@ -347,6 +352,7 @@ fn source(errors: &mut Errors, spec: &At<'_>, kind: &str, place: Place<'_>) {
     }
 }
 
+/// `validateLocalVolumeSource` and `validatePathNoBacksteps`.
 fn local(errors: &mut Errors, spec: &At<'_>, at: &At<'_>) {
     let path = at.key("path");
     required(errors, &path);
@@ -359,6 +365,7 @@ fn local(errors: &mut Errors, spec: &At<'_>, at: &At<'_>) {
     }
 }
 
+/// `validateCSIPersistentVolumeSource`.
 fn csi(errors: &mut Errors, at: &At<'_>) {
     driver_name(errors, &at.key("driver"));
     required(errors, &at.key("volumeHandle"));
@@ -389,6 +396,7 @@ fn secret_reference(errors: &mut Errors, at: &At<'_>) {
     }
 }
 
+/// `ValidatePersistentVolumeUpdate`.
 fn update_volume(new: &Value, old: &Value) -> Vec<FieldError> {
     let mut errors = Errors::default();
     // Kubernetes checks a changed volume twice, and tells both.

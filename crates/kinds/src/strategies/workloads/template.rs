@@ -12,6 +12,7 @@ use crate::strategies::pods;
 use crate::strategies::pods::scheduling::label_selector;
 
 /// A selector that is there, selects something and matches the labels of the template; then the template itself.
+/// `ValidatePodTemplateSpecForReplicaSet`.
 pub(super) fn selector_and_template(errors: &mut Errors, spec: &At<'_>, restart: Restart) {
     let selector = spec.key("selector");
     let template = spec.key("template");

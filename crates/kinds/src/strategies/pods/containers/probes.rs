@@ -11,6 +11,7 @@ const NUMBERS: &[FieldRule] = &[
     not_negative(&["failureThreshold"], "validateProbe"),
 ];
 
+/// `validateProbe`.
 pub(super) fn probes(errors: &mut Errors, container: &At<'_>) {
     for field in ["livenessProbe", "readinessProbe", "startupProbe"] {
         let at = container.key(field);
@@ -74,6 +75,7 @@ fn handler(errors: &mut Errors, at: &At<'_>, kinds: &[&str]) {
     }
 }
 
+/// `validateHandler`.
 fn action(errors: &mut Errors, kind: &str, at: &At<'_>) {
     match kind {
         "exec" if at.key("command").is_empty() => errors.required(&at.key("command"), ""),
@@ -91,6 +93,7 @@ fn action(errors: &mut Errors, kind: &str, at: &At<'_>) {
     }
 }
 
+/// `validateHTTPGetAction`.
 fn headers(errors: &mut Errors, at: &At<'_>) {
     for header in at.items() {
         let name = header.key("name").text();

@@ -10,6 +10,7 @@ use crate::strategies::pods::{host, windows};
 
 const MAX_ID: i64 = i32::MAX as i64;
 
+/// `ValidateSecurityContext`.
 fn id(errors: &mut Errors, at: &At<'_>) {
     if at.int().is_some_and(|id| !(0..=MAX_ID).contains(&id)) {
         errors.invalid(at, "must be between 0 and 2147483647, inclusive");

@@ -58,6 +58,7 @@ pub(crate) fn update(new: &Value, old: &Value) -> Vec<FieldError> {
 }
 
 /// The new spec with the old values of what may change, so that the rest can be compared.
+/// `ValidatePodUpdate` and `validateNodeSelectorMutation`.
 fn with_what_may_change(errors: &mut Errors, at: &At<'_>, was: &At<'_>) -> Value {
     let mut munged = at.value.clone();
     for list in ["containers", "initContainers"] {
@@ -135,7 +136,7 @@ fn narrowed(errors: &mut Errors, terms: &At<'_>, were: &At<'_>) {
     }
 }
 
-/// Whether the deadline is so wrong that nothing else is looked at.
+/// Whether the deadline is so wrong that nothing else is looked at (`ValidatePodUpdate`).
 pub(super) fn deadline(errors: &mut Errors, at: &At<'_>, was: &At<'_>) -> bool {
     const FIELD: &str = "activeDeadlineSeconds";
     let new = at.key(FIELD);
@@ -160,6 +161,7 @@ pub(super) fn deadline(errors: &mut Errors, at: &At<'_>, was: &At<'_>) -> bool {
     }
 }
 
+/// `validateOnlyAddedTolerations`.
 pub(super) fn tolerations(errors: &mut Errors, at: &At<'_>, was: &At<'_>) {
     let new = at.key("tolerations");
     let without_seconds = |at: &At<'_>| {
@@ -185,6 +187,7 @@ pub(super) fn tolerations(errors: &mut Errors, at: &At<'_>, was: &At<'_>) {
     }
 }
 
+/// `validateOnlyDeletedSchedulingGates`.
 fn scheduling_gates(errors: &mut Errors, at: &At<'_>, was: &At<'_>) {
     let names = |at: &At<'_>| -> BTreeSet<String> {
         at.key("schedulingGates")
@@ -286,6 +289,7 @@ pub(crate) fn resize(new: &Value, old: &Value) -> Vec<FieldError> {
     errors.into_vec()
 }
 
+/// `validatePodLevelResourcesResize` and `validateContainerResize`.
 fn nothing_removed(errors: &mut Errors, new: &At<'_>, old: &At<'_>) {
     for list in ["requests", "limits"] {
         let now = new.key(list);
@@ -295,6 +299,7 @@ fn nothing_removed(errors: &mut Errors, new: &At<'_>, old: &At<'_>) {
     }
 }
 
+/// `ValidatePodResize`.
 fn only_cpu_and_memory(errors: &mut Errors, at: &At<'_>, was: &At<'_>) {
     let others = |container: &At<'_>| {
         let mut value = container.value.clone();
