@@ -5,6 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use kubewright_schema::names;
 use serde_json::Value;
 
 use super::{Admission, Admitted, Attributes, Operation, Session, subject};
@@ -80,6 +81,7 @@ impl Classes {
                 let name = subject(attributes, object).to_owned();
                 let forbid = |why: String| Status::forbidden(resource, &name, &why);
                 let priority = self.priority(object).map_err(forbid)?;
+                check_runtime_name(object)?;
                 let runtime = self.runtime(object).map_err(forbid)?;
                 if let Some(class) = &runtime {
                     check_runtime(object, class.value()).map_err(forbid)?;
@@ -259,6 +261,22 @@ impl Classes {
 
 /// Said where a pod and its RuntimeClass differ.
 const OTHER_OVERHEAD: &str = "pod rejected: Pod's Overhead doesn't match RuntimeClass's defined Overhead";
+
+/// The name by which the plugin asks for the class, which its client checks (`rest.IsValidPathSegmentName`).
+fn check_runtime_name(pod: &Value) -> Result<(), Status> {
+    let Some(name) = get(pod, &["spec", "runtimeClassName"]).as_str() else {
+        return Ok(());
+    };
+    let wrong = names::path_segment_name(name);
+    let message = if name.is_empty() {
+        "resource name may not be empty".to_owned()
+    } else if wrong.is_empty() {
+        return Ok(());
+    } else {
+        format!("invalid resource name {name:?}: [{}]", wrong.join(", "))
+    };
+    Err(Status::failure(500, "", message))
+}
 
 /// Whether what a RuntimeClass says can be written into a pod.
 fn check_runtime(pod: &Value, class: &Value) -> Result<(), String> {

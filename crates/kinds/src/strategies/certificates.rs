@@ -87,22 +87,51 @@ const USAGES: [&str; 23] = [
     "timestamping",
 ];
 
+/// The most bytes of a signer's domain, which is a subdomain.
+const MAX_SUBDOMAIN: usize = 253;
+
 /// The name of a signer: `domain/path` (`ValidateSignerName`).
 pub(crate) fn signer_name(errors: &mut Errors, at: &At<'_>) {
     if at.text().is_empty() {
         errors.required(at, "");
         return;
     }
-    let Some((domain, _)) = at.text().split_once('/').filter(|(_, path)| !path.is_empty()) else {
+    let Some((domain, path)) = at.text().split_once('/').filter(|(_, path)| !path.contains('/')) else {
         errors.invalid(
             at,
             "must be a fully qualified domain and path of the form 'example.com/signer-name'",
         );
         return;
     };
-    errors.messages(at, names::dns1123_subdomain(domain));
+    if domain.len() > MAX_SUBDOMAIN {
+        errors.push(FieldError::too_long(at.path.to_string(), MAX_SUBDOMAIN));
+    }
+    labels(errors, at, domain, names::dns1123_label);
     if !domain.contains('.') {
-        errors.invalid(at, "should be a domain with at least two segments separated by dots");
+        errors.invalid_value(
+            at,
+            domain,
+            "should be a domain with at least two segments separated by dots",
+        );
+    }
+    labels(errors, at, path, names::dns1123_subdomain);
+    // The path has room for a label, a dot and a subdomain.
+    let most = MAX_SUBDOMAIN + 1 + (MAX_SUBDOMAIN + 63 + 1);
+    if at.text().len() > most {
+        errors.push(FieldError::too_long(at.path.to_string(), most));
+    }
+}
+
+/// The parts of a text between its dots; after the first that is wrong none is looked at.
+fn labels(errors: &mut Errors, at: &At<'_>, text: &str, rule: fn(&str) -> Vec<String>) {
+    for label in text.split('.') {
+        let messages = rule(label);
+        for message in &messages {
+            errors.invalid_value(at, text, format!("validating label {label:?}: {message}"));
+        }
+        if !messages.is_empty() {
+            return;
+        }
     }
 }
 
@@ -283,7 +312,7 @@ fn signing_request(new: &Value) -> Vec<FieldError> {
     let decoded = STANDARD.decode(request.text()).unwrap_or_default();
     let text = String::from_utf8_lossy(&decoded);
     if !text.trim_start().starts_with("-----BEGIN CERTIFICATE REQUEST-----") {
-        errors.invalid(&request, "PEM block type must be CERTIFICATE REQUEST");
+        errors.invalid_value(&request, request.text(), "PEM block type must be CERTIFICATE REQUEST");
     }
     let usages = spec.key("usages");
     if usages.is_empty() {

@@ -91,7 +91,10 @@ fn cron_job(new: &Value) -> Vec<FieldError> {
             "timeZone must be an explicit time zone as defined in https://www.iana.org/time-zones",
         );
     }
-    if let Err(why) = zones::check(zone.text()) {
+    let is_part = |part: &str| !matches!(part, "." | "..");
+    if zone.text().contains("..") && zone.text().split('/').all(is_part) {
+        errors.invalid(&zone, "time: invalid location name"); // `time.LoadLocation`
+    } else if let Err(why) = zones::check(zone.text()) {
         errors.invalid(&zone, why);
     }
     errors.one_of(&spec.key("concurrencyPolicy"), &["Allow", "Forbid", "Replace"], true);

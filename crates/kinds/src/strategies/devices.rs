@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 use super::check::{At, Errors, Object, child, each, ensure, fill_number, fill_text, fixed, get, keep, text};
 use super::pods::volumes::template_metadata;
 use super::system::empty_status;
-use kubewright_model::{GenerationRule, Looks, NameRule, PLAIN, StatusMetadata, Strategy};
+use kubewright_model::{Empties, GenerationRule, Looks, NameRule, PLAIN, StatusMetadata, Strategy};
 
 const RESOURCE: Strategy = Strategy {
     delete_returns_object: true,
@@ -187,6 +187,7 @@ pub(crate) const CLAIM: Strategy = Strategy {
 
 /// How ResourceClaimTemplates are written.
 pub(crate) const CLAIM_TEMPLATE: Strategy = Strategy {
+    empties: Empties::Seen,
     default: |object| {
         let Some(spec) = object.as_object_mut().and_then(|object| ensure(object, "spec")) else {
             return;

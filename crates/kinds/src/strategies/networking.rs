@@ -325,7 +325,7 @@ fn backend(errors: &mut Errors, at: &At<'_>) {
 /// `apiGroup`, `kind` and `name` of an object that is named by them.
 fn reference(errors: &mut Errors, at: &At<'_>) {
     let group = at.key("apiGroup");
-    if group.present() && !group.text().is_empty() {
+    if group.present() {
         errors.messages(&group, names::dns1123_subdomain(group.text()));
     }
     for field in ["kind", "name"] {
@@ -473,6 +473,7 @@ fn ip_address(new: &Value) -> Vec<FieldError> {
     let mut errors = Errors::default();
     let name = At::root(new).keys(&["metadata", "name"]);
     match name.text().parse::<IpAddr>() {
+        _ if name.text().is_empty() => {} // told with the other rules of metadata
         Ok(IpAddr::V6(address)) if address.to_ipv4_mapped().is_some() => {
             errors.invalid(&name, "must not be an IPv4-mapped IPv6 address");
         }

@@ -16,6 +16,9 @@ use super::pods::resources::is_counted_in_wholes;
 use super::{ranges, service_warnings};
 use kubewright_model::{Looks, PLAIN, StatusMetadata, Strategy};
 
+/// The most bytes of a feature's name: a subdomain's.
+const MAX_SUBDOMAIN: usize = 253;
+
 /// How Nodes are written.
 pub(crate) const NODE: Strategy = Strategy {
     keeps_first_status: true,
@@ -114,7 +117,47 @@ fn node(new: &Value, old: &Value) -> Vec<FieldError> {
         addresses(&mut errors, new);
     }
     amounts(&mut errors, new);
+    declared_features(&mut errors, new);
     errors.into_vec()
+}
+
+/// Names such as `MyFeature/mySubFeature`, each once, in the order of the alphabet (`validateNodeDeclaredFeatures`).
+fn declared_features(errors: &mut Errors, new: &Value) {
+    let list = At::root(new).keys(&["status", "declaredFeatures"]);
+    let mut before = None;
+    for feature in list.items() {
+        let name = feature.text();
+        match before {
+            Some(before) if before == name => errors.duplicate(&feature),
+            Some(before) if before > name => errors.invalid(&feature, "list must be sorted alphabetically"),
+            _ => {}
+        }
+        before = Some(name);
+        if name.len() > MAX_SUBDOMAIN {
+            let most = MAX_SUBDOMAIN;
+            errors.invalid(
+                &feature,
+                format!("invalid feature name {name:?}: must be no more than {most} characters"),
+            );
+        } else if !is_feature_name(name) {
+            errors.invalid(
+                &feature,
+                format!(
+                    "invalid feature name {name:?}: must start with an UpperCamelCase segment, with subsequent segments separated by '/' \
+                     (e.g., MyFeature or MyFeature/mySubFeature), and contain only alphanumeric characters and slashes"
+                ),
+            );
+        }
+    }
+}
+
+/// `validateNodeDeclaredFeatureName`.
+fn is_feature_name(name: &str) -> bool {
+    let is_segment = |segment: &str| {
+        segment.starts_with(|first: char| first.is_ascii_alphabetic())
+            && segment.bytes().all(|byte| byte.is_ascii_alphanumeric())
+    };
+    name.starts_with(|first: char| first.is_ascii_uppercase()) && name.split('/').all(is_segment)
 }
 
 /// `validateNodeTaints`.

@@ -21,7 +21,7 @@ use kubewright_schema::quantity::Quantity;
 use serde_json::{Value, json};
 
 pub(crate) use self::volume::VOLUME;
-use super::check::{At, Errors, absent, ensure, fill, fixed, get, keep};
+use super::check::{At, Errors, absent, child, ensure, fill, fixed, get, keep};
 use super::pods::scheduling::label_selector;
 use super::pods::warnings::{old_label, old_labels};
 pub(crate) use claims::CLAIM;
@@ -159,6 +159,13 @@ pub(crate) const ATTACHMENT: Strategy = Strategy {
     unconditional_update: false,
     looks: Looks::WHOLE,
     status_looks: Looks::WHOLE,
+    default: |object| {
+        let spec = object.as_object_mut().and_then(|object| child(object, "spec"));
+        let source = spec.and_then(|spec| child(spec, "source"));
+        if let Some(inline) = source.and_then(|source| child(source, "inlineVolumeSpec")) {
+            super::pods::defaults::source(inline);
+        }
+    },
     prepare_create: |object, _| {
         if let Some(object) = object.as_object_mut() {
             object.insert("status".to_owned(), json!({"attached": false}));

@@ -62,7 +62,8 @@ fn api_service(new: &Value) -> Vec<FieldError> {
     let (group, version) = (spec.key("group").text(), spec.key("version").text());
     let wanted = format!("{version}.{group}");
     let name = at.keys(&["metadata", "name"]);
-    if !name.text().is_empty() && name.text() != wanted {
+    let is_segment = names::path_segment_name(name.text()).is_empty();
+    if !name.text().is_empty() && is_segment && name.text() != wanted {
         errors.invalid(&name, format!("must be `spec.version+\".\"+spec.group`: {wanted:?}"));
     }
     if !group.is_empty() {

@@ -89,10 +89,13 @@ pub(super) fn object_meta() -> Option<&'static Struct> {
     find("meta", "ObjectMeta")
 }
 
-/// Whether a field of the API and a field of a struct are the same: Go's names have other capitals, and the extensions
-/// of schemas lack a part of their prefix.
+/// Whether a field of the API and a field of a struct are the same: Go's names have other capitals, the extensions of
+/// schemas lack a part of their prefix, and the fields of a union of values end with `Value` or `Values`.
 pub(super) fn same_name(json: &str, go: &str) -> bool {
+    let of_union = |end: &str, json: &str| go.strip_suffix(end).is_some_and(|go| go.eq_ignore_ascii_case(json));
     json.eq_ignore_ascii_case(go)
+        || of_union("Value", json)
+        || json.strip_suffix('s').is_some_and(|one| of_union("Values", one))
         || json.strip_prefix("x-kubernetes-").is_some_and(|rest| {
             go.strip_prefix('X')
                 .is_some_and(|go| rest.replace('-', "").eq_ignore_ascii_case(go))

@@ -12,7 +12,7 @@ use super::super::check::{At, Errors, Object, child, each, ensure, fill, fill_te
 use super::super::pods::scheduling::node_selector;
 use super::capacity::request_policy;
 use super::{DEVICE_CLASS, EFFECTS, driver_name, label, limited, name_of_driver, named, pool_name, set};
-use kubewright_model::{Empties, Looks, Strategy, StrategyContext, UnknownField};
+use kubewright_model::{Empties, Looks, NameRule, Strategy, StrategyContext, UnknownField};
 
 /// How long a value may be.
 const MAX_VALUE: usize = 64;
@@ -28,6 +28,7 @@ const MAX_ATTRIBUTE_VALUES: usize = 48;
 
 /// How ResourceSlices are written: the driver of the devices, and the nodes that reach them.
 pub(crate) const DEVICES: Strategy = Strategy {
+    names: NameRule::Subdomain,
     empties: Empties::Seen,
     looks: Looks::CHANGED,
     unknown_field: UnknownField::LabelOfVersion,
@@ -53,6 +54,16 @@ pub(crate) const DEVICES: Strategy = Strategy {
         note_time(new, context);
     },
     validate_create: |new| slice(new, &Value::Null),
+    warnings: |new, _| {
+        let driver = At::root(new).keys(&["spec", "driver"]);
+        let name = driver.text();
+        let capitals = name.bytes().any(|byte| byte.is_ascii_uppercase());
+        let why = "driver names should be lowercase";
+        capitals
+            .then(|| format!("{}: {why}; {name:?} contains uppercase characters", driver.path))
+            .into_iter()
+            .collect()
+    },
     validate_update: |new, old| {
         let mut errors = Errors::default();
         let (spec, was) = (At::root(new).key("spec"), At::root(old).key("spec"));
@@ -293,7 +304,11 @@ fn attribute(errors: &mut Errors, at: &At<'_>) {
             errors.push(FieldError::too_long(at.path.to_string(), MAX_VALUE));
         }
     };
-    let given: Vec<&str> = FIELDS.into_iter().filter(|field| at.key(field).present()).collect();
+    // An empty list is dropped as every list is: the gate is shut.
+    let given: Vec<&str> = FIELDS
+        .into_iter()
+        .filter(|field| at.key(field).present() && !at.key(field).value.as_array().is_some_and(Vec::is_empty))
+        .collect();
     for field in &given {
         let value = at.key(field);
         if field.ends_with('s') && value.is_empty() {

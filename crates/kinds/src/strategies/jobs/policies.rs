@@ -4,7 +4,6 @@ use std::collections::BTreeSet;
 
 use kubewright_schema::error::{FieldError, Reason};
 use kubewright_schema::names;
-use serde_json::json;
 
 use super::number_of_indexes;
 use crate::strategies::check::{At, Errors};
@@ -70,7 +69,7 @@ fn exit_codes(errors: &mut Errors, at: &At<'_>, containers: &BTreeSet<&str>) {
     }
     let values = at.key("values");
     if values.is_empty() {
-        errors.invalid_value(&values, json!([]), "at least one value is required");
+        errors.invalid(&values, "at least one value is required");
     } else if values.len() > 255 {
         errors.push(FieldError::too_many(values.path.to_string(), values.len(), 255));
     }

@@ -410,8 +410,8 @@ fn options(errors: &mut Errors, at: &At<'_>) {
 
 /// `validateAzureDisk`.
 fn azure_disk(errors: &mut Errors, at: &At<'_>) {
-    let caching = Must::BeEmptyOrOneOf(&["None", "ReadOnly", "ReadWrite"]);
-    let disk = Must::BeEmptyOrOneOf(&["Dedicated", "Managed", "Shared"]);
+    let caching = Must::BeAbsentOrOneOf(&["None", "ReadOnly", "ReadWrite"]);
+    let disk = Must::BeAbsentOrOneOf(&["Dedicated", "Managed", "Shared"]);
     let rules = [
         rule(&["cachingMode"], caching, "validateAzureDisk"),
         rule(&["kind"], disk, "validateAzureDisk"),

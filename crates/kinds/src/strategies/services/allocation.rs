@@ -54,8 +54,9 @@ pub(super) fn allocate(
     if let Some(old) = old {
         drop_what_the_type_lacks(service, old);
     }
-    // `internalTrafficPolicy` was once a default of every type; it has no meaning for an ExternalName Service.
-    if type_of(service) == "ExternalName" {
+    // `internalTrafficPolicy` was once a default of every type; it has no meaning for an ExternalName Service. Another word is left
+    // there for validation to refuse.
+    if type_of(service) == "ExternalName" && matches!(word(service, "internalTrafficPolicy"), "Cluster" | "Local") {
         remove(service, "internalTrafficPolicy");
     }
     Ok(())
@@ -169,7 +170,7 @@ fn families(service: &mut Value, old: Option<&Value>) -> Result<(), Unallocated>
     if !needs_cluster_ip(service) || old.is_some_and(|old| stays_preferred(service, old)) {
         return Ok(());
     }
-    if word(service, "ipFamilyPolicy").is_empty() {
+    if !At::root(service).keys(&["spec", "ipFamilyPolicy"]).present() {
         let policy = first_policy(service, old).to_owned();
         set(service, "ipFamilyPolicy", policy);
     }

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use super::claims::{OLD_ANNOTATIONS, old_annotations};
 use super::{STORED, access_modes, class_name, driver_name, resource_amount};
 use crate::strategies::check::{At, Errors, child, ensure, fill, fill_text, get, keep};
-use crate::strategies::pods::defaults;
+use crate::strategies::pods::defaults::{self, canonical_quantities};
 use crate::strategies::pods::scheduling::node_selector;
 use crate::strategies::pods::volumes::{self, required};
 use crate::strategies::pods::warnings::{OLD_VOLUMES, old_labels};
@@ -66,6 +66,9 @@ fn default_volume(object: &mut Value) {
     let Some(spec) = ensure(object, "spec") else { return };
     fill_text(spec, "persistentVolumeReclaimPolicy", "Retain");
     fill(spec, "volumeMode", "Filesystem");
+    if let Some(capacity) = child(spec, "capacity") {
+        canonical_quantities(capacity);
+    }
     defaults::source(spec);
     if let Some(share) = child(spec, "azureFile") {
         // Go writes this field out even when the client did not set it.
