@@ -1,7 +1,9 @@
-//! Says to a client that what it creates will stay as it is, because the controller of that kind does not exist here (yet).
+//! Says to a client that what it creates will stay as it is, because the controller of that kind does not exist here
+//! (yet).
 //!
-//! Nobody should wait for the Jobs of a CronJob that nothing looks at. A cluster without controllers warns about nothing: its user wants
-//! an API server alone. Nor does a controller that exists and was left out by name: that was the user's choice.
+//! A user should not wait for the Jobs of a CronJob that no controller looks at. A cluster without controllers warns
+//! about nothing: its user wants an API server alone. Nor does a controller that exists and was left out by name: that
+//! was the user's choice.
 //!
 //! Invariant: a row ends by itself when its controller enters [`NAMES`].
 
@@ -17,7 +19,7 @@ struct Row {
     controller: &'static str,
     group: &'static str,
     plural: &'static str,
-    /// What does not happen.
+    /// The effect that does not happen.
     stays: &'static str,
 }
 

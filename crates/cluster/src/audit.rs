@@ -1,8 +1,9 @@
 //! Where an audit log is written: a file that is rotated, or standard output.
 //!
-//! A line is one write to a file that is open for appending, so that whoever reads along sees whole lines. A file that would grow beyond
-//! its limit gets the time as a part of its name, as kube-apiserver's does (`audit-2026-11-23T12-00-00.000.log`), and a new one begins;
-//! old ones are compressed, and removed by number and age, on a thread of their own.
+//! A line is one write to a file that is open for appending, so that another reader of the file sees whole lines. A
+//! file that would grow beyond its limit gets the time as a part of its name, as kube-apiserver's does
+//! (`audit-2026-11-23T12-00-00.000.log`), and a new one begins; old ones are compressed, and removed by number and age,
+//! on a thread of their own.
 //!
 //! Invariants: what cannot be written is an error to the caller, which logs it; no line is lost in a rotation.
 
@@ -25,7 +26,8 @@ const STAMP: &str = "%Y-%m-%dT%H-%M-%S%.3f";
 /// When an audit file gives way to a new one, and what becomes of the old ones. The defaults are kube-apiserver's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rotation {
-    /// The size, in bytes, that a file does not exceed; 0: it grows for ever (`--audit-log-maxsize`, in megabytes). Default 100 MB.
+    /// The size, in bytes, that a file does not exceed; 0: it grows for ever (`--audit-log-maxsize`, in megabytes).
+    /// Default 100 MB.
     pub max_bytes: u64,
     /// How many old files are kept; 0: all (`--audit-log-maxbackup`). Default 100.
     pub max_files: usize,
@@ -157,7 +159,7 @@ fn joined(front: &OsString, time: &str, end: &OsString) -> OsString {
     name
 }
 
-/// Compresses the file that was put aside, and removes old ones that are too many or too old.
+/// Compresses the rotated file, and removes old ones that are too many or too old.
 fn tidy(path: &Path, old: &Path, rotation: Rotation) -> io::Result<()> {
     if rotation.compress {
         compress(old)?;
@@ -193,7 +195,7 @@ fn compress(old: &Path) -> io::Result<()> {
     fs::remove_file(old)
 }
 
-/// Files beside `path` that were put aside: its name with a time in it.
+/// Rotated files beside `path`: its name with a time in it.
 fn old_files(path: &Path) -> io::Result<Vec<PathBuf>> {
     let (front, end) = name_parts(path);
     let (front, end) = (

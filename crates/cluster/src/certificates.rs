@@ -1,9 +1,11 @@
 //! The cluster's own certificate authority: a CA, a serving certificate and the administrator's client certificate.
 //!
-//! Keys are ECDSA P-256 (a fraction of a millisecond to make) and live in memory; the one that leaves is the administrator's,
-//! inside the kubeconfig. With a data folder the authority is kept there, so that kubeconfigs stay valid. Nothing here implements `Debug`, so that no log line can show a key.
+//! Keys are ECDSA P-256 (a fraction of a millisecond to make) and live in memory; the one that leaves is the
+//! administrator's, inside the kubeconfig. With a data folder the authority is kept there, so that kubeconfigs stay
+//! valid. Nothing here implements `Debug`, so that no log line can show a key.
 //!
-//! Not here: renewal (certificates live for a year, clusters for minutes or days) and the key of service accounts (`signer.rs`).
+//! Not here: renewal (certificates live for a year, clusters for minutes or days) and the key of service accounts
+//! (`signer.rs`).
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::ops::Range;
@@ -28,7 +30,8 @@ pub(crate) const ADMIN_USER: &str = "kubernetes-admin";
 /// Its group: may do everything.
 pub(crate) const ADMIN_GROUP: &str = "system:masters";
 
-/// Names that the serving certificate is valid for, besides the addresses: this machine, and the API server as pods call it.
+/// Names that the serving certificate is valid for, besides the addresses: this machine, and the API server as pods
+/// call it.
 const SERVING_NAMES: [&str; 6] = [
     "localhost",
     "kubernetes",
@@ -42,7 +45,7 @@ const SERVING_NAMES: [&str; 6] = [
 const BACKDATED: Duration = Duration::from_secs(60 * 60);
 /// And for a year.
 const LIFETIME: Duration = Duration::from_secs(365 * 24 * 60 * 60);
-/// The authority is valid for ten years, as kubeadm's: it may be kept in a folder, and nobody renews it.
+/// The authority is valid for ten years, as kubeadm's: it may be kept in a folder, and nothing renews it.
 const AUTHORITY_LIFETIME: Duration = Duration::from_secs(10 * 365 * 24 * 60 * 60);
 
 const AUTHORITY: &str = "certificate authority";
@@ -89,18 +92,18 @@ impl Authority {
         })
     }
 
-    /// What clients must trust, as PEM.
+    /// The certificate that clients must trust, as PEM.
     pub(crate) fn pem(&self) -> String {
         self.pem.clone()
     }
 
-    /// What clients must trust, as DER.
+    /// The certificate that clients must trust, as DER.
     #[cfg(test)]
     pub(crate) fn der(&self) -> &CertificateDer<'static> {
         &self.der
     }
 
-    /// This authority alone, for whoever checks certificates against it.
+    /// This authority alone, for code that verifies certificates against it.
     pub(crate) fn roots(&self) -> Result<RootCertStore> {
         let mut roots = RootCertStore::empty();
         roots
@@ -193,8 +196,8 @@ impl Certified {
         self.key.serialize_pem()
     }
 
-    /// The key in the form that kubeadm's kubeconfigs have for ECDSA (SEC 1, RFC 5915): its label says what it is, and some clients take
-    /// a key for RSA whose label does not.
+    /// The key in the form that kubeadm's kubeconfigs have for ECDSA (SEC 1, RFC 5915): its label says what it is, and
+    /// some clients take a key for RSA whose label does not.
     pub(crate) fn key_sec1_pem(&self) -> String {
         /// Where the private number stands in the PKCS #8 of a P-256 key, behind a version and its own length.
         const NUMBER: Range<usize> = 36..68;

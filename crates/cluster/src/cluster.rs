@@ -1,7 +1,8 @@
 //! A cluster: an API server and its controllers in this process, and the doors to them.
 //!
 //! Invariants:
-//! - starting does nothing but make the server: controllers start behind the first answer, certificates with the first listener;
+//! - starting does nothing but make the server: controllers start behind the first answer, certificates with the first
+//!   listener;
 //! - a cluster lives as long as one of its handles; the tasks that it runs never hold one;
 //! - [`Cluster::stop`] leaves nothing running, within a second.
 //!
@@ -39,7 +40,8 @@ const STOP: Duration = Duration::from_millis(900);
 
 /// A Kubernetes cluster in this process.
 ///
-/// A clone is another handle to the same cluster. It stops when [`stop`](Cluster::stop) is called or the last handle is dropped.
+/// A clone is another handle to the same cluster. It stops when [`stop`](Cluster::stop) is called or the last handle is
+/// dropped.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -101,8 +103,8 @@ impl Cluster {
         Cluster::builder().start().await
     }
 
-    /// A client of the administrator that reaches the server without a socket. When the cluster is stopped, its requests fail
-    /// with `kube::Error::Service`.
+    /// A client of the administrator that reaches the server without a socket. When the cluster is stopped, its
+    /// requests fail with `kube::Error::Service`.
     pub fn client(&self) -> kube::Client {
         self.inner.client.clone()
     }
@@ -118,13 +120,14 @@ impl Cluster {
         &self.inner.behaviours
     }
 
-    /// The API server, for those who talk to it without HTTP.
+    /// The API server, for callers without HTTP.
     pub fn api(&self) -> &ApiServer {
         &self.inner.front.api
     }
 
-    /// Answers what the API server would post to `url` with a function from now on, as [`ClusterBuilder::webhook_function`] does from the
-    /// beginning. An error stands for a webhook that cannot be reached, in words such as `dial tcp: connect: connection refused`.
+    /// Answers what the API server would post to `url` with a function from now on, as
+    /// [`ClusterBuilder::webhook_function`] does from the beginning. An error stands for a webhook that cannot be
+    /// reached, in words such as `dial tcp: connect: connection refused`.
     pub fn answer_webhook<F, R>(&self, url: &str, function: F)
     where
         F: Fn(serde_json::Value) -> R + Send + Sync + 'static,
@@ -133,11 +136,12 @@ impl Cluster {
         self.inner.outbound.add(url, function);
     }
 
-    /// Opens HTTPS on `address`, and only there; port 0 takes a free port. It answers as soon as this returns, until the cluster
-    /// stops. Call it again for another address: the authority and so the trust of clients is the same.
+    /// Opens HTTPS on `address`, and only there; port 0 takes a free port. It answers as soon as this returns, until
+    /// the cluster stops. Call it again for another address: the authority and so the trust of clients is the same.
     ///
     /// # Errors
-    /// [`Error::Bind`], [`Error::Stopped`], and [`Error::Certificate`] or [`Error::Tls`] when the system has no entropy.
+    /// [`Error::Bind`], [`Error::Stopped`], and [`Error::Certificate`] or [`Error::Tls`] when the system has no
+    /// entropy.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -209,19 +213,19 @@ impl Cluster {
         Ok(taken)
     }
 
-    /// Stops the cluster: watches end cleanly, requests under way are answered, controllers finish what they are at. Returns when
-    /// everything has ended, within a second.
+    /// Stops the cluster: watches end cleanly, requests under way are answered, controllers finish what they are at.
+    /// Returns when everything has ended, within a second.
     pub async fn stop(&self) {
         let inner = &self.inner;
         let begun = tokio::time::Instant::now();
         inner.controllers_stop.stop();
-        // What is locked stays locked: whoever stops at the same time also returns only when all is over.
+        // The lock is held to the end: another caller that stops at the same time also returns only when all is over.
         let mut controllers = inner.controllers.lock().await;
         if let Some(task) = controllers.take() {
             ended(task, begun + STOP / 2).await;
         }
         if let Some(processes) = inner.front.processes() {
-            // What they are told now they may still do: half of what is left.
+            // The programs may still act on their signal: they have half of the rest.
             let left = (begun + STOP).saturating_duration_since(tokio::time::Instant::now());
             processes.end(left / 2).await;
         }
@@ -231,7 +235,7 @@ impl Cluster {
             ended(task, begun + STOP).await;
         }
         if let Some(journal) = inner.journal.clone() {
-            // What is left to write is little; the folder is free for the next cluster when this returns.
+            // Little is left to write; the folder is free for the next cluster when this returns.
             let closed = tokio::task::spawn_blocking(move || journal.close()).await;
             if let Err(error) = closed {
                 tracing::error!(%error, "the data folder was not closed");
@@ -270,7 +274,7 @@ impl Inner {
 
 impl Drop for Inner {
     fn drop(&mut self) {
-        // The tasks hear it and end by themselves; there is nobody left who could wait for them.
+        // The tasks notice it and end by themselves; no caller is left to wait for them.
         self.end();
     }
 }

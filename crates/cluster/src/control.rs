@@ -1,7 +1,7 @@
 //! Runs the built-in controllers: which of them, from when, until when.
 //!
-//! They start in the background, after the server answers, on the in-process client; they share one manager and so one cache.
-//! [`ControllerManager`] runs the same against an API server of somebody else's.
+//! They start in the background, after the server answers, on the in-process client; they share one manager and so one
+//! cache. [`ControllerManager`] runs the same against a foreign API server.
 
 use std::str::FromStr;
 use std::sync::Arc;
@@ -15,7 +15,8 @@ use crate::error::{Error, Result};
 
 /// How long to wait before controllers that ended with an error start again.
 const RESTART: Duration = Duration::from_secs(1);
-/// How long the controllers may take to end when the cluster stops; half of it is for reconciles to finish what they are at.
+/// How long the controllers may take to end when the cluster stops; half of it is for reconciles to finish what they
+/// are at.
 const GRACE: Duration = Duration::from_millis(400);
 /// How much text of decoded objects each informer keeps. A crowd of pods is read again and again by many controllers, a few of them at a
 /// time: keeping all of them decoded takes eight times their text and saves little.
@@ -27,7 +28,8 @@ pub enum Controllers {
     /// All of them: a Deployment gets its pods, and they become Ready.
     #[default]
     All,
-    /// None, as with envtest: objects are stored and nothing happens to them. Namespaces that are deleted stay `Terminating`.
+    /// None, as with envtest: objects are stored and nothing happens to them. Namespaces that are deleted stay
+    /// `Terminating`.
     None,
     /// Those named.
     Only(Vec<String>),
@@ -81,7 +83,7 @@ impl FromStr for Controllers {
     }
 }
 
-/// What is to run.
+/// The controllers to run.
 pub(crate) struct Plan {
     pub(crate) names: Vec<&'static str>,
     pub(crate) settings: Settings,
@@ -184,7 +186,7 @@ impl ControllerManager {
         self
     }
 
-    /// What they are told: nodes, names of the scheduler, whose certificates and tokens are given out.
+    /// Their settings: nodes, names of the scheduler, the certificate and the tokens that they give out.
     pub fn settings(mut self, settings: Settings) -> ControllerManager {
         self.settings = settings;
         self

@@ -1,7 +1,8 @@
-//! Certificate signing requests (PKCS #10): what one asks for, and the certificate that the cluster's authority makes of it.
+//! Certificate signing requests (PKCS #10): what one asks for, and the certificate that the cluster's authority makes
+//! of it.
 //!
-//! Invariant: of a request only the subject, the alternative names and the key enter the certificate; what it may be used for says the API
-//! object, and it is never an authority (`PermissiveSigningPolicy`).
+//! Invariant: of a request only the subject, the alternative names and the key enter the certificate; what it may be
+//! used for says the API object, and it is never an authority (`PermissiveSigningPolicy`).
 
 use std::time::Duration;
 
@@ -9,7 +10,7 @@ use rcgen::{
     CertificateSigningRequestParams, DnType, DnValue, ExtendedKeyUsagePurpose, IsCa, KeyUsagePurpose, SanType,
 };
 
-/// What a request says of itself.
+/// The contents of a request.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Wish {
     /// The common name of the subject.

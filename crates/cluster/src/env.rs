@@ -10,7 +10,8 @@ use kubewright_apiserver::Env;
 use kubewright_apiserver::env::BoxFuture;
 use rustls::crypto::SecureRandom;
 
-/// What etcd takes for a write, about: so long an object that ends at once is seen marked with kube-apiserver.
+/// The time of an etcd write, about: with kube-apiserver a watch sees an object that ends at once as marked for so
+/// long.
 const MOMENT: Duration = Duration::from_millis(1);
 
 /// A clock, the operating system's entropy, tokio's timers.

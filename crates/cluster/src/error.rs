@@ -1,4 +1,4 @@
-//! What can go wrong when a cluster starts or opens a door to the network.
+//! The errors of a cluster's start and of its listeners.
 
 use std::net::SocketAddr;
 
@@ -13,7 +13,7 @@ pub enum Error {
     Bind {
         /// The address that was asked for.
         address: SocketAddr,
-        /// What the operating system said.
+        /// The error of the operating system.
         #[source]
         source: std::io::Error,
     },
@@ -22,7 +22,7 @@ pub enum Error {
     Certificate {
         /// Which one, such as "serving certificate".
         what: &'static str,
-        /// What the certificate library said.
+        /// The error of the certificate library.
         #[source]
         source: rcgen::Error,
     },
@@ -34,7 +34,7 @@ pub enum Error {
     Write {
         /// The file or folder.
         path: std::path::PathBuf,
-        /// What the operating system said.
+        /// The error of the operating system.
         #[source]
         source: std::io::Error,
     },
@@ -69,5 +69,5 @@ pub enum Error {
     Stopped,
 }
 
-/// What fallible operations of this crate return.
+/// The result of fallible operations of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;

@@ -1,12 +1,13 @@
-//! One request, whichever door it came through: read its body within bounds, let the API server answer, hand the answer on.
+//! One request, whichever door it came through: read its body within bounds, let the API server answer, hand the answer
+//! on.
 //!
 //! Invariants:
-//! - nothing is read of a body whose sender is refused anyway, at most [`MAX_BODY`] bytes of any, [`BODIES`] of all together, and a body
-//!   that stalls is given up;
+//! - nothing is read of a body whose sender is refused anyway, at most [`MAX_BODY`] bytes of any, [`BODIES`] of all
+//!   together, and a body that stalls is given up;
 //! - a panic in the server costs the request that caused it and nothing else;
-//! - what may take long is answered on threads of its own (see [`crate::work`]), and holds up no other connection; what turns out to take
-//!   long, or to follow from a webhook's answer, goes there as well;
-//! - nothing is answered to whoever leaves too many answers unread (see [`crate::response::unsent`]).
+//! - a request that may take long is answered on threads of its own (see [`crate::work`]), and holds up no other
+//!   connection; one that turns out to take long, or to wait for a webhook, goes there as well;
+//! - a client that leaves too many answers unread gets no further ones (see [`crate::response::unsent`]).
 //!
 //! How the answer is sent is the matter of [`crate::response`].
 
@@ -38,24 +39,24 @@ use crate::response::{Elsewhere, ResponseBody};
 use crate::streams::Streams;
 use crate::work::{Client, Crowded, Workers};
 
-/// How much of a body that is too large is read and thrown away, so that the client gets to read the answer: many see nothing but
-/// a broken connection or stream when we end it while they still send.
+/// How much of a body that is too large is read and thrown away, so that the client gets to read the answer: many see
+/// nothing but a broken connection or stream when we end it while they still send.
 const DRAIN_BYTES: usize = 64 * 1024 * 1024;
 /// And for how long.
 const DRAIN_TIME: Duration = Duration::from_secs(5);
 
 /// Who is at the other end.
 pub(crate) struct Peer {
-    /// What the connection says of him; a request may say more.
+    /// The identity of the client by its connection; a request may say more.
     pub(crate) identity: Identity,
     /// His connection, when there is one.
     pub(crate) place: Option<Arc<Place>>,
-    /// What waits to be sent on it, where he may ask for more before he has taken it.
+    /// The answers that wait to be sent on it, where the client may send requests before it has taken them.
     pub(crate) unsent: Option<Arc<Unsent>>,
 }
 
 impl Peer {
-    /// As whom his requests wait for their turn.
+    /// The client for whom a request waits for its turn.
     fn client(&self, user: &UserInfo) -> Client {
         Client {
             user: user.name.clone(),
@@ -86,20 +87,20 @@ pub(crate) struct Front {
     pub(crate) workers: Workers,
     /// Whether clients are told of controllers that do not exist.
     pub(crate) warns: bool,
-    /// What clients may be connected with; without them nothing is.
+    /// The streams to which clients may be connected; without them there are none.
     pub(crate) streams: Option<Streams>,
 }
 
-/// How many bytes the bodies of all requests under way may take together; who comes later gets 429.
+/// How many bytes the bodies of all requests under way may take together; a further request gets 429.
 pub(crate) const BODIES: usize = 256 * 1024 * 1024;
 
 impl Front {
-    /// What runs as processes.
+    /// The pods that run as processes.
     pub(crate) fn processes(&self) -> Option<&Processes> {
         self.streams.as_ref()?.processes.as_ref()
     }
 
-    /// Answers one request of somebody. Never fails: whatever goes wrong is an answer.
+    /// Answers one request of a client. Never fails: each error is an answer.
     pub(crate) async fn answer<B>(&self, request: Request<B>, peer: &Peer) -> Response<ResponseBody>
     where
         B: http_body::Body<Data = Bytes> + Send + Unpin + 'static,
@@ -237,8 +238,8 @@ impl Front {
         })
     }
 
-    /// The answer to a request whose body is not wanted. A client that sends it all the same gets to read the answer: what it sends is
-    /// read for a while, and thrown away.
+    /// The answer to a request whose body is not wanted. A client that sends it all the same gets to read the answer:
+    /// what it sends is read for a while, and thrown away.
     fn refused<B>(&self, parts: &http::request::Parts, body: B, refusal: Response<Body>) -> Response<ResponseBody>
     where
         B: http_body::Body<Data = Bytes> + Send + Unpin + 'static,
@@ -272,8 +273,8 @@ impl Front {
             }
         }
         drop(held);
-        // A client that asked whether it should send the body at all waits for our answer instead of sending. Another one may send on
-        // before it reads: what comes is thrown away meanwhile, and no client waits for that.
+        // A client that asked whether it should send the body at all waits for our answer instead of sending. Another
+        // one may send on before it reads: what comes is thrown away meanwhile, and no client waits for that.
         let waits = announced_too_large && parts.headers.contains_key(header::EXPECT);
         if !waits {
             tokio::spawn(drain(body));
@@ -309,7 +310,7 @@ impl Asked {
         (response, counted)
     }
 
-    /// What the API server answers; none when it panics.
+    /// The answer of the API server; none when it panics.
     async fn guarded<T>(&self, answering: impl Future<Output = T>) -> Option<T> {
         let answer = AssertUnwindSafe(answering).catch_unwind().await;
         if answer.is_err() {
@@ -330,7 +331,8 @@ fn panicked() -> Response<Body> {
     )
 }
 
-/// What comes of work that is tried; none when it has called somebody, and there is news of that: it should go on elsewhere.
+/// The result of tried work; none when it has made an outbound call, and its answer has come: it should continue on
+/// another thread.
 async fn stays<W: Future + Unpin>(work: &mut W, trial: &Trial) -> Option<W::Output> {
     let mut called = false;
     poll_fn(|cx| {
@@ -378,7 +380,7 @@ impl Drop for Held {
     }
 }
 
-/// What became of the reading of a body.
+/// The outcome of reading a body.
 #[derive(Debug, PartialEq, Eq)]
 enum Collected {
     Whole,
@@ -487,7 +489,7 @@ mod tests {
 
     use super::*;
 
-    /// What [`collect`] makes of a body that comes in pieces of these sizes, where there is room for so many bytes.
+    /// The result of [`collect`] for a body that comes in pieces of these sizes, where there is room for so many bytes.
     async fn check(sizes: &[usize], room: usize, expected: Result<usize, Collected>) {
         let pieces = sizes
             .iter()

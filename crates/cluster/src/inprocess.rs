@@ -1,7 +1,7 @@
 //! A `kube::Client` that reaches the API server by a function call: no socket, no TLS, no HTTP framing.
 //!
-//! The client is who its maker says. Requests and answers are the same as over HTTPS: both doors lead to the same front. A watch's
-//! body streams; dropping it, or the future of a request, cancels what it was for.
+//! The maker of a client decides its user. Requests and answers are the same as over HTTPS: both doors lead to the same
+//! front. A watch's body streams; dropping it, or the future of a request, cancels what it was for.
 
 use std::sync::Arc;
 
@@ -23,8 +23,8 @@ pub(crate) fn client(front: Front, user: UserInfo) -> kube::Client {
     kube::Client::new(service, "default")
 }
 
-/// What clients of `front` may be connected with. It holds the server as it is now: a client that it makes is connected
-/// with nothing.
+/// The streams for clients of `front`. It holds the server as it is now: a client that it makes is connected with
+/// nothing.
 pub(crate) fn streams(front: &Front, processes: Option<Processes>) -> Streams {
     let behind = front.clone();
     Streams {

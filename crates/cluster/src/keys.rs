@@ -1,10 +1,12 @@
-//! Keys of service account tokens that somebody else made: `--service-account-signing-key-file` and `--service-account-key-file`.
+//! Given keys of service account tokens: `--service-account-signing-key-file` and `--service-account-key-file`.
+//! `--service-account-signing-key-file` and `--service-account-key-file`.
 //!
-//! Every form that kube-apiserver reads is brought into one (PKCS #8 for private keys, SubjectPublicKeyInfo for public ones) and read
-//! there. A token is believed when any of the public keys verifies it under the algorithm of that key, never under the one that the
-//! token would like.
+//! Every form that kube-apiserver reads is brought into one (PKCS #8 for private keys, SubjectPublicKeyInfo for public
+//! ones) and read there. A token is believed when any of the public keys verifies it under the algorithm of that key,
+//! never under the one that the token would like.
 //!
-//! Nothing here implements `Debug`, so that no log line can show a key. Not here: the key that a cluster makes for itself (`signer`).
+//! Nothing here implements `Debug`, so that no log line can show a key. Not here: the key that a cluster makes for
+//! itself (`signer`).
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -60,7 +62,7 @@ impl GivenKeys {
     /// The key in the PEM text `signing`, and all keys in `verifying`; without any the signing key is believed.
     ///
     /// # Errors
-    /// What cannot be read or is not served, in words.
+    /// The key that cannot be read or is not supported, in words.
     pub(crate) fn read(signing: &str, verifying: &[String]) -> Result<GivenKeys, String> {
         let signing = PrivateKey::read(signing)?;
         let own = VerifyingKey::of(&signing.public()?)?;

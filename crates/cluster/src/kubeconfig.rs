@@ -1,7 +1,7 @@
-//! The file that tells a client where the cluster is and who asks: a kubeconfig with everything embedded.
+//! The file that gives a client the address of the cluster and its credentials: a kubeconfig with everything embedded.
 //!
-//! Whoever has this text is the cluster's administrator, so a file that holds it is readable by its owner alone, from its first
-//! moment on, and it appears complete or not at all.
+//! A reader of this text is the cluster's administrator, so a file that holds it is readable by its owner alone, from
+//! its first moment on, and it appears complete or not at all.
 
 use std::io::{self, Write as _};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -17,7 +17,8 @@ const CLUSTER: &str = "kubewright";
 
 /// The URL under which this machine reaches a server that listens on `address`.
 ///
-/// A server that listens on all addresses is reached over loopback: it is the one address that is certain to be its own.
+/// A server that listens on all addresses is reached over loopback: it is the one address that is certain to be its
+/// own.
 pub(crate) fn server_url(address: SocketAddr) -> String {
     let ip = match address.ip() {
         IpAddr::V4(ip) if ip.is_unspecified() => IpAddr::V4(Ipv4Addr::LOCALHOST),
@@ -27,7 +28,8 @@ pub(crate) fn server_url(address: SocketAddr) -> String {
     format!("https://{}", SocketAddr::new(ip, address.port()))
 }
 
-/// The text of a kubeconfig (YAML) for the administrator, with the CA's certificate, the client certificate and its key embedded.
+/// The text of a kubeconfig (YAML) for the administrator, with the CA's certificate, the client certificate and its key
+/// embedded.
 pub(crate) fn text(address: SocketAddr, authority: &Authority, admin: &Certified) -> String {
     let server = server_url(address);
     let ca = BASE64_STANDARD.encode(authority.pem());
@@ -56,11 +58,11 @@ current-context: {ADMIN_USER}@{CLUSTER}
     )
 }
 
-/// Writes a kubeconfig to `path`: atomically (a reader sees the old text or the new one, never a part) and readable by its owner
-/// alone (mode 0600). A symbolic link at `path` is followed. Blocks for as long as the disk takes.
+/// Writes a kubeconfig to `path`: atomically (a reader sees the old text or the new one, never a part) and readable by
+/// its owner alone (mode 0600). A symbolic link at `path` is followed. Blocks for as long as the disk takes.
 ///
 /// # Errors
-/// What the operating system said, with the path: its directory does not exist or may not be written.
+/// The error of the operating system, with the path: its directory does not exist or may not be written.
 pub fn write(path: &Path, text: &str) -> io::Result<()> {
     // Renaming over a link would replace the link and leave the file that the user cares about as it was.
     let target = std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
@@ -96,7 +98,7 @@ fn partial_path(target: &Path) -> io::Result<PathBuf> {
 }
 
 fn create_private(path: &Path) -> io::Result<std::fs::File> {
-    // What an earlier process with this id left behind, killed in the middle.
+    // A file that an earlier process with this id left behind, killed in the middle.
     match std::fs::remove_file(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
         _ => {}

@@ -1,5 +1,5 @@
-//! What pods use, for the metrics API and for the autoscaler alike: measured where they are processes, else what their
-//! annotations say.
+//! The usage of pods, for the metrics API and for the autoscaler alike: measured where they are processes, else
+//! annotated.
 //!
 //! Of a simulated pod of which nothing is said, nothing runs and so nothing is used. Of a process nothing is known
 //! before it was looked at for the first time, some seconds after its start. Decided elsewhere: which pods are asked
@@ -49,7 +49,7 @@ impl Meter {
     }
 }
 
-/// What the API server asks, where these controllers run: without kubelets there is nobody who would know, and no
+/// The meter of the API server, where these controllers run: without kubelets there is no source of figures, and no
 /// metrics API.
 pub(crate) fn served(controllers: &[&str], processes: Option<&Processes>) -> Option<Arc<dyn meter::Meter>> {
     let meter = || Arc::new(Meter::new(processes.cloned())) as Arc<dyn meter::Meter>;

@@ -1,11 +1,12 @@
 //! Calls of the API server to webhooks: over HTTPS, or to a function in this process.
 //!
-//! A call is sent on where the answer says so, and sent again when the answer says when, as client-go does it, all within its time.
-//! Connections are kept for the next call (`idle`); `tls` says whom to trust, `resolve` where a Service is.
-//! Errors are in the words of Go's HTTP client, for they end up in answers that users read.
+//! A call is sent on where the answer says so, and sent again when the answer says when, as client-go does it, all
+//! within its time. Connections are kept for the next call (`idle`); `tls` decides which certificates to trust,
+//! `resolve` finds the address of a Service. Errors are in the words of Go's HTTP client, for they end up in answers
+//! that users read.
 //!
-//! Invariants: nothing is trusted but the `caBundle`, or without one the machine's authorities; an answer of more than 3 MiB is an error;
-//! connections end with the cluster.
+//! Invariants: nothing is trusted but the `caBundle`, or without one the machine's authorities; an answer of more than
+//! 3 MiB is an error; connections end with the cluster.
 //!
 //! Not here: what is said (the API server's), client certificates, proxies.
 
@@ -39,12 +40,13 @@ use resolve::Place;
 
 /// The largest answer that is read, in bytes: as large as a request to the server may be.
 const MAX_ANSWER: usize = 3 << 20;
-/// How many requests a call may become by being sent on, and how often it is tried again when the answer says when (as client-go).
+/// How many requests a call may become by being sent on, and how often it is tried again when the answer says when (as
+/// client-go).
 const MAX_STEPS: usize = 10;
 const MAX_RETRIES: usize = 10;
 
-/// A webhook in this process: gets the document that would be posted, answers with the one that would come back, or with why it could
-/// not be reached.
+/// A webhook in this process: gets the document that would be posted, answers with the one that would come back, or
+/// with why it could not be reached.
 pub(crate) type WebhookFunction = Arc<dyn Fn(Value) -> BoxFuture<'static, Result<Value, String>> + Send + Sync>;
 
 /// Webhooks in this process, by the URL that requests to them would go to.
@@ -52,7 +54,8 @@ pub(crate) type WebhookFunction = Arc<dyn Fn(Value) -> BoxFuture<'static, Result
 pub(crate) struct Functions(BTreeMap<String, WebhookFunction>);
 
 impl Functions {
-    /// Answers what goes to `url` (as a configuration has it, or `https://name.namespace.svc:port/path` for a service) with a function.
+    /// Answers what goes to `url` (as a configuration has it, or `https://name.namespace.svc:port/path` for a service)
+    /// with a function.
     pub(crate) fn add<F, R>(&mut self, url: &str, function: F)
     where
         F: Fn(Value) -> R + Send + Sync + 'static,
@@ -119,9 +122,10 @@ fn failed(why: impl Into<String>) -> OutboundError {
 
 /// Why a call has no answer.
 enum Broken {
-    /// The connection ended before anything of the call was sent, as one that was kept may have done; another one may take it.
+    /// The connection ended before anything of the call was sent, as one that was kept may have done; another one may
+    /// take it.
     Unsent(OutboundError),
-    /// Whoever was called may have seen it, and sees no call twice.
+    /// The server may have seen the call, and must not see it twice.
     Failed(OutboundError),
 }
 
@@ -491,7 +495,7 @@ mod tests {
         }
     }
 
-    /// What makes a stream one of TLS, and the certificate to trust.
+    /// The acceptor of TLS for a stream, and the certificate to trust.
     fn acceptor() -> (TlsAcceptor, Bytes) {
         let made = rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()]).expect("a certificate");
         let key = PrivateKeyDer::try_from(made.signing_key.serialize_der()).expect("a key");
@@ -560,7 +564,8 @@ mod tests {
         );
     }
 
-    /// A webhook that answers with these heads, one after the other, and hangs up after each; the lines of the requests that it saw.
+    /// A webhook that answers with these heads, one after the other, and hangs up after each; the lines of the requests
+    /// that it saw.
     async fn scripted_webhook(heads: &'static [&'static str]) -> (String, Bytes, Arc<Mutex<Vec<String>>>) {
         let (acceptor, pem) = acceptor();
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");

@@ -1,4 +1,4 @@
-//! Certificates and keys that somebody else made, in place of those that a cluster makes for itself: what kube-apiserver is told by
+//! Given certificates and keys, in place of those that a cluster makes for itself: the ones of kube-apiserver's
 //! `--tls-cert-file`, `--client-ca-file` and the flags of service account keys.
 //!
 //! Everything is read before the cluster starts. Roots of clients and of the server have nothing to do with each other.
@@ -30,7 +30,7 @@ impl From<&Certified> for Serving {
 /// Certificates and keys of a caller's; see [`ClusterBuilder::pki`](crate::ClusterBuilder::pki).
 #[derive(Clone)]
 pub struct Pki {
-    /// PEM: what the server shows, and what pods are to trust.
+    /// PEM: the server's certificates, and those that pods are to trust.
     certificates: String,
     key: Arc<PrivateKeyDer<'static>>,
     chain: Vec<CertificateDer<'static>>,
@@ -41,7 +41,8 @@ pub struct Pki {
 }
 
 impl Pki {
-    /// The serving certificate with what its authority adds to it, and its private key, both PEM. Nobody is known by a certificate.
+    /// The serving certificate with what its authority adds to it, and its private key, both PEM. No client is known by
+    /// a certificate.
     ///
     /// # Errors
     /// When they cannot be read, or do not belong together.
@@ -77,8 +78,9 @@ impl Pki {
         Ok(self)
     }
 
-    /// The key that tokens of service accounts are signed with, and those that they are believed of: PEM, RSA or ECDSA P-256
-    /// (`--service-account-signing-key-file`, `--service-account-key-file`). Without the latter the first is believed.
+    /// The key that tokens of service accounts are signed with, and those that they are believed of: PEM, RSA or ECDSA
+    /// P-256 (`--service-account-signing-key-file`, `--service-account-key-file`). Without the latter the first is
+    /// believed.
     ///
     /// # Errors
     /// When a key cannot be read or is of another kind.
@@ -89,7 +91,8 @@ impl Pki {
         Ok(self)
     }
 
-    /// A certificate for a server at `address` and on loopback, of an authority that is used for nothing else, and its key: PEM.
+    /// A certificate for a server at `address` and on loopback, of an authority that is used for nothing else, and its
+    /// key: PEM.
     ///
     /// # Errors
     /// When the system has no entropy.
@@ -120,7 +123,7 @@ impl Pki {
         self.signer.clone().map(|signer| signer as Arc<dyn Signer>)
     }
 
-    /// What pods trust the server with.
+    /// The certificates with which pods trust the server.
     pub(crate) fn trust(&self) -> String {
         self.certificates.clone()
     }

@@ -1,12 +1,13 @@
-//! Asks an authorization webhook (`--authorization-mode=Webhook`): posts SubjectAccessReviews to the server that a kubeconfig names, with
-//! the certificates or the token that it holds.
+//! Asks an authorization webhook (`--authorization-mode=Webhook`): posts SubjectAccessReviews to the server that a
+//! kubeconfig names, with the certificates or the token that it holds.
 //!
-//! The URL of the kubeconfig is the whole of it, as client-go's `GenericWebhook` reads it: nothing is appended to its path.
+//! The URL of the kubeconfig is the whole of it, as client-go's `GenericWebhook` reads it: nothing is appended to its
+//! path.
 //!
-//! Invariants: one request for one review, nothing is sent again here (the API server decides about that); an answer of more than
-//! [`MAX_ANSWER`] is an error.
+//! Invariants: one request for one review, nothing is sent again here (the API server decides about that); an answer of
+//! more than [`MAX_ANSWER`] is an error.
 //!
-//! Not here: what is asked and what the answer means (`kubewright_apiserver::authorization::webhook`).
+//! Not here: the review and the meaning of the answer (`kubewright_apiserver::authorization::webhook`).
 
 use std::error::Error as _;
 use std::path::Path;

@@ -1,7 +1,7 @@
 //! The key that tokens of service accounts are signed with: ECDSA P-256, made when it is first needed.
 //!
-//! A cluster that nobody asks for a token never makes one, so that its start costs nothing.
-//! Nothing here implements `Debug`, so that no log line can show a key.
+//! A cluster without requests for a token never makes a key, so that its start costs nothing. Nothing here implements
+//! `Debug`, so that no log line can show a key.
 //!
 //! With a data folder it is kept there, so that tokens outlive the process.
 
@@ -22,7 +22,7 @@ use serde_json::{Value, json};
 use crate::durable::Folder;
 use crate::error::Error;
 
-/// What stands in front of a point in the DER form of a public key on P-256 (RFC 5480).
+/// The bytes before a point in the DER form of a public key on P-256 (RFC 5480).
 const PUBLIC_KEY_HEAD: [u8; 26] = [
     0x30, 0x59, 0x30, 0x13, 0x06, 0x07, 0x2a, 0x86, 0x48, 0xce, 0x3d, 0x02, 0x01, 0x06, 0x08, 0x2a, 0x86, 0x48, 0xce,
     0x3d, 0x03, 0x01, 0x07, 0x03, 0x42, 0x00,

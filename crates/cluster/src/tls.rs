@@ -1,8 +1,8 @@
-//! TLS of the listener, and who is at the other end.
+//! TLS of the listener, and the client's identity.
 //!
-//! A client may come without a certificate: it is then anonymous, and what it may do is the API server's decision. A certificate
-//! that our authority did not sign does not break the handshake either: as with kube-apiserver, the connection stands and every
-//! request on it is answered 401, which a person can read, instead of a TLS alert, which nobody can.
+//! A client may come without a certificate: it is then anonymous, and the API server decides its rights. A certificate
+//! that our authority did not sign does not break the handshake either: as with kube-apiserver, the connection stands
+//! and every request on it is answered 401, which a person can read, unlike a TLS alert.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -20,13 +20,13 @@ use x509_parser::prelude::{FromDer as _, X509Certificate};
 
 use crate::error::{Error, Result};
 
-/// What a server shows its clients.
+/// The certificates and the key of a server.
 pub(crate) struct Serving {
     pub(crate) chain: Vec<CertificateDer<'static>>,
     pub(crate) key: PrivateKeyDer<'static>,
 }
 
-/// What a listener needs for TLS; the parts are shared by its connections.
+/// The TLS parts of a listener; its connections share them.
 pub(crate) struct Tls {
     pub(crate) config: Arc<ServerConfig>,
     /// Without one no client is asked for a certificate.
@@ -56,9 +56,9 @@ impl Tls {
             .with_single_cert(serving.chain, serving.key)
             .map_err(|error| refused(&error))?;
         config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
-        // A session that may be resumed is remembered by its client, in a ticket that only this process can read. The ticket has a second
-        // use: it acknowledges the end of the handshake. A client that leaves Nagle's algorithm on keeps its first request back until
-        // something does, and the system's own acknowledgement takes 40 ms.
+        // A session that may be resumed is remembered by its client, in a ticket that only this process can read. The
+        // ticket has a second use: it acknowledges the end of the handshake. A client that leaves Nagle's algorithm on
+        // keeps its first request back until something does, and the system's own acknowledgement takes 40 ms.
         config.session_storage = Arc::new(NoServerSessionStorage {});
         config.ticketer = Ticketer::new().map_err(|error| refused(&error))?;
         config.send_tls13_tickets = 1;
@@ -86,7 +86,8 @@ impl Tls {
     }
 }
 
-/// The user of a verified certificate: the common name, and every organization as a group (`CommonNameUserConversion` of apiserver).
+/// The user of a verified certificate: the common name, and every organization as a group (`CommonNameUserConversion`
+/// of apiserver).
 ///
 /// Which certificate it was stands in the user's extra fields.
 fn user(der: &CertificateDer<'_>) -> Option<UserInfo> {
@@ -113,8 +114,8 @@ fn credential_id(certificate: &[u8]) -> String {
     })
 }
 
-/// Asks for a certificate and checks that the client owns its key; whether it is worth anything is decided after the handshake, by
-/// [`Tls::identify`].
+/// Asks for a certificate and checks that the client owns its key; whether it is worth anything is decided after the
+/// handshake, by [`Tls::identify`].
 #[derive(Debug)]
 struct AskOnly(Arc<dyn ClientCertVerifier>);
 

@@ -1,7 +1,9 @@
-//! Certificates for the webhook server of an operator that runs on this machine: what cert-manager does in a real cluster.
+//! Certificates for the webhook server of an operator that runs on this machine: what cert-manager does in a real
+//! cluster.
 //!
-//! Invariants: keys are readable by their owner only; each file changes at once, by a rename. Not here: who reads them (`kubewright`'s webhook server) and the
-//! `caBundle` of configurations, which whoever installs those fills in.
+//! Invariants: keys are readable by their owner only; each file changes at once, by a rename. Not here: the reader of
+//! the files (`kubewright`'s webhook server) and the `caBundle` of configurations, which the installer of those fills
+//! in.
 
 use std::fs;
 use std::io::Write as _;
@@ -39,13 +41,13 @@ impl WebhookCertificates {
         Authority::new().map(WebhookCertificates)
     }
 
-    /// What callers must trust, in PEM.
+    /// The certificate that callers must trust, in PEM.
     pub fn ca(&self) -> String {
         self.0.pem()
     }
 
-    /// Writes a new certificate for these names and addresses, valid for a year: `tls.crt`, `tls.key` and `ca.crt` in a folder that is
-    /// made when it is missing.
+    /// Writes a new certificate for these names and addresses, valid for a year: `tls.crt`, `tls.key` and `ca.crt` in a
+    /// folder that is made when it is missing.
     ///
     /// # Errors
     /// [`Error::Certificate`] when a name is none, [`Error::Write`] when a file cannot be written.

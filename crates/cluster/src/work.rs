@@ -1,16 +1,17 @@
 //! Threads for requests that may take long, and whose turn it is on them.
 //!
-//! A connection is served by one thread together with many others. A request that computes for a hundred milliseconds there would hold up all of
-//! them, so it is answered here, and the thread of its connection only waits for the answer.
+//! A connection is served by one thread together with many others. A request that computes for a hundred milliseconds
+//! there would hold up all of them, so it is answered here, and the thread of its connection only waits for the answer.
 //!
 //! Invariants:
-//! - no more requests compute at the same time than there are threads; one that waits for something else (a webhook, the disk) has no
-//!   turn meanwhile;
-//! - turns go round: first from user to user, then among the connections of a user, so that the hundred requests of one delay another's
-//!   one by a single turn;
+//! - no more requests compute at the same time than there are threads; one that waits for something else (a webhook,
+//!   the disk) has no turn meanwhile;
+//! - turns go round: first from user to user, then among the connections of a user, so that the hundred requests of one
+//!   delay another's one by a single turn;
 //! - so many requests are inside, of a connection and in total, and no more ([`Crowded`]).
 //!
-//! The threads have large stacks, because objects may be nested deeply. They start with the first request that needs them.
+//! The threads have large stacks, because objects may be nested deeply. They start with the first request that needs
+//! them.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
@@ -21,7 +22,7 @@ use std::task::{Context, Poll, ready};
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::oneshot;
 
-/// What objects of 500 levels need, in a program that was built without optimization, several times over.
+/// The stack for objects of 500 levels, in a program that was built without optimization, several times over.
 pub(crate) const STACK: usize = 16 * 1024 * 1024;
 
 /// The most requests of a connection that are inside.
@@ -74,8 +75,8 @@ impl Workers {
         Workers::new(std::thread::available_parallelism().map_or(2, |processors| processors.get().max(2)))
     }
 
-    /// No threads: long requests are answered where they arrive. For clusters whose time is not the machine's, where a thread that computes
-    /// would look like one that waits.
+    /// No threads: long requests are answered where they arrive. For clusters whose time is not the machine's, where a
+    /// thread that computes would look like one that waits.
     pub(crate) fn none() -> Workers {
         Workers {
             turns: Arc::new(Turns::new(1)),
@@ -110,7 +111,7 @@ impl Workers {
         match (&mut task.0).await {
             Ok(output) => Ok(output),
             Err(error) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),
-            // The threads have ended, and the cluster with them: nobody waits for the answer.
+            // The threads have ended, and the cluster with them: no caller waits for the answer.
             Err(_) => std::future::pending().await,
         }
     }
@@ -125,7 +126,7 @@ fn start(threads: usize) -> io::Result<Runtime> {
         .build()
 }
 
-/// Ends the task when nobody waits for it any more.
+/// Ends the task when its caller does not wait for it any more.
 struct GivenUp<T>(tokio::task::JoinHandle<T>);
 
 impl<T> Drop for GivenUp<T> {
@@ -134,7 +135,7 @@ impl<T> Drop for GivenUp<T> {
     }
 }
 
-/// Whose turn it is.
+/// The order of the waiting requests.
 struct Turns {
     threads: usize,
     state: Mutex<State>,
@@ -167,7 +168,7 @@ impl Turns {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A turn now, or somebody who says when.
+    /// A turn now, or a receiver that tells when.
     fn take(self: &Arc<Turns>, client: &Client) -> Waiting {
         let (send, receive) = oneshot::channel();
         let mut state = self.state();
@@ -237,7 +238,7 @@ struct Waiting {
 impl Waiting {
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         if !self.has {
-            // An error cannot be: whoever is in the queue stays until he is told.
+            // There is no error: a request in the queue stays until it is told.
             self.has = ready!(Pin::new(&mut self.told).poll(cx)).is_ok();
         }
         Poll::Ready(())
@@ -321,7 +322,7 @@ mod tests {
         }
     }
 
-    /// Whose turn is next, in the order in which the waiters were told.
+    /// The next turns, in the order in which the waiters were told.
     fn check_turns(waiting: &[(&str, u64)], expected: &[usize]) {
         let turns = Arc::new(Turns::new(1));
         let mut turn = turns.take(&client("busy", 0));

@@ -125,7 +125,7 @@ impl ClusterBuilder {
         self
     }
 
-    /// What becomes of pods on simulated nodes, in kwok's vocabulary (kind Stage).
+    /// The stages of pods on simulated nodes, in kwok's vocabulary (kind Stage).
     #[must_use]
     pub fn stages(mut self, stages: Stages) -> ClusterBuilder {
         self.settings.stages = stages;
@@ -147,7 +147,7 @@ impl ClusterBuilder {
         self
     }
 
-    /// What the controllers are told: the simulated nodes, and how long their pods take. The certificate that they
+    /// The settings of the controllers: the simulated nodes, and how long their pods take. The certificate that they
     /// publish is always the cluster's own.
     #[must_use]
     pub fn settings(mut self, settings: Settings) -> ClusterBuilder {
@@ -155,14 +155,14 @@ impl ClusterBuilder {
         self
     }
 
-    /// Who is told what the built-in controllers do, and why. Default nobody.
+    /// The observer of the built-in controllers: it learns what they do, and why. Default: none.
     #[must_use]
     pub fn observe(mut self, observer: Arc<dyn Observer>) -> ClusterBuilder {
         self.observer = Some(observer);
         self
     }
 
-    /// What a client may cost over HTTPS.
+    /// The limits of one client over HTTPS.
     #[must_use]
     pub fn limits(mut self, limits: Limits) -> ClusterBuilder {
         self.limits = limits;
@@ -221,8 +221,8 @@ impl ClusterBuilder {
     /// Pods run as processes of this machine: those of the RuntimeClass `process`, or all. Default none: pods are
     /// simulated.
     ///
-    /// Whoever may create pods in the cluster then starts programs as the user that started it. In time that a test
-    /// owns ([`virtual_time`](ClusterBuilder::virtual_time)) processes do not fit: theirs is the machine's.
+    /// Every user who may create pods in the cluster then starts programs as the user that started it. In time that a
+    /// test owns ([`virtual_time`](ClusterBuilder::virtual_time)) processes do not fit: theirs is the machine's.
     #[must_use]
     pub fn processes(mut self, runtime: ProcessRuntime) -> ClusterBuilder {
         self.processes = Some(runtime);
@@ -240,8 +240,8 @@ impl ClusterBuilder {
         self
     }
 
-    /// A webhook without a socket: what the API server would post to `url`, it gives to `function`, and takes what that
-    /// answers (AdmissionReview, ConversionReview). `url` is the one of the `clientConfig`; for a service it is
+    /// A webhook without a socket: the body that the API server would post to `url` goes to `function`, and its result
+    /// is the answer (AdmissionReview, ConversionReview). `url` is the one of the `clientConfig`; for a service it is
     /// `https://name.namespace.svc:port/path`.
     ///
     /// ```
@@ -318,7 +318,7 @@ impl ClusterBuilder {
         let outbound = Arc::new(HttpsOutbound::new(parts.storage.clone(), self.functions, stop.clone()));
         parts.outbound = outbound.clone();
         let api = ApiServer::with(parts);
-        // What every cluster has from its beginning is safe before anybody looks at it.
+        // The first objects of a cluster are safe before a client sees them.
         api.settled().await.map_err(Error::NotKept)?;
         let attended = api.clone();
         let expiring = tokio::spawn(async move { attended.expire_events().await });

@@ -2,7 +2,8 @@
 
 use rustix::process::{Resource, getrlimit};
 
-/// What stays for files, the connections that the process itself opens, and the sockets of those who are just leaving.
+/// The descriptors that stay for files, the connections that the process itself opens, and sockets that are just
+/// closing.
 fn reserve(descriptors: usize) -> usize {
     (descriptors / 16).clamp(64, 4096)
 }
@@ -15,7 +16,7 @@ pub(super) fn allowed() -> usize {
     }
 }
 
-/// Each costs memory, too; where there are more descriptors, somebody has to say that more are meant.
+/// Each costs memory, too; a higher number has to be configured, even where there are more descriptors.
 const MOST: usize = 65_536;
 
 fn room(descriptors: usize) -> usize {

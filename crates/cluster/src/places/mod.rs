@@ -1,13 +1,14 @@
-//! The places of a listener: which connections are open, who must go when there is no room, and who has been silent for too long.
+//! The places of a listener: which connections are open, which must go when there is no room, and which have been
+//! silent for too long.
 //!
 //! Invariants:
-//! - no more connections are open than [`Bounds::all`]; none of those who proved nothing have more than a part of the places, and no address
-//!   has the last of them;
-//! - whoever has a request under way and proved who he is keeps his place, however long it takes;
-//! - where there is no room, the silent go first: those who proved nothing, then the ones that have rested longest.
+//! - no more connections are open than [`Bounds::all`]; unproven clients have no more than a part of the places, and no
+//!   address has the last of them;
+//! - a proven client with a request under way keeps its place, however long the request takes;
+//! - where there is no room, the silent go first: unproven clients, then the ones that have rested longest.
 //!
-//! Nothing here waits: connections say what they do ([`Place`]), one [`Places::sweep`] now and then looks at all of them. So a connection
-//! that rests costs no timer.
+//! Nothing here waits: connections say what they do ([`Place`]), one [`Places::sweep`] now and then looks at all of
+//! them. So a connection that rests costs no timer.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv6Addr};
@@ -27,14 +28,14 @@ pub use limits::Limits;
 /// How often at most the log tells of clients that found no place.
 const TELLING: Duration = Duration::from_secs(10);
 
-/// So many places are for those who proved nothing yet, however few there are.
+/// So many places are for unproven clients, however few there are.
 const LEAST_UNPROVEN: usize = 16;
 
-/// How many places there are, and for whom.
+/// The numbers of places, in all and for each sort of clients.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Bounds {
     pub(crate) all: usize,
-    /// For those who have not shown yet who they are.
+    /// For clients that have not proved their identity yet.
     pub(crate) unproven: usize,
     /// For one address of another machine; the last 64 bits of IPv6 make no other one.
     pub(crate) each_remote: usize,
@@ -81,7 +82,7 @@ struct State {
     told: Option<Instant>,
 }
 
-/// What a connection does, as it says itself.
+/// The state of a connection, as it reports it itself.
 pub(crate) struct Place {
     places: Arc<Places>,
     id: u64,
@@ -150,10 +151,10 @@ impl Places {
             .saturating_add(1)
     }
 
-    /// A place for a client of this address, if need be that of somebody who is silent.
+    /// A place for a client of this address, if need be that of a silent connection.
     ///
     /// # Errors
-    /// The bound, when nobody has to go for this one.
+    /// The bound, when no connection can go for this one.
     pub(crate) fn take(self: &Arc<Places>, peer: IpAddr) -> Result<Taken, Full> {
         let address = network(peer);
         let now = self.now();
@@ -240,7 +241,7 @@ impl Places {
         (least / 8).clamp(Duration::from_millis(10), Duration::from_secs(1))
     }
 
-    /// The cluster stops: everybody finishes what is under way.
+    /// The cluster stops: every connection finishes its request under way.
     pub(crate) fn end(&self) {
         let state = self.state();
         for place in state.open.values() {
@@ -250,8 +251,8 @@ impl Places {
 }
 
 impl State {
-    /// Sends away who is least missed among those that are meant, and of those who proved nothing a few at once, so that not each of many
-    /// that come makes us look at all again. `None`: everybody has to stay.
+    /// Closes the least missed connection among those that are meant, and of unproven ones a few at once, so that a
+    /// crowd does not cause a full scan each time. `None`: every connection has to stay.
     fn send_away(&mut self, is_meant: impl Fn(&Place) -> bool) -> Option<()> {
         let mut least_missed: Vec<(Missed, &Arc<Place>)> = self
             .open
@@ -354,8 +355,8 @@ impl Place {
         self.watching.store(true, Ordering::Relaxed);
     }
 
-    /// Bytes have come that belong to no request yet, or to the body of one. `false`: the connection is to end. Whoever sends something
-    /// while a watch is sent would not be seen to go, because nothing is read behind it.
+    /// Bytes have come that belong to no request yet, or to the body of one. `false`: the connection is to end. If a
+    /// client sent bytes while a watch is sent, its going would not be noticed, because nothing is read behind them.
     pub(crate) fn heard(&self) -> bool {
         if self.watching.load(Ordering::Relaxed) {
             return false;
@@ -397,7 +398,7 @@ impl Place {
         (head > 0 && passed(head, limits.head)) || passed(resting, if asked { limits.idle } else { limits.head })
     }
 
-    /// Ends the connection: politely when there may be somebody who would ask again, and else at once.
+    /// Ends the connection: politely when its client may send another request, and else at once.
     fn go(&self, state: &mut State) {
         state.forget(self);
         let polite = self.is_proven() && self.head.load(Ordering::Relaxed) == 0;
@@ -450,7 +451,7 @@ impl Drop for UnderWay {
     }
 }
 
-/// Whom an address belongs to: whoever has one of IPv6 has 2^64 of them.
+/// The owner of an address: a client with one IPv6 address has 2^64 of them.
 fn network(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(address) if !address.is_loopback() => {
@@ -465,7 +466,7 @@ fn network(address: IpAddr) -> IpAddr {
 mod tests {
     use super::*;
 
-    /// What a connection does.
+    /// The state of a connection.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     enum Does {
         /// Its TLS handshake.
@@ -543,7 +544,7 @@ mod tests {
             ..bounds.clone()
         };
         check(&bounds, &there(&[Rests, Rests]), HERE, Ok(&[])).await;
-        // Of those who are unknown the longest silent one, and whoever does nothing before whoever asks.
+        // Of unknown clients the longest silent one, and those that do nothing before those with a request.
         check(&bounds, &there(&[Rests, Greets, Rests]), HERE, Ok(&[0])).await;
         check(&bounds, &there(&[Asks, Greets, Rests]), HERE, Ok(&[1])).await;
         check(&bounds, &there(&[Asks, Asks, Asks]), HERE, Ok(&[0])).await;
@@ -607,7 +608,7 @@ mod tests {
             crowd.push(open(&places, HERE, Rests).unwrap_or_else(|full| panic!("{full}")));
             assert!(places.state().unproven <= 100);
         }
-        // Who has just come is not the one who goes.
+        // The newest connection is not the one that goes.
         let last = &crowd.last().expect("a crowd").0;
         assert!(is_open(last));
     }

@@ -1,13 +1,16 @@
 //! The body of an answer, as HTTP sends it: at once, in pieces, or event by event.
 //!
-//! Each frame of a watch costs a TLS record, a system call and a client that wakes up, however little is in it. So what is there goes
-//! together ([`FRAME`]), and where many watch the same, an event that follows closely on another waits for those behind it ([`Pace`]).
+//! Each frame of a watch costs a TLS record, a system call and a client that wakes up, however little is in it. So what
+//! is there goes together ([`FRAME`]), and where many watch the same, an event that follows closely on another waits
+//! for those behind it ([`Pace`]).
 //!
 //! Invariants:
 //! - a watch ends cleanly, between two lines, when the cluster stops; dropping the body unsubscribes it;
-//! - lines that may take long to make are made where nobody waits meanwhile ([`crate::work`]), a few at a time;
+//! - lines that may take long to make are made on threads where no other client waits ([`crate::work`]), a few at a
+//!   time;
 //! - a panic while a body is made ends that body, and nothing else of its connection;
-//! - an event after a pause is sent when it comes, whoever else watches; none waits for longer than [`LONGEST_REST`].
+//! - an event after a pause is sent when it comes, however many others watch; none waits for longer than
+//!   [`LONGEST_REST`].
 
 pub(crate) mod unsent;
 
@@ -51,7 +54,7 @@ pub(crate) trait Duplex: AsyncRead + AsyncWrite + Send + Unpin {}
 
 impl<S: AsyncRead + AsyncWrite + Send + Unpin> Duplex for S {}
 
-/// What a connection does behind its last answer, with what the client has said already.
+/// The work of a connection behind its last answer, with the bytes that the client has sent already.
 pub(crate) struct Upgrade(pub(crate) Behind);
 
 /// Speaks another protocol until the connection ends.
@@ -126,18 +129,19 @@ impl ResponseBody {
 
 /// When a watch sends what it has.
 ///
-/// A round of frames to everybody who watches a store takes a while, and the requests that come meanwhile wait for it. If each of their
-/// changes had a round of its own, a server with hundreds of watches would do little else. So a round is followed by a rest of several
-/// times its length, in which requests are answered; what they change goes into the next round together.
+/// A round of frames to all watches of a store takes a while, and the requests that come meanwhile wait for it. If each
+/// of their changes had a round of its own, a server with hundreds of watches would do little else. So a round is
+/// followed by a rest of several times its length, in which requests are answered; what they change goes into the next
+/// round together.
 #[derive(Default)]
 struct Pace {
     /// When the latest frame was sent.
     sent: Option<Instant>,
-    /// What waits to be sent, and until when.
+    /// The frame that waits to be sent, and until when.
     gathered: Option<(Bytes, Pin<Box<Sleep>>)>,
 }
 
-/// What a frame costs its sender, about: what the kernel takes for a write to a socket whose reader sleeps.
+/// The cost of a frame for its sender, about: the kernel's time for a write to a socket whose reader sleeps.
 const FRAME_COST: Duration = Duration::from_micros(10);
 
 /// Up to so many watches everything is sent as it comes: the timers could not tell such short times apart.
@@ -146,7 +150,7 @@ const FEW: usize = 100;
 /// How much longer than a round the rest is: so much of the time, at most, goes into frames.
 const SHARE: u32 = 3;
 
-/// However many watch, and so that nobody notices.
+/// The bound for any number of watches, too short to notice.
 const LONGEST_REST: Duration = Duration::from_millis(20);
 
 impl Pace {
@@ -179,7 +183,8 @@ impl<L: Lines> Watch<L> {
         }
     }
 
-    /// The next frame. A panic ends the watch: what was sent of it is whole, and its reader goes on from there with another one.
+    /// The next frame. A panic ends the watch: what was sent of it is whole, and its reader goes on from there with
+    /// another one.
     pub(crate) fn poll_guarded(&mut self, cx: &mut Context<'_>) -> Poll<Option<Bytes>> {
         guarded(|| self.poll_frame(cx)).unwrap_or_else(|Panicked| {
             self.ended = true;
@@ -219,7 +224,8 @@ impl<L: Lines> Watch<L> {
         }
     }
 
-    /// `first` and all lines that are there now, up to about [`FRAME`] bytes; none when there is nothing yet, or the watch ended.
+    /// `first` and all lines that are there now, up to about [`FRAME`] bytes; none when there is nothing yet, or the
+    /// watch ended.
     fn ready_lines(&mut self, first: Option<Bytes>, cx: &mut Context<'_>) -> Option<Bytes> {
         let first = first.or_else(|| self.ready_line(cx))?;
         if first.len() >= FRAME {
@@ -298,7 +304,7 @@ async fn made<L: Lines>(workers: Workers, client: Client, mut lines: L) -> (L, O
         let Some(first) = first else { return (lines, None) };
         let mut made = BytesMut::from(first);
         while made.len() < MADE && lines.is_next_heavy(&mut cx) {
-            // What comes to nothing is not waited for: the connection asks again, and is woken.
+            // A line that is not ready is not waited for: the connection asks again, and is woken.
             let Poll::Ready(Some(line)) = lines.poll_line(&mut cx) else {
                 break;
             };
@@ -332,7 +338,7 @@ impl ResponseBody {
     }
 }
 
-/// What makes a part of a body, with its panic caught and told.
+/// Makes a part of a body; a panic is caught and logged.
 fn guarded<T>(make: impl FnOnce() -> T) -> Result<T, Panicked> {
     catch_unwind(AssertUnwindSafe(make)).map_err(|_| {
         tracing::error!(

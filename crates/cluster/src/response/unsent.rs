@@ -1,14 +1,15 @@
 //! Answers that wait to be sent over HTTP/2, and how much of them there may be.
 //!
-//! Over HTTP/1.1 a client gets one answer after another, and the socket says whether it takes them. Over HTTP/2 it may ask a thousand
-//! times and open the window of no stream, while the socket is free. So what waits is counted, and whoever takes nothing loses the answer.
+//! Over HTTP/1.1 a client gets one answer after another, and the socket says whether it takes them. Over HTTP/2 it may
+//! ask a thousand times and open the window of no stream, while the socket is free. So waiting bytes are counted, and a
+//! client that takes none of them loses the answer.
 //!
 //! Invariants:
-//! - a request is answered only while less waits than [`Bounds`] allow, for its connection and for all; what is beyond them are the
-//!   answers that were made at that moment;
+//! - a request is answered only while less waits than [`Bounds`] allow, for its connection and for all; what is beyond
+//!   them are the answers that were made at that moment;
 //! - a request waits for room for [`PATIENCE`] before it is refused, so that a client that reads never sees the bound;
-//! - an answer counts until it is sent or its stream has ended, and a stream of which nothing is taken ends: after `stall`, and after
-//!   [`HASTE`] where half of all room is taken.
+//! - an answer counts until it is sent or its stream has ended, and a stream of which nothing is taken ends: after
+//!   `stall`, and after [`HASTE`] where half of all room is taken.
 //!
 //! Not counted: answers of up to [`SMALL`] bytes, and one [`PIECE`] of each stream, which HTTP/2 has in its hands.
 
@@ -31,9 +32,9 @@ use super::{Panicked, ResponseBody};
 const PATIENCE: Duration = Duration::from_secs(5);
 /// How long a stream may rest where room is scarce; well within [`PATIENCE`].
 const HASTE: Duration = Duration::from_secs(2);
-/// What is not worth counting.
+/// Answers up to this size are not counted.
 const SMALL: usize = 4 * 1024;
-/// What HTTP/2 gets at once.
+/// The piece that HTTP/2 gets at once.
 pub(crate) const PIECE: usize = 16 * 1024;
 
 /// How many bytes may wait.
@@ -126,7 +127,7 @@ impl Room {
         })
     }
 
-    /// What waits for a new connection.
+    /// The counter of a new connection.
     pub(crate) fn connection(self: &Arc<Room>) -> Arc<Unsent> {
         Arc::new(Unsent {
             room: self.clone(),
@@ -166,7 +167,7 @@ impl Room {
     }
 }
 
-/// What waits to be sent to the client of a connection.
+/// The answers that wait to be sent to the client of a connection.
 pub(crate) struct Unsent {
     room: Arc<Room>,
     own: Waits,
@@ -192,7 +193,7 @@ impl Unsent {
                 (true, true) => return,
             };
             full.fewer.notified().await;
-            // Whatever becomes of this one, the next may go on as well.
+            // The next one may go on as well, with any outcome of this one.
             full.pass_on();
         }
     }
@@ -325,7 +326,7 @@ where
     fn execute(&self, stream: F) {
         let (handle, registration) = AbortHandle::new_pair();
         tokio::spawn(STREAM.scope(handle, async move {
-            // Whoever ends it has said why.
+            // The code that ended it has logged the reason.
             let _ = Abortable::new(stream, registration).await;
         }));
     }
@@ -390,7 +391,7 @@ mod tests {
         response
     }
 
-    /// What became of a request; of a broken answer, after how many seconds.
+    /// The outcome of a request; of a broken answer, after how many seconds.
     #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
     enum Came {
         Whole,
