@@ -28,7 +28,8 @@ impl Bound {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The pod of this key is bound to this node. Say it before the node is read, so that a change in between is not missed.
+    /// The pod of this key is bound to this node. Say it before the node is read, so that a change in between is not
+    /// missed.
     pub(crate) fn insert(&self, request: &Request, node: &str) {
         let mut index = self.index();
         if index.pods.get(request).is_some_and(|present| present == node) {

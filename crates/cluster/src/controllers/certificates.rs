@@ -1,8 +1,8 @@
-//! CertificateSigningRequests: requests of kubelets for their own certificate are approved when they may, what is approved for one of
-//! Kubernetes' signers is signed by the cluster's authority, and old requests are removed.
+//! CertificateSigningRequests: requests of kubelets for their own certificate are approved when they may, what is
+//! approved for one of Kubernetes' signers is signed by the cluster's authority, and old requests are removed.
 //!
-//! Upstream: `sarApprover`, `signer`, `CSRCleanerController`. Invariant: nothing is signed that was not approved; requests for other signers
-//! are theirs.
+//! Upstream: `sarApprover`, `signer`, `CSRCleanerController`. Invariant: nothing is signed that was not approved;
+//! requests for other signers are theirs.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -131,7 +131,7 @@ impl Certificates {
     }
 }
 
-/// What is asked for, as far as it is allowed.
+/// The requested lifetime, as far as it is allowed.
 fn lifetime(seconds: Option<i32>) -> Duration {
     let wanted = seconds.and_then(|seconds| u64::try_from(seconds).ok());
     wanted.map_or(LONGEST, |seconds| Duration::from_secs(seconds).clamp(SHORTEST, LONGEST))
@@ -270,7 +270,7 @@ async fn approve(request: &CertificateSigningRequest, ctx: &Context) -> Result<(
     Ok(())
 }
 
-/// Asks the API server whether the one who sent the request may create such requests.
+/// Asks the API server whether the user of the request may create such requests.
 async fn may(spec: &CertificateSigningRequestSpec, subresource: &str, ctx: &Context) -> Result<bool> {
     let review = SubjectAccessReview {
         spec: SubjectAccessReviewSpec {

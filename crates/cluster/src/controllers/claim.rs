@@ -1,10 +1,12 @@
 //! Which objects a controller may count as its own: adoption and release (client-go's `ControllerRefManager`).
 //!
-//! A workload controller owns what carries its controller reference and fits its selector. An orphan that fits is adopted; one of its own
-//! that no longer fits is released. The decision is pure ([`decide`]); the two writes are here as well, because both say on which version
-//! of the object they were decided: a dependent that changed in between answers with a conflict and is looked at again.
+//! A workload controller owns what carries its controller reference and fits its selector. An orphan that fits is
+//! adopted; one of its own that no longer fits is released. The decision is pure ([`decide`]); the two writes are here
+//! as well, because both say on which version of the object they were decided: a dependent that changed in between
+//! answers with a conflict and is looked at again.
 //!
-//! Invariants: something that another controller owns is never touched; an owner under deletion neither adopts nor releases.
+//! Invariants: something that another controller owns is never touched; an owner under deletion neither adopts nor
+//! releases.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -18,12 +20,12 @@ use serde_json::json;
 use super::selecting::Selecting;
 use crate::objects::meta;
 
-/// What to do about one object.
+/// The decision about one object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Claim {
     /// It is ours already.
     Owned,
-    /// It is nobody's and fits.
+    /// It has no controller and fits.
     Adopt,
     /// It is ours and does not fit any more.
     Release,
@@ -44,7 +46,8 @@ pub(crate) fn decide(owner: &ObjectMeta, selector: &Selector, object: &ObjectMet
     }
 }
 
-/// All objects of kind `P` that belong to the owner, after adoption and release. `worth_adopting` says which orphans the owner wants at all.
+/// All objects of kind `P` that belong to the owner, after adoption and release. `worth_adopting` says which orphans
+/// the owner wants at all.
 ///
 /// # Errors
 /// When a read or a write fails; a dependent that changed in between answers with a conflict.
@@ -57,7 +60,7 @@ pub(crate) async fn all<O: Object, P: Object>(
     tied(ctx, owner, selector, None, worth_adopting).await
 }
 
-/// The same, where what is adopted gets a finalizer, too, which what is released loses.
+/// The same, with a finalizer that adopted objects get and released ones lose.
 ///
 /// # Errors
 /// As those of [`all`].
@@ -89,13 +92,13 @@ pub(crate) async fn tied<O: Object, P: Object>(
     Ok(ours)
 }
 
-/// What may belong to the owner: what it owns, and what nobody owns and its selector fits, by name. What others own is
-/// not looked at (`FilterPodsByOwner`).
+/// The objects that may belong to the owner: those that it controls, and orphans that its selector fits, by name.
+/// Objects of other controllers are not looked at (`FilterPodsByOwner`).
 async fn candidates<P: Object>(ctx: &Context, owner: &str, selector: &Selector) -> Result<Vec<Arc<P>>> {
     let (client, namespace) = (ctx.client(), ctx.request().namespace());
     let orphans = client.orphans::<P>(namespace, selector).await?;
     let mut candidates = client.owned_by::<P>(namespace, owner).await?;
-    // What was adopted between the two questions is in both answers.
+    // An object adopted between the two requests is in both answers.
     let owned: BTreeSet<String> = candidates
         .iter()
         .map(|object| meta::uid(object.meta()).to_owned())
@@ -111,8 +114,8 @@ async fn candidates<P: Object>(ctx: &Context, owner: &str, selector: &Selector) 
 
 /// Whether the owner still exists under its uid and is not being deleted, asked of the API server itself.
 ///
-/// Adoption is the one write that a stale cache makes dangerous: an owner that is gone already would take children that nothing collects
-/// before the garbage collector finds the dangling reference.
+/// Adoption is the one write that a stale cache makes dangerous: an owner that is gone already would take children that
+/// nothing collects before the garbage collector finds the dangling reference.
 pub(crate) async fn may_adopt<K: Object>(client: &Client, owner: &K) -> Result<bool> {
     let owner = owner.meta();
     let fresh = client.live::<K>(owner.namespace.as_deref(), meta::name(owner)).await?;
@@ -176,9 +179,10 @@ async fn write<K: Object>(
     }
 }
 
-/// The selectors of all objects of a controller: whom an orphan that appears may belong to. Cheap to clone.
+/// The selectors of all objects of a controller: the possible owners of an orphan. Cheap to clone.
 ///
-/// Remember a selector *before* listing what it selects: an orphan that comes before is in the list, one that comes later finds the selector.
+/// Remember a selector *before* listing what it selects: an orphan that comes before is in the list, one that comes
+/// later finds the selector.
 #[derive(Clone, Default)]
 pub(crate) struct Selectors(Selecting);
 
@@ -198,7 +202,7 @@ impl Selectors {
         self.0.forget(request);
     }
 
-    /// Who may adopt this object; nobody when it has a controller.
+    /// The objects that may adopt this one; none when it has a controller.
     pub(crate) fn for_orphan(&self, meta: &ObjectMeta) -> Vec<Request> {
         match meta::controller_of(meta) {
             Some(_) => vec![],

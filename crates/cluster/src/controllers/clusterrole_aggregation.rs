@@ -1,12 +1,12 @@
 //! ClusterRoles that gather the rules of others: `aggregationRule` selects by labels, and the rules follow.
 //!
 //! `view`, `edit` and `admin` are such roles: a definition of a new kind brings its own roles with the labels
-//! `rbac.authorization.k8s.io/aggregate-to-…`, and whoever may view may view that kind as well.
+//! `rbac.authorization.k8s.io/aggregate-to-…`, and a user with the role `view` may view that kind as well.
 //!
-//! Rules come in the order of the selectors, for each in the order of the roles' names, each rule once. They are applied by force: whatever
-//! somebody else writes into such a role is replaced.
+//! Rules come in the order of the selectors, for each in the order of the roles' names, each rule once. They are
+//! applied by force: rules that another client writes into such a role are replaced.
 //!
-//! Not here: who may write such a role (the API server asks).
+//! Not here: the right to write such a role (the API server checks it).
 
 use std::sync::Arc;
 
@@ -59,7 +59,7 @@ impl Reconciler for ClusterRoleAggregation {
         let mut wanted = json!({
             "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": { "name": name },
         });
-        // Nothing is applied where nothing is selected: rules that somebody else wrote stay, those that came from here go.
+        // Nothing is applied where no role is selected: rules of other clients stay, those of this controller go.
         if !rules.is_empty() {
             wanted["rules"] = json!(rules);
         }

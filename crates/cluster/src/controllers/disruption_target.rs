@@ -1,4 +1,4 @@
-//! The condition `DisruptionTarget` of a pod: somebody is about to take it away, and says why.
+//! The condition `DisruptionTarget` of a pod: it is about to be disrupted, with the reason.
 
 use kubewright::k8s_openapi::api::core::v1::{Pod, PodCondition};
 use kubewright::kube::api::Patch;
@@ -32,7 +32,8 @@ pub(crate) async fn write(ctx: &Context, pod: &Pod, condition: &PodCondition, mu
     patch_status(ctx, pod, status).await
 }
 
-/// Changes the status of exactly this pod; conditions are merged by type, so that those of others stay. `false` when the pod is gone.
+/// Changes the status of exactly this pod; conditions are merged by type, so that those of others stay. `false` when
+/// the pod is gone.
 pub(crate) async fn patch_status(ctx: &Context, pod: &Pod, status: Value) -> Result<bool> {
     let patch = Patch::Strategic(json!({ "metadata": { "uid": pod.metadata.uid }, "status": status }));
     let (namespace, name) = (pod.metadata.namespace.as_deref(), meta::name(&pod.metadata));

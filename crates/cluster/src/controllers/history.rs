@@ -3,7 +3,8 @@
 //! Which revision is the present one is decided by [`decide`], which is pure; [`present`] writes what follows from it.
 //!
 //! Invariants: the revision of the present template has the highest number; going back to an older template uses its
-//! revision again under the next number; a hash that collides with another template is counted and another name is tried.
+//! revision again under the next number; a hash that collides with another template is counted and another name is
+//! tried.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -23,7 +24,7 @@ pub(crate) const POD_LABEL: &str = "controller-revision-hash";
 /// The label of a StatefulSet's revision with its hash.
 pub(crate) const HASH_LABEL: &str = "controller.kubernetes.io/hash";
 
-/// What becomes of the revisions.
+/// The decision about the revisions.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Decision {
     /// The present template is this one, and its number is the highest already.

@@ -1,7 +1,9 @@
-//! The built-in controllers: what kube-controller-manager, kube-scheduler and a kubelet do, as operators on the `kubewright` crate.
+//! The built-in controllers: what kube-controller-manager, kube-scheduler and a kubelet do, as operators on the
+//! `kubewright` crate.
 //!
-//! Each is written with the public API alone, as a user would write an operator. Each keeps apart what it decides (pure functions, tested
-//! with tables) from what it does about it. What they write, conditions, reasons, messages, events and annotations, is what Kubernetes writes.
+//! Each is written with the public API alone, as a user would write an operator. Each keeps its decisions (pure
+//! functions, tested with tables) apart from its writes. Their conditions, reasons, messages, events and annotations
+//! are those of Kubernetes.
 //!
 //! | name | file | what |
 //! |---|---|---|
@@ -131,11 +133,11 @@ pub type TokenSource = Arc<dyn Fn(&SecretToken<'_>) -> Option<String> + Send + S
 /// Makes a certificate (PEM) of a request (PEM) for these usages and this time, or says why not.
 pub type CertificateSource = Arc<dyn Fn(&[u8], &[String], Duration) -> Result<String, String> + Send + Sync>;
 
-/// What the built-in controllers have to be told.
+/// The settings of the built-in controllers.
 #[derive(Clone)]
 pub struct Settings {
-    /// The certificate of the cluster's authority (PEM), for the ConfigMap `kube-root-ca.crt` of every namespace. It is asked for when a
-    /// namespace is looked at. `None`: the ConfigMap is not made.
+    /// The certificate of the cluster's authority (PEM), for the ConfigMap `kube-root-ca.crt` of every namespace. It is
+    /// asked for when a namespace is looked at. `None`: the ConfigMap is not made.
     pub root_ca: Arc<dyn Fn() -> Option<String> + Send + Sync>,
     /// Signs the tokens of Secrets of type `kubernetes.io/service-account-token`. `None`: they get none.
     pub service_account_token: TokenSource,
@@ -148,17 +150,17 @@ pub struct Settings {
     pub schedulers: BTreeSet<String>,
     /// Tells the time of day.
     pub clock: Arc<dyn Clock>,
-    /// Whether simulated nodes renew their Leases every ten seconds, as kubelets do, and fall silent when they do not. Without, a node is
-    /// silent when it is told to be (annotation `kubewright.dev/node: silent`).
+    /// Whether simulated nodes renew their Leases every ten seconds, as kubelets do, and fall silent when they do not.
+    /// Without, a node is silent when it is told to be (annotation `kubewright.dev/node: silent`).
     pub heartbeats: bool,
     /// How pods with certain labels behave.
     pub behaviours: Behaviours,
-    /// What becomes of pods, in kwok's vocabulary.
+    /// The stages of pods, in kwok's vocabulary.
     pub stages: Stages,
     /// Runs pods that are processes; `None`: all pods are simulated.
     pub processes: Option<Processes>,
-    /// How long a pod on a simulated node takes from being bound to being Ready, if nothing else says so. Default no time
-    /// at all, as in kwok: whoever watches sees it Pending, then bound, then Running all the same.
+    /// How long a pod on a simulated node takes from being bound to being Ready, if nothing else says so. Default no
+    /// time at all, as in kwok: a watch sees it Pending, then bound, then Running all the same.
     pub pod_start: Duration,
     /// How long a pod on a simulated node takes from being deleted to being gone.
     pub pod_stop: Duration,
@@ -317,7 +319,8 @@ impl Waiting {
     }
 }
 
-/// The API server refuses to create anything in a namespace that is being deleted, or gone: not a failure, there is nothing left to do.
+/// The API server refuses to create anything in a namespace that is being deleted, or gone: not a failure, there is
+/// nothing left to do.
 fn is_namespace_going(error: &Error) -> bool {
     let details = error.status().and_then(|status| status.details.as_ref());
     details.is_some_and(|details| {

@@ -1,8 +1,8 @@
 //! Making and deleting the pods of a workload, with the events that say so (`controller.RealPodControl` and
 //! `slowStartBatch` of Kubernetes).
 //!
-//! Invariants: pods are made in batches of 1, 2, 4, 8 …, so that a quota that refuses one is not asked about hundreds; a
-//! refused batch ends the making; in a namespace that is going away a refusal is no failure.
+//! Invariants: pods are made in batches of 1, 2, 4, 8 …, so that a quota that refuses one is not asked about hundreds;
+//! a refused batch ends the making; in a namespace that is going away a refusal is no failure.
 //!
 //! Not here: the pods of a StatefulSet, which have names, an order and events of their own.
 

@@ -1,9 +1,11 @@
-//! Pods that nobody else would remove (Kubernetes' pod garbage collector): on nodes that are gone, terminating without ever having had a
-//! node, terminating on a node that is out of service, and finished ones beyond [`TERMINATED`].
+//! Pods that no other controller would remove (Kubernetes' pod garbage collector): on nodes that are gone, terminating
+//! without ever having had a node, terminating on a node that is out of service, and finished ones beyond
+//! [`TERMINATED`].
 //!
 //! They are set to Failed first, because no kubelet is left to say how they ended, and then deleted without grace.
 //!
-//! Invariant: a node counts as gone only after it has been missing for [`QUARANTINE`]; a pod may be bound before its node is known.
+//! Invariant: a node counts as gone only after it has been missing for [`QUARANTINE`]; a pod may be bound before its
+//! node is known.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -66,7 +68,7 @@ enum Verdict {
     Abandoned,
 }
 
-/// What becomes of a pod. `missing`: for how long its node has been missing.
+/// The verdict about a pod. `missing`: for how long its node has been missing.
 fn verdict(pod: &Pod, node: Option<&Node>, missing: Duration, now: Timestamp) -> Verdict {
     let deleted = pod.metadata.deletion_timestamp.as_ref();
     match (bound::node_of(pod), node, deleted) {
@@ -85,7 +87,7 @@ fn verdict(pod: &Pod, node: Option<&Node>, missing: Duration, now: Timestamp) ->
     }
 }
 
-/// Not ready, and somebody has said that it will not come back.
+/// Not ready, and tainted by a user who says that it will not come back.
 fn is_out_of_service(node: &Node) -> bool {
     let conditions = node.status.iter().flat_map(|status| status.conditions.iter().flatten());
     let ready = conditions

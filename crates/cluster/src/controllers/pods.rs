@@ -1,4 +1,4 @@
-//! What the workload controllers want to know about a Pod, and which of several goes first when there are too many.
+//! Readings of a Pod for the workload controllers, and which of several goes first when there are too many.
 //!
 //! Pure. Not here: what a kubelet makes of a pod (`node`), where it may run (`scheduler`).
 
@@ -72,7 +72,8 @@ pub(crate) fn available_in(pod: &Pod, min_ready_seconds: i32, now: Timestamp) ->
     Some(wait.saturating_sub(ready_for))
 }
 
-/// When the next of these becomes available by time alone (`FindMinNextPodAvailabilityCheck`): with minReadySeconds time has to wake us.
+/// When the next of these becomes available by time alone (`FindMinNextPodAvailabilityCheck`): with minReadySeconds
+/// time has to wake us.
 pub(crate) fn next_availability<'a>(
     pods: impl Iterator<Item = &'a Pod>,
     min_ready_seconds: i32,
@@ -96,7 +97,7 @@ pub(crate) fn node(pod: &Pod) -> &str {
 }
 
 fn deletion_cost(pod: &Pod) -> i32 {
-    // What is not a number costs nothing; refusing it would mean never scaling down.
+    // A value that is not a number costs nothing; refusing it would mean never scaling down.
     meta::annotation(&pod.metadata, DELETION_COST)
         .and_then(|cost| cost.parse().ok())
         .unwrap_or(0)
@@ -117,8 +118,8 @@ fn restarts(pod: &Pod) -> i32 {
 
 /// `Less` when `a` goes before `b`. `crowd` says how many replicas of the same workload run on the node of a pod.
 ///
-/// The order of Kubernetes: without node, pending, unready, cheap, crowded, ready only lately, often restarted, young; each question is
-/// asked only among equals in those before it.
+/// The order of Kubernetes: without node, pending, unready, cheap, crowded, ready only lately, often restarted, young;
+/// each question is asked only among equals in those before it.
 pub(crate) fn deletion_order(a: &Pod, b: &Pod, crowd: impl Fn(&str) -> usize) -> Ordering {
     let phase_rank = |pod: &Pod| match phase(pod) {
         "Pending" => 0,
@@ -137,7 +138,8 @@ pub(crate) fn deletion_order(a: &Pod, b: &Pod, crowd: impl Fn(&str) -> usize) ->
         .then_with(|| meta::created(&b.metadata).cmp(&meta::created(&a.metadata)))
 }
 
-/// The `count` pods that go first. `related` are the pods of the same workload, these included: they make a node crowded.
+/// The `count` pods that go first. `related` are the pods of the same workload, these included: they make a node
+/// crowded.
 pub(crate) fn to_delete<'a>(pods: &[&'a Pod], related: &[&Pod], count: usize) -> Vec<&'a Pod> {
     // Counted once: a count inside the comparison would look at every pod for every pair.
     let mut crowds: BTreeMap<&str, usize> = BTreeMap::new();
@@ -162,7 +164,8 @@ mod tests {
         Time(Timestamp::from_second(seconds).expect("a small number"))
     }
 
-    /// `words` describe the pod: `node=a`, `running`, `failed`, `ready=AGE`, `cost=N`, `restarts=N`, `age=N`, `deleting`.
+    /// `words` describe the pod: `node=a`, `running`, `failed`, `ready=AGE`, `cost=N`, `restarts=N`, `age=N`,
+    /// `deleting`.
     fn pod(words: &str) -> Pod {
         let mut pod = Pod {
             metadata: ObjectMeta {

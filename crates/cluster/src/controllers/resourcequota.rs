@@ -1,12 +1,13 @@
 //! ResourceQuotas: `status.hard` follows the spec, and `status.used` says what the objects of the namespace use.
 //!
-//! What is created is charged by the API server; this controller gives back what goes, and counts everything once when a quota is new or
-//! its spec changes. It counts again when an object of a kind with a name of its own goes or needs less; of other kinds (`count/…`) it only
-//! looks from time to time, because a watch on everything costs more than such a quota is worth.
+//! The API server charges created objects; this controller gives back the usage of deleted ones, and counts everything
+//! once when a quota is new or its spec changes. It counts again when an object of a kind with a name of its own goes
+//! or needs less; of other kinds (`count/…`) it only looks from time to time, because a watch on everything costs more
+//! than such a quota is worth.
 //!
-//! Invariant: a charge is never taken back for an object that is just being created. The API server charges first and stores at once after
-//! that; so the quota is taken from the cache, which is behind, the objects are asked for after it, and the status is written only onto the
-//! version that was seen.
+//! Invariant: a charge is never taken back for an object that is just being created. The API server charges first and
+//! stores at once after that; so the quota is taken from the cache, which is behind, the objects are asked for after
+//! it, and the status is written only onto the version that was seen.
 //!
 //! Not here: refusing (the API server's admission), the counting itself (`kubewright_apiserver::quota`).
 
@@ -30,7 +31,7 @@ use super::{Waiting, pods};
 
 /// How soon objects are counted again that are not watched.
 const UNWATCHED: Duration = Duration::from_secs(10);
-/// How soon everything is counted again, whatever happened or did not.
+/// How soon everything is counted again, even without any event.
 const RESYNC: Duration = Duration::from_secs(300);
 /// How many objects a page of a list has.
 const PAGE: u32 = 500;
@@ -48,7 +49,7 @@ pub(crate) fn controller() -> Controller {
         .named("resourcequota-controller")
         .concurrency(5)
         .with_predicate(|event: &Event<ResourceQuota>| match event {
-            // What is charged is no reason to count.
+            // A charge is no reason to count.
             Event::Modified { old, new } => old.spec != new.spec || is_behind(new),
             _ => true,
         })
@@ -130,7 +131,7 @@ impl Reconciler for QuotaReconciler {
         let (counted, unwatched) = count(&ctx, &document).await?;
         let spec = |pointer: &str| parse(document.pointer(pointer).unwrap_or(&Value::Null));
         let (hard, before) = (spec("/spec/hard"), quota.status.clone().unwrap_or_default());
-        // Of what cannot be counted now, what was known stays.
+        // Usage that cannot be counted now keeps its known value.
         let mut used = spec("/status/used");
         used.retain(|name, _| hard.contains_key(name));
         used.extend(counted);
@@ -159,7 +160,7 @@ fn typed(list: &ResourceList) -> Result<BTreeMap<String, Quantity>> {
     Ok(serde_json::from_value(to_value(list))?)
 }
 
-/// What the objects of the namespace use of a quota, and whether kinds are among them that are not watched.
+/// The usage of a quota by the objects of the namespace, and whether kinds are among them that are not watched.
 async fn count(ctx: &Context, quota: &Value) -> Result<(ResourceList, bool)> {
     let hard: Vec<&str> = quota
         .pointer("/spec/hard")
@@ -203,7 +204,7 @@ async fn count(ctx: &Context, quota: &Value) -> Result<(ResourceList, bool)> {
     Ok((used, true))
 }
 
-/// Every namespaced kind whose objects somebody makes and that can be listed, each in its most stable version.
+/// Every namespaced kind whose objects can be created and listed, each in its most stable version.
 async fn discover(ctx: &Context) -> Result<Vec<ApiResource>> {
     let discovery = Discovery::new(ctx.client().kube().clone()).run_aggregated().await?;
     let kinds = discovery.groups().flat_map(ApiGroup::resources_by_stability);
@@ -214,7 +215,8 @@ async fn discover(ctx: &Context) -> Result<Vec<ApiResource>> {
     Ok(listed.map(|(kind, _)| kind).collect())
 }
 
-/// What the objects of one kind use, as the API server has them now: whole objects, or their metadata where only their number matters.
+/// The usage of the objects of one kind, as the API server has them now: whole objects, or their metadata where only
+/// their number matters.
 async fn total(
     ctx: &Context,
     evaluator: &Evaluator,

@@ -1,9 +1,8 @@
-//! What kube-proxy is to nodes, where pods are processes: connections to the addresses of Services reach their
-//! endpoints.
+//! The part of kube-proxy where pods are processes: connections to the addresses of Services reach their endpoints.
 //!
-//! What is listened for is decided and done by `processes::proxy`; this tells it what Services and EndpointSlices say.
-//! Invariant: where an address cannot be listened at, an event of the Service says why; one that is taken, or for which
-//! there is no room, is tried again.
+//! `processes::proxy` decides where to listen and does it; this hands it the Services and EndpointSlices. Invariant:
+//! where an address cannot be listened at, an event of the Service says why; one that is taken, or for which there is
+//! no room, is tried again.
 
 use std::io;
 use std::io::ErrorKind::{AddrInUse, PermissionDenied, QuotaExceeded};
@@ -65,7 +64,7 @@ impl Reconciler for ServiceProxy {
         };
         let failed = self.0.proxy(ctx.request(), &service, &slices, &found);
         let is_api_server = namespace == Some("default") && ctx.request().name() == "kubernetes";
-        // Programs are told the API server's true address: the Service's port 443 is missed by nobody.
+        // Programs get the API server's true address, so they do not need the Service's port 443.
         for (address, error) in failed.iter().filter(|_| !is_api_server).take(TOLD) {
             ctx.event(&*service, EventType::Warning, "FailedToListen", words(*address, error));
         }

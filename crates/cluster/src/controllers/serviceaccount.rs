@@ -1,11 +1,11 @@
-//! What every namespace has from its first moment: the ServiceAccount `default`, and the cluster's root certificate.
+//! The first objects of every namespace: the ServiceAccount `default`, and the cluster's root certificate.
 //!
-//! Both come back when they are deleted, and the ConfigMap when it is changed: its data is exactly the certificate, whatever else somebody
-//! puts beside it. Nothing is made in a namespace that is being deleted.
+//! Both come back when they are deleted, and the ConfigMap when it is changed: its data is exactly the certificate, and
+//! keys of other clients are removed. Nothing is made in a namespace that is being deleted.
 //!
-//! The publisher of the certificate is a controller of ConfigMaps of one name, so that the many others are neither watched nor kept; a
-//! namespace leads to the key of its ConfigMap, which is reconciled whether it exists or not.
-//! Not here: tokens in Secrets (`token.rs`); those in pods are the API server's.
+//! The publisher of the certificate is a controller of ConfigMaps of one name, so that the many others are neither
+//! watched nor kept; a namespace leads to the key of its ConfigMap, which is reconciled whether it exists or not. Not
+//! here: tokens in Secrets (`token.rs`); those in pods are the API server's.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -120,7 +120,8 @@ impl Reconciler for RootCaPublisher {
     }
 }
 
-/// It is there, whoever made it, or it has no place any more because the deletion of the namespace began in between.
+/// It exists, whichever client created it, or it has no place any more because the deletion of the namespace began in
+/// between.
 fn created<K>(answer: Result<Arc<K>, Error>) -> Result<()> {
     match answer {
         Err(error) if !error.is_already_exists() && !super::is_namespace_going(&error) => Err(error),

@@ -1,7 +1,7 @@
 //! Pods leave nodes that have a `NoExecute` taint which they do not tolerate (Kubernetes' taint eviction controller).
 //!
-//! A pod that tolerates all taints for a time goes when the shortest of these times has passed since the taint was first seen; if the taint
-//! goes first, so does the plan. After a restart the time begins anew, as upstream.
+//! A pod that tolerates all taints for a time goes when the shortest of these times has passed since the taint was
+//! first seen; if the taint goes first, so does the plan. After a restart the time begins anew, as upstream.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -49,7 +49,7 @@ fn no_execute(node: &Node) -> Vec<Taint> {
     taints.filter(|taint| taint.effect == "NoExecute").cloned().collect()
 }
 
-/// What becomes of a pod on its node.
+/// The verdict about a pod on its node.
 #[derive(Debug, PartialEq, Eq)]
 enum Verdict {
     Stays,

@@ -1,7 +1,9 @@
-//! Secrets of type `kubernetes.io/service-account-token`: filled with a token of the account that they name, and gone with it.
+//! Secrets of type `kubernetes.io/service-account-token`: filled with a token of the account that they name, and gone
+//! with it.
 //!
-//! A Secret names its account in an annotation, and is good for the account with the uid in another one. What it lacks of token,
-//! certificate and namespace is filled in; a Secret whose account is not there is deleted. When a Secret goes, the account forgets it.
+//! A Secret names its account in an annotation, and is good for the account with the uid in another one. A missing
+//! token, certificate or namespace is filled in; a Secret whose account does not exist is deleted. When a Secret goes,
+//! the account forgets it.
 //!
 //! Invariant: an account counts as missing only when the API server says so, not when the cache has not seen it yet.
 
@@ -133,7 +135,7 @@ impl Reconciler for TokenReconciler {
 }
 
 impl TokenReconciler {
-    /// The Secret with what it lacked; `None` when it lacks nothing, or nothing that can be had.
+    /// The Secret with its missing parts; `None` when none is missing, or none that can be had.
     fn filled(&self, secret: &Secret, account: &ServiceAccount, namespace: &str) -> Option<Secret> {
         let mut filled = secret.clone();
         let data = filled.data.get_or_insert_default();
@@ -204,7 +206,7 @@ mod tests {
             json!(null),
             Some(&[("ca.crt", "CA"), ("namespace", "n"), ("token", "n/s/u/x")]),
         );
-        // A token and a namespace that are there stay, whatever they are; the certificate is the cluster's.
+        // A token and a namespace that are there stay, with any value; the certificate is the cluster's.
         check(
             json!({"token": "dA==", "namespace": "bQ==", "ca.crt": "eA=="}),
             Some(&[("ca.crt", "CA"), ("namespace", "m"), ("token", "t")]),

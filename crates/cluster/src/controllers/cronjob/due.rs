@@ -1,4 +1,4 @@
-//! What a schedule means for a CronJob now: which run is due, and when to look again.
+//! The schedule of a CronJob at this moment: which run is due, and when to look again.
 //!
 //! Pure (`mostRecentScheduleTime` and its neighbours in `pkg/controller/cronjob/utils.go`).
 
@@ -12,12 +12,13 @@ use kubewright::k8s_openapi::jiff::Timestamp;
 use super::schedule::Schedule;
 use crate::objects::meta;
 
-/// How long after the due time to look, so that clocks which differ a little do not make it early (`nextScheduleDelta`).
+/// How long after the due time to look, so that clocks which differ a little do not make it early
+/// (`nextScheduleDelta`).
 const DELTA: Duration = Duration::from_millis(100);
 /// More missed runs than these are told of.
 const MANY: i64 = 100;
 
-/// What is due.
+/// The run that is due.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Due {
     /// The time of the run to start.
@@ -73,7 +74,7 @@ pub(super) fn finished(job: &Job) -> Option<&str> {
     Some(&found.type_)
 }
 
-/// What Jobs are sorted by, the oldest first (`byJobStartTime`): those that have never started are the newest.
+/// The sort key of Jobs, the oldest first (`byJobStartTime`): those that have never started are the newest.
 pub(super) fn age(job: &Job) -> impl Ord + use<> {
     let started = job.status.as_ref().and_then(|status| status.start_time.clone());
     (started.is_none(), started, job.metadata.name.clone())

@@ -33,13 +33,14 @@ const SCHEDULED: &str = "batch.kubernetes.io/cronjob-scheduled-timestamp";
 /// How long a conflict with another writer of the status waits, if no event comes before.
 const CONFLICT: Duration = Duration::from_millis(50);
 
-/// Remembers what it has looked at: a change of nothing but the schedule starts nothing (`updateCronJob` only sets the timer).
+/// Remembers what it has looked at: a change of nothing but the schedule starts nothing (`updateCronJob` only sets the
+/// timer).
 #[derive(Default)]
 pub(crate) struct CronJobReconciler {
     known: Mutex<BTreeMap<Request, Looks>>,
 }
 
-/// What a user wrote, the schedule apart from the rest.
+/// The user's fields, the schedule apart from the rest.
 #[derive(Clone, PartialEq)]
 struct Looks {
     schedule: (String, Option<String>),

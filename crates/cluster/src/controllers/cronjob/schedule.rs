@@ -1,8 +1,8 @@
 //! When a schedule is due: five fields, or a word with `@`, as `robfig/cron` reads them for Kubernetes.
 //!
-//! Pure. Where clocks are set forward, what falls into the gap does not run; where they are set back, the hour that comes twice runs twice. A
-//! schedule that is never due (the 30th of February) is given up after five years. Not here: the checks of what users write, which are the API
-//! server's (`crates/kinds/src/strategies/cron.rs`).
+//! Pure. Where clocks are set forward, what falls into the gap does not run; where they are set back, the hour that
+//! comes twice runs twice. A schedule that is never due (the 30th of February) is given up after five years. Not here:
+//! the checks of what users write, which are the API server's (`crates/kinds/src/strategies/cron.rs`).
 
 use std::time::Duration;
 
@@ -129,8 +129,8 @@ impl Schedule {
     /// The last due time that is not after `now`, among those after `earliest`.
     pub(super) fn most_recent(&self, earliest: Timestamp, now: Timestamp) -> Option<Timestamp> {
         let first = self.next(earliest).filter(|first| *first <= now)?;
-        // From where on there is a due time that has passed: twice as far back each time, so that a minute's schedule that slept for years is
-        // found as fast as a year's.
+        // From where on there is a due time that has passed: twice as far back each time, so that a minute's schedule
+        // that slept for years is found as fast as a year's.
         let mut back = SignedDuration::from_mins(1);
         let from = loop {
             let guess = now.checked_sub(back).ok().filter(|guess| *guess > first);
@@ -324,7 +324,7 @@ mod tests {
             "2026-01-01T00:00:00Z",
             "2026-01-01T03:30:00Z",
         );
-        // What falls into the gap does not run that day; the hour that comes twice runs twice.
+        // A time in the gap does not run that day; the hour that comes twice runs twice.
         check(
             "30 2 * * *",
             "America/New_York",

@@ -1,10 +1,10 @@
 //! The DaemonSet controller: a pod on each node that the template fits.
 //!
-//! A reconcile finds the revisions (`history`), decides about each node (`placement`, `plan`), makes and deletes pods, and
-//! writes what it sees. A step of an update is taken only when no node lacks a pod or has one too many.
+//! A reconcile finds the revisions (`history`), decides about each node (`placement`, `plan`), makes and deletes pods,
+//! and writes what it sees. A step of an update is taken only when no node lacks a pod or has one too many.
 //!
-//! Invariants: a set under deletion makes and deletes nothing, and its status is not written; a pod that fails again and
-//! again on a node is replaced there ever more slowly. Not here: binding, which is the scheduler's.
+//! Invariants: a set under deletion makes and deletes nothing, and its status is not written; a pod that fails again
+//! and again on a node is replaced there ever more slowly. Not here: binding, which is the scheduler's.
 
 mod failures;
 mod placement;
@@ -25,7 +25,8 @@ use super::pod_control::{self, BURST};
 use super::{history, pods};
 use crate::objects::meta;
 
-/// Knows who selects what, to find a DaemonSet for an orphaned pod, and which nodes let pods fail, which no object says.
+/// Knows all selectors, to find a DaemonSet for an orphaned pod, and the nodes that let pods fail, which no object
+/// says.
 #[derive(Default)]
 pub(crate) struct DaemonSetReconciler {
     selectors: Selectors,
@@ -46,7 +47,7 @@ pub(crate) fn controller() -> Controller {
         .concurrency(5)
 }
 
-/// Whether a DaemonSet may want something else after this: heartbeats of nodes change nothing that it looks at.
+/// Whether a DaemonSet may want something else after this: a heartbeat changes no field of a node that it looks at.
 fn matters(event: &Event<Node>) -> bool {
     match event {
         Event::Modified { old, new } => old.metadata.labels != new.metadata.labels || old.spec != new.spec,

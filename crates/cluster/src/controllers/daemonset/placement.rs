@@ -2,7 +2,7 @@
 //! `CreatePodTemplate`).
 //!
 //! Pure. Invariant: a pod is tied to one node by a required affinity to the node's name, so that the scheduler binds it
-//! there or nowhere.
+//! there or not at all.
 
 use kubewright::k8s_openapi::api::apps::v1::DaemonSet;
 use kubewright::k8s_openapi::api::core::v1::{
@@ -19,7 +19,7 @@ pub(crate) const GENERATION: &str = "deprecated.daemonset.template.generation";
 const POD_GENERATION: &str = "pod-template-generation";
 const NODE_NAME: &str = "metadata.name";
 
-/// What every pod of a DaemonSet tolerates.
+/// The tolerations of every pod of a DaemonSet.
 const TOLERATED: [(&str, &str); 6] = [
     ("node.kubernetes.io/not-ready", "NoExecute"),
     ("node.kubernetes.io/unreachable", "NoExecute"),
@@ -28,10 +28,10 @@ const TOLERATED: [(&str, &str); 6] = [
     ("node.kubernetes.io/pid-pressure", "NoSchedule"),
     ("node.kubernetes.io/unschedulable", "NoSchedule"),
 ];
-/// What those that use the network of the host tolerate besides.
+/// The further toleration of those that use the network of the host.
 const TOLERATED_ON_HOST: (&str, &str) = ("node.kubernetes.io/network-unavailable", "NoSchedule");
 
-/// What a node is for a DaemonSet.
+/// The use of a node for a DaemonSet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Place {
     /// It shall have a pod.
@@ -62,7 +62,7 @@ fn untied(set: &DaemonSet) -> PodSpec {
     spec
 }
 
-/// What each node is for the set, in the order of the nodes.
+/// The use of each node for the set, in the order of the nodes.
 pub(crate) fn places(set: &DaemonSet, nodes: &[&Node]) -> Vec<Place> {
     let spec = untied(set);
     nodes.iter().map(|node| place(&spec, node)).collect()

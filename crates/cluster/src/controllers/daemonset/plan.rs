@@ -1,9 +1,9 @@
 //! Which pods of a DaemonSet come and go (`podsShouldBeOnNode` and `rollingUpdate` of `pkg/controller/daemon`), and its
 //! status.
 //!
-//! Pure. Invariants: without maxSurge a node has one pod, and no more than maxUnavailable nodes are without an available
-//! one on account of an update; with it an old pod goes only when the new one beside it is available, and no more than
-//! maxSurge nodes have two.
+//! Pure. Invariants: without maxSurge a node has one pod, and no more than maxUnavailable nodes are without an
+//! available one on account of an update; with it an old pod goes only when the new one beside it is available, and no
+//! more than maxSurge nodes have two.
 
 use std::collections::BTreeMap;
 
@@ -30,7 +30,7 @@ pub(crate) struct View<'a> {
     pub(crate) now: Timestamp,
 }
 
-/// What is to be done.
+/// The pods to create and to delete.
 #[derive(Debug, Default)]
 pub(crate) struct Changes<'a> {
     /// Nodes that get a pod.
@@ -121,8 +121,8 @@ impl<'a> View<'a> {
         self.places.values().filter(|place| **place == Place::Wanted).count()
     }
 
-    /// One pod where one belongs, none elsewhere. `may_kill` is asked about each failed pod and says whether its node has
-    /// waited long enough.
+    /// One pod where one belongs, none elsewhere. `may_kill` is asked about each failed pod and says whether its node
+    /// has waited long enough.
     pub(crate) fn manage(&self, mut may_kill: impl FnMut(&str) -> bool) -> Changes<'a> {
         let mut changes = Changes::default();
         for (node, place) in &self.places {
@@ -188,8 +188,8 @@ impl<'a> View<'a> {
             .is_some_and(|hash| hash == self.hash)
     }
 
-    /// The next step of an update, when every node has the pods that it shall have; none when pods are updated by
-    /// whoever deletes them.
+    /// The next step of an update, when every node has the pods that it shall have; none for the strategy OnDelete,
+    /// where the user's deletes update the pods.
     pub(crate) fn roll(&self) -> Changes<'a> {
         let strategy = self.set.spec.as_ref().and_then(|spec| spec.update_strategy.as_ref());
         if strategy.and_then(|strategy| strategy.type_.as_deref()) == Some("OnDelete") {

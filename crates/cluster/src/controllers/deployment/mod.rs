@@ -1,14 +1,16 @@
 //! The Deployment controller: ReplicaSets that follow a template, one step at a time.
 //!
-//! A reconcile loads the ReplicaSets, decides one step (`rollout`), takes it, and writes what it sees (`status`). The next step is decided
-//! when the ReplicaSets have said what became of this one: their change enqueues the Deployment again.
+//! A reconcile loads the ReplicaSets, decides one step (`rollout`), takes it, and writes what it sees (`status`). The
+//! next step is decided when the ReplicaSets have said what became of this one: their change enqueues the Deployment
+//! again.
 //!
-//! Why there are no expectations here (client-go's counters of writes that the cache has not shown yet): the client reads its own writes, so
-//! a ReplicaSet that was created or scaled is in the next list. Writes of others are caught by resourceVersion: every ReplicaSet is replaced
-//! as it was read, and a conflict is simply the next reconcile.
+//! Why there are no expectations here (client-go's counters of writes that the cache has not shown yet): the client
+//! reads its own writes, so a ReplicaSet that was created or scaled is in the next list. Writes of others are caught by
+//! resourceVersion: every ReplicaSet is replaced as it was read, and a conflict is simply the next reconcile.
 //!
-//! Invariants: at most one ReplicaSet per template is made; paused Deployments make none; under deletion only the status is written.
-//! Not here: pods. Whether old ones are gone (Recreate) is read from the status of their ReplicaSets, which counts terminating ones.
+//! Invariants: at most one ReplicaSet per template is made; paused Deployments make none; under deletion only the
+//! status is written. Not here: pods. Whether old ones are gone (Recreate) is read from the status of their
+//! ReplicaSets, which counts terminating ones.
 
 mod revision;
 mod rollout;
@@ -28,7 +30,7 @@ use self::rollout::{Bounds, Scale, Size};
 use super::claim::{self, Selectors};
 use crate::objects::meta;
 
-/// Knows who selects what, to find a Deployment for an orphaned ReplicaSet; everything else is in the objects.
+/// Knows all selectors, to find a Deployment for an orphaned ReplicaSet; everything else is in the objects.
 #[derive(Default)]
 pub(crate) struct DeploymentReconciler {
     selectors: Selectors,
@@ -85,7 +87,8 @@ struct Step<'a> {
 impl<'a> Step<'a> {
     fn new(ctx: &'a Context, deployment: &Deployment, spec: DeploymentSpec, sets: Vec<Arc<ReplicaSet>>) -> Step<'a> {
         let of_template = sets.iter().filter(|set| template::is_of(&spec.template, set));
-        // Several can fit, after adoption: the oldest is the one, as for everybody who looks at the same ReplicaSets.
+        // Several can fit, after adoption: the oldest is the one, as for kubectl and every other reader of the same
+        // ReplicaSets.
         let new = of_template
             .min_by_key(|set| (meta::created(&set.metadata), meta::name(&set.metadata).to_owned()))
             .cloned();
@@ -209,7 +212,8 @@ impl<'a> Step<'a> {
         Ok(())
     }
 
-    /// Brings the ReplicaSet of the present template up to date (annotations, revision, minReadySeconds), if there is one.
+    /// Brings the ReplicaSet of the present template up to date (annotations, revision, minReadySeconds), if there is
+    /// one.
     async fn keep_new(&mut self) -> Result<()> {
         let Some(present) = self.new.clone() else { return Ok(()) };
         let next = revision::next(self.old.iter().map(|set| &**set));
@@ -242,7 +246,8 @@ impl<'a> Step<'a> {
         Ok(())
     }
 
-    /// [`Step::keep_new`], or makes the ReplicaSet. `false` when the namespace is going away and nothing can be made in it.
+    /// [`Step::keep_new`], or makes the ReplicaSet. `false` when the namespace is going away and nothing can be made in
+    /// it.
     async fn make_new(&mut self) -> Result<bool> {
         if self.new.is_some() {
             self.keep_new().await?;
@@ -289,7 +294,8 @@ impl<'a> Step<'a> {
         }
     }
 
-    /// The name of the new ReplicaSet is taken: by ourselves in a write that the cache never showed, or by another template.
+    /// The name of the new ReplicaSet is taken: by ourselves in a write that the cache never showed, or by another
+    /// template.
     async fn collision(&mut self, name: &str) -> Result<()> {
         let there = self
             .ctx
@@ -359,8 +365,9 @@ impl<'a> Step<'a> {
         })
     }
 
-    /// The Deployment carries the revision of its present ReplicaSet. It is written by way of the status, as `dc.client…UpdateStatus` does:
-    /// an annotation that is written otherwise counts as a new generation of a Deployment.
+    /// The Deployment carries the revision of its present ReplicaSet. It is written by way of the status, as
+    /// `dc.client…UpdateStatus` does: an annotation that is written otherwise counts as a new generation of a
+    /// Deployment.
     async fn note_revision(&mut self, set: &ReplicaSet) -> Result<()> {
         let revision = meta::annotation(&set.metadata, revision::REVISION)
             .unwrap_or_default()
@@ -376,7 +383,8 @@ impl<'a> Step<'a> {
             .client()
             .patch_status::<Deployment, _>(meta.namespace.as_deref(), meta::name(meta), &patch)
             .await?;
-        // The spec stays the one that this step was decided on; if it changed in between, its generation has, and we run again.
+        // The spec stays the one that this step was decided on; if it changed in between, its generation has, and we
+        // run again.
         self.deployment.metadata.resource_version = written.metadata.resource_version.clone();
         self.deployment.metadata.annotations = written.metadata.annotations.clone();
         Ok(())
@@ -418,7 +426,7 @@ impl<'a> Step<'a> {
         }
         self.deployment.status = Some(status);
         match self.ctx.client().update_status(&self.deployment).await {
-            // Gone meanwhile: nobody is left to tell.
+            // The Deployment is gone meanwhile: no status is left to write.
             Err(error) if !error.is_not_found() => Err(error),
             _ => Ok(()),
         }
@@ -433,7 +441,8 @@ impl<'a> Step<'a> {
     }
 }
 
-/// Gives a ReplicaSet another size, and the annotations that say for which Deployment size; nothing is sent when both are right.
+/// Gives a ReplicaSet another size, and the annotations that say for which Deployment size; nothing is sent when both
+/// are right.
 async fn resize(
     ctx: &Context,
     deployment: &Deployment,

@@ -1,7 +1,7 @@
 //! Revisions: the bookkeeping in annotations that `kubectl rollout history` and `undo` read.
 //!
-//! Pure. Invariants: the ReplicaSet of the present template has the highest revision; a revision number is used once; a ReplicaSet that is
-//! used again remembers the numbers that it had.
+//! Pure. Invariants: the ReplicaSet of the present template has the highest revision; a revision number is used once; a
+//! ReplicaSet that is used again remembers the numbers that it had.
 
 use std::collections::BTreeMap;
 
@@ -50,7 +50,8 @@ pub(crate) fn next<'a>(old: impl IntoIterator<Item = &'a ReplicaSet>) -> i64 {
     old.into_iter().map(of).max().unwrap_or(0) + 1
 }
 
-/// The annotations of the ReplicaSet of the present template: the Deployment's, its revision, and the revisions that it had.
+/// The annotations of the ReplicaSet of the present template: the Deployment's, its revision, and the revisions that it
+/// had.
 pub(crate) fn annotations(deployment: &Deployment, set: &ReplicaSet, next: i64) -> BTreeMap<String, String> {
     let mut annotations = set.metadata.annotations.clone().unwrap_or_default();
     for (key, value) in deployment.metadata.annotations.iter().flatten() {

@@ -1,10 +1,11 @@
 //! The arithmetic of a rollout: how many replicas each ReplicaSet of a Deployment shall have next.
 //!
-//! Pure: everything looks at [`Size`]s and answers with [`Scale`]s. One call decides one step; the next step is decided when the
-//! ReplicaSets say what became of this one.
+//! Pure: everything looks at [`Size`]s and answers with [`Scale`]s. One call decides one step; the next step is decided
+//! when the ReplicaSets say what became of this one.
 //!
-//! Invariants of a rolling update: no more than `replicas + maxSurge` pods exist (terminating ones aside), and no ready pod is given up while fewer than
-//! `replicas - maxUnavailable` are available. Never both zero: then nothing could ever move, so maxUnavailable counts as 1.
+//! Invariants of a rolling update: no more than `replicas + maxSurge` pods exist (not counting terminating ones), and
+//! no ready pod is given up while fewer than `replicas - maxUnavailable` are available. Never both zero: then nothing
+//! could ever move, so maxUnavailable counts as 1.
 
 use kubewright::k8s_openapi::api::apps::v1::DeploymentSpec;
 use kubewright::k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
@@ -12,7 +13,7 @@ use kubewright::k8s_openapi::jiff::Timestamp;
 
 use crate::controllers::intstr::resolve;
 
-/// What the spec allows.
+/// The bounds of the spec.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Bounds {
     /// The wished number of pods.
@@ -71,7 +72,7 @@ impl Bounds {
     }
 }
 
-/// What the decisions look at in a ReplicaSet.
+/// The fields of a ReplicaSet that the decisions need.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Size {
     /// Its name, unique among those of one Deployment.
@@ -91,8 +92,8 @@ pub(crate) struct Size {
 }
 
 impl Size {
-    /// How many available pods stay. One that was told to shrink may not have counted again; the pods it gives up are no reserve, and
-    /// whoever counts them gives up the same pod twice and breaks maxUnavailable.
+    /// How many available pods stay. One that was told to shrink may not have counted again; the pods it gives up are
+    /// no reserve, and counting them would give up the same pod twice and break maxUnavailable.
     pub(crate) fn kept(&self) -> i32 {
         self.available.min(self.wanted)
     }
@@ -120,8 +121,9 @@ fn total(sizes: &[Size]) -> i32 {
     sizes.iter().map(|size| size.wanted).sum()
 }
 
-/// How many pods there are or will be: a ReplicaSet that was told to shrink still has those that it has not deleted yet. Kubernetes counts
-/// only what was asked for, so that a new pod can come before the old one has gone and maxSurge is exceeded for a moment.
+/// How many pods there are or will be: a ReplicaSet that was told to shrink still has those that it has not deleted
+/// yet. Kubernetes counts only what was asked for, so that a new pod can come before the old one has gone and maxSurge
+/// is exceeded for a moment.
 pub(crate) fn occupied(size: &Size) -> i32 {
     size.wanted.max(size.there)
 }
@@ -153,7 +155,8 @@ pub(crate) fn scale_new(bounds: &Bounds, new: &Size, old: &[Size]) -> Option<Sca
     (to != new.wanted).then(|| Scale::new(new, to))
 }
 
-/// The next step of the old ReplicaSets in a rolling update: first the pods that do not work anyhow, then as many that do as may go.
+/// The next step of the old ReplicaSets in a rolling update: first the pods that do not work anyhow, then as many that
+/// do as may go.
 pub(crate) fn scale_old(bounds: &Bounds, new: &Size, old: &[Size]) -> Vec<Scale> {
     let mut old: Vec<Size> = old.iter().filter(|size| size.wanted > 0).cloned().collect();
     old.sort_by(|a, b| a.created.cmp(&b.created).then_with(|| a.name.cmp(&b.name)));
@@ -196,11 +199,12 @@ pub(crate) fn was_scaled(bounds: &Bounds, all: &[&Size]) -> bool {
         .any(|size| size.wanted > 0 && size.desired.is_some_and(|desired| desired != bounds.replicas))
 }
 
-/// What scaling the Deployment (not its template) does to its ReplicaSets.
+/// The effect of scaling the Deployment (not of a change of its template) on its ReplicaSets.
 ///
-/// One active ReplicaSet (or only the newest): it gets all. The new one complete: the old ones go. In the middle of a rolling update every
-/// active one grows or shrinks in proportion, so that the share of the new template stays as it is; what rounding leaves over goes to the
-/// largest. Active ones are named even when their number stays: their annotations must say what they were scaled for.
+/// One active ReplicaSet (or only the newest): it gets all. The new one complete: the old ones go. In the middle of a
+/// rolling update every active one grows or shrinks in proportion, so that the share of the new template stays as it
+/// is; what rounding leaves over goes to the largest. Active ones are named even when their number stays: their
+/// annotations must say what they were scaled for.
 pub(crate) fn scale_all(bounds: &Bounds, status_replicas: i32, new: Option<&Size>, old: &[Size]) -> Vec<Scale> {
     let active: Vec<&Size> = old.iter().chain(new).filter(|size| size.wanted > 0).collect();
     match active.as_slice() {
@@ -358,7 +362,7 @@ mod tests {
 
     #[test]
     fn rolling_steps() {
-        // (replicas, surge, unavailable), old, new => what the new one does, what the old ones do
+        // (replicas, surge, unavailable), old, new => the steps of the new one and of the old ones
         let check = |bounds: Bounds, old: &[&str], new: &str, new_step: &str, old_step: &str| {
             let (old, new) = (old.iter().map(|text| size(text)).collect::<Vec<_>>(), size(new));
             let scale = scale_new(&bounds, &new, &old);
@@ -424,8 +428,8 @@ mod tests {
         check(4, "a 3/3", false);
     }
 
-    /// Every reachable step of a small rolling update keeps the invariants, whichever pods become ready in between, and whether old pods go
-    /// at once or as late as possible.
+    /// Every reachable step of a small rolling update keeps the invariants, whichever pods become ready in between, and
+    /// whether old pods go at once or as late as possible.
     #[test]
     fn a_rolling_update_stays_within_its_bounds() {
         for replicas in 0..=5 {
@@ -471,7 +475,8 @@ mod tests {
 
     #[test]
     fn pods_that_were_given_up_are_no_reserve() {
-        // 20 replicas of which 15 must be available: what the first step gave up still counts as available in a status that lags.
+        // 20 replicas of which 15 must be available: what the first step gave up still counts as available in a status
+        // that lags.
         let twenty = bounds(20, "25%", "25%");
         let check = |old: &str, new: &str, expected: &str| {
             assert_eq!(

@@ -1,7 +1,7 @@
 //! The status of a Deployment: counters, conditions, and whether its rollout makes progress.
 //!
-//! Pure. Invariants: `observedGeneration` is the generation that the counters were computed for; a condition's lastTransitionTime moves
-//! only with its status; counters that are 0 are absent, except `terminatingReplicas`.
+//! Pure. Invariants: `observedGeneration` is the generation that the counters were computed for; a condition's
+//! lastTransitionTime moves only with its status; counters that are 0 are absent, except `terminatingReplicas`.
 
 use std::time::Duration;
 
@@ -129,7 +129,8 @@ pub(crate) fn judge(
     let counts = Counts::of(status);
     let before = deployment.status.as_ref().map(Counts::of).unwrap_or_default();
     let present = get(status, PROGRESSING).cloned();
-    // Complete and said so, with nothing of an old ReplicaSet left: what happens to its pods from now on is not a rollout.
+    // Complete and said so, with nothing of an old ReplicaSet left: what happens to its pods from now on is not a
+    // rollout.
     let over = counts.replicas == counts.updated
         && present
             .as_ref()
@@ -186,7 +187,8 @@ pub(crate) fn is_complete(deployment: &Deployment, status: &DeploymentStatus) ->
     Counts::of(status).is_complete(wanted(deployment)) && status.observed_generation >= deployment.metadata.generation
 }
 
-/// How long until the rollout has to be looked at again because its deadline will have passed; `None` when no deadline runs.
+/// How long until the rollout has to be looked at again because its deadline will have passed; `None` when no deadline
+/// runs.
 pub(crate) fn deadline_in(deployment: &Deployment, status: &DeploymentStatus, now: Timestamp) -> Option<Duration> {
     let present = get(status, PROGRESSING)?;
     if Counts::of(status).is_complete(wanted(deployment)) || present.reason.as_deref() == Some(TIMED_OUT) {

@@ -1,7 +1,8 @@
 //! Which ReplicaSet belongs to the template of a Deployment, and what its name ends with.
 //!
-//! Pure. Invariants: two templates are the same when they are equal without the label `pod-template-hash`; the hash only makes names, it
-//! is never compared to find a ReplicaSet (an adopted one keeps the name that another Deployment gave it).
+//! Pure. Invariants: two templates are the same when they are equal without the label `pod-template-hash`; the hash
+//! only makes names, it is never compared to find a ReplicaSet (an adopted one keeps the name that another Deployment
+//! gave it).
 
 use kubewright::k8s_openapi::api::apps::v1::ReplicaSet;
 use kubewright::k8s_openapi::api::core::v1::PodTemplateSpec;
@@ -31,12 +32,14 @@ pub(crate) fn is_of(template: &PodTemplateSpec, set: &ReplicaSet) -> bool {
         .is_some_and(|its| without_hash(its) == without_hash(template))
 }
 
-/// A short text for a template. `collisions` (status.collisionCount) gives another text to a template whose first one was taken.
+/// A short text for a template. `collisions` (status.collisionCount) gives another text to a template whose first one
+/// was taken.
 ///
 /// # Errors
 /// Never for a template that came from an API server; a template that cannot be written as JSON has no hash.
 pub(crate) fn hash(template: &PodTemplateSpec, collisions: Option<i32>) -> Result<String, serde_json::Error> {
-    // FNV-1a: short, well spread, and the same in every version of this program. It guards nothing, so it need not be cryptographic.
+    // FNV-1a: short, well spread, and the same in every version of this program. It guards nothing, so it need not be
+    // cryptographic.
     let mut state: u64 = 0xcbf2_9ce4_8422_2325;
     let mut feed = |bytes: &[u8]| {
         for byte in bytes {

@@ -1,7 +1,7 @@
-//! What a PodDisruptionBudget allows.
+//! The disruptions that a PodDisruptionBudget allows.
 //!
-//! Pure. How many pods are expected comes from outside, because owners have to be asked for it. Upstream: `updatePdbStatus`,
-//! `countHealthyPods`, `buildDisruptedPodMap`.
+//! Pure. How many pods are expected comes from outside, because owners have to be asked for it. Upstream:
+//! `updatePdbStatus`, `countHealthyPods`, `buildDisruptedPodMap`.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -35,7 +35,8 @@ pub(super) fn desired_healthy(spec: &PodDisruptionBudgetSpec, expected: i32) -> 
     }
 }
 
-/// A number, or a percentage that is rounded up. The API server has validated it; what cannot be read all the same counts as 0.
+/// A number, or a percentage that is rounded up. The API server has validated it; what cannot be read all the same
+/// counts as 0.
 fn resolve(value: &IntOrString, total: i32) -> i32 {
     match value {
         IntOrString::Int(number) => *number,
@@ -52,11 +53,11 @@ pub(super) struct Outcome {
     pub(super) status: PodDisruptionBudgetStatus,
     /// When an evicted pod that is still there counts again.
     pub(super) recheck: Option<Duration>,
-    /// Evicted pods that nobody deleted in time.
+    /// Evicted pods that were not deleted in time.
     pub(super) not_deleted: Vec<String>,
 }
 
-/// What the status is to be, with so many pods expected.
+/// The new status, with so many pods expected.
 pub(super) fn outcome(budget: &PodDisruptionBudget, pods: &[&Pod], expected: i32, now: Timestamp) -> Outcome {
     let empty = PodDisruptionBudgetSpec::default();
     let desired = desired_healthy(budget.spec.as_ref().unwrap_or(&empty), expected);

@@ -1,9 +1,12 @@
-//! PodDisruptionBudgets: how many pods may be evicted now. The eviction itself is the API server's, which charges the budget.
+//! PodDisruptionBudgets: how many pods may be evicted now. The eviction itself is the API server's, which charges the
+//! budget.
 //!
-//! How many pods are expected is asked of their owners: Deployment, ReplicaSet, StatefulSet, ReplicationController, and whatever else has a
-//! scale (`getExpectedScale`). Beside it, conditions `DisruptionTarget` that came to nothing are taken back after two minutes.
+//! How many pods are expected is asked of their owners: Deployment, ReplicaSet, StatefulSet, ReplicationController, and
+//! any other kind with a scale (`getExpectedScale`). Beside it, conditions `DisruptionTarget` that came to nothing are
+//! taken back after two minutes.
 //!
-//! Invariant: the status is written only onto the version that was seen, because the API server counts evictions down in the same place.
+//! Invariant: the status is written only onto the version that was seen, because the API server counts evictions down
+//! in the same place.
 
 mod budget;
 
@@ -115,7 +118,7 @@ async fn write(
     Ok(again.map_or(Action::await_change(), Action::requeue_after))
 }
 
-/// How many pods there should be, or why nobody knows.
+/// How many pods there should be, or why that cannot be told.
 async fn expected(budget: &PodDisruptionBudget, pods: &[&Pod], ctx: &Context) -> Result<Result<i32, String>> {
     let asks = budget.spec.as_ref().is_some_and(budget::asks_owners);
     if !asks {
@@ -197,7 +200,7 @@ async fn scale_subresource(owner: &OwnerReference, ctx: &Context) -> Result<Scal
     let (group, version) = owner.api_version.split_once('/').unwrap_or(("", &owner.api_version));
     let kind = GroupVersionKind::gvk(group, version, &owner.kind);
     let kube = ctx.client().kube().clone();
-    // What cannot be found is no controller; upstream answers so, too.
+    // A kind that cannot be found is no controller; upstream answers so, too.
     let Ok((resource, offers)) = kubewright::kube::discovery::pinned_kind(&kube, &kind).await else {
         return Ok(Scale::Gone);
     };

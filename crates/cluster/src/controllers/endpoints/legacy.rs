@@ -1,6 +1,7 @@
 //! The Endpoints object of a Service, which slices replace and which many clients still read.
 //!
-//! Pure. Ports that the same pods have share a subset; more than [`MAX`] addresses are not written (`truncateEndpoints`).
+//! Pure. Ports that the same pods have share a subset; more than [`MAX`] addresses are not written
+//! (`truncateEndpoints`).
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,5 @@
-//! Endpoints that somebody made by hand for a Service without a selector, as EndpointSlices (KEP-752, `endpointslicemirroring`).
+//! Endpoints that a client made for a Service without a selector, as EndpointSlices (KEP-752,
+//! `endpointslicemirroring`).
 //!
 //! Pure. One slice for each subset and family, [`MAX`] endpoints at most.
 
@@ -33,7 +34,7 @@ pub(super) fn is_mirrored(endpoints: &Endpoints, service: Option<&Service>) -> b
     !skips && !leader && by_hand
 }
 
-/// What is to be written, so that the slices show the Endpoints.
+/// The writes that make the slices show the Endpoints.
 pub(super) fn plan(endpoints: &Endpoints, existing: &[&EndpointSlice]) -> Plan {
     let mut plan = Plan::default();
     let mut left: Vec<&EndpointSlice> = existing.to_vec();

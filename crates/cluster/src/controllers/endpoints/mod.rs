@@ -1,10 +1,12 @@
 //! Endpoints of Services: EndpointSlices, the older Endpoints objects, and slices that mirror Endpoints made by hand.
 //!
-//! Three controllers, as upstream (`endpointslice-controller`, `endpoint-controller`, `endpointslicemirroring-controller`). The first two look
-//! at Services and the pods that they select, the third at Endpoints. What is to be is decided in `slices`, `legacy` and `mirror`.
+//! Three controllers, as upstream (`endpointslice-controller`, `endpoint-controller`,
+//! `endpointslicemirroring-controller`). The first two look at Services and the pods that they select, the third at
+//! Endpoints. `slices`, `legacy` and `mirror` decide the wanted state.
 //!
-//! Invariant: only objects that carry our `managed-by` label are changed; Endpoints of a Service without a selector are their author's.
-//! Not here: topology hints (`trafficDistribution`), the Service `kubernetes` (the API server writes its endpoints).
+//! Invariant: only objects that carry our `managed-by` label are changed; Endpoints of a Service without a selector are
+//! their author's. Not here: topology hints (`trafficDistribution`), the Service `kubernetes` (the API server writes
+//! its endpoints).
 
 mod legacy;
 mod mirror;
@@ -73,7 +75,7 @@ fn of_service(slice: &EndpointSlice, manager: &str) -> Vec<Request> {
     }
 }
 
-/// What a Service selects; none when its endpoints are none of our business.
+/// The selector of a Service; none when other controllers or users manage its endpoints.
 fn selector(service: &Service) -> Option<Selector> {
     let spec = service.spec.as_ref()?;
     let wanted = spec.selector.as_ref().filter(|selector| !selector.is_empty())?;
@@ -159,7 +161,7 @@ fn annotate(metadata: &mut ObjectMeta, trigger: Option<&str>) {
     }
 }
 
-/// First what is new, then what changes, then what goes, so that no endpoint is missing in between.
+/// First creates, then updates, then deletes, so that no endpoint is missing in between.
 async fn carry_out(ctx: &Context, plan: Plan) -> Result<Action> {
     for slice in &plan.create {
         match ctx.client().create(slice).await {
@@ -176,7 +178,7 @@ async fn carry_out(ctx: &Context, plan: Plan) -> Result<Action> {
     Ok(Action::await_change())
 }
 
-/// What is gone meanwhile needs no write.
+/// An object that is gone meanwhile needs no write.
 fn settled<T>(written: Result<T, Error>) -> Result<()> {
     match written {
         Err(error) if !error.is_not_found() => Err(error),
@@ -200,7 +202,8 @@ pub(crate) fn legacy() -> Controller {
     Controller::of(reconciler)
         .named("endpoint-controller")
         .watches::<Pod>(move |pod| selecting.of(&pod.metadata))
-        // One that somebody has deleted is made again; what somebody has written stays until something else changes.
+        // Endpoints that a client has deleted are made again; a client's change of them stays until something else
+        // changes.
         .watches::<Endpoints>(|endpoints| vec![Request::of(endpoints)])
         .with_predicate(|event: &Event<Endpoints>| matches!(event, Event::Deleted { .. }))
         .concurrency(5)
@@ -268,7 +271,7 @@ impl Reconciler for Legacy {
     }
 }
 
-/// Slices of Endpoints that somebody made.
+/// Slices of Endpoints that a client made.
 pub(crate) struct Mirrors;
 
 /// The controller that mirrors Endpoints.

@@ -1,4 +1,4 @@
-//! What a pod contributes to a Service: addresses, ports, and whether it takes requests.
+//! The contribution of a pod to a Service: addresses, ports, and whether it takes requests.
 //!
 //! Pure. The rules are those of `k8s.io/endpointslice` (`podToEndpoint`, `getEndpointPorts`, `ShouldPodBeInEndpoints`).
 
@@ -57,7 +57,8 @@ pub(super) fn is_headless(spec: &ServiceSpec) -> bool {
         .is_none_or(|ip| ip.is_empty() || ip == "None")
 }
 
-/// Whether a pod counts at all. One that is going is listed in slices, and in Endpoints only when everything is published.
+/// Whether a pod counts at all. A terminating pod is listed in slices, and in Endpoints only when everything is
+/// published.
 pub(super) fn is_listed(pod: &Pod, with_terminating: bool) -> bool {
     !pods::is_finished(pod)
         && addresses(pod).next().is_some()

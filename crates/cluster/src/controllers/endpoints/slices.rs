@@ -1,7 +1,8 @@
 //! Which EndpointSlices a Service is to have, and what to do about those that it has.
 //!
-//! Pure. One slice holds endpoints of one family that have the same ports, [`MAX`] at most. Invariant: an endpoint that stays is not moved
-//! to another slice, so that a change of one pod is a change of one slice (`reconcileByPortMapping`).
+//! Pure. One slice holds endpoints of one family that have the same ports, [`MAX`] at most. Invariant: an endpoint that
+//! stays is not moved to another slice, so that a change of one pod is a change of one slice
+//! (`reconcileByPortMapping`).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -26,8 +27,8 @@ pub(super) struct Group {
     pub(super) endpoints: Vec<Endpoint>,
 }
 
-/// The endpoints of a Service. `zone` answers the zone of a node, and none for a node that does not exist; a pod on such a node is left
-/// out unless everything is published, and counted in the second answer.
+/// The endpoints of a Service. `zone` answers the zone of a node, and none for a node that does not exist; a pod on
+/// such a node is left out unless everything is published, and counted in the second answer.
 pub(super) fn groups(
     service: &Service,
     pods: &[&Pod],
@@ -58,7 +59,7 @@ pub(super) fn groups(
                 }),
             }
         }
-        // A Service without endpoints has an empty slice all the same, which says that somebody looks after it.
+        // A Service without endpoints has an empty slice all the same, which shows that a controller manages it.
         if !groups.iter().any(|group| group.family == family) {
             groups.push(Group {
                 family,
@@ -70,7 +71,7 @@ pub(super) fn groups(
     (groups, left_out)
 }
 
-/// What is to be written.
+/// The writes.
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct Plan {
     pub(super) create: Vec<EndpointSlice>,
@@ -78,7 +79,7 @@ pub(super) struct Plan {
     pub(super) delete: Vec<EndpointSlice>,
 }
 
-/// From what there is to what there is to be.
+/// From the present slices to the wanted ones.
 pub(super) fn plan(service: &Service, groups: Vec<Group>, existing: &[&EndpointSlice]) -> Plan {
     let labels = labels(service);
     let mut plan = Plan::default();
@@ -145,7 +146,7 @@ fn fill(service: &Service, labels: &BTreeMap<String, String>, group: Group, ours
     }
 }
 
-/// What an endpoint is known by: its pod, or else its addresses.
+/// The identity of an endpoint: its pod, or else its addresses.
 fn key(endpoint: &Endpoint) -> String {
     let uid = endpoint.target_ref.as_ref().and_then(|target| target.uid.clone());
     uid.unwrap_or_else(|| endpoint.addresses.join(","))

@@ -1,6 +1,7 @@
-//! When what an update of endpoints shows happened, for those who measure how long it takes (`TriggerTimeTracker`).
+//! The time of the change that an update of endpoints shows, for metrics of its latency (`TriggerTimeTracker`).
 //!
-//! The time is the earliest change of a pod's readiness since the last look, and at the first look the Service's own beginning.
+//! The time is the earliest change of a pod's readiness since the last look, and at the first look the Service's own
+//! beginning.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -14,7 +15,7 @@ use crate::objects::meta;
 
 type Seen = BTreeMap<String, Timestamp>;
 
-/// What was seen of the pods of each Service.
+/// The last seen states of the pods of each Service.
 #[derive(Clone, Default)]
 pub(super) struct Triggers(Arc<Mutex<BTreeMap<Request, Seen>>>);
 

@@ -1,10 +1,11 @@
-//! Who owns whom, as the watches tell it: the memory of the garbage collector.
+//! The graph of owners and dependents, built from the watches: the memory of the garbage collector.
 //!
-//! Pure: every change answers with the objects that have to be looked at. The graph only says *whom* to look at and which dependents there
-//! are; whether an owner exists is asked of the API server before anything is deleted (`mod.rs`).
+//! Pure: every change answers with the objects that have to be looked at. The graph only says *which* objects to look
+//! at and which dependents there are; whether an owner exists is asked of the API server before anything is deleted
+//! (`mod.rs`).
 //!
-//! Invariants: an object is its uid; `dependents` holds exactly the objects in the graph that refer to that uid, also while the owner itself
-//! is unknown (its watch may be behind) or gone.
+//! Invariants: an object is its uid; `dependents` holds exactly the objects in the graph that refer to that uid, also
+//! while the owner itself is unknown (its watch may be behind) or gone.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -29,7 +30,7 @@ pub(crate) struct Node {
 }
 
 impl Node {
-    /// What the graph keeps of an object.
+    /// The node of an object in the graph.
     pub(crate) fn new(api_version: &str, kind: &str, meta: &ObjectMeta) -> Node {
         Node {
             api_version: api_version.to_owned(),
@@ -115,7 +116,7 @@ impl Graph {
         self.nodes.len()
     }
 
-    /// An object is there, newly or in another state. Answers whom to look at.
+    /// An object is there, newly or in another state. Answers which objects to look at.
     pub(crate) fn put(&mut self, node: Node) -> BTreeSet<String> {
         let mut look = BTreeSet::new();
         let uid = node.uid.clone();
@@ -128,7 +129,7 @@ impl Graph {
             if references_changed {
                 self.unlink(&owner.uid, &uid);
             }
-            // Somebody may wait for exactly this: the reference is gone, or does not block any more.
+            // An owner may wait for exactly this: the reference is gone, or does not block any more.
             let stays = node
                 .refers_to(&owner.uid)
                 .is_some_and(|stays| stays.block_owner_deletion == owner.block_owner_deletion);
@@ -157,7 +158,7 @@ impl Graph {
         look
     }
 
-    /// An object is gone. Answers whom to look at: those it owned, and owners that waited for it.
+    /// An object is gone. Answers which objects to look at: those it owned, and owners that waited for it.
     pub(crate) fn remove(&mut self, uid: &str) -> BTreeSet<String> {
         let Some(node) = self.nodes.remove(uid) else {
             return BTreeSet::new();
@@ -192,7 +193,8 @@ impl Graph {
         })
     }
 
-    /// References to an object that exists, but in another namespace. They count as missing, and deserve a word of their own.
+    /// References to an object that exists, but in another namespace. They count as missing, and deserve a word of
+    /// their own.
     pub(crate) fn across_namespaces<'a>(&'a self, node: &'a Node) -> impl Iterator<Item = &'a OwnerReference> {
         node.owners.iter().filter(|owner| {
             let known = self.nodes.get(&owner.uid);
@@ -205,7 +207,8 @@ impl Graph {
 mod tests {
     use super::*;
 
-    /// `name` or `name<owner<owner!` with `!` for blocking; uid = name; then words `deleting`, `foreground`, `orphan`, `ns=x`.
+    /// `name` or `name<owner<owner!` with `!` for blocking; uid = name; then words `deleting`, `foreground`, `orphan`,
+    /// `ns=x`.
     fn node(text: &str) -> Node {
         let mut words = text.split_whitespace();
         let mut names = words.next().expect("a name").split('<');
@@ -241,7 +244,7 @@ mod tests {
         node
     }
 
-    /// Steps are `+node` and `-name`; the expectation is whom the last step wants to be looked at.
+    /// Steps are `+node` and `-name`; the expectation is the set of objects to look at after the last step.
     fn check(steps: &[&str], expected: &[&str]) {
         let mut graph = Graph::default();
         let mut look = BTreeSet::new();

@@ -1,7 +1,8 @@
 //! Which kinds there are, and a metadata-only watch of each: the eyes of the garbage collector.
 //!
-//! Kinds are learned from discovery, at the start and when a CustomResourceDefinition changes (the real collector only asks every 30 s). Of a
-//! kind that is served in several versions the most stable one is watched; events are not watched, nothing owns them and they are many.
+//! Kinds are learned from discovery, at the start and when a CustomResourceDefinition changes (the real collector only
+//! asks every 30 s). Of a kind that is served in several versions the most stable one is watched; events are not
+//! watched, nothing owns them and they are many.
 //!
 //! Invariant: an object is in the graph under one kind only, however many groups and versions serve it.
 
@@ -23,7 +24,7 @@ pub(crate) struct Kind {
 type Key = (String, String);
 type Metadata = PartialObjectMeta<DynamicObject>;
 
-/// What happens to an object of any kind.
+/// A change of an object of any kind.
 pub(crate) enum Change<'a> {
     Put(&'a Kind, &'a Metadata),
     Gone(&'a Metadata),
@@ -52,8 +53,8 @@ impl Kinds {
         self.watched.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Asks discovery, watches what is new and forgets what is gone. Objects of a forgotten kind leave the graph. Answers whether there is
-    /// anything new.
+    /// Asks discovery, watches new kinds and forgets removed ones. Objects of a forgotten kind leave the graph. Answers
+    /// whether there is anything new.
     pub(crate) async fn refresh(&self, client: &Client) -> Result<bool> {
         let found = discover(client).await?;
         let stale: Vec<(Kind, Informer<Metadata>)> = {

@@ -1,12 +1,12 @@
 //! The garbage collector: objects go when all their owners have gone.
 //!
-//! Three parts: `kinds` watches the metadata of everything, `graph` remembers who owns whom and says whom to look at, and this file looks:
-//! it asks the API server for the object and its owners, and deletes, orphans or lets go. It works like any controller, only that its keys
-//! are uids of any kind.
+//! Three parts: `kinds` watches the metadata of everything, `graph` holds owners and dependents and says which objects
+//! to look at, and this file looks: it asks the API server for the object and its owners, and deletes, orphans or lets
+//! go. It works like any controller, only that its keys are uids of any kind.
 //!
-//! Invariants: nothing is deleted before the API server itself has said that no owner of it exists under the uid that it names; every delete
-//! and patch carries the uid and the version that it was decided for; finalizers are only taken away when the watches of all kinds have
-//! delivered their lists, since before that a missing dependent proves nothing.
+//! Invariants: nothing is deleted before the API server itself has said that no owner of it exists under the uid that
+//! it names; every delete and patch carries the uid and the version that it was decided for; finalizers are only taken
+//! away when the watches of all kinds have delivered their lists, since before that a missing dependent proves nothing.
 
 mod graph;
 mod kinds;
@@ -43,7 +43,7 @@ const LAST_VIRTUAL_REFRESH: Duration = Duration::from_secs(24 * 3600);
 /// How many owners are remembered as gone. Uids never come back, so this only bounds memory.
 const REMEMBERED: usize = 10_000;
 
-/// What watches write into and workers read.
+/// The state that watches write and workers read.
 #[derive(Default)]
 struct Memory {
     graph: Mutex<Graph>,
@@ -102,7 +102,7 @@ pub(crate) async fn run(client: Client, clock: Arc<dyn Clock>, stop: Stop) -> Re
     Ok(())
 }
 
-/// What an owner reference turns out to be.
+/// The state of an owner reference.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Owner {
     /// It exists and keeps its dependents.
@@ -212,7 +212,7 @@ impl Collector {
         if item.node.waits_for_dependents() {
             return self.wait_for_dependents(&item, &version).await;
         }
-        // An object that is on its way out keeps its references: nobody needs them any more.
+        // An object that is being deleted keeps its references: they have no effect any more.
         if item.node.deleting || item.node.owners.is_empty() {
             return Ok(None);
         }
@@ -220,7 +220,8 @@ impl Collector {
         Ok(None)
     }
 
-    /// The object as it is now, with its version; `None` when it is gone or a namesake has its place (the watch will tell the graph).
+    /// The object as it is now, with its version; `None` when it is gone or a namesake has its place (the watch will
+    /// tell the graph).
     async fn live(&self, item: Item) -> Result<Option<(Item, String)>> {
         let Item { kind, node } = item;
         let live = self
@@ -237,7 +238,7 @@ impl Collector {
         )))
     }
 
-    /// Deletes the object, or takes away references that lead nowhere, or leaves it alone.
+    /// Deletes the object, or removes references to missing owners, or leaves it alone.
     async fn collect(&self, item: &Item, version: &str) -> Result<()> {
         self.warn_across_namespaces(&item.node);
         let (mut solid, mut waiting) = (vec![], false);
@@ -286,7 +287,8 @@ impl Collector {
             }
             return self.delete(item, version, PropagationPolicy::Foreground).await;
         }
-        // A finalizer that is there already says how its dependents are to be treated; a policy in the request would overrule it.
+        // A finalizer that is there already says how its dependents are to be treated; a policy in the request would
+        // overrule it.
         let policy = if item.node.finalizers.iter().any(|finalizer| finalizer == ORPHAN) {
             PropagationPolicy::Orphan
         } else if item.node.finalizers.iter().any(|finalizer| finalizer == FOREGROUND) {
@@ -372,8 +374,8 @@ impl Collector {
             }
         }
         if blocking.is_empty() {
-            // The others go all the same, and first: without the finalizer an object that one of its own holds looks like an owner that
-            // keeps its dependents.
+            // The others go all the same, and first: without the finalizer an object that one of its own holds looks
+            // like an owner that keeps its dependents.
             self.collect_dependents(&item.node.uid).await?;
             self.remove_finalizer(item, version, FOREGROUND).await?;
         }

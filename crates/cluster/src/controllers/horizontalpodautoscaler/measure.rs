@@ -1,7 +1,7 @@
 //! How many replicas the use of a resource asks for (`replica_calculator.go`).
 //!
-//! What pods use is what the metrics API says of them (`crate::meter`). The annotation `kubewright.dev/load-cpu` of the
-//! autoscaler is a load that all ready pods share of which nothing else is known. Pure.
+//! The metrics API says how much pods use (`crate::meter`). The annotation `kubewright.dev/load-cpu` of the autoscaler
+//! is a load that all ready pods share of which nothing else is known. Pure.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -19,7 +19,7 @@ use crate::objects::{meta, usage};
 const CPU_INITIALIZATION: Duration = Duration::from_secs(300);
 const INITIAL_READINESS: Duration = Duration::from_secs(30);
 
-/// What is measured, and what it should be.
+/// The metric and its target.
 pub(super) struct Wanted<'a> {
     pub(super) resource: &'a str,
     /// One container, or all.
@@ -37,7 +37,7 @@ pub(super) enum Target {
     Average(i128),
 }
 
-/// What was found.
+/// The measurement.
 #[derive(Debug, PartialEq)]
 pub(super) struct Measured {
     pub(super) replicas: i32,
@@ -52,7 +52,7 @@ pub(super) fn load(scaler: &ObjectMeta, resource: &str) -> Option<i128> {
     milli(&Quantity(text.to_owned()))
 }
 
-/// What a pod requests (`calculateRequests`).
+/// The request of a pod (`calculateRequests`).
 fn request(pod: &Pod, wanted: &Wanted<'_>) -> Result<i128, String> {
     let mut sum: i128 = 0;
     for container in usage::containers(pod).filter(|one| wanted.container.is_none_or(|name| one.name == name)) {
@@ -174,7 +174,8 @@ pub(super) fn replicas(
             ceil(first * f64::from(counted_ready))
         }));
     }
-    // What is not known is taken so that less is done: pods without metrics use what they may on the way down, and nothing on the way up.
+    // An unknown value is assumed to be the one that leads to the smaller change: pods without metrics use their full
+    // target on the way down, and nothing on the way up.
     for name in missing {
         let full = match wanted.target {
             Target::Average(target) => target,
@@ -201,7 +202,7 @@ mod tests {
 
     use super::*;
 
-    /// Each pod: what it uses (empty: nobody knows), and whether it is ready.
+    /// Each pod: its usage (empty: unknown), and whether it is ready.
     fn check(uses: &[(&str, bool)], target: Target, load: Option<&str>, expected: Result<(i32, Option<i32>), &str>) {
         let pod = |(at, (used, ready)): (usize, &(&str, bool))| -> Pod {
             let annotations = if used.is_empty() {
@@ -266,7 +267,7 @@ mod tests {
         // One of which nothing is known uses all on the way down, and nothing on the way up.
         check(&[("100m", true), ("", true)], Utilization(50), None, Ok((2, Some(10))));
         check(&[("2", true), ("", true)], Utilization(50), None, Ok((4, Some(200))));
-        // One that is not ready is taken for one that uses nothing yet.
+        // A pod that is not ready counts as one without usage.
         check(&[("1", true), ("9", false)], Utilization(50), None, Ok((2, Some(100))));
         check(&[("900m", true), ("700m", true)], Average(400), None, Ok((4, None)));
         check(

@@ -2,7 +2,7 @@
 //!
 //! Pure. An event and the condition quote why a metric is missing; the event `FailedComputeMetricsReplicas` sums up,
 //! and says of the first also what it was wanted for (`computeReplicasForMetric`). Metrics of pods, objects and other
-//! systems come from APIs that a cluster has only when somebody registers them; here nobody asks them, and the words
+//! systems come from APIs that a cluster has only when they are registered; here they are not queried, and the words
 //! are those of a cluster without.
 
 use kubewright::k8s_openapi::api::autoscaling::v2::{MetricSpec, ObjectMetricSource, PodsMetricSource};
@@ -15,7 +15,7 @@ pub(super) struct Missing {
     /// The reason of the event and of the condition.
     pub(super) reason: &'static str,
     pub(super) why: String,
-    /// What it was wanted for.
+    /// The purpose of the metric.
     pub(super) value: String,
 }
 
@@ -108,7 +108,7 @@ pub(super) fn sum(missing: &[Missing], of: usize) -> String {
     )
 }
 
-/// What the condition says of it.
+/// The message of the condition.
 pub(super) fn condition(why: &str) -> String {
     format!("the HPA was unable to compute the replica count: {why}")
 }

@@ -1,9 +1,9 @@
-//! HorizontalPodAutoscalers (`horizontal.go`): the target follows what its pods use, within bounds and rates, and the conditions say what is
-//! known and done.
+//! HorizontalPodAutoscalers (`horizontal.go`): the target follows the usage of its pods, within bounds and rates, and
+//! the conditions report what is known and done.
 //!
-//! What pods use is measured or said (`crate::meter`), what follows from it is in `measure`; how fast the size follows
-//! is decided in `pace`. Not here: metrics of pods, objects and other systems, of which the conditions say that there
-//! is no API for them (`missing`).
+//! The usage of pods is measured or annotated (`crate::meter`), the wanted size is computed in `measure`; how fast the
+//! size follows is decided in `pace`. Not here: metrics of pods, objects and other systems, of which the conditions say
+//! that there is no API for them (`missing`).
 
 mod measure;
 mod missing;
@@ -81,7 +81,7 @@ fn bounded(present: i32, least: i32, most: i32) -> Option<(i32, &'static str)> {
     }
 }
 
-/// What one metric asks for: a size, its name in sentences, and what is said of it in the status.
+/// The proposal of one metric: a size, its name in sentences, and its entry in the status.
 type Proposal = std::result::Result<(i32, String, MetricStatus), Missing>;
 
 fn quantity(amount: i128) -> Quantity {
@@ -108,7 +108,7 @@ fn tolerance(scaler: &HorizontalPodAutoscaler) -> (f64, f64) {
     )
 }
 
-/// What one metric asks for.
+/// The proposal of one metric.
 fn propose(
     scaler: &HorizontalPodAutoscaler,
     spec: &MetricSpec,
@@ -181,7 +181,7 @@ fn status_of(spec: &MetricSpec, resource: &str, container: Option<&str>, found: 
     status
 }
 
-/// What all metrics say together.
+/// The proposals of all metrics together.
 struct Sum {
     /// The largest size, and the name of the metric that asks for it; none when it may not be followed.
     wanted: Option<(i32, String)>,
@@ -190,7 +190,7 @@ struct Sum {
     missing: Vec<Missing>,
 }
 
-/// What all metrics ask for (`computeReplicasForMetrics`). When some cannot be had, nothing shrinks.
+/// Combines the proposals of all metrics (`computeReplicasForMetrics`). When some cannot be had, nothing shrinks.
 fn sum(proposals: Vec<Proposal>, current: i32) -> Sum {
     let (mut missing, mut statuses) = (vec![], vec![]);
     let mut best: Option<(i32, String)> = None;
@@ -215,7 +215,7 @@ fn sum(proposals: Vec<Proposal>, current: i32) -> Sum {
     }
 }
 
-/// What a look leads to.
+/// The outcome of a look.
 struct Outcome {
     /// The size, and why; none when it is not known.
     wanted: Option<(i32, String)>,
@@ -450,7 +450,7 @@ fn is_unknown(error: &kubewright::kube::Error) -> bool {
     }
 }
 
-/// What the status says of sizes (`setStatus`): both are those of the target's spec, however many pods there are.
+/// The sizes in the status (`setStatus`): both are those of the target's spec, however many pods there are.
 struct Sizes {
     current: i32,
     desired: i32,

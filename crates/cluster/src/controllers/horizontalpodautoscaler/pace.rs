@@ -1,6 +1,6 @@
 //! How fast an autoscaler may follow what its metrics say: stabilization, rates, bounds (`horizontal.go`).
 //!
-//! Pure. What was recommended and done before is in [`Past`]; it is lost at a restart, as upstream.
+//! Pure. Earlier recommendations and changes are in [`Past`]; they are lost at a restart, as upstream.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ const STABILIZATION: i32 = 300;
 /// The longest that the API takes for a window or a period.
 const LONGEST: Duration = Duration::from_secs(3600);
 
-/// What has been recommended and done.
+/// The earlier recommendations and changes.
 #[derive(Debug, Default)]
 pub(super) struct Past {
     recommended: Vec<(Timestamp, i32)>,
@@ -23,7 +23,7 @@ pub(super) struct Past {
 /// The reason and the message of a condition.
 pub(super) type Why = (&'static str, &'static str);
 
-/// What becomes of a recommendation.
+/// A recommendation after the rules of pace.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Paced {
     pub(super) replicas: i32,
@@ -62,7 +62,7 @@ impl Past {
     }
 }
 
-/// What becomes of the recommendation `wanted`, which is remembered.
+/// Applies the rules of pace to the recommendation `wanted`, which is remembered.
 pub(super) fn follow(
     past: &mut Past,
     now: Timestamp,
@@ -224,7 +224,7 @@ mod tests {
 
     use super::*;
 
-    /// Each step: the second, the recommendation, and the size and reasons that follow. What follows is done.
+    /// Each step: the second, the recommendation, and the size and reasons that follow. The size that follows is set.
     fn check(behavior: Value, start: i32, steps: &[(i64, i32, i32, &str, &str)]) {
         let behavior: Option<HorizontalPodAutoscalerBehavior> = serde_json::from_value(behavior).expect("a behavior");
         let mut past = Past::default();

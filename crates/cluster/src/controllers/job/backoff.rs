@@ -1,5 +1,5 @@
-//! How long the next pod waits after failures: 10 s, doubled with each failure since the last success, at most 10 minutes
-//! (`backoff_utils.go` in kube-controller-manager).
+//! How long the next pod waits after failures: 10 s, doubled with each failure since the last success, at most 10
+//! minutes (`backoff_utils.go` in kube-controller-manager).
 //!
 //! Pure but for the table of records, which is lost with the process as upstream's is.
 

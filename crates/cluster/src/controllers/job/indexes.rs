@@ -10,7 +10,7 @@ use std::fmt;
 pub(super) struct Indexes(Vec<(i32, i32)>);
 
 impl Indexes {
-    /// What a status says, below `completions`. Parts that are no numbers are passed over, as upstream does.
+    /// The indexes of a status, below `completions`. Parts that are no numbers are passed over, as upstream does.
     pub(super) fn parse(text: &str, completions: i32) -> Indexes {
         let mut indexes = Indexes::default();
         for part in text.split(',') {

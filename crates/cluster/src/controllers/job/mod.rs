@@ -1,13 +1,14 @@
 //! The Job controller: pods that run to their end, as often as wished.
 //!
-//! A reconcile claims the pods, makes or deletes what is missing or too many, looks at them again, names in the status those that are to be
-//! counted, takes their finalizers away, and counts them. Each step can be the last one before the process ends: the next reconcile goes on from
-//! what is written.
+//! A reconcile claims the pods, makes or deletes what is missing or too many, looks at them again, names in the status
+//! those that are to be counted, takes their finalizers away, and counts them. Each step can be the last one before the
+//! process ends: the next reconcile goes on from what is written.
 //!
-//! - `state.rs`: what a Job and its pods come to, - `status.rs`: what is written about it, - `policy.rs`, `indexes.rs`,
+//! - `state.rs`: the state of a Job and its pods, - `status.rs`: its status and events, - `policy.rs`, `indexes.rs`,
 //!   `backoff.rs`, `tracked.rs`, - `ttl.rs`: the controller that deletes finished Jobs.
 //!
-//! Invariants: a pod is counted once; a Job that another controller manages (`managedBy`) is not touched; a Job under deletion makes no pods.
+//! Invariants: a pod is counted once; a Job that another controller manages (`managedBy`) is not touched; a Job under
+//! deletion makes no pods.
 
 mod backoff;
 mod indexes;
@@ -38,7 +39,7 @@ use crate::objects::meta;
 
 /// The label that names a pod's Job, also when it has lost its owner.
 const JOB_NAME: &str = "batch.kubernetes.io/job-name";
-/// What `managedBy` says of this controller.
+/// The value of `managedBy` for this controller.
 const NAME: &str = "kubernetes.io/job-controller";
 /// How long a conflict with another writer of the status waits, if no event comes before.
 const CONFLICT: Duration = Duration::from_millis(50);
@@ -248,7 +249,7 @@ async fn write(ctx: &Context, job: &Job, wanted: &JobStatus) -> Result<Arc<Job>>
     ctx.client().update_status(&written).await
 }
 
-/// Makes what is missing or deletes what is too many; answers also when to look again.
+/// Creates missing pods or deletes surplus ones; answers also when to look again.
 async fn manage(ctx: &Context, state: &State<'_>, back_off: Duration) -> (Result<()>, Option<Duration>) {
     let (mut excess, missing) = state.balance();
     if !excess.is_empty() {

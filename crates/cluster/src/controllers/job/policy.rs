@@ -1,4 +1,4 @@
-//! What a failed pod means (`podFailurePolicy`), and when enough has succeeded (`successPolicy`).
+//! The effect of a failed pod (`podFailurePolicy`), and when enough has succeeded (`successPolicy`).
 //!
 //! Pure. Rules of `pod_failure_policy.go` and `success_policy.go` in kube-controller-manager; KEP-3329, KEP-3998.
 
@@ -11,7 +11,7 @@ use super::indexes::Indexes;
 use crate::controllers::pods;
 use crate::objects::meta;
 
-/// What the first rule that fits a failed pod wants.
+/// The action of the first rule that fits a failed pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
     /// It counts as a failure: no rule fits, or one says so.

@@ -1,7 +1,9 @@
-//! What a Job and its pods come to: how many have succeeded and failed, whether it is over and why, how many pods it wants.
+//! The state of a Job and its pods: how many have succeeded and failed, whether it is over and why, how many pods it
+//! wants.
 //!
-//! Pure (`syncJob` and `manageJob` of kube-controller-manager). Pods are counted once: one that has finished carries the tracking finalizer until
-//! the Job's status names it, so that none is missed and none counted twice, whatever is lost in between (KEP-2307).
+//! Pure (`syncJob` and `manageJob` of kube-controller-manager). Pods are counted once: one that has finished carries
+//! the tracking finalizer until the Job's status names it, so that none is missed and none counted twice, even when a
+//! write is lost in between (KEP-2307).
 
 use std::collections::BTreeSet;
 use std::time::Duration;

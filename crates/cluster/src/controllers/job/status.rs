@@ -1,7 +1,7 @@
 //! The status of a Job, and the pods that it makes.
 //!
-//! Pure. Order of the writes when a Job is over: first why (`FailureTarget`, `SuccessCriteriaMet`), then, when its pods are gone and counted, that
-//! (`Failed`, `Complete`).
+//! Pure. Order of the writes when a Job is over: first why (`FailureTarget`, `SuccessCriteriaMet`), then, when its pods
+//! are gone and counted, that (`Failed`, `Complete`).
 
 use std::collections::BTreeSet;
 
@@ -42,7 +42,7 @@ fn set(status: &mut JobStatus, type_: &str, value: &str, reason: &str, message: 
     }
 }
 
-/// What became of the suspension, for an event.
+/// The change of the suspension, for an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Turn {
     Suspended,
@@ -83,7 +83,8 @@ pub(super) fn note_suspension(state: &State<'_>, status: &mut JobStatus) -> Opti
     Some(Turn::Resumed)
 }
 
-/// Names the pods that are to be counted, so that they are when their finalizer is gone (`trackJobStatusAndRemoveFinalizers`).
+/// Names the pods that are to be counted, so that they are when their finalizer is gone
+/// (`trackJobStatusAndRemoveFinalizers`).
 pub(super) fn note_uncounted(state: &State<'_>, over: Option<&End>, counted: &[&Pod], status: &mut JobStatus) {
     let (mut succeeded, mut failed) = state.uncounted();
     for pod in counted {

@@ -1,8 +1,8 @@
 //! The pods that name a Job and have its finalizer, so that those which it left behind are found without a look at all
 //! pods.
 //!
-//! Invariant: a pod is here before any reconcile can miss it, because the watch tells of it first. One that is here too
-//! long does no harm: whoever asks looks at the pod itself.
+//! Invariant: a pod is here before any reconcile can miss it, because the watch tells of it first. A pod that is here
+//! too long does no harm: the reader looks at the pod itself.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

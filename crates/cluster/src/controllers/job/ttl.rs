@@ -1,5 +1,5 @@
-//! The TTL controller: deletes Jobs some time after they have finished (`ttlafterfinished`, KEP-592), in the foreground, so that their pods go
-//! first.
+//! The TTL controller: deletes Jobs some time after they have finished (`ttlafterfinished`, KEP-592), in the
+//! foreground, so that their pods go first.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,7 +1,7 @@
-//! What a namespace that is being deleted says about what is left in it.
+//! The conditions of a namespace that is being deleted, about its remaining content.
 //!
-//! Pure. Invariant: the five conditions are always written together, in this order, with the texts of Kubernetes; a lastTransitionTime
-//! moves only when its condition does.
+//! Pure. Invariant: the five conditions are always written together, in this order, with the texts of Kubernetes; a
+//! lastTransitionTime moves only when its condition does.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use kubewright::k8s_openapi::jiff::Timestamp;
 
 use crate::objects::meta;
 
-/// What was found when the content was deleted.
+/// The findings while the content was deleted.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Found {
     /// Discovery failed, wholly or for some groups.

@@ -1,13 +1,13 @@
 //! The namespace controller: empties namespaces that are being deleted, and lets them go.
 //!
-//! A namespace under deletion keeps the finalizer `kubernetes` in its spec until this controller has found nothing in it,
-//! of any kind that discovery knows. Pods go first; while any is left, nothing else is touched, so that what they need
-//! stays until they have stopped.
+//! A namespace under deletion keeps the finalizer `kubernetes` in its spec until this controller has found nothing in
+//! it, of any kind that discovery knows. Pods go first; while any is left, nothing else is touched, so that what they
+//! need stays until they have stopped.
 //!
-//! Invariants: nothing is deleted in a namespace that is not under deletion (asked of the API server, not of the cache);
-//! the finalizer goes only after every kind was listed and found empty, and the conditions say so. What cannot be
-//! discovered or listed counts as not empty. Not here: refusing new content (the API server does), and objects of other
-//! finalizers in `spec.finalizers`.
+//! Invariants: nothing is deleted in a namespace that is not under deletion (asked of the API server, not of the
+//! cache); the finalizer goes only after every kind was listed and found empty, and the conditions say so. Content that
+//! cannot be discovered or listed counts as not empty. Not here: refusing new content (the API server does), and
+//! objects of other finalizers in `spec.finalizers`.
 
 mod conditions;
 
@@ -27,8 +27,8 @@ use crate::objects::meta;
 /// The entry of `spec.finalizers` that is ours.
 const FINALIZER: &str = "kubernetes";
 
-/// The first pause while content is on its way out; it doubles up to [`LONGEST_PAUSE`], since somebody else has to act
-/// then.
+/// The first pause while content is on its way out; it doubles up to [`LONGEST_PAUSE`], since another controller has to
+/// act then.
 const FIRST_PAUSE: Duration = Duration::from_millis(20);
 const LONGEST_PAUSE: Duration = Duration::from_secs(2);
 
@@ -71,7 +71,7 @@ impl Reconciler for NamespaceReconciler {
         if !is_ours(&namespace) {
             return Ok(Action::await_change());
         }
-        // What follows cannot be undone, so the API server itself is asked.
+        // The next steps cannot be undone, so the API server itself is asked.
         let live = ctx.client().live::<Namespace>(None, ctx.request().name()).await?;
         let Some(namespace) = live.filter(|live| live.metadata.uid == namespace.metadata.uid && is_ours(live)) else {
             return Ok(Action::await_change());
@@ -85,7 +85,8 @@ impl Reconciler for NamespaceReconciler {
             },
         };
         let is_empty = found.is_empty() && !pods_left(&ctx).await?;
-        // Said before the end as well: another finalizer may keep the namespace, and its conditions then say what is left.
+        // Said before the end as well: another finalizer may keep the namespace, and its conditions then say what is
+        // left.
         let Some(namespace) = say(&ctx, namespace, &found).await? else {
             return Ok(Action::await_change());
         };
@@ -159,8 +160,8 @@ async fn empty(ctx: &Context, kinds: &[ApiResource]) -> Found {
         return pods;
     }
     if !pods.remaining.is_empty() {
-        // Pods that have their time to stop are not yet "remaining content": it is too early to say what will be. So says
-        // Kubernetes.
+        // Pods that have their time to stop are not yet "remaining content": it is too early to say what will be. So
+        // says Kubernetes.
         return Found::default();
     }
     let mut found = Found::default();

@@ -1,10 +1,10 @@
-//! How a simulated container behaves: what the annotations of its pod say, and what its probes find.
+//! The behaviour of a simulated container: its pod's annotations, and the results of its probes.
 //!
-//! An annotation stands for all ordinary containers of the pod; with a dot and the name of a container behind it for that one alone, which
-//! may be an init container: `kubewright.dev/exit-code.migrate: "1"`.
+//! An annotation stands for all ordinary containers of the pod; with a dot and the name of a container behind it for
+//! that one alone, which may be an init container: `kubewright.dev/exit-code.migrate: "1"`.
 //!
-//! Pure. Nothing runs, so that a container ends only when somebody said so. Invariant: what is decided follows from the pod alone, so that a
-//! cluster that starts again goes on where it was.
+//! Pure. No program runs, so that a container ends only when an annotation or a delete says so. Invariant: what is
+//! decided follows from the pod alone, so that a cluster that starts again goes on where it was.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use kubewright::k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use crate::objects::meta;
 use crate::objects::quantity::milli;
 
-/// What annotations of the simulation begin with.
+/// The prefix of the annotations of the simulation.
 pub(crate) const PREFIX: &str = "kubewright.dev/";
 /// The exit code with which the containers end. Without it they run for ever, but for pods of Jobs, which end well.
 pub(crate) const EXIT_CODE: &str = "exit-code";
@@ -36,7 +36,7 @@ pub(crate) const STOP_SECONDS: &str = "stop-seconds";
 pub(crate) const STOP_CODE: &str = "stop-code";
 /// `true`: the hook postStart fails.
 pub(crate) const POST_START_FAILS: &str = "post-start-fails";
-/// What the containers use, for the metrics API (see `objects::usage`).
+/// The usage of the containers, for the metrics API (see `objects::usage`).
 pub(crate) const USAGE_CPU: &str = "usage-cpu";
 pub(crate) const USAGE_MEMORY: &str = "usage-memory";
 /// `true`: the simulation leaves the pod alone, and a test writes its status.
@@ -77,7 +77,7 @@ const LONGEST_BACK_OFF: Duration = Duration::from_secs(300);
 pub(super) const KILLED: i32 = 137;
 const TERMINATED: i32 = 143;
 
-/// What a container is to its pod.
+/// The role of a container in its pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Role {
     /// Runs to its end before the next starts.
@@ -116,7 +116,7 @@ pub(super) struct Behaviour {
 }
 
 impl Behaviour {
-    /// What the annotations say of a container.
+    /// The behaviour of a container by the annotations.
     pub(super) fn of(pod: &Pod, container: &Container, role: Role) -> Behaviour {
         let own = |word: &str| meta::annotation(&pod.metadata, &format!("{PREFIX}{word}.{}", container.name));
         let of_all = |word: &str| meta::annotation(&pod.metadata, &format!("{PREFIX}{word}"));
@@ -198,7 +198,7 @@ pub(super) enum Which {
     Liveness,
 }
 
-/// What the probes of a running container have found.
+/// The results of a running container's probes.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Found {
     pub(super) started: bool,
@@ -211,7 +211,8 @@ pub(super) struct Found {
     pub(super) next: Option<Duration>,
 }
 
-/// When a probe that runs from `from` on first runs at `at` or later: it runs after its initial delay, and every period from then on.
+/// When a probe that runs from `from` on first runs at `at` or later: it runs after its initial delay, and every period
+/// from then on.
 fn tick(probe: &Probe, from: Duration, at: Duration) -> Duration {
     let first = secs(probe.initial_delay_seconds, 0);
     let (at, period) = (at.max(from), secs(probe.period_seconds, 10).max(Duration::from_secs(1)));
@@ -229,7 +230,8 @@ fn row(probe: &Probe, times: Option<i32>, otherwise: i32) -> Duration {
     secs(probe.period_seconds, 10).saturating_mul(more)
 }
 
-/// What the probes of a container have found after it has run for `up`. Its postStart hook, which may sleep, comes before all of them.
+/// The results of a container's probes after it has run for `up`. Its postStart hook, which may sleep, comes before all
+/// of them.
 pub(super) fn probe(container: &Container, behaviour: &Behaviour, up: Duration) -> Found {
     let hook = container.lifecycle.as_ref().and_then(|life| life.post_start.as_ref());
     let hook = hook
@@ -271,7 +273,7 @@ pub(super) fn probe(container: &Container, behaviour: &Behaviour, up: Duration) 
         let from_slow = tick(probe, started, Duration::ZERO);
         let last = row(probe, probe.failure_threshold, 3);
         let late = behaviour.unhealthy.map(|at| tick(probe, started, at));
-        // Those that fail before the container answers at all, and those of one that has fallen ill.
+        // The probes that fail before the container answers at all, and those after it has become unhealthy.
         let slowly = (tick(probe, started, slow) > from_slow.saturating_add(last)).then_some(from_slow);
         if let Some(first) = [slowly, late].into_iter().flatten().min() {
             if !later(&mut found, first.saturating_add(last)) {
@@ -300,7 +302,7 @@ pub(super) fn probe(container: &Container, behaviour: &Behaviour, up: Duration) 
     found
 }
 
-/// What an event says of a probe that fails, in the words of a kubelet.
+/// The message of an event about a failing probe, in the words of a kubelet.
 pub(super) fn failure(container: &Container, which: Which) -> String {
     let (name, probe) = match which {
         Which::Startup => ("Startup", &container.startup_probe),

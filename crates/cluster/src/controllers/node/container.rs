@@ -1,7 +1,7 @@
 //! The life of one simulated container: it waits, runs, ends, and is started again after a back-off.
 //!
-//! Pure. [`go_on`] takes it as far as it comes by now, several steps at once if need be, so that one write says what a kubelet would
-//! say in many. Invariant: what is decided follows from the status and the pod, never from memory.
+//! Pure. [`go_on`] takes it as far as it comes by now, several steps at once if need be, so that one write says what a
+//! kubelet would say in many. Invariant: what is decided follows from the status and the pod, never from memory.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -21,13 +21,14 @@ use crate::processes::Seen;
 /// Begins the ids of containers, as the node says that its runtime is called.
 pub(super) const RUNTIME: &str = "simulated://";
 const CRASHING: &str = "CrashLoopBackOff";
-/// A container that has run for so long begins with the first back-off again (twice the longest, `flowcontrol.Backoff`).
+/// A container that has run for so long begins with the first back-off again (twice the longest,
+/// `flowcontrol.Backoff`).
 const RECOVERED: Duration = Duration::from_secs(600);
 
 /// An event: its type, reason and message.
 pub(super) type Said = (EventType, &'static str, String);
 
-/// What surrounds a container.
+/// The surroundings of a container.
 pub(super) struct Scene<'a> {
     pub(super) pod: &'a Pod,
     pub(super) now: Timestamp,
@@ -35,7 +36,7 @@ pub(super) struct Scene<'a> {
     pub(super) obstacles: &'a BTreeMap<String, (String, String)>,
     /// Whether the node has an image already.
     pub(super) has_image: &'a (dyn Fn(&str) -> bool + Sync),
-    /// What is seen of the containers where they really run; none where they are simulated.
+    /// The observed state of the containers where they really run; none where they are simulated.
     pub(super) live: Option<&'a BTreeMap<String, Seen>>,
 }
 
@@ -55,7 +56,7 @@ impl<'a> Scene<'a> {
     }
 }
 
-/// What has been seen on the way.
+/// The observations on the way.
 #[derive(Default)]
 pub(super) struct Notes {
     pub(super) events: Vec<Said>,
@@ -92,7 +93,7 @@ pub(super) enum Progress {
     Over(i32),
 }
 
-/// Where a container stands that nobody has touched yet.
+/// The state of a container that was never started.
 pub(super) fn waiting(container: &Container, reason: &str, message: &str) -> ContainerStatus {
     ContainerStatus {
         name: container.name.clone(),
@@ -151,7 +152,7 @@ pub(super) fn go_on(
     }
     let progress = progress(scene, container, role, &status);
     if role == Role::Init {
-        // One that has ended well is ready for ever (`isInitContainerInitialized`).
+        // An init container that has succeeded stays ready (`isInitContainerInitialized`).
         status.ready = progress == Progress::Reached;
     }
     (status, progress)
@@ -402,7 +403,7 @@ mod tests {
 
     use super::*;
 
-    /// What became of a container `c` after so many seconds, in words.
+    /// The state of a container `c` after so many seconds, in words.
     fn after(pod: &Value, before: Option<&ContainerStatus>, now: i64) -> (ContainerStatus, String) {
         let pod: Pod = serde_json::from_value(pod.clone()).expect("a pod");
         let container = &pod.spec.as_ref().expect("a spec").containers[0];

@@ -1,8 +1,8 @@
-//! Ephemeral containers: what somebody adds to a pod that runs, to look at it (`kubectl debug`).
+//! Ephemeral containers: a user adds them to a running pod to look at it (`kubectl debug`).
 //!
 //! Pure. They wait for nothing and nothing waits for them; they are never started again, have no probes, and neither
-//! the pod's phase nor its conditions follow from them (`computePodActions` in pkg/kubelet/kuberuntime). Not here: who
-//! may add one.
+//! the pod's phase nor its conditions follow from them (`computePodActions` in pkg/kubelet/kuberuntime). Not here: the
+//! right to add one.
 
 use kubewright::k8s_openapi::api::core::v1::{Container, ContainerStatus, Pod, PodStatus};
 

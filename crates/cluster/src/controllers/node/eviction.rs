@@ -18,7 +18,7 @@ pub(super) const REASON: &str = "Evicted";
 /// From this priority on a pod is critical to the system (`SystemCriticalPriority`).
 const CRITICAL: i32 = 2_000_000_000;
 
-/// What a node may be short of, in the order in which it is fought for (`byEvictionPriority`).
+/// The resources that a node may be short of, in the order of their priority (`byEvictionPriority`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Short {
     Memory,
@@ -55,7 +55,7 @@ impl Short {
         }
     }
 
-    /// What a node says that it is short of: its conditions, which follow its annotation.
+    /// The resources that a node is short of by its conditions, which follow its annotation.
     pub(super) fn of(node: &Node) -> Vec<Short> {
         let said = meta::annotation(&node.metadata, fleet::PRESSURE).unwrap_or_default();
         let conditions = node.status.iter().flat_map(|status| status.conditions.iter().flatten());
@@ -70,7 +70,7 @@ impl Short {
     }
 }
 
-/// What a pod uses, and what it may, in thousandths.
+/// The usage of a pod and its request, in thousandths.
 struct Ranked<'a> {
     pod: &'a Pod,
     used: i128,
@@ -92,7 +92,7 @@ pub(super) fn next(all: &[Pod], short: Short, used: impl Fn(&Pod) -> i128) -> Op
         let is_within = above <= 0;
         let is_named = (one.pod.metadata.namespace.clone(), one.pod.metadata.name.clone());
         match short {
-            // What is requested of processes nobody can say.
+            // A request of processes does not exist.
             Short::Pids => (false, priority(one.pod), Reverse(one.used), is_named),
             _ => (is_within, priority(one.pod), Reverse(above), is_named),
         }
@@ -108,7 +108,7 @@ fn priority(pod: &Pod) -> i32 {
     pod.spec.as_ref().and_then(|spec| spec.priority).unwrap_or(0)
 }
 
-/// Whether a pod stays whatever happens (`IsCriticalPod`).
+/// Whether a pod is never evicted (`IsCriticalPod`).
 fn is_critical(pod: &Pod) -> bool {
     let is_said = |key: &str| meta::annotation(&pod.metadata, key).is_some();
     priority(pod) >= CRITICAL || is_said("kubernetes.io/config.mirror")
@@ -121,8 +121,8 @@ fn requested(container: &Container, resource: &str) -> i128 {
         .unwrap_or(0)
 }
 
-/// What is said of an evicted pod (`evictionMessage`), whose containers use so much, in thousandths. The kubelet's
-/// sentences end with a space. How much there was left is not said: nobody measured it.
+/// The message for an evicted pod (`evictionMessage`), whose containers use so much, in thousandths. The kubelet's
+/// sentences end with a space. The available amount is left out, because it is not measured.
 pub(super) fn message(pod: &Pod, short: Short, used: impl Fn(&str) -> Option<i128>) -> String {
     let resource = short.resource();
     let mut said = format!("The node was low on resource: {resource}. ");

@@ -1,9 +1,8 @@
 //! Evicts pods of simulated nodes that are short of something: one at a time, as a kubelet does
 //! (`managerImpl.synchronize`), as long as the node is short of it.
 //!
-//! Which pod goes and what is said of it is decided in `eviction`. What runs of a pod of processes ends when its
-//! kubelet sees what was written. Invariant: a critical pod stays, and a node that is silent or not ready evicts
-//! nothing.
+//! Which pod goes and what is said of it is decided in `eviction`. The kubelet ends a pod's processes when it sees the
+//! new status. Invariant: a critical pod stays, and a node that is silent or not ready evicts nothing.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -72,7 +71,7 @@ impl Evictor {
         let mut next = pod.clone();
         next.status = Some(status);
         match ctx.client().update_status(&next).await {
-            // Somebody has changed it or taken it away: it is looked at again.
+            // Another client has changed or removed it: it is looked at again.
             Err(error) if error.is_not_found() || error.is_conflict() => Ok(()),
             Err(error) => Err(error),
             Ok(_) => {

@@ -1,7 +1,8 @@
 //! The simulated nodes: which there are, what they say of themselves, and how a node is told to fail.
 //!
-//! A Node is simulated when it has the label `kubewright.dev/simulated: "true"`, or the annotation `kwok.x-k8s.io/node: fake` as kwok has it,
-//! whoever made it. Pure. Invariant: what the maker of a Node has said of its room and its addresses stays.
+//! A Node is simulated when it has the label `kubewright.dev/simulated: "true"`, or the annotation `kwok.x-k8s.io/node:
+//! fake` as kwok has it, whichever client created it. Pure. Invariant: capacity and addresses that the creator of a
+//! Node has set stay.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +14,7 @@ use kubewright::k8s_openapi::jiff::Timestamp;
 use crate::objects::meta;
 use crate::objects::quantity::milli;
 
-/// The label of a node that exists in the API only. Whoever sees it need not look for a machine.
+/// The label of a node that exists in the API only. A user who sees it need not look for a machine.
 pub(crate) const SIMULATED: &str = "kubewright.dev/simulated";
 /// The annotation of kwok's nodes.
 const KWOK: (&str, &str) = ("kwok.x-k8s.io/node", "fake");
@@ -33,7 +34,7 @@ pub struct Nodes {
     pub count: usize,
     /// Labels that all have.
     pub labels: BTreeMap<String, String>,
-    /// What each has to give, beside or instead of 32 `cpu`, 256Gi of `memory` and room for 1000 `pods`.
+    /// The capacity of each node, beside or instead of 32 `cpu`, 256Gi of `memory` and room for 1000 `pods`.
     pub capacity: BTreeMap<String, String>,
     /// The zones over which they are spread in turn (`topology.kubernetes.io/zone`).
     pub zones: Vec<String>,
@@ -60,7 +61,7 @@ pub(super) enum State {
     Silent,
 }
 
-/// Whether nobody but the simulation plays for a node.
+/// Whether only the simulation acts as the kubelet of a node.
 pub(super) fn is_simulated(node: &Node) -> bool {
     let label = node.metadata.labels.as_ref().and_then(|labels| labels.get(SIMULATED));
     label.is_some_and(|value| value == "true") || meta::annotation(&node.metadata, KWOK.0) == Some(KWOK.1)
@@ -117,7 +118,7 @@ impl Nodes {
         self
     }
 
-    /// What is wrong with it, before a node is made.
+    /// The error in it, before a node is made.
     pub(crate) fn wrong(&self) -> Option<String> {
         let bad = |(_, amount): &(&String, &String)| milli(&Quantity((*amount).clone())).is_none();
         let (resource, amount) = self.capacity.iter().find(bad)?;
@@ -154,7 +155,7 @@ impl Nodes {
         }
     }
 
-    /// What a node has to give when it does not say so itself.
+    /// The capacity of a node that does not say so itself.
     fn room(&self) -> BTreeMap<String, Quantity> {
         let usual = [
             ("cpu", "32"),
@@ -274,8 +275,8 @@ fn set(status: &mut NodeStatus, type_: &str, holds: bool, reason: &str, message:
     }
 }
 
-/// The address of a node, out of the ranges for documentation (RFC 5737) and for measurements (RFC 2544), so that nobody is ever reached
-/// by mistake.
+/// The address of a node, out of the ranges for documentation (RFC 5737) and for measurements (RFC 2544), so that no
+/// real host is ever reached by mistake.
 fn ip(name: &str) -> String {
     let number = name.strip_prefix("node-").and_then(|number| number.parse::<u8>().ok());
     if let Some(last) = number
@@ -300,7 +301,8 @@ pub(super) fn address(node: &Node) -> String {
     internal.map_or_else(|| ip(meta::name(&node.metadata)), |internal| internal.address.clone())
 }
 
-/// What the machine would say of itself: `kubectl get nodes` shows the version, and every field says that nothing runs here.
+/// The machine's facts: `kubectl get nodes` shows the version, and every field says that nothing runs here. `kubectl
+/// get nodes` shows the version, and every field says that nothing runs here.
 fn node_info(name: &str) -> NodeSystemInfo {
     let simulated = || "simulated".to_owned();
     NodeSystemInfo {

@@ -1,7 +1,9 @@
-//! Keeps the simulated nodes: registers those that the cluster has from its start, posts their status, renews their Leases.
+//! Keeps the simulated nodes: registers those that the cluster has from its start, posts their status, renews their
+//! Leases.
 //!
-//! Invariants: a Node that is not simulated is left alone, also when it has the name of one that is; a node of the cluster that somebody
-//! deletes is registered again, as a kubelet does that starts again, unless it was cordoned before: then it was taken out of service.
+//! Invariants: a Node that is not simulated is left alone, also when it has the name of one that is; a node of the
+//! cluster that a user deletes is registered again, as by a kubelet that starts again, unless it was cordoned before:
+//! then it was taken out of service.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -67,7 +69,7 @@ impl Keeper {
         };
     }
 
-    /// Posts the status, and takes the taint of new nodes away: without a node lifecycle controller nobody else does.
+    /// Posts the status, and removes the taint of new nodes: without a node lifecycle controller no other code does.
     async fn post(&self, node: &Arc<Node>, ctx: &Context) -> Result<()> {
         let Some(status) = self.nodes.status(node, ctx.now()) else {
             return Ok(());

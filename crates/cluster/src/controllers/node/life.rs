@@ -1,7 +1,8 @@
-//! The life of a simulated pod: its init containers in order, sidecars beside them, then the others; and what its status says of them.
+//! The life of a simulated pod: its init containers in order, sidecars beside them, then the others; and what its
+//! status says of them.
 //!
-//! Pure. Invariants: no container starts before those that it waits for; whoever looks at the API sees nothing that a kubelet could not have
-//! written; conditions that others write are kept.
+//! Pure. Invariants: no container starts before those that it waits for; a client of the API sees no state that a
+//! kubelet could not have written; conditions that others write are kept.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -75,7 +76,7 @@ pub(super) fn go_on(scene: &Scene<'_>, place: &Place<'_>, notes: &mut Notes) -> 
     }
     let was_initialized = is_initialized(pod, spec);
     let (mut init, mut main) = (Vec::new(), Vec::new());
-    // What the next container waits for, and whether the pod is lost.
+    // Whether the next container may start, and whether the pod is lost.
     let (mut is_open, mut lost) = (!place.unmounted, false);
     let mut codes = Vec::new();
     let sidecars_end = scene.live.is_some() && is_over(pod, spec);
@@ -218,7 +219,7 @@ fn too_long(scene: &Scene<'_>, spec: &PodSpec, mut status: PodStatus, notes: &mu
     status
 }
 
-/// The pod has failed, whatever its containers say.
+/// The pod has failed, regardless of its containers.
 fn fail(scene: &Scene<'_>, spec: &PodSpec, status: &mut PodStatus, reason: &str, message: &str) {
     (status.phase, status.reason) = (Some("Failed".to_owned()), Some(reason.to_owned()));
     status.message = Some(message.to_owned());
@@ -236,7 +237,8 @@ pub(super) fn evicted(scene: &Scene<'_>, place: &Place<'_>, reason: &str, messag
     status
 }
 
-/// Ends all containers that run, each with the code that it has after SIGTERM, or that of SIGKILL when it takes longer than it may.
+/// Ends all containers that run, each with the code that it has after SIGTERM, or that of SIGKILL when it takes longer
+/// than it may.
 fn end_all(scene: &Scene<'_>, spec: &PodSpec, status: &mut PodStatus, grace: Duration, _: &mut Notes) {
     let statuses = status.init_container_statuses.iter_mut().flatten();
     for status in statuses.chain(status.container_statuses.iter_mut().flatten()) {
@@ -313,7 +315,8 @@ pub(super) fn ended(scene: &Scene<'_>, place: &Place<'_>, notes: &mut Notes) -> 
     status
 }
 
-/// What a pod is said to be, so that it is written again only when this changes and what others write stays.
+/// A digest of a pod's written status, so that it is written again only when this changes and the fields of other
+/// clients stay.
 pub(super) fn mark(pod: &Pod, status: &PodStatus) -> String {
     let init = status.init_container_statuses.iter().flatten();
     let mut text = format!("{:?} {:?}", pod.metadata.generation, status.phase);
@@ -425,7 +428,7 @@ fn containers_ready(spec: &PodSpec, of: &BTreeMap<&str, &ContainerStatus>, phase
     }
 }
 
-/// With readiness gates somebody else has a word in whether the pod is ready (KEP-580).
+/// With readiness gates another controller decides about the pod's readiness, too (KEP-580).
 fn gates_open(spec: &PodSpec, status: &PodStatus) -> Verdict {
     let mut closed = Vec::new();
     for gate in gates(Some(spec)) {
@@ -466,7 +469,7 @@ fn set(status: &mut PodStatus, type_: &str, verdict: Verdict, generation: Option
         observed_generation: generation,
     };
     match present {
-        // What has not changed keeps the generation at which it was seen.
+        // An unchanged condition keeps its observedGeneration.
         Some(present)
             if present.status == next.status && present.reason == next.reason && present.message == next.message => {}
         Some(present) => *present = next,

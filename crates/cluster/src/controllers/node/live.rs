@@ -1,7 +1,7 @@
-//! The life of a container that really runs: what is seen of its process takes the place of what the simulation makes up.
+//! The life of a container that really runs: the observed state of its process takes the place of the simulated one.
 //!
-//! Pure: what is to be done is noted ([`Notes::starts`], [`Notes::stops`]) and what comes of it is seen the next time. The rest of a
-//! container's life, when it is started again and how long it waits, is the same as in `container`.
+//! Pure: wanted actions are noted ([`Notes::starts`], [`Notes::stops`]) and their results are seen the next time. The
+//! rest of a container's life, when it is started again and how long it waits, is the same as in `container`.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -16,7 +16,7 @@ use crate::processes::{Seen, State};
 
 /// Begins the ids of containers that are processes.
 pub(super) const RUNTIME: &str = "process://";
-/// Why a container has ended that nobody saw ending (`ReasonContainerStatusUnknown`).
+/// The reason of a container whose end was not observed (`ReasonContainerStatusUnknown`).
 const UNKNOWN: &str = "ContainerStatusUnknown";
 
 /// How long after a start that failed the next is tried.
@@ -47,7 +47,7 @@ pub(super) fn start(
                     notes.say(EventType::Warning, "Failed", format!("Error: {message}"));
                 }
                 status.state = Some(container::waits(reason, message));
-                // What is missing may have come.
+                // The missing object may have come.
                 notes.starts.push((container.name.clone(), seen.attempt));
                 notes.wake(AGAIN);
                 return false;
@@ -171,7 +171,7 @@ mod tests {
     use super::super::life::{self, Place};
     use super::*;
 
-    /// What is to be seen, step by step, of a pod whose containers are seen so.
+    /// The states to expect, step by step, of a pod whose containers are observed so.
     struct Play {
         pod: Pod,
         live: BTreeMap<String, Seen>,

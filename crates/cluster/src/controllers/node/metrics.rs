@@ -1,5 +1,4 @@
-//! What an installed metrics-server leaves in a cluster beside its program: the APIService of its group and the role to
-//! read it.
+//! The objects of an installed metrics-server beside its program: the APIService of its group and the role to read it.
 //!
 //! Who has read them may change both; they are made once. Not here: the figures (`crate::meter`), and their API, which
 //! the API server serves itself (so that the APIService names no Service).
@@ -14,7 +13,7 @@ use kubewright::{Client, Result};
 const GROUP: &str = "metrics.k8s.io";
 const VERSION: &str = "v1beta1";
 
-/// Makes what is not there, where the group is served: on another API server an APIService without a Service would lead
+/// Creates missing objects, where the group is served: on another API server an APIService without a Service would lead
 /// nowhere.
 pub(crate) async fn register(client: Client) -> Result<()> {
     let served = client
@@ -54,7 +53,7 @@ fn api_service() -> APIService {
     }
 }
 
-/// Whoever may view, edit or administer a namespace may see what its pods use.
+/// A user who may view, edit or administer a namespace may see the usage of its pods.
 fn reader() -> ClusterRole {
     let texts = |all: &[&str]| all.iter().map(|text| (*text).to_owned()).collect::<Vec<_>>();
     let labels = ["view", "edit", "admin"].map(|role| {

@@ -1,12 +1,14 @@
-//! Simulated nodes and their kubelets: pods that are bound to them pass through what a kubelet writes, and no container is started.
+//! Simulated nodes and their kubelets: pods that are bound to them pass through what a kubelet writes, and no container
+//! is started.
 //!
-//! Which nodes there are is in `fleet`, who keeps them in `keeper`. How a container behaves is said by the annotations of its pod
-//! (`behaviour`), of the pod itself or of all with certain labels (`rules`), or by stages (`stage`); what follows is the life of a container (`container`) and that of a pod (`life`); what a pod lacks is found in `needs`.
-//! A node that is short of something evicts pods (`evictor`, decided in `eviction`).
-//! Where the cluster was started so, the containers of a pod really run (`running`, `live`; as what: `crate::processes`).
+//! `fleet` says which nodes there are, `keeper` keeps them. The annotations of a container's pod say how it behaves
+//! (`behaviour`), those of the pod itself or of all with certain labels (`rules`), or stages do (`stage`); from this
+//! follow the life of a container (`container`) and that of a pod (`life`); `needs` finds the objects that a pod lacks.
+//! A node that is short of something evicts pods (`evictor`, decided in `eviction`). Where the cluster was started so,
+//! the containers of a pod really run (`running`, `live`; as what: `crate::processes`).
 //!
-//! Invariants: nodes that others play for are left alone, and so are their pods. What others write into a pod's status stays until the
-//! simulation has something else to say. A node that has fallen silent does nothing.
+//! Invariants: nodes that others play for are left alone, and so are their pods. Fields of a pod's status that other
+//! clients write stay until the simulation has another value for them. A node that has fallen silent does nothing.
 
 mod addresses;
 mod behaviour;
@@ -87,14 +89,14 @@ struct Memory {
     images: BTreeSet<(String, String)>,
 }
 
-/// What is remembered of a pod; it may be forgotten at any time.
+/// The memory of a pod; it may be forgotten at any time.
 #[derive(Default)]
 struct OfPod {
     uid: String,
     /// When it starts, and when its end is over.
     start: Option<Instant>,
     end: Option<Instant>,
-    /// What was last said of it (`life::mark`).
+    /// The digest of the last written status (`life::mark`).
     mark: Option<String>,
     /// The failures of probes that were told.
     failing: Vec<(String, String)>,
@@ -132,7 +134,7 @@ pub(crate) fn kubelet(pace: Pace, behaviours: Behaviours, stages: Stages, proces
         .concurrency(4)
 }
 
-/// Those that wait in this namespace.
+/// The waiting pods of this namespace.
 fn near(waiting: &Waiting, namespace: Option<&str>) -> Vec<Request> {
     let mut all = waiting.all();
     all.retain(|request| request.namespace() == namespace);
@@ -167,7 +169,8 @@ impl Kubelet {
         self.processes.as_ref().filter(|processes| processes.runs(pod))
     }
 
-    /// The address of a pod, which it keeps. Before the first is given, those are learned that pods have from an earlier life of the cluster.
+    /// The address of a pod, which it keeps. Before the first is given, those are learned that pods have from an
+    /// earlier life of the cluster.
     async fn address(&self, ctx: &Context, pod: &Pod) -> Result<String> {
         let present = pod.status.as_ref().and_then(|status| status.pod_ip.clone());
         if let Some(ip) = present {
@@ -188,7 +191,7 @@ impl Kubelet {
         Ok(self.addresses().give(ctx.request(), loopback))
     }
 
-    /// What keeps containers from starting: by container; and whether a volume cannot be mounted, which keeps all of them.
+    /// The obstacles to a start: by container; and whether a volume cannot be mounted, which keeps all of them.
     async fn obstacles(
         &self,
         ctx: &Context,
@@ -288,7 +291,7 @@ impl Kubelet {
             .extend(pulled.into_iter().map(|image| (node.to_owned(), image)));
     }
 
-    /// What the stages make of a pod; nothing when it is not theirs.
+    /// Applies the stages to a pod; nothing when no stage fits it.
     async fn staged(&self, ctx: &Context, pod: &Pod) -> Option<Result<Action>> {
         if self.stages.is_empty() {
             return None;
@@ -383,14 +386,14 @@ impl Kubelet {
         if !wait.is_zero() {
             return Ok(Action::requeue_after(wait));
         }
-        // As a kubelet does: whoever watches sees that it has ended and is not ready, and only then that it goes.
+        // As a kubelet does: a watch sees that the pod has ended and is not ready, and only then that it goes.
         if !is_over && pods::phase(pod) == "Running" {
             let host = fleet::address(node);
             let scene = Scene::clear(pod, ctx.now());
             let place = Place::of("", &host);
             let status = life::ended(&scene, &place, &mut Notes::default());
             match write(ctx, pod, status).await {
-                // Somebody removed it at once.
+                // Another client removed it at once.
                 Err(error) if error.is_not_found() => return Ok(Action::await_change()),
                 written => written?,
             }
@@ -520,7 +523,7 @@ impl Reconciler for Kubelet {
             return Ok(Action::await_change());
         }
         if !fleet::is_ready(&node) {
-            // What is said of its pods meanwhile is put right when it is ready again.
+            // Changes of its pods meanwhile are put right when it is ready again.
             self.with(&pod, |of_pod| of_pod.mark = None);
             return Ok(Action::await_change());
         }

@@ -1,4 +1,5 @@
-//! What a pod refers to and cannot start without: Secrets and ConfigMaps of its environment and its volumes.
+//! The objects that a pod refers to and cannot start without: Secrets and ConfigMaps of its environment and its
+//! volumes. Secrets and ConfigMaps of its environment and its volumes.
 
 use kubewright::k8s_openapi::api::core::v1::{ConfigMap, Container, Pod, Secret};
 use kubewright::{Client, Result};
@@ -19,7 +20,7 @@ pub(super) enum Place {
     Volume(String),
 }
 
-/// All needs of a pod, volumes first, as a kubelet comes across them. What is optional is none.
+/// All needs of a pod, volumes first, as a kubelet comes across them. An optional reference is none.
 pub(super) fn of(pod: &Pod) -> Vec<Need> {
     let Some(spec) = pod.spec.as_ref() else {
         return vec![];

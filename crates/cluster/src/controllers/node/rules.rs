@@ -1,7 +1,7 @@
-//! What a test or a program says of pods by their labels, those that are there and those to come: annotations of the simulation that
+//! Annotations of the simulation that a test or a program sets for pods by their labels, present and future ones: they
 //! count as if the pods had them.
 //!
-//! Invariant: what a pod says itself goes before what is said of it.
+//! Invariant: a pod's own annotation wins over a rule.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -29,8 +29,9 @@ impl Behaviours {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Pods that a label selector selects, of one namespace or of all, behave from now on as these annotations say; with none, as
-    /// they say themselves. Pods that run notice it when they are looked at next: annotate them as well to have it at once.
+    /// Pods that a label selector selects, of one namespace or of all, behave from now on as these annotations say;
+    /// with none, as they say themselves. Pods that run notice it when they are looked at next: annotate them as well
+    /// to have it at once.
     ///
     /// # Errors
     /// When the selector is none.

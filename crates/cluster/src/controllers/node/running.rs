@@ -1,7 +1,7 @@
 //! Pods whose containers really run: what the kubelet sees of them, asks for, and writes.
 //!
-//! The decisions are those of simulated pods (`life`, `live`); what they ask for is done here. Invariants: a pod that is over has no process;
-//! a deleted pod goes when its last process has ended.
+//! The decisions are those of simulated pods (`life`, `live`); what they ask for is done here. Invariants: a pod that
+//! is over has no process; a deleted pod goes when its last process has ended.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -52,7 +52,7 @@ impl Kubelet {
             return self.end(processes, ctx, pod).await;
         }
         if pods::is_finished(pod) {
-            // Whoever said so: nothing of it runs on.
+            // Whichever client set the phase: no process of the pod runs on.
             processes.stop_pod(pod, Duration::ZERO);
             return Ok(Action::await_change());
         }
@@ -144,7 +144,7 @@ impl Kubelet {
         if !is_over {
             return Ok(Action::await_change());
         }
-        // Whoever watches sees how it ended, and only then that it goes.
+        // A watch sees how it ended, and only then that it goes.
         if !pods::is_finished(pod) && pods::phase(pod) == "Running" {
             let seen = processes.seen(uid);
             let scene = Scene {
@@ -172,7 +172,7 @@ fn container(pod: &Pod, name: &str) -> Option<Container> {
     all.find(|container| container.name == name)
 }
 
-/// What a pod says that processes do not do, in words.
+/// The fields of a pod that processes do not enforce, in words.
 fn not_enforced(pod: &Pod) -> Vec<String> {
     let Some(spec) = &pod.spec else { return Vec::new() };
     let mut all = Vec::new();

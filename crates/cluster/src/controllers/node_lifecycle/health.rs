@@ -1,8 +1,8 @@
 //! Whether a node is still heard of (`tryUpdateNodeHealth`).
 //!
-//! Pure. A node is heard when the heartbeat in its condition Ready or its Lease changes. One that falls silent for [`GRACE`] is Unknown in
-//! every respect; one that has never said a word has [`STARTUP`] from its creation. What counts is when a sign was *seen*, so that clocks of
-//! other machines do not matter.
+//! Pure. A node is heard when the heartbeat in its condition Ready or its Lease changes. One that falls silent for
+//! [`GRACE`] is Unknown in every respect; one that has never reported has [`STARTUP`] from its creation. The time at
+//! which a sign was *seen* counts, so that clocks of other machines do not matter.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ use crate::objects::meta;
 const GRACE: Duration = Duration::from_secs(50);
 /// `--node-startup-grace-period`.
 const STARTUP: Duration = Duration::from_secs(60);
-/// What is unknown of a silent node.
+/// The conditions of a silent node that become Unknown.
 const CONDITIONS: [&str; 4] = ["Ready", "MemoryPressure", "DiskPressure", "PIDPressure"];
 
 /// The last sign of life of a node.
@@ -34,14 +34,14 @@ pub(super) fn ready(node: &Node) -> Option<&NodeCondition> {
     conditions.find(|condition| condition.type_ == "Ready")
 }
 
-/// What is known now, from what was known before.
+/// The present record, from the earlier one.
 pub(super) fn hear(before: Option<&Heard>, node: &Node, lease: Option<&Lease>, now: Timestamp) -> Heard {
     let ready = ready(node);
     let heartbeat = ready.and_then(|ready| ready.last_heartbeat_time.clone());
     let renewed = lease.and_then(|lease| lease.spec.as_ref()?.renew_time.clone());
     let at = match before {
         Some(before) if before.heartbeat == heartbeat && before.renewed == renewed => before.at,
-        // One that never reported is counted from its creation, even when it is seen late.
+        // A node that never reported is counted from its creation, even when it is seen late.
         None if ready.is_none() && renewed.is_none() => {
             node.metadata.creation_timestamp.as_ref().map_or(now, |time| time.0)
         }

@@ -1,9 +1,11 @@
-//! What becomes of nodes that say nothing, or nothing good (Kubernetes' node lifecycle controller): conditions of silent nodes, taints that
-//! follow from conditions, pods that are not ready because their node is not; and the annotation of the TTL controller.
+//! The effects of silent or unready nodes (Kubernetes' node lifecycle controller): conditions of silent nodes, taints
+//! that follow from conditions, pods that are not ready because their node is not; and the annotation of the TTL
+//! controller.
 //!
 //! Invariant: what a kubelet says of itself is changed only when it has fallen silent.
 //!
-//! Not here: the eviction of pods (`taint_eviction`); limits of how many nodes of a zone are tainted at once (`handleDisruption`).
+//! Not here: the eviction of pods (`taint_eviction`); limits of how many nodes of a zone are tainted at once
+//! (`handleDisruption`).
 
 mod health;
 mod taints;
@@ -42,7 +44,8 @@ pub(crate) struct NodeLifecycle {
 struct Memory {
     heard: Heard,
     ready: bool,
-    /// Whether the pods of a node that is not ready were marked so. A controller that has just started cannot know, and does it again.
+    /// Whether the pods of a node that is not ready were marked so. A controller that has just started cannot know, and
+    /// does it again.
     marked: bool,
 }
 
@@ -61,8 +64,8 @@ impl NodeLifecycle {
         self.memory.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Remembers the node as it is now, and answers its last sign of life, whether it was ready before and is not any more, and whether its
-    /// pods are to be marked.
+    /// Remembers the node as it is now, and answers its last sign of life, whether it was ready before and is not any
+    /// more, and whether its pods are to be marked.
     fn look(&self, request: &Request, node: &Node, lease: Option<&Lease>, ctx: &Context) -> (Heard, bool, bool) {
         let condition = health::ready(node);
         let ready = condition.is_some_and(|ready| ready.status == "True");
@@ -175,8 +178,8 @@ async fn follow(node: &Node, ctx: &Context) -> Result<()> {
     }
 }
 
-/// Pods of a node that is not ready are not ready either (`MarkPodsNotReady`; for what was missed, `processPod`). This happens so rarely that all
-/// pods are looked at.
+/// Pods of a node that is not ready are not ready either (`MarkPodsNotReady`; for what was missed, `processPod`). This
+/// happens so rarely that all pods are looked at.
 async fn mark_pods(ctx: &Context, node: &str) -> Result<()> {
     for pod in ctx.client().list::<Pod>(None).await? {
         if bound::node_of(&pod) != Some(node) || !pods::is_ready(&pod) {

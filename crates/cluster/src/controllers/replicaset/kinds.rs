@@ -1,5 +1,5 @@
-//! The two kinds that are "as many pods as wished": ReplicaSet, and its elder ReplicationController, which Kubernetes runs
-//! by the same code behind adapters (`pkg/controller/replication`).
+//! The two kinds that are "as many pods as wished": ReplicaSet, and its elder ReplicationController, which Kubernetes
+//! runs by the same code behind adapters (`pkg/controller/replication`).
 //!
 //! Pure. Not here: anything that the two have in common.
 
@@ -10,12 +10,12 @@ use kubewright::k8s_openapi::api::core::v1::{
 };
 use kubewright::k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 
-/// What the controller wants to know of an object of either kind.
+/// The view of the controller on an object of either kind.
 pub(crate) trait Replicated: Object {
     /// The controller's name, which is also the component of its events.
     const CONTROLLER: &'static str;
 
-    /// What the spec says; `None` without a spec.
+    /// The wanted state in the spec; `None` without a spec. `None` without a spec.
     fn wish(&self) -> Option<Wish>;
     /// The status, in the form of a ReplicaSet's.
     fn present(&self) -> Option<ReplicaSetStatus>;

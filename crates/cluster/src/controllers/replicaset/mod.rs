@@ -1,16 +1,16 @@
 //! The ReplicaSet controller: as many pods as wished, of one template. The ReplicationController is the same on another
 //! kind (`kinds`).
 //!
-//! A reconcile claims the pods that fit, makes or deletes what the number asks for, looks at the pods again, and writes
-//! what it sees. A failure to make pods is written into the status before it is returned, so that it is both seen and
-//! retried (5 ms, doubled each time).
+//! A reconcile claims the pods that fit, creates or deletes pods up to the wanted number, looks at the pods again, and
+//! writes the status. A failure to make pods is written into the status before it is returned, so that it is both seen
+//! and retried (5 ms, doubled each time).
 //!
-//! Why there are no expectations here: the second look, and the first one of the next reconcile, show our own creations and
-//! deletions because the client reads its own writes. Counting them (client-go's `ControllerExpectations`) would be a
-//! second, weaker bookkeeping.
+//! Why there are no expectations here: the second look, and the first one of the next reconcile, show our own creations
+//! and deletions because the client reads its own writes. Counting them (client-go's `ControllerExpectations`) would be
+//! a second, weaker bookkeeping.
 //!
-//! Invariants: failed and succeeded pods are neither counted nor deleted, they are replaced; a ReplicaSet under deletion
-//! makes no pods and adopts none; pods of another controller are never touched.
+//! Invariants: failed and succeeded pods are neither counted nor deleted, they are replaced; a ReplicaSet under
+//! deletion makes no pods and adopts none; pods of another controller are never touched.
 
 mod kinds;
 mod status;
@@ -30,7 +30,7 @@ use super::pod_control::{self, BURST};
 use super::pods;
 use crate::objects::meta;
 
-/// Knows who selects what, to find an owner for an orphaned pod; everything else is in the objects.
+/// Knows all selectors, to find an owner for an orphaned pod; everything else is in the objects.
 pub(crate) struct ReplicaReconciler<K> {
     selectors: Selectors,
     kind: PhantomData<fn() -> K>,

@@ -62,7 +62,8 @@ fn conditions(
     let mut conditions = before.unwrap_or_default();
     let there = conditions.iter().any(|condition| condition.type_ == REPLICA_FAILURE);
     match failure {
-        // The first failure stays until it is over: the names in later messages differ, and each would be a write that causes the next.
+        // The first failure stays until it is over: the names in later messages differ, and each would be a write that
+        // causes the next.
         Some(_) if there => {}
         Some(failure) => conditions.push(ReplicaSetCondition {
             type_: REPLICA_FAILURE.to_owned(),

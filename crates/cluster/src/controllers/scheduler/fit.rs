@@ -1,8 +1,8 @@
-//! Whether a pod may run on a node, and what to say when it may run nowhere.
+//! Whether a pod fits a node, and the message when it fits none.
 //!
-//! Pure. A node is asked the questions of kube-scheduler in its order, and the first that it fails gives its reasons: unschedulable, taints,
-//! node affinity and nodeSelector, ports of the host, number of pods and requests of resources.
-//! Not here: affinity between pods and topology spread (`neighbours`), volumes (`volumes`), who gives way (`preempt`).
+//! Pure. A node is asked the questions of kube-scheduler in its order, and the first that it fails gives its reasons:
+//! unschedulable, taints, node affinity and nodeSelector, ports of the host, number of pods and requests of resources.
+//! Not here: affinity between pods and topology spread (`neighbours`), volumes (`volumes`), preemption (`preempt`).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -17,7 +17,7 @@ use crate::objects::meta;
 /// The taint that stands for `spec.unschedulable`; a toleration of it makes the node usable all the same.
 const UNSCHEDULABLE: &str = "node.kubernetes.io/unschedulable";
 
-/// What nodes say that nobody need leave for the pod, because that would not help.
+/// The reason of a node where preemption would not help.
 const NOT_HELPFUL: &str = "Preemption is not helpful for scheduling";
 
 /// Why a node will not do.
@@ -30,7 +30,7 @@ pub(super) struct Refusal {
 }
 
 impl Refusal {
-    /// Nothing that pods of the node could change.
+    /// A refusal that no change of the node's pods could lift.
     fn lasting(reason: impl Into<String>) -> Refusal {
         Refusal {
             reasons: vec![reason.into()],
@@ -48,7 +48,7 @@ impl Refusal {
     }
 }
 
-/// What a pod asks of a node, read once for all nodes.
+/// The requirements of a pod for a node, read once for all nodes.
 pub(super) struct Wish<'a> {
     spec: Option<&'a PodSpec>,
     tolerations: &'a [Toleration],
@@ -119,8 +119,8 @@ impl<'a> Wish<'a> {
         })
     }
 
-    /// What the node has too little of (`fitsRequest`). What it does not mention it does not have. Of what it has too
-    /// little even when it is empty nobody can give way.
+    /// The resources that the node lacks (`fitsRequest`). A resource that it does not list is zero. A request beyond
+    /// the empty node's capacity cannot be met by preemption.
     fn insufficient(&self, node: &Node, taken: &Taken) -> Option<Refusal> {
         let there = |name: &str| ledger::allocatable(node, name);
         let (mut reasons, mut is_full) = (Vec::new(), true);
@@ -230,10 +230,12 @@ pub(super) fn available<'a>(nodes: usize, reasons: impl Iterator<Item = &'a [Str
     format!("0/{nodes} nodes are available: {}.", reasons.join(", "))
 }
 
-/// What the plugin for claims of devices says before that for preemption does (`DynamicResources.PostFilter`): there are none.
+/// The message of the plugin for resource claims, before that of preemption (`DynamicResources.PostFilter`): there are
+/// none.
 pub(super) const CLAIMS: &str = "no new claims to deallocate";
 
-/// The sentence for a pod that fits nowhere and for which nobody gives way: `helpless` says why, of each node that is full.
+/// The sentence for a pod that fits no node and for which preemption finds no victims: `helpless` says why, of each
+/// node that is full. `helpless` says why, of each node that is full.
 pub(super) fn nowhere(refusals: &[&Refusal], helpless: &[Vec<String>]) -> String {
     let nodes = refusals.len();
     let why = available(nodes, refusals.iter().map(|refusal| refusal.reasons.as_slice()));
@@ -247,8 +249,9 @@ pub(super) fn nowhere(refusals: &[&Refusal], helpless: &[Vec<String>]) -> String
     format!("{why} {CLAIMS}, preemption: {}", available(nodes, helpless))
 }
 
-/// The sentence for a pod that fits nowhere for a reason of its own. The plugin for claims of devices, which is asked
-/// afterwards who could give way, then says that it was not asked before.
+/// The sentence for a pod that fits no node for a reason of its own. The plugin for resource claims, which runs at
+/// preemption, then says that it did not run before. The plugin for claims of devices, which is asked afterwards who
+/// could give way, then says that it was not asked before.
 pub(super) fn nowhere_because(reason: &str, nodes: usize) -> String {
     match nodes {
         0 => available(0, std::iter::empty()),

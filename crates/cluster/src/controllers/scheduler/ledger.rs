@@ -1,4 +1,5 @@
-//! What is taken on each node: kept as pods come and go, so that placing a pod looks at nodes and never at all pods.
+//! The used resources of each node: kept as pods come and go, so that placing a pod looks at nodes and never at all
+//! pods.
 //!
 //! Pure. Invariant: a pod counts on one node at most, from its placement until it is finished or gone.
 
@@ -19,7 +20,7 @@ pub(super) type Amounts = BTreeMap<String, i128>;
 /// A port of the host: address, protocol, number.
 pub(super) type HostPort = (String, String, i32);
 
-/// What is taken on one node.
+/// The used resources of one node.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Taken {
     pub(super) pods: BTreeMap<Request, Arc<Resident>>,
@@ -129,13 +130,13 @@ impl Ledger {
         !self.choosy.is_empty()
     }
 
-    /// What is taken on a node.
+    /// The used resources of a node.
     pub(super) fn on(&self, node: &str) -> Option<&Taken> {
         self.nodes.get(node)
     }
 }
 
-/// What a node has to give of something.
+/// The allocatable amount of a resource on a node.
 pub(super) fn allocatable(node: &Node, name: &str) -> i128 {
     let room = node.status.as_ref().and_then(|status| status.allocatable.as_ref());
     room.and_then(|room| milli(room.get(name)?)).unwrap_or(0)
@@ -147,8 +148,8 @@ fn amounts(list: Option<&BTreeMap<String, Quantity>>) -> Amounts {
         .collect()
 }
 
-/// What a pod asks for (`PodRequests`): the sum of its containers and sidecars, or what an init container needs beside the sidecars that
-/// were started before it, whichever is more; or what the pod as a whole says; and its overhead.
+/// The requests of a pod (`PodRequests`): the sum of its containers and sidecars, or the need of an init container
+/// beside the sidecars that were started before it, whichever is more; or its pod-level requests; and its overhead.
 pub(super) fn requests(pod: &Pod) -> Amounts {
     let Some(spec) = pod.spec.as_ref() else {
         return Amounts::new();

@@ -2,15 +2,15 @@
 //!
 //! It takes the pods that name it (`spec.schedulerName`: `default-scheduler`, unless it was given other names or more
 //! of them), asks every node (`question`, `fit`), and binds to the one that is preferred (`prefer`), and of several to
-//! the one with the fewest pods. What is taken on each node is kept in a `ledger`, so that no pod is placed by listing
-//! all of them. A pod that fits nowhere is told so, in its condition PodScheduled and in an event, and is looked at
-//! again when a node changes, when another pod goes, and from time to time.
+//! the one with the fewest pods. The used resources of each node are kept in a `ledger`, so that no pod is placed by
+//! listing all of them. A pod that fits no node gets the condition PodScheduled and an event, and is looked at again
+//! when a node changes, when another pod goes, and from time to time.
 //!
 //! Pods that wait are placed by priority (`line`). One may take the place of lower ones (`preempt`): they are deleted,
 //! and it is nominated for their node, so that none of a lower priority takes the room meanwhile.
 //!
-//! Invariant: one pod is placed at a time, and the next placement sees this one (the client reads its own writes), so that no node gets more
-//! pods than it has room for.
+//! Invariant: one pod is placed at a time, and the next placement sees this one (the client reads its own writes), so
+//! that no node gets more pods than it has room for.
 
 pub(crate) mod fit;
 mod ledger;
@@ -48,7 +48,7 @@ use crate::objects::meta;
 /// The name that pods ask for when they ask for none, and that signs events.
 pub(crate) const DEFAULT: &str = "default-scheduler";
 
-/// How long a pod that fits nowhere waits when nothing changes that we watch.
+/// How long a pod that fits no node waits when no watched object changes.
 const TRY_AGAIN: Duration = Duration::from_secs(60);
 
 /// How long a pod steps back for a more important one, which is in the queue already.
@@ -57,7 +57,7 @@ const STEP: Duration = Duration::from_millis(5);
 /// Remembers who waits for a node, and what is taken.
 #[derive(Default)]
 pub(crate) struct Scheduler {
-    /// What it is called: whose pods are placed. All of them know of each other's, as the profiles of one
+    /// Its names: it places the pods with these. All of them know of each other's, as the profiles of one
     /// kube-scheduler do.
     names: BTreeSet<String>,
     waiting: Waiting,
@@ -96,9 +96,9 @@ pub(crate) fn controller(names: &BTreeSet<String>) -> Controller {
     let (beside, unbound) = (scheduler.beside.clone(), scheduler.unbound.clone());
     Controller::of(scheduler)
         .named(DEFAULT)
-        // A node has come or changed: whoever waits may fit now.
+        // A node has come or changed: waiting pods may fit now.
         .watches::<Node>(move |_| for_node.all())
-        // A claim of somebody who waits has found its volume.
+        // A claim of a waiting pod has found its volume.
         .watches::<PersistentVolumeClaim>(move |_| for_claim.all())
         // A volume that no claim has yet.
         .watches::<PersistentVolume>(move |volume| {
@@ -140,7 +140,8 @@ impl Scheduler {
         self.nominated().remove(request);
     }
 
-    /// Enters the pod; the first time all of them, because keys come in no order, and a pod must not be placed before those that were.
+    /// Enters the pod; the first time all of them, because keys come in no order, and a pod must not be placed before
+    /// those that were.
     async fn enter(&self, pod: &Arc<Pod>, ctx: &Context) -> Result<()> {
         if self.ledger().is_none() {
             let all = ctx.client().list::<Pod>(None).await?;
@@ -176,7 +177,7 @@ impl Scheduler {
         };
     }
 
-    /// What is taken, with the pods for which others have given way and that a pod must not displace; nothing when there are none.
+    /// The used resources, with the nominated pods that a pod must not displace; nothing when there are none.
     fn reserved(&self, request: &Request, pod: &Pod) -> Option<Ledger> {
         let nominated = self.nominated();
         let before = |(other, (pod_of, _)): &(&Request, &(Arc<Pod>, String))| {
@@ -191,7 +192,8 @@ impl Scheduler {
         Some(taken)
     }
 
-    /// The node for a pod, or why each refuses. The one for which it is nominated comes first (`evaluateNominatedNode`).
+    /// The node for a pod, or why each refuses. The one for which it is nominated comes first
+    /// (`evaluateNominatedNode`).
     fn choose<'a>(
         &self,
         request: &Request,
@@ -222,7 +224,7 @@ impl Scheduler {
 
     /// Whether a pod waits until a more important one has been placed that would fit as well.
     fn steps_back(&self, request: &Request, pod: &Pod, around: &Surroundings<'_>) -> bool {
-        // Whose volumes or namespaces would have to be read is not waited for.
+        // A pod whose volumes or namespaces would have to be read is not waited for.
         let is_plain = |pod: &Pod| {
             super::volumes::claims_of(pod).is_empty()
                 && !neighbours::asks_namespaces(pod)
@@ -239,7 +241,7 @@ impl Scheduler {
         above.any(|(other, of)| self.choose(other, of, &around).is_ok()) && self.line.step_back(request)
     }
 
-    /// What is taken, when a pod of a lower priority runs on one of these nodes.
+    /// The used resources, when a pod of a lower priority runs on one of these nodes.
     fn with_lower<'a>(
         &self,
         request: &Request,
@@ -317,7 +319,7 @@ impl Scheduler {
 
     /// Nominates the pod for the node and takes the victims away (`prepareCandidate`).
     ///
-    /// The nomination comes first: who is nominated and finds its victims still there begins anew.
+    /// The nomination comes first: a nominated pod that finds its victims still there begins anew.
     async fn preempt(&self, ctx: &Context, pod: &Arc<Pod>, candidate: &Candidate, why: &str) -> Result<Action> {
         let node = &candidate.node;
         self.nominated()
@@ -350,7 +352,7 @@ impl Reconciler for Scheduler {
             self.forget(ctx.request());
             return Ok(Action::await_change());
         }
-        // Before the nodes are read: one that changes afterwards finds the pod among those who wait.
+        // Before the nodes are read: a node that changes afterwards finds the pod among the waiting ones.
         self.waiting.insert(ctx.request());
         self.line.enter(ctx.request(), &pod);
         if neighbours::looks_around(&pod) {

@@ -1,6 +1,7 @@
-//! Where a pod may run because of the pods that run already: affinity and anti-affinity between pods, and topology spread.
+//! Where a pod may run because of the pods that run already: affinity and anti-affinity between pods, and topology
+//! spread.
 //!
-//! Pure. Only what is required counts here; what is preferred is in `prefer`. Upstream: `interpodaffinity`,
+//! Pure. Only required terms count here; preferred ones are in `prefer`. Upstream: `interpodaffinity`,
 //! `podtopologyspread`. Counted once for each pod that is placed, and then asked for each node. Invariant: a pod that
 //! repels others is asked as well when one comes that says nothing itself.
 
@@ -24,7 +25,7 @@ pub(super) type Namespaces = BTreeMap<String, Labels>;
 /// A label of nodes and its value.
 type Pair = (String, String);
 
-/// What the pods that are there mean for one that comes.
+/// The constraints of the running pods on a new one.
 #[derive(Default)]
 pub(super) struct Neighbours {
     wanted: Vec<String>,
@@ -43,7 +44,7 @@ struct Spread {
     counts: BTreeMap<String, usize>,
 }
 
-/// Whom a pod requires near it.
+/// The pods that a pod requires near it.
 pub(super) fn wanted(affinity: Option<&Affinity>) -> &[PodAffinityTerm] {
     let affinity = affinity.and_then(|affinity| affinity.pod_affinity.as_ref());
     let required =
@@ -51,7 +52,7 @@ pub(super) fn wanted(affinity: Option<&Affinity>) -> &[PodAffinityTerm] {
     required.unwrap_or_default()
 }
 
-/// Whom it cannot have near it.
+/// The pods that it cannot have near it.
 fn unwanted(affinity: Option<&Affinity>) -> &[PodAffinityTerm] {
     let affinity = affinity.and_then(|affinity| affinity.pod_anti_affinity.as_ref());
     let required =

@@ -1,9 +1,9 @@
-//! Who gives way to a pod of a higher priority that fits nowhere (`defaultpreemption`).
+//! The victims of preemption: pods that give way to one of a higher priority that fits no node (`defaultpreemption`).
 //!
-//! Pure. A node is a candidate when the pod fits there without those of lower priority; as many of them as can be are then left in place,
-//! first those that a disruption budget protects, the more important before the less. Of several candidates the one is taken that
-//! violates the fewest budgets, then whose dearest victim, sum of priorities and number of victims are least, then whose dearest victims
-//! are youngest.
+//! Pure. A node is a candidate when the pod fits there without those of lower priority; as many of them as can be are
+//! then left in place, first those that a disruption budget protects, the more important before the less. Of several
+//! candidates the one is taken that violates the fewest budgets, then whose dearest victim, sum of priorities and
+//! number of victims are least, then whose dearest victims are youngest.
 
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
@@ -25,13 +25,13 @@ use crate::objects::meta;
 /// The reason of the condition of those that have to go.
 pub(super) const REASON: &str = "PreemptionByScheduler";
 
-/// What a node says that has only pods that are as important.
+/// The reason of a node with only pods that are as important.
 pub(super) const NOBODY: &str = "No preemption victims found for incoming pod";
 
 /// A pod that is there.
 type Placed = (Request, Arc<Resident>);
 
-/// A node and who would have to go.
+/// A node and the victims there.
 #[derive(Debug)]
 pub(super) struct Candidate {
     pub(super) node: String,
@@ -60,7 +60,7 @@ pub(super) fn is_going(pod: &Pod) -> bool {
     told && meta::is_deleting(&pod.metadata)
 }
 
-/// Why a pod may take nobody's place.
+/// Why a pod may not preempt others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Ineligible {
     /// For this reason.
@@ -69,7 +69,7 @@ pub(super) enum Ineligible {
     UntilGone,
 }
 
-/// Why a pod may take nobody's place (`PodEligibleToPreemptOthers`).
+/// Why a pod may not preempt others (`PodEligibleToPreemptOthers`).
 pub(super) fn ineligible(pod: &Pod, refusals: &[(&Node, Refusal)], ledger: &Ledger) -> Option<Ineligible> {
     let policy = pod.spec.as_ref().and_then(|spec| spec.preemption_policy.as_deref());
     if policy == Some("Never") {
@@ -86,7 +86,8 @@ pub(super) fn ineligible(pod: &Pod, refusals: &[(&Node, Refusal)], ledger: &Ledg
     waits.then_some(Ineligible::UntilGone)
 }
 
-/// Those of the pods that a budget protects, and the others; each in order of importance (`filterPodsWithPDBViolation`).
+/// Those of the pods that a budget protects, and the others; each in order of importance
+/// (`filterPodsWithPDBViolation`).
 fn protected(victims: Vec<Placed>, budgets: &[Arc<PodDisruptionBudget>]) -> (Vec<Placed>, Vec<Placed>) {
     let status = |budget: &PodDisruptionBudget| budget.status.clone().unwrap_or_default();
     let mut left: Vec<Budget<'_>> = budgets

@@ -1,12 +1,12 @@
 //! Which of the nodes that would do is preferred.
 //!
-//! Pure. The questions of kube-scheduler that somebody's wish answers, each normalized to 0–100 and with its weight
-//! there: taints with `PreferNoSchedule` (3), preferred node affinity (2), preferred affinity and anti-affinity between
-//! pods (2) and topology spread with `ScheduleAnyway` (2). Upstream: `tainttoleration`, `nodeaffinity`,
+//! Pure. The scoring plugins of kube-scheduler that follow a wish in an object, each normalized to 0–100 and with its
+//! weight there: taints with `PreferNoSchedule` (3), preferred node affinity (2), preferred affinity and anti-affinity
+//! between pods (2) and topology spread with `ScheduleAnyway` (2). Upstream: `tainttoleration`, `nodeaffinity`,
 //! `interpodaffinity`, `podtopologyspread`, `RunScorePlugins`.
 //!
 //! Not here: how full nodes are (of equals the one with the fewest pods is taken), images that are there already, the
-//! spreading of Services that nobody asked for.
+//! default spreading of Services.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -24,7 +24,7 @@ const TAINTS: i64 = 3;
 const NODES: i64 = 2;
 const PODS: i64 = 2;
 const SPREAD: i64 = 2;
-/// What a pod that requires this one near it is worth (`hardPodAffinityWeight`).
+/// The weight of a pod that requires this one near it (`hardPodAffinityWeight`).
 const REQUIRED: i64 = 1;
 
 /// The best that one question can say of a node.
@@ -87,7 +87,7 @@ fn affinity_to_nodes(spec: &PodSpec, nodes: &[&Node]) -> Option<Vec<i64>> {
     Some(worths.iter().map(|worth| share(*worth, most)).collect())
 }
 
-/// What a pod likes near it, and what it dislikes: terms with their weights.
+/// The preferred terms of affinity and anti-affinity, with their weights.
 fn wishes(affinity: &Affinity) -> Vec<(&PodAffinityTerm, i64)> {
     let liked = affinity.pod_affinity.iter();
     let liked = liked.flat_map(|all| {
@@ -301,7 +301,7 @@ mod tests {
         check(near("podAffinity", "db", "host"), &[("db", plain(), "b")], &["b"]);
         check(near("podAffinity", "db", "zone"), &[("db", plain(), "b")], &["a", "b"]);
         check(near("podAntiAffinity", "web", "zone"), &[("web", plain(), "b")], &["c"]);
-        // One that is there wants the one that comes, or not; one that requires it wants it as well.
+        // A running pod prefers the new one near it, or not; a required term counts as a preference as well.
         check(plain(), &[("db", near("podAffinity", "web", "host"), "a")], &["a"]);
         check(plain(), &[("db", near("podAntiAffinity", "web", "zone"), "a")], &["c"]);
         let mut needing = near("podAffinity", "web", "host");

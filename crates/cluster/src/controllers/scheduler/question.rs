@@ -1,4 +1,4 @@
-//! What nodes are asked about a pod, as things are: the plugins of kube-scheduler that filter, in its order.
+//! The filters of a pod on the nodes, at this moment: the filter plugins of kube-scheduler, in its order.
 
 use std::sync::Arc;
 
@@ -10,14 +10,14 @@ use super::neighbours::{Namespaces, Neighbours};
 use super::volumes::Volumes;
 use crate::objects::meta;
 
-/// What is around a pod that is to be placed.
+/// The surroundings of a pod that is to be placed.
 pub(super) struct Surroundings<'a> {
     pub(super) volumes: &'a Volumes,
     pub(super) namespaces: &'a Namespaces,
     pub(super) nodes: &'a [Arc<Node>],
 }
 
-/// What nodes are asked about a pod, as things are.
+/// The filters of a pod on the nodes, at this moment.
 pub(super) struct Question<'a> {
     wish: Wish<'a>,
     volumes: &'a Volumes,

@@ -1,7 +1,7 @@
-//! What is remembered of a pod that has its place: what others ask about it, and nothing else.
+//! The memory of a pod that has a node: the facts that other pods ask about, and no others.
 //!
-//! A whole pod takes ten thousand bytes, and a node has hundreds of them. What the pods of one template have in common
-//! is kept once ([`Kept`]).
+//! A whole pod takes ten thousand bytes, and a node has hundreds of them. The parts that the pods of one template share
+//! are kept once ([`Kept`]).
 //!
 //! Pure.
 
@@ -39,7 +39,7 @@ pub(super) struct Resident {
     pub(super) asks: Arc<Asks>,
 }
 
-/// What a pod asks for, and of whom.
+/// The requests of a pod, and its terms of affinity.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Asks {
     pub(super) priority: i32,
@@ -48,7 +48,7 @@ pub(super) struct Asks {
     pub(super) affinity: Option<Affinity>,
 }
 
-/// What a pod is to its neighbours.
+/// A pod as its neighbours see it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Neighbour<'a> {
     pub(super) namespace: Option<&'a str>,
@@ -69,7 +69,7 @@ impl<'a> Neighbour<'a> {
 }
 
 impl Resident {
-    /// What it is to its neighbours in a namespace.
+    /// The pod as its neighbours in a namespace see it.
     pub(super) fn beside<'a>(&'a self, namespace: Option<&'a str>) -> Neighbour<'a> {
         Neighbour {
             namespace,
@@ -82,7 +82,7 @@ impl Resident {
         self.asks.priority
     }
 
-    /// What is to be remembered of a pod.
+    /// The facts to remember of a pod.
     pub(super) fn of(pod: &Pod, kept: &mut Kept) -> Resident {
         let start = pod.status.as_ref().and_then(|status| status.start_time.as_ref());
         Resident {
@@ -105,7 +105,7 @@ impl Resident {
     }
 }
 
-/// What pods had in common that were met last.
+/// The shared parts of the pods that were met last.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Kept {
     labels: Vec<Arc<Labels>>,

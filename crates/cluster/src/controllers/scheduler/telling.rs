@@ -12,7 +12,7 @@ use super::{DEFAULT, TRY_AGAIN, preempt};
 use crate::controllers::{disruption_target, pods};
 use crate::objects::meta;
 
-/// What else becomes of a pod that waits.
+/// The nomination of a waiting pod.
 #[derive(Clone, Copy)]
 pub(super) enum Nomination<'a> {
     Keep,

@@ -1,7 +1,7 @@
 //! The volumes of a pod that is to be placed: which of its claims hold it up, and which nodes their volumes allow.
 //!
-//! Invariant: a claim that waits for its first pod is told the node before the pod is bound, and the pod is bound after the claim
-//! (`VolumeBinding`). A volume that is there goes before one that is made. A claim for one pod is used by one
+//! Invariant: a claim that waits for its first pod is told the node before the pod is bound, and the pod is bound after
+//! the claim (`VolumeBinding`). A volume that is there goes before one that is made. A claim for one pod is used by one
 //! (`VolumeRestrictions`). Not here: `allowedTopologies` of classes, and the capacity of drivers.
 
 use std::collections::BTreeSet;
@@ -18,10 +18,10 @@ use super::ledger::Ledger;
 use crate::controllers::volumes::{self, binding};
 use crate::objects::meta;
 
-/// What a pod's claims mean for its place.
+/// The constraints of a pod's claims on its node.
 #[derive(Default)]
 pub(super) struct Volumes {
-    /// Those that are bound.
+    /// The bound volumes.
     bound: Vec<Arc<PersistentVolume>>,
     /// Claims that wait for a node, and whether a volume can be made for them.
     unplaced: Vec<(Arc<PersistentVolumeClaim>, bool)>,
@@ -33,7 +33,7 @@ pub(super) struct Volumes {
 
 /// The access mode of what one pod alone may use.
 const ONE_POD: &str = "ReadWriteOncePod";
-/// What is said of every node while another pod uses it.
+/// The reason of every node while another pod uses it.
 const IN_USE: &str =
     "node(s) unavailable due to PersistentVolumeClaim with ReadWriteOncePod access mode already in-use by another pod";
 

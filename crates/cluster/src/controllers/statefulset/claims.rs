@@ -1,8 +1,8 @@
-//! The claims of a StatefulSet's pods: what they are, and who owns them under `persistentVolumeClaimRetentionPolicy`
+//! The claims of a StatefulSet's pods: their form, and their owners under `persistentVolumeClaimRetentionPolicy`
 //! (KEP-1847).
 //!
-//! Pure. Invariants: with Retain and Retain the set owns nothing; a claim of an earlier set or pod of the same name is not
-//! touched; where another controller owns a claim, our own references are taken back.
+//! Pure. Invariants: with Retain and Retain the set owns nothing; a claim of an earlier set or pod of the same name is
+//! not touched; where another controller owns a claim, our own references are taken back.
 
 use std::collections::BTreeMap;
 
@@ -20,7 +20,7 @@ pub(crate) struct Policy {
 }
 
 impl Policy {
-    /// What the spec says; claims are retained unless it says otherwise.
+    /// The policy of the spec; claims are retained unless it says otherwise.
     pub(crate) fn of(set: &StatefulSet) -> Policy {
         let policy = set
             .spec

@@ -1,11 +1,11 @@
 //! The StatefulSet controller: pods with names, an order, and claims of their own.
 //!
 //! A reconcile finds the revisions (`history`), decides (`plan`), acts, looks at the pods again and writes what it sees
-//! (`status`). What has to be awaited wakes it: a change of a pod, of a claim, or minReadySeconds.
+//! (`status`). Events wake it while it waits: a change of a pod, of a claim, or minReadySeconds.
 //!
-//! Invariants: there is never a second pod of an ordinal, because its name is taken; claims come before their pod; a set
-//! under deletion makes and deletes nothing. Not here: the deletion of pods and claims with their set, which is the garbage
-//! collector's.
+//! Invariants: there is never a second pod of an ordinal, because its name is taken; claims come before their pod; a
+//! set under deletion makes and deletes nothing. Not here: the deletion of pods and claims with their set, which is the
+//! garbage collector's.
 
 mod claims;
 mod plan;
@@ -31,7 +31,7 @@ const POD_NAME: &str = "statefulset.kubernetes.io/pod-name";
 /// The label of a pod with its ordinal.
 const POD_INDEX: &str = "apps.kubernetes.io/pod-index";
 
-/// Knows who selects what, to find a StatefulSet for an orphaned pod; everything else is in the objects.
+/// Knows all selectors, to find a StatefulSet for an orphaned pod; everything else is in the objects.
 #[derive(Default)]
 pub(crate) struct StatefulSetReconciler {
     selectors: Selectors,

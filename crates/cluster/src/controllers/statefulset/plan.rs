@@ -1,10 +1,10 @@
-//! What happens next to the pods of a StatefulSet (`updateStatefulSet` of `pkg/controller/statefulset`).
+//! The next steps for the pods of a StatefulSet (`updateStatefulSet` of `pkg/controller/statefulset`).
 //!
 //! Pure: [`plan`] looks at the pods and answers with [`Step`]s in the order in which they are to be taken.
 //!
 //! Invariants with OrderedReady: one pod is made or deleted at a time; a pod is made only after every lower ordinal is
-//! available, and deleted only after every lower one is, unless it is itself the first that is not. Scaling comes before
-//! updates. OnDelete updates nothing.
+//! available, and deleted only after every lower one is, unless it is itself the first that is not. Scaling comes
+//! before updates. OnDelete updates nothing.
 
 use kubewright::k8s_openapi::api::core::v1::Pod;
 use kubewright::k8s_openapi::jiff::Timestamp;
@@ -13,7 +13,7 @@ use crate::controllers::history::POD_LABEL;
 use crate::controllers::pods;
 use crate::objects::meta;
 
-/// What the spec and the revisions ask for.
+/// The wanted state by the spec and the revisions.
 #[derive(Debug, Clone)]
 pub(crate) struct Shape<'a> {
     /// The name of the StatefulSet.
@@ -70,7 +70,7 @@ pub(crate) fn revision(pod: &Pod) -> &str {
         .map_or("", String::as_str)
 }
 
-/// Running and Ready, whatever minReadySeconds says.
+/// Running and Ready, without regard to minReadySeconds.
 pub(crate) fn is_running_and_ready(pod: &Pod) -> bool {
     pods::phase(pod) == "Running" && pods::is_ready(pod)
 }

@@ -1,8 +1,8 @@
 //! The status of a StatefulSet, out of its pods and revisions.
 //!
-//! Pure. Invariants: `availableReplicas` and `collisionCount` are always there, other counters only when they are not 0,
-//! besides `replicas`; `currentRevision` becomes `updateRevision` when every pod is updated and ready, and never with
-//! OnDelete.
+//! Pure. Invariants: `availableReplicas` and `collisionCount` are always there, other counters only when they are not
+//! 0, besides `replicas`; `currentRevision` becomes `updateRevision` when every pod is updated and ready, and never
+//! with OnDelete.
 
 use kubewright::k8s_openapi::api::apps::v1::{StatefulSet, StatefulSetStatus};
 use kubewright::k8s_openapi::api::core::v1::Pod;

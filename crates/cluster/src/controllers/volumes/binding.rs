@@ -19,9 +19,9 @@ use crate::objects::quantity::milli;
 pub(super) const SIMULATED: &str = "kubewright.dev/simulated";
 const BIND_COMPLETED: &str = "pv.kubernetes.io/bind-completed";
 const BOUND_BY_CONTROLLER: &str = "pv.kubernetes.io/bound-by-controller";
-/// On a volume: who made it.
+/// On a volume: the provisioner that made it.
 pub(super) const PROVISIONED_BY: &str = "pv.kubernetes.io/provisioned-by";
-/// On a claim: who is to make its volume.
+/// On a claim: the provisioner that is to make its volume.
 pub(super) const PROVISIONER: &str = "volume.kubernetes.io/storage-provisioner";
 /// The same under its old name, which provisioners may still look for.
 pub(super) const PROVISIONER_BETA: &str = "volume.beta.kubernetes.io/storage-provisioner";
@@ -219,7 +219,7 @@ pub(super) fn provisioned(claim: &PersistentVolumeClaim, of: &StorageClass) -> P
                 resource_version: claim.metadata.resource_version.clone(),
                 ..ObjectReference::default()
             }),
-            // A path that exists nowhere: nothing is ever written there.
+            // A path that does not exist: nothing is ever written there.
             host_path: Some(HostPathVolumeSource {
                 path: format!("/simulated/{name}"),
                 ..HostPathVolumeSource::default()
@@ -250,7 +250,8 @@ mod tests {
         serde_json::from_value(claim).expect("a claim")
     }
 
-    /// `name size words`: `kept` for the claim, `other` for another, `taken` (not available), `rwx`, `fast` (another class), `block`.
+    /// `name size words`: `kept` for the claim, `other` for another, `taken` (not available), `rwx`, `fast` (another
+    /// class), `block`.
     fn volume(text: &str) -> PersistentVolume {
         let mut words = text.split(' ');
         let (name, size) = (words.next().expect("a name"), words.next().expect("a size"));

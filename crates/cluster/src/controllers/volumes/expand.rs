@@ -16,7 +16,7 @@ use super::binding::{self, STORAGE};
 use crate::objects::meta;
 use crate::objects::quantity::milli;
 
-/// What signs the event of a claim that waits for its driver.
+/// The source of the event of a claim that waits for its driver.
 const WAITS: &str = "volume_expand";
 /// The condition of a claim while its volume grows.
 const RESIZING: &str = "Resizing";

@@ -1,8 +1,8 @@
-//! Claims find their volumes, and volumes lose their claims (Kubernetes' persistent volume controller); and a provisioner whose volumes exist
-//! in the API only, with the default StorageClass [`DEFAULT_CLASS`] that uses it.
+//! Claims find their volumes, and volumes lose their claims (Kubernetes' persistent volume controller); and a
+//! provisioner whose volumes exist in the API only, with the default StorageClass [`DEFAULT_CLASS`] that uses it.
 //!
-//! Invariants: the volume is bound first and the claim second, so that one volume never has two claims; a volume whose claim is gone is never
-//! given to another without a person or its provisioner. One claim is looked at at a time.
+//! Invariants: the volume is bound first and the claim second, so that one volume never has two claims; a volume whose
+//! claim is gone is never given to another without a person or its provisioner. One claim is looked at at a time.
 //!
 //! Not here: the choice of a node for claims that wait for their first pod (the scheduler says it).
 
@@ -244,7 +244,7 @@ async fn say_that_it_waits(claim: &PersistentVolumeClaim, ctx: &Context) -> Resu
     Ok(())
 }
 
-/// Makes a volume, or says who is to make it.
+/// Makes a volume, or names the provisioner that is to make it.
 async fn provision(claim: &PersistentVolumeClaim, class: &StorageClass, ctx: &Context) -> Result<Action> {
     let provisioner = class.provisioner.as_str();
     if provisioner == binding::SIMULATED {

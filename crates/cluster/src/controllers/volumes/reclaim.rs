@@ -1,4 +1,4 @@
-//! What becomes of a volume whose claim is gone (`reclaimVolume`), and in which words it fails.
+//! Reclaiming a volume whose claim is gone (`reclaimVolume`), and the messages of its failures.
 //!
 //! Pure. Nothing here has storage: a volume that would be deleted goes as an object, and its directory or server is
 //! never touched. Recycling would promise that data are gone, so it is refused.
@@ -8,10 +8,10 @@ use kubewright::k8s_openapi::api::core::v1::PersistentVolume;
 use super::binding;
 use crate::objects::meta;
 
-/// What is to be done with a volume that is released.
+/// The action for a released volume.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Reclaim {
-    /// It stays: as its policy says, or because somebody else deletes it.
+    /// It stays: as its policy says, or because another controller deletes it.
     Stay,
     /// It goes.
     Delete,
@@ -19,7 +19,7 @@ pub(super) enum Reclaim {
     Fail(&'static str, String),
 }
 
-/// What is to be done with a volume that is released.
+/// The action for a released volume.
 pub(super) fn of(volume: &PersistentVolume) -> Reclaim {
     let policy = volume
         .spec

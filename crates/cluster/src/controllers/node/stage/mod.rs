@@ -1,10 +1,12 @@
 //! Stages: what becomes of pods, in kwok's vocabulary (`kwok.x-k8s.io/v1alpha1`, kind Stage).
 //!
-//! The first stage whose selector fits a pod on a simulated node plays for it: after its delay it sends an event, changes finalizers, merges
-//! its template into the status, or deletes. The pod of which a stage has said the status is the stages' from then on; all others live as
-//! simulated pods do. Pure. Invariant: what a stage says that is not understood is refused when it is read, in words.
+//! The first stage whose selector fits a pod on a simulated node plays for it: after its delay it sends an event,
+//! changes finalizers, merges its template into the status, or deletes. The pod of which a stage has said the status is
+//! the stages' from then on; all others live as simulated pods do. Pure. Invariant: what a stage says that is not
+//! understood is refused when it is read, in words.
 //!
-//! Not here: stages of other kinds than Pod, weights, Go templates beyond values (`template`), jq beyond paths and `select` (`select`).
+//! Not here: stages of other kinds than Pod, weights, Go templates beyond values (`template`), jq beyond paths and
+//! `select` (`select`).
 
 mod select;
 mod template;
@@ -44,7 +46,7 @@ pub(super) struct Finalizers {
 }
 
 impl Finalizers {
-    /// What they become.
+    /// The result for these.
     pub(super) fn of(&self, present: &[String]) -> Vec<String> {
         let stays = |one: &&String| !self.empty && !self.remove.contains(one);
         let mut next: Vec<String> = present.iter().filter(stays).cloned().collect();
@@ -57,7 +59,7 @@ impl Stages {
     /// Reads stages from YAML, one or more documents.
     ///
     /// # Errors
-    /// What is not understood, and of which stage.
+    /// The error, with the stage that it is about.
     pub fn parse(text: &str) -> Result<Stages, String> {
         let documents: Vec<Value> = serde_saphyr::from_multiple(text).map_err(|error| error.to_string())?;
         let documents = documents.iter().filter(|document| !document.is_null());
@@ -172,7 +174,7 @@ impl Stage {
             && self.expressions.iter().all(|wanted| wanted.holds(pod))
     }
 
-    /// What it says of the status of a pod.
+    /// The stage's patch of a pod's status.
     pub(super) fn status(&self, pod: &Value, now: Timestamp) -> Result<Option<Value>, String> {
         self.status
             .as_ref()

@@ -1,6 +1,7 @@
 //! Requirements of a stage's selector: a path into the object, and what its values must be.
 //!
-//! A path is as kwok writes it in jq: names, `["keys"]`, `[]` for all items, and `select(.name == "text")` between pipes.
+//! A path is as kwok writes it in jq: names, `["keys"]`, `[]` for all items, and `select(.name == "text")` between
+//! pipes.
 
 use serde_json::Value;
 

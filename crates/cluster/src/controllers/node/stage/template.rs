@@ -1,6 +1,7 @@
 //! The status that a stage writes: YAML with values put in, of Go's templates the part that puts in a value.
 //!
-//! Known are paths (`.metadata.name`), texts (`"a"`), `Now`, variables (`{{ $now := Now }}`), and the functions `Quote` and `quote` behind a pipe.
+//! Known are paths (`.metadata.name`), texts (`"a"`), `Now`, variables (`{{ $now := Now }}`), and the functions `Quote`
+//! and `quote` behind a pipe.
 
 use std::collections::BTreeMap;
 
