@@ -1,4 +1,4 @@
-//! What can be wrong with the folder of a cluster.
+//! The errors of a cluster's folder.
 
 use std::io;
 use std::path::PathBuf;
@@ -10,11 +10,11 @@ pub enum DataDirError {
     /// The file system refused something.
     #[error("cannot {doing} {}: {source}", path.display())]
     Io {
-        /// What was tried, such as "create".
+        /// The attempted action, such as "create".
         doing: &'static str,
         /// With which file.
         path: PathBuf,
-        /// What the operating system said.
+        /// The error of the operating system.
         #[source]
         source: io::Error,
     },
@@ -31,7 +31,7 @@ pub enum DataDirError {
     Foreign {
         /// The folder.
         path: PathBuf,
-        /// What is there.
+        /// The contents found there.
         why: String,
     },
     /// A newer version of kubewright wrote the folder.
@@ -44,14 +44,14 @@ pub enum DataDirError {
         /// The newest that is known here.
         known: u64,
     },
-    /// What the folder holds is not what was written. Nothing in it was touched.
+    /// The folder's contents are not what was written. Nothing in it was touched.
     #[error("{} is damaged:\n  {}\n{rescue}", file.display(), damage.join("\n  "))]
     Damaged {
         /// The damaged file.
         file: PathBuf,
-        /// What is damaged, and where.
+        /// The damage, and its place.
         damage: Vec<String>,
-        /// What can be saved, and how.
+        /// The objects that can be saved, and how.
         rescue: String,
     },
     /// The database failed in another way.
@@ -59,7 +59,7 @@ pub enum DataDirError {
     Database {
         /// The file.
         file: PathBuf,
-        /// What the database said.
+        /// The error of the database.
         why: String,
     },
 }

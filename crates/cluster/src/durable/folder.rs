@@ -20,7 +20,7 @@ const LOCK: &str = "lock";
 pub(crate) struct Folder {
     path: PathBuf,
     marked: bool,
-    /// Until somebody who writes takes it.
+    /// Until a writer takes it.
     lock: Option<File>,
 }
 
@@ -28,7 +28,7 @@ impl Folder {
     /// Takes the folder, and makes it when it is missing.
     ///
     /// # Errors
-    /// When somebody else holds it, it holds other things, or a newer version wrote it.
+    /// When another process holds it, it holds other things, or a newer version wrote it.
     pub(super) fn open(path: &Path) -> Result<Folder, DataDirError> {
         DirBuilder::new()
             .recursive(true)
@@ -65,11 +65,11 @@ impl Folder {
         self.write_whole(MARK, format!("{text:#}\n").as_bytes())
     }
 
-    /// The text of a file, such as the key `pki/sa.key`: what is there, or what `make` makes, which is then kept. Only its owner can
-    /// read it.
+    /// The text of a file, such as the key `pki/sa.key`: the present one, or the one that `make` makes, which is then
+    /// kept. Only its owner can read it.
     ///
     /// # Errors
-    /// When the file can be neither read nor written, and whatever `make` fails with.
+    /// When the file can be neither read nor written, and the error of `make`.
     pub(crate) fn keep<E: From<DataDirError>>(
         &self,
         name: &str,

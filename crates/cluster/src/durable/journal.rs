@@ -1,13 +1,14 @@
 //! Writes changes to the disk behind a storage, in groups.
 //!
-//! One thread takes whatever has gathered while it wrote the last group, writes it as one transaction, and says that it is safe when the
-//! disk says so. So a lonely change waits for one write, and a thousand at the same time wait for little more.
+//! One thread takes all changes that have gathered while it wrote the last group, writes them as one transaction, and
+//! reports them as safe when the disk does. So a lonely change waits for one write, and a thousand at the same time
+//! wait for little more.
 //!
-//! A disk that fails (full, broken) fails everything that waits; the storage takes it back. Then the thread tries again and again to open
-//! the file and to write to it, and when that works the storage goes on. Should the failed transaction be on the disk after all, it is
-//! undone there first, because everybody was told that it was not done.
+//! A disk that fails (full, broken) fails everything that waits; the storage takes it back. Then the thread tries again
+//! and again to open the file and to write to it, and when that works the storage goes on. If the failed transaction is
+//! on the disk after all, it is undone there first, because every client was told that it failed.
 //!
-//! Not here: what the file looks like inside (the database), what is in a record (see [`super::record`]).
+//! Not here: the format of the file (the database), the contents of a record (see [`super::record`]).
 
 use std::fs::File;
 use std::io;
@@ -37,7 +38,7 @@ pub(crate) struct FileJournal {
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
-/// What the storage leaves for the thread.
+/// The records that the storage leaves for the thread.
 #[derive(Default)]
 struct Inbox {
     waiting: Mutex<Waiting>,
@@ -105,7 +106,8 @@ impl Journal for FileJournal {
 }
 
 impl FileJournal {
-    /// Starts to write to `database`, which holds everything up to `durable`. The `lock` is held until the last byte is written.
+    /// Starts to write to `database`, which holds everything up to `durable`. The `lock` is held until the last byte is
+    /// written.
     ///
     /// # Errors
     /// When the system has no thread for it.
@@ -135,8 +137,8 @@ impl FileJournal {
         })
     }
 
-    /// Writes what waits, closes the file and lets go of the folder; changes that come later are refused. Waits for the disk: not for an
-    /// asynchronous thread.
+    /// Writes what waits, closes the file and lets go of the folder; changes that come later are refused. Waits for the
+    /// disk: not for an asynchronous thread.
     pub(crate) fn close(&self) {
         self.inbox.close();
         let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
@@ -188,7 +190,7 @@ impl Writer {
         let Some(database) = &self.database else {
             return Err("the file is not open".to_owned());
         };
-        // The storage must hear of the end of its journal, whatever way it ends.
+        // The storage must learn of the end of its journal, even after a panic.
         catch_unwind(AssertUnwindSafe(|| write_group(database, group)))
             .unwrap_or_else(|_| Err("the database panicked".to_owned()))
     }
@@ -220,7 +222,8 @@ impl Writer {
         }
     }
 
-    /// Opens the file, undoes a group that was reported as failed and is there nevertheless, and proves that it can be written.
+    /// Opens the file, undoes a group that was reported as failed and is there nevertheless, and proves that it can be
+    /// written.
     fn recover(&mut self, group: &[Record]) -> Result<(), String> {
         let database = catch_unwind(AssertUnwindSafe(|| (self.reopen)()))
             .unwrap_or_else(|_| Err(DatabaseError::RepairAborted))

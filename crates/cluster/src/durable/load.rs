@@ -1,6 +1,7 @@
 //! From the file to what a storage begins with.
 //!
-//! Everything is verified before anything is used: the pages by the database, the records by their checksums, the texts by reading them.
+//! Everything is verified before anything is used: the pages by the database, the records by their checksums, the texts
+//! by reading them.
 
 use std::fs::{self, File};
 use std::io;

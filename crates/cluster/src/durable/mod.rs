@@ -7,13 +7,16 @@
 //! DIR/pki/              the certificate authority and other keys, so that kubeconfigs and tokens stay valid
 //! ```
 //!
-//! Objects are served from memory; the file is written behind them, several changes at a time, and an answer waits until what it tells is on
-//! the disk (see [`kubewright_apiserver::storage::journal`]). Opening reads the whole file and verifies every page and every record: a damaged
-//! one is an error that says what is damaged and what can be saved, never a start with something missing.
+//! Objects are served from memory; the file is written behind them, several changes at a time, and an answer waits
+//! until what it tells is on the disk (see [`kubewright_apiserver::storage::journal`]). Opening reads the whole file
+//! and verifies every page and every record: a damaged one is an error that names the damage and the objects that can
+//! be saved, never a start with missing objects.
 //!
-//! `folder` is the folder, `journal` writes, `load` reads, `record` is the form of an object on the disk, `salvage` saves what can be saved.
+//! `folder` is the folder, `journal` writes, `load` reads, `record` is the form of an object on the disk, `salvage`
+//! saves what can be saved.
 //!
-//! Invariants: nothing is acknowledged that is not on the disk; a file appears whole or not at all; one process at a time.
+//! Invariants: nothing is acknowledged that is not on the disk; a file appears whole or not at all; one process at a
+//! time.
 //!
 //! Not here: compaction of the file (its free pages are used again, and it does not shrink), backups.
 
@@ -40,14 +43,15 @@ pub use salvage::{Report, repair};
 /// The name of the file that holds the objects.
 const OBJECTS_FILE: &str = "objects.redb";
 
-/// What a folder gives to a cluster.
+/// The parts that a folder gives to a cluster.
 pub(crate) struct Opened {
     pub(crate) folder: Arc<Folder>,
     pub(crate) journal: Arc<FileJournal>,
     pub(crate) restored: Restored,
 }
 
-/// Opens the folder of a cluster, and makes it when it is not there; unless `synced`, the journal does not wait for the disk. Reads all of it: not for an asynchronous thread.
+/// Opens the folder of a cluster, and makes it when it is not there; unless `synced`, the journal does not wait for the
+/// disk. Reads all of it: not for an asynchronous thread.
 pub(crate) fn open(path: &Path, synced: bool) -> Result<Opened, DataDirError> {
     let mut folder = Folder::open(path)?;
     let file = folder.path().join(OBJECTS_FILE);

@@ -1,13 +1,16 @@
-//! An object as it stands on the disk: by itself, so that it can be verified, and found when nothing around it can be read any more.
+//! An object as it stands on the disk: by itself, so that it can be verified, and found when nothing around it can be
+//! read any more.
 //!
 //! ```text
 //! magic 8 │ kind 1 │ revision 8 │ store 2 │ key 2 │ text 4 │ … store │ key │ text │ checksum 4
 //! ```
 //!
-//! Numbers are little endian; the three lengths are those of the parts that follow. The checksum (CRC-32C) covers everything between the
-//! magic and itself. A record of the other kind has no parts: it says that its revision was reached.
+//! Numbers are little endian; the three lengths are those of the parts that follow. The checksum (CRC-32C) covers
+//! everything between the magic and itself. A record of the other kind has no parts: it says that its revision was
+//! reached.
 
-/// What every record begins with. Not text, so that no object can hold it by accident: JSON has no raw control characters.
+/// The beginning of every record. Not text, so that no object can hold it by accident: JSON has no raw control
+/// characters.
 pub(super) const MAGIC: [u8; 8] = *b"\x01kwrec\x02\n";
 const HEAD: usize = 8 + 1 + 8 + 2 + 2 + 4;
 const OBJECT: u8 = 1;
@@ -22,12 +25,12 @@ pub(super) enum Record<'a> {
     Mark(u64),
 }
 
-/// What is wrong with a record.
+/// The error in a record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Broken {
     /// In words.
     pub(super) why: &'static str,
-    /// Whose record it seems to be, as far as that can be read.
+    /// The object that the record seems to hold, as far as that can be read.
     pub(super) who: Option<(u64, String, String)>,
 }
 

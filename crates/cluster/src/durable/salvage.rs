@@ -1,8 +1,9 @@
-//! What can be saved of a damaged file of objects.
+//! The objects that can be saved of a damaged file.
 //!
-//! Two ways are tried. First the database's own, on a copy: from both ends towards the damage, which gives objects that are certainly the
-//! latest ones. Then, for what lies between, every byte of the file is searched for records: each has a checksum of its own, so whatever is
-//! found was written so; but it may be an older version, or an object that was deleted since, and is said to be *uncertain*.
+//! Two ways are tried. First the database's own, on a copy: from both ends towards the damage, which gives objects that
+//! are certainly the latest ones. Then, for the parts between, every byte of the file is searched for records: each has
+//! a checksum of its own, so a record that is found was written so; but it may be an older version, or an object that
+//! was deleted since, and is called *uncertain*.
 //!
 //! Nothing is changed in the damaged file. A repair writes a new one beside it and lets them change names.
 
@@ -26,16 +27,16 @@ const JUMP: u64 = 1_000_000;
 /// So many damages and objects are named in a message; the number says how many there are.
 const NAMED: usize = 10;
 
-/// What [`repair`] did.
+/// The report of [`repair`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Report {
-    /// What was damaged, and where; empty when nothing was, and nothing was done.
+    /// The damage, and its place; empty when there was none, and nothing was done.
     pub damage: Vec<String>,
     /// How many objects were saved.
     pub saved: usize,
     /// Those of them that may be older than the last write, or deleted since.
     pub uncertain: Vec<String>,
-    /// Those that are known to be lost. There may be others of which no trace is left.
+    /// The objects that are known to be lost. There may be others of which no trace is left.
     pub lost: Vec<String>,
     /// Where the damaged file is kept.
     pub kept: Option<PathBuf>,
@@ -56,7 +57,7 @@ pub struct Report {
 /// # Ok(()) }
 /// ```
 pub fn repair(path: &Path) -> Result<Report, DataDirError> {
-    // A folder that is not there is no damage, and must not appear because somebody mistyped a name.
+    // A missing folder is no damage, and a mistyped name must not create one.
     let objects = path.join(OBJECTS_FILE);
     fs::metadata(&objects).map_err(DataDirError::io("find", &objects))?;
     let folder = Folder::open(path)?;
@@ -99,7 +100,7 @@ pub fn repair(path: &Path) -> Result<Report, DataDirError> {
     })
 }
 
-/// The error for a damaged file: what is damaged, and what a repair would save.
+/// The error for a damaged file: the damage, and the objects that a repair would save.
 pub(super) fn damaged(file: &Path, damage: Vec<String>) -> DataDirError {
     let bytes = match fs::read(file) {
         Ok(bytes) => bytes,
@@ -281,7 +282,7 @@ impl Found {
             return;
         };
         let key = key_of(&store, &key);
-        // Free pages hold pieces of old records, which nobody misses.
+        // Free pages hold pieces of old records: their loss does not count.
         if readable.covers(&key) && !self.failed.contains_key(&key) {
             return;
         }

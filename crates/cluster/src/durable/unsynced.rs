@@ -1,6 +1,7 @@
 //! A file that is never waited for: what is written is the kernel's at once, and on the disk when the kernel likes.
 //!
-//! What was written survives this process, however it ends. It does not survive the machine. The lock of the folder keeps others out.
+//! Written data survives this process, even a killed one. It does not survive a crash of the machine. The lock of the
+//! folder keeps others out.
 
 use std::fs::File;
 use std::io;

@@ -40,7 +40,8 @@ fn hit(bytes: &mut [u8], text: &str) {
     }
 }
 
-/// What damage does to a folder, what the next start says, and what a repair saves: how many objects, and how many of them certainly.
+/// Damage to a folder, the error of the next start, and the objects that a repair saves: how many, and how many of them
+/// certainly.
 fn check(what: &str, damage: impl FnOnce(&Path), says: &[&str], saved: Option<(u64, u64)>) {
     let (folder, revision) = folder();
     damage(folder.path());

@@ -17,7 +17,7 @@ struct Disk(Arc<Mutex<State>>);
 struct State {
     /// As programs see it.
     now: Vec<u8>,
-    /// What is safe, and what was written since: a power cut keeps some of it.
+    /// The safe bytes, and the writes since: a power cut keeps some of them.
     safe: Vec<u8>,
     since: Vec<Written>,
     /// Operations that still work; all do when there is none.
@@ -33,7 +33,7 @@ enum Written {
     Length(usize),
 }
 
-/// What a disk writes at once.
+/// The size of one atomic write of a disk.
 const SECTOR: usize = 512;
 
 impl Disk {
@@ -77,7 +77,8 @@ impl Disk {
         Ok(Waiting::new(Arc::new(journal), restored, Bounds::default()))
     }
 
-    /// What another start would find after the power went now: of everything since the last sync some sectors, by chance.
+    /// The disk that another start would find after a power cut now: of everything since the last sync some sectors, by
+    /// chance.
     fn without_power(&self, random: &mut Random) -> Disk {
         let state = self.state();
         let mut bytes = state.safe.clone();
