@@ -1,7 +1,8 @@
 //! A connection that gives up on a client which does not listen, and tells when one begins to speak.
 //!
-//! While we have something to send, the client must take some of it; the timer exists only while it may fire. A connection on which both
-//! sides are silent is not touched here: an idle watch may last for hours, and who rests too long is the matter of [`super::places`].
+//! While we have something to send, the client must take some of it; the timer exists only while it may fire. A
+//! connection on which both sides are silent is not touched here: an idle watch may last for hours, and
+//! [`super::places`] ends connections that rest too long.
 
 use std::io;
 use std::pin::Pin;
@@ -33,7 +34,7 @@ impl<S> Guarded<S> {
         }
     }
 
-    /// What a write came to: when the stream does not take it, the client's time runs.
+    /// The result of a write: when the stream does not take it, the client's time runs.
     fn written<T>(&mut self, cx: &mut Context<'_>, result: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
         if result.is_ready() {
             self.stalled = None;

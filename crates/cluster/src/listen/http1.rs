@@ -1,17 +1,17 @@
 //! HTTP/1.1: requests are hyper's, and a watch is sent by ourselves.
 //!
-//! A watch may last for hours in which nothing happens, and what reads and writes requests keeps 16 KiB of buffers all the while. So when a
-//! request is answered with a watch, the connection is taken back from hyper, which costs nothing from then on; the watch is sent in
-//! chunks as its events come, and when it has ended hyper gets the connection again. A watch over a WebSocket is what
-//! the connection ends with ([`watch_socket`]).
+//! A watch may last for hours in which nothing happens, and what reads and writes requests keeps 16 KiB of buffers all
+//! the while. So when a request is answered with a watch, the connection is taken back from hyper, which costs nothing
+//! from then on; the watch is sent in chunks as its events come, and when it has ended hyper gets the connection again.
+//! A watch over a WebSocket is what the connection ends with ([`watch_socket`]).
 //!
 //! Invariants:
-//! - what a client sees is what hyper would have sent: a chunked body, and a connection that can be used again;
-//! - a client that goes is noticed at once, whatever it has sent before;
+//! - a client sees what hyper would have sent: a chunked body, and a connection that can be used again;
+//! - a client that goes is noticed at once, even after it has sent other bytes;
 //! - events that are there together go together: a frame of a watch is one record of TLS and one system call.
 //!
-//! Not here: watches of HTTP/1.0, which knows no chunks, and of HTTP/2, where they are streams among others. Who must go when there is no
-//! room is the matter of [`super::places`].
+//! Not here: watches of HTTP/1.0, which knows no chunks, and of HTTP/2, where they are streams among others. Who must
+//! go when there is no room is the matter of [`super::places`].
 
 use std::convert::Infallible;
 use std::fmt::Write as _;
@@ -83,7 +83,7 @@ where
     }
 }
 
-/// What takes a connection from hyper.
+/// A connection that was taken from hyper.
 enum Taken {
     Watching(Watching),
     /// Another protocol, behind this head; the client may have begun to speak it.
@@ -109,7 +109,7 @@ struct Watched {
     under_way: UnderWay,
 }
 
-/// What becomes of the connection.
+/// The fate of the connection after the answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum After {
     /// There may be further requests.
@@ -157,7 +157,7 @@ where
         return Ok(None);
     };
     match &mut taken {
-        // Nobody sends the next request before he has seen the end of this answer; who did so will have to ask again.
+        // A client sends the next request after the end of this answer; one that did so earlier will have to repeat it.
         Taken::Watching(watching) if !parts.read_buf.is_empty() || grace.is_some() => watching.after = After::Close,
         Taken::Watching(_) => {}
         Taken::Upgraded { begun, .. } => *begun = parts.read_buf,
@@ -224,7 +224,7 @@ fn over_socket(answer: Response<ResponseBody>, asked: Option<Asked>) -> Response
     }
 }
 
-/// What the client wants to become of its connection.
+/// The client's wish for its connection.
 fn after(headers: &HeaderMap) -> After {
     let words = headers.get_all(header::CONNECTION).into_iter();
     let mut words = words
@@ -242,7 +242,7 @@ fn after(headers: &HeaderMap) -> After {
 enum Framed {
     /// A body in chunks, and what becomes of the connection.
     Chunks(After),
-    /// What follows is no HTTP.
+    /// The rest is not HTTP.
     Not,
 }
 

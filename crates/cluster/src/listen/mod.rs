@@ -1,12 +1,13 @@
-//! HTTPS for everybody else: kubectl, client-go, operators in any language.
+//! HTTPS for clients outside of the process: kubectl, client-go, operators in any language.
 //!
 //! Accept, TLS, HTTP/1.1 or HTTP/2 as ALPN says, and then the same front as in process.
 //!
 //! Invariants:
 //! - one connection never disturbs another: each is a task of its own with its own limits, and a panic ends in it;
 //! - no connection costs anything for longer than [`Limits`] allow without its client doing something for it;
-//! - nobody waits for a place: whoever comes gets one at once, or is told at once that there is none (see [`crate::places`]);
-//! - when the cluster stops, watches end cleanly, requests under way are answered, and within [`GRACE`] nothing is left.
+//! - no client waits for a place: each gets one at once, or is told at once that there is none (see [`crate::places`]);
+//! - when the cluster stops, watches end cleanly, requests under way are answered, and within [`GRACE`] nothing is
+//!   left.
 
 mod guard;
 mod http1;
@@ -43,19 +44,21 @@ use guard::Guarded;
 pub(crate) use threads::Threads;
 use tls_stream::TlsStream;
 
-/// How long a stopping listener waits for its connections; what is left then is cut off. A cluster stops within a second.
+/// How long a stopping listener waits for its connections; what is left then is cut off. A cluster stops within a
+/// second.
 const GRACE: Duration = Duration::from_millis(500);
 
 /// How long to wait when the process has no file descriptors left: others must close something first.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
-/// The longest request line with headers, in bytes: over HTTP/1 as a whole, over HTTP/2 as decoded. Larger ones get 431.
+/// The longest request line with headers, in bytes: over HTTP/1 as a whole, over HTTP/2 as decoded. Larger ones get
+/// 431.
 const MAX_HEADERS: u32 = 64 * 1024;
 
 /// How many streams a client may open and reset before they are looked at, or have reset for its mistakes.
 const MAX_RESETS: usize = 100;
 
-/// What all connections of a listener share.
+/// The state that all connections of a listener share.
 struct Shared {
     front: Front,
     tls: Tls,
@@ -92,7 +95,7 @@ pub(crate) async fn serve(socket: TcpListener, front: Front, tls: Tls, limits: L
                     place.runs_as(task);
                 }
             }
-            // Those that ended meanwhile give their memory back.
+            // Connections that ended meanwhile give their memory back.
             while let Some(ended) = connections.try_join_next() {
                 report_panic(ended);
             }
@@ -172,9 +175,10 @@ pub(crate) fn http2_builder(limits: &Limits) -> http2::Builder<Streams> {
 
 /// One connection, from handshake to end.
 async fn connection(stream: TcpStream, shared: &Shared, place: &Arc<Place>) {
-    // A watch event is small and must not wait for the next one. An error means that the client is gone, which shows soon enough.
+    // A watch event is small and must not wait for the next one. An error means that the client is gone, which shows
+    // soon enough.
     let _ = stream.set_nodelay(true);
-    // What a handshake needs is given back after it.
+    // The memory of a handshake is given back after it.
     let stream = match Box::pin(handshake(stream, shared.tls.config.clone())).await {
         Ok(stream) => stream,
         Err(error) => return tracing::debug!(%error, "a client did not complete the TLS handshake"),
@@ -210,7 +214,7 @@ async fn connection(stream: TcpStream, shared: &Shared, place: &Arc<Place>) {
     }
 }
 
-/// Whose requests are answered on a connection, and by whom.
+/// The client whose requests are answered on a connection, and the server that answers them.
 struct Session {
     front: Front,
     peer: Arc<Peer>,
@@ -266,7 +270,7 @@ impl http_body::Body for Sent {
     }
 }
 
-/// TLS, or a word to somebody who did not know that it is spoken here.
+/// TLS, or a plain answer to a client that speaks HTTP without TLS.
 async fn handshake(mut stream: TcpStream, config: Arc<ServerConfig>) -> io::Result<TlsStream<TcpStream>> {
     let mut first = [0];
     // Every TLS connection starts with the byte 22; every plain HTTP request with the capital letter of its method.
@@ -288,8 +292,9 @@ async fn handshake(mut stream: TcpStream, config: Arc<ServerConfig>) -> io::Resu
 pub struct Listening {
     /// The address, with the port that was chosen when port 0 was asked for.
     pub address: SocketAddr,
-    /// A kubeconfig (YAML) for the administrator with everything embedded: the CA's certificate, the client certificate and its
-    /// **private key**. [`kubeconfig::write`](crate::kubeconfig::write) puts it into a file that only its owner can read.
+    /// A kubeconfig (YAML) for the administrator with everything embedded: the CA's certificate, the client certificate
+    /// and its **private key**. [`kubeconfig::write`](crate::kubeconfig::write) puts it into a file that only its owner
+    /// can read.
     pub kubeconfig: String,
 }
 

@@ -1,11 +1,12 @@
 //! Threads that serve connections, each with a runtime of its own.
 //!
-//! A runtime that shares its tasks between threads wakes a second thread whenever the first has found work, which costs more than most
-//! requests do. Here a connection stays on the thread that it was given to; where there are many, they spread.
+//! A runtime that shares its tasks between threads wakes a second thread whenever the first has found work, which costs
+//! more than most requests do. Here a connection stays on the thread that it was given to; where there are many, they
+//! spread.
 //!
 //! Invariants:
 //! - a connection is served by one thread from its handshake to its end, the one that had the fewest when it came;
-//! - the threads end when the last [`Threads`] is dropped, and with them whatever they still serve.
+//! - the threads end when the last [`Threads`] is dropped, and with them the connections that they still serve.
 //!
 //! Not here: which connections are accepted, and what they may cost (see the module above).
 
@@ -47,7 +48,8 @@ impl Threads {
         })
     }
 
-    /// Lets `serve` have a connection, on the thread with the fewest; the task is one of `connections`. `None`: the connection is lost.
+    /// Lets `serve` have a connection, on the thread with the fewest; the task is one of `connections`. `None`: the
+    /// connection is lost.
     pub(crate) fn serve<F, S>(&self, stream: TcpStream, connections: &mut JoinSet<()>, serve: F) -> Option<AbortHandle>
     where
         F: FnOnce(TcpStream) -> S + Send + 'static,
@@ -103,7 +105,7 @@ mod tests {
 
     use super::*;
 
-    /// What four clients that stay are told: the name of the thread that serves them.
+    /// The answers to four clients that stay: the name of the thread that serves each.
     async fn served_by(count: usize) -> Vec<String> {
         let threads = Threads::start(count).unwrap();
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();

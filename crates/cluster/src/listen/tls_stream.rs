@@ -1,12 +1,14 @@
 //! TLS over a socket, for connections of which there are many and which mostly rest.
 //!
-//! A stream with buffers of its own holds several KiB for each connection as long as it is open. Here records are decrypted where they were
-//! read and encrypted where they are written from, in buffers that all connections of a thread share; a connection keeps what is not whole
-//! yet, and what its client or its socket has not taken, and nothing while it rests. The protocol is rustls', in its form for callers
-//! with buffers of their own ([`UnbufferedServerConnection`]).
+//! A stream with buffers of its own holds several KiB for each connection as long as it is open. Here records are
+//! decrypted where they were read and encrypted where they are written from, in buffers that all connections of a
+//! thread share; a connection keeps incomplete records, and bytes that its client or its socket has not taken, and
+//! nothing while it rests. The protocol is rustls', in its form for callers with buffers of their own
+//! ([`UnbufferedServerConnection`]).
 //!
 //! Invariants:
-//! - bytes leave in the order in which rustls made them: whatever it wants to say goes out before what is encrypted after it;
+//! - bytes leave in the order in which rustls made them: its own messages go out before data that is encrypted after
+//!   them;
 //! - nothing is read while decrypted bytes wait, and nothing is encrypted while encrypted bytes wait: each has a bound;
 //! - a client that ends without a goodbye is an error, never the end of what it sent.
 
@@ -31,7 +33,8 @@ const RECORD: usize = 16 * 1024 + 1024;
 /// How much is encrypted at a time, and written with one call of the system.
 const BATCH: usize = 4 * 16 * 1024;
 
-/// The most that is kept of what a client sent: the longest message of a handshake that rustls takes, and the record behind it.
+/// The most that is kept of what a client sent: the longest message of a handshake that rustls takes, and the record
+/// behind it.
 const MAX_INCOMING: usize = 64 * 1024 + 2 * RECORD;
 
 thread_local! {
@@ -49,9 +52,9 @@ pub(crate) struct TlsStream<S> {
     session: UnbufferedServerConnection,
     /// The beginning of a record, or of a message in several of them.
     incoming: Vec<u8>,
-    /// What the reader has not taken yet.
+    /// Decrypted bytes that the reader has not taken yet.
     plain: Kept,
-    /// What the socket has not taken yet.
+    /// Records that the socket has not taken yet.
     outgoing: Kept,
     /// Whether the client has said that nothing follows.
     ended: bool,
@@ -59,7 +62,7 @@ pub(crate) struct TlsStream<S> {
     said_goodbye: bool,
 }
 
-/// Bytes that wait for somebody, who takes them from the front.
+/// Bytes that wait for their reader, who takes them from the front.
 #[derive(Default)]
 struct Kept {
     bytes: Vec<u8>,
@@ -91,7 +94,7 @@ impl Kept {
 /// The right to encrypt something.
 type Traffic<'a> = WriteTraffic<'a, ServerConnectionData>;
 
-/// What is encrypted.
+/// The data to encrypt.
 #[derive(Clone, Copy)]
 enum Said<'a> {
     Plain(&'a [u8]),
@@ -115,13 +118,14 @@ impl Said<'_> {
     }
 }
 
-/// What rustls refuses, as a stream says it.
+/// The error of rustls, as one of a stream.
 fn invalid(error: impl std::error::Error + Send + Sync + 'static) -> io::Error {
     io::Error::new(ErrorKind::InvalidData, error)
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> TlsStream<S> {
-    /// Waits until the client has shown that it speaks TLS as `config` has it, and has sent its certificate if it has one.
+    /// Waits until the client has shown that it speaks TLS as `config` has it, and has sent its certificate if it has
+    /// one.
     ///
     /// # Errors
     /// When it does not, or goes. It is told why, if it listens.
@@ -148,7 +152,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> TlsStream<S> {
             }
         }
         if stream.session.protocol_version() == Some(ProtocolVersion::TLSv1_3) {
-            // What is left is a ticket: the client's handshake is over, and it may send before it reads.
+            // Only a ticket is left: the client's handshake is over, and it may send before it reads.
             poll_fn(|cx| Poll::Ready(stream.send_some(cx))).await?;
         } else {
             poll_fn(|cx| stream.poll_send(cx)).await?;
@@ -156,7 +160,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> TlsStream<S> {
         Ok(stream)
     }
 
-    /// What rustls knows of the client.
+    /// The TLS session of the client.
     pub(crate) fn session(&self) -> &UnbufferedServerConnection {
         &self.session
     }
@@ -201,7 +205,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> TlsStream<S> {
         Ok(())
     }
 
-    /// Works on records until more of them are needed, and then lets `idle` say something if that may be; how many bytes are done with.
+    /// Works on records until more of them are needed, and then lets `idle` say something if that may be; how many
+    /// bytes are done with.
     fn process(&mut self, records: &mut [u8], idle: impl FnOnce(Traffic<'_>) -> io::Result<()>) -> io::Result<usize> {
         let mut used = 0;
         loop {
@@ -243,7 +248,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> TlsStream<S> {
         }
     }
 
-    /// What rustls has to say of an error that it has just told.
+    /// Encodes the alert of rustls for the error that it has just reported.
     fn encode_alert(&mut self, records: &mut [u8]) -> io::Result<()> {
         // Beyond what it has to say it would come across the error again.
         while self.session.wants_write() {
@@ -306,7 +311,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> TlsStream<S> {
     }
 }
 
-/// What rustls has to say by itself, behind what waits already.
+/// Encodes a message of rustls itself, behind the waiting bytes.
 fn encode<D>(mut data: EncodeTlsData<'_, D>, outgoing: &mut Kept) -> io::Result<()> {
     let from = outgoing.bytes.len();
     loop {
@@ -327,7 +332,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncRead for TlsStream<S> {
     fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, into: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let this = self.get_mut();
         while this.plain.is_empty() && !this.ended {
-            // What waits may be what the other end waits for; whether the socket takes it now does not matter to the reader.
+            // The other end may wait for the waiting bytes; whether the socket takes them now does not matter to the
+            // reader.
             this.send_some(cx)?;
             let heard = ready!(this.poll_hear(cx));
             // A record may ask for an answer.

@@ -17,7 +17,7 @@ use tokio_tungstenite::tungstenite::{Error, Message, Utf8Bytes};
 use crate::response::{Duplex, Upgrade, Watch};
 use crate::streams::websocket::{accepted, farewell, is_wanted, limits, words};
 
-/// What becomes of a request for a watch over a WebSocket.
+/// The outcome of a request for a watch over a WebSocket.
 pub(super) enum Asked {
     /// The answer behind which the connection is one.
     Granted(Response<()>),
@@ -68,7 +68,7 @@ pub(super) enum Framing {
 }
 
 impl Framing {
-    /// What the answer's media type means.
+    /// The framing for the answer's media type.
     pub(super) fn of(headers: &HeaderMap) -> Framing {
         let media = headers.get(header::CONTENT_TYPE).map(HeaderValue::as_bytes);
         if media.is_some_and(|media| media.starts_with(b"application/json")) {
@@ -93,7 +93,7 @@ impl Framing {
     }
 }
 
-/// What the connection does behind the answer: it sends the watch to its end, or until its client goes.
+/// The work of the connection behind the answer: it sends the watch to its end, or until its client goes.
 pub(super) fn upgrade(watch: Box<Watch>, framing: Framing) -> Upgrade {
     Upgrade(Box::new(move |stream, begun| {
         Box::pin(send(stream, begun, watch, framing))
@@ -103,7 +103,7 @@ pub(super) fn upgrade(watch: Box<Watch>, framing: Framing) -> Upgrade {
 async fn send(stream: Box<dyn Duplex>, begun: Bytes, mut watch: Box<Watch>, framing: Framing) {
     let socket = WebSocketStream::from_partially_read(stream, begun.to_vec(), Role::Server, Some(limits())).await;
     let (mut to_client, mut from_client) = socket.split();
-    // Whatever a client says, only that it goes matters; pings are answered while they are read.
+    // Messages of a client are ignored, and only its going matters; pings are answered while they are read.
     let gone = async { while let Some(Ok(_)) = from_client.next().await {} };
     let sending = async {
         while let Some(mut frame) = poll_fn(|cx| watch.poll_guarded(cx)).await {
