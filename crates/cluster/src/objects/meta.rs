@@ -1,4 +1,5 @@
-//! Small questions about metadata that several controllers ask: who controls this object, is it being deleted, do its labels fit.
+//! Small questions about metadata that several controllers ask: the controller of this object, whether it is being
+//! deleted, whether its labels fit.
 //!
 //! Pure. Invariant: a controller reference is recognised by uid alone, never by name, because names are reused.
 
@@ -47,7 +48,8 @@ pub(crate) fn labels(meta: &ObjectMeta) -> BTreeMap<String, String> {
     meta.labels.clone().unwrap_or_default()
 }
 
-/// A controller reference to an owner (`metav1.NewControllerRef`): it controls, and blocks the owner's foreground deletion.
+/// A controller reference to an owner (`metav1.NewControllerRef`): it controls, and blocks the owner's foreground
+/// deletion.
 pub(crate) fn controller_reference(api_version: &str, kind: &str, owner: &ObjectMeta) -> OwnerReference {
     OwnerReference {
         api_version: api_version.to_owned(),
@@ -76,13 +78,13 @@ pub(crate) fn selector(of: &str, selector: &LabelSelector) -> Result<Selector> {
     })
 }
 
-/// Whether the labels of an object fit. An empty selector fits nothing here, as in the workload controllers of Kubernetes:
-/// a selector that was left out must never adopt a whole namespace.
+/// Whether the labels of an object fit. An empty selector fits nothing here, as in the workload controllers of
+/// Kubernetes: a selector that was left out must never adopt a whole namespace.
 pub(crate) fn fits(selector: &Selector, meta: &ObjectMeta) -> bool {
     !selector.selects_all() && selector.matches(&labels(meta))
 }
 
-/// A time as the API stores it: whole seconds. What is compared with stored times must lose the rest first.
+/// A time as the API stores it: whole seconds. A time that is compared with stored times must lose the rest first.
 pub(crate) fn time(now: Timestamp) -> Time {
     Time(Timestamp::from_second(now.as_second()).unwrap_or(now))
 }

@@ -1,5 +1,4 @@
-//! Small readings of objects that controllers and processes share: what is in metadata, what a quantity says, what
-//! annotations say of use.
+//! Small readings of objects that controllers and processes share: metadata, quantities, and annotations of usage.
 //!
 //! Pure, and below both: nothing here knows a controller or a pod that runs.
 

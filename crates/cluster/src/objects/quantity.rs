@@ -1,7 +1,7 @@
 //! Amounts of resources, as numbers that can be added and compared.
 //!
-//! Pure. In thousandths, rounded up: the scheduler counts cpu so, and nothing is counted finer (`Quantity.MilliValue`). The API server has
-//! validated what is stored; what cannot be read all the same is no amount.
+//! Pure. In thousandths, rounded up: the scheduler counts cpu so, and nothing is counted finer (`Quantity.MilliValue`).
+//! The API server has validated stored quantities; a text that cannot be read all the same is no amount.
 
 use kubewright::k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 
@@ -28,7 +28,7 @@ pub(crate) fn milli(quantity: &Quantity) -> Option<i128> {
     Some(if negative { -value } else { value })
 }
 
-/// What a suffix multiplies by: a numerator and a denominator.
+/// The factor of a suffix: a numerator and a denominator.
 fn scale(suffix: &str) -> Option<(i128, i128)> {
     let binary = |power: u32| 1024_i128.checked_pow(power).map(|factor| (factor, 1));
     let decimal = |power: u32| 10_i128.checked_pow(power).map(|factor| (factor, 1));

@@ -1,7 +1,7 @@
-//! What simulated pods use: what their annotations say.
+//! The usage of simulated pods, from their annotations.
 //!
-//! `kubewright.dev/usage-cpu: 250m` is the use of a pod, with a dot and a name behind it that of one container. What is
-//! said of the pod and of no container is shared by the others. Pure.
+//! `kubewright.dev/usage-cpu: 250m` is the use of a pod, with a dot and a name behind it that of one container. The
+//! usage of a pod without one of a container is shared by its other containers. Pure.
 
 use kubewright::k8s_openapi::api::core::v1::{Container, Pod};
 use kubewright::k8s_openapi::apimachinery::pkg::api::resource::Quantity;
