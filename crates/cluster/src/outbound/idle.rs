@@ -1,11 +1,10 @@
 //! Connections that are kept for the next call to the same host with the same trust.
 //!
 //! Invariants: so many for a host ([`MOST`]), and for so many hosts ([`HOSTS`]): configurations come and go, and with
-//! them hosts and authorities that nobody asks for again. Where there is no room those that have ended go, then any
-//! other.
+//! them hosts and authorities that no call uses again. Where there is no room those that have ended go, then any other.
 //!
-//! Not hyper-util's pool: it tells connections apart by scheme and host alone, so that a call which trusts one authority could be sent
-//! on a connection that another authority vouched for, and it has no bound over all hosts.
+//! Not hyper-util's pool: it tells connections apart by scheme and host alone, so that a call which trusts one
+//! authority could be sent on a connection that another authority vouched for, and it has no bound over all hosts.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
@@ -18,7 +17,7 @@ use hyper::client::conn::http1::SendRequest;
 const MOST: usize = 8;
 const HOSTS: usize = 64;
 
-/// What connections may be shared by: scheme, host and port, and whom to trust.
+/// The key by which connections may be shared: scheme, host and port, and the trusted certificates.
 pub(super) type Key = (String, Bytes);
 
 /// A connection that may be kept.

@@ -1,4 +1,5 @@
-//! Where an answer sends a call instead, as Go's HTTP client follows it: which method, with the body or without, to which URL.
+//! Where an answer sends a call instead, as Go's HTTP client follows it: which method, with the body or without, to
+//! which URL.
 //!
 //! Not here: sending; how often a call may be sent on.
 
@@ -15,7 +16,7 @@ pub(super) struct Step {
 }
 
 impl Step {
-    /// The step that an answer with this status and `Location` leads to; none when it leads nowhere.
+    /// The next step after an answer with this status and `Location`; none when it is not a redirect.
     ///
     /// # Errors
     /// A `Location` that is none, in the words of Go's client.

@@ -1,7 +1,7 @@
 //! Where a Service is: at the addresses of its EndpointSlices, or of its Endpoints; of the type ExternalName, at that
 //! name.
 //!
-//! There is no network of Services here, so that a cluster IP leads nowhere; what is behind it may be reached.
+//! There is no network of Services here, so that a cluster IP cannot be reached; its endpoints may be.
 
 use std::net::{IpAddr, SocketAddr};
 

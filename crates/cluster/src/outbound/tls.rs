@@ -1,7 +1,7 @@
-//! Whom the server trusts when it calls a webhook.
+//! The certificates that the server trusts when it calls a webhook.
 //!
-//! As in Go, a certificate that stands in the `caBundle` itself is trusted, even if it may not sign others: webhooks often come with a
-//! certificate that is its own authority.
+//! As in Go, a certificate that stands in the `caBundle` itself is trusted, even if it may not sign others: webhooks
+//! often come with a certificate that is its own authority.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -20,7 +20,7 @@ use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 use x509_parser::prelude::{FromDer as _, X509Certificate};
 
-/// How many bundles are remembered: as many as configurations anybody has.
+/// How many bundles are remembered: more than a cluster has configurations.
 const MAX_BUNDLES: usize = 200;
 
 /// TLS configurations by the bundle they trust.
@@ -168,7 +168,8 @@ fn words(error: &rustls::Error, host: &str) -> String {
     let x509 = |why: &str| format!("tls: failed to verify certificate: x509: {why}");
     match error {
         rustls::Error::InvalidCertificate(reason) => match reason {
-            // What is neither listed nor signed by somebody listed has no authority, whatever else is odd about it.
+            // A certificate that is neither listed nor signed by a listed one has no known authority, even when it has
+            // other faults.
             CertificateError::UnknownIssuer | CertificateError::BadSignature | CertificateError::Other(_) => {
                 x509("certificate signed by unknown authority")
             }
