@@ -6,8 +6,8 @@
 //! file again when it changes.
 //!
 //! Invariant: the variable is set for every program, also one that has no token. Otherwise a program would find the
-//! kubeconfig of whoever started the cluster, and act on another cluster with another's rights. Not here: the token
-//! itself (`tokens`, `volumes`).
+//! kubeconfig of the user who started the cluster, and act on another cluster with that user's rights. Not here: the
+//! token itself (`tokens`, `volumes`).
 
 use std::io;
 use std::path::Path;

@@ -56,7 +56,7 @@ impl Terminal {
             ws_xpixel: 0,
             ws_ypixel: 0,
         };
-        // One that is closed has no size.
+        // A closed terminal has no size.
         let _ = rustix::termios::tcsetwinsize(&self.0, size);
     }
 }
@@ -71,7 +71,7 @@ impl Terminal {
     }
 }
 
-/// What a container's program reads, to which clients may write.
+/// The standard input of a container's program, to which clients may write.
 pub(crate) struct Input {
     to: tokio::sync::Mutex<Option<Box<dyn AsyncWrite + Send + Unpin>>>,
     /// Whether it ends with the first client that had it (`stdinOnce`).
@@ -86,7 +86,7 @@ impl Input {
         }
     }
 
-    /// Gives the program something to read. One that reads nothing more is told nothing more.
+    /// Gives the program something to read. A program that has closed its input gets no more.
     pub(crate) async fn write(&self, bytes: &[u8]) {
         let mut to = self.to.lock().await;
         let Some(stream) = to.as_mut() else { return };
@@ -189,7 +189,7 @@ impl Processes {
         })
     }
 
-    /// What a program finds as its standard streams: a terminal, or pipes.
+    /// The standard streams of a program: a terminal, or pipes.
     pub(super) fn stdio(
         &self,
         order: &mut Order,
@@ -251,7 +251,7 @@ impl Processes {
         let read = |stream: Option<std::pin::Pin<Box<dyn tokio::io::AsyncRead + Send>>>| async {
             let mut said = Vec::new();
             if let Some(mut stream) = stream {
-                // What could be read counts.
+                // The part that could be read counts.
                 let _ = (&mut stream).take(10 * 1024).read_to_end(&mut said).await;
                 let _ = tokio::io::copy(&mut stream, &mut tokio::io::sink()).await;
             }

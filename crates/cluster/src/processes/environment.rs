@@ -1,6 +1,8 @@
-//! The environment of a container: variables of Services, `envFrom`, `env`, with the rules of a kubelet (`makeEnvironmentVariables`).
+//! The environment of a container: variables of Services, `envFrom`, `env`, with the rules of a kubelet
+//! (`makeEnvironmentVariables`).
 //!
-//! What they refer to is read first ([`Sources`]), and the rest is pure. Not here: paths in values, which are rewritten by `paths`.
+//! The referenced objects are read first ([`Sources`]), and the rest is pure. Not here: paths in values, which are
+//! rewritten by `paths`.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +14,7 @@ use kubewright::{Client, Result};
 
 use crate::objects::{meta, quantity};
 
-/// What the environment of a pod's containers is made from.
+/// The objects from which the environment of a pod's containers is made.
 #[derive(Default)]
 pub(crate) struct Sources {
     pub(super) secrets: BTreeMap<String, Secret>,
@@ -55,7 +57,8 @@ impl Sources {
         Ok(sources)
     }
 
-    /// The variables of a container, each once, in no order. Variables with values that lack something are an error, in words.
+    /// The variables of a container, each once, in no order. Variables with values that lack something are an error, in
+    /// words.
     pub(super) fn of(&self, pod: &Pod, container: &Container) -> Result<BTreeMap<String, String>, String> {
         let mut all = BTreeMap::new();
         for source in container.env_from.iter().flatten() {
@@ -162,7 +165,7 @@ impl Sources {
         })
     }
 
-    /// What a container learns of the Services of its namespace, and of the API server (`envvars.FromServices`).
+    /// The variables for the Services of the container's namespace, and for the API server (`envvars.FromServices`).
     fn service_variables(&self) -> BTreeMap<String, String> {
         let mut all = BTreeMap::new();
         if let Some((host, port)) = &self.api {
@@ -292,7 +295,7 @@ fn lossy(bytes: &ByteString) -> String {
     String::from_utf8_lossy(&bytes.0).into_owned()
 }
 
-/// Replaces `$(NAME)` by what is known of it, and `$$` by `$`; what is not known stays (`expansion.Expand`).
+/// Replaces `$(NAME)` by its known value, and `$$` by `$`; an unknown name stays (`expansion.Expand`).
 pub(super) fn expand(text: &str, known: impl Fn(&str) -> Option<String>) -> String {
     let (mut out, mut rest) = (String::with_capacity(text.len()), text);
     while let Some(at) = rest.find('$') {

@@ -1,8 +1,8 @@
-//! What containers use of this machine: the processes of each are looked at every few seconds.
+//! The usage of this machine by containers: the processes of each are looked at every few seconds.
 //!
-//! A [`Gauge`] belongs to one life of a container and goes with it. One that holds more memory than it may is killed,
-//! as the kernel does it with a cgroup; it is looked at more often. Use of cpu is a mean between two looks; the first
-//! is the start, when nothing had been used. Not counted: commands that clients run beside a program, and probes.
+//! A [`Gauge`] belongs to one life of a container and goes with it. A container above its memory limit is killed, as
+//! the kernel does it with a cgroup; it is looked at more often. Use of cpu is a mean between two looks; the first is
+//! the start, when nothing had been used. Not counted: commands that clients run beside a program, and probes.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, Weak};
@@ -22,7 +22,7 @@ const ALL: u32 = 5;
 /// Between looks that are nearer than this there are too few ticks to tell anything.
 const SHORTEST: Duration = Duration::from_secs(1);
 
-/// What a container uses.
+/// The usage of a container.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Usage {
     /// Billionths of a cpu.

@@ -1,4 +1,4 @@
-//! The folders of processes, and as whom they run.
+//! The folders of processes, and the users that they run as.
 //!
 //! ```text
 //! HOME/owner              when the cluster of this folder started, whose number is in the name
@@ -11,8 +11,8 @@
 //! CACHE/                  templates that outlive the cluster
 //! ```
 //!
-//! Invariants: what a cluster has made below HOME goes with it; folders that a program may not change belong to the cluster; nobody else
-//! may read them. Not here: what is in volumes (`volumes`).
+//! Invariants: all files of a cluster below HOME go with it; folders that a program may not change belong to the
+//! cluster; no other user may read them. Not here: what is in volumes (`volumes`).
 
 use std::fs;
 use std::io;
@@ -21,7 +21,7 @@ use std::path::{Path, PathBuf};
 
 use super::launch;
 
-/// Whom the programs of a cluster run as that was started by root.
+/// The user of the programs, when root has started the cluster.
 const NOBODY: u32 = 65_534;
 
 /// The folders of a cluster's processes.
@@ -30,7 +30,7 @@ pub(crate) struct Home {
     path: PathBuf,
     volumes: PathBuf,
     cache: PathBuf,
-    /// Whom programs run as, where that is another user than the cluster's.
+    /// The user of the programs, where that is another than the cluster's.
     user: Option<u32>,
     /// Whether the volumes outlive the cluster.
     keeps_volumes: bool,
@@ -71,7 +71,7 @@ impl Home {
             .mode(0o711)
             .create(&home.volumes)?;
         if let (Some(kept), Some(_)) = (kept, user) {
-            // Its programs are other users, who pass through the folder and can read nothing in it but what is theirs.
+            // Its programs are other users, which pass through the folder and can read only their own files in it.
             fs::set_permissions(kept, fs::Permissions::from_mode(0o711))?;
         }
         fs::write(
@@ -167,7 +167,8 @@ impl Home {
         if let Some(user) = self.user {
             chown(path, None, Some(user))?;
         }
-        // What a mode says of the owner holds for the programs, who are the group; but they change nothing. Others read nothing.
+        // The owner's rights in a mode hold for the programs, which are the group; but they change nothing. Others read
+        // nothing.
         let of_owner = mode >> 6 & 0o7;
         let of_group = if self.user.is_some() { of_owner & 0o5 } else { 0 };
         fs::set_permissions(path, fs::Permissions::from_mode(of_owner << 6 | of_group << 3))

@@ -1,16 +1,17 @@
 //! Which program stands for an image.
 //!
-//! Pure but for a look at which programs there are. Rows of the user come before the built-in ones, and the first that fits counts.
-//! Not here: how a program is started (`start`).
+//! Pure but for a look at which programs there are. Rows of the user come before the built-in ones, and the first that
+//! fits counts. Not here: how a program is started (`start`).
 
 use std::collections::BTreeMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-/// What stands for images: rows of a pattern and a command, as the table `[images]` of `kubewright.toml` has them.
+/// The programs that stand for images: rows of a pattern and a command, as the table `[images]` of `kubewright.toml`
+/// has them.
 ///
-/// A pattern is an image's name, with `*` for any text: `postgres:*`, `registry.example/shop:dev`. The command is a line for `sh`; the arguments
-/// of the container are added to it.
+/// A pattern is an image's name, with `*` for any text: `postgres:*`, `registry.example/shop:dev`. The command is a
+/// line for `sh`; the arguments of the container are added to it.
 #[derive(Clone, Default)]
 pub struct Images {
     rows: Vec<(String, String)>,
@@ -119,7 +120,7 @@ impl Images {
     }
 }
 
-/// What runs instead of an image.
+/// The program that runs instead of an image.
 #[derive(Clone, Debug)]
 pub(crate) struct Program {
     /// The entry point, before the arguments of the container.
@@ -132,7 +133,7 @@ pub(crate) struct Program {
     pub(crate) path: Vec<PathBuf>,
     /// Where it starts, if not in a folder of the container's own.
     pub(crate) folder: Option<PathBuf>,
-    /// What the image would say of the environment.
+    /// The environment of the image.
     pub(crate) environment: BTreeMap<String, String>,
     /// Folders of the image that lead into the container's own.
     pub(crate) owned: &'static [&'static str],
@@ -146,7 +147,7 @@ struct Row {
     programs: &'static [&'static str],
     /// Where they are besides the search path; `*` stands for a version.
     folders: &'static [&'static str],
-    /// What its entry point does. An image without one has only a command, which arguments replace.
+    /// The script of its entry point. An image without one has only a command, which arguments replace.
     script: Option<&'static str>,
     environment: &'static [(&'static str, &'static str)],
     owned: &'static [&'static str],

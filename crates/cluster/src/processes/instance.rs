@@ -1,7 +1,7 @@
 //! One life of a container: what it is started with, its program, its hook postStart, its end.
 //!
-//! Invariants: a container has one life at a time; the news of its end come after the last line of its log; commands that run beside its
-//! program end with it. Not here: probes (`probes`), the way to its end (`stop`).
+//! Invariants: a container has one life at a time; the news of its end come after the last line of its log; commands
+//! that run beside its program end with it. Not here: probes (`probes`), the way to its end (`stop`).
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -44,7 +44,7 @@ pub(super) struct Instance {
     pub(super) log: Arc<Log>,
     /// The log of the life before.
     pub(super) before: Option<Arc<Log>>,
-    /// What it writes, to clients who have joined it.
+    /// Its output, for clients that are attached to it.
     pub(super) output: broadcast::Sender<(u8, Bytes)>,
     /// None when it could not be started.
     running: Option<Running>,
@@ -52,7 +52,7 @@ pub(super) struct Instance {
     is_being_stopped: AtomicBool,
 }
 
-/// What runs, and what else may run beside it.
+/// The running program, and the parts that may run beside it.
 pub(super) struct Running {
     reins: Reins,
     /// None when it had ended at once.
@@ -66,7 +66,7 @@ pub(super) struct Running {
     pub(super) terminal: Option<Arc<Terminal>>,
 }
 
-/// What is known of a pod before one of its containers is started.
+/// The facts about a pod before one of its containers is started.
 pub(crate) struct Prepared {
     sources: Sources,
     volumes: BTreeMap<String, PathBuf>,
@@ -309,7 +309,7 @@ impl Processes {
             .stdio(&mut order, has_input, container.tty == Some(true))
             .map_err(not_run)?;
         let mut launched = self.0.launcher.launch(&order, pipes).await.map_err(not_run)?;
-        // What runs beside the program has streams of its own.
+        // A program that runs beside it has streams of its own.
         order.terminal = None;
         let input = match &terminal {
             Some(terminal) if has_input => Some(Input::new(terminal.half().map_err(not_run)?, false)),
@@ -474,13 +474,13 @@ impl Instance {
         self.running.is_none()
     }
 
-    /// Why it ended, where somebody knows.
+    /// The reason of its end, where it is known.
     fn why(&self) -> Option<&'static str> {
         let gauge = self.running.as_ref()?.gauge.as_ref()?;
         gauge.is_over().then_some("OOMKilled")
     }
 
-    /// What the container leaves as its message (`terminationMessagePath`).
+    /// The container's termination message (`terminationMessagePath`).
     fn last_words(&self, code: i32) -> String {
         let Some(running) = &self.running else {
             return String::new();
@@ -501,7 +501,7 @@ impl Instance {
     }
 }
 
-/// Shows a piece of output to those who have joined the program.
+/// Sends a piece of output to the clients that are attached to the program.
 fn show(to: &broadcast::Sender<(u8, Bytes)>, stream: u8, piece: &[u8]) {
     if to.receiver_count() > 0 {
         // The last of them may have gone at this moment.

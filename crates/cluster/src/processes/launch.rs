@@ -1,8 +1,8 @@
 //! Starts programs through shims, and hears how they end.
 //!
-//! Invariants: a shim is written down while it lives (`HOME/shims/PID`, with its start time), so that a cluster that starts after one that was
-//! killed finds what may have been left; dropping a [`Launched`] ends its program and all that it started.
-//! Not here: what becomes of the news (`instance`, `run`).
+//! Invariants: a shim is written down while it lives (`HOME/shims/PID`, with its start time), so that a cluster that
+//! starts after one that was killed finds what may have been left; dropping a [`Launched`] ends its program and all
+//! that it started. Not here: what becomes of the news (`instance`, `run`).
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -27,7 +27,7 @@ const PATIENCE: Duration = Duration::from_secs(20);
 /// How long its longest line may be.
 const LONGEST: u64 = 256;
 
-/// What is to be run.
+/// The program to run.
 #[derive(Clone, Debug)]
 pub(super) struct Order {
     pub(super) command: Vec<String>,
@@ -78,14 +78,14 @@ impl Reins {
     }
 
     fn say(&self, order: u8) {
-        // One that has ended hears nothing any more.
+        // A shim that has ended takes no orders any more.
         let _ = self.0.try_write(&[order]);
     }
 }
 
 impl Launched {
-    /// Waits until the program and all that it started have ended; the exit code, 128 and the signal where it was killed by one. What it
-    /// wrote can be read to its end from then on.
+    /// Waits until the program and all that it started have ended; the exit code, 128 and the signal where it was
+    /// killed by one. Its output can be read to its end from then on.
     pub(super) async fn ended(mut self) -> i32 {
         let code = match line(&mut self.news).await {
             Ok(news) => news.strip_prefix("ended ").and_then(|code| code.parse().ok()),
@@ -98,7 +98,7 @@ impl Launched {
     }
 }
 
-/// Takes shims to those who wait for them.
+/// Hands shims to their waiters.
 pub(super) struct Launcher {
     home: Arc<Home>,
     waiting: Arc<Waiting>,
@@ -157,7 +157,7 @@ impl Launcher {
             .stderr(stderr)
             .current_dir("/")
             .spawn();
-        // What the command holds of the streams is closed here.
+        // The command's copies of the streams are closed here.
         drop(command);
         let reported = async {
             let mut shim = spawned?;
@@ -224,7 +224,7 @@ async fn welcome(stream: UnixStream, waiting: Arc<Waiting>) {
     }
 }
 
-/// A line of a shim, without its end. What is buffered stays buffered.
+/// A line of a shim, without its end. Buffered bytes stay buffered.
 async fn line(from: &mut (impl tokio::io::AsyncBufRead + Unpin)) -> io::Result<String> {
     let mut line = String::new();
     let read = from.take(LONGEST).read_line(&mut line).await?;

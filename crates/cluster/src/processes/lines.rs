@@ -1,7 +1,8 @@
 //! The lines of a log, and which of them a client gets.
 //!
-//! Pure. Kept lines have the form of the kubelet's files (`TIME STREAM F TEXT`); sent ones are as `readLogs` in pkg/kubelet/kuberuntime/logs
-//! writes them: the last so many first, of these those that are young enough, cut where the bytes end.
+//! Pure. Kept lines have the form of the kubelet's files (`TIME STREAM F TEXT`); sent ones are as `readLogs` in
+//! pkg/kubelet/kuberuntime/logs writes them: the last so many first, of these those that are young enough, cut where
+//! the bytes end.
 
 use jiff::Timestamp;
 use kubewright_apiserver::LogOptions;

@@ -1,4 +1,4 @@
-//! What a container has written: a file for each of its lives, in the form of a kubelet's (`TIME STREAM F TEXT`).
+//! The log of a container: a file for each of its lives, in the form of a kubelet's (`TIME STREAM F TEXT`).
 //!
 //! Invariants: a file has a bound ([`LARGEST`]); when it is full it becomes the older half, and what was older is gone;
 //! readers are told of every line, and of the end, and hold no more of a log than a piece of it ([`PIECE`]). Not here:
@@ -128,7 +128,7 @@ impl Log {
         let mut reader = self.reader();
         let skipped = reader.skip_to_the_last(u64::try_from(lines).unwrap_or(u64::MAX));
         let mut texts = Vec::new();
-        // What cannot be read is not told.
+        // A part that cannot be read is left out.
         while let (Ok(()), Ok(some)) = (&skipped, reader.read()) {
             if some.is_empty() {
                 break;
@@ -172,7 +172,7 @@ impl Reader {
     /// # Errors
     /// When the file cannot be read.
     pub(crate) fn read(&mut self) -> io::Result<Vec<Line>> {
-        // Whatever was told before is in the files now.
+        // All lines that were announced before are in the files now.
         let turns = self.told.borrow_and_update().turns;
         loop {
             if self.turns.is_none() {

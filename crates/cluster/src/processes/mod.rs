@@ -1,11 +1,11 @@
 //! Containers as processes of this machine: what a container runtime is to a kubelet.
 //!
-//! Whoever starts a cluster may allow it ([`ProcessRuntime`]): then the containers of a pod are programs that run, each in a session and a
-//! folder of its own, without privileges, at a loopback address of its pod. They are no containers: they see the files and the network of
-//! this machine.
+//! The user who starts a cluster may allow it ([`ProcessRuntime`]): then the containers of a pod are programs that run,
+//! each in a session and a folder of its own, without privileges, at a loopback address of its pod. They are no
+//! containers: they see the files and the network of this machine.
 //!
-//! The kubelet (`controllers::node`) decides what is to happen, as it does for simulated pods, and asks here what is (`Processes::seen`);
-//! when that changes, its [`Waker`] is told.
+//! The kubelet (`controllers::node`) decides the next steps, as it does for simulated pods, and reads the observed
+//! state here (`Processes::seen`); when that changes, its [`Waker`] is told.
 //!
 //! | file | what |
 //! |---|---|
@@ -21,8 +21,8 @@
 //! | `gauges`, `table` | what it uses, from the process table of this machine |
 //! | `home` | the folders |
 //!
-//! Invariants: nothing of a pod runs when it is forgotten, nothing at all when the cluster has ended, however it did; every folder is the
-//! cluster's own, and goes with it, but those of PersistentVolumes in a data folder.
+//! Invariants: nothing of a pod runs when it is forgotten, nothing at all when the cluster has ended, however it did;
+//! every folder is the cluster's own, and goes with it, but those of PersistentVolumes in a data folder.
 
 mod access;
 mod beside;
@@ -125,11 +125,11 @@ struct Inner {
     pods: Mutex<BTreeMap<String, OfPod>>,
 }
 
-/// What is known of a pod, by its uid.
+/// The state of a pod, by its uid.
 struct OfPod {
     request: Request,
     containers: BTreeMap<String, Arc<Instance>>,
-    /// What is still to be told as events of the pod.
+    /// The events of the pod that are not written yet.
     events: Vec<Said>,
     /// When everything of it is killed.
     deadline: watch::Sender<Option<tokio::time::Instant>>,
@@ -140,13 +140,13 @@ struct OfPod {
 /// An event: its type, reason and message.
 pub(crate) type Said = (EventType, &'static str, String);
 
-/// What a node sees of a container.
+/// The observed state of a container.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Seen {
     /// How often it was started before.
     pub(crate) attempt: i32,
     pub(crate) state: State,
-    /// What runs, in words.
+    /// The running program, in words.
     pub(crate) about: String,
 }
 
@@ -271,12 +271,12 @@ impl Processes {
         }
     }
 
-    /// What is wrong with an image, if something is: in words.
+    /// The error of an image, if there is one: in words.
     pub(crate) fn cannot_pull(&self, image: &str) -> Option<String> {
         self.0.runtime.images.find(image).err()
     }
 
-    /// What there is of a pod.
+    /// The observed containers of a pod.
     pub(crate) fn seen(&self, uid: &str) -> BTreeMap<String, Seen> {
         let pods = lock(&self.0.pods);
         let containers = pods.get(uid).into_iter().flat_map(|pod| &pod.containers);
@@ -285,7 +285,7 @@ impl Processes {
             .collect()
     }
 
-    /// What has happened to a pod since the last time, as events.
+    /// The events of a pod since the last call.
     pub(crate) fn take_events(&self, uid: &str) -> Vec<Said> {
         let mut pods = lock(&self.0.pods);
         pods.get_mut(uid)
@@ -310,7 +310,7 @@ impl Processes {
         containers.any(|instance| instance.is_running())
     }
 
-    /// What a container uses that runs; none as long as it was not looked at.
+    /// The usage of a running container; none as long as it was not looked at.
     pub(crate) fn usage(&self, uid: &str, container: &str) -> Option<Usage> {
         self.instance(uid, container)?.running()?.gauge.as_ref()?.usage()
     }
@@ -351,7 +351,8 @@ impl Processes {
         tokio::spawn(async move { waker.wake(request, reason).await });
     }
 
-    /// Ends everything and takes the folders away. Programs are asked first, and killed when they take longer than this.
+    /// Ends everything and takes the folders away. Programs are asked first, and killed when they take longer than
+    /// this.
     pub(crate) async fn end(&self, grace: Duration) {
         lock(&self.0.proxy).clear();
         let all: Vec<Arc<Instance>> = {
@@ -375,7 +376,7 @@ impl Processes {
 }
 
 /// Has the API server take loopback addresses for what they are where pods are processes: pods' in the lower half of
-/// their network, Services' in the upper half. Whoever chose a range of Services keeps it.
+/// their network, Services' in the upper half. A configured range of Services stays.
 pub(crate) fn adapt(processes: Option<&Processes>, config: &mut Config) -> io::Result<()> {
     let Some(processes) = processes else { return Ok(()) };
     config.loopback_endpoints = true;

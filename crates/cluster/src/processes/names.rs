@@ -7,8 +7,8 @@
 //! a hostname below their Service. A file of hosts has no aliases of names, so that of an `externalName` the addresses
 //! are written: those of the other Service, or those that this machine's resolver has found.
 //!
-//! Invariants: what the machine's own file says comes first; a file keeps its inode, because what is mounted is the
-//! inode. Not here: SRV records, names of Services whose address leads nowhere.
+//! Invariants: the lines of the machine's own file come first; a file keeps its inode, because it is the inode that is
+//! mounted. Not here: SRV records, names of Services without a reachable address.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -25,13 +25,13 @@ use kubewright::k8s_openapi::api::discovery::v1::EndpointSlice;
 use super::home::Home;
 use super::proxy;
 
-/// What every cluster's names end with (`clusterDomain` of a kubelet).
+/// The suffix of every cluster's names (`clusterDomain` of a kubelet).
 const DOMAIN: &str = "svc.cluster.local";
 
 /// An address of a Service, of the endpoint with this hostname if one is said.
 pub(crate) type Line = (IpAddr, Option<String>);
 
-/// What the names of a Service lead to.
+/// The targets of a Service's names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Entry {
     Addresses(Vec<Line>),
@@ -52,7 +52,7 @@ pub(super) struct Names {
 }
 
 impl Names {
-    /// Enters where the names of a Service lead; nowhere takes it out.
+    /// Enters the targets of a Service's names; an entry without addresses removes it.
     pub(super) fn set(&mut self, service: &Request, entry: Entry) {
         let before = match &entry {
             Entry::Addresses(lines) if lines.is_empty() => self.services.remove(service),
@@ -84,7 +84,7 @@ impl Names {
         Ok(())
     }
 
-    /// The addresses behind an entry; none where aliases lead nowhere, or in a circle.
+    /// The addresses behind an entry; none where an alias has no target, or is part of a circle.
     fn addresses<'a>(&'a self, mut entry: &'a Entry) -> Vec<(IpAddr, Option<&'a str>)> {
         for followed in 0..LINKS {
             match entry {
@@ -128,7 +128,7 @@ impl Names {
     }
 }
 
-/// What this machine's file says. Without one a program still finds itself.
+/// The content of this machine's file. Without one a program still finds itself.
 fn machine() -> String {
     fs::read_to_string("/etc/hosts").unwrap_or_else(|_| "127.0.0.1 localhost\n".to_owned())
 }

@@ -1,4 +1,4 @@
-//! What is started for a container: its command, its folder, and where its paths lead.
+//! The program of a container: its command, its folder, and the targets of its paths.
 //!
 //! Pure but for a look at whether a program is there. Not here: the environment (`environment`), and the start
 //! (`launch`).
@@ -72,7 +72,7 @@ fn is_of_image(container: &Container, command: &[String]) -> bool {
         .is_some_and(|program| is_as_said && program.starts_with('/') && !Path::new(program).exists())
 }
 
-/// What is started: the command of the container, or that of its image, with the arguments; in its folder.
+/// The order: the command of the container, or that of its image, with the arguments; in its folder.
 pub(super) fn order(
     container: &Container,
     program: &Program,
@@ -89,7 +89,7 @@ pub(super) fn order(
     let mut command = own.unwrap_or_else(|| program.command.clone());
     let fixed = if is_own { 0 } else { command.len() };
     command.extend(container.args.iter().flatten().cloned());
-    // What the image says is no text of the pod.
+    // The image's own command is no text of the pod.
     for text in command.iter_mut().skip(fixed) {
         *text = paths.rewrite(&expand(text, known));
     }
@@ -101,7 +101,7 @@ pub(super) fn order(
         Some(folder) => PathBuf::from(paths.rewrite(folder)),
         None => program.folder.clone().unwrap_or_else(|| root.to_owned()),
     };
-    // Whoever grows slowly is seen and killed at his limit; a little above it his memory ends.
+    // A program that grows slowly is seen and killed at its limit; a little above it the allocation itself fails.
     let memory = limit(container).map(|limit| limit.saturating_add(limit / 4));
     Order {
         command,

@@ -1,16 +1,18 @@
 //! Where the absolute paths of a container lead.
 //!
-//! A process sees the files of this machine. The folders that its pod gives it, the mount paths of its volumes, lie below its own root
-//! folder, so its command, its arguments and its environment are rewritten: each of these paths becomes the path of the folder.
+//! A process sees the files of this machine. The folders that its pod gives it, the mount paths of its volumes, lie
+//! below its own root folder, so its command, its arguments and its environment are rewritten: each of these paths
+//! becomes the path of the folder.
 //!
-//! Pure. Not here: what lies in the folders (`volumes`). What a program reads in its own files is not rewritten; nothing could.
+//! Pure. Not here: what lies in the folders (`volumes`). Paths in a program's own files are not rewritten; nothing
+//! could do that.
 
 use std::path::Path;
 
 /// The paths that are rewritten, and the folder below which they are found.
 #[derive(Clone, Debug)]
 pub(crate) struct Paths {
-    /// What lies below this is where it is already.
+    /// Paths below this are in their place already.
     home: String,
     root: String,
     /// Without a slash at the end, longest first.

@@ -1,7 +1,8 @@
-//! Probes that are really made: startup, readiness and liveness, by a command, HTTP, a connection, or gRPC's health service.
+//! Probes that are really made: startup, readiness and liveness, by a command, HTTP, a connection, or gRPC's health
+//! service.
 //!
-//! As pkg/kubelet/prober: the first after its initial delay, then one each period; a startup probe keeps the others waiting; a liveness probe
-//! that fails too often in a row ends its container.
+//! As pkg/kubelet/prober: the first after its initial delay, then one each period; a startup probe keeps the others
+//! waiting; a liveness probe that fails too often in a row ends its container.
 
 use std::time::Duration;
 
@@ -165,7 +166,7 @@ async fn connect(host: &str, port: u16) -> Result<TcpStream, String> {
     connected.map_err(|error| format!("dial tcp {host}:{port}: connect: {}", plain(&error)))
 }
 
-/// What went wrong, as Go says it.
+/// The error in the words of Go.
 fn plain(error: &std::io::Error) -> String {
     match error.kind() {
         std::io::ErrorKind::ConnectionRefused => "connection refused".to_owned(),

@@ -216,7 +216,7 @@ async fn accept(
     }
 }
 
-/// Carries bytes both ways until either side ends. A client whose Service answers nowhere is closed.
+/// Carries bytes both ways until either side ends. A client whose Service has no answering endpoint is closed.
 async fn pass_on(mut client: TcpStream, endpoints: &[SocketAddr]) {
     for endpoint in endpoints {
         let connecting = tokio::time::timeout(PATIENCE, TcpStream::connect(endpoint));
@@ -235,7 +235,7 @@ pub(crate) fn wanted(service: &Service, slices: &[Arc<EndpointSlice>], of_nodes:
     let mut wanted = Wanted::new();
     let Some(spec) = &service.spec else { return wanted };
     let cluster_ip = spec.cluster_ip.as_deref().and_then(|ip| ip.parse::<IpAddr>().ok());
-    // Addresses of a cluster from before, or of a range that somebody chose, are not this machine's.
+    // Addresses of an earlier cluster, or of a configured range, are not this machine's.
     let Some(cluster_ip) = cluster_ip.filter(IpAddr::is_loopback) else {
         return wanted;
     };
@@ -425,7 +425,7 @@ mod tests {
         assert_eq!(late.read_u8().await.expect("there is room"), 1);
     }
 
-    /// A server that says its number to everybody.
+    /// A server that sends its number to every client.
     async fn server(number: u8) -> SocketAddr {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let address = listener.local_addr().expect("an address");

@@ -1,8 +1,8 @@
 //! The shim: a small process between the cluster and one program, as containerd's shims are.
 //!
-//! The program `kubewright` starts itself as a shim ([`called`]) for each container and each `exec`. The shim connects to the cluster's
-//! control socket, is told what to run, starts it in a session of its own, and says how it ended. It is the parent of everything that the
-//! program leaves behind (a subreaper), so it can end all of it.
+//! The program `kubewright` starts itself as a shim ([`called`]) for each container and each `exec`. The shim connects
+//! to the cluster's control socket, is told what to run, starts it in a session of its own, and says how it ended. It
+//! is the parent of everything that the program leaves behind (a subreaper), so it can end all of it.
 //!
 //! Invariants:
 //! - when the connection to the cluster ends, however the cluster ended, everything that the program started is killed;
@@ -32,12 +32,12 @@ const EXEC: &str = "process-exec";
 /// The exit code when a program cannot be started (`StartError` of a container runtime).
 pub(super) const CANNOT_START: u8 = 128;
 
-/// What the cluster says on the control connection.
+/// The orders of the cluster on the control connection.
 pub(super) const TERMINATE: u8 = b't';
 pub(super) const KILL: u8 = b'k';
 
-/// Runs as a shim when the arguments of this process say so; `None` when they do not. Call it first in `main` of a program whose
-/// clusters run processes, before any thread is started.
+/// Runs as a shim when the arguments of this process say so; `None` when they do not. Call it first in `main` of a
+/// program whose clusters run processes, before any thread is started.
 ///
 /// ```
 /// if let Some(done) = kubewright_cluster::processes::called() {
@@ -56,13 +56,13 @@ pub fn called() -> Option<u8> {
         return None;
     };
     Some(done.unwrap_or_else(|error| {
-        // The log of the container is where somebody looks for this.
+        // A user looks for this in the log of the container.
         let _ = writeln!(io::stderr(), "cannot start: {error}");
         CANNOT_START
     }))
 }
 
-/// What is to be run, as the cluster says it.
+/// The command of the cluster's order.
 fn command(spec: &Value) -> io::Result<Command> {
     let broken = |what: &str| io::Error::other(format!("the order of the cluster lacks {what}"));
     let texts = |field: &str| -> Vec<&str> {
@@ -151,7 +151,7 @@ fn own_hosts(file: &str) -> io::Result<()> {
         fs::write("/proc/self/uid_map", format!("{user} {user} 1"))?;
         fs::write("/proc/self/gid_map", format!("{group} {group} 1"))?;
     }
-    // What is mounted here stays here.
+    // Mounts made here do not leave this namespace.
     mount_change("/", MountPropagationFlags::PRIVATE | MountPropagationFlags::REC)?;
     mount_bind(file, "/etc/hosts")?;
     Ok(())
@@ -169,7 +169,7 @@ fn listen(mut orders: impl Read, main: &Mutex<Option<Pid>>) {
         let is_over = !matches!(orders.read(&mut order), Ok(1));
         let main = main.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(pid) = *main else { return };
-        // One that has just ended needs no signal.
+        // A program that has just ended needs no signal.
         let _ = match order[0] {
             TERMINATE if !is_over => rustix::process::kill_process(pid, Signal::TERM),
             _ => rustix::process::kill_process(pid, Signal::KILL),

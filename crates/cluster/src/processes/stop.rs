@@ -1,7 +1,8 @@
-//! How containers and pods end: the hook preStop, SIGTERM, the grace, SIGKILL; sidecars after the others, in reverse order.
+//! How containers and pods end: the hook preStop, SIGTERM, the grace, SIGKILL; sidecars after the others, in reverse
+//! order.
 //!
-//! As `killContainer` and `killContainersWithSyncResult` in pkg/kubelet/kuberuntime. Invariant: whatever a program does, everything of its
-//! pod has ended when the grace is over.
+//! As `killContainer` and `killContainersWithSyncResult` in pkg/kubelet/kuberuntime. Invariant: all processes of a pod
+//! have ended when the grace is over, regardless of their behaviour.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,7 +20,7 @@ use crate::objects::meta;
 const GRACE: i64 = 30;
 
 impl Processes {
-    /// Stops a container with the grace of its pod. What becomes of it is to be seen.
+    /// Stops a container with the grace of its pod. Its end is observed like any other.
     pub(crate) fn stop_container(&self, pod: &Pod, container: &str, why: &str) {
         let Some(instance) = self.instance(meta::uid(&pod.metadata), container) else {
             return;

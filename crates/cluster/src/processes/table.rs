@@ -1,12 +1,12 @@
 //! The processes of this machine, as `/proc` lists them: whose child each is, and what it has used.
 //!
-//! What is read may be gone a moment later; what cannot be read is no process.
+//! A process in the table may be gone a moment later; an entry that cannot be read is no process.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::time::Duration;
 
-/// The ticks in which `/proc` counts time: a second has this many for programs, whatever the kernel counts in
+/// The ticks in which `/proc` counts time: a second has this many for programs, regardless of the kernel's own
 /// (`USER_HZ`).
 const TICKS: u64 = 100;
 
@@ -59,7 +59,7 @@ impl Table {
         found
     }
 
-    /// The time on processors of all below one, also of those that have ended: who waited for them has it.
+    /// The time on processors of all below one, also of those that have ended: the parent that waited for them has it.
     pub(super) fn time_below(&self, of: u32) -> Duration {
         let waited = self.entries.get(&of).map_or(0, |entry| entry.waited);
         let below = self.below(of);

@@ -72,7 +72,7 @@ impl Tokens {
     }
 }
 
-/// The tokens that a pod's volumes hold: where, for whom, for how many seconds.
+/// The tokens that a pod's volumes hold: place, audience, and lifetime in seconds.
 fn wanted(pod: &Pod) -> Vec<((String, String), Option<String>, i64)> {
     let spec = pod.spec.iter();
     let volumes = spec.flat_map(|spec| spec.volumes.iter().flatten());

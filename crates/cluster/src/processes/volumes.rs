@@ -1,7 +1,9 @@
-//! Volumes as folders: emptyDir, configMap, secret, downwardAPI, projected with tokens, and claims; and how containers find them.
+//! Volumes as folders: emptyDir, configMap, secret, downwardAPI, projected with tokens, and claims; and how containers
+//! find them.
 //!
-//! Invariants: a folder with content from the API is made anew where that has changed, and programs cannot change it; a mount that cannot be
-//! is refused in words, never left out. Not here: reading the other objects (`environment::Sources`), asking for tokens (`tokens`).
+//! Invariants: a folder with content from the API is made anew where that has changed, and programs cannot change it; a
+//! mount that cannot be is refused in words, never left out. Not here: reading the other objects
+//! (`environment::Sources`), asking for tokens (`tokens`).
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -25,7 +27,7 @@ struct Text {
     mode: u32,
 }
 
-/// What is needed besides the objects.
+/// The parts that are needed besides the objects.
 pub(super) struct Given<'a> {
     pub(super) home: &'a Home,
     pub(super) sources: &'a Sources,
@@ -306,7 +308,7 @@ fn write_all(home: &Home, folder: &Path, texts: &[Text]) -> io::Result<()> {
         if fs::read(&path).is_ok_and(|present| present == text.content) {
             continue;
         }
-        // Whoever reads it meanwhile gets all of the one or all of the other.
+        // A reader gets all of the old text or all of the new one.
         let new = path.with_extension("kubewright-new");
         fs::write(&new, &text.content)?;
         home.show(&new, text.mode)?;
