@@ -76,7 +76,7 @@ async fn connect(beside: Beside, streams: Streams, remote: Remote) {
     }
 }
 
-/// Reads a stream to its end; what nobody wants is thrown away.
+/// Reads a stream to its end; bytes that no client wants are thrown away.
 async fn read(from: Option<Box<dyn AsyncRead + Send + Unpin>>, stream: u8, to: Option<mpsc::Sender<(u8, Bytes)>>) {
     let Some(mut from) = from else { return };
     let mut piece = vec![0; PIECE];
@@ -179,7 +179,7 @@ pub(super) async fn attach(attached: Attached, streams: Streams, remote: Remote)
         tokio::select! {
             () = &mut telling => {}
             () = ended => {
-                // What was written before the end is there already.
+                // The output before the end is there already.
                 let _ = tokio::time::timeout(std::time::Duration::from_millis(100), telling).await;
             }
         }

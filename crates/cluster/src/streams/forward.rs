@@ -49,7 +49,7 @@ pub(super) struct Pod {
 }
 
 impl Pod {
-    /// What a client is told of a port that cannot be had.
+    /// The client's error about a port that cannot be reached.
     pub(super) fn failed(&self, port: &str, why: &str) -> String {
         format!(
             "error forwarding port {port} to pod {}, uid {}: {why}",
@@ -146,7 +146,7 @@ async fn forward(pod: &Pod, mut opened: mpsc::Receiver<Opened>) {
 async fn pair(pod: &Pod, data: Opened, error: Opened) {
     let port = data.headers.get("port").cloned().unwrap_or_default();
     match connected(pod, &port).await {
-        // Whatever it came to: the client sees the end.
+        // The client sees the end, with any outcome.
         Ok(stream) => {
             let (from, to) = stream.into_split();
             let Opened {
@@ -170,7 +170,7 @@ pub(super) async fn connected(pod: &Pod, port: &str) -> Result<TcpStream, String
     let at = format!("connecting to {}:{number}", pod.ip);
     let stream = connecting.await.map_err(|_| format!("{at} took too long"))?;
     let stream = stream.map_err(|error| format!("{at}: {error}"))?;
-    // What is typed goes at once; where that cannot be had it goes a little later.
+    // Small pieces are sent at once; where this option cannot be set they are sent a little later.
     let _ = stream.set_nodelay(true);
     Ok(stream)
 }

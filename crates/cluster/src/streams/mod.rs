@@ -1,4 +1,4 @@
-//! Connects clients with what runs: logs that go on, and later what speaks both ways.
+//! Connects clients with running containers: logs that go on, and connections in both directions.
 //!
 //! The API server has decided who may be connected with what ([`Connect`]); this does it. Invariants:
 //! - a stream ends when its client goes, when what it is connected with ends, and when the cluster stops;
@@ -37,10 +37,10 @@ use crate::response::ResponseBody;
 /// How many pieces may wait for a client.
 const PIECES: usize = 8;
 
-/// What clients may be connected with. Cheap to clone.
+/// The streams to which clients may be connected. Cheap to clone.
 #[derive(Clone)]
 pub(crate) struct Streams {
-    /// What runs as processes.
+    /// The pods that run as processes.
     pub(crate) processes: Option<Processes>,
     /// Makes a client of the API server, which sees what happens to pods.
     pub(crate) client: Arc<dyn Fn() -> kube::Client + Send + Sync>,
@@ -127,7 +127,7 @@ impl Streams {
         tokio::spawn(async move {
             let sending = async {
                 let log = streams.processes.as_ref();
-                // Who goes ends the stream; there is nobody to tell.
+                // A client that goes ends the stream; no error needs to be sent.
                 let _ = match log.and_then(|processes| real_log(processes, &connect, &options)) {
                     Some(log) => send_real(log, &options, &sender).await,
                     None => streams.send_simulated(&connect, &options, &sender).await,
@@ -204,7 +204,7 @@ async fn send_real(mut log: Reader, options: &LogOptions, to: &mpsc::Sender<Byte
     {
         return Ok(());
     }
-    // A program may write faster than a client reads, and who does not follow gets what there is now.
+    // A program may write faster than a client reads, and a client without `follow` gets the present lines only.
     let Ok(all) = log.ahead() else { return Ok(()) };
     loop {
         let Ok(lines) = log.read() else { return Ok(()) };

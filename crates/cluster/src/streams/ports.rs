@@ -86,7 +86,7 @@ where
             };
             let rest = message.split_off(1);
             let channel = message[0];
-            // Nobody reads errors of a client, nor what comes behind the end of a connection.
+            // The errors of a client are not read, nor bytes behind the end of a connection.
             if let Some(input) = inputs.get(usize::from(channel / 2)).filter(|_| channel % 2 == 0) {
                 let _ = input.send(rest).await;
             }
@@ -236,7 +236,7 @@ mod tests {
         };
         let client = async {
             let mut socket = WebSocketStream::from_raw_socket(near, Role::Client, None).await;
-            // A channel that there is not, one that nobody reads, and text, which counts as well.
+            // An unknown channel, one that is not read, and text, which counts as well.
             for said in [&b"\x09no"[..], b"\x01no", b"", b"\0pi"] {
                 socket
                     .send(Message::Binary(Bytes::copy_from_slice(said)))

@@ -31,15 +31,15 @@ const OPENING: Duration = Duration::from_secs(30);
 /// How long a client may take to go when everything has been said.
 const PARTING: Duration = Duration::from_secs(2);
 
-/// Versions of the streams over SPDY, the better first; they differ in nothing that matters there.
+/// Versions of the streams over SPDY, the better first; their differences do not matter there.
 const VERSIONS: [&str; 2] = ["v5.channel.k8s.io", "v4.channel.k8s.io"];
 const VERSION: &str = "x-stream-protocol-version";
 
 /// A client.
 pub(super) struct Remote {
-    /// What it says, until it goes.
+    /// The client's messages, until it goes.
     pub(super) said: mpsc::Receiver<Said>,
-    /// What it is told, with the number of the stream.
+    /// The messages to it, with the number of the stream.
     pub(super) to: mpsc::Sender<(u8, Bytes)>,
 }
 
@@ -122,7 +122,7 @@ where
             }
         }
         drop(saying);
-        // What is served may take a moment to end.
+        // The served program may take a moment to end.
         while let Some(Ok(_)) = from_client.next().await {}
     });
     let sending = async move {
@@ -231,7 +231,7 @@ async fn hear(stdin: Option<Opened>, resize: Option<Opened>, saying: mpsc::Sende
                 return;
             }
         }
-        // Whoever is told has gone otherwise.
+        // Without a receiver the program has gone.
         let _ = saying.send(Said::InputEnds).await;
     };
     let sizes = async {
@@ -261,7 +261,7 @@ async fn send(mut pieces: mpsc::Receiver<(u8, Bytes)>, streams: [Option<Opened>;
     }
 }
 
-/// What comes from a connection, behind what has come already.
+/// The bytes of a connection, behind those that have come already.
 pub(super) fn pieces_of<R>(from: R, begun: Bytes) -> impl futures::Stream<Item = io::Result<Bytes>> + Unpin
 where
     R: tokio::io::AsyncRead + Unpin,

@@ -1,4 +1,4 @@
-//! What a simulated container has to say: nothing runs in it, so its log is what happened to it.
+//! The log of a simulated container: no program runs in it, so its log is its history.
 //!
 //! Pure. It follows from the pod alone, so that a cluster that starts again says the same.
 

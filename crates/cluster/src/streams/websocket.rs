@@ -85,7 +85,7 @@ pub(crate) fn words<K: header::AsHeaderName>(headers: &HeaderMap, name: K) -> im
     values.flat_map(|value| value.split(',').map(str::trim))
 }
 
-/// What a client says.
+/// A message of a client.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Said {
     /// For the standard input.
@@ -94,7 +94,7 @@ pub(super) enum Said {
     InputEnds,
     /// The terminal has so many columns and rows.
     Size(u16, u16),
-    /// Nothing that matters here.
+    /// A message that does not matter here.
     Nothing,
 }
 

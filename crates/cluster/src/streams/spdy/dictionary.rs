@@ -1,4 +1,4 @@
-//! What the compression of SPDY/3.1's headers knows from the start (section 2.6.10.1 of its draft).
+//! The initial dictionary of the compression of SPDY/3.1's headers (section 2.6.10.1 of its draft).
 //!
 //! Words with their lengths before them, then words without.
 

@@ -1,6 +1,6 @@
 //! The frames of SPDY/3.1, as far as kubectl and client-go (`moby/spdystream`) use them.
 //!
-//! Pure. Invariants: no frame is larger than [`LARGEST`]; what is unknown is skipped, what is broken ends the
+//! Pure. Invariants: no frame is larger than [`LARGEST`]; an unknown frame is skipped, a broken one ends the
 //! connection.
 
 use bytes::{Buf as _, Bytes, BytesMut};
@@ -21,10 +21,10 @@ const FIN: u8 = 1;
 
 /// Why a stream is reset: the server takes no more of them.
 pub(super) const REFUSED: u32 = 3;
-/// Why a stream is reset: whoever resets it wants nothing more of it.
+/// The reason of a reset: the sender wants nothing more of the stream.
 pub(super) const CANCEL: u32 = 5;
 
-/// What a client sends.
+/// A frame of a client.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Frame {
     /// A stream, and whether the client sends nothing on it.
@@ -33,7 +33,7 @@ pub(super) enum Frame {
     Reset(u32),
     Ping(u32),
     Leave,
-    /// Nothing that matters here.
+    /// A frame that does not matter here.
     Other,
 }
 
@@ -88,7 +88,7 @@ impl Reader {
     }
 
     fn control(&mut self, kind: u16, mut body: Bytes, is_last: bool) -> Result<Frame, &'static str> {
-        // What begins with its stream, and has so many bytes before its headers.
+        // Frames that begin with their stream, and the number of bytes before their headers.
         let before = match kind {
             SYN_STREAM => 10,
             RST_STREAM | GOAWAY => 8,
@@ -140,7 +140,7 @@ pub(super) fn ping(id: u32) -> Bytes {
     control(PING, &id.to_be_bytes())
 }
 
-/// What goes on a stream, in frames of a size that every client takes.
+/// The data of a stream, in frames of a size that every client takes.
 pub(super) fn data(stream: u32, bytes: &[u8]) -> impl Iterator<Item = Bytes> {
     bytes.chunks(SENT).map(move |piece| data_frame(stream, piece, 0))
 }

@@ -1,7 +1,7 @@
 //! The headers of SPDY/3.1: blocks of names and values, compressed with one history for a whole connection.
 //!
-//! What clients send is inflated; what they are sent is in stored blocks, which every inflater reads. Invariants: a
-//! block has a bound ([`LARGEST`]), compressed or not; nothing but the window of 32 KiB is kept between blocks. Pure.
+//! Headers of clients are inflated; those to them are in stored blocks, which every inflater reads. Invariants: a block
+//! has a bound ([`LARGEST`]), compressed or not; nothing but the window of 32 KiB is kept between blocks. Pure.
 
 use std::collections::BTreeMap;
 
@@ -192,7 +192,7 @@ pub(super) mod tests {
                 seed = seed.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
                 block.extend_from_slice(&seed.to_be_bytes()[..2]);
             }
-            // Whatever comes of it, it is an answer.
+            // Any block is answered, with headers or an error.
             let _ = Reader::new().read(&block);
         }
     }

@@ -2,8 +2,8 @@
 //! WebSocket.
 //!
 //! kubectl forwards ports so, and runs commands so where it finds no WebSockets
-//! (`k8s.io/streaming/pkg/httpstream/spdy`). As in `moby/spdystream`, there are no windows: what a stream does not take
-//! holds up the whole connection, and is gathered nowhere.
+//! (`k8s.io/streaming/pkg/httpstream/spdy`). As in `moby/spdystream`, there are no windows: bytes that a stream does
+//! not take hold up the whole connection, and are not gathered.
 //!
 //! Invariants: so many streams at a time ([`STREAMS`]); a queue has a bound, and so has what waits in all of them
 //! ([`WAITING`]); when the connection ends, all its streams do. Not here: what the streams are for (`forward`,
@@ -31,7 +31,7 @@ const QUEUE: usize = 8;
 /// How many bytes may wait in the queues of all streams of a connection: as many as the largest frame has.
 const WAITING: usize = frames::LARGEST;
 
-/// What comes on a stream. When the queue ends without [`Came::End`], the client wants nothing more of it, or has gone.
+/// An item on a stream. When the queue ends without [`Came::End`], the client wants nothing more of it, or has gone.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Came {
     Bytes(Bytes),
@@ -45,10 +45,10 @@ pub(super) struct Opened {
     pub(super) to: Sender,
 }
 
-/// What comes on a stream, in its turn.
+/// The items of a stream, in order.
 pub(super) struct Incoming(mpsc::Receiver<Waiting>);
 
-/// What waits, and the room that it takes until somebody has it.
+/// A waiting item, and the room that it takes until it is received.
 type Waiting = (Came, Option<OwnedSemaphorePermit>);
 
 impl Incoming {
@@ -108,14 +108,14 @@ pub(super) fn session() -> (Session, mpsc::Receiver<Opened>) {
     (Session { hearing, to_send }, streams)
 }
 
-/// What is known of a connection.
+/// The state of a connection.
 pub(super) struct Session {
     hearing: Hearing,
     to_send: mpsc::Receiver<Bytes>,
 }
 
 impl Session {
-    /// Serves the connection until it ends, or nobody wants its streams any more.
+    /// Serves the connection until it ends, or until its streams are dropped on this side.
     ///
     /// # Errors
     /// When the client breaks the rules, or its connection does.
@@ -151,7 +151,7 @@ impl Session {
     }
 }
 
-/// What hears a client.
+/// The receiving half of a connection.
 struct Hearing {
     reader: frames::Reader,
     open: BTreeMap<u32, mpsc::Sender<Waiting>>,
@@ -181,7 +181,7 @@ impl Hearing {
                 }
                 Frame::Data(stream, bytes, is_last) => {
                     if let Some(to) = self.open.get(&stream) {
-                        // Whoever wants it no more is not told.
+                        // A receiver that was dropped gets nothing.
                         if !bytes.is_empty() {
                             let length = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
                             // It is never closed, and a frame is not larger than all the room.
@@ -206,7 +206,7 @@ impl Hearing {
     }
 
     async fn open(&mut self, stream: u32, headers: Headers, is_last: bool) {
-        // Those that were dropped on this side are forgotten here.
+        // Streams that were dropped on this side are forgotten here.
         self.open.retain(|_, to| !to.is_closed());
         let Ok(counted) = self.counted.clone().try_acquire_owned() else {
             return self.say(frames::reset(stream, frames::REFUSED)).await;
@@ -225,7 +225,7 @@ impl Hearing {
             frames: self.frames.clone(),
             _counted: counted,
         };
-        // When nobody wants streams any more the connection ends.
+        // When the receiver of streams is dropped the connection ends.
         let _ = self
             .opened
             .send(Opened {
@@ -272,7 +272,7 @@ mod tests {
         let to = futures::sink::drain().sink_map_err(io::Error::other);
         let mut running = Box::pin(session.run(Box::pin(client), to));
         let mut streams = Vec::new();
-        // Nobody reads what comes on them.
+        // The streams are not read.
         for _ in 0..1000 {
             let ended = (&mut running).now_or_never();
             assert!(ended.is_none(), "{ended:?}");
