@@ -25,7 +25,7 @@ enum Step {
     /// A write that is refused, with these words in the message.
     Refused(&'static str, Value, &'static str),
     Delete(&'static str),
-    /// What a kubelet says of the living pod that works for this completion; of any pod without one.
+    /// The kubelet's status of the living pod that works for this completion; of any pod without one.
     Pod(Option<u32>, Value),
     /// Waits until an object has these parts; null: until it is gone.
     Is(&'static str, Value),
@@ -86,7 +86,7 @@ fn has(found: &Value, wanted: &Value) -> bool {
 /// The collections that steps look at as a whole.
 const COLLECTIONS: [&str; 3] = [JOBS, PODS, EVENTS];
 
-/// What changes in the collection that is at a path, or holds the object there, from now on.
+/// The changes, from now on, in the collection that is at a path, or holds the object there.
 async fn changes(client: &Client, path: &str) -> impl Stream<Item = kube::Result<WatchEvent<Value>>> {
     let collection = match path.rsplit_once('/') {
         Some((collection, _)) if !COLLECTIONS.contains(&path) => collection,

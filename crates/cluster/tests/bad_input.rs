@@ -1,4 +1,4 @@
-//! Those who do not behave: a clear answer, nothing lost, and nobody else notices.
+//! Misbehaving clients: a clear answer, nothing lost, and no effect on other clients.
 
 mod common;
 
@@ -50,7 +50,7 @@ fn is_status(what: &str, answer: &Answer, code: u16, reason: &str, message: &str
     );
 }
 
-/// Somebody else is served, and what they wrote is there.
+/// Another client is served, and its object is stored.
 async fn others_are_served(listening: &Listening) {
     let api: Api<ConfigMap> = Api::default_namespaced(https_client(listening).await);
     let mut written = ConfigMap::default();
@@ -390,7 +390,7 @@ async fn a_body_that_is_too_large_gets_413() {
         let answer = ask(&listening, Who::Admin, "POST", CONFIG_MAPS, JSON, &vec![b' '; size]).await;
         is_status("with a length", &answer, 413, "RequestEntityTooLarge", message);
     }
-    // Without a length, nobody knows until it is too much.
+    // Without a length, the excess shows only when it has come.
     let mut stream = raw(&listening, Who::Admin).await;
     let head =
         format!("POST {CONFIG_MAPS} HTTP/1.1\r\nHost: x\r\nConnection: close\r\nTransfer-Encoding: chunked\r\n\r\n");
@@ -416,7 +416,7 @@ async fn a_body_that_is_too_large_gets_413() {
         Err(kube::Error::Api(status)) => assert_eq!((status.code, status.message.as_str()), (413, message)),
         other => panic!("over HTTP/2: {other:?}"),
     }
-    // What just fits is read: the answer is about its content.
+    // A body that just fits is read: the answer is about its content.
     let answer = ask(&listening, Who::Admin, "POST", CONFIG_MAPS, JSON, &vec![b' '; limit]).await;
     assert_eq!(answer.code, 400, "{answer:?}");
     others_are_served(&listening).await;
@@ -436,7 +436,8 @@ async fn half_a_request_disturbs_nobody_and_does_nothing() {
         body.len()
     );
     let whole = format!("{head}{body}");
-    // The client goes away at every kind of place: within the request line, the headers, the body, and before its last byte.
+    // The client goes away at every kind of place: within the request line, the headers, the body, and before its last
+    // byte.
     for cut in [
         1,
         10,

@@ -1,4 +1,5 @@
-//! The built-in controllers as a user meets them: a cluster in this process, objects that are made, and states that come.
+//! The built-in controllers as a user meets them: a cluster in this process, objects that are made, and states that
+//! come.
 //!
 //! The whole behaviour is compared with recordings of the real controllers elsewhere; here is what must never break.
 
@@ -28,7 +29,7 @@ use kubewright_cluster::{Cluster, Controllers};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-/// Whoever creates what no controller looks at is told so; an API server alone says nothing.
+/// A client that creates an object that no controller looks at gets a warning; an API server alone gives none.
 #[tokio::test]
 async fn absent_controllers_are_named() {
     let check = async |controllers: Controllers, expected: Option<&str>| {
@@ -57,8 +58,8 @@ async fn absent_controllers_are_named() {
     check(Controllers::None, None).await;
 }
 
-/// A claim of the default class is bound at once; one that waits for its first pod is bound when that is placed. What was made for a claim
-/// goes with it.
+/// A claim of the default class is bound at once; one that waits for its first pod is bound when that is placed. A
+/// volume that was made for a claim goes with it.
 #[tokio::test]
 async fn claims_get_volumes() {
     check(async |client| {
@@ -104,7 +105,7 @@ async fn claims_get_volumes() {
     .await;
 }
 
-/// A request that somebody has approved is signed by the cluster's authority.
+/// An approved request is signed by the cluster's authority.
 #[tokio::test]
 async fn approved_requests_are_signed() {
     check(async |client| {
@@ -135,7 +136,7 @@ async fn approved_requests_are_signed() {
     .await;
 }
 
-/// What a simulated pod lacks keeps it from starting, in the words of a kubelet; it starts once that is there.
+/// A missing object keeps a simulated pod from starting, in the words of a kubelet; it starts once the object is there.
 #[tokio::test]
 async fn pods_behave_as_they_say() {
     check(async |client| {
@@ -532,7 +533,8 @@ async fn a_quota_is_charged_and_gets_back() {
     .await;
 }
 
-/// A cluster that stops in the middle of a rollout lets its controllers finish what they are at: none is told that its server is gone.
+/// A cluster that stops in the middle of a rollout lets its controllers finish what they are at: none is told that its
+/// server is gone.
 #[tokio::test]
 async fn controllers_stop_before_the_server() {
     let failures = Arc::new(Mutex::new(Vec::new()));

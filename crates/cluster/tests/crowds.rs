@@ -1,5 +1,5 @@
-//! Many connections at once: whoever says nothing keeps nobody waiting, and whoever finds no room is told. A watch is an answer among others
-//! on its connection, whatever its client says beside.
+//! Many connections at once: a silent client holds up no other, and one that finds no room is told. A watch is an
+//! answer among others on its connection, even when its client sends further bytes.
 
 mod common;
 #[path = "crowds/frames.rs"]
@@ -21,7 +21,7 @@ async fn server(connections: usize) -> (Cluster, Listening) {
     listening(Cluster::builder().controllers(Controllers::None).limits(limits)).await
 }
 
-/// Somebody who knows nothing of the others gets an answer.
+/// A further client gets an answer.
 async fn a_new_client_is_served(what: &str, listening: &Listening) {
     let mut stream = raw(listening, Who::Admin).await;
     get(&mut stream, "/readyz").await;
@@ -96,7 +96,7 @@ async fn whoever_says_nothing_keeps_nobody_waiting() {
         stream
     };
     check("HTTP/2 without a stream", second).await;
-    // Those who have proved who they are, and rest: the longest resting goes.
+    // Proven clients that rest: the longest resting goes.
     let known = async |listening: &Listening| raw(listening, Who::Admin).await;
     check("known, and silent", known).await;
 }
@@ -213,7 +213,7 @@ async fn a_watch_leaves_its_connection_as_it_was() {
         check("1.1", "Connection: keep-alive\r\n\r\n", true),
         check("1.1", "Connection: close\r\n\r\n", false),
         check("1.1", "Connection: x, Close\r\n\r\n", false),
-        // What nobody has asked us to wait for is not answered.
+        // A request behind the end of the connection is not answered.
         check("1.1", "\r\nGET /readyz HTTP/1.1\r\nHost: x\r\n\r\n", false),
         check("1.0", "\r\n", false),
     );

@@ -1,4 +1,5 @@
-//! A cluster that is killed, again and again, while clients write to it and watch it: what it has told anybody is true after the restart.
+//! A cluster that is killed, again and again, while clients write to it and watch it: each answer that a client got is
+//! true after the restart.
 
 // A test fails by panicking, and the process under test says on standard output where it listens.
 #![allow(clippy::unwrap_used, clippy::print_stdout, clippy::print_stderr)]
@@ -95,7 +96,7 @@ impl Drop for Server {
     }
 }
 
-/// What is known of one object: the content that was told last, at which revision, and a change whose answer never came.
+/// The record of one object: the content that was reported last, its revision, and a change without an answer.
 #[derive(Clone, Debug, Default)]
 struct Known {
     content: Option<u64>,
@@ -104,8 +105,8 @@ struct Known {
     open: Option<Option<u64>>,
 }
 
-/// How long a writer waits. Its request was seen to hang in the client once, when the server had long been killed: it is
-/// the client's part to give up then.
+/// How long a writer waits. Its request was seen to hang in the client once, when the server had long been killed: it
+/// is the client's part to give up then.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 type Model = Arc<Mutex<BTreeMap<String, Known>>>;
@@ -217,7 +218,7 @@ async fn watch(api: Api<ConfigMap>, from: u64) -> Vec<(String, Option<u64>, u64)
     seen
 }
 
-/// Compares what is there with what was told, and takes over what is there.
+/// Compares the stored objects with the reported ones, and takes over the stored ones.
 async fn compare(
     api: &Api<ConfigMap>,
     model: &Model,
@@ -231,7 +232,7 @@ async fn compare(
         if revision > known.revision {
             known.revision = revision;
             if known.open == Some(content) {
-                // Somebody was told that it is done.
+                // A watch has reported the change as done.
                 known.open = None;
             }
             if known.open.is_none() {

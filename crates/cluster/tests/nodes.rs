@@ -1,4 +1,5 @@
-//! Simulated nodes and their pods as a user meets them, through the API. What single containers do is tested beside the decisions.
+//! Simulated nodes and their pods as a user meets them, through the API. The behaviour of single containers is tested
+//! beside the decisions.
 
 mod common;
 
@@ -67,7 +68,8 @@ async fn said(client: &Client, name: &str, reasons: &[&str]) {
     soon(&format!("the events of {name}"), looking).await;
 }
 
-/// Three nodes in two zones; and one that a user adds, which lives as well, while a Node of somebody else stays alone.
+/// Three nodes in two zones; and one that a user adds, which lives as well, while a Node that is not simulated is left
+/// alone.
 #[tokio::test]
 async fn several_nodes() {
     let nodes = Nodes::from(3)
@@ -100,7 +102,7 @@ async fn several_nodes() {
         create(&pods, pod("r", json!({}), json!({}))).await;
         until(&pods, "r", is_ready).await;
         assert!(!is_ready(pods.get_opt("q").await.expect("an answer").as_ref()));
-        // One that was cordoned before it was deleted does not come back.
+        // A node that was cordoned before it was deleted does not come back.
         let cordon = Patch::Merge(json!({ "spec": { "unschedulable": true } }));
         nodes
             .patch("node-2", &PatchParams::default(), &cordon)
@@ -153,7 +155,7 @@ async fn a_node_that_is_not_ready() {
     .await;
 }
 
-/// What annotations say takes effect while the pod runs: it crashes once, its image is changed, it is not ready for a while.
+/// Annotations take effect while the pod runs: it crashes once, its image is changed, it is not ready for a while.
 #[tokio::test]
 async fn pods_change_while_they_run() {
     check_on(Cluster::builder(), async |client| {
@@ -208,7 +210,8 @@ async fn pods_change_while_they_run() {
     .await;
 }
 
-/// A container that does not end within its grace is killed at the end of it; who keeps the pod by a finalizer sees that.
+/// A container that does not end within its grace is killed at the end of it; a client that keeps the pod by a
+/// finalizer sees that.
 #[tokio::test]
 async fn pods_end_within_their_grace() {
     check_on(Cluster::builder(), async |client| {
@@ -247,7 +250,7 @@ async fn pods_end_within_their_grace() {
     .await;
 }
 
-/// Whoever watches a pod sees that it has ended and is not ready, and then that it goes.
+/// A watch of a pod sees that it has ended and is not ready, and then that it goes.
 #[tokio::test]
 async fn pods_end_before_they_go() {
     check_on(Cluster::builder(), async |client| {
@@ -346,7 +349,7 @@ spec:
     .await;
 }
 
-/// A pod of a higher priority takes the place of the least one that makes room, and of nobody when it may not.
+/// A pod of a higher priority takes the place of the least one that makes room, and of none when it may not.
 #[tokio::test]
 async fn higher_priorities_take_places() {
     let nodes = Nodes::from(1).capacity("cpu", "2");
@@ -409,7 +412,8 @@ async fn higher_priorities_take_places() {
     .await;
 }
 
-/// A victim that takes its time: the pod that comes is nominated meanwhile, and one of the same priority does not slip in before it.
+/// A victim that takes its time: the pod that comes is nominated meanwhile, and one of the same priority does not slip
+/// in before it.
 #[tokio::test]
 async fn places_are_kept_for_the_nominated() {
     let nodes = Nodes::from(1).capacity("pods", "1");

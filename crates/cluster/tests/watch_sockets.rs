@@ -63,7 +63,7 @@ fn seen() -> ConfigMap {
 async fn each_event_is_a_message() {
     let (_cluster, listening, api) = server().await;
     let (mut socket, _) = watch(&listening, WATCH, &[]).await;
-    // What a client says means nothing, and a ping is answered.
+    // A client's messages have no effect, and a ping is answered.
     socket.send(Message::Ping("there".into())).await.expect("it is taken");
     socket.send(Message::Text("words".into())).await.expect("it is taken");
     assert_eq!(next(&mut socket).await, Message::Pong("there".into()));
@@ -146,10 +146,10 @@ async fn who_gets_one() {
     .await;
     check("sec-websocket-key", &[], WATCH, 400, "mismatch challenge/response").await;
     check("", &[("sec-websocket-protocol", "a, b")], WATCH, 400, "").await;
-    // What is no watch is answered as ever, and so is one that cannot be.
+    // A request that is not a watch is answered as ever, and so is a watch that is refused.
     check("", &[], "/api/v1/namespaces/default", 200, "\"Namespace\"").await;
     check("", &[], "/api/v1/nothing?watch=true", 404, "404").await;
-    // Another protocol is nothing that was asked for.
+    // Another protocol does not count as an upgrade.
     let ends = format!("{WATCH}&timeoutSeconds=1");
     check("upgrade", &[("upgrade", "SPDY/3.1")], &ends, 200, "").await;
 }

@@ -1,4 +1,5 @@
-//! Workloads as a user meets them: what was made comes to life, changes, and goes. The controllers' own decisions are tested beside them.
+//! Workloads as a user meets them: what was made comes to life, changes, and goes. The controllers' own decisions are
+//! tested beside them.
 
 mod common;
 
@@ -55,8 +56,8 @@ fn complete(deployment: Option<&Deployment>) -> bool {
     })
 }
 
-/// Who reads `generation` to learn whether the spec changed sees no change that the user did not make: the revision is no
-/// part of the wish.
+/// Who reads `generation` to learn whether the spec changed sees no change that the user did not make: the revision is
+/// no part of the wish.
 #[tokio::test]
 async fn a_new_deployment_stays_at_its_first_generation() {
     check(async |client| {
@@ -181,8 +182,8 @@ async fn workloads_come_and_go() {
     .await;
 }
 
-/// At every event of a rolling update as many pods are ready as maxUnavailable promises, and no more exist than maxSurge
-/// allows.
+/// At every event of a rolling update as many pods are ready as maxUnavailable promises, and no more exist than
+/// maxSurge allows.
 #[tokio::test]
 async fn a_rolling_update_keeps_its_promises() {
     check(async |client| {
@@ -229,7 +230,7 @@ fn is_ready(pod: &Pod) -> bool {
         .any(|condition| condition.type_ == "Ready" && condition.status == "True")
 }
 
-/// Remembers what the API server refused to whom.
+/// Remembers the requests that the API server refused, with their users.
 #[derive(Default)]
 struct Refused(Mutex<Vec<String>>);
 
@@ -237,7 +238,7 @@ impl AuditSink for Refused {
     fn write(&self, line: &str) -> Result<(), String> {
         let event: Value = serde_json::from_str(line).map_err(|why| why.to_string())?;
         let message = event["responseStatus"]["message"].as_str().unwrap_or_default();
-        // Everybody is told so, whatever their rights.
+        // Every client is told so, whatever its rights.
         let is_ending = message.ends_with("because it is being terminated");
         if event["responseStatus"]["code"] == 403 && !is_ending {
             let said = format!(
@@ -283,7 +284,7 @@ async fn controllers_of_another_api_server_under_their_own_role() {
     assert!(refused.is_empty(), "{refused:#?}");
 }
 
-/// What makes every controller write.
+/// Changes that make every controller write.
 async fn live_and_go(client: Client) {
     let namespaces: Api<Namespace> = Api::all(client.clone());
     create(&namespaces, json!({ "metadata": { "name": "shop" } })).await;

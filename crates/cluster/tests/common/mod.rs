@@ -1,4 +1,4 @@
-//! What the tests share: a cluster, both doors to it, and raw connections for those who do not behave.
+//! The shared parts of the tests: a cluster, both ways to it, and raw connections for misbehaving clients.
 
 // Every test file is a crate of its own and uses its part of this one.
 #![allow(dead_code)]
@@ -105,7 +105,7 @@ pub(crate) fn client_config(listening: &Listening, who: Who) -> rustls::ClientCo
     if who == Who::Nobody {
         return builder.with_no_client_auth();
     }
-    // The key is a secret to kube's types, but not to whoever reads the text.
+    // The key is a secret to kube's types, but not to a reader of the text.
     let value = |key: &str| {
         let line = listening
             .kubeconfig

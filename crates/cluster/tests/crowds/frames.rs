@@ -1,5 +1,5 @@
-//! Frames of HTTP/2 that are allowed one by one and hurt in their number: whoever sends them gets an answer or loses
-//! the connection, and a new client is served while they come.
+//! Frames of HTTP/2 that are allowed one by one and hurt in their number: their sender gets an answer or loses the
+//! connection, and a new client is served while they come.
 //!
 //! The frames are written by hand, for no client library sends them. Not here: HTTP/2 without a word (`crowds.rs`),
 //! heads and bodies of single requests (`hostile/inputs/heads.rs`).
@@ -205,7 +205,7 @@ fn floods() -> Vec<Flood> {
     ]
 }
 
-/// Sends a flood, and serves somebody else until it is sent or the server has ended the connection: either is right.
+/// Sends a flood, and serves another client until it is sent or the server has ended the connection: either is right.
 async fn send(what: &Flood, listening: &Listening) {
     let client = raw_with(listening, Who::Admin, &[b"h2"]).await;
     let (mut answers, mut client) = tokio::io::split(client);
@@ -222,7 +222,7 @@ async fn send(what: &Flood, listening: &Listening) {
     };
     let flooding = async {
         tokio::select! {
-            // What is written when the connection ends is lost, as it should be.
+            // Bytes written when the connection ends are lost, as they should be.
             _ = writing => {}
             () = reading => {}
         }

@@ -1,4 +1,4 @@
-//! What was stored can be read in every form, listed, watched, and deleted; then it is gone.
+//! Stored objects can be read in every form, listed, watched, and deleted; then they are gone.
 
 use std::time::{Duration, Instant};
 
@@ -19,7 +19,7 @@ pub(crate) struct Made {
     name: String,
 }
 
-/// What `request` and those before it made, the latest first.
+/// The objects of `request` and those before it, the latest first.
 pub(crate) fn made(request: &Request, answers: &[Answer]) -> Vec<Made> {
     let each = request.each();
     let granted = each.iter().zip(answers).filter(|(_, answer)| answer.code < 300);
@@ -42,7 +42,7 @@ pub(crate) async fn clear(server: &Server, request: &Request) -> Result<(), Stri
     Ok(())
 }
 
-/// What ends in steps, such as a definition, is in the way of the next one of its name until it is gone.
+/// An object that ends in steps, such as a definition, is in the way of the next one of its name until it is gone.
 async fn until_empty(client: &mut Connection, path: &str) -> Result<(), String> {
     let began = Instant::now();
     loop {
@@ -66,7 +66,7 @@ async fn look_again(began: Instant, answer: &Answer) -> Result<(), String> {
     Ok(())
 }
 
-/// What a request makes, by what it says. A name that is generated is not of this world.
+/// The object that a request makes, by its body. A name that is generated is not of this world.
 fn made_by(request: &Request) -> Option<Made> {
     let path = request.plain_path();
     let (collection, name) = match (request.method, request.name.as_deref()) {

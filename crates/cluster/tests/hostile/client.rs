@@ -42,7 +42,7 @@ impl fmt::Debug for Answer {
 pub(crate) struct Connection {
     stream: TlsStream<TcpStream>,
     token: Option<String>,
-    /// What was read and belongs to no answer yet.
+    /// Bytes that were read and belong to no answer yet.
     read: Vec<u8>,
 }
 
@@ -88,7 +88,7 @@ impl Connection {
         for (name, value) in &request.headers {
             head += &format!("{name}: {value}\r\n");
         }
-        // What frames its body itself is sent as it is.
+        // A request that frames its body itself is sent as it is.
         let framed = ["content-length", "transfer-encoding"];
         let is_framed = |(name, _): &(String, String)| framed.contains(&name.to_lowercase().as_str());
         if !["GET", "HEAD"].contains(&request.method) && !request.headers.iter().any(is_framed) {
@@ -98,7 +98,7 @@ impl Connection {
         // A server may answer before it has read everything, and close: the answer counts.
         let _ = self.stream.write_all(head.as_bytes()).await;
         let _ = self.stream.write_all(&request.body).await;
-        // What the socket had no room for waits in the buffers of TLS until somebody says so.
+        // Bytes for which the socket had no room wait in the buffers of TLS until a flush.
         let _ = self.stream.flush().await;
     }
 

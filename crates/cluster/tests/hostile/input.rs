@@ -2,7 +2,7 @@
 
 /// One row of the table.
 pub(crate) struct Input {
-    /// What it is, for the page of the book.
+    /// Its name, for the page of the book.
     pub(crate) name: String,
     /// The codes that are right.
     pub(crate) answers: &'static [u16],
@@ -35,7 +35,7 @@ pub(crate) struct Request {
     pub(crate) name: Option<String>,
     /// So many clients send it at once.
     pub(crate) clients: usize,
-    /// What takes away what was there before, where that is much.
+    /// The deletes of the objects before it, where they are large.
     pub(crate) afterwards: Vec<Request>,
 }
 
@@ -61,7 +61,7 @@ impl Request {
         Request { clients, ..self }
     }
 
-    /// What to ask for in the end.
+    /// The request at the end.
     pub(crate) fn then(mut self, request: Request) -> Request {
         self.afterwards.push(request);
         self
@@ -104,7 +104,7 @@ impl Request {
         self
     }
 
-    /// What has to be there first.
+    /// The object that has to be there first.
     pub(crate) fn after(mut self, before: Request) -> Request {
         self.before.extend(before.before.iter().cloned());
         self.before.push(Request {

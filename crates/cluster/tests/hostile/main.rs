@@ -1,11 +1,13 @@
-//! What a client may send to hurt the server, one input after the other, against a server in a process of its own.
+//! Hostile requests of a client, one input after the other, against a server in a process of its own.
 //!
-//! For each input ([`inputs`]) the test asks for the answer, and meanwhile somebody else writes, reads and deletes. What was stored is
-//! then read in every form, listed, watched, and deleted ([`afterwards`]). The server must still be the same process at the end.
+//! For each input ([`inputs`]) the test sends the request, and meanwhile another client writes, reads and deletes. The
+//! stored objects are then read in every form, listed, watched, and deleted ([`afterwards`]). The server must still be
+//! the same process at the end.
 //!
-//! Nothing here is timed but for one bound: an answer comes within a minute, in a debug build on a busy machine. What an input costs is
-//! for the book: `KUBEWRIGHT_HOSTILE_REPORT=FILE cargo test --release -p kubewright-cluster --test hostile` writes a table.
-//! `KUBEWRIGHT_HOSTILE_ONLY=WORDS` picks inputs by their names or those of their groups.
+//! Nothing here is timed but for one bound: an answer comes within a minute, in a debug build on a busy machine. The
+//! cost of an input is for the book: `KUBEWRIGHT_HOSTILE_REPORT=FILE cargo test --release -p kubewright-cluster --test
+//! hostile` writes a table. `KUBEWRIGHT_HOSTILE_REPORT=FILE cargo test --release -p kubewright-cluster --test hostile`
+//! writes a table. `KUBEWRIGHT_HOSTILE_ONLY=WORDS` picks inputs by their names or those of their groups.
 //! `KUBEWRIGHT_HOSTILE_SERVER=KUBECONFIG` asks another server instead, such as a real kube-apiserver, and prints what
 //! it answers.
 //!
@@ -50,7 +52,7 @@ async fn nothing_that_is_sent_hurts_the_server() {
             if let Err(problem) = checked {
                 eprintln!("{}: {problem}", input.name);
                 problems.push(format!("{}: {problem}", input.name));
-                // Whatever it left behind is not the next one's fault.
+                // Leftovers of this input must not affect the next one.
                 server = Server::start();
             }
         }
@@ -78,7 +80,7 @@ const EXPENSIVE: [&str; 10] = [
     "a review of access by 20,000 requirements",
 ];
 
-/// One thread serves all connections here, so whoever works on it keeps the others waiting.
+/// One thread serves all connections here, so a request that it worked on would hold up the others.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nobody_waits_while_somebody_elses_request_is_worked_on() {
     let server = Server::start();
@@ -87,7 +89,7 @@ async fn nobody_waits_while_somebody_elses_request_is_worked_on() {
         let input = inputs.iter().find(|input| input.name == name);
         let input = input.unwrap_or_else(|| panic!("there is no input {name:?}"));
         let mut counts = Vec::new();
-        // A busy machine may stop everybody for a while.
+        // A busy machine may stop all processes for a while.
         while counts.len() < 3 && counts.last().is_none_or(|count| *count < 3) {
             counts.push(answered_meanwhile(&server, input).await.unwrap());
         }
@@ -99,7 +101,8 @@ async fn nobody_waits_while_somebody_elses_request_is_worked_on() {
     }
 }
 
-/// How many answers somebody else gets in the second half of the time that this takes: by then it has been sent and is worked on.
+/// How many answers another client gets in the second half of the time that this takes: by then it has been sent and is
+/// worked on.
 async fn answered_meanwhile(server: &Server, input: &Input) -> Result<usize, String> {
     let request = (input.request)();
     let mut other = Connection::open(server).await?;
@@ -131,7 +134,7 @@ async fn server_process() {
     server::run().await;
 }
 
-/// Sends one input and says what is wrong with what follows.
+/// Sends one input; answers the errors that follow.
 async fn check(server: &Server, input: &Input, report: &mut Report) -> Result<(), String> {
     let request = (input.request)();
     let neighbour = Neighbour::start(server);
@@ -153,7 +156,7 @@ async fn check(server: &Server, input: &Input, report: &mut Report) -> Result<()
     server.is_alive()
 }
 
-/// Makes what has to be there before, and sends what the input is about.
+/// Makes the objects that have to be there before, and sends the input itself.
 async fn send(server: &Server, request: &Request) -> Result<Vec<Answer>, String> {
     let mut client = Connection::open(server).await?;
     for before in &request.before {
@@ -175,14 +178,14 @@ async fn connections(server: &Server, request: &Request) -> Result<Vec<Connectio
     Ok(connections)
 }
 
-/// What each of the clients is answered.
+/// The answer to each of the clients.
 async fn at_once(connections: &mut [Connection], request: &Request) -> Result<Vec<Answer>, String> {
     let requests = request.each();
     let asking = connections.iter_mut().zip(&requests);
     futures::future::try_join_all(asking.map(|(connection, request)| connection.ask(request))).await
 }
 
-/// The same once more with nobody else around, in a new process: another one holds memory that it has used before.
+/// The same once more without other clients, in a new process: another one holds memory that it has used before.
 async fn measured(request: &Request) -> Result<Row, String> {
     let server = &Server::start();
     let mut client = Connection::open(server).await?;

@@ -1,4 +1,4 @@
-//! Somebody else, who writes, reads and deletes small objects all the while.
+//! Another client, which writes, reads and deletes small objects all the while.
 
 use std::time::Instant;
 
@@ -33,7 +33,7 @@ impl Neighbour {
         Neighbour { stop, task }
     }
 
-    /// What was wrong with its answers.
+    /// The error in its answers.
     pub(crate) async fn stop(self) -> Result<(), String> {
         // A neighbour that failed has gone already.
         let _ = self.stop.send(());

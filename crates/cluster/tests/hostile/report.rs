@@ -1,4 +1,4 @@
-//! The table for the book: what was sent, what came back, what it cost.
+//! The table for the book: the inputs, the answers, the costs.
 
 use std::fmt::Write as _;
 use std::path::PathBuf;
@@ -7,7 +7,7 @@ use crate::client::Answer;
 use crate::input::{Input, Request};
 use crate::server::Figures;
 
-/// What one input cost.
+/// The cost of one input.
 pub(crate) struct Row {
     pub(crate) code: u16,
     pub(crate) answered: usize,
@@ -63,7 +63,7 @@ impl Report {
             format!("{:.1}", row.figures.memory as f64 / 1024.0),
         ];
         self.line(&format!("| {} |", cells.join(" | ")));
-        // What was measured is there when the rest fails.
+        // The measured rows are kept when the rest fails.
         self.write();
     }
 

@@ -1,4 +1,5 @@
-//! The server under test: a process of its own, so that it may die alone, and so that what it costs can be read from outside.
+//! The server under test: a process of its own, so that it may die alone, and so that what it costs can be read from
+//! outside.
 
 use std::fs;
 use std::io::{BufRead as _, BufReader, Lines};
@@ -58,7 +59,7 @@ impl Drop for Process {
     }
 }
 
-/// What something cost.
+/// The cost of some work.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Figures {
     /// Processor time, in nanoseconds.
@@ -180,7 +181,7 @@ impl Server {
             .unwrap_or(0)
     }
 
-    /// What it has cost so far; the peak of its memory begins anew.
+    /// The cost so far; the peak of its memory begins anew.
     pub(crate) fn begin_measuring(&self) -> Figures {
         if let Some(path) = self.file("clear_refs") {
             fs::write(path, "5").expect("the process is our own");
@@ -191,7 +192,7 @@ impl Server {
         }
     }
 
-    /// What it has cost since.
+    /// The cost since.
     pub(crate) fn figures(&self, since: Figures) -> Figures {
         Figures {
             cpu: self.cpu().saturating_sub(since.cpu),

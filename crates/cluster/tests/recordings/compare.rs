@@ -1,8 +1,8 @@
 //! Whether an answer is what was recorded: values with placeholders against values.
 //!
-//! A placeholder such as `${uid:1}` stands for any UUID, the same one wherever the number is the same, another one where it differs;
-//! `${rv:1}` < `${rv:2}` holds for the numbers that they stand for. What Kubernetes itself leaves open (times, the order of several
-//! errors) is brought into one form on both sides before.
+//! A placeholder such as `${uid:1}` stands for any UUID, the same one wherever the number is the same, another one
+//! where it differs; `${rv:1}` < `${rv:2}` holds for the numbers that they stand for. Values that Kubernetes itself
+//! leaves open (times, the order of several errors) are brought into one form on both sides before.
 
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
@@ -35,7 +35,7 @@ static SYMBOL: LazyLock<Regex> = LazyLock::new(|| {
 });
 static ERRORS: LazyLock<Regex> = LazyLock::new(|| Regex::new(r", |: \[|\]|: ").expect("a regular expression"));
 
-/// What placeholders with numbers stand for in one sequence.
+/// The values of numbered placeholders in one sequence.
 #[derive(Default)]
 pub(crate) struct Bindings(BTreeMap<(String, String), String>);
 
@@ -151,7 +151,7 @@ fn short(value: &Value) -> String {
 pub(crate) struct Caller(pub(crate) Value);
 
 impl Caller {
-    /// Takes away what is never compared, and brings what has no order into one.
+    /// Removes values that are never compared, and sorts lists without an order.
     pub(crate) fn shape(&self, value: &Value) -> Value {
         match value {
             Value::Array(list) => list.iter().map(|item| self.shape(item)).collect(),

@@ -66,7 +66,7 @@ impl Hook {
         Hook { url, ca, seen, task }
     }
 
-    /// What came to a path since it was last asked.
+    /// The requests to a path since the last call.
     pub(crate) fn take(&self, path: &str) -> Vec<Value> {
         let mut seen = self.seen.lock().expect("no test panics with it");
         let (taken, left) = seen.drain(..).partition(|(at, _)| at == path);

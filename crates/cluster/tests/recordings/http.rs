@@ -1,4 +1,4 @@
-//! One request on a connection of its own, as recorded: method, path, query, headers, who asks.
+//! One request on a connection of its own, as recorded: method, path, query, headers, user.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use serde_json::{Map, Value, json};
 
 use crate::common::{self, Who};
 
-/// What came back, in the form that is compared.
+/// The answer, in the form that is compared.
 pub(crate) struct Answer {
     pub(crate) code: u16,
     /// `content-type`, `warning`, `retry-after`, `etag`, and what the step wants to see.

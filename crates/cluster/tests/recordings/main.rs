@@ -1,5 +1,6 @@
-//! What a real API server answered, request by request, played against ours: the sequences in `testdata/recordings`, recorded from
-//! kube-apiserver 1.36.3 without controllers. Its README says how a sequence is written and what is compared.
+//! The answers of a real API server, request by request, played against ours: the sequences in `testdata/recordings`,
+//! recorded from kube-apiserver 1.36.3 without controllers. Its README says how a sequence is written and what is
+//! compared.
 
 #[path = "../common/mod.rs"]
 mod common;
@@ -18,7 +19,8 @@ use serde_json::{Value, json};
 
 /// Sequences that run at the same time.
 const AT_ONCE: usize = 6;
-/// Steps that are answered otherwise, each with the reason. One that is answered as recorded does not belong here: the test says so.
+/// Steps that are answered otherwise, each with the reason. A step that is answered as recorded does not belong here:
+/// the test reports it.
 const KNOWN: &[(&str, &str, &str)] = &[];
 
 /// One list for all sequences: a failure shows every step that differs, not the first one only.
@@ -41,7 +43,8 @@ async fn the_server_answers_as_recorded() {
     }));
     let mut played = played.buffer_unordered(AT_ONCE);
     while let Some((file, sequence, mut outcomes)) = played.next().await {
-        // An address or a port that a sequence names may by chance be one that a Service was given before, here as on a real server.
+        // An address or a port that a sequence names may by chance be one that a Service was given before, here as on a
+        // real server.
         if outcomes.iter().any(|outcome| !outcome.differences.is_empty()) {
             outcomes = alone(&sequence).await;
         }

@@ -16,7 +16,7 @@ use super::http::{self, Answer};
 
 static VARIABLE: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"\$\{([\w:-]+)\}").expect("a regular expression"));
 
-/// What came of a step.
+/// The outcome of a step.
 pub(crate) struct Outcome {
     pub(crate) step: String,
     /// Empty when the answer was the recorded one.
@@ -464,7 +464,7 @@ impl Watch {
                 news.await;
             }
         };
-        // What is missing then shows in the comparison.
+        // A missing event then shows in the comparison.
         let _ = tokio::time::timeout(Duration::from_secs_f64(seconds), waiting).await;
     }
 

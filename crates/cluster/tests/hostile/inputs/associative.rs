@@ -50,7 +50,7 @@ fn keyed(value: &'static str) -> impl Fn(usize) -> String {
 
 /// Applies `second` where `first` has been applied.
 fn twice(schema: &str, first: Request, second: Request) -> Request {
-    // What a request comes after is asked for in the order in which it was said.
+    // The requests before another one are sent in the order of these calls.
     second
         .after(create(DEFINITIONS, DEFINITION, definition_of_spec(schema)))
         .after(first)

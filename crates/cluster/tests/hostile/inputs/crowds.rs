@@ -15,7 +15,7 @@ const MANY: usize = 2_000;
 /// Fewer in a debug build, as everywhere.
 const CLIENTS: usize = if cfg!(debug_assertions) { 8 } else { 64 };
 const WATCHERS: usize = if cfg!(debug_assertions) { 20 } else { 200 };
-/// What a crowd may be answered: some are told to come again.
+/// The possible answers to a crowd: some clients are told to come again.
 const MADE: &[u16] = &[201, 413, 429];
 const READ: &[u16] = &[200, 429];
 

@@ -1,4 +1,4 @@
-//! What nests.
+//! Nested inputs.
 
 use crate::input::{Input, create, create_as, input, merge_patch, post};
 use crate::values::{

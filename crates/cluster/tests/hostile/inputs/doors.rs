@@ -20,7 +20,7 @@ pub(crate) fn inputs() -> Vec<Input> {
     inputs
 }
 
-/// Whoever connects here waits: nobody takes the connection.
+/// A client that connects here waits: the connection is never accepted.
 static SILENT: LazyLock<TcpListener> = LazyLock::new(|| TcpListener::bind("127.0.0.1:0").unwrap());
 
 fn silent_url() -> String {
@@ -52,7 +52,7 @@ fn secret() -> Request {
     create(SECRETS, "asked", object("v1", "Secret", "asked", "", ""))
 }
 
-/// A definition whose second version is converted by whoever is silent.
+/// A definition whose second version is converted by a silent server.
 fn converted() -> Request {
     let schema = r#"{"openAPIV3Schema":{"type":"object","x-kubernetes-preserve-unknown-fields":true}}"#;
     let other = format!(r#"{{"name":"v2","served":true,"storage":false,"schema":{schema}}}"#);
@@ -110,7 +110,7 @@ fn of_pod(rest: &str) -> Request {
 }
 
 fn streams() -> Vec<Input> {
-    /// What somebody without a stream is told, and what a pod without a node has.
+    /// The answers without a stream, and for a pod without a node.
     const REFUSED: &[u16] = &[200, 204, 400, 403, 404, 405, 422, 426, 500, 503];
     let upgraded = |request: Request, protocol: &str| {
         request

@@ -6,7 +6,7 @@
 use super::macros::judged;
 use crate::input::{Input, input};
 
-/// Nobody has to like what is long; some of it costs little.
+/// A long input may be refused; some cost little.
 const ANSWERS: &[u16] = &[201, 413, 422];
 
 /// For each of 1,000 fields.

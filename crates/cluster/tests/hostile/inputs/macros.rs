@@ -252,7 +252,7 @@ fn variables() -> String {
     format!("[{},{}]", doubled("text", "'x'"), doubled("list", "['x']"))
 }
 
-/// What chooses the ConfigMap of these inputs and nothing else.
+/// The criteria that match the ConfigMap of these inputs and nothing else.
 fn chosen() -> String {
     r#""failurePolicy":"Fail","matchConstraints":{"resourceRules":[{"apiGroups":[""],"apiVersions":["v1"],
     "operations":["CREATE"],"resources":["configmaps"]}]},

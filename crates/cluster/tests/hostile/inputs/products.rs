@@ -139,7 +139,7 @@ fn limit_range(name: &str, limits: &str) -> Request {
     create(LIMITS, name, body)
 }
 
-/// What plugins hold against what is stored.
+/// Writes that plugins check against stored objects.
 fn plugins() -> Vec<Input> {
     vec![
         input(
@@ -273,7 +273,7 @@ fn configuration(webhooks: &str) -> Request {
     )
 }
 
-/// A Secret that these are asked about: nobody else makes any.
+/// A Secret that these webhooks see: no other client makes any.
 fn asked(webhooks: &str, data: &str) -> Request {
     let body = object("v1", "Secret", "asked", "", &data.replace("\"data\"", "\"stringData\""));
     create(SECRETS, "asked", body).after(configuration(webhooks))
@@ -471,7 +471,7 @@ fn users() -> Vec<Input> {
     ]
 }
 
-/// What must be read again as it was stored.
+/// Objects that must be read again as they were stored.
 fn stored() -> Vec<Input> {
     vec![
         input("a Secret whose base64 has 200,000 line ends", &[201, 413], || {

@@ -1,4 +1,4 @@
-//! What reviews of the server found after the other groups were there, and what is near to it.
+//! Findings of reviews of the server after the other groups were written, and inputs close to them.
 
 use super::kinds::{review, wide};
 use super::products::{changing_policies, containers};

@@ -103,7 +103,7 @@ fn binding_named(name: &str, role: &str) -> Request {
     create(CLUSTER_BINDINGS, name, body)
 }
 
-/// As somebody who may write Roles, and is checked for what they grant.
+/// As a user who may write Roles, and is checked for the rights that they grant.
 fn as_writer(request: Request) -> Request {
     let rules = r#"[{"verbs":["create"],"apiGroups":["rbac.authorization.k8s.io"],"resources":["roles"]}]"#;
     request

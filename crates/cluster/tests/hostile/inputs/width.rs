@@ -1,4 +1,4 @@
-//! What is wide or long.
+//! Wide or long inputs.
 
 use crate::input::{Input, create, create_as, input, post};
 use crate::values::{
