@@ -152,8 +152,8 @@ fn compare_maps(old: Option<&Map<String, Value>>, new: Option<&Map<String, Value
     let (olds, news) = (old.unwrap_or(&none), new.unwrap_or(&none));
     let mut found = Found::default();
     for (key, old_part, new_part) in side_by_side(olds, news) {
-        // What is equal is told apart below, where it is looked at anyway.
-        // What nobody wrote in a struct that is there has a value all the same.
+        // Equal parts are told apart below, where they are compared anyway. A field that no client wrote has a value
+        // all the same where its struct is present.
         let absent = |there: bool| if there { shape.absent(key) } else { None };
         let old_part = old_part.or_else(|| absent(old.is_some()));
         let new_part = new_part.or_else(|| absent(new.is_some()));
