@@ -219,7 +219,7 @@ async fn welcome(stream: UnixStream, waiting: Arc<Waiting>) {
     };
     let wanted = waiting.lock().unwrap_or_else(PoisonError::into_inner).remove(&id);
     if let Some(wanted) = wanted {
-        // Whoever waited may have given up; the shim sees it.
+        // The waiter may have given up; the shim notices it.
         let _ = wanted.send(stream);
     }
 }
