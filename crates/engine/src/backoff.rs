@@ -1,8 +1,8 @@
 //! How long to wait after a failure.
 //!
 //! Two shapes: [`Exponential`] per item of a work queue (client-go's `ItemExponentialFailureRateLimiter`), and
-//! [`ReflectorBackoff`] for a whole list/watch loop (client-go's reflector backoff manager). Both are monotone up to their cap
-//! and never overflow. Jitter is computed from a number that the caller drew.
+//! [`ReflectorBackoff`] for a whole list/watch loop (client-go's reflector backoff manager). Both are monotone up to
+//! their cap and never overflow. Jitter is computed from a number that the caller drew.
 
 use crate::time::Instant;
 use std::time::Duration;
@@ -57,7 +57,8 @@ pub struct ReflectorBackoff {
 }
 
 impl Default for ReflectorBackoff {
-    /// client-go's reflector: 800 ms doubling to 30 s, up to as much again of jitter, back to 800 ms after 2 min without a failure.
+    /// client-go's reflector: 800 ms doubling to 30 s, up to as much again of jitter, back to 800 ms after 2 min
+    /// without a failure.
     fn default() -> ReflectorBackoff {
         ReflectorBackoff::new(
             Duration::from_millis(800),
@@ -68,7 +69,8 @@ impl Default for ReflectorBackoff {
 }
 
 impl ReflectorBackoff {
-    /// A backoff from `base` doubling to `max` (both before jitter), reset when `reset` passed since the last wait ended.
+    /// A backoff from `base` doubling to `max` (both before jitter), reset when `reset` passed since the last wait
+    /// ended.
     pub fn new(base: Duration, max: Duration, reset: Duration) -> ReflectorBackoff {
         ReflectorBackoff {
             base,

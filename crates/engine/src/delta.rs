@@ -1,13 +1,13 @@
 //! The strict-order queue between a reflector and a store (client-go's RealFIFO), and what comes out of the store.
 //!
-//! A [`Delta`] is what the server said; an [`Event`] is what changed in the store because of it. Between them stands
+//! A [`Delta`] is a message of the server; an [`Event`] is the change of the store because of it. Between them stands
 //! [`crate::Store::apply`]. A relist is not a special queue content with a second copy of all objects: it is a bracket
 //! `ReplaceBegin … ReplaceEnd` of ordinary deltas, that the store stages and makes visible in one step at the end.
 //!
 //! Invariants: order is kept and nothing is merged (DF1); the queue is bounded, a full one hands the delta back and the
-//! reader stops reading (DF7); "synced" means that the last object of the first list is in the store *and* was given to the
-//! handlers (DF3), at once for an empty list (DF4); closing loses nothing that is queued (DF5).
-//! Not here: tombstones for keys that a relist misses. The store is the only one who knows what was there, it makes them.
+//! reader stops reading (DF7); "synced" means that the last object of the first list is in the store *and* was given to
+//! the handlers (DF3), at once for an empty list (DF4); closing loses nothing that is queued (DF5). Not here:
+//! tombstones for keys that a relist misses. Only the store knows the objects that were there, so it makes them.
 
 use crate::key::ObjectKey;
 use crate::meta::ResourceVersion;
@@ -22,7 +22,8 @@ pub enum Delta<V: ?Sized> {
     Added(Arc<V>),
     /// A watch said MODIFIED.
     Modified(Arc<V>),
-    /// A watch said DELETED (also: the object left the selector). The object is its last state, its version that of the deletion.
+    /// A watch said DELETED (also: the object left the selector). The object is its last state, its version that of the
+    /// deletion.
     Deleted(Arc<V>),
     /// A watch said ADDED or MODIFIED of an object that could not be decoded.
     Unreadable(Unreadable),
@@ -42,8 +43,8 @@ pub enum Delta<V: ?Sized> {
     ReplaceEnd {
         /// The version of the whole list.
         resource_version: ResourceVersion,
-        /// The server was asked for its newest state. Only then may the version be older than the store's, which means that
-        /// the history of the server was replaced (restored or recreated storage).
+        /// The server was asked for its newest state. Only then may the version be older than the store's, which means
+        /// that the history of the server was replaced (restored or recreated storage).
         authoritative: bool,
     },
     /// Everything up to this version was delivered.
@@ -75,10 +76,10 @@ impl<V: ?Sized> Clone for Delta<V> {
     }
 }
 
-/// What changed in the store; what handlers see.
+/// A change of the store, as handlers see it.
 ///
-/// For one key a handler sees `(Added Modified* Deleted)*` and nothing else. An object that was deleted and created again
-/// between two looks shows as `Deleted` of the old uid, then `Added` of the new one, never as `Modified`.
+/// For one key a handler sees `(Added Modified* Deleted)*` and nothing else. An object that was deleted and created
+/// again between two looks shows as `Deleted` of the old uid, then `Added` of the new one, never as `Modified`.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Event<V: ?Sized> {
     /// The object is new to the store.
@@ -90,9 +91,9 @@ pub enum Event<V: ?Sized> {
     },
     /// The object changed.
     Modified {
-        /// What the store held before.
+        /// The object before.
         old: Arc<V>,
-        /// What it holds now.
+        /// The object now.
         new: Arc<V>,
     },
     /// The object is gone.
@@ -101,8 +102,8 @@ pub enum Event<V: ?Sized> {
         key: ObjectKey,
         /// Its last known state. From a watch event it carries the version of the deletion.
         object: Arc<V>,
-        /// The deletion itself was not seen (client-go's `DeletedFinalStateUnknown`): `object` is the last state that the
-        /// store had, there may have been later ones.
+        /// The deletion itself was not seen (client-go's `DeletedFinalStateUnknown`): `object` is the last state that
+        /// the store had, there may have been later ones.
         final_state_unknown: bool,
     },
 }
@@ -114,7 +115,8 @@ impl<V: ?Sized> Clone for Event<V> {
 }
 
 impl<V: ?Sized> Event<V> {
-    /// The newest state that the event speaks of: the object, the new one of a modification, the last known of a deletion.
+    /// The newest state that the event speaks of: the object, the new one of a modification, the last known of a
+    /// deletion.
     pub fn object(&self) -> &Arc<V> {
         match self {
             Event::Added { object, .. } | Event::Deleted { object, .. } => object,
@@ -122,7 +124,8 @@ impl<V: ?Sized> Event<V> {
         }
     }
 
-    /// The same event of other objects: each of this one's is replaced by what `of` makes of it, such as a view or the type that it is of.
+    /// The same event of other objects: each of this one's is replaced by what `of` makes of it, such as a view or the
+    /// type that it is of.
     pub fn map<W: ?Sized>(&self, of: impl Fn(&Arc<V>) -> Arc<W>) -> Event<W> {
         match self {
             Event::Added { object, initial } => Event::Added {
@@ -169,7 +172,8 @@ pub struct DeltaQueue<V: ?Sized> {
     synced: bool,
 }
 
-/// How many objects may wait between reflector and store by default; client-go's back-pressure starts at the same number.
+/// How many objects may wait between reflector and store by default; client-go's back-pressure starts at the same
+/// number.
 pub const DEFAULT_CAPACITY: usize = 2000;
 
 impl<V: ?Sized> Default for DeltaQueue<V> {
@@ -179,7 +183,8 @@ impl<V: ?Sized> Default for DeltaQueue<V> {
 }
 
 impl<V: ?Sized> DeltaQueue<V> {
-    /// A queue for `capacity` objects (at least 1). A single delta that is larger, a long page, is taken when nothing waits.
+    /// A queue for `capacity` objects (at least 1). A single delta that is larger, a long page, is taken when nothing
+    /// waits.
     pub fn new(capacity: usize) -> DeltaQueue<V> {
         DeltaQueue {
             queue: VecDeque::new(),
@@ -194,7 +199,8 @@ impl<V: ?Sized> DeltaQueue<V> {
     /// Appends a delta.
     ///
     /// # Errors
-    /// [`PushError::Full`] when its objects do not fit, [`PushError::Closed`] after [`DeltaQueue::close`]; both hand it back.
+    /// [`PushError::Full`] when its objects do not fit, [`PushError::Closed`] after [`DeltaQueue::close`]; both hand it
+    /// back.
     pub fn push(&mut self, delta: Delta<V>) -> Result<(), PushError<V>> {
         if self.closed {
             return Err(PushError::Closed(delta));
@@ -208,8 +214,8 @@ impl<V: ?Sized> DeltaQueue<V> {
         Ok(())
     }
 
-    /// Takes the oldest deltas, at most `max` (at least one); `None` when nothing waits. Apply and distribute them, then call
-    /// [`DeltaQueue::batch_done`].
+    /// Takes the oldest deltas, at most `max` (at least one); `None` when nothing waits. Apply and distribute them,
+    /// then call [`DeltaQueue::batch_done`].
     pub fn pop_batch(&mut self, max: usize) -> Option<Vec<Delta<V>>> {
         let count = self.queue.len().min(max.max(1));
         if count == 0 {

@@ -1,13 +1,13 @@
 //! Events to handlers: the registry of a shared informer.
 //!
-//! Every handler sees, for each key, a valid history `(Added Modified* Deleted)*` (SI1): one that joins late is given synthetic
-//! `Added` events for what the store holds, then every later event. A handler that panics is counted and reported; the
-//! others, and the store, go on (SI7). A removed handler is not called again (SI6).
+//! Every handler sees, for each key, a valid history `(Added Modified* Deleted)*` (SI1): one that joins late is given
+//! synthetic `Added` events for what the store holds, then every later event. A handler that panics is counted and
+//! reported; the others, and the store, go on (SI7). A removed handler is not called again (SI6).
 //!
-//! Handlers run synchronously and in order of registration, so they must be quick: map the event to keys and add them to a work
-//! queue, or put it into the [`mailbox`] of a handler that may be slow. Not here: the lock. The caller must not let a delta reach the store between
-//! the snapshot that it passes to [`Dispatcher::add`] and the return of that call; holding the dispatcher's lock over both, and
-//! over "apply, then dispatch", does it.
+//! Handlers run synchronously and in order of registration, so they must be quick: map the event to keys and add them
+//! to a work queue, or put it into the [`mailbox`] of a handler that may be slow. Not here: the lock. The caller must
+//! not let a delta reach the store between the snapshot that it passes to [`Dispatcher::add`] and the return of that
+//! call; holding the dispatcher's lock over both, and over "apply, then dispatch", does it.
 
 pub mod mailbox;
 
@@ -30,7 +30,7 @@ pub struct HandlerId(pub u64);
 pub struct HandlerPanic {
     /// Which handler.
     pub handler: HandlerId,
-    /// What the panic said.
+    /// The text of the panic.
     pub message: String,
 }
 
@@ -55,8 +55,8 @@ impl<V: ?Sized> Dispatcher<V> {
         Dispatcher::default()
     }
 
-    /// Registers a handler and gives it `snapshot`, the present content of the store, as initial `Added` events. Panics of the
-    /// handler meanwhile are returned; it stays registered.
+    /// Registers a handler and gives it `snapshot`, the present content of the store, as initial `Added` events. Panics
+    /// of the handler meanwhile are returned; it stays registered.
     pub fn add(
         &mut self,
         handler: Handler<V>,
@@ -106,7 +106,8 @@ impl<V: ?Sized> Dispatcher<V> {
 
 /// Calls a handler; answers its panic.
 pub fn tell<V: ?Sized>(id: HandlerId, handler: &Handler<V>, event: &Event<V>) -> Option<HandlerPanic> {
-    // The event is shared and immutable, and a handler's own state is its own business: nothing of ours can be left half done.
+    // The event is shared and immutable, and a handler's own state is its own business: nothing of ours can be left
+    // half done.
     let payload = catch_unwind(AssertUnwindSafe(|| handler(event))).err()?;
     Some(HandlerPanic {
         handler: id,
@@ -114,7 +115,8 @@ pub fn tell<V: ?Sized>(id: HandlerId, handler: &Handler<V>, event: &Event<V>) ->
     })
 }
 
-/// The text of a panic that was caught. What it carried is dropped here, and should that panic as well, it is left where it is.
+/// The text of a panic that was caught. Its payload is dropped here, and should that panic as well, it is left where it
+/// is.
 pub fn end_of_panic(payload: Box<dyn Any + Send>) -> String {
     let message = panic_message(payload.as_ref());
     if let Err(second) = catch_unwind(AssertUnwindSafe(|| drop(payload))) {

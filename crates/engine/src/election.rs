@@ -1,8 +1,8 @@
 //! Who of several replicas acts: leader election by a Lease (client-go's `leaderelection`), as a machine.
 //!
-//! [`Election`] is told what the Lease says and what became of its own writes, and answers what to do next ([`Next`]). One request is
-//! under way at a time. Time is local: it is measured from when a change of the Lease was seen, and never compared with times that others
-//! wrote, so that clocks may differ; their rates may not.
+//! [`Election`] takes the contents of the Lease and the outcomes of its own writes, and answers the next step
+//! ([`Next`]). One request is under way at a time. Time is local: it is measured from when a change of the Lease was
+//! seen, and never compared with times that others wrote, so that clocks may differ; their rates may not.
 //!
 //! Invariants:
 //! - LE1 at most one replica leads, as long as clocks run at nearly the same rate;
@@ -10,8 +10,8 @@
 //! - LE3 a lease is given back only when the caller says that its work has ended ([`Election::leave`]);
 //! - LE4 a candidate waits the whole lease from the last change that it saw;
 //! - LE5 a write that lost a race is no leadership, and one of unknown outcome is none before it was read;
-//! - LE6 each time of leading has a number of its own that only grows ([`Election::term`]), whoever led before; a Lease that is deleted is
-//!   counted on by every replica that knew it.
+//! - LE6 each time of leading has a number of its own that only grows ([`Election::term`]), whichever replica led
+//!   before; a Lease that is deleted is counted on by every replica that knew it.
 //!
 //! Not here: requests, timers, waiting for guarded work (the shell), and coordinated election (KEP-4355).
 
@@ -43,10 +43,11 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// Whether they fit together (`NewLeaderElector`): a leader must have time to try again before it stops, and must stop before others begin.
+    /// Whether they fit together (`NewLeaderElector`): a leader must have time to try again before it stops, and must
+    /// stop before others begin.
     ///
     /// # Errors
-    /// What does not fit, in words.
+    /// The contradiction, in words.
     pub fn check(&self) -> Result<(), String> {
         let Settings { lease, renew, retry } = self;
         if self.lease < Duration::from_secs(1) {
@@ -74,10 +75,10 @@ impl Settings {
 /// By how much a retry may be late, as a factor.
 const JITTER: f64 = 1.2;
 
-/// What a Lease says.
+/// The contents of a Lease.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Record {
-    /// Who leads; empty: nobody.
+    /// The leader; empty: none.
     pub holder: String,
     /// How long it leads without a renewal (`leaseDurationSeconds`).
     pub lease: Duration,
@@ -87,7 +88,7 @@ pub struct Record {
     pub version: String,
 }
 
-/// What is to be done next.
+/// The next step.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Next {
     /// Read the Lease, and tell [`Election::seen`] or [`Election::failed`].
@@ -98,7 +99,7 @@ pub enum Next {
     Wait(Instant),
 }
 
-/// A write of the Lease: the holder is this replica, or nobody.
+/// A write of the Lease: the holder is this replica, or empty.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Write {
     /// Why.
@@ -109,7 +110,7 @@ pub struct Write {
     pub transitions: u64,
 }
 
-/// What a write is for.
+/// The purpose of a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Purpose {
     /// To lead from now on.
@@ -143,7 +144,8 @@ pub struct Election {
     /// Whether what was seen may be old: a write of ours has an unknown outcome, or lost a race.
     doubtful: bool,
     held: Option<Held>,
-    /// The greatest number of a term that is known: a Lease that is deleted and made again must not count from the beginning (LE6).
+    /// The greatest number of a term that is known: a Lease that is deleted and made again must not count from the
+    /// beginning (LE6).
     greatest: Option<u64>,
     /// No request before.
     not_before: Instant,
@@ -151,7 +153,8 @@ pub struct Election {
 }
 
 impl Election {
-    /// A candidate that has seen nothing yet. `identity` is what it writes as the holder; no two replicas may have the same.
+    /// A candidate that has seen nothing yet. `identity` is what it writes as the holder; no two replicas may have the
+    /// same.
     pub fn new(identity: impl Into<String>, settings: Settings) -> Election {
         Election {
             settings,
@@ -165,7 +168,8 @@ impl Election {
         }
     }
 
-    /// The number of the time of leading that is going on: greater than that of every earlier one, of this replica or another.
+    /// The number of the time of leading that is going on: greater than that of every earlier one, of this replica or
+    /// another.
     pub fn term(&self, now: Instant) -> Option<u64> {
         let held = self.held.filter(|held| now < held.renewed + self.settings.renew)?;
         Some(held.term)
@@ -185,7 +189,7 @@ impl Election {
             .map(|record| record.version.as_str())
     }
 
-    /// Who led when the Lease was last seen; empty: nobody.
+    /// The leader when the Lease was last seen; empty: none.
     pub fn holder(&self) -> Option<&str> {
         self.seen.as_ref()?.record.as_ref().map(|record| record.holder.as_str())
     }
@@ -210,7 +214,7 @@ impl Election {
         self.leaves &= !self.has_left();
     }
 
-    /// What to do now.
+    /// The next step now.
     pub fn next(&mut self, now: Instant) -> Next {
         self.stand_down_if_late(now);
         if self.has_left() {
@@ -248,8 +252,8 @@ impl Election {
         }
     }
 
-    /// The Lease as it was read or as a watch shows it; `None`: it was read, and there is none. A watch that is behind what this replica
-    /// knows says nothing.
+    /// The Lease as it was read or as a watch shows it; `None`: it was read, and there is none. A watch that is behind
+    /// what this replica knows says nothing.
     pub fn seen(&mut self, record: Option<Record>, now: Instant) {
         let known = self.seen.as_ref().and_then(|seen| seen.record.as_ref());
         let order = match (known, &record) {
@@ -263,7 +267,7 @@ impl Election {
         let same = order == Some(Ordering::Equal) || (self.seen.is_some() && known.is_none() && record.is_none());
         let ours = record.as_ref().is_some_and(|record| record.holder == self.identity);
         if !ours {
-            // Somebody took it, or it is gone: whatever the clock says, this replica does not lead.
+            // Another replica took it, or it is gone: this replica does not lead, regardless of the clock.
             self.held = None;
         }
         self.note(record.as_ref());
@@ -318,7 +322,7 @@ impl Election {
         self.greatest.map_or(0, |greatest| greatest.saturating_add(1))
     }
 
-    /// Nobody holds it, its time is up, or it is this replica's own from before.
+    /// It has no holder, its time is up, or it is this replica's own from before.
     fn is_free(&self, record: &Record, at: Instant, now: Instant) -> bool {
         record.holder.is_empty() || record.holder == self.identity || at + record.lease <= now
     }
@@ -488,7 +492,7 @@ mod tests {
         election.seen(None, at(1));
         let acquire = write(Purpose::Acquire, None, 4);
         assert_eq!(election.next(at(1)), Next::Write(acquire));
-        // Somebody else was faster, and counts from the beginning.
+        // Another replica was faster, and counts from the beginning.
         election.lost_race();
         election.seen(Some(record("", 0, "12")), at(2));
         assert_eq!(

@@ -1,8 +1,9 @@
 //! The name of an object within its kind: namespace and name.
 //!
-//! Keys order by (namespace, name), cluster-scoped objects first, which is the order of every list that the store answers.
-//! Both parts are shared strings: cloning a key copies no text. The identity in Kubernetes is this pair; the uid is not part
-//! of it (see [`crate::Event`] for delete and recreate). A lookup by borrowed text allocates nothing ([`KeyRef`]).
+//! Keys order by (namespace, name), cluster-scoped objects first, which is the order of every list that the store
+//! answers. Both parts are shared strings: cloning a key copies no text. The identity in Kubernetes is this pair; the
+//! uid is not part of it (see [`crate::Event`] for delete and recreate). A lookup by borrowed text allocates nothing
+//! ([`KeyRef`]).
 
 use std::borrow::Borrow;
 use std::cmp::Ordering;
@@ -54,7 +55,8 @@ impl fmt::Display for ObjectKey {
     }
 }
 
-/// Anything that can be compared with an [`ObjectKey`] without owning one: the key itself, or a pair `(namespace, name)`.
+/// Anything that can be compared with an [`ObjectKey`] without owning one: the key itself, or a pair `(namespace,
+/// name)`.
 pub trait KeyRef {
     /// The namespace, `None` for cluster scope.
     fn namespace(&self) -> Option<&str>;

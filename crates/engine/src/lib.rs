@@ -1,9 +1,10 @@
-//! What a controller does next, decided without doing it.
+//! The next steps of a controller, decided without doing them.
 //!
-//! This crate is the pure part of kubewright's runtime: Reflector → delta queue → [`store`] with indexes → [`dispatch`] →
-//! [work queue](queue). Nothing here reads a clock, waits, opens a socket or draws a random number. Time ([`time::Instant`])
-//! and entropy (a plain `u64`) are passed in, and what should happen outside is handed back as data
-//! ([`reflector::Action`], [`queue::Next`]). A shell (the `kubewright` crate) does the input and output and holds the locks.
+//! This crate is the pure part of kubewright's runtime: Reflector → delta queue → [`store`] with indexes → [`dispatch`]
+//! → [work queue](queue). Nothing here reads a clock, waits, opens a socket or draws a random number. Time
+//! ([`time::Instant`]) and entropy (a plain `u64`) are passed in, and what should happen outside is handed back as data
+//! ([`reflector::Action`], [`queue::Next`]). A shell (the `kubewright` crate) does the input and output and holds the
+//! locks.
 //!
 //! # How the parts meet
 //!
@@ -13,13 +14,15 @@
 //!                 Action::List / Watch / Wait ◄── the shell obeys                    handlers turn events into keys ──► WorkQueue
 //! ```
 //!
-//! The lock that protects the [`dispatch::Dispatcher`] is held over "apply a batch to the store, dispatch its events", and
-//! over "take a snapshot, add a handler". The store's own lock is released before handlers run, so that they may read it.
+//! The lock that protects the [`dispatch::Dispatcher`] is held over "apply a batch to the store, dispatch its events",
+//! and over "take a snapshot, add a handler". The store's own lock is released before handlers run, so that they may
+//! read it.
 //!
 //! # Which test keeps which invariant
 //!
-//! Look a letter up and find its test. RF: reflector, DF: delta queue, S: store, SI: shared informer, Q: work queue,
-//! R: reconcile, LE: leader election. A letter that is missing here is kept by the shell, because it speaks of tasks, timers or requests.
+//! Look a letter up and find its test. RF: reflector, DF: delta queue, S: store, SI: shared informer, Q: work queue, R:
+//! reconcile, LE: leader election. A letter that is missing here is kept by the shell, because it speaks of tasks,
+//! timers or requests.
 //!
 //! | invariant | test |
 //! |---|---|

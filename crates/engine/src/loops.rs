@@ -5,8 +5,8 @@
 //! states of its own, each of which it writes down, stops before that; one that writes a time stamp at every pass does
 //! not.
 //!
-//! Invariants: any other cause, a change by somebody else, a timer, a retry, begins anew; a loop is told once, until it
-//! was interrupted; what is remembered is bounded, and what is forgotten counts as somebody else's.
+//! Invariants: any other cause, a change by another client, a timer, a retry, begins anew; a loop is reported once,
+//! until it was interrupted; the memory is bounded, and a forgotten write counts as one of another client.
 //!
 //! Not here: two controllers that wake each other, which cannot be told from two that work hand in hand without
 //! comparing what they write.
@@ -24,7 +24,7 @@ const WRITES: usize = 1024;
 /// How many keys are followed.
 const KEYS: usize = 1024;
 
-/// What is remembered of one controller. `K`: its keys; `O`: how objects are named.
+/// The memory of one controller. `K`: its keys; `O`: how objects are named.
 #[derive(Debug)]
 pub struct Loops<K, O> {
     /// Versions by object.
@@ -41,7 +41,7 @@ struct Run {
     told: bool,
 }
 
-/// What a key was woken by.
+/// The causes that woke a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Woken {
     /// Nothing but the controller's own writes.

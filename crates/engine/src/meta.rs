@@ -1,10 +1,10 @@
-//! What the machinery must know of an object, and resource versions.
+//! The facts about an object that the machinery needs, and resource versions.
 //!
-//! [`Meta`] is implemented for a marker type and not for the object, so that a shell can implement it once for every kind of a
-//! foreign crate (`struct KubeMeta; impl<K: kube::Resource> Meta<K> for KubeMeta`).
+//! [`Meta`] is implemented for a marker type and not for the object, so that a shell can implement it once for every
+//! kind of a foreign crate (`struct KubeMeta; impl<K: kube::Resource> Meta<K> for KubeMeta`).
 //!
-//! Resource versions are compared as Kubernetes allows since KEP-5504: decimal numbers of any length, of one resource type in
-//! one cluster. A version that is not a decimal number has no order; it is never treated as older.
+//! Resource versions are compared as Kubernetes allows since KEP-5504: decimal numbers of any length, of one resource
+//! type in one cluster. A version that is not a decimal number has no order; it is never treated as older.
 
 use crate::key::ObjectKey;
 use std::cmp::Ordering;
@@ -50,7 +50,8 @@ impl ResourceVersion {
         compare(&self.0, &other.0)
     }
 
-    /// Whether a cache at this version contains what was written at `wanted`. Versions without an order reach only themselves.
+    /// Whether a cache at this version contains what was written at `wanted`. Versions without an order reach only
+    /// themselves.
     pub fn reached(&self, wanted: &ResourceVersion) -> bool {
         self == wanted || self.compare(wanted).is_some_and(|order| order != Ordering::Less)
     }

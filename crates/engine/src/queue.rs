@@ -1,9 +1,10 @@
 //! The work queue between event handlers and workers: one state machine per item.
 //!
-//! Idea: an item is in at most one place. It is *ready* (in one of two first-in-first-out lists), *delayed* (in the order of due
-//! times), *running* (handed to a worker), or running with something pending that is held until [`WorkQueue::done`].
-//! Delays, deduplication and retries are states of the item and not queues behind queues as in client-go, which is why an item
-//! cannot be handed out twice for one reason. Each pending item carries what asked for it ([`Merge`], [`Causes`]).
+//! Idea: an item is in at most one place. It is *ready* (in one of two first-in-first-out lists), *delayed* (in the
+//! order of due times), *running* (handed to a worker), or running with something pending that is held until
+//! [`WorkQueue::done`]. Delays, deduplication and retries are states of the item and not queues behind queues as in
+//! client-go, which is why an item cannot be handed out twice for one reason. Each pending item carries what asked for
+//! it ([`Merge`], [`Causes`]).
 //!
 //! Invariants:
 //! * Q1 any number of adds of a pending item is one hand-out. Q2, R1 an item is never handed out again before `done`.
@@ -11,9 +12,10 @@
 //! * Q5 a delayed add is never early; the earliest delay counts; an immediate add supersedes the delay.
 //! * Q7 failures of an item are counted until it is forgotten, or until a run ends without asking for a retry.
 //! * Q8 the numbers in [`Metrics`] are the sizes of the lists, not counters beside them.
-//! * Q9 an item of low priority waits at most [`Fairness::ageing`], and then [`Fairness::weight`] + 1 hand-outs for each low
-//!   item before it; what has normal priority yields at most one in `weight` + 1 hand-outs.
-//! * Q10 nothing happens without a call; [`Next::Wait`] says when the next call is due. Q11 an idle item takes no memory.
+//! * Q9 an item of low priority waits at most [`Fairness::ageing`], and then [`Fairness::weight`] + 1 hand-outs for
+//!   each low item before it; what has normal priority yields at most one in `weight` + 1 hand-outs.
+//! * Q10 nothing happens without a call; [`Next::Wait`] says when the next call is due. Q11 an idle item takes no
+//!   memory.
 //! * No operation looks at all items, except a shutdown.
 //!
 //! Not here: waiting and waking (the shell does, told by [`Wake`]), the lock, clocks.
@@ -49,7 +51,7 @@ struct Pending<C> {
 }
 
 struct Run {
-    /// Never used twice, so that a token that is out too long ends nobody else's run.
+    /// Never used twice, so that an overdue token does not end another run.
     number: u64,
     started: Instant,
     priority: Priority,
@@ -69,7 +71,7 @@ struct Slot<T, C> {
 
 /// A queue of items `T` with causes `C`.
 ///
-/// `S` hashes the items. Whose items are named by others, as objects are, names one with a secret of its own, such as
+/// `S` hashes the items. Items that others name, as objects are, need a hasher with a secret of its own, such as
 /// `std::hash::RandomState`; nothing but time depends on it.
 ///
 /// ```
@@ -151,14 +153,14 @@ impl<T: Hash + Eq + Clone, C: Merge, S: BuildHasher + Default> WorkQueue<T, C, S
         self.ask(item, None, priority, causes, now)
     }
 
-    /// Asks for a run of `item` at `at`, not earlier. Of several delays the earliest counts; when the item is ready, or to be run
-    /// again anyway, only the causes are added.
+    /// Asks for a run of `item` at `at`, not earlier. Of several delays the earliest counts; when the item is ready, or
+    /// to be run again anyway, only the causes are added.
     pub fn add_after(&mut self, item: T, at: Instant, priority: Priority, causes: C, now: Instant) -> Wake {
         self.ask(item, Some(at).filter(|at| *at > now), priority, causes, now)
     }
 
-    /// Asks for a retry of `item` after the delay that the rate limiter says, with the priority it has. Answers the delay as well; `None`
-    /// when the queue is shut down.
+    /// Asks for a retry of `item` after the delay that the rate limiter says, with the priority it has. Answers the
+    /// delay as well; `None` when the queue is shut down.
     pub fn add_rate_limited(&mut self, item: T, causes: C, now: Instant) -> (Wake, Option<Duration>) {
         if self.mode != Mode::Open {
             return (Wake::ShutDown, None);
@@ -168,7 +170,7 @@ impl<T: Hash + Eq + Clone, C: Merge, S: BuildHasher + Default> WorkQueue<T, C, S
         (self.retry_at(item, now + delay, causes, now), Some(delay))
     }
 
-    /// Asks for a retry of `item` at `at`, whatever the rate limiter would say; otherwise as [`WorkQueue::add_rate_limited`].
+    /// Asks for a retry of `item` at `at`, without the rate limiter; otherwise as [`WorkQueue::add_rate_limited`].
     pub fn retry_at(&mut self, item: T, at: Instant, causes: C, now: Instant) -> Wake {
         if self.mode != Mode::Open {
             return Wake::ShutDown;
@@ -226,7 +228,7 @@ impl<T: Hash + Eq + Clone, C: Merge, S: BuildHasher + Default> WorkQueue<T, C, S
         Next::Item(work)
     }
 
-    /// Ends a run. What was asked for meanwhile takes effect now. `None` when this run has ended already.
+    /// Ends a run. Requests from meanwhile take effect now. `None` when this run has ended already.
     pub fn done(&mut self, token: Token, now: Instant) -> Option<Finished> {
         let id = token.slot;
         let slot = self.slots.get_mut(id as usize)?.as_mut()?;
@@ -330,14 +332,15 @@ impl<T: Hash + Eq + Clone, C: Merge, S: BuildHasher + Default> WorkQueue<T, C, S
         }
     }
 
-    /// Shuts down at once: what waits is dropped, nothing more is handed out, adds are ignored. Runs may end. Harmless when
-    /// repeated. The shell must wake all workers.
+    /// Shuts down at once: what waits is dropped, nothing more is handed out, adds are ignored. Runs may end. Harmless
+    /// when repeated. The shell must wake all workers.
     pub fn shut_down(&mut self) {
         self.mode = Mode::Closed;
         self.drop_pending(|_| true);
     }
 
-    /// Shuts down after what is ready was handed out; delayed items are dropped, adds are ignored. Harmless when repeated.
+    /// Shuts down after what is ready was handed out; delayed items are dropped, adds are ignored. Harmless when
+    /// repeated.
     pub fn shut_down_with_drain(&mut self) {
         if self.mode == Mode::Open {
             self.mode = Mode::Draining;

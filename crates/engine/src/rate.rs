@@ -1,7 +1,8 @@
 //! How long a retry waits: rate limiters of a work queue (client-go's `TypedRateLimiter`).
 //!
-//! The queue counts the failures of an item in a row; a limiter turns that number and the time into a delay. [`Exponential`] and
-//! [`FastSlow`] look at the item, a [`Bucket`] at all of them together, [`Max`] waits for the slower of two.
+//! The queue counts the failures of an item in a row; a limiter turns that number and the time into a delay.
+//! [`Exponential`] and [`FastSlow`] look at the item, a [`Bucket`] at all of them together, [`Max`] waits for the
+//! slower of two.
 //!
 //! Invariants: Q7 a limiter never overflows; a bucket gives away no more than its burst and then one for each interval,
 //! however the calls fall.
@@ -29,14 +30,15 @@ impl RateLimiter for Exponential {
     }
 }
 
-/// What a function of the failures says.
+/// The delay that a function of the failures computes.
 impl<F: FnMut(u32) -> Duration + Send> RateLimiter for F {
     fn delay(&mut self, failures: u32, _: Instant) -> Duration {
         self(failures)
     }
 }
 
-/// A token bucket over all items (`BucketRateLimiter`): retries begin at once while there are tokens, and then as they come.
+/// A token bucket over all items (`BucketRateLimiter`): retries begin at once while there are tokens, and then as they
+/// come.
 ///
 /// ```
 /// use kubewright_engine::rate::{Bucket, RateLimiter};
@@ -58,7 +60,8 @@ pub struct Bucket {
 }
 
 impl Bucket {
-    /// A full bucket that gets `per_second` tokens and holds `burst`; both at least 1. controller-runtime's has 10 and 100.
+    /// A full bucket that gets `per_second` tokens and holds `burst`; both at least 1. controller-runtime's has 10 and
+    /// 100.
     pub fn new(per_second: u32, burst: u32) -> Bucket {
         let interval = Duration::from_secs(1) / per_second.max(1);
         Bucket {
@@ -93,7 +96,8 @@ impl RateLimiter for FastSlow {
     }
 }
 
-/// The longer delay of two (`MaxOfRateLimiter`). Both are always asked, so that a bucket counts what the other delays more.
+/// The longer delay of two (`MaxOfRateLimiter`). Both are always asked, so that a bucket counts what the other delays
+/// more.
 #[derive(Clone, Copy, Debug)]
 pub struct Max<A, B>(pub A, pub B);
 

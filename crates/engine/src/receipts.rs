@@ -1,19 +1,20 @@
 //! Which of our own writes a store does not show yet: the barrier behind reads that see their own writes.
 //!
-//! The API server acknowledges a write before the watch delivers it. A receipt is left in between, and a read is held while a receipt says
-//! that the store still shows an older state. A read takes a [`Ticket`] first: only writes that were acknowledged before it hold it, so
-//! writers that never rest starve no reader. Every receipt knows two things, and they differ: whether what the store shows *now* is too
-//! old ([`Hold`]), and whether it can never be too old again, so that the receipt is dropped.
+//! The API server acknowledges a write before the watch delivers it. A receipt is left in between, and a read is held
+//! while a receipt says that the store still shows an older state. A read takes a [`Ticket`] first: only writes that
+//! were acknowledged before it hold it, so writers that never rest starve no reader. Every receipt knows two things,
+//! and they differ: whether what the store shows *now* is too old ([`Hold`]), and whether it can never be too old
+//! again, so that the receipt is dropped.
 //!
 //! Invariants, for every interleaving of writes, acknowledgements and watch events (`tests.rs` enumerates them):
 //! * K1 a read that is not held shows a state that is not older than any write acknowledged before its ticket.
 //! * K2 a write outside the scope holds no read, unless the store still shows the object as inside.
 //! * K3 after a delete the deleted incarnation is not shown, also when the store had not seen it when it was deleted.
-//! * K4 a write of which nobody knows whether it happened holds reads until the API server was asked.
+//! * K4 a write with an unknown outcome holds reads until the API server was asked.
 //! * When the store has caught up, no receipt is left; what a reset of the server's history leaves behind is asked for.
 //!
-//! Memory is bounded by the keys that were written, not by the number of writes. Not here: which objects a scope selects, requests,
-//! waiting and deadlines, the lock. The caller evaluates and reads the store under one lock.
+//! Memory is bounded by the keys that were written, not by the number of writes. Not here: which objects a scope
+//! selects, requests, waiting and deadlines, the lock. The caller evaluates and reads the store under one lock.
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
@@ -23,10 +24,10 @@ use crate::meta::{self, ResourceVersion};
 
 /// So many writes of one key are told apart; readers of the older half of more wait a little longer than they must.
 const WRITES_PER_KEY: usize = 64;
-/// So many deletions whose version nobody knows are kept; the oldest of more is asked for.
+/// So many deletions with an unknown version are kept; the oldest of more is asked for.
 const DELETIONS: usize = 256;
 
-/// What a store shows for one key.
+/// A store's state for one key.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct View<'a> {
     /// The version of the store's contents; `None` before the first list.
@@ -35,7 +36,7 @@ pub struct View<'a> {
     pub object: Option<Shown<'a>>,
 }
 
-/// What a store shows of one object.
+/// A store's state of one object.
 #[derive(Clone, Copy, Debug)]
 pub struct Shown<'a> {
     /// `metadata.uid`.
@@ -98,11 +99,12 @@ enum Receipt {
         /// Whether the scope selects, so that "not shown" may mean that it left for a while.
         selective: bool,
     },
-    /// Nobody knows whether a write happened.
+    /// It is unknown whether the write happened.
     Unknown,
 }
 
-/// A resource version in an order of its own, for sets of states in tests; comparing versions is [`ResourceVersion::compare`].
+/// A resource version in an order of its own, for sets of states in tests; comparing versions is
+/// [`ResourceVersion::compare`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Version(ResourceVersion);
 
@@ -119,7 +121,7 @@ impl Ord for Version {
 }
 
 impl Receipt {
-    /// What the store shows now is too old.
+    /// The present state of the store is too old.
     fn holds(&self, view: &View<'_>) -> bool {
         match self {
             Receipt::Unknown => true,
@@ -133,7 +135,7 @@ impl Receipt {
         }
     }
 
-    /// What the store shows will never be too old again.
+    /// The state of the store will never be too old again.
     fn met(&self, view: &View<'_>) -> bool {
         match self {
             Receipt::Unknown => false,
@@ -176,8 +178,9 @@ impl Receipts {
         self.push(key, Receipt::Written { version, place }, view);
     }
 
-    /// A delete was acknowledged, and the object is gone (one that waits for its finalizers is [written](Receipts::wrote)). `uid`: which
-    /// incarnation; `seen`: a version at which it existed. `selective`: the scope selects by labels or fields.
+    /// A delete was acknowledged, and the object is gone (one that waits for its finalizers is
+    /// [written](Receipts::wrote)). `uid`: which incarnation; `seen`: a version at which it existed. `selective`: the
+    /// scope selects by labels or fields.
     pub fn deleted(
         &mut self,
         key: ObjectKey,
@@ -232,7 +235,7 @@ impl Receipts {
 
     fn insert(&mut self, key: ObjectKey, first: u64, last: u64, receipt: Receipt) {
         let entries = self.keys.entry(key).or_default();
-        // Acknowledged earlier and written later: whoever waits for this one waits for that one too.
+        // Acknowledged earlier and written later: a read that waits for this one waits for that one too.
         if entries
             .iter()
             .any(|entry| entry.first <= first && entry.receipt.covers(&receipt))
@@ -306,7 +309,8 @@ impl Receipts {
             .unwrap_or(Hold::Nothing)
     }
 
-    /// The keys that hold a list of this namespace, or of everything, and how. Nothing when it may be answered from the store.
+    /// The keys that hold a list of this namespace, or of everything, and how. Nothing when it may be answered from the
+    /// store.
     pub fn held_in<'a>(
         &self,
         namespace: Option<&str>,
@@ -347,8 +351,9 @@ fn is_in(key: &ObjectKey, namespace: Option<&str>) -> bool {
 
 /// Learning.
 impl Receipts {
-    /// The API server was asked after the ticket was taken, by a list that selects this key: the newest version and place of the object.
-    /// When it is not there, the version is that of the list. Readers with receipts before the ticket now wait for this state.
+    /// The API server was asked after the ticket was taken, by a list that selects this key: the newest version and
+    /// place of the object. When it is not there, the version is that of the list. Readers with receipts before the
+    /// ticket now wait for this state.
     pub fn asked(&mut self, key: &ObjectKey, ticket: Ticket, version: ResourceVersion, place: Place, view: &View<'_>) {
         if let Some(first) = self.take(key, ticket) {
             let version = Version(version);
@@ -360,7 +365,8 @@ impl Receipts {
         self.drop_empty(key);
     }
 
-    /// As [`Receipts::asked`], for a list of a whole namespace, or of everything, at `version`: `listed` are the objects in it.
+    /// As [`Receipts::asked`], for a list of a whole namespace, or of everything, at `version`: `listed` are the
+    /// objects in it.
     pub fn asked_all<'a>(
         &mut self,
         namespace: Option<&str>,
@@ -406,7 +412,7 @@ impl Receipts {
         }
     }
 
-    /// What was deleted before the ticket did not exist at this version.
+    /// An object deleted before the ticket did not exist at this version.
     fn absent_until(&mut self, namespace: Option<&str>, ticket: Ticket, version: &ResourceVersion) {
         let keys = self.keys.iter_mut().filter(|(key, _)| is_in(key, namespace));
         for entry in keys
@@ -459,8 +465,8 @@ impl Receipts {
         }
     }
 
-    /// The store has changed: drops what it has reached. `history_resets`: [`crate::Store::history_resets`]. Versions of another history
-    /// mean nothing, so after a reset the API server is asked about all that is left.
+    /// The store has changed: drops what it has reached. `history_resets`: [`crate::Store::history_resets`]. Versions
+    /// of another history mean nothing, so after a reset the API server is asked about all that is left.
     pub fn settle<'a>(&mut self, history_resets: u64, view: impl Fn(&ObjectKey) -> View<'a>) {
         let reset = self.history_resets != history_resets;
         self.history_resets = history_resets;

@@ -1,21 +1,24 @@
 //! List and watch: which request comes next, and what its answer means for the store.
 //!
-//! A [`Reflector`] is told what happened ([`Input`]) and answers what to do ([`Action`]), in order. It sends nothing itself and
-//! keeps no objects. A cycle is: get the whole state (a watch with `sendInitialEvents`, or LIST page by page), then watch
-//! from there, again and again from the last version, until the server says that this version is gone (410).
+//! A [`Reflector`] takes each event ([`Input`]) and answers the next steps ([`Action`]), in order. It sends nothing
+//! itself and keeps no objects. A cycle is: get the whole state (a watch with `sendInitialEvents`, or LIST page by
+//! page), then watch from there, again and again from the last version, until the server says that this version is gone
+//! (410).
 //!
 //! Invariants (the letters are those of the crate's table):
 //! * RF1 a list that is older than what was shown is refused, unless the server was asked for its newest state.
 //! * RF3 the resume version is that of the last event passed on as a delta; events of an initial stream do not move it.
-//! * RF4 a list is a bracket of deltas; one that breaks off is aborted. RF5 a server that takes `sendInitialEvents` but never
-//!   ends the initial events is listed instead, from then on.
-//! * RF6 every failure waits with growing, jittered backoff; only a watch that made progress or lasted may be repeated at once. So does
-//!   the relist after a 410: a busy history that expires again and again must not be listed in a hot loop, nor by all clients at once.
-//! * RF7 410 on a watch, as an HTTP status or in the stream: list at the last version. 410 or "too large" on that list: list the
-//!   newest state. The first list asks for the newest state too, never for version "0": a restart does not go back in time.
+//! * RF4 a list is a bracket of deltas; one that breaks off is aborted. RF5 a server that takes `sendInitialEvents` but
+//!   never ends the initial events is listed instead, from then on.
+//! * RF6 every failure waits with growing, jittered backoff; only a watch that made progress or lasted may be repeated
+//!   at once. So does the relist after a 410: a busy history that expires again and again must not be listed in a hot
+//!   loop, nor by all clients at once.
+//! * RF7 410 on a watch, as an HTTP status or in the stream: list at the last version. 410 or "too large" on that list:
+//!   list the newest state. The first list asks for the newest state too, never for version "0": a restart does not go
+//!   back in time.
 //! * RF9 when a delta could not be applied, the version stays before it, and everything is listed again.
-//! * RF11 a frame that cannot be understood is the end of that stream, at the version before it. An object that cannot be decoded
-//!   but can be named ([`Unreadable`](crate::Unreadable)) passes like any other and moves the version.
+//! * RF11 a frame that cannot be understood is the end of that stream, at the version before it. An object that cannot
+//!   be decoded but can be named ([`Unreadable`](crate::Unreadable)) passes like any other and moves the version.
 //!
 //! Not here: HTTP, decoding, transforms, the resync timer.
 
@@ -33,7 +36,7 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// What to do when a wait is over.
+/// The step when a wait is over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Then {
     /// Get the whole state again.
@@ -111,9 +114,10 @@ impl<V: ?Sized, M: Meta<V>> Reflector<V, M> {
         }
     }
 
-    /// Takes what happened and answers what to do, in this order. `entropy` is a fresh random number, for jitter.
+    /// Takes an event and answers the next steps, in this order. `entropy` is a fresh random number, for jitter.
     ///
-    /// An input that does not fit the present phase (a timer that is not due, a page of a list that was given up) does nothing.
+    /// An input that does not fit the present phase (a timer that is not due, a page of a list that was given up) does
+    /// nothing.
     pub fn handle(&mut self, input: Input<V>, now: Instant, entropy: u64) -> Vec<Action<V>> {
         let mut step = Step {
             now,
@@ -160,8 +164,8 @@ impl<V: ?Sized, M: Meta<V>> Reflector<V, M> {
         step.actions
     }
 
-    /// When [`Input::Timer`] is due, if nothing else happens before. The shell always keeps this one timer, also while a
-    /// request or a stream is open: it is how silent servers are noticed.
+    /// When [`Input::Timer`] is due, if nothing else happens before. The shell always keeps this one timer, also while
+    /// a request or a stream is open: it is how silent servers are noticed.
     pub fn deadline(&self) -> Option<Instant> {
         match &self.phase {
             Phase::InitialEvents {
@@ -175,7 +179,8 @@ impl<V: ?Sized, M: Meta<V>> Reflector<V, M> {
         }
     }
 
-    /// Until when a watch may say nothing. Bookmarks are the pulse of a server that sends them; without one its timeout must do.
+    /// Until when a watch may say nothing. Bookmarks are the pulse of a server that sends them; without one its timeout
+    /// must do.
     fn silent_until(&self, heard: Instant, ends: Instant) -> Instant {
         match self.bookmarks {
             true => ends.min(heard + self.config.watch_silence),
@@ -193,8 +198,8 @@ impl<V: ?Sized, M: Meta<V>> Reflector<V, M> {
         &self.health
     }
 
-    /// Whether this server turned out not to serve `sendInitialEvents`. Worth telling other reflectors of the same server
-    /// (through [`Config::watch_list`]).
+    /// Whether this server turned out not to serve `sendInitialEvents`. Worth telling other reflectors of the same
+    /// server (through [`Config::watch_list`]).
     pub fn watch_list_refused(&self) -> bool {
         self.watch_list_refused
     }
@@ -275,7 +280,8 @@ impl<V: ?Sized, M: Meta<V>> Reflector<V, M> {
         });
     }
 
-    /// Whole seconds between the shortest timeout and twice of it, so that many reflectors do not come back all at once.
+    /// Whole seconds between the shortest timeout and twice of it, so that many reflectors do not come back all at
+    /// once.
     fn watch_timeout(&self, entropy: u64) -> Duration {
         let shortest = self.config.watch_timeout.as_secs().max(1);
         Duration::from_secs(shortest + entropy % (shortest + 1))
@@ -434,8 +440,8 @@ impl<V: ?Sized, M: Meta<V>> Reflector<V, M> {
                 let message = "the watch is silent past its timeout: the connection is taken for dead";
                 self.watch_failed(false, Failure::new(FailureKind::Connection, message), step);
             }
-            // RF13. Another connection is asked for the same events. One that is as dead fails when it is opened, and is reported then;
-            // a server that had nothing to say is asked in vain, which costs one request.
+            // RF13. Another connection is asked for the same events. One that is as dead fails when it is opened, and
+            // is reported then; a server without events is asked in vain, which costs one request.
             Input::Timer if step.now >= self.silent_until(heard, ends) => self.watch(step),
             Input::ApplyFailed { message } => self.apply_failed(&message, step),
             _ => {}
@@ -486,7 +492,7 @@ impl<V: ?Sized, M: Meta<V>> Reflector<V, M> {
 
     fn watch_failed(&mut self, was_good: bool, failure: Failure, step: &mut Step<V>) {
         match failure.kind {
-            // What is held is as good as before, so the health stays.
+            // The stored state is as good as before, so the health stays.
             FailureKind::Expired if was_good => self.wait(Then::Cycle, Duration::ZERO, step),
             // Watches that expire at birth, again and again, are a failure like any other (RF6).
             FailureKind::Expired => self.back_off(Then::Cycle, &failure, step),
@@ -494,7 +500,8 @@ impl<V: ?Sized, M: Meta<V>> Reflector<V, M> {
             FailureKind::NotFound | FailureKind::Forbidden | FailureKind::Invalid => {
                 self.back_off(Then::Cycle, &failure, step);
             }
-            // The server may be behind, or the frame may be bad only once. If not, the whole state is the way around it.
+            // The server may be behind, or the frame may be bad only once. If not, the whole state is the way around
+            // it.
             FailureKind::TooLargeResourceVersion | FailureKind::Decode => {
                 self.stuck += 1;
                 let then = if self.stuck >= PATIENCE {
@@ -510,7 +517,7 @@ impl<V: ?Sized, M: Meta<V>> Reflector<V, M> {
         }
     }
 
-    /// RF9. The version goes back to before the delta that failed; whatever was under way is given up.
+    /// RF9. The version goes back to before the delta that failed; the request under way is given up.
     fn apply_failed(&mut self, message: &str, step: &mut Step<V>) {
         if matches!(self.phase, Phase::New | Phase::Stopped) {
             return;

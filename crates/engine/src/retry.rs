@@ -1,8 +1,9 @@
 //! Whether a request is sent again, and when.
 //!
-//! One layer retries, this one. A read is repeated after every fault that may pass. A write is repeated only when the server cannot have
-//! carried it out: it was turned away (429), or no connection came about. Everything else is the caller's to judge, who knows what the
-//! write meant: a POST that is sent twice makes two objects, a PUT that is sent twice finds its own first attempt as a conflict.
+//! One layer retries, this one. A read is repeated after every fault that may pass. A write is repeated only when the
+//! server cannot have carried it out: it was turned away (429), or no connection came about. Everything else is the
+//! caller's to judge, because only the caller knows the write's meaning: a POST that is sent twice makes two objects, a
+//! PUT that is sent twice finds its own first attempt as a conflict.
 //!
 //! Invariants: no wait reaches past the deadline; waits grow, are jittered, and are at least what the server asked for.
 //!
@@ -15,7 +16,7 @@ pub const ATTEMPTS: u32 = 5;
 const FIRST: Duration = Duration::from_millis(50);
 const LONGEST: Duration = Duration::from_secs(2);
 
-/// What a request does on the server.
+/// The effect of a request on the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Effect {
     /// It changes nothing (GET, LIST), or nothing that lasts (dry run).
@@ -72,8 +73,8 @@ impl Fault {
     }
 }
 
-/// How long to wait before the request is sent again; `None` when it is not. `attempt`: how many were made, from 1; `left`: the time until
-/// the caller's deadline; `entropy`: a fresh random number, for jitter.
+/// How long to wait before the request is sent again; `None` when it is not. `attempt`: how many were made, from 1;
+/// `left`: the time until the caller's deadline; `entropy`: a fresh random number, for jitter.
 pub fn again(effect: Effect, fault: Fault, attempt: u32, left: Duration, entropy: u64) -> Option<Duration> {
     let harmless = effect == Effect::Read || fault.not_applied();
     if attempt >= ATTEMPTS || !harmless || !fault.may_pass() {

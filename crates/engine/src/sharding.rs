@@ -2,17 +2,19 @@
 //!
 //! Each shard has a Lease, and an [`Election`] of its own decides who holds it. So nothing new is needed for safety: a
 //! shard's keys are worked on only within a term of its Lease (LE1, LE2), and the Lease is given back only when that
-//! work has ended (LE3). What is added here is who *wants* which shard. Every replica has a Lease more, by which the
+//! work has ended (LE3). This adds which replica *wants* which shard. Every replica has a Lease more, by which the
 //! others see that it lives; from the names of those that live all of them compute the same assignment ([`assign`]). A
 //! replica takes part in the elections of the shards that are assigned to it, and gives back the others. Two that see
 //! different members want the same shard, and one of them waits; no view, however wrong or late, lets two work on one.
 //!
 //! Invariants:
 //! - SH1 at most one replica works on a shard, as long as clocks run at nearly the same rate;
-//! - SH2 a shard's Lease is given back only when the caller says that its work has ended ([`Sharding::ended`]), and taken again only then;
-//! - SH3 a replica wants nothing before it has seen all members once, nor while its own membership is not renewed in time;
+//! - SH2 a shard's Lease is given back only when the caller says that its work has ended ([`Sharding::ended`]), and
+//!   taken again only then;
+//! - SH3 a replica wants nothing before it has seen all members once, nor while its own membership is not renewed in
+//!   time;
 //! - SH4 where nothing fails any more every shard is worked on, by the replica that it is assigned to;
-//! - SH5 the terms of a shard only grow, whoever held it.
+//! - SH5 the terms of a shard only grow, whichever replica held it.
 //!
 //! Not here: requests, timers, stopping work (the shell); how many shards there are, which all replicas must agree on
 //! before.
@@ -68,7 +70,7 @@ struct Shard {
 #[derive(Clone, Debug)]
 pub struct Sharding {
     settings: Settings,
-    /// What this replica is called among the members.
+    /// The name of this replica among the members.
     name: String,
     own: Election,
     others: BTreeMap<String, Member>,
@@ -76,7 +78,7 @@ pub struct Sharding {
     listed: bool,
     leaves: bool,
     shards: Vec<Shard>,
-    /// Those that the present assignment was made for.
+    /// The members that the present assignment was made for.
     assigned_to: Vec<String>,
 }
 
@@ -102,7 +104,8 @@ impl Sharding {
         }
     }
 
-    /// The election of a Lease, to be told what it says and what became of writes. `None`: there is no such shard.
+    /// The election of a Lease, which takes the Lease's contents and the outcomes of writes. `None`: there is no such
+    /// shard.
     pub fn election(&mut self, slot: Slot) -> Option<&mut Election> {
         match slot {
             Slot::Member => Some(&mut self.own),
@@ -148,7 +151,7 @@ impl Sharding {
         names
     }
 
-    /// Members that have been gone for long, with the version of their Leases: whoever sees them may delete those.
+    /// Members that have been gone for long, with the version of their Leases: the caller may delete those.
     pub fn dead(&self, now: Instant) -> impl Iterator<Item = (&str, &str)> {
         let long = self.settings.lease.saturating_mul(REMEMBERED);
         let dead = self
@@ -214,7 +217,7 @@ impl Sharding {
         self.leaves && self.own.has_left() && self.shards.iter().all(idle)
     }
 
-    /// What to do about a Lease now. One request for each is under way at a time.
+    /// The next step for a Lease now. One request for each is under way at a time.
     pub fn next(&mut self, slot: Slot, now: Instant) -> Next {
         let at = match slot {
             Slot::Member => return self.own.next(now),
@@ -226,7 +229,7 @@ impl Sharding {
         };
         let (wanted, term) = (shard.wanted && !leaves, shard.election.term(now));
         match shard.at_work {
-            // Whatever comes next waits for the end of that work (SH2).
+            // Any next step waits for the end of that work (SH2).
             Some(worked) if term != Some(worked) => return Next::Wait(Instant::MAX),
             Some(_) => return shard.election.next(now),
             None => {}

@@ -1,13 +1,14 @@
 //! The states of one object that wait to be turned into keys by a function that takes its time.
 //!
 //! A mapping that looks things up, fails and is tried again cannot run where events are dispatched. It works off a work
-//! queue of changed objects instead, whose items carry [`States`]. A [mailbox](crate::dispatch::mailbox) would not do: it
-//! folds changes, and an owner that was named only in between has perhaps acted on that, so that it must be woken as well.
+//! queue of changed objects instead, whose items carry [`States`]. A [mailbox](crate::dispatch::mailbox) would not do:
+//! it folds changes, and an owner that was named only in between has perhaps acted on that, so that it must be woken as
+//! well.
 //!
-//! Invariants: every state is mapped at a time at which it had been replaced already or was the newest (R3); the old state
-//! of a change is the new one of the change before, and is kept once; at most [`States::MAX`] states of one object are
-//! kept, and when there were more the answer of [`States::overflown`] says that keys are not known: then everything that
-//! could be meant is woken.
+//! Invariants: every state is mapped at a time at which it had been replaced already or was the newest (R3); the old
+//! state of a change is the new one of the change before, and is kept once; at most [`States::MAX`] states of one
+//! object are kept, and when there were more the answer of [`States::overflown`] says that keys are not known: then
+//! everything that could be meant is woken.
 //!
 //! Not here: the order of objects and the time of a retry, which the queue decides; calling the function.
 
@@ -15,7 +16,7 @@ use crate::delta::Event;
 use crate::queue::Merge;
 use std::sync::Arc;
 
-/// What waits of one object.
+/// The waiting states of one object.
 #[derive(Debug)]
 pub struct States<V: ?Sized> {
     kept: Vec<Arc<V>>,
@@ -52,7 +53,8 @@ impl<V: ?Sized> States<V> {
         }
     }
 
-    /// What is left to be mapped after the function has failed for some of the states. `None` when it has for none.
+    /// The states that are left to be mapped after the function has failed for some of them. `None` when it has for
+    /// none.
     #[must_use]
     pub fn left(mut self, failed: &[bool]) -> Option<States<V>> {
         let mut failed = failed.iter();
@@ -78,7 +80,8 @@ impl<V: ?Sized> States<V> {
 }
 
 impl<V: ?Sized> Merge for States<V> {
-    /// What failed is put back when later changes wait already: the older of the two comes first, whichever is added.
+    /// Failed states are put back when later changes wait already: the older of the two comes first, whichever is
+    /// added.
     fn merge(&mut self, other: States<V>) {
         let mut second = other;
         if second.since < self.since {

@@ -1,18 +1,18 @@
 //! The objects of one informer, with indexes, as of one resource version.
 //!
-//! Idea: one store, never two. A relist is staged as the *difference* to what is there (mark and sweep): an object whose uid
-//! and version did not change is only marked, its old `Arc` stays, and it emits nothing. The end of the list makes the
-//! difference visible in one step.
+//! Idea: one store, never two. A relist is staged as the *difference* to what is there (mark and sweep): an object
+//! whose uid and version did not change is only marked, its old `Arc` stays, and it emits nothing. The end of the list
+//! makes the difference visible in one step.
 //!
 //! Invariants:
 //! * S1, S4, RF4: one call changes the content, the indexes and the version together; a staged list is not visible.
 //! * S2, S7: an index holds exactly what its function says of each object, and no empty sets.
-//! * S5: the version moves forward only, except when the server itself says, asked for its newest state, that its history was
-//!   replaced ([`Delta::ReplaceEnd`] with `authoritative`; counted in [`Store::history_resets`]).
+//! * S5: the version moves forward only, except when the server itself says, asked for its newest state, that its
+//!   history was replaced ([`Delta::ReplaceEnd`] with `authoritative`; counted in [`Store::history_resets`]).
 //! * S6: an index function that fails or panics loses that object in that index, is reported, and nothing else.
 //! * RF1: an event that is older than the stored state of the same object is ignored.
-//! * RF11: an object that could not be decoded is remembered as such until it changes or is deleted. Its last readable state, when there
-//!   is one of the same uid, stays: "deleted" is said only of what is gone.
+//! * RF11: an object that could not be decoded is remembered as such until it changes or is deleted. Its last readable
+//!   state, when there is one of the same uid, stays: "deleted" is said only of what is gone.
 //!
 //! Not here: the lock (a shell keeps the store in one), handlers, objects of other kinds.
 
@@ -64,7 +64,7 @@ pub struct Store<V: ?Sized, M> {
     /// Objects that exist and could not be decoded.
     unreadable: BTreeMap<ObjectKey, Unreadable>,
     staged_unreadable: BTreeMap<ObjectKey, Unreadable>,
-    /// The keys of those that nobody was told of yet.
+    /// The keys of unreadable objects that were not reported yet.
     unreported: BTreeSet<ObjectKey>,
     history_resets: u64,
     meta: PhantomData<fn() -> M>,
@@ -153,8 +153,8 @@ impl<V: ?Sized, M: Meta<V>> Store<V, M> {
         self.unreadable.values()
     }
 
-    /// What is known of the object of this namespace and name, when it exists and could not be decoded. The store may still hold its
-    /// last readable state, which is then out of date.
+    /// The facts about the object of this namespace and name, when it exists and could not be decoded. The store may
+    /// still hold its last readable state, which is then out of date.
     pub fn unreadable_by_name(&self, namespace: Option<&str>, name: &str) -> Option<&Unreadable> {
         self.unreadable.get::<dyn KeyRef>(&(namespace, name) as &dyn KeyRef)
     }
@@ -219,8 +219,8 @@ impl<V: ?Sized, M: Meta<V>> Store<V, M> {
 
 /// Indexes.
 impl<V: ?Sized, M: Meta<V>> Store<V, M> {
-    /// Adds an index (client-go's `AddIndexers`) and files the present objects. `function` answers the values of an object,
-    /// as `Vec<String>` or as `Result<Vec<String>, String>`.
+    /// Adds an index (client-go's `AddIndexers`) and files the present objects. `function` answers the values of an
+    /// object, as `Vec<String>` or as `Result<Vec<String>, String>`.
     ///
     /// # Errors
     /// [`IndexError::Exists`] when the name is taken.
@@ -255,7 +255,8 @@ impl<V: ?Sized, M: Meta<V>> Store<V, M> {
 
 /// Changing.
 impl<V: ?Sized, M: Meta<V>> Store<V, M> {
-    /// Applies a delta and answers what changed, in order. Objects without a name are skipped (the reflector does not pass any).
+    /// Applies a delta and answers what changed, in order. Objects without a name are skipped (the reflector does not
+    /// pass any).
     pub fn apply(&mut self, delta: Delta<V>) -> Vec<Event<V>> {
         let mut events = Vec::new();
         match delta {
@@ -372,7 +373,8 @@ impl<V: ?Sized, M: Meta<V>> Store<V, M> {
         }
     }
 
-    /// The unreadable objects that are new, or unreadable in another version, since this was last called. For telling people.
+    /// The unreadable objects that are new, or unreadable in another version, since this was last called. For telling
+    /// people.
     pub fn take_unreported(&mut self) -> Vec<Unreadable> {
         let keys = std::mem::take(&mut self.unreported);
         keys.iter()
@@ -459,8 +461,8 @@ impl<V: ?Sized, M: Meta<V>> Store<V, M> {
         }
     }
 
-    /// Checks S2 and S7 in full: every index holds exactly the values that were computed for the stored objects. For tests and
-    /// self-checks; reads everything.
+    /// Checks S2 and S7 in full: every index holds exactly the values that were computed for the stored objects. For
+    /// tests and self-checks; reads everything.
     ///
     /// # Errors
     /// The first difference, in words.
@@ -527,7 +529,8 @@ fn compare_versions<V: ?Sized, M: Meta<V>>(a: &V, b: &V) -> Option<Ordering> {
     meta::compare(M::resource_version(a)?, M::resource_version(b)?)
 }
 
-/// Whether `new` is to replace `stored`: not when it is the same or an older state. Without an order it is taken as newer.
+/// Whether `new` is to replace `stored`: not when it is the same or an older state. Without an order it is taken as
+/// newer.
 fn is_newer<V: ?Sized, M: Meta<V>>(stored: &V, new: &V) -> bool {
     !unchanged::<V, M>(stored, new) && compare_versions::<V, M>(new, stored) != Some(Ordering::Less)
 }

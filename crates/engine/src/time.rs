@@ -1,7 +1,8 @@
-//! Monotonic time as a number that somebody else reads.
+//! Monotonic time as a number that the shell reads.
 //!
-//! The shell maps its clock to nanoseconds since an origin of its choice (the start of the process, of a simulation). Arithmetic
-//! saturates: a delay beyond the end of time is the end of time, never a panic. Not here: wall-clock time, sleeping.
+//! The shell maps its clock to nanoseconds since an origin of its choice (the start of the process, of a simulation).
+//! Arithmetic saturates: a delay beyond the end of time is the end of time, never a panic. Not here: wall-clock time,
+//! sleeping.
 
 use std::fmt;
 use std::ops::Add;

@@ -1,15 +1,16 @@
 //! An object that the server delivered and the shell could not turn into its type.
 //!
-//! The wire format of a Kubernetes object may hold what a Rust type does not expect: a field of a newer version, a custom resource whose
-//! schema was widened. Such an object must not stop its neighbours (invariant RF11), and it must not be taken for absent either. So it
-//! travels beside the readable ones, through the reflector and into the store, which remembers it until it changes or is deleted.
+//! The wire format of a Kubernetes object may hold what a Rust type does not expect: a field of a newer version, a
+//! custom resource whose schema was widened. Such an object must not stop its neighbours (invariant RF11), and it must
+//! not be taken for absent either. So it travels beside the readable ones, through the reflector and into the store,
+//! which remembers it until it changes or is deleted.
 //!
 //! Not here: decoding, and telling people.
 
 use crate::key::ObjectKey;
 use crate::meta::ResourceVersion;
 
-/// What is known of an object that could not be decoded: its identity, as its metadata says, and why.
+/// The facts about an object that could not be decoded: its identity by its metadata, and the reason.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unreadable {
     /// `metadata.namespace` and `metadata.name`.

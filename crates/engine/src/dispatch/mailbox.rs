@@ -1,8 +1,8 @@
-//! What waits for one handler that may be slow: at most one change of each key.
+//! The changes that wait for one handler that may be slow: at most one of each key.
 //!
-//! A later change of a key that waits is folded into it, so that the handler, once it has caught up, knows exactly what the
-//! store holds. What it is told stays a valid history (SI1), and the old object of a modification is the one that it was
-//! told last (SI3):
+//! A later change of a key that waits is folded into it, so that the handler, once it has caught up, knows exactly what
+//! the store holds. The handler still sees a valid history (SI1), and the old object of a modification is the one that
+//! it was told last (SI3):
 //!
 //! | waits | comes | then waits |
 //! |---|---|---|
@@ -14,12 +14,12 @@
 //! | deleted, added | modified | both, with the newest state |
 //! | deleted, added | deleted | the first deletion |
 //!
-//! Invariants: the length is bounded by the keys that the handler knows and those of the store (SI7). A key keeps its place
-//! in the line when changes are folded into it, so that a busy one does not wait for ever, and so that what was put in
-//! before a [`Mailbox::mark`] is known to be told when the line has passed the mark (SI5).
+//! Invariants: the length is bounded by the keys that the handler knows and those of the store (SI7). A key keeps its
+//! place in the line when changes are folded into it, so that a busy one does not wait for ever, and so that what was
+//! put in before a [`Mailbox::mark`] is known to be told when the line has passed the mark (SI5).
 //!
-//! Not here: handlers whose every event counts. What maps a state to keys must see each state, since the owner in between
-//! may have acted on it; such a handler is quick and runs inline.
+//! Not here: handlers whose every event counts. A mapping from a state to keys must see each state, since the owner in
+//! between may have acted on it; such a handler is quick and runs inline.
 
 use crate::delta::Event;
 use crate::key::ObjectKey;
@@ -42,10 +42,10 @@ struct Waiting<V: ?Sized> {
     mail: Mail<V>,
 }
 
-/// What a handler is told of one key: an event, and for a successor of a deleted object a second one.
+/// The changes of one key for a handler: an event, and for a successor of a deleted object a second one.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Mail<V: ?Sized> {
-    /// What happened.
+    /// The change.
     pub first: Event<V>,
     /// `Added`, after a `Deleted`.
     pub then: Option<Event<V>>,

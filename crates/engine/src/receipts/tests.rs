@@ -1,5 +1,6 @@
-//! The receipt machine against a model of one key: a server with a history, a watch that lags, and tasks that write and read. Every
-//! interleaving of a few tasks is visited; in each state every read that is not held is compared with the history.
+//! The receipt machine against a model of one key: a server with a history, a watch that lags, and tasks that write and
+//! read. Every interleaving of a few tasks is visited; in each state every read that is not held is compared with the
+//! history.
 
 use super::*;
 use std::collections::BTreeSet;
@@ -279,9 +280,9 @@ impl World {
         }
     }
 
-    /// Nothing is left when everything has arrived; nobody waits for what will not come.
+    /// Nothing is left when everything has arrived; no read waits for a change that will not come.
     fn check_end(&self) {
-        // Only a deletion whose version nobody can know stays; it holds no read.
+        // Only a deletion whose version cannot be known stays; it holds no read.
         let kept = |receipt: &Receipt| match receipt {
             Receipt::Deleted {
                 until, seen, selective, ..
@@ -322,7 +323,7 @@ fn explore(first: World) -> usize {
     known.len()
 }
 
-/// Every choice of `count` operations, whatever their order.
+/// Every choice of `count` operations, in every order.
 fn choices(count: usize, from: usize) -> Vec<Vec<Op>> {
     if count == 0 {
         return vec![Vec::new()];
@@ -350,7 +351,7 @@ fn k_every_interleaving_of_some_tasks_on_one_key() {
     assert!(worlds > 10_000, "the model has shrunk: {worlds}");
 }
 
-/// What a read of the key with this ticket is told.
+/// The answer to a read of the key with this ticket.
 fn hold_at(receipts: &Receipts, ticket: Ticket, store: u32, shown: Option<(u32, u32)>) -> Hold {
     with_view(store, shown, |view| receipts.hold(&key(), ticket, &view))
 }

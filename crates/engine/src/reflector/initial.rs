@@ -61,8 +61,8 @@ impl<V: ?Sized, M: Meta<V>> Reflector<V, M> {
                     return self.back_off(Then::Cycle, &failure, step);
                 }
                 self.broken_streams = 0;
-                // The same stream goes on as the watch. Its progress counts from here: a server that breaks each stream off right
-                // after the initial events would otherwise be asked for them in a hot loop (RF6).
+                // The same stream goes on as the watch. Its progress counts from here: a server that breaks each stream
+                // off right after the initial events would otherwise be asked for them in a hot loop (RF6).
                 let ends = step.now + self.config.watch_timeout * 2 + self.config.watch_grace;
                 self.phase = Phase::Watching {
                     started: step.now,

@@ -18,7 +18,8 @@ pub struct Config {
     pub watch_timeout: Duration,
     /// How much longer than its timeout a watch may stay silent before it is taken for dead.
     pub watch_grace: Duration,
-    /// How long a watch may be silent when its server sends bookmarks, before the events are asked for on another connection.
+    /// How long a watch may be silent when its server sends bookmarks, before the events are asked for on another
+    /// connection.
     pub watch_silence: Duration,
     /// A watch that ends sooner than this, without an event, is a failure.
     pub short_watch: Duration,
@@ -29,8 +30,8 @@ pub struct Config {
 }
 
 impl Default for Config {
-    /// Watch-list, pages of 500, watches of 5 to 10 minutes, 30 s of grace; 75 s of silence, because kube-apiserver sends a bookmark each
-    /// minute (`defaultBookmarkFrequency`); 1 s is a short watch; 10 s of silence or 5 minutes in
+    /// Watch-list, pages of 500, watches of 5 to 10 minutes, 30 s of grace; 75 s of silence, because kube-apiserver
+    /// sends a bookmark each minute (`defaultBookmarkFrequency`); 1 s is a short watch; 10 s of silence or 5 minutes in
     /// all without the end of the initial events are too long.
     fn default() -> Config {
         Config {
@@ -46,15 +47,15 @@ impl Default for Config {
     }
 }
 
-/// What happened.
+/// An event for the reflector.
 #[derive(Clone, Debug)]
 pub enum Input<V: ?Sized> {
     /// Begin.
     Start,
     /// A page of the list that was asked for.
     Page(ListPage<V>),
-    /// The request that is open failed: the LIST, or the watch, before or after it began (an HTTP status, a refused connection,
-    /// a frame that cannot be decoded). The shell drops the request.
+    /// The request that is open failed: the LIST, or the watch, before or after it began (an HTTP status, a refused
+    /// connection, a frame that cannot be decoded). The shell drops the request.
     Failed(Failure),
     /// The server accepted the watch.
     Started,
@@ -139,7 +140,8 @@ pub enum FailureKind {
     Forbidden,
     /// 404: the kind is not there (now).
     NotFound,
-    /// 400, 405, 406, 415, 422: the server does not take such a request. To a watch with `sendInitialEvents`: not supported.
+    /// 400, 405, 406, 415, 422: the server does not take such a request. To a watch with `sendInitialEvents`: not
+    /// supported.
     Invalid,
     /// Other 5xx.
     Server,
@@ -167,11 +169,11 @@ impl FailureKind {
 /// A failed request or stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure {
-    /// What kind.
+    /// The kind of failure.
     pub kind: FailureKind,
     /// In words, for people.
     pub message: String,
-    /// What the server said in `Retry-After`.
+    /// The server's `Retry-After`.
     pub retry_after: Option<Duration>,
 }
 
@@ -197,8 +199,8 @@ impl fmt::Display for Failure {
 pub enum ListVersion {
     /// The newest there is: `resourceVersion` unset.
     Newest,
-    /// This one or a later one: `resourceVersion=…` with `resourceVersionMatch=NotOlderThan`. With a continue token neither is
-    /// sent, the token holds the version.
+    /// This one or a later one: `resourceVersion=…` with `resourceVersionMatch=NotOlderThan`. With a continue token
+    /// neither is sent, the token holds the version.
     NotOlderThan(ResourceVersion),
 }
 
@@ -215,7 +217,7 @@ pub enum Health {
     Degraded(String),
 }
 
-/// What to do.
+/// A step for the shell.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Action<V: ?Sized> {
     /// Send a LIST; answer with [`Input::Page`] or [`Input::Failed`]. Gives up any request or stream that is open.
@@ -227,8 +229,8 @@ pub enum Action<V: ?Sized> {
         /// `continue`.
         continue_token: Option<String>,
     },
-    /// Send a watch with `allowWatchBookmarks=true`; answer with [`Input::Started`], [`Input::Event`]s and [`Input::Ended`], or
-    /// [`Input::Failed`]. Gives up any request or stream that is open.
+    /// Send a watch with `allowWatchBookmarks=true`; answer with [`Input::Started`], [`Input::Event`]s and
+    /// [`Input::Ended`], or [`Input::Failed`]. Gives up any request or stream that is open.
     Watch {
         /// `resourceVersion`; unset when `None`.
         version: Option<ResourceVersion>,

@@ -371,7 +371,7 @@ fn rf13_a_watch_without_its_pulse_is_asked_for_again() {
     bench.check(bookmark("20", false), "bookmark 20");
     bench.pass(60);
     bench.check(modified("a", 30), "modified a");
-    // Half a minute after the bookmark would have come; no list, no wait, nothing that anybody is told of.
+    // Half a minute after the bookmark would have come; no list, no wait, no report.
     bench.check_wait("WATCH 30");
     assert_eq!(bench.now, Instant::ZERO + Duration::from_secs(60 + 60 + 75));
     // The next one is dead as well.

@@ -1,8 +1,8 @@
 //! One named index of a store: values to keys.
 //!
-//! The values of an object are computed once, when it is stored, and kept beside it: removal never calls the user's function
-//! again, so that a function that is not pure cannot leave stale entries. A failing function (error or panic) files the object
-//! nowhere in this index and is recorded until the object changes or goes.
+//! The values of an object are computed once, when it is stored, and kept beside it: removal never calls the user's
+//! function again, so that a function that is not pure cannot leave stale entries. A failing function (error or panic)
+//! leaves the object out of this index and is recorded until the object changes or goes.
 
 use crate::dispatch::panic_message;
 use crate::key::ObjectKey;
@@ -38,16 +38,16 @@ pub struct IndexFailure<'a> {
     pub index: &'a str,
     /// The object.
     pub key: &'a ObjectKey,
-    /// What the function said, or its panic.
+    /// The error of the function, or its panic.
     pub message: &'a str,
 }
 
-/// What an index function may answer.
+/// The possible answers of an index function.
 pub trait IndexValues {
     /// The values, or why there are none.
     ///
     /// # Errors
-    /// What was wrong with the object.
+    /// The error about the object.
     fn into_values(self) -> Result<Vec<String>, String>;
 }
 
@@ -112,7 +112,7 @@ impl<V: ?Sized> Index<V> {
         }
     }
 
-    /// What the function says, in order and without duplicates; nothing, and a failure, when it fails.
+    /// The function's values, in order and without duplicates; none, and a failure, when it fails.
     fn compute(&self, key: &ObjectKey, object: &V, failures: &mut Failures) -> BTreeSet<String> {
         let function = &self.function;
         let computed = catch_unwind(AssertUnwindSafe(|| function(object)))
