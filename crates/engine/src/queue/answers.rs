@@ -1,4 +1,4 @@
-//! What a queue is asked for and answers: priorities, tokens, work, states, figures.
+//! The questions to a queue and its answers: priorities, tokens, work, states, figures.
 
 use std::time::Duration;
 
@@ -33,20 +33,21 @@ impl Default for Fairness {
     }
 }
 
-/// What the shell must do after a call that may have made work available.
+/// The shell's duty after a call that may have made work available.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wake {
     /// Nothing: the item is pending already, or is held until `done`.
     No,
     /// An item became ready: wake one waiting worker.
     Worker,
-    /// The earliest due time moved to this moment: whoever sleeps until the next due time must sleep anew.
+    /// The earliest due time moved to this moment: the worker that sleeps until the next due time must sleep anew.
     Timer(Instant),
     /// The queue is shut down and ignored the call.
     ShutDown,
 }
 
-/// Names one run of an item, from [`WorkQueue::get`](super::WorkQueue::get) to [`WorkQueue::done`](super::WorkQueue::done).
+/// Names one run of an item, from [`WorkQueue::get`](super::WorkQueue::get) to
+/// [`WorkQueue::done`](super::WorkQueue::done).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Token {
     pub(super) slot: u32,
@@ -68,8 +69,8 @@ pub struct Work<T, C> {
     pub priority: Priority,
     /// How long it was ready before it was handed out (`workqueue_queue_duration_seconds`).
     pub waited: Duration,
-    /// What is left for another worker: this one is busy from now on and must pass the word on, or ready items and due times
-    /// would have nobody who waits for them.
+    /// The work that is left for another worker: this one is busy from now on and must wake it, or no worker would wait
+    /// for ready items and due times.
     pub wake: Wake,
 }
 
@@ -89,7 +90,7 @@ pub enum Next<T, C> {
 pub struct Finished {
     /// How long the run took (`workqueue_work_duration_seconds`).
     pub worked: Duration,
-    /// What became of the item: ready again, delayed, or idle.
+    /// The new state of the item: ready again, delayed, or idle.
     pub wake: Wake,
 }
 
@@ -110,7 +111,7 @@ pub enum State {
     RunningDelayed(Instant),
 }
 
-/// What the queue holds now and has done so far; the numbers behind the `workqueue_*` metrics.
+/// The contents of the queue and its work so far; the numbers behind the `workqueue_*` metrics.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Metrics {
     /// Ready items of normal priority.

@@ -1,4 +1,4 @@
-//! What travels with an item: why it is to be run.
+//! The data that travels with an item: the causes of its run.
 
 /// Something that can take in a later one of its kind.
 pub trait Merge {
@@ -10,7 +10,8 @@ impl Merge for () {
     fn merge(&mut self, (): ()) {}
 }
 
-/// The causes of a run, in order, bounded: the first ones and the last one are kept, what is dropped between is counted.
+/// The causes of a run, in order, bounded: the first ones and the last one are kept, what is dropped between is
+/// counted.
 ///
 /// ```
 /// use kubewright_engine::queue::{Causes, Merge};
@@ -74,7 +75,7 @@ impl<C> Merge for Causes<C> {
         self.dropped += later.dropped;
         for cause in later.kept {
             if self.kept.len() == Causes::<C>::MAX {
-                // The first says what began it, the last what is true now; those between are the least telling.
+                // The first cause began it, the last is the present one; those between say the least.
                 self.kept.pop();
                 self.dropped += 1;
             }

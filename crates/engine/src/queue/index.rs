@@ -1,9 +1,8 @@
 //! From an item to its slot: hashes beside numbers of slots, in one piece of memory.
 //!
 //! Open addressing with linear probing. An item is kept once, in its slot: here are only the halves of hashes, which
-//! are compared before an item is looked at, and which are all that growing and removing need. Nothing walks through
-//! the places, so that the order of hashes shows nowhere: whatever the hash function, the same calls get the same
-//! answers.
+//! are compared before an item is looked at, and which are all that growing and removing need. No code walks through
+//! the places, so that the order of hashes shows nowhere: with any hash function, the same calls get the same answers.
 //!
 //! Invariants: at most three in four places are taken; between the place that an entry's hash names and its own no
 //! place is empty.
@@ -60,7 +59,7 @@ impl Index {
         while self.places[gap].slot != slot {
             gap = self.after(gap);
         }
-        // Whoever could stand nearer to its home moves up, so that no gap parts it from there.
+        // An item that could stand nearer to its home moves up, so that no gap parts it from there.
         let mut at = gap;
         loop {
             at = self.after(at);

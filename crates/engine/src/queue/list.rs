@@ -1,4 +1,5 @@
-//! A first-in-first-out list through slots: removal from the middle and length in constant time, no allocation per item.
+//! A first-in-first-out list through slots: removal from the middle and length in constant time, no allocation per
+//! item.
 
 const NONE: u32 = u32::MAX;
 

@@ -155,7 +155,7 @@ fn q6_shutdown_hands_out_nothing() {
     assert!(queue.is_drained());
 }
 
-/// What is dropped last gives the memory of a burst back, while the places after it are still to be looked at.
+/// The last drop gives the memory of a burst back, while the places after it are still to be looked at.
 #[test]
 fn q6_shutdown_after_a_burst_drops_what_waits() {
     let mut queue: WorkQueue<u32, Causes<&'static str>> = WorkQueue::default();
