@@ -1,6 +1,6 @@
-//! Several replicas, one Lease, and everything that goes wrong between them: requests that are slow, lost before or after they took
-//! effect, watches that are late, processes that stop for a while and go on. Whatever happens, at most one replica leads at a time
-//! (LE1), terms grow (LE6), and where nothing fails any more somebody leads soon.
+//! Several replicas, one Lease, and everything that goes wrong between them: requests that are slow, lost before or
+//! after they took effect, watches that are late, processes that stop for a while and go on. In every case at most one
+//! replica leads at a time (LE1), terms grow (LE6), and once nothing fails any more a replica leads soon.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ const REPLICAS: usize = 3;
 /// One step of the simulation.
 const TICK: Duration = Duration::from_millis(500);
 
-/// What happens to a replica in a step.
+/// The fate of a replica in a step.
 #[derive(Clone, Copy, Debug)]
 enum Fate {
     /// It works, and its requests are answered at once.
@@ -118,7 +118,7 @@ impl World {
         }
     }
 
-    /// What the server does with a write.
+    /// The server's answer to a write.
     fn write(&mut self, name: &str, write: &Write) -> Result<Option<Record>, Refused> {
         let present = self.lease.as_ref().map(|record| record.version.clone());
         if present != write.replaces {
@@ -225,7 +225,7 @@ impl World {
 
     fn check(&mut self) {
         let now = self.now;
-        // One that leaves has ended its work.
+        // A replica that leaves has ended its work.
         let leaders: Vec<(String, u64)> = self
             .replicas
             .iter()
@@ -258,8 +258,8 @@ proptest! {
         for fates in &steps {
             world.step(fates);
         }
-        // Nothing fails any more: answers on their way arrive within 15 s, an old lease ends after 15 s, a failed request is sent again
-        // after 2.4 s at most.
+        // Nothing fails any more: answers on their way arrive within 15 s, an old lease ends after 15 s, a failed
+        // request is sent again after 2.4 s at most.
         for _ in 0..80 {
             world.step(&[Fate::Well; REPLICAS]);
         }
@@ -268,7 +268,7 @@ proptest! {
     }
 }
 
-/// After a crash somebody leads when the lease is over; after a release at once.
+/// After a crash another replica leads when the lease is over; after a release at once.
 #[test]
 fn a_leader_that_is_gone_is_followed() {
     for (fate, seconds) in [(Fate::Crashes, 16), (Fate::Leaves, 1)] {

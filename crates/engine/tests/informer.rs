@@ -1,9 +1,10 @@
 //! Reflector, delta queue, store and dispatcher together, against a simulated API server with faults.
 //!
-//! The server has a history of numbered writes, a compaction floor, list pages from one snapshot and watches. A run is a list of
-//! steps: writes, deliveries and faults in any order; then the faults stop and the world comes to rest. Checked after every
-//! step: SI1 and SI3 (each handler sees valid histories, late joiners too), SI2 (the store is not older than the event), RF1 (no
-//! key goes back), RF4, S2, S5. Checked at rest: RF2 (the store is the server's state, at the server's version) and DF3.
+//! The server has a history of numbered writes, a compaction floor, list pages from one snapshot and watches. A run is
+//! a list of steps: writes, deliveries and faults in any order; then the faults stop and the world comes to rest.
+//! Checked after every step: SI1 and SI3 (each handler sees valid histories, late joiners too), SI2 (the store is not
+//! older than the event), RF1 (no key goes back), RF4, S2, S5. Checked at rest: RF2 (the store is the server's state,
+//! at the server's version) and DF3.
 
 use kubewright_engine::reflector::{
     Action, Config, Failure, FailureKind, Health, Input, ListPage, ListVersion, WatchEvent,
@@ -100,7 +101,7 @@ impl Server {
     }
 }
 
-/// What the client has open.
+/// The client's open request.
 enum Open {
     Nothing,
     /// The snapshot that is left to send, and its version.
@@ -607,7 +608,8 @@ proptest! {
     }
 }
 
-/// RF6: whatever the server answers, always the same, ten minutes of it are no more requests than the backoff allows.
+/// RF6: if the server always gives the same answer, whichever it is, ten minutes of it are no more requests than the
+/// backoff allows.
 #[test]
 fn rf6_every_fault_backs_off() {
     use FailureKind::{
@@ -671,7 +673,7 @@ fn rf6_short_watches_back_off() {
     assert!(world.requests <= 40, "{} requests", world.requests);
 }
 
-/// DF8, DF2: what happened while nobody watched.
+/// DF8, DF2: the changes while no watch was open.
 #[test]
 fn df8_gap_shows_deletes_and_new_uids() {
     let mut world = World::new(false);

@@ -1,7 +1,7 @@
 //! The work queue against a model that is too simple to be wrong: plain vectors, searched from end to end.
 //!
-//! After every step the answers, the state of every item and the metrics of both are compared. It keeps Q1 to Q8 and Q11,
-//! R1, R2, R5 and R8 for every history that it tries; Q9 through the model's own count of turns.
+//! After every step the answers, the state of every item and the metrics of both are compared. It keeps Q1 to Q8 and
+//! Q11, R1, R2, R5 and R8 for every history that it tries; Q9 through the model's own count of turns.
 
 use kubewright_engine::Instant;
 use kubewright_engine::backoff::Exponential;

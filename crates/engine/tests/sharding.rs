@@ -1,8 +1,8 @@
 //! Several replicas, the Leases of their shards and their own, and everything that goes wrong between them: requests
 //! that are slow, lost before or after they took effect, watches that are late, processes that stop for a while, end or
-//! crash, and work that takes its time to end. Whatever happens, at most one replica works on a shard (SH1, SH2), the
-//! terms of each grow (SH5), and where nothing fails any more every shard is worked on by the replica that it is
-//! assigned to (SH4).
+//! crash, and work that takes its time to end. In every case at most one replica works on a shard (SH1, SH2), the terms
+//! of each grow (SH5), and once nothing fails any more every shard is worked on by the replica that it is assigned to
+//! (SH4).
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -24,7 +24,7 @@ const TICK: Duration = Duration::from_millis(500);
 /// How many steps a slow request, a pause, or work that ends may take.
 const LONG: u64 = 30;
 
-/// What happens to a replica in a step.
+/// The fate of a replica in a step.
 #[derive(Clone, Copy, Debug)]
 enum Fate {
     /// Its requests are answered at once, and the watch shows it everything.
@@ -151,7 +151,7 @@ impl World {
         }
     }
 
-    /// What the server does with a write.
+    /// The server's answer to a write.
     fn write(&mut self, lease: String, holder: &str, write: &Write) -> Result<Option<Record>, Refused> {
         let present = self.leases.get(&lease).map(|record| record.version.clone());
         if present != write.replaces {
@@ -230,7 +230,7 @@ impl World {
         }
     }
 
-    /// What a watch shows, or showed some steps ago.
+    /// The state that a watch shows, now or some steps ago.
     fn watch(&mut self, at: usize, ago: usize) {
         let leases = match ago {
             0 => self.leases.clone(),
@@ -270,7 +270,7 @@ impl World {
             };
             if may != Some(worked.term) {
                 let left = worked.ends_in.unwrap_or(replica.slow_work);
-                // When the term is over whatever worked is dropped, however long it would have taken.
+                // When the term is over all work is dropped, however long it would have taken.
                 let holds = replica
                     .sharding
                     .election(Slot::Shard(shard))
@@ -419,7 +419,8 @@ fn shards_of_a_replica_that_is_gone_are_taken() {
     }
 }
 
-/// SH3: who cannot renew its own membership wants nothing, and who has not seen the others neither.
+/// SH3: a replica that cannot renew its own membership wants no shard, and neither does one that has not seen the
+/// others.
 #[test]
 fn sh3_who_is_no_member_wants_nothing() {
     let mut world = World::new();
