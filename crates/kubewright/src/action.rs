@@ -1,11 +1,11 @@
-//! What a reconcile asks for when it succeeds.
+//! The wish of a successful reconcile.
 //!
-//! A closed set on purpose: there is no "requeue now", because a reconcile that wants to run again at once either waits for a change
-//! (which enqueues it) or has failed (which is an error).
+//! A closed set on purpose: there is no "requeue now", because a reconcile that wants to run again at once either waits
+//! for a change (which enqueues it) or has failed (which is an error).
 
 use std::time::Duration;
 
-/// What happens to the key after a successful reconcile (controller-runtime's `Result`).
+/// The next step for the key after a successful reconcile (controller-runtime's `Result`).
 ///
 /// Success resets the key's backoff whichever action is returned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

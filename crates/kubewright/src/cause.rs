@@ -1,10 +1,11 @@
 //! Why a reconcile runs.
 //!
-//! Every enqueue carries a [`Cause`]; causes of one key collect until its reconcile starts and are then in [`crate::Context::causes`], in
-//! the logs and in observations. Which fields changed is computed only when somebody looks, from the two objects that the cause keeps.
+//! Every enqueue carries a [`Cause`]; causes of one key collect until its reconcile starts and are then in
+//! [`crate::Context::causes`], in the logs and in observations. The changed fields are computed only when they are
+//! read, from the two objects that the cause keeps.
 //!
-//! Invariants: a key holds at most [`MAX_CAUSES`] causes; several changes of one object become one (first old, last new), so what is told
-//! is what changed since the last reconcile; what did not fit is counted.
+//! Invariants: a key holds at most [`MAX_CAUSES`] causes; several changes of one object become one (first old, last
+//! new), so it shows the changes since the last reconcile; causes that did not fit are counted.
 
 use std::fmt;
 use std::sync::{Arc, OnceLock};
@@ -34,7 +35,7 @@ pub struct Cause {
 /// A place among what may wait.
 type Place = Arc<OwnedSemaphorePermit>;
 
-/// What kind of thing happened.
+/// The kind of cause.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
@@ -133,7 +134,7 @@ impl Cause {
         }
     }
 
-    /// What kind of thing happened.
+    /// The kind of cause.
     pub fn kind(&self) -> &CauseKind {
         &self.kind
     }

@@ -1,11 +1,12 @@
 //! The certificate of a server: two files, read again when they change; or one that the operator makes itself
 //! (`managed`).
 //!
-//! Invariants: W5 a new pair serves new connections and drops none; a pair that cannot be read or does not fit together is reported once
-//! and the last good one stays. The contents are compared, not times or events: a mounted Secret changes by a switched link, and what is read
-//! half-way is read again.
+//! Invariants: W5 a new pair serves new connections and drops none; a pair that cannot be read or does not fit together
+//! is reported once and the last good one stays. The contents are compared, not times or events: a mounted Secret
+//! changes by a switched link, and what is read half-way is read again.
 //!
-//! - `managed.rs`: a certificate in a Secret that replicas share, - `issue.rs`: making and judging it, - `bundles.rs`: whom the API server trusts.
+//! - `managed.rs`: a certificate in a Secret that replicas share, - `issue.rs`: making and judging it, - `bundles.rs`:
+//!   the certificates that the API server trusts.
 
 mod bundles;
 mod issue;
@@ -36,7 +37,7 @@ pub(crate) struct Files {
     pub(crate) key: PathBuf,
 }
 
-/// What the files hold.
+/// The contents of the files.
 #[derive(PartialEq)]
 struct Contents {
     certificate: Vec<u8>,
@@ -90,7 +91,8 @@ fn parse(names: [&str; 2], certificate: &[u8], key: &[u8], provider: &CryptoProv
         .map_err(|error| format!("{} and {} do not make a pair: {error}", names[0], names[1]))
 }
 
-/// Reads the pair for the first time; `server` is what logs call the one that serves it. The future keeps it current until the stop.
+/// Reads the pair for the first time; `server` is what logs call the one that serves it. The future keeps it current
+/// until the stop.
 pub(crate) fn load(
     files: Files,
     server: &'static str,

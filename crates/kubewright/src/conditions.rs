@@ -1,5 +1,5 @@
-//! Conditions in a status, as the API conventions want them: one of each type, which says since when it is so and of which generation it
-//! speaks (`k8s.io/apimachinery/pkg/api/meta`, `SetStatusCondition` and its neighbours).
+//! Conditions in a status, as the API conventions want them: one of each type, which says since when it is so and of
+//! which generation it speaks (`k8s.io/apimachinery/pkg/api/meta`, `SetStatusCondition` and its neighbours).
 //!
 //! [`Context::condition`] makes one, [`set`] puts it in its place.
 //!
@@ -19,8 +19,8 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use crate::context::Context;
 use crate::object::Object;
 
-/// Puts a condition in the place of the one of its type, or at the end. `lastTransitionTime` changes when the status does, and only then.
-/// Answers whether anything changed.
+/// Puts a condition in the place of the one of its type, or at the end. `lastTransitionTime` changes when the status
+/// does, and only then. Answers whether anything changed.
 pub fn set(conditions: &mut Vec<Condition>, mut condition: Condition) -> bool {
     let Some(present) = conditions.iter_mut().find(|present| present.type_ == condition.type_) else {
         conditions.push(condition);
@@ -52,8 +52,8 @@ pub fn remove(conditions: &mut Vec<Condition>, type_: &str) -> bool {
 }
 
 impl Context {
-    /// A condition about the object's present generation, since now. `status`: `true`, `false`, or `None` for `Unknown`. `reason` is one word
-    /// in CamelCase, `message` a sentence for people.
+    /// A condition about the object's present generation, since now. `status`: `true`, `false`, or `None` for
+    /// `Unknown`. `reason` is one word in CamelCase, `message` a sentence for people.
     pub fn condition<K: Object>(
         &self,
         object: &K,

@@ -1,4 +1,4 @@
-//! What a reconcile gets besides the object: why it runs, a client, and the verbs that know who the owner is.
+//! The context of a reconcile besides the object: why it runs, a client, and the verbs that know the owner.
 
 use std::fmt;
 use std::sync::Arc;
@@ -34,7 +34,7 @@ pub(crate) struct Inner {
     pub(crate) controller: Arc<str>,
     pub(crate) reconcile_id: u64,
     pub(crate) clock: Arc<dyn Clock>,
-    /// Whether events go to the recorder of the client's cluster, or nowhere.
+    /// Whether events go to the recorder of the client's cluster, or are dropped.
     pub(crate) records: bool,
     pub(crate) owner: Owning,
     pub(crate) stop: Stop,
@@ -76,7 +76,8 @@ impl Context {
         Context(Arc::new(inner))
     }
 
-    /// A context outside a controller, for calling a reconciler directly in a test. Events go nowhere; `owner` is who owns what is applied.
+    /// A context outside a controller, for calling a reconciler directly in a test. Events are dropped; `owner` is the
+    /// owner of applied objects.
     pub fn detached<K: Object>(client: Client, controller: &str, owner: &K) -> Context {
         let controller: Arc<str> = Arc::from(controller);
         Context::from_inner(Inner {
@@ -105,8 +106,8 @@ impl Context {
         })
     }
 
-    /// Whether the object of the key, which the informer does not hold, is gone. Its watch says so, unless it restricts what it shows or the
-    /// key came from elsewhere; then the API server is asked.
+    /// Whether the object of the key, which the informer does not hold, is gone. Its watch says so, unless it restricts
+    /// what it shows or the key came from elsewhere; then the API server is asked.
     pub(crate) fn is_gone<'a>(&'a self, informer: &'a Shared) -> BoxFuture<'a, Result<bool>> {
         Box::pin(async move {
             let (request, scope) = (self.request(), informer.scope());
@@ -161,24 +162,25 @@ impl Context {
         &self.0.stop
     }
 
-    /// The fencing token: the number of the time of leading that this reconcile belongs to (`leaseTransitions`), greater than that of every
-    /// leader before. A system outside the cluster that remembers the greatest one can refuse what a leader of before sends late. `None`
-    /// without leader election.
+    /// The fencing token: the number of the time of leading that this reconcile belongs to (`leaseTransitions`),
+    /// greater than that of every leader before. A system outside the cluster that remembers the greatest one can
+    /// refuse what a leader of before sends late. `None` without leader election.
     pub fn term(&self) -> Option<u64> {
         self.0.term
     }
 
-    /// Makes an object be as `desired`, by server-side apply under the controller's name: creates it, or changes what differs, or sends nothing
-    /// when nothing would change. (The first apply of an object in a process is always sent: only the server knows who owns which field.)
+    /// Makes an object be as `desired`, by server-side apply under the controller's name: creates it, or changes
+    /// different fields, or sends nothing when nothing would change.
     ///
-    /// The object becomes controlled by the one that is reconciled (an owner reference with `controller` and `blockOwnerDeletion`), so that
-    /// it is deleted with it and its changes lead back here. It is put into the owner's namespace when it names none. Fields that
-    /// `desired` mentions become the controller's, whoever had set them; fields that it mentioned before and mentions no longer are removed;
-    /// all others are left as they are, and so is `status`. Returns the object as it is now.
+    /// The object becomes controlled by the one that is reconciled (an owner reference with `controller` and
+    /// `blockOwnerDeletion`), so that it is deleted with it and its changes lead back here. It is put into the owner's
+    /// namespace when it names none. Fields that `desired` mentions become the controller's, whichever manager had set
+    /// them; fields that it mentioned before and mentions no longer are removed; all others are left as they are, and
+    /// so is `status`. Returns the object as it is now.
     ///
     /// # Errors
-    /// [`Error::AlreadyOwned`] when another object controls it; [`Error::Terminal`] when it has no name, or when the owner may not own it;
-    /// [`Error::Conflict`] and [`Error::Api`] as the server answers.
+    /// [`Error::AlreadyOwned`] when another object controls it; [`Error::Terminal`] when it has no name, or when the
+    /// owner may not own it; [`Error::Conflict`] and [`Error::Api`] as the server answers.
     pub async fn apply<K: Object>(&self, desired: K) -> Result<Arc<K>> {
         self.client().apply_for(self.owner().as_ref(), desired).await
     }
@@ -191,15 +193,18 @@ impl Context {
         }
     }
 
-    /// Changes the status of an object: `change` gets the newest state known, and what it changed in `status` is sent as a merge patch of
-    /// the status subresource. Nothing is sent when nothing changed. Returns the object as it is now.
+    /// Changes the status of an object: `change` gets the newest state known, and what it changed in `status` is sent
+    /// as a merge patch of the status subresource. Nothing is sent when nothing changed. Returns the object as it is
+    /// now.
     ///
-    /// A merge patch replaces lists, such as conditions, as a whole. One that does carries the resourceVersion that it was made from, so that
-    /// what others wrote into the list meanwhile is not lost; other patches carry no lock.
+    /// A merge patch replaces lists, such as conditions, as a whole. One that does carries the resourceVersion that it
+    /// was made from, so that items that other clients wrote into the list meanwhile are not lost; other patches carry
+    /// no lock.
     ///
     /// # Errors
-    /// [`Error::Terminal`] when `change` touched anything but the status; [`Error::Conflict`] when a list was to be replaced and the object has
-    /// changed since (return it: the reconcile runs again); [`Error::Api`] as the server answers.
+    /// [`Error::Terminal`] when `change` touched anything but the status; [`Error::Conflict`] when a list was to be
+    /// replaced and the object has changed since (return it: the reconcile runs again); [`Error::Api`] as the server
+    /// answers.
     pub async fn patch_status<K: Object>(&self, object: &K, change: impl FnOnce(&mut K)) -> Result<Arc<K>> {
         let form = Form::of::<K>();
         let base = match self.newest(&form, object).await? {
@@ -263,8 +268,8 @@ impl Context {
         })
     }
 
-    /// Records an event on an object: `kubectl describe` shows it. It is written in the background; equal events are counted up. It never
-    /// blocks and never fails the reconcile.
+    /// Records an event on an object: `kubectl describe` shows it. It is written in the background; equal events are
+    /// counted up. It never blocks and never fails the reconcile.
     pub fn event<K: Object>(&self, object: &K, event_type: EventType, reason: &str, message: impl Into<String>) {
         self.event_as(self.controller(), object, event_type, reason, message);
     }

@@ -1,12 +1,13 @@
-//! What an operator consists of, as data: the one description from which manifests are made.
+//! The parts of an operator, as data: the one description from which manifests are made.
 //!
-//! [`Operator::declaration`] asks everything that was registered what it is: kinds with their CRDs, controllers with what they reconcile, own
-//! and watch, webhooks, conversions, explicit rules. It needs no cluster. `kubewright manifests` runs the operator for this document (as one
-//! line of JSON) and writes `config/crd/bases`, `config/rbac/role.yaml` and `config/webhook/manifests.yaml` from it. A controller that is not
-//! registered is not in it: nothing is collected behind the program's back.
+//! [`Operator::declaration`] asks every registered part for its description: kinds with their CRDs, controllers with
+//! the kinds that they reconcile, own and watch, webhooks, conversions, explicit rules. It needs no cluster.
+//! `kubewright manifests` runs the operator for this document (as one line of JSON) and writes `config/crd/bases`,
+//! `config/rbac/role.yaml` and `config/webhook/manifests.yaml` from it. A controller that is not registered is not in
+//! it: nothing is collected behind the program's back.
 //!
-//! Not here: what follows from it (which rules a role gets, how a CRD is checked), which the command decides, so that an improvement needs no
-//! new operator.
+//! Not here: what follows from it (which rules a role gets, how a CRD is checked), which the command decides, so that
+//! an improvement needs no new operator.
 
 use serde::Serialize;
 use serde_json::Value;
@@ -51,7 +52,7 @@ pub struct DeclaredCrd {
     pub rust: String,
     /// The definition with this one version. Schemas of Kubernetes' own types name them in `x-kubewright-type`.
     pub crd: Value,
-    /// What is wrong or doubtful about the type.
+    /// Errors and doubts about the type.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub problems: Vec<Problem>,
 }
@@ -82,7 +83,7 @@ pub struct DeclaredController {
 }
 
 impl Operator {
-    /// What this operator consists of, as data.
+    /// The parts of this operator, as data.
     ///
     /// # Errors
     /// None today: what is wrong with a type is told in [`DeclaredCrd::problems`], with its place.

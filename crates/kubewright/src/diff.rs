@@ -1,7 +1,8 @@
 //! Which fields differ between two objects, for people to read.
 //!
-//! Invariants: the list is bounded ([`MAX_CHANGES`] entries, each value cut to [`MAX_VALUE`] characters when displayed); bookkeeping that
-//! changes with every write (resourceVersion, generation, managedFields) never appears. Not here: patches, see `apply.rs`.
+//! Invariants: the list is bounded ([`MAX_CHANGES`] entries, each value cut to [`MAX_VALUE`] characters when
+//! displayed); bookkeeping that changes with every write (resourceVersion, generation, managedFields) never appears.
+//! Not here: patches, see `apply.rs`.
 
 use std::fmt;
 
@@ -99,7 +100,8 @@ impl Collector {
                     self.compare(&format!("{path}[{index}]"), old.get(index), new.get(index));
                 }
             }
-            // A whole new subtree is told by its leaves, so that `status: {}` → `status.phase` reads the same either way.
+            // A whole new subtree is told by its leaves, so that `status: {}` → `status.phase` reads the same either
+            // way.
             (None, Some(Value::Object(new))) if !new.is_empty() => {
                 for (key, value) in new {
                     self.compare(&child(path, key), None, Some(value));
@@ -114,7 +116,7 @@ impl Collector {
         }
     }
 
-    /// Compares lists of which the items have names: `status.conditions[Ready].status`, whatever their order.
+    /// Compares lists of which the items have names: `status.conditions[Ready].status`, in any order.
     fn compare_keyed(&mut self, path: &str, key: &str, old: &[Value], new: &[Value]) {
         let find = |items: &'_ [Value], name: &str| items.iter().find(|item| item[key] == name).cloned();
         let names = old.iter().chain(new).filter_map(|item| item[key].as_str());
@@ -145,7 +147,7 @@ impl Collector {
     }
 }
 
-/// Fields that every write touches and that tell nobody anything.
+/// Fields that every write touches and that have no meaning for a reader.
 const BOOKKEEPING: &[&str] = &[
     "metadata.resourceVersion",
     "metadata.generation",

@@ -1,11 +1,11 @@
-//! What can go wrong, sorted by what the runtime does about it.
+//! The errors of the runtime, sorted by its reaction to them.
 //!
-//! A reconcile returns [`Error`] and the variant decides: retry with backoff, retry quietly (conflicts are normal), or give up until
-//! the object changes. `?` works on [`kube::Error`] and on [`serde_json::Error`]; everything else goes through [`Error::retry`] or
-//! [`Error::terminal`].
+//! A reconcile returns [`Error`] and the variant decides: retry with backoff, retry quietly (conflicts are normal), or
+//! give up until the object changes. `?` works on [`kube::Error`] and on [`serde_json::Error`]; everything else goes
+//! through [`Error::retry`] or [`Error::terminal`].
 //!
-//! Invariant: every text says what was attempted and on which object. Not here: field errors of the API server, they arrive inside
-//! [`kube::core::Status`].
+//! Invariant: every text says what was attempted and on which object. Not here: field errors of the API server, they
+//! arrive inside [`kube::core::Status`].
 
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -29,7 +29,8 @@ pub enum Error {
     #[error("{0}")]
     Retry(#[source] BoxError),
 
-    /// A failure that trying again cannot cure (controller-runtime's `TerminalError`): logged and dropped until the object changes.
+    /// A failure that trying again cannot cure (controller-runtime's `TerminalError`): logged and dropped until the
+    /// object changes.
     #[error("{0}")]
     Terminal(#[source] BoxError),
 
@@ -38,27 +39,29 @@ pub enum Error {
     RetryAfter {
         /// How long.
         after: Duration,
-        /// What failed.
+        /// The failure.
         source: BoxError,
     },
 
-    /// The cache did not catch up with a write of our own within the deadline, so an answer would have been out of date. Retried.
+    /// The cache did not catch up with a write of our own within the deadline, so an answer would have been out of
+    /// date. Retried.
     #[error(
         "the cache of {what} did not show our own write within {waited:?}; reading it now could return an older state"
     )]
     Stale {
-        /// What was read: the kind and, for one object, its name.
+        /// The read: the kind and, for one object, its name.
         what: String,
         /// How long the read waited.
         waited: Duration,
     },
 
-    /// The object exists and is not what its Rust type expects. Logged and dropped until it changes; see [`crate::Informer::unreadable`].
+    /// The object exists and is not what its Rust type expects. Logged and dropped until it changes; see
+    /// [`crate::Informer::unreadable`].
     #[error("{object} cannot be decoded into the Rust type: {reason}")]
     Undecodable {
         /// The kind and name.
         object: String,
-        /// What serde says.
+        /// The error of serde.
         reason: String,
     },
 
@@ -70,15 +73,15 @@ pub enum Error {
     #[error("{0}")]
     Api(#[source] Box<ApiError>),
 
-    /// A write that was not sent, because another replica may lead by now (see [`crate::LeaderElection`]). Nothing is repeated here: the
-    /// leader reconciles the object.
+    /// A write that was not sent, because another replica may lead by now (see [`crate::LeaderElection`]). Nothing is
+    /// repeated here: the leader reconciles the object.
     #[error("{attempted}: it was not sent, because this replica does not lead any more")]
     NotLeading {
-        /// What was attempted.
+        /// The attempted action.
         attempted: String,
     },
 
-    /// The object is controlled by somebody else, so it is not ours to change. Retried, because the owner may go away.
+    /// The object has another controller, so it is not ours to change. Retried, because the owner may go away.
     #[error(
         "cannot take over {object}: it is controlled by {owner}, not by {wanted}; rename one of the two or remove the other owner"
     )]
@@ -105,7 +108,7 @@ pub enum Error {
     /// The reconciler or a runnable panicked. Other keys are not affected; this one is retried.
     #[error("{what} panicked: {message}")]
     Panic {
-        /// What ran.
+        /// The function that ran.
         what: String,
         /// The panic's message.
         message: String,
@@ -138,7 +141,7 @@ pub enum Error {
 /// A request that the API server refused or never answered, with what was attempted.
 #[derive(Debug)]
 pub struct ApiError {
-    /// What was attempted, such as `create Deployment default/hello`. Empty when unknown.
+    /// The attempted action, such as `create Deployment default/hello`. Empty when unknown.
     pub attempted: String,
     /// The client's error.
     pub source: kube::Error,
@@ -204,8 +207,8 @@ impl Error {
         Error::Retry(cause.into())
     }
 
-    /// A failure that may pass: the key is retried after this time, however often it has failed. It counts as a failure in metrics and logs; a
-    /// reconcile that merely has to wait answers [`crate::Action::requeue_after`].
+    /// A failure that may pass: the key is retried after this time, however often it has failed. It counts as a failure
+    /// in metrics and logs; a reconcile that merely has to wait answers [`crate::Action::requeue_after`].
     pub fn retry_after(after: Duration, cause: impl Into<BoxError>) -> Error {
         let source = cause.into();
         Error::RetryAfter { after, source }
@@ -259,7 +262,8 @@ impl Error {
         matches!(self, Error::Terminal(_) | Error::Undecodable { .. })
     }
 
-    /// A write may or may not have happened: the request left and no answer came back, or only a server-side time-out did.
+    /// A write may or may not have happened: the request left and no answer came back, or only a server-side time-out
+    /// did.
     pub(crate) fn outcome_unknown(&self) -> bool {
         match self {
             Error::Api(error) => match error.status() {
@@ -300,7 +304,8 @@ impl From<std::io::Error> for Error {
     }
 }
 
-/// Any error by `?`, with what it means for the key: errors of other crates know nothing of retries, so their place in the code says it.
+/// Any error by `?`, with what it means for the key: errors of other crates know nothing of retries, so their place in
+/// the code says it.
 ///
 /// (An error type of the operator's own may say it once and for all, by `impl From<MyError> for kubewright::Error`.)
 ///
@@ -354,7 +359,7 @@ impl<T, E: Into<BoxError>> Fails<T> for Result<T, E> {
 }
 
 impl From<BoxError> for Error {
-    /// What nobody has judged may pass.
+    /// An error without a verdict may pass.
     fn from(cause: BoxError) -> Error {
         Error::Retry(cause)
     }

@@ -1,11 +1,12 @@
 //! Records core/v1 Events in the background (client-go's event broadcaster and recorder).
 //!
-//! Invariants: E1 recording never blocks: the queue is bounded and what does not fit is dropped and counted; E2 memory is bounded, and one
-//! chatty object cannot flood the API (25 events, then one in five minutes); E3 events on cluster-scoped objects go to `default`; E4 a name
-//! that is taken is replaced by another, unless an attempt whose answer was lost took it: no event is written twice; E5 a namespace that is being deleted takes no events, which is no error; E6 what is queued at the
-//! stop is still written. Equal events (object, type, reason, message, component) are one Event whose count grows; E7
-//! events that differ only in their message are one as well from the tenth message on, which shows the latest and says
-//! that it stands for several.
+//! Invariants: E1 recording never blocks: the queue is bounded and what does not fit is dropped and counted; E2 memory
+//! is bounded, and one chatty object cannot flood the API (25 events, then one in five minutes); E3 events on
+//! cluster-scoped objects go to `default`; E4 a name that is taken is replaced by another, unless an attempt whose
+//! answer was lost took it: no event is written twice; E5 a namespace that is being deleted takes no events, which is
+//! no error; E6 what is queued at the stop is still written. Equal events (object, type, reason, message, component)
+//! are one Event whose count grows; E7 events that differ only in their message are one as well from the tenth message
+//! on, which shows the latest and says that it stands for several.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -39,7 +40,7 @@ const REFILL: Duration = Duration::from_secs(300);
 /// So many different messages make the same kind of event similar, unless it was quiet for so long.
 const SIMILAR: usize = 10;
 const QUIET: SignedDuration = SignedDuration::from_mins(10);
-/// What the message of an event that stands for similar ones begins with.
+/// The prefix of the message of an event that stands for similar ones.
 const COMBINED: &str = "(combined from similar events): ";
 /// How long one write may take.
 const DEADLINE: Duration = Duration::from_secs(30);
@@ -149,7 +150,7 @@ impl EventRecorder {
     }
 }
 
-/// What makes two events equal.
+/// The fields by which two events are equal.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct Key {
     subject: Subject,
@@ -328,7 +329,8 @@ impl Writer {
     }
 
     fn event(&mut self, key: &Key, record: &Record) -> Event {
-        // The serial makes the name unique among those of this process, the time among processes; a retry gets another one (E4).
+        // The serial makes the name unique among those of this process, the time among processes; a retry gets another
+        // one (E4).
         self.serial += 1;
         let stamp = i64::try_from(record.at.as_nanosecond())
             .unwrap_or_default()

@@ -1,11 +1,11 @@
-//! What an error of the HTTP client says about the request: whether it was sent, and whether it may be sent again.
+//! The state of a request after an error of the HTTP client: whether it was sent, and whether it may be sent again.
 
 use std::io;
 
 use hyper_util::client::legacy;
 use kubewright_engine::retry::Fault;
 
-/// What a client's error says about the request.
+/// The fault of the request in a client's error.
 pub(crate) fn fault_of(error: &kube::Error) -> Fault {
     match error {
         kube::Error::Api(status) => Fault::Status {

@@ -1,10 +1,12 @@
 //! Objects without their type, so that the machinery is compiled once and not for every kind of every operator.
 //!
-//! A cache holds [`Cached`] objects; what must be known of their type (its resource, how its JSON is read) is a [`Form`], a small table of
-//! functions. Only the edge of the public interface names a type: it makes the form going in and restores the type ([`typed`]) coming out. An
-//! operator is compiled anew after every edit, and what it compiles is what is generic: whoever adds to the machinery keeps it out of there.
+//! A cache holds [`Cached`] objects; what must be known of their type (its resource, how its JSON is read) is a
+//! [`Form`], a small table of functions. Only the edge of the public interface names a type: it makes the form going in
+//! and restores the type ([`typed`]) coming out. An operator is compiled anew after every edit, and it compiles all
+//! generic code: additions to the machinery must stay out of there.
 //!
-//! A future is boxed where it leaves for that edge: a coroutine is compiled by whoever polls it, with all that it awaits.
+//! A future is boxed where it leaves for that edge: the crate that polls a coroutine compiles it, with all that it
+//! awaits.
 //!
 //! Invariants: an informer of a form holds nothing but objects of its type; each type is read from JSON text, as a
 //! `str` whose letters need not be looked at again, and written to a JSON value and in no other way, because each way
@@ -38,8 +40,8 @@ const MAX_REASON: usize = 1024;
 pub(crate) trait AsJson: Send + Sync {
     fn json(&self) -> serde_json::Result<Value>;
 
-    /// For comparing: a cached object was JSON a moment ago; should its Serialize refuse nevertheless, no change is shown rather than a wrong
-    /// one.
+    /// For comparing: a cached object was JSON a moment ago; should its Serialize refuse nevertheless, no change is
+    /// shown rather than a wrong one.
     fn json_or_null(&self) -> Value {
         self.json().unwrap_or(Value::Null)
     }
@@ -51,7 +53,7 @@ impl<T: Serialize + Send + Sync> AsJson for T {
     }
 }
 
-/// Which object it is. What is absent or empty is `None`.
+/// Which object it is. Absent and empty fields are `None`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Identity<'a> {
     pub(crate) namespace: Option<&'a str>,
@@ -70,7 +72,7 @@ impl Identity<'_> {
 
 /// An object of any type, decoded or at rest.
 ///
-/// Which object it is costs nothing to ask. All metadata of an object at rest are decoded for whoever asks for them.
+/// Which object it is costs nothing to ask. All metadata of an object at rest are decoded at each call.
 pub(crate) trait Cached: Any + AsJson {
     fn identity(&self) -> Identity<'_>;
     fn metadata(&self) -> Cow<'_, ObjectMeta>;
@@ -122,7 +124,7 @@ impl fmt::Debug for dyn Cached {
     }
 }
 
-/// The object with its type again. What a cache holds is unpacked first, which may fail.
+/// The object with its type again. A cached object is unpacked first, which may fail.
 pub(crate) fn typed<K: AnyObject>(object: Arc<dyn Cached>) -> Arc<K> {
     let any: Arc<dyn Any + Send + Sync> = object;
     any.downcast().expect("what was made with the form of K is a K")
@@ -151,8 +153,8 @@ pub(crate) fn read_typed<K: AnyObject>(object: Arc<dyn Cached>) -> Result<Arc<K>
     unpacked(object).map(typed)
 }
 
-/// An event with its type, for handlers. A state that cannot be decoded is as good as none: whoever waits for a type
-/// has it checked when it arrives, so that this is said only of what was there before.
+/// An event with its type, for handlers. A state that cannot be decoded counts as none: handlers with a type have
+/// objects checked when they arrive, so that this happens only to older ones.
 pub(crate) fn typed_event<K: AnyObject>(event: &Event<dyn Cached>) -> Option<Event<K>> {
     let read = |object: &Arc<dyn Cached>| looked(object).ok().map(typed);
     Some(match event {
@@ -176,7 +178,7 @@ pub(crate) fn typed_event<K: AnyObject>(event: &Event<dyn Cached>) -> Option<Eve
     })
 }
 
-/// What is known of a type when it is not named.
+/// A type's facts for code that does not name it.
 #[derive(Clone)]
 pub(crate) struct Form {
     pub(crate) id: TypeId,
@@ -240,7 +242,7 @@ pub(crate) fn of_json<K: DeserializeOwned>(value: &Value) -> Result<K, String> {
     serde_json::from_str(&text).map_err(|error| without_place(&error))
 }
 
-/// What serde says, without the line and column in a text that nobody has seen.
+/// The error of serde, without the line and column in a text that the user has not seen.
 pub(crate) fn without_place(error: &serde_json::Error) -> String {
     let text = error.to_string();
     let place = format!(" at line {} column {}", error.line(), error.column());

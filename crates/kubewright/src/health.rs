@@ -1,8 +1,8 @@
 //! `/healthz` and `/readyz` over HTTP, as probes expect them.
 //!
-//! `200 ok` or `500` with the failed checks; `?verbose` lists all of them; `/readyz/<check>` answers one. Ready means: every controller's
-//! sources have been read once. A source that has trouble later is told beside its check and fails nothing: taken out of service, the operator
-//! would serve no webhook either, and nothing would be better.
+//! `200 ok` or `500` with the failed checks; `?verbose` lists all of them; `/readyz/<check>` answers one. Ready means:
+//! every controller's sources have been read once. A source that has trouble later is told beside its check and fails
+//! nothing: taken out of service, the operator would serve no webhook either, and nothing would be better.
 //!
 //! Not here: connections and their bounds, see `net.rs`; TLS; metrics.
 
@@ -21,7 +21,7 @@ use crate::stop::Stop;
 /// A check: `Err` says in words what is wrong.
 pub(crate) type Check = Arc<dyn Fn() -> Result<(), String> + Send + Sync>;
 
-/// What is to be told beside a check that does not fail.
+/// A remark beside a check that does not fail.
 pub(crate) type Remark = Arc<dyn Fn() -> Vec<String> + Send + Sync>;
 
 #[derive(Clone)]

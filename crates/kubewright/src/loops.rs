@@ -1,4 +1,5 @@
-//! What a controller has written, and which of its reconciles that woke; the engine's `loops` decides what is a loop.
+//! The writes of a controller, and which of its reconciles they woke; the engine's `loops` decides which of them are a
+//! loop.
 //!
 //! Invariants: one line of the log for each loop, with the fields that change; what it costs does not grow with the
 //! objects. Fields are compared only when there is a loop to report.
@@ -42,7 +43,7 @@ impl OwnWrites {
         let changes = causes
             .iter()
             .filter_map(|cause| Some((cause.object()?, cause.version()?)));
-        // A change without a version is somebody else's.
+        // A change without a version counts as one of another client.
         let others = others || causes.iter().any(|cause| cause.version().is_none());
         let Woken { by_itself, is_loop } = self.loops(|loops| loops.woken(request, changes, others, now));
         if is_loop {

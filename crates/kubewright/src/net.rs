@@ -65,8 +65,9 @@ impl Answer {
     }
 }
 
-/// Answers small requests, whose bodies are not read, until the stop. Connections are bounded in number, and in the time that they take to ask
-/// something, so that a client which misbehaves keeps no other from being answered. `what` is what the requests are for, in logs.
+/// Answers small requests, whose bodies are not read, until the stop. Connections are bounded in number, and in the
+/// time that they take to ask something, so that a client which misbehaves keeps no other from being answered. `what`
+/// names the purpose of the requests, in logs.
 pub(crate) async fn serve<F, Fut>(
     listener: TcpListener,
     what: &'static str,

@@ -1,7 +1,8 @@
-//! What counts as an object, and how one is named in logs and causes.
+//! The trait of objects, and how an object is named in logs and causes.
 //!
-//! Two layers: [`Object`] for types that are known when the program is compiled (what operators use), [`AnyObject`] for everything that
-//! can be cached, which adds [`kube::core::DynamicObject`] and [`kube::core::PartialObjectMeta`] for kinds known only at run time.
+//! Two layers: [`Object`] for types that are known when the program is compiled (what operators use), [`AnyObject`] for
+//! everything that can be cached, which adds [`kube::core::DynamicObject`] and [`kube::core::PartialObjectMeta`] for
+//! kinds known only at run time.
 
 use std::any::TypeId;
 use std::fmt;
@@ -11,7 +12,8 @@ use kube::core::{ApiResource, ClusterResourceScope, ObjectMeta};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-/// A Kubernetes type known at compile time: every `k8s_openapi` kind and every `#[derive(CustomResource)]`. Implemented for all of them.
+/// A Kubernetes type known at compile time: every `k8s_openapi` kind and every `#[derive(CustomResource)]`. Implemented
+/// for all of them.
 pub trait Object: AnyObject + Resource<DynamicType = ()> {}
 
 impl<K: AnyObject + Resource<DynamicType = ()>> Object for K {}

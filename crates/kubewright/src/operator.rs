@@ -115,8 +115,8 @@ impl Operator {
         self
     }
 
-    /// Adds the CRD of a type (`#[derive(CustomResource)]`). Several versions of one kind become one CRD. The stored version is the only
-    /// one without `#[kube(storage = false)]`, or the hub of the kind's [`Operator::conversion`].
+    /// Adds the CRD of a type (`#[derive(CustomResource)]`). Several versions of one kind become one CRD. The stored
+    /// version is the only one without `#[kube(storage = false)]`, or the hub of the kind's [`Operator::conversion`].
     pub fn crd<K: CustomResourceExt + JsonSchema>(mut self) -> Operator {
         self.crds.push(Generated::of::<K>());
         self
@@ -157,7 +157,7 @@ impl Operator {
         self
     }
 
-    /// What the API server is told about the webhooks, in the order in which they were added.
+    /// The webhooks as the API server is told about them, in the order in which they were added.
     pub fn webhooks(&self) -> Vec<Description> {
         self.webhooks.descriptions()
     }
@@ -173,8 +173,8 @@ impl Operator {
         self
     }
 
-    /// Lets one of several replicas act; see [`LeaderElection`]. In a program the flag `--leader-elect` does so too, with a Lease of the
-    /// operator's name.
+    /// Lets one of several replicas act; see [`LeaderElection`]. In a program the flag `--leader-elect` does so too,
+    /// with a Lease of the operator's name.
     pub fn leader_election(mut self, election: LeaderElection) -> Operator {
         self.leader_election = Some(election);
         self
@@ -213,8 +213,10 @@ impl Operator {
         self
     }
 
-    /// Tells whoever started this process what happens, if it asked: `kubewright dev` names a socket in [`OBSERVE_SOCKET`], and shows what
-    /// comes out of it. Without the variable nothing is observed. The operator never waits for the reader; what it cannot take is counted.
+    /// Sends observations to the program that started this process, if it asked: `kubewright dev` names a socket in
+    /// [`OBSERVE_SOCKET`], and shows them. `kubewright dev` names a socket in [`OBSERVE_SOCKET`], and shows what comes
+    /// out of it. Without the variable nothing is observed. The operator never waits for the reader; what it cannot
+    /// take is counted.
     ///
     /// [`OBSERVE_SOCKET`]: crate::OBSERVE_SOCKET
     pub fn observe_from_environment(mut self) -> Operator {
@@ -225,8 +227,8 @@ impl Operator {
         self
     }
 
-    /// Waits until whoever started this process to observe it is gone, and with it everybody who would stop the operator. Without such a one
-    /// it waits for ever.
+    /// Waits until the program that started this process to observe it is gone, because then nothing else would stop
+    /// the operator. Without one it waits for ever. Without such a one it waits for ever.
     pub(crate) fn orphaned(&mut self) -> impl Future<Output = ()> + Send + 'static {
         let listener = self.listener.take();
         async move {
@@ -244,8 +246,8 @@ impl Operator {
         self
     }
 
-    /// Restricts the operator to these namespaces; see [`ManagerBuilder::namespaces`]. In a program `WATCH_NAMESPACE` and the flag `--namespaces`
-    /// say so too, and count more.
+    /// Restricts the operator to these namespaces; see [`ManagerBuilder::namespaces`]. In a program `WATCH_NAMESPACE`
+    /// and the flag `--namespaces` say so too, and count more.
     pub fn namespaces(mut self, namespaces: impl IntoIterator<Item = impl Into<String>>) -> Operator {
         self.namespaces = namespaces.into_iter().map(Into::into).collect();
         self
@@ -276,8 +278,8 @@ impl Operator {
     /// The CRDs of the operator's types, one for each kind.
     ///
     /// # Errors
-    /// [`Error::Configuration`] when a type has no CRD (`kubewright manifests` tells more), two versions of one kind do not fit together, or
-    /// nothing says which one is stored.
+    /// [`Error::Configuration`] when a type has no CRD (`kubewright manifests` tells more), two versions of one kind do
+    /// not fit together, or nothing says which one is stored.
     pub fn crds(&self) -> Result<Vec<CustomResourceDefinition>> {
         let mut kinds: Vec<Vec<CustomResourceDefinition>> = Vec::new();
         for generated in &self.crds {
@@ -364,8 +366,8 @@ impl Operator {
     }
 }
 
-/// The only version that claims to be stored, or the hub of its kind: `#[derive(CustomResource)]` says `storage = true` unless told otherwise.
-/// The rule of `kubewright manifests`.
+/// The only version that claims to be stored, or the hub of its kind: `#[derive(CustomResource)]` says `storage = true`
+/// unless told otherwise. The rule of `kubewright manifests`.
 fn stored_version(
     name: &str,
     versions: &[CustomResourceDefinition],

@@ -1,7 +1,8 @@
 //! Ready-made predicates: which events of a source lead to a reconcile.
 //!
-//! A predicate sees old and new state. Those that compare let creations and deletions pass: dropping them is how updates get lost. Note that a
-//! change of `metadata.deletionTimestamp` bumps the generation, so [`generation_changed`] does not hide the beginning of a deletion.
+//! A predicate sees old and new state. Those that compare let creations and deletions pass: dropping them is how
+//! updates get lost. Note that a change of `metadata.deletionTimestamp` bumps the generation, so [`generation_changed`]
+//! does not hide the beginning of a deletion.
 //!
 //! ```
 //! use kubewright::k8s_openapi::api::core::v1::Secret;
@@ -16,7 +17,8 @@
 use kube::Resource;
 use kubewright_engine::Event;
 
-/// Passes modifications that change `metadata.generation`: the spec, not status or metadata (`GenerationChangedPredicate`).
+/// Passes modifications that change `metadata.generation`: the spec, not status or metadata
+/// (`GenerationChangedPredicate`).
 pub fn generation_changed<K: Resource>(event: &Event<K>) -> bool {
     changed(event, |object| object.meta().generation)
 }
@@ -51,8 +53,9 @@ pub fn deleted<K>(event: &Event<K>) -> bool {
     matches!(event, Event::Deleted { .. })
 }
 
-/// Passes events of objects for which `holds` is true, before or after: an object that is not meant any more wakes those that it was meant for.
-/// (`NewPredicateFuncs` and `LabelSelectorPredicate` look at the new state alone and hide that step.)
+/// Passes events of objects for which `holds` is true, before or after: an object that is not meant any more wakes
+/// those that it was meant for. (`NewPredicateFuncs` and `LabelSelectorPredicate` look at the new state alone and hide
+/// that step.)
 pub fn object<K>(holds: impl Fn(&K) -> bool) -> impl Fn(&Event<K>) -> bool {
     move |event| match event {
         Event::Modified { old, new } => holds(old) || holds(new),
@@ -151,7 +154,7 @@ mod tests {
         check(&or(created, deleted), [true, false, true]);
         check(&and(not(created), labels_changed), [false, true, true]);
         check(&not(generation_changed), [false, true, false]);
-        // What carried the label before the change counts.
+        // The label before the change counts, too.
         check(&labelled("x"), [true, true, false]);
         check(&labelled("z"), [false, true, true]);
     }

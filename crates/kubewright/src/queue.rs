@@ -2,8 +2,8 @@
 //!
 //! The engine decides (deduplication, order, delays, backoff); this file holds the lock, reads tokio's clock and wakes
 //! workers. An idle queue costs nothing: a worker sleeps until it is woken or until the next item is due. The clock
-//! costs as much as the rest of an add or a get, so that it is read only for who wants to know: for delayed items, and
-//! for metrics.
+//! costs as much as the rest of an add or a get, so that it is read only when it is needed: for delayed items, and for
+//! metrics.
 
 use std::fmt;
 use std::hash::{Hash, RandomState};
@@ -18,8 +18,8 @@ use tokio::sync::Notify;
 
 /// A queue of keys for hand-written loops (client-go's rate limiting work queue). Cheap to clone.
 ///
-/// A key that is added many times is handed out once; a key is never handed to two workers at once; a key that is added while it is being
-/// worked on is handed out again afterwards.
+/// A key that is added many times is handed out once; a key is never handed to two workers at once; a key that is added
+/// while it is being worked on is handed out again afterwards.
 ///
 /// ```
 /// use kubewright::WorkQueue;
@@ -82,8 +82,8 @@ impl<T: Hash + Eq + Clone> WorkQueue<T> {
         self.0.add_after(key, delay, ());
     }
 
-    /// Asks for a retry after the key's own backoff, and answers the delay; `None` when the queue is shut down. Call it before
-    /// [`WorkQueue::done`].
+    /// Asks for a retry after the key's own backoff, and answers the delay; `None` when the queue is shut down. Call it
+    /// before [`WorkQueue::done`].
     pub fn add_rate_limited(&self, key: T) -> Option<Duration> {
         self.0.add_rate_limited(key, ())
     }
@@ -134,7 +134,7 @@ struct Inner<T, C> {
     engine: Mutex<EngineQueue<T, C, RandomState>>,
     workers: Notify,
     origin: tokio::time::Instant,
-    /// Whether somebody asks how long items wait and are worked on.
+    /// Whether metrics ask how long items wait and are worked on.
     times: bool,
 }
 
@@ -159,7 +159,8 @@ impl<T: Hash + Eq + Clone, C: Merge> Queue<T, C> {
     }
 
     fn lock(&self) -> MutexGuard<'_, EngineQueue<T, C, RandomState>> {
-        // The engine runs no foreign code that panics half way: merging causes and comparing keys is ours, a limiter is asked before.
+        // The engine runs no foreign code that panics half way: merging causes and comparing keys is ours, a limiter is
+        // asked before.
         self.0.engine.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -222,7 +223,7 @@ impl<T: Hash + Eq + Clone, C: Merge> Queue<T, C> {
         // Workers of a queue that always has something never wait, and must not starve the thread's other tasks.
         tokio::task::consume_budget().await;
         loop {
-            // A queue that has something is asked once, without a place in the line of those who wait.
+            // A queue with an item is asked once, without a place in the line of waiting workers.
             match self.take() {
                 Next::Item(work) => return Some(work),
                 Next::ShutDown => return None,
@@ -250,8 +251,8 @@ impl<T: Hash + Eq + Clone, C: Merge> Queue<T, C> {
     fn take(&self) -> Next<T, C> {
         let next = self.timed(kubewright_engine::WorkQueue::get);
         if let Next::Item(work) = &next {
-            // Whoever takes an item hands the watch over: another worker looks for what else is ready, or sleeps until
-            // the next item is due.
+            // A worker that takes an item hands the watch over: another worker looks for further ready items, or sleeps
+            // until the next item is due.
             self.wake(work.wake);
         }
         next

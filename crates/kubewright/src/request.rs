@@ -1,7 +1,7 @@
 //! The key that controllers work on: a namespace and a name, nothing else.
 //!
-//! Invariant: a cluster-scoped object has no namespace, however it was named by whom; requests made from objects keep it that way, so
-//! that one object never has two keys.
+//! Invariant: a cluster-scoped object has no namespace, even if the caller named one; requests made from objects keep
+//! it that way, so that one object never has two keys.
 
 use std::fmt;
 use std::sync::Arc;
@@ -34,7 +34,8 @@ impl Request {
         }
     }
 
-    /// The request for an object. An object without a name (not yet created) yields the empty name, which no object has.
+    /// The request for an object. An object without a name (not yet created) yields the empty name, which no object
+    /// has.
     pub fn of<K: Resource>(object: &K) -> Request {
         let meta = object.meta();
         Request::new(meta.namespace.as_deref(), meta.name.as_deref().unwrap_or_default())

@@ -8,7 +8,8 @@ use serde::{Serialize, Serializer};
 
 /// Something that the operator is allowed to do: a rule of a Role or ClusterRole (kubebuilder's `+kubebuilder:rbac`).
 ///
-/// What a controller needs for what it declares is derived; this is for the rest. [`macro@crate::rbac`] writes one beside a reconciler.
+/// The rights for a controller's declared kinds are derived; this is for the rest. [`macro@crate::rbac`] writes one
+/// beside a reconciler.
 ///
 /// ```
 /// use kubewright::Rule;
@@ -107,8 +108,8 @@ impl Rule {
         Rule::new().groups([resource.group]).resources([resource.plural])
     }
 
-    /// The rule whose absence a refusal of the API server is about: its texts name the verb, the resource and the group. It displays as the
-    /// attribute that adds it.
+    /// The rule whose absence a refusal of the API server is about: its texts name the verb, the resource and the
+    /// group. It displays as the attribute that adds it.
     ///
     /// ```
     /// use kubewright::Rule;
@@ -158,7 +159,8 @@ impl Rule {
         self
     }
 
-    /// What may be done: `get`, `list`, `watch`, `create`, `update`, `patch`, `delete`, …, or `*`.
+    /// The verbs: `get`, `list`, `watch`, `create`, `update`, `patch`, `delete`, …, or `*`. `get`, `list`, `watch`,
+    /// `create`, `update`, `patch`, `delete`, …, or `*`.
     pub fn verbs(mut self, verbs: impl IntoIterator<Item = impl Into<String>>) -> Rule {
         self.verbs = texts(verbs);
         self

@@ -30,8 +30,8 @@ use crate::stop::Stop;
     note = "an `async fn(Client, Stop) -> Result<()>` is one; it is called again when this replica leads again, so it is `Fn`, not `FnOnce`"
 )]
 pub trait Runnable: Send + Sync + 'static {
-    /// Runs until `stop` is requested. Returning early with `Ok` is fine; an error ends the manager. With leader election it is called again
-    /// each time this replica begins to lead, never twice at a time.
+    /// Runs until `stop` is requested. Returning early with `Ok` is fine; an error ends the manager. With leader
+    /// election it is called again each time this replica begins to lead, never twice at a time.
     fn run(&self, client: Client, stop: Stop) -> BoxFuture<'static, Result<()>>;
 }
 

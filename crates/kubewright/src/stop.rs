@@ -27,7 +27,7 @@ impl Stop {
 
     /// Waits until the stop is requested.
     pub async fn requested(&self) {
-        // An error means that the source is gone: nobody is left to run for.
+        // An error means that the source is gone: no owner is left to run for.
         let _ = self.0.clone().wait_for(|stop| *stop).await;
     }
 

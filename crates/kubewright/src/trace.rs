@@ -1,4 +1,4 @@
-//! Spans for who wants to see where time goes: from a reconcile, or a webhook's call, to each of its requests.
+//! Spans to see where time goes: from a reconcile, or a webhook's call, to each of its requests.
 //!
 //! | span | target | fields |
 //! |---|---|---|
@@ -22,7 +22,7 @@ use crate::cause::{Cause, CauseKind};
 /// The target of spans that only tracing takes.
 pub(crate) const TARGET: &str = "kubewright::trace";
 
-/// Whether anybody wants more than log lines need.
+/// Whether a subscriber wants more than log lines need.
 pub(crate) fn is_wanted() -> bool {
     tracing::span_enabled!(target: TARGET, tracing::Level::DEBUG)
 }
@@ -74,7 +74,7 @@ pub(crate) fn webhook(path: &str) -> Span {
     tracing::debug_span!(target: TARGET, "webhook", path, uid = Empty, operation = Empty, object = Empty, code = Empty)
 }
 
-/// Completes the span of a reconcile, for who wants more than log lines need.
+/// Completes the span of a reconcile, for a subscriber that wants more than log lines need.
 pub(crate) fn caused(span: &Span, causes: &[Cause], waited: Duration) {
     if is_wanted() {
         span.record("cause", tracing::field::display(Brief(causes)));
@@ -100,7 +100,7 @@ impl fmt::Display for Brief<'_> {
     }
 }
 
-/// What a request is about (`RequestInfoFactory.NewRequestInfo`).
+/// The target of a request (`RequestInfoFactory.NewRequestInfo`).
 #[derive(Debug, Default, PartialEq)]
 struct About<'a> {
     verb: &'static str,

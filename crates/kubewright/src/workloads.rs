@@ -7,8 +7,8 @@ use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 
 use crate::error::{Error, Result};
 
-/// Whether a Pod is ready: its condition `Ready` is `True` (`IsPodReady` of kubernetes/pkg/api/v1/pod). A Pod that is being deleted may still
-/// be.
+/// Whether a Pod is ready: its condition `Ready` is `True` (`IsPodReady` of kubernetes/pkg/api/v1/pod). A Pod that is
+/// being deleted may still be.
 ///
 /// ```
 /// use kubewright::k8s_openapi::api::core::v1::Pod;
@@ -34,8 +34,9 @@ pub enum Rounding {
     Up,
 }
 
-/// What a number or a percentage such as `25%` means of a total (`GetScaledValueFromIntOrPercent` of k8s.io/apimachinery). A number is itself,
-/// whatever the total. More than 100 % is allowed; a result beyond an `i32` is `i32::MAX`.
+/// The value of a number or a percentage such as `25%` of a total (`GetScaledValueFromIntOrPercent` of
+/// k8s.io/apimachinery). A number is itself, for any total. More than 100 % is allowed; a result beyond an `i32` is
+/// `i32::MAX`.
 ///
 /// ```
 /// use kubewright::k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;

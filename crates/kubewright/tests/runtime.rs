@@ -1,4 +1,5 @@
-//! The runtime as its user sees it, against a small API server in memory. The names carry the letters of the invariants.
+//! The runtime as its user sees it, against a small API server in memory. The names carry the letters of the
+//! invariants.
 
 mod fake;
 
@@ -290,7 +291,7 @@ async fn k3_a_deleted_object_that_the_cache_had_not_seen_is_not_seen_later() {
     assert_eq!(read.await.expect("no panic").expect("a read"), None);
 }
 
-/// A write that was sent counts, whatever became of the future that sent it.
+/// A write that was sent counts, even when its future was dropped.
 #[tokio::test(start_paused = true)]
 async fn k4_a_write_whose_future_was_dropped_is_looked_up() {
     let fake = Fake::new();
@@ -348,7 +349,7 @@ async fn k4_readers_that_wait_for_the_same_answer_ask_once() {
     }
     assert_eq!(looked_up(&fake, "one"), 1);
 
-    // Whoever asked may be gone before there is an answer: the next one asks.
+    // The reader may be gone before there is an answer: the next one asks.
     lost("two").await;
     fake.swallow(|seen: &Seen| seen.verb == "LIST");
     let leaves = started(get("two")).await;
@@ -499,7 +500,7 @@ fn broken_pod(name: &str) -> Value {
     json!({ "metadata": { "namespace": "a", "name": name }, "spec": 7 })
 }
 
-/// RF11: one object that does not decode costs nobody else anything, whichever way the first state comes.
+/// RF11: one object that does not decode affects no other, by a list and by a watch list.
 #[tokio::test]
 async fn rf11_an_object_that_does_not_decode_is_skipped_and_read_again_when_it_changes() {
     for watch_list in [true, false] {
@@ -575,7 +576,8 @@ async fn rf11_what_becomes_unreadable_keeps_its_last_state_until_it_is_deleted()
     assert_eq!(*log.lock().expect("quiet"), ["added x", "deleted x"]);
 }
 
-/// RF11: people see it where they look: on the object, among the observations; and its reconciles wait for it to change.
+/// RF11: people see it where they look: on the object, among the observations; and its reconciles wait for it to
+/// change.
 #[tokio::test]
 async fn rf11_an_unreadable_object_has_an_event_and_is_not_reconciled() {
     let fake = Fake::new();
@@ -635,8 +637,8 @@ async fn rf5_a_server_without_send_initial_events_is_listed_in_pages() {
     eventually("the watch goes on", || store.get(Some("a"), "later").is_some()).await;
 }
 
-/// SI7: a handler that does not return holds up neither the store nor the others, and is told later how things stand then. On one thread the
-/// list cannot be complete before both handlers are there.
+/// SI7: a handler that does not return holds up neither the store nor the others, and is told later how things stand
+/// then. On one thread the list cannot be complete before both handlers are there.
 #[tokio::test]
 async fn si7_a_slow_handler_holds_up_nobody() {
     let fake = Fake::new();
@@ -732,7 +734,7 @@ fn told(event: &Event<ConfigMap>) -> String {
     format!("{verb} {}", event.object().name_any())
 }
 
-/// DF2, SI1: a deletion that nobody saw is an event, with the last known object.
+/// DF2, SI1: a deletion that no watch saw is an event, with the last known object.
 #[tokio::test]
 async fn df2_a_deletion_in_a_gap_reaches_the_handlers() {
     let fake = Fake::new();
@@ -811,7 +813,7 @@ async fn apply_creates_patches_what_differs_and_sends_nothing_else() {
         (&json!("ConfigMap"), &json!("v1"))
     );
     assert!(patches[1].query.contains("force=true"), "{}", patches[1].query);
-    // What others add stays, and is no difference.
+    // Additions of other clients stay, and are no difference.
     let mut other = fake.object(CONFIGS, "a", "child").expect("it exists");
     other["data"]["theirs"] = json!("x");
     fake.put(CONFIGS, other);
@@ -967,7 +969,7 @@ async fn an_update_is_judged_by_the_server_alone() {
         .expect("a read")
         .expect("it exists");
     client.update(&*object).await.expect("nothing has changed");
-    // The cache lags: what it holds equals what is to be written, and the server knows better.
+    // The cache lags: its state equals the wanted one, and the server knows better.
     fake.hold_watches(true);
     fake.put(
         CONFIGS,
@@ -992,7 +994,7 @@ async fn an_update_is_judged_by_the_server_alone() {
 
 type Script = dyn Fn(&Request, usize) -> Result<Action> + Send + Sync;
 
-/// What ran, and why.
+/// The runs and their causes.
 type Runs = Arc<Mutex<Vec<(String, Vec<String>)>>>;
 
 /// Reconciles pods by a script that gets the key and how often it came.
@@ -1088,7 +1090,7 @@ async fn causes_lead_from_a_change_to_its_reconcile() {
         fake.put(CONFIGS, changed);
         eventually("a reconcile for the changed child", || scripted.runs().len() == 2).await;
         assert_eq!(scripted.causes(1), ["ConfigMap a/c changed: data.key \"1\" → \"2\""]);
-        // A deletion that nobody sees reaches the owner as well.
+        // A deletion that no watch saw reaches the owner as well.
         fake.hold_watches(true);
         fake.remove(CONFIGS, "a", "c");
         fake.compact_and_cut();
@@ -1326,7 +1328,7 @@ async fn r1_a_key_is_never_reconciled_twice_at_once_and_no_change_is_lost() {
             fake.put(PODS, json!({ "metadata": { "namespace": "a", "name": "p", "labels": labels }, "spec": { "containers": [] } }));
             tokio::time::sleep(Duration::from_millis(30)).await;
         }
-        // R2, R3: the last state is reconciled, whatever was merged on the way.
+        // R2, R3: the last state is reconciled, even when changes were merged on the way.
         eventually_paused("the last state", || seen.lock().expect("quiet").last().is_some_and(|last| last == "19")).await;
         assert!(seen.lock().expect("quiet").len() < 20, "changes were merged");
     })
@@ -1633,7 +1635,7 @@ async fn what_others_write_arrives() {
     assert_eq!(object.meta().managed_fields, None);
 }
 
-/// K1 under real concurrency: every task always reads what it wrote last, whatever the others do.
+/// K1 under real concurrency: every task always reads its own last write, with any writes of the others.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn k1_holds_for_many_writers_at_once() {
     let fake = Fake::new();
@@ -1918,7 +1920,8 @@ impl Reconciler for Restless {
 async fn a_controller_that_wakes_itself_is_told() {
     let log: Arc<Mutex<Vec<u8>>> = Arc::default();
     let sink = log.clone();
-    // With only one subscriber in the process, tracing asks that of the thread which comes by first, for ever: other tests have none.
+    // With only one subscriber in the process, tracing asks that of the thread which comes by first, for ever: other
+    // tests have none.
     let _another = tracing::Dispatch::new(tracing_subscriber::registry());
     let subscriber = tracing_subscriber::fmt()
         .with_ansi(false)
@@ -1968,7 +1971,9 @@ impl std::io::Write for Lines {
     }
 }
 
-/// RF11: what nobody wants to see with its type is not decoded. The first read finds what cannot be, and says so to its reader and to people.
+/// RF11: objects that are not needed with their type are not decoded. The first read finds an object that cannot be
+/// decoded, and reports it to its reader and to people. The first read finds what cannot be, and says so to its reader
+/// and to people.
 #[tokio::test]
 async fn rf11_what_nobody_reads_is_not_decoded() {
     let fake = Fake::new();
@@ -2037,7 +2042,7 @@ impl Drop for Nasty {
     }
 }
 
-/// R7: whatever a reconciler leaves behind, its worker lives.
+/// R7: a worker survives any error value of its reconciler.
 #[tokio::test]
 async fn r7_errors_that_panic_end_no_worker() {
     let fake = Fake::new();

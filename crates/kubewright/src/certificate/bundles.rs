@@ -1,7 +1,9 @@
-//! Tells the API server whom to trust: `caBundle` of everything that leads to this operator.
+//! Tells the API server which certificate to trust: `caBundle` of everything that leads to this operator. `caBundle` of
+//! everything that leads to this operator.
 //!
-//! What leads here is found by the Service's namespace and the path, not by names of objects, which a deployment
-//! chooses. Entries of other operators in the same configuration are left alone, and so is everything but the bundle.
+//! Entries that lead here are found by the Service's namespace and the path, not by names of objects, which a
+//! deployment chooses. Entries of other operators in the same configuration are left alone, and so is everything but
+//! the bundle.
 
 use k8s_openapi::ByteString;
 use k8s_openapi::api::admissionregistration::v1::{
@@ -14,7 +16,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::json;
 
-/// What is served.
+/// The served webhooks and conversions.
 #[derive(Clone)]
 pub(crate) struct Served {
     /// The paths of webhooks and conversions.
@@ -40,8 +42,8 @@ impl Bundles {
         }
     }
 
-    /// Puts the bundle everywhere where it is not yet. What somebody else changes meanwhile is an error: the next look
-    /// comes soon.
+    /// Puts the bundle everywhere where it is not yet. A conflict with another client's change is an error: the next
+    /// look comes soon.
     pub(super) async fn write(&self, authorities: &str) -> Result<(), String> {
         let mutating: Api<MutatingWebhookConfiguration> = Api::all(self.client.clone());
         let found = mutating.list(&ListParams::default()).await;

@@ -1,8 +1,8 @@
 //! Makes certificates, and judges them.
 //!
 //! Invariants: an authority signs one certificate, and its key is forgotten at once, so that there is nothing to steal
-//! with which others could be signed. A certificate is good for the Services of one namespace. What is judged is what a
-//! client would: chain, names, time.
+//! with which others could be signed. A certificate is good for the Services of one namespace. A certificate is judged
+//! as a client would: chain, names, time.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -40,17 +40,17 @@ const KEY: &str = "tls.key";
 const NEXT_CERTIFICATE: &str = "next.crt";
 const NEXT_KEY: &str = "next.key";
 
-/// What the Secret holds.
+/// The contents of the Secret.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 struct Kept {
     authorities: String,
     certificate: String,
     key: String,
-    /// What is served next.
+    /// The certificate and key that are served next.
     next: Option<(String, String)>,
 }
 
-/// What is to be done with the Secret.
+/// The step for the Secret.
 #[derive(Debug, PartialEq, Eq)]
 enum Step {
     /// Nothing.
@@ -148,7 +148,7 @@ enum Failure {
 }
 
 impl Keeper {
-    /// Looks at the Secret, does what is due, and answers what it holds then.
+    /// Looks at the Secret, does the due step, and answers its contents then.
     async fn look(&mut self) -> Result<Kept, Failure> {
         let attempt = |what: &str, error: &dyn std::fmt::Display| {
             Failure::Other(format!(

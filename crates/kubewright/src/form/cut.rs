@@ -2,9 +2,9 @@
 //!
 //! A list is cut into its items as its bytes arrive ([`Lister`]) and an event into its object, so that each object is
 //! read by itself and can be kept as text. [`lean`] leaves managedFields out and notes where the identity of an object
-//! stands. One pass over the bytes that looks at quotes and brackets only: what is wrong inside of a part is found by
-//! whoever decodes it. Invariants: no recursion, whatever nests; a text that ends too early is `None`; what a list
-//! costs grows with its bytes, in however small pieces they come.
+//! stands. One pass over the bytes that looks at quotes and brackets only: errors inside of a part are found when it is
+//! decoded. Invariants: no recursion, at any nesting; a text that ends too early is `None`; the cost of a list grows
+//! with its bytes, in however small pieces they come.
 
 use std::ops::Range;
 
@@ -153,11 +153,11 @@ fn push(text: &mut Vec<u8>, name: &[u8], value: &[u8]) {
     text.extend_from_slice(value);
 }
 
-/// Cuts a list into its items as it arrives. It holds what has arrived of one item, and what is not items.
+/// Cuts a list into its items as it arrives. It holds the bytes of one incomplete item, and those outside of the items.
 #[derive(Default)]
 pub(crate) struct Lister {
     place: Place,
-    /// What has arrived and is not cut yet.
+    /// Bytes that have arrived and are not cut yet.
     rest: Vec<u8>,
     /// So much must have arrived before cutting is tried again: an item in a thousand pieces is not looked at a
     /// thousand times.
@@ -174,7 +174,7 @@ enum Place {
     After,
 }
 
-/// What may come next among the items.
+/// The next token among the items.
 #[derive(Clone, Copy, PartialEq)]
 enum Next {
     ItemOrEnd,
@@ -407,7 +407,7 @@ mod tests {
     use proptest::prelude::*;
 
     proptest! {
-        /// Wherever a string begins, however long it is, and whatever bytes it has.
+        /// For a string at any place, of any length and with any bytes.
         #[test]
         fn strings_end_at_the_first_quote_that_is_not_escaped(
             before in 0..9_usize,
@@ -532,7 +532,7 @@ mod tests {
         ] {
             check(wrong, Err("its items are no list"));
         }
-        // What ends too early is seen by whoever reads the rest.
+        // A text that ends too early is noticed by the reader of the rest.
         check(r#"{"items":[{"a":1}"#, Ok((&[r#"{"a":1}"#], r#"{"items":["#)));
         check(r#"{"items":[1,{"a":"#, Ok((&["1"], r#"{"items":[{"a":"#)));
         check("[1]", Ok((&[], "[1]")));

@@ -2,15 +2,14 @@
 //!
 //! A decoded Pod takes eight times its text, and of 50,000 Pods an operator looks at few; a controller that maps Pods
 //! to their owners reads nothing but metadata. So a cache holds [`Packed`] objects: the text, and where the identity of
-//! the object stands in it. What a read decodes stays on the informer's [`Shelf`] until that is full: a kind whose
-//! texts fit is decoded once, of a larger one the objects that were read last are. Whoever holds a decoded object keeps
-//! it, and others are given the same. A shelf grows when what it gave up is read again and again: one whose objects are
-//! listed by every reconcile ends with all of them decoded.
+//! the object stands in it. An object that a read decodes stays on the informer's [`Shelf`] until that is full: a kind
+//! whose texts fit is decoded once, of a larger one the objects that were read last are. A decoded object lives as long
+//! as it is held, and all readers share it. A shelf grows when what it gave up is read again and again: one whose
+//! objects are listed by every reconcile ends with all of them decoded.
 //!
-//! An object is decoded when it arrives if somebody is waiting for its type ([`Shelf::check`]: a handler, predicate,
-//! mapping or index that sees typed objects), so that one that cannot be decoded never replaces the last state that
-//! could. Otherwise that is found by the first read, which is told the error; the shelf notes it, for the informer to
-//! report.
+//! An object is decoded when it arrives if a consumer needs its type ([`Shelf::check`]: a handler, predicate, mapping
+//! or index that sees typed objects), so that one that cannot be decoded never replaces the last state that could.
+//! Otherwise that is found by the first read, which is told the error; the shelf notes it, for the informer to report.
 //!
 //! Invariants: a `Packed` never changes; its text is without managedFields; the shelf counts the texts of what it keeps
 //! decoded, and holds no object that the cache has dropped; a text is decoded by one function only, and a panic of that
@@ -56,7 +55,7 @@ impl Budget {
         most: 64 << 20,
     };
 
-    /// So much, whatever is read.
+    /// So much, with any reads.
     pub(crate) fn fixed(bytes: usize) -> Budget {
         Budget {
             least: bytes,
@@ -107,12 +106,12 @@ pub(crate) struct Packed {
 }
 
 enum State {
-    /// Nobody has read it yet.
+    /// Not read yet.
     Unread,
     /// On the shelf.
     Decoded(Arc<dyn Cached>),
-    /// At rest, but for those who hold it, if any did when it was laid down. Nothing points to it otherwise: a `Weak`
-    /// keeps the room of a whole Pod, though not what the Pod owns.
+    /// At rest, except for its holders, if there were any when it was laid down. Nothing points to it otherwise: a
+    /// `Weak` keeps the room of a whole Pod, though not what the Pod owns.
     AtRest(Option<Weak<dyn Cached>>),
     /// It cannot be decoded, and why.
     Broken(Arc<str>),
@@ -125,7 +124,7 @@ pub(crate) struct Shelf {
     /// Objects are decoded when they arrive.
     checks: AtomicBool,
     line: Mutex<Line>,
-    /// What turned out to be unreadable and was not reported yet.
+    /// Objects that turned out to be unreadable and were not reported yet.
     broken: Mutex<Vec<Unreadable>>,
 }
 
@@ -142,7 +141,7 @@ struct Line {
 }
 
 impl Line {
-    /// What was given up is decoded again; more is kept when that happens often.
+    /// An object that was given up is decoded again; more is kept when that happens often.
     fn decoded_again(&mut self, bytes: usize, budget: Budget, now: Instant) {
         let since = *self.since.get_or_insert(now);
         if now.duration_since(since) > WITHIN {
@@ -168,7 +167,7 @@ impl Packed {
         packed
     }
 
-    /// An object that nobody has read. The head is that of the text, and has an identity.
+    /// An object that was not read yet. The head is that of the text, and has an identity.
     pub(crate) fn unread(text: &str, head: Head, shelf: &Arc<Shelf>) -> Arc<Packed> {
         Packed::new(text, head, shelf, State::Unread)
     }
@@ -254,7 +253,7 @@ impl Packed {
     }
 }
 
-/// What a part of the metadata says; what cannot be read is as good as absent, and said by whoever reads the object.
+/// Reads a part of the metadata; a part that cannot be read counts as absent, and reading the object reports it.
 fn read<T: DeserializeOwned + Default>(text: &str) -> T {
     serde_json::from_str(text).unwrap_or_default()
 }
@@ -346,7 +345,7 @@ impl Shelf {
         }
     }
 
-    /// What turned out to be unreadable since this was last called.
+    /// Objects that turned out to be unreadable since the last call.
     pub(crate) fn take_broken(&self) -> Vec<Unreadable> {
         std::mem::take(&mut self.broken.lock().unwrap_or_else(PoisonError::into_inner))
     }
@@ -394,7 +393,7 @@ pub(crate) fn looked(object: &Arc<dyn Cached>) -> Result<Arc<dyn Cached>, Arc<st
     }
 }
 
-/// What is packed, out of it.
+/// The object itself, unpacked if it is packed.
 ///
 /// # Errors
 /// Why it cannot be decoded.

@@ -1,7 +1,7 @@
-//! What the runtime does, told to whoever wants to know: the `demo` command, tests, metrics.
+//! Observations of the runtime's work: for the `demo` command, tests, metrics.
 //!
-//! Observers are called where the thing happens, so they must be quick and must not block. A panicking observer is caught. Nothing is
-//! computed for observations when nobody observes.
+//! Observers are called where the thing happens, so they must be quick and must not block. A panicking observer is
+//! caught. Nothing is computed for observations without an observer.
 //!
 //! `wire.rs` is the form in which an observation leaves the process, `stream.rs` the socket that it leaves by.
 
@@ -52,7 +52,8 @@ impl<F: Fn(&Observation) + Send + Sync + 'static> Observer for F {
 
 /// One thing that the runtime did.
 ///
-/// Its serialised form is for one program: whoever reads it is as old as who wrote it, or knows that there may be kinds it does not know.
+/// Its serialised form is for one program: a reader is of the same version as the writer, or must expect kinds that it
+/// does not know.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", rename_all_fields = "camelCase")]
 #[non_exhaustive]
@@ -76,7 +77,8 @@ pub enum Observation {
         causes: Vec<Cause>,
         /// How many other keys of this controller could run now and wait for a worker.
         ready: usize,
-        /// How many keys of this controller wait for their time: retries after errors, and delays that reconciles asked for.
+        /// How many keys of this controller wait for their time: retries after errors, and delays that reconciles asked
+        /// for.
         delayed: usize,
     },
     /// A reconcile ended.
@@ -88,7 +90,7 @@ pub enum Observation {
         request: Request,
         /// The number that its start had.
         reconcile_id: u64,
-        /// What came out of it.
+        /// Its outcome.
         outcome: Outcome,
         /// How long it took, waits included.
         took: Duration,
@@ -105,8 +107,8 @@ pub enum Observation {
         object: ObjectRef,
         /// The subresource, such as `status`.
         subresource: Option<String>,
-        /// The fields that differ between the cached object before and the server's answer; empty for `create` and `delete`, and when
-        /// the object was not cached.
+        /// The fields that differ between the cached object before and the server's answer; empty for `create` and
+        /// `delete`, and when the object was not cached.
         changes: Vec<FieldChange>,
     },
     /// A cache finished its initial list, or recovered.
@@ -116,20 +118,21 @@ pub enum Observation {
         /// How many objects it holds.
         objects: usize,
     },
-    /// An object does not decode into the type that it is cached as; its cache leaves it out until it changes. Told once for each version.
+    /// An object does not decode into the type that it is cached as; its cache leaves it out until it changes. Told
+    /// once for each version.
     ObjectUnreadable {
         /// The kind and scope.
         resource: String,
         /// The object.
         object: ObjectRef,
-        /// What serde says.
+        /// The error of serde.
         error: String,
     },
     /// A cache's list or watch failed; it serves what it has and tries again.
     CacheDegraded {
         /// The kind and scope.
         resource: String,
-        /// What failed.
+        /// The failure.
         reason: String,
     },
 }
@@ -178,7 +181,7 @@ impl Observers {
         Observers(list.into())
     }
 
-    /// Builds the observation only when somebody observes.
+    /// Builds the observation only when there is an observer.
     pub(crate) fn tell(&self, what: impl FnOnce() -> Observation) {
         if self.0.is_empty() {
             return;

@@ -1,8 +1,8 @@
-//! Observations out of the process, to whoever started it.
+//! Observations out of the process, to the program that started it.
 //!
-//! Invariants: the operator never waits for the reader (what does not fit into the queue is counted, and the count is told); an operator
-//! that was started to be observed ends when the reader is gone, however that came about; nothing of this exists unless the environment
-//! asks for it.
+//! Invariants: the operator never waits for the reader (what does not fit into the queue is counted, and the count is
+//! told); an operator that was started to be observed ends when the reader is gone, however that came about; nothing of
+//! this exists unless the environment asks for it.
 
 use std::io::{self, BufWriter, Read, Write};
 use std::sync::Arc;
@@ -13,14 +13,15 @@ use tokio::sync::oneshot;
 
 use super::{Message, Observation, Observer};
 
-/// The environment variable that names the Unix socket on which an operator tells what it does, one JSON [`Message`] a line. When whoever
-/// listens there is gone, an operator that runs by [`run`](crate::run()) or [`Operator::run`](crate::Operator::run) ends as after SIGTERM.
+/// The environment variable that names the Unix socket on which an operator tells what it does, one JSON [`Message`] a
+/// line. When the reader there is gone, an operator that runs by [`run`](crate::run()) or
+/// [`Operator::run`](crate::Operator::run) ends as after SIGTERM.
 pub const OBSERVE_SOCKET: &str = "KUBEWRIGHT_OBSERVE";
 
 /// Observations that may wait to be written.
 const WAITING: usize = 4096;
 
-/// Whoever reads the observations.
+/// The reader of the observations.
 pub(crate) struct Listener(oneshot::Receiver<()>);
 
 impl Listener {
@@ -36,15 +37,15 @@ impl Listener {
         std::thread::Builder::new().name("listener".to_owned()).spawn(move || {
             let mut ignored = [0; 64];
             while from.read(&mut ignored).is_ok_and(|count| count > 0) {}
-            // Nobody waits when the operator is not run by this library.
+            // There is no waiter when the operator is not run by this library.
             let _ = tell.send(());
         })?;
         Ok(Listener(gone))
     }
 }
 
-/// The observer that the environment asks for, connected, and who listens to it. When it asks for one that cannot be had the operator runs
-/// without.
+/// The observer that the environment asks for, connected, and its listener. Without a connection the operator runs
+/// without an observer. When it asks for one that cannot be had the operator runs without.
 pub(crate) fn from_environment(operator: &str, controllers: Vec<String>) -> Option<(Arc<dyn Observer>, Listener)> {
     let path = std::env::var_os(OBSERVE_SOCKET).filter(|path| !path.is_empty())?;
     let hello = Message::Hello {

@@ -1,7 +1,7 @@
 //! Observations as lines of JSON, one [`Message`] each.
 //!
-//! Writer and reader are two processes of one machine that may be built from different versions: a reader that does not know a message
-//! says so and goes on. Not here: the socket, see `stream.rs`.
+//! Writer and reader are two processes of one machine that may be built from different versions: a reader that does not
+//! know a message says so and goes on. Not here: the socket, see `stream.rs`.
 
 use serde::{Deserialize, Deserializer, Serialize};
 
@@ -12,7 +12,7 @@ use super::Observation;
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub enum Message {
-    /// The first line: who speaks.
+    /// The first line: the operator and its controllers.
     Hello {
         /// The operator's name.
         operator: String,
@@ -84,7 +84,7 @@ mod tests {
     use super::*;
     use crate::{Cause, FieldChange, ObjectRef, Outcome, Request};
 
-    /// What is written can be read, and reads the same.
+    /// A written message can be read, and reads the same.
     fn check(message: &Message) -> String {
         let line = serde_json::to_string(message).expect("observations are plain data");
         let read: Message = serde_json::from_str(&line).expect("what was written can be read");

@@ -6,12 +6,12 @@
 //! | `/debug/pprof/profile?seconds=N` | where the processors' time went in the next N seconds, thirty unless it is said |
 //! | what else Go's `net/http/pprof` has | 501, and why |
 //!
-//! A timer of the process interrupts whatever runs a hundred times in each second of processor time; the crate `pprof`
-//! notes the stack, and [`proto`] writes what was noted. Nothing is set up before somebody asks, and nothing is left
+//! A timer of the process interrupts the running threads a hundred times in each second of processor time; the crate
+//! `pprof` notes the stack, and [`proto`] writes the notes. Nothing is set up before a request, and nothing is left
 //! when the answer is sent.
 //!
-//! Invariants: one profile is taken at a time; it takes at most [`LONGEST`]; who hangs up ends it; without a host the
-//! server is reached from its own machine (or pod) only, because nobody is asked who he is.
+//! Invariants: one profile is taken at a time; it takes at most [`LONGEST`]; a client that hangs up ends it; without a
+//! host the server is reached from its own machine (or pod) only, because there is no authentication.
 
 mod proto;
 mod sample;
@@ -32,7 +32,7 @@ const ROOT: &str = "/debug/pprof/";
 /// Go's.
 const USUAL: Duration = Duration::from_secs(30);
 const LONGEST: Duration = Duration::from_secs(300);
-/// What Go serves besides, and why it is not here.
+/// Go's other profiles, and why they are not here.
 const ABSENT: [(&str, &str); 9] = [
     ("allocs", "the allocator keeps no account of who allocates"),
     ("block", "locks and channels keep no account of who waits"),

@@ -1,10 +1,12 @@
 //! Sharding: several replicas of an operator share its objects out, so that it outgrows one process.
 //!
-//! The engine's `sharding` decides who works on what; `sharder.rs` does its requests and watches the Leases,
-//! `shards.rs` is what controllers ask. Invariants, beside the engine's SH1–SH5: SH6 all replicas agree on the number
-//! of shards, which a Lease keeps, before any of them works; SH7 what is added to a queue belongs to a shard that is
-//! held, and whoever gains one looks at all its keys; SH8 a reconcile holds its shard's term, is dropped when that
-//! ends, and writes nothing afterwards.
+//! The engine's `sharding` decides which replica works on which keys; `sharder.rs` does its requests and watches the
+//! Leases, controllers ask `shards.rs`. `sharder.rs` does its requests and watches the Leases, `shards.rs` is what
+//! controllers ask. Invariants, beside the engine's SH1–SH5: SH6 all replicas agree on the number of shards, which a
+//! Lease keeps, before any of them works; SH7 a key that is added to a queue belongs to a shard that is held, and a
+//! replica that gains a shard looks at all its keys; SH8 a reconcile holds its shard's term, is dropped when that ends,
+//! and writes nothing afterwards. SH8 a reconcile holds its shard's term, is dropped when that ends, and writes nothing
+//! afterwards.
 //!
 //! Not here: which parts are shared out, see `controller/control_loop.rs`.
 
@@ -33,8 +35,8 @@ const MOST: usize = 256;
 ///
 /// It is for controllers. Every replica watches everything, as it must to take over in a moment: what is shared is the
 /// work, not the cache. Runnables are not shared out; a manager with some needs a
-/// [`LeaderElection`](crate::LeaderElection) beside it. What a [`Waker`](crate::Waker) wakes is worked on only where
-/// the key's shard is, so wake on all replicas.
+/// [`LeaderElection`](crate::LeaderElection) beside it. A key that a [`Waker`](crate::Waker) wakes is worked on only
+/// where its shard is, so wake it on all replicas.
 ///
 /// The operator needs the verbs `get`, `list`, `watch`, `create`, `update` and `delete` on `leases` of
 /// `coordination.k8s.io` in the namespace of the Leases. The role `leader-election-role` in a project's `config/rbac`
@@ -82,8 +84,8 @@ impl Sharding {
         self
     }
 
-    /// What this replica calls itself in the Leases. No two replicas may have the same. The default is the host's name,
-    /// which in a pod is the pod's, and a random number.
+    /// The name of this replica in the Leases. No two replicas may have the same. The default is the host's name, which
+    /// in a pod is the pod's, and a random number.
     pub fn identity(mut self, identity: impl Into<String>) -> Sharding {
         self.identity = Some(identity.into());
         self

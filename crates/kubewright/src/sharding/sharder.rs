@@ -1,6 +1,8 @@
-//! The task that takes part in the sharding: obeys the engine's [`Machine`], one request for each Lease at a time, and publishes the terms.
+//! The task that takes part in the sharding: obeys the engine's [`Machine`], one request for each Lease at a time, and
+//! publishes the terms.
 //!
-//! One watch shows all Leases of the operator; without one they are listed every retry period. The end of a term is a timer of its own.
+//! One watch shows all Leases of the operator; without one they are listed every retry period. The end of a term is a
+//! timer of its own.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -48,7 +50,7 @@ pub(crate) struct Sharder {
     told: Option<String>,
 }
 
-/// What the watch of the Leases says.
+/// An event of the watch of the Leases.
 enum Told {
     All(Vec<DynamicObject>),
     Lease(Box<DynamicObject>),
@@ -133,7 +135,7 @@ impl Sharder {
         }
     }
 
-    /// What the Lease says counts.
+    /// The Lease's number counts.
     fn take(&self, name: &str, said: Count) -> Result<usize> {
         let wanted = self.of.shards;
         match said {
@@ -162,7 +164,7 @@ impl Sharder {
     }
 }
 
-/// What a Lease says of the number of shards, if it is one.
+/// The number of shards in a Lease, if it is one.
 struct Count(Option<usize>);
 
 fn count_of(lease: &DynamicObject) -> Count {
@@ -178,7 +180,7 @@ fn count_of(lease: &DynamicObject) -> Count {
     )
 }
 
-/// Reads the number, or writes it; `None` when somebody else was faster.
+/// Reads the number, or writes it; `None` when another replica was faster.
 async fn agreed(api: &Api<DynamicObject>, of: &Sharding, name: &str) -> Result<Option<Count>, kube::Error> {
     if let Some(lease) = api.get_opt(name).await? {
         return Ok(Some(count_of(&lease)));
@@ -471,7 +473,7 @@ impl Part {
         Ok(())
     }
 
-    /// Somebody changed the number of shards while replicas work: a key might be worked on by two (SH6).
+    /// A change of the number of shards while replicas work: a key might be worked on by two (SH6).
     fn recount(&self, lease: &DynamicObject) -> Result<()> {
         let known = self.reigns.len();
         match count_of(lease) {
@@ -499,7 +501,8 @@ impl Part {
         }
     }
 
-    /// Leases of replicas that have not been heard of for long go. Whoever is faster deletes them; that it fails does not matter.
+    /// Leases of replicas that have not been heard of for long go. The fastest replica deletes them; that the others
+    /// fail does not matter.
     fn delete_dead(&self) {
         for (name, version) in self.machine.dead(self.now()) {
             let (api, name, limit) = (
@@ -547,7 +550,8 @@ fn at_version(version: &str) -> DeleteParams {
     }
 }
 
-/// What happens to the Leases, for ever: a list and a watch from there. When that ends or fails, another list after the retry period.
+/// The events of the Leases, for ever: a list and a watch from there. When that ends or fails, another list after the
+/// retry period.
 fn watching(api: Api<DynamicObject>, name: &str, settings: Settings) -> BoxStream<'static, Told> {
     let selector: Arc<str> = Arc::from(format!("{LABEL}={name}"));
     stream::unfold(0_u64, move |round| {

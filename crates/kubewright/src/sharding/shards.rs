@@ -1,4 +1,4 @@
-//! What controllers ask: whether a key's shard is held here, and its term. Cheap to clone.
+//! The questions of controllers: whether a key's shard is held here, and its term. Cheap to clone.
 
 use kubewright_engine::sharding::shard_of;
 use tokio::sync::watch;
@@ -104,7 +104,7 @@ mod tests {
         assert!(shards.term_of(&key).is_none(), "a term that is over");
         held.send_replace(vec![None]);
         assert!(!shards.holds(&key));
-        // Nobody looked meanwhile, and the term is the same: what was dropped is to be done nevertheless.
+        // The term was lost and gained between two looks: dropped keys are to be reconciled nevertheless.
         let _second = begin(2);
         assert!(watching.gained(&mut known).await.has(&key));
     }

@@ -1,5 +1,6 @@
-//! An API server for tests, as small as it can be: any kind, in memory, with list pages, watches from a version, merge patches, finalizer-free
-//! deletes and optimistic locking. What a test wants to go wrong, it says with [`Fake::refuse`], [`Fake::hold_watches`] and the like.
+//! An API server for tests, as small as it can be: any kind, in memory, with list pages, watches from a version, merge
+//! patches, finalizer-free deletes and optimistic locking. A test arranges faults with [`Fake::refuse`],
+//! [`Fake::hold_watches`] and the like.
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
@@ -127,7 +128,8 @@ impl Fake {
         self.refuse(move |seen| rule(seen).then_some((NEVER, "Never", true)));
     }
 
-    /// Another history, as after a restore from a backup: versions begin anew, and what was known of the old ones is void.
+    /// Another history, as after a restore from a backup: versions begin anew, and what was known of the old ones is
+    /// void.
     pub(crate) fn restore(&self) {
         let mut state = self.state();
         state.version = 10;
@@ -179,7 +181,7 @@ impl Fake {
             .count()
     }
 
-    /// Writes as somebody else would, not through the client under test.
+    /// Writes as another client would, not through the client under test.
     pub(crate) fn put(&self, collection: &str, mut object: Value) -> Value {
         let mut state = self.state();
         let key = key_of(collection, &object);
@@ -203,7 +205,7 @@ impl Fake {
         self.ring();
     }
 
-    /// Watches say that the object is gone, which lives: what happens when it leaves what they select.
+    /// Watches report a living object as deleted: as when it leaves their selection.
     pub(crate) fn hide(&self, collection: &str, namespace: &str, name: &str) {
         let mut state = self.state();
         let key = (collection.to_owned(), namespace.to_owned(), name.to_owned());
