@@ -1,18 +1,18 @@
-//! What is told of a change when nobody needs the object.
+//! The notice of a change for handlers that do not need the object.
 
 use kubewright_engine::Event;
 
 use crate::form::Cached;
 use crate::request::Request;
 
-/// Which object changed, and how; for [`Informer::add_key_handler`](super::Informer::add_key_handler). What the object
-/// looks like is read from the store.
+/// Which object changed, and how; for [`Informer::add_key_handler`](super::Informer::add_key_handler). The object
+/// itself is read from the store.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Change {
     /// Its namespace and name.
     pub request: Request,
-    /// What happened to it.
+    /// The kind of change.
     pub kind: ChangeKind,
     /// Its `metadata.uid`.
     pub uid: Option<String>,

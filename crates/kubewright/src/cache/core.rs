@@ -1,17 +1,18 @@
 //! An informer without the type of its objects: one watch, one store, many handlers.
 //!
-//! The watch runs in a task of its own (`watch.rs`) that ends when the last [`Shared`] (`core/shared.rs`) is dropped. The
-//! dispatcher's lock is held over "apply to the store, tell the handlers" and over "take a snapshot, add a handler"; the
-//! store's lock only while it is changed, so that handlers may read it. Handlers of users have a mailbox and a task
-//! (`handlers.rs`). Those of controllers run inline: they must map every state to keys, since the owner in between may have
-//! acted on it, and a hop to another task would delay each reconcile.
+//! The watch runs in a task of its own (`watch.rs`) that ends when the last [`Shared`] (`core/shared.rs`) is dropped.
+//! The dispatcher's lock is held over "apply to the store, tell the handlers" and over "take a snapshot, add a
+//! handler"; the store's lock only while it is changed, so that handlers may read it. Handlers of users have a mailbox
+//! and a task (`handlers.rs`). Those of controllers run inline: they must map every state to keys, since the owner in
+//! between may have acted on it, and a hop to another task would delay each reconcile.
 //!
-//! Health has three sources: the first list, the watch, and objects that do not decode. The last hurts nobody else: the
-//! informer is synced without them and says so ([`Core::health`]).
+//! Health has three sources: the first list, the watch, and objects that do not decode. An object that does not decode
+//! affects no other: the informer is synced without it and reports it ([`Core::health`]).
 //!
-//! Invariants: SI2 when a handler runs, the store holds the state that it is told of; SI5 `synced` means that every inline
-//! handler has returned for every object of the first list, `told` that the others have as well; SI7 a panicking handler is
-//! reported and hurts nobody else; SI9 the task ends with the last handle.
+//! Invariants: SI2 when a handler runs, the store holds the state that it is told of; SI5 `synced` means that every
+//! inline handler has returned for every object of the first list, `told` that the others have as well; SI7 a panicking
+//! handler is reported and affects no other; SI9 the task ends with the last handle. SI9 the task ends with the last
+//! handle.
 
 mod asking;
 mod shared;
@@ -42,10 +43,10 @@ use crate::object::ObjectRef;
 use crate::observe::{Observation, Observers};
 use crate::request::Request;
 
-/// What an index says of an object.
+/// The values of an object in an index.
 pub(crate) type IndexValues = Box<dyn Fn(&dyn Cached) -> Vec<String> + Send + Sync>;
 
-/// What the store shows for a key.
+/// The store's state for a key.
 fn view_of<'a>(store: &'a EngineStore, key: &ObjectKey) -> View<'a> {
     let shown = |object: &'a Arc<dyn Cached>| {
         let identity = object.identity();
@@ -60,12 +61,12 @@ fn view_of<'a>(store: &'a EngineStore, key: &ObjectKey) -> View<'a> {
     }
 }
 
-/// What an informer is, shared between its handles and its task.
+/// The state of an informer, shared between its handles and its task.
 pub(crate) struct Core {
     pub(crate) name: String,
     pub(crate) form: Form,
     pub(crate) scope: Scope,
-    /// What of its objects is decoded.
+    /// The decoded ones of its objects.
     pub(crate) shelf: Arc<Shelf>,
     store: RwLock<EngineStore>,
     dispatcher: Mutex<Dispatcher<dyn Cached>>,
@@ -74,7 +75,7 @@ pub(crate) struct Core {
     /// Where those tasks run.
     runtime: Handle,
     receipts: Mutex<Receipts>,
-    /// What the API server is being asked about.
+    /// The open questions to the API server.
     questions: Questions,
     progress: watch::Sender<Progress>,
     reports: Reports,
@@ -138,8 +139,8 @@ impl Core {
         }
     }
 
-    // No code of a user runs under these locks except handlers, whose panics are caught: a poisoned lock holds consistent
-    // data.
+    // No code of a user runs under these locks except handlers, whose panics are caught: a poisoned lock holds
+    // consistent data.
     fn read(&self) -> RwLockReadGuard<'_, EngineStore> {
         self.store.read().unwrap_or_else(PoisonError::into_inner)
     }
@@ -215,7 +216,7 @@ impl Core {
         }
     }
 
-    /// The value stays, but everybody who waits for the store looks again.
+    /// The value stays, but every reader that waits for the store looks again.
     fn changed(&self) {
         self.progress.send_modify(|_| ());
     }
@@ -279,14 +280,14 @@ impl Core {
             let stored = store.peek(&object.key).map(|stored| stored.identity());
             let version = object.resource_version.as_ref().map(ResourceVersion::as_str);
             if stored.is_some_and(|stored| stored.version == version && stored.uid == object.uid.as_deref()) {
-                // Nothing of the store's content changes, so that nobody is to be told but people.
+                // The store's content does not change, so that only people are told, and no handler.
                 store.apply(Delta::Unreadable(object));
             }
         }
     }
 
-    /// Somebody needs the type of its objects: from now on they are decoded when they arrive, and those that are there
-    /// are looked at now.
+    /// A reader needs the type of its objects: from now on they are decoded when they arrive, and the present ones are
+    /// checked now.
     pub(crate) fn check_objects(&self) {
         if !self.shelf.check() {
             return;
@@ -297,7 +298,7 @@ impl Core {
         self.report_unreadable();
     }
 
-    /// What the store holds in this very version.
+    /// The store's object in this very version.
     pub(crate) fn known(&self, identity: Identity<'_>) -> Option<Arc<dyn Cached>> {
         let found = self.get(identity.namespace, identity.name?)?;
         let known = found.identity();
@@ -418,7 +419,7 @@ impl Core {
 
 /// Reading; see [`super::Store`].
 impl Core {
-    /// One object; an object that exists and cannot be decoded is an error, whatever older state of it is held.
+    /// One object; an object that exists and cannot be decoded is an error, even when an older state of it is held.
     ///
     /// # Errors
     /// [`Error::Undecodable`].

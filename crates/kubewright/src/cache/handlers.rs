@@ -1,11 +1,12 @@
 //! A handler with a task of its own, so that it may be slow.
 //!
-//! The informer puts events into the handler's mailbox, where the engine folds them by key; the task takes them out. The
-//! handler runs on a thread for blocking work: one that waits holds up no other task, also in a runtime of a single thread.
+//! The informer puts events into the handler's mailbox, where the engine folds them by key; the task takes them out.
+//! The handler runs on a thread for blocking work: one that waits holds up no other task, also in a runtime of a single
+//! thread.
 //!
-//! Invariants: SI5 a handler is synced when it has returned for everything of the first list, or of the snapshot that it
-//! joined with; SI6 when the removal returns, the handler is not called again; SI7 what waits is bounded by the keys, and a
-//! panic is reported and hurts nobody else.
+//! Invariants: SI5 a handler is synced when it has returned for everything of the first list, or of the snapshot that
+//! it joined with; SI6 when the removal returns, the handler is not called again; SI7 the waiting changes are bounded
+//! by the keys, and a panic is reported and affects no other handler.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -42,7 +43,7 @@ struct Line {
     closed: bool,
 }
 
-/// What became of a turn of the handler.
+/// The outcome of a turn of the handler.
 #[derive(Default)]
 pub(super) struct Turn {
     pub(super) panics: Vec<HandlerPanic>,
@@ -72,7 +73,7 @@ impl Slot {
             Event::Deleted { key, .. } => Some(key.clone()),
             other => KubeMeta::key(&**other.object()),
         };
-        // The store holds nothing that has no name.
+        // The store holds no object without a name.
         let Some(key) = key else { return };
         let spent = {
             let mut line = self.line();
@@ -180,7 +181,7 @@ impl Line {
     }
 }
 
-/// What is dropped may be the last to hold an object, whose `Drop` is the user's.
+/// A dropped value may be the last to hold an object, whose `Drop` is the user's.
 pub(super) fn drop_guarded<T>(resource: &str, all: impl IntoIterator<Item = T>) {
     for one in all {
         if let Err(payload) = catch_unwind(AssertUnwindSafe(|| drop(one))) {

@@ -1,6 +1,7 @@
 //! The typed face of an informer (client-go's `SharedIndexInformer`): one watch, one store, many handlers.
 //!
-//! Everything happens in [`Shared`], without the type; see `form.rs` for why. In a manager of several namespaces there is one for each.
+//! Everything happens in [`Shared`], without the type; see `form.rs` for why. In a manager of several namespaces there
+//! is one for each.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -47,11 +48,12 @@ pub struct Informer<K: AnyObject> {
     of: PhantomData<fn() -> K>,
 }
 
-/// What several parts have in common, beyond their objects.
+/// The parts that several informers share, beyond their objects.
 struct Joined {
     name: String,
     scope: Scope,
-    /// The handlers that were added through this handle, when there are several parts: in each part they have a number of its own.
+    /// The handlers that were added through this handle, when there are several parts: in each part they have a number
+    /// of its own.
     handlers: Mutex<BTreeMap<HandlerId, Vec<HandlerId>>>,
 }
 
@@ -79,18 +81,18 @@ pub enum Health {
     Syncing,
     /// The store follows the server.
     Synced,
-    /// The last list or watch failed and is tried again, or objects cannot be decoded ([`Informer::unreadable`]). The store
-    /// serves what it has; with objects that cannot be decoded the informer may well be synced.
+    /// The last list or watch failed and is tried again, or objects cannot be decoded ([`Informer::unreadable`]). The
+    /// store serves what it has; with objects that cannot be decoded the informer may well be synced.
     Degraded {
-        /// What failed.
+        /// The failure.
         reason: String,
     },
 }
 
 /// An object that exists and does not decode into the type of its informer. It is in no list; a read of it is
 /// [`Error::Undecodable`](crate::Error::Undecodable). Handlers that knew it keep its last readable state until it is
-/// deleted. An informer without handlers, indexes, predicates or mappings of its type decodes what is read, and
-/// knows of such an object when somebody has read it.
+/// deleted. An informer without handlers, indexes, predicates or mappings of its type decodes only objects that are
+/// read, and learns of such an object from the first read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Unreadable {
@@ -134,7 +136,7 @@ impl<K: AnyObject> Informer<K> {
         &self.joined.name
     }
 
-    /// What is watched.
+    /// The watched resource.
     pub fn resource(&self) -> &ApiResource {
         &self.parts.form().resource
     }
@@ -159,14 +161,14 @@ impl<K: AnyObject> Informer<K> {
         self.parts.iter().flat_map(|part| part.core().unreadable()).collect()
     }
 
-    /// Whether the first list is in the store and every handler that there was has been told all of it. It stays true when
-    /// the watch fails later, and when handlers join.
+    /// Whether the first list is in the store and every handler that there was has been told all of it. It stays true
+    /// when the watch fails later, and when handlers join.
     pub fn is_synced(&self) -> bool {
         self.parts.iter().all(Shared::is_told)
     }
 
-    /// Whether this handler has returned for everything that was there when it was added, or for all of the first list when
-    /// it was added before that.
+    /// Whether this handler has returned for everything that was there when it was added, or for all of the first list
+    /// when it was added before that.
     pub fn handler_synced(&self, handler: HandlerId) -> bool {
         self.everywhere(handler, Shared::handler_synced)
     }
@@ -191,8 +193,8 @@ impl<K: AnyObject> Informer<K> {
     /// Adds a handler: it is told of everything that is in the store, and then of every change.
     ///
     /// A handler has a task of its own and may take its time: neither the store nor other handlers wait for it. Changes
-    /// that it has not been told of are folded by key, so that at most one of each key waits, and it knows what the store
-    /// holds when it has caught up. Of an object that came and went meanwhile it is not told.
+    /// that it has not been told of are folded by key, so that at most one of each key waits, and it knows what the
+    /// store holds when it has caught up. Of an object that came and went meanwhile it is not told.
     ///
     /// A handler must not remove itself.
     pub fn add_handler(&self, handler: impl Fn(&Event<K>) + Send + Sync + 'static) -> HandlerId {
@@ -200,11 +202,11 @@ impl<K: AnyObject> Informer<K> {
         self.add(|part| part.add_slow_handler(handler.clone()))
     }
 
-    /// Adds a handler that runs on the informer's task: it is told of everything that is in the store before this returns,
-    /// and then of every single change as soon as the store shows it.
+    /// Adds a handler that runs on the informer's task: it is told of everything that is in the store before this
+    /// returns, and then of every single change as soon as the store shows it.
     ///
-    /// The store and all other handlers wait until it returns, so it must be quick: turn the event into keys and add them
-    /// to a queue. It must not add or remove handlers of the same informer.
+    /// The store and all other handlers wait until it returns, so it must be quick: turn the event into keys and add
+    /// them to a queue. It must not add or remove handlers of the same informer.
     pub fn add_inline_handler(&self, handler: impl Fn(&Event<K>) + Send + Sync + 'static) -> HandlerId {
         let handler = self.of_type(handler);
         self.add(|part| part.add_handler(handler.clone()))
@@ -227,8 +229,8 @@ impl<K: AnyObject> Informer<K> {
         })
     }
 
-    /// Removes a handler; when this returns it is not called again. It waits for a call that is under way. `false` when it
-    /// was not there. Remove it through the handle that it was added to, or a clone of that.
+    /// Removes a handler; when this returns it is not called again. It waits for a call that is under way. `false` when
+    /// it was not there. Remove it through the handle that it was added to, or a clone of that.
     pub fn remove_handler(&self, handler: HandlerId) -> bool {
         let known = self.everywhere(handler, Shared::remove_handler);
         self.handlers().remove(&handler);
@@ -264,8 +266,8 @@ impl<K: AnyObject> Informer<K> {
         self.joined.handlers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Adds an index: `values` says under which values an object is found by [`Store::by_index`]. Objects that are there
-    /// are indexed too.
+    /// Adds an index: `values` says under which values an object is found by [`Store::by_index`]. Objects that are
+    /// there are indexed too.
     ///
     /// # Errors
     /// [`Error::Configuration`](crate::Error::Configuration) when the name is taken.

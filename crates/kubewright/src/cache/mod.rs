@@ -1,12 +1,16 @@
-//! The cache: one informer per type, API resource and scope, shared by everybody who asks (controller-runtime's `cache.Cache`).
+//! The cache: one informer per type, API resource and scope, shared by all its users (controller-runtime's
+//! `cache.Cache`).
 //!
-//! Invariants: SI10 one watch per (type, resource, scope), counted by reference; C8 a kind that cannot be listed hurts
-//! nobody but its readers; C2 what is read is immutable. Objects are cached without `metadata.managedFields`, which
-//! make up to half of an object and which no controller reads; a write that carries none leaves the server's alone.
-//! They are at rest as text (`crate::form::packed`).
+//! Invariants: SI10 one watch per (type, resource, scope), counted by reference; C8 a kind that cannot be listed
+//! affects only its readers; C2 an object that was read is immutable. C2 what is read is immutable. Objects are cached
+//! without `metadata.managedFields`, which make up to half of an object and which no controller reads; a write that
+//! carries none leaves the server's alone. They are at rest as text (`crate::form::packed`).
 //!
-//! - `informer.rs`: the informer, - `core.rs`: the same without its type, - `handlers.rs`: handlers that may be slow, - `watch.rs`: the task that lists and watches, - `wire.rs`: requests and decoding, - `change.rs`: what a handler of keys is told,
-//! - `scope.rs`: which objects, - `parts.rs`: several namespaces, - `store.rs`: reading. Which writes a store does not show yet is decided by the engine's receipts.
+//! - `informer.rs`: the informer, - `core.rs`: the same without its type, - `handlers.rs`: handlers that may be slow, -
+//!   `watch.rs`: the task that lists and watches, - `wire.rs`: requests and decoding, - `change.rs`: what a handler of
+//!   keys is told,
+//! - `scope.rs`: which objects, - `parts.rs`: several namespaces, - `store.rs`: reading. Which writes a store does not
+//!   show yet is decided by the engine's receipts.
 
 mod change;
 pub(crate) mod collector;
@@ -86,7 +90,7 @@ struct Inner {
 struct State {
     /// The cache does not keep an informer alive.
     informers: BTreeMap<InformerKey, Weak<Lease>>,
-    /// Those that reads have started live as long as the cache.
+    /// Informers that reads have started live as long as the cache.
     pinned: BTreeMap<InformerKey, Shared>,
     /// Every living informer by group and plural, for receipts: the version does not matter, it is the same object.
     targets: BTreeMap<(String, String), Vec<Weak<dyn ReceiptTarget>>>,
@@ -188,8 +192,8 @@ impl Cache {
         self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The informer of all objects of a type. Call it inside a tokio runtime: the first call starts the watch. In a manager of several namespaces it
-    /// shows the objects of all of them, and watches each.
+    /// The informer of all objects of a type. Call it inside a tokio runtime: the first call starts the watch. In a
+    /// manager of several namespaces it shows the objects of all of them, and watches each.
     pub fn informer<K: Object>(&self) -> Informer<K> {
         self.informer_in(Scope::all())
     }
@@ -223,8 +227,8 @@ impl Cache {
         namespaces.iter().map(within).collect()
     }
 
-    /// The informer of a kind that is known at run time. `K` says in which form: [`kube::core::DynamicObject`] for whole objects,
-    /// `PartialObjectMeta<DynamicObject>` for metadata only (the server then sends nothing else).
+    /// The informer of a kind that is known at run time. `K` says in which form: [`kube::core::DynamicObject`] for
+    /// whole objects, `PartialObjectMeta<DynamicObject>` for metadata only (the server then sends nothing else).
     ///
     /// ```
     /// use kubewright::kube::core::{ApiResource, DynamicObject, PartialObjectMeta};
@@ -280,7 +284,7 @@ impl Cache {
         parts
     }
 
-    /// The informer of all objects of a type, if somebody has started it.
+    /// The informer of all objects of a type, if it was started.
     pub fn existing<K: Object>(&self) -> Option<Informer<K>> {
         self.existing_of(&Form::of::<K>()).map(Informer::new)
     }

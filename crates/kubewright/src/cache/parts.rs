@@ -1,10 +1,11 @@
 //! One kind in several namespaces: an informer for each, behind one view.
 //!
-//! A manager that may work in some namespaces only has a Role in each and no ClusterRole, so each is listed and watched by itself. The streams
-//! share no version: that one has come to 100 says nothing of the others. So every read, receipt and handler belongs to the part that
-//! holds its namespace, and what concerns all is asked of each.
+//! A manager that may work in some namespaces only has a Role in each and no ClusterRole, so each is listed and watched
+//! by itself. The streams share no version: that one has come to 100 says nothing of the others. So every read, receipt
+//! and handler belongs to the part that holds its namespace, and what concerns all is asked of each.
 //!
-//! Invariants: K1 holds in each part; the view is ordered by namespace and name, as one informer's is; it has no resourceVersion.
+//! Invariants: K1 holds in each part; the view is ordered by namespace and name, as one informer's is; it has no
+//! resourceVersion.
 
 use std::sync::{Arc, Weak};
 
@@ -40,13 +41,14 @@ impl Parts {
         self.0[0].form()
     }
 
-    /// The part that holds the objects of a namespace. For a namespace that none holds: one that says so of whatever it is asked.
+    /// The part that holds the objects of a namespace. For a namespace that none holds: one that answers every question
+    /// so.
     pub(crate) fn of(&self, namespace: Option<&str>) -> &Shared {
         let holds = |part: &&Shared| part.scope().namespace.as_deref() == namespace;
         self.0.iter().find(holds).unwrap_or(&self.0[0])
     }
 
-    /// The part of a namespace that somebody reads; "it does not exist" would be an invention where none holds it.
+    /// The part of a namespace for a read; "it does not exist" would be an invention where none holds it.
     ///
     /// # Errors
     /// [`Error::Configuration`].
@@ -97,7 +99,7 @@ impl Parts {
             .unwrap_or(Health::Syncing)
     }
 
-    /// Somebody needs the type of its objects; see [`Core::check_objects`].
+    /// A reader needs the type of its objects; see [`Core::check_objects`].
     pub(crate) fn check_objects(&self) {
         self.0.iter().for_each(|part| part.core().check_objects());
     }
@@ -106,7 +108,7 @@ impl Parts {
         self.0.iter().map(|part| part.core().clone()).collect()
     }
 
-    /// What answers the keys without keeping a watch alive.
+    /// A view of the keys that does not keep a watch alive.
     pub(crate) fn keys(&self) -> Keys {
         Keys(self.0.iter().map(|part| Arc::downgrade(part.core())).collect())
     }
@@ -123,7 +125,7 @@ impl Keys {
     }
 }
 
-/// What each part answers, one after the other.
+/// The answers of all parts, one after the other.
 pub(super) fn of_each(cores: &[Arc<Core>], read: impl Fn(&Core) -> Objects) -> Objects {
     cores.iter().flat_map(|core| read(core)).collect()
 }

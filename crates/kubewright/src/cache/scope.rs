@@ -112,7 +112,8 @@ impl Scope {
 /// Fields that no object has under this name: the API server computes them (of Jobs, Events and Namespaces).
 const COMPUTED: [&str; 4] = ["status.successful", "source", "reportingComponent", "name"];
 
-/// Judges one requirement of a field selector. Without the object only the two fields are known that every kind supports.
+/// Judges one requirement of a field selector. Without the object only the two fields are known that every kind
+/// supports.
 fn judge(requirement: &str, meta: &ObjectMeta, object: Option<&Value>) -> Membership {
     let (path, wanted, equal) = if let Some((path, wanted)) = requirement.split_once("!=") {
         (path.trim(), wanted.trim(), false)
@@ -126,7 +127,7 @@ fn judge(requirement: &str, meta: &ObjectMeta, object: Option<&Value>) -> Member
         ("metadata.namespace", _) => meta.namespace.as_deref().unwrap_or_default() == wanted,
         (path, Some(object)) if !COMPUTED.contains(&path) => match field(object, path) {
             Some(is) => is == wanted,
-            // What is not written has the zero value of its Go type.
+            // An unwritten field has the zero value of its Go type.
             None => ["", "false", "0"].contains(&wanted),
         },
         _ => return Membership::Unknown,

@@ -1,6 +1,7 @@
 //! Reading what an informer holds.
 //!
-//! Every answer is one consistent state (of each namespace, in a manager of several): objects, indexes and version change together. Objects are immutable and shared; nothing is copied.
+//! Every answer is one consistent state (of each namespace, in a manager of several): objects, indexes and version
+//! change together. Objects are immutable and shared; nothing is copied.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -19,7 +20,8 @@ use crate::request::Request;
 /// The index by the uid of the controller (the owner reference with `controller: true`) that every informer has.
 pub const CONTROLLER_UID: &str = "metadata.ownerReferences.controller.uid";
 
-/// The contents of an informer (client-go's `Indexer`). Cheap to clone. It does not keep the watch alive; the [`super::Informer`] does.
+/// The contents of an informer (client-go's `Indexer`). Cheap to clone. It does not keep the watch alive; the
+/// [`super::Informer`] does.
 pub struct Store<K: AnyObject>(Vec<Arc<Core>>, PhantomData<fn() -> K>);
 
 impl<K: AnyObject> Clone for Store<K> {
@@ -103,8 +105,7 @@ impl<K: AnyObject> Store<K> {
     }
 }
 
-/// The index of the objects without a controller, by their namespace. An informer has it once somebody asked for
-/// orphans.
+/// The index of the objects without a controller, by their namespace. An informer has it once orphans were asked for.
 pub(crate) const ORPHANS: &str = "metadata.ownerReferences.controller.none";
 
 /// The namespace of an object that no controller owns.

@@ -1,11 +1,11 @@
 //! The task of one informer: obeys the engine's reflector, which decides everything.
 //!
-//! One request or stream is open at a time. What the stream delivers without waiting is collected (the delta queue bounds it) and applied
-//! together, so that a burst costs one wake-up of whoever waits for the store.
+//! One request or stream is open at a time. Events that the stream delivers without waiting are collected (the delta
+//! queue bounds them) and applied together, so that a burst costs one wake-up of each reader that waits for the store.
 //!
-//! Invariants: RF8 a stop takes effect at every await; a failing kind fails alone, since nothing here is shared between informers; the
-//! informer counts as synced only after the batch with the end of the first list was applied and every handler has returned (DF3); a panic of a type's code ends the
-//! task never silently and never for good.
+//! Invariants: RF8 a stop takes effect at every await; a failing kind fails alone, since nothing here is shared between
+//! informers; the informer counts as synced only after the batch with the end of the first list was applied and every
+//! handler has returned (DF3); a panic of a type's code ends the task never silently and never for good.
 
 use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher, Hasher};
@@ -51,8 +51,8 @@ pub(super) fn spawn(wire: Wire, config: Config, stop: Stop) {
     tokio::spawn(supervise(Arc::new(wire), config, stop));
 }
 
-/// Runs the task until the stop. Code of the objects' type runs within it, their `Drop` among others: when that panics, the task begins anew
-/// with a list, which the store compares with what it has.
+/// Runs the task until the stop. Code of the objects' type runs within it, their `Drop` among others: when that panics,
+/// the task begins anew with a list, which the store compares with what it has.
 async fn supervise(wire: Arc<Wire>, config: Config, stop: Stop) {
     let core = wire.core.clone();
     let origin = tokio::time::Instant::now();

@@ -1,10 +1,11 @@
 //! Requests of a reflector, and how their answers become objects.
 //!
-//! Answers are cut into the texts of their objects as their bytes arrive (`cut.rs`): a list is never there as a whole. What a cache is to hold
-//! is packed (`packed.rs`), and what it already holds in this very version is not packed again. What cannot be decoded and can be named is
-//! handed on as [`Unreadable`], and its neighbours are kept. Invariants: managedFields never reach the cache; an object of a list that does
-//! not say its kind, as the API allows, gets the kind of the list when it is dynamic; what is no JSON, or has no name, is a failed
-//! answer; a panic in the type's `Deserialize` is an error of that object (RF11).
+//! Answers are cut into the texts of their objects as their bytes arrive (`cut.rs`): a list is never there as a whole.
+//! An object for a cache is packed (`packed.rs`), and one that the cache already holds in this very version is not
+//! packed again. An object that cannot be decoded but has a name is handed on as [`Unreadable`], and its neighbours are
+//! kept. Invariants: managedFields never reach the cache; an object of a list that does not say its kind, as the API
+//! allows, gets the kind of the list when it is dynamic; what is no JSON, or has no name, is a failed answer; a panic
+//! in the type's `Deserialize` is an error of that object (RF11).
 
 use std::io::BufRead as _;
 use std::sync::Arc;
@@ -35,12 +36,13 @@ use crate::object::collection_path;
 const LIST_TIMEOUT: Duration = Duration::from_secs(60);
 /// How long the answer to a watch may take to begin; the server sends its head at once.
 const WATCH_OPENING: Duration = Duration::from_secs(30);
-/// The longest watch frame: far above what etcd can store, and a bound for what a broken server can make us hold.
+/// The longest watch frame: far above the largest object that etcd can store, and a bound for the memory that a broken
+/// server can take.
 const MAX_FRAME: usize = 64 << 20;
 /// The annotation of the bookmark that ends the initial events.
 const INITIAL_EVENTS_END: &str = "k8s.io/initial-events-end";
 
-/// What to ask for.
+/// The request to make.
 pub(super) struct Wire {
     pub(super) kube: kube::Client,
     pub(super) metrics: Metrics,
@@ -276,7 +278,7 @@ fn line_end(bytes: &[u8]) -> Option<usize> {
 /// Reads objects.
 struct Reader<'a> {
     form: &'a Form,
-    /// Whose cache they are for; live reads are for none.
+    /// The cache that the objects are for; live reads are for none.
     core: Option<&'a Arc<Core>>,
     /// Where the text is put together.
     scratch: &'a mut Vec<u8>,
@@ -287,7 +289,7 @@ impl<'a> Reader<'a> {
         Reader { form, core, scratch }
     }
 
-    /// What an event says; its members may come in any order.
+    /// Decodes an event; its members may come in any order.
     fn event(&mut self, line: &[u8]) -> Input<dyn Cached> {
         self.meaning(line)
             .map_or_else(|reason| Input::Failed(undecodable(&reason)), Input::Event)
@@ -323,20 +325,21 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// The event of an object that is whole; `None` when it is no event of an object, or broken: then it is looked at with more care.
+    /// The event of an object that is whole; `None` when it is no event of an object, or broken: then it is looked at
+    /// with more care.
     fn whole(&mut self, kind: &[u8], object: &[u8]) -> Option<WatchEvent<dyn Cached>> {
         let meaning = of_object(kind)?;
         let head = self.lean(object)?;
         self.packed(head).map(|object| meaning(Ok(object)))
     }
 
-    /// One object. What cannot be decoded but named is the inner error, everything else the outer one.
+    /// One object. An object that cannot be decoded but has a name is the inner error, everything else the outer one.
     fn object(&mut self, text: &[u8]) -> Result<Found, String> {
         let head = self.lean(text);
         if let Some(object) = head.and_then(|head| self.packed(head)) {
             return Ok(Ok(object));
         }
-        // What is no object is left to serde, which says what it is.
+        // A value that is no object is left to serde, which names its type.
         let lean = if head.is_some() { &self.scratch[..] } else { text };
         let decoded = match std::str::from_utf8(lean) {
             Ok(lean) => guarded(|| (self.form.decode.kept)(lean)),
@@ -378,7 +381,8 @@ impl<'a> Reader<'a> {
 /// An object, or what is known of one that cannot be decoded.
 type Found = Result<Arc<dyn Cached>, Unreadable>;
 
-/// What an object means in an event of this type; `None` when the type is not about objects of the kind.
+/// The event of this type for an object; `None` when the type is not about objects of the kind. `None` when the type is
+/// not about objects of the kind.
 fn of_object(kind: &[u8]) -> Option<fn(Found) -> WatchEvent<dyn Cached>> {
     match kind {
         b"ADDED" => Some(|read| read.map_or_else(WatchEvent::Unreadable, WatchEvent::Added)),
@@ -406,7 +410,7 @@ fn bookmark(bookmark: &Bookmark) -> WatchEvent<dyn Cached> {
     }
 }
 
-/// What can be said of an object that does not decode; `None` when it has no name.
+/// The facts about an object that does not decode; `None` when it has no name. `None` when it has no name.
 fn unreadable(object: &Value, reason: &str) -> Option<Unreadable> {
     let text = |field: &str| object["metadata"][field].as_str().filter(|text| !text.is_empty());
     Some(Unreadable {

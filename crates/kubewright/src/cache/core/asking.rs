@@ -1,7 +1,7 @@
 //! Which objects the API server is being asked about: readers that wait for the same answer ask for it once.
 //!
-//! Invariant: a question ends with its [`Asking`], answered or not, and readers look again then; one that still needs an
-//! answer asks for it itself. Not here: what the answer means, which the engine's receipts decide.
+//! Invariant: a question ends with its [`Asking`], answered or not, and readers look again then; one that still needs
+//! an answer asks for it itself. Not here: what the answer means, which the engine's receipts decide.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -19,7 +19,7 @@ impl Questions {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether somebody asks about this object.
+    /// Whether this object is being asked about.
     pub(super) fn has(&self, key: &ObjectKey) -> bool {
         self.keys().contains(key)
     }

@@ -25,7 +25,7 @@ use crate::stop::StopSource;
 #[derive(Clone)]
 pub(crate) struct Shared(Arc<Lease>);
 
-/// What keeps the watch alive.
+/// The guard that keeps the watch alive.
 pub(crate) struct Lease {
     core: Arc<Core>,
     /// Dropping it stops the task.
@@ -172,7 +172,7 @@ impl Shared {
             return;
         }
         let mut store = self.core().store.write().unwrap_or_else(PoisonError::into_inner);
-        // Somebody else may have been faster, which leaves the index as it is to be.
+        // Another caller may have been faster: the index is there already.
         drop(store.add_index(ORPHANS, orphan_in));
     }
 
@@ -181,8 +181,8 @@ impl Shared {
         self.core().receipts().ticket()
     }
 
-    /// One object, as soon as the store shows all writes of our own to it that the ticket covers. `None` when it does not
-    /// in time, or when only the API server can tell.
+    /// One object, as soon as the store shows all writes of our own to it that the ticket covers. `None` when it does
+    /// not in time, or when only the API server can tell.
     pub(crate) async fn read_one(
         &self,
         key: &ObjectKey,
@@ -205,7 +205,8 @@ impl Shared {
         self.look_until(Instant::now() + within, look).await.flatten()
     }
 
-    /// What `read` finds in the store, as soon as it shows all writes of our own in the namespace that the ticket covers.
+    /// The result of `read` in the store, as soon as it shows all writes of our own in the namespace that the ticket
+    /// covers.
     pub(crate) async fn read_many(
         &self,
         namespace: Option<&str>,
@@ -252,8 +253,8 @@ impl Shared {
         receipts.overdue(held.iter().map(|(key, _)| key), ticket, |key| view_of(&store, key));
     }
 
-    /// The API server was asked for one key after the ticket was taken; `page` is its answer. From now on the store must
-    /// show that.
+    /// The API server was asked for one key after the ticket was taken; `page` is its answer. From now on the store
+    /// must show that.
     pub(crate) fn asked(&self, key: &ObjectKey, ticket: Ticket, page: &ListPage<dyn Cached>) {
         let Some((version, place)) = found_in(page, key) else {
             return;
@@ -284,7 +285,7 @@ impl Shared {
 /// Objects of an informer, without their type.
 pub(crate) type Objects = Vec<Arc<dyn Cached>>;
 
-/// What became of a list.
+/// The outcome of a list.
 pub(crate) enum Listed {
     /// Here it is.
     Ready(Objects),
