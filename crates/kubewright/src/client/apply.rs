@@ -1,15 +1,17 @@
 //! Server-side apply: make an object be as desired, and send nothing when it is.
 //!
-//! The desired object says only what the operator cares about, and the server merges it: fields that it mentions become the operator's,
-//! fields that it no longer mentions go, everything else (defaults, other people's labels, fields that the linked k8s-openapi does not know)
-//! stays. Lists merge by their keys. The operator is the field manager and takes fields over from others (`force`), as controllers do.
+//! The desired object says only what the operator cares about, and the server merges it: fields that it mentions become
+//! the operator's, fields that it no longer mentions go, everything else (defaults, other people's labels, fields that
+//! the linked k8s-openapi does not know) stays. Lists merge by their keys. The operator is the field manager and takes
+//! fields over from others (`force`), as controllers do.
 //!
-//! An apply that changes nothing is not sent. Who owns which field is known to the server only, so the first apply of an object in a process is
-//! always sent. Afterwards it is remembered, by digests, what was applied and what the server made of it: as long as both are the same, nothing
-//! would change.
+//! An apply that changes nothing is not sent. Who owns which field is known to the server only, so the first apply of
+//! an object in a process is always sent. Afterwards digests of the applied configuration and of the server's result
+//! are remembered: as long as both are the same, nothing would change.
 //!
-//! Invariants: `status` is never written here; null means "not set"; what the server does not show as it was applied, because it normalises
-//! (`1000m` is stored as `1`) or prunes it, is applied again after [`RESEND`] and not for ever taken for done.
+//! Invariants: `status` is never written here; null means "not set"; what the server does not show as it was applied,
+//! because it normalises (`1000m` is stored as `1`) or prunes it, is applied again after [`RESEND`] and not for ever
+//! taken for done.
 //!
 //! Not here: the merge, it is the server's.
 
@@ -29,7 +31,8 @@ use crate::error::{Error, Result};
 use crate::form::{Cached, Form, typed};
 use crate::object::{Object, ObjectRef, group_of};
 
-/// After so long an apply is sent again whose fields the server does not show as they were applied: a definition may have learned them.
+/// After so long an apply is sent again whose fields the server does not show as they were applied: a definition may
+/// have learned them.
 const RESEND: Duration = Duration::from_secs(600);
 
 /// The object that owns what is applied.
@@ -141,7 +144,7 @@ impl Client {
     }
 }
 
-/// Fills in what the owner implies, and refuses what cannot work.
+/// Fills in the fields that the owner implies, and refuses an object that cannot be applied.
 fn prepare(owner: Option<&Owner>, form: &Form, meta: &mut ObjectMeta) -> Result<()> {
     let kind = &form.resource.kind;
     if meta.name.as_deref().unwrap_or_default().is_empty() {
@@ -177,7 +180,7 @@ fn prepare(owner: Option<&Owner>, form: &Form, meta: &mut ObjectMeta) -> Result<
     Ok(())
 }
 
-/// Refuses an object that somebody else controls.
+/// Refuses an object that another controller controls.
 fn check_controller(owner: Option<&Owner>, target: &Target<'_>, live: &ObjectMeta) -> Result<()> {
     let Some(owner) = owner else { return Ok(()) };
     let controller = live
@@ -206,7 +209,7 @@ fn check_controller(owner: Option<&Owner>, target: &Target<'_>, live: &ObjectMet
     })
 }
 
-/// The part of an object that apply speaks about: its kind, no status, no nulls, nothing that only the server sets.
+/// The part of an object that is applied: its kind, no status, no nulls, no field that only the server sets.
 fn to_desired(form: &Form, desired: &dyn Cached) -> Result<Value> {
     let mut value = desired.json()?;
     drop_nulls(&mut value);
@@ -279,7 +282,7 @@ pub(crate) fn replaces_a_list(patch: &Value) -> bool {
 /// An object under a field manager.
 type Key = (String, ObjectRef);
 
-/// What was applied to an object, and what it is under the fields that were applied.
+/// The configuration that was applied to an object, and the object's values under the applied fields.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct State {
     /// Another incarnation has none of our fields.
@@ -307,7 +310,8 @@ fn digest(value: &Value) -> u64 {
     hasher.finish()
 }
 
-/// The values that an object has where another one has fields. Lists are taken as a whole: who adds to one of ours changes it.
+/// The values that an object has where another one has fields. Lists are taken as a whole: an item that another client
+/// adds to one of ours changes it.
 fn under(fields: &Value, object: &Value) -> Value {
     match (fields, object) {
         (Value::Object(fields), Value::Object(object)) => fields
@@ -334,7 +338,7 @@ fn reflects(object: &Value, wanted: &Value) -> bool {
     }
 }
 
-/// What was applied, one entry per object and field manager, bounded.
+/// The applied configurations, one entry per object and field manager, bounded.
 #[derive(Debug, Default)]
 pub(crate) struct Applied(Mutex<BTreeMap<Key, (State, Instant)>>);
 
@@ -373,7 +377,8 @@ mod tests {
         State::of(&meta, wanted, object)
     }
 
-    /// Whether an apply of `wanted` is sent, `after` some time, when the server had made `then` of it and the object is `now`.
+    /// Whether an apply of `wanted` is sent, `after` some time, when the server had made `then` of it and the object is
+    /// `now`.
     fn is_sent(wanted: &Value, then: &Value, now: &Value, after: Duration) -> bool {
         let (applied, start) = (Applied::default(), Instant::now());
         let key = (

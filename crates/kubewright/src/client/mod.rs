@@ -1,10 +1,10 @@
 //! Reads from the shared cache, writes to the API, and reads that see your own writes.
 //!
-//! A write leaves a receipt with every informer that could hold the object; a read of that object waits until the informer's store has
-//! reached the write. Invariants (K1–K6 of the reference): a read never blocks for ever (after the deadline a single object is read from the
-//! API, a list fails with [`Error::Stale`]); a write outside an informer's scope does not block its reads; dry runs and refused writes leave
-//! no receipt, writes with an unknown outcome (also those whose future was dropped) make the next read ask the API; a delete carries the uid
-//! it means.
+//! A write leaves a receipt with every informer that could hold the object; a read of that object waits until the
+//! informer's store has reached the write. Invariants (K1–K6 of the reference): a read never blocks for ever (after the
+//! deadline a single object is read from the API, a list fails with [`Error::Stale`]); a write outside an informer's
+//! scope does not block its reads; dry runs and refused writes leave no receipt, writes with an unknown outcome (also
+//! those whose future was dropped) make the next read ask the API; a delete carries the uid it means.
 //!
 //! - `read.rs`, - `write.rs`, - `send.rs`: deadlines and retries, this file: what both need.
 //!
@@ -46,13 +46,14 @@ use apply::Applied;
 pub const READ_DEADLINE: Duration = Duration::from_secs(5);
 /// The name of the cluster that a manager was made with, where other clusters have names of their own: the empty one.
 pub const HOME_CLUSTER: &str = "";
-/// How long a read waits for the first list of a kind that nobody has read before.
+/// How long a read waits for the first list of a kind that was never read before.
 pub const FIRST_READ_DEADLINE: Duration = Duration::from_secs(30);
 
-/// The client that operators use (controller-runtime's delegating `client.Client` with read-your-writes). Cheap to clone.
+/// The client that operators use (controller-runtime's delegating `client.Client` with read-your-writes). Cheap to
+/// clone.
 ///
-/// Reads are typed and answered from the cache; the first read of a kind starts its informer, which then lives as long as the cache.
-/// Writes go to the API server and their answers come back as `Arc`s.
+/// Reads are typed and answered from the cache; the first read of a kind starts its informer, which then lives as long
+/// as the cache. Writes go to the API server and their answers come back as `Arc`s.
 ///
 /// ```
 /// use kubewright::{Client, Result};
@@ -209,7 +210,8 @@ impl Client {
             .collect()
     }
 
-    /// The same client under a controller's name: its writes are observed under that name and carry it as field manager.
+    /// The same client under a controller's name: its writes are observed under that name and carry it as field
+    /// manager.
     pub(crate) fn for_controller(&self, name: &Arc<str>) -> Client {
         Client {
             controller: Some(name.clone()),
@@ -286,8 +288,8 @@ impl Client {
         }
     }
 
-    /// The plain kube client, for everything that is not offered here. What it writes is not awaited by cached reads, and its requests have
-    /// neither a deadline nor our retries.
+    /// The plain kube client, for everything that is not offered here. Cached reads do not wait for its writes, and its
+    /// requests have neither a deadline nor our retries.
     pub fn kube(&self) -> &kube::Client {
         &self.shared.kube
     }
@@ -414,8 +416,8 @@ impl Client {
         }
     }
 
-    /// Notes that a write is about to be sent. Dropped without an outcome, as when the caller's future is dropped, it leaves a receipt that
-    /// says so.
+    /// Notes that a write is about to be sent. Dropped without an outcome, as when the caller's future is dropped, it
+    /// leaves a receipt that says so.
     fn send_write<'a>(&'a self, target: &'a Target<'a>) -> InFlight<'a> {
         InFlight {
             client: self,
@@ -515,7 +517,7 @@ impl Drop for InFlight<'_> {
     }
 }
 
-/// Cluster-scoped types never carry a namespace into a URL, whatever the caller gave.
+/// Cluster-scoped types never carry a namespace into a URL, even when the caller gave one.
 fn scoped<'a>(form: &Form, namespace: Option<&'a str>) -> Option<&'a str> {
     if form.cluster_scoped {
         None
@@ -524,7 +526,7 @@ fn scoped<'a>(form: &Form, namespace: Option<&'a str>) -> Option<&'a str> {
     }
 }
 
-/// What a request is about.
+/// The object of a request.
 #[derive(Clone, Copy)]
 pub(crate) struct Target<'a> {
     pub(crate) resource: &'a ApiResource,

@@ -23,19 +23,20 @@ impl Client {
     /// One object from the cache; `None` when it does not exist. Waits for writes of our own to the object.
     ///
     /// # Errors
-    /// [`Error::NotSynced`] when the kind cannot be listed; [`Error::Undecodable`] when the object is not what the type expects;
-    /// [`Error::Api`] when the cache lags and the live read fails too.
+    /// [`Error::NotSynced`] when the kind cannot be listed; [`Error::Undecodable`] when the object is not what the type
+    /// expects; [`Error::Api`] when the cache lags and the live read fails too.
     pub async fn get<K: Object>(&self, namespace: Option<&str>, name: &str) -> Result<Option<Arc<K>>> {
         self.get_of(&Form::of::<K>(), namespace, name)
             .await
             .map(|found| found.map(typed))
     }
 
-    /// All objects of a kind from the cache, in one namespace or in all, ordered by namespace and name. Objects that cannot be decoded are
-    /// left out, or in their last readable state; see [`Informer::unreadable`].
+    /// All objects of a kind from the cache, in one namespace or in all, ordered by namespace and name. Objects that
+    /// cannot be decoded are left out, or in their last readable state; see [`Informer::unreadable`].
     ///
     /// # Errors
-    /// [`Error::NotSynced`] when the kind cannot be listed, [`Error::Stale`] when the cache does not show our own writes in time.
+    /// [`Error::NotSynced`] when the kind cannot be listed, [`Error::Stale`] when the cache does not show our own
+    /// writes in time.
     pub async fn list<K: Object>(&self, namespace: Option<&str>) -> Result<Vec<Arc<K>>> {
         self.listed(&Form::of::<K>(), namespace, Which::All)
             .await
@@ -269,8 +270,8 @@ impl Client {
         Ok(())
     }
 
-    /// Asks the API server for one object of the informer's scope. By a list and not by a get: its answer has a version also when there is no
-    /// such object, and its right is one that the informer needs as well.
+    /// Asks the API server for one object of the informer's scope. By a list and not by a get: its answer has a version
+    /// also when there is no such object, and its right is one that the informer needs as well.
     async fn ask(&self, informer: &Shared, key: &ObjectKey, ticket: Ticket) -> Result<Option<Arc<dyn Cached>>> {
         let _asking = informer.asking(std::slice::from_ref(key));
         let page = self
@@ -284,7 +285,7 @@ impl Client {
         Ok(items.find(|object| KubeMeta::key(&**object).as_ref() == Some(key)))
     }
 
-    /// What the API server has in the informer's scope right now, in one namespace or of one name.
+    /// The API server's present objects in the informer's scope, in one namespace or of one name.
     async fn list_page(
         &self,
         informer: &Shared,

@@ -1,8 +1,9 @@
 //! From a request to its answer: deadline, retries, and what kind of fault it was.
 //!
-//! Every request of the runtime's client goes through here. The engine's `retry` decides whether it is sent again; nothing below may do so
-//! as well ([`connect`] makes a client that does not). Invariants: a request ends by its deadline, whatever the connection does, reading the
-//! answer included; a write is sent twice only when the first cannot have been carried out.
+//! Every request of the runtime's client goes through here. The engine's `retry` decides whether it is sent again;
+//! nothing below may do so as well ([`connect`] makes a client that does not). Invariants: a request ends by its
+//! deadline, in any state of the connection, reading the answer included; a write is sent twice only when the first
+//! cannot have been carried out.
 //!
 //! Not here: lists and watches of informers, whose faults their reflector judges.
 
@@ -22,14 +23,16 @@ use crate::fault::fault_of;
 use crate::metrics::Metrics;
 use crate::trace;
 
-/// How long a request of the client may take, retries included: as long as the API server itself works on one (`--request-timeout`).
+/// How long a request of the client may take, retries included: as long as the API server itself works on one
+/// (`--request-timeout`).
 pub const REQUEST_DEADLINE: Duration = Duration::from_secs(60);
 
-/// Makes the client that a manager expects: kube's own retries are off, because the runtime retries by itself, with deadlines, and never
-/// sends a POST a second time that may have been carried out. [`crate::run()`] uses it.
+/// Makes the client that a manager expects: kube's own retries are off, because the runtime retries by itself, with
+/// deadlines, and never sends a POST a second time that may have been carried out. [`crate::run()`] uses it.
 ///
 /// # Errors
-/// [`Error::Api`](crate::Error::Api) when the configuration holds certificates or an authentication that cannot be used.
+/// [`Error::Api`](crate::Error::Api) when the configuration holds certificates or an authentication that cannot be
+/// used.
 ///
 /// ```no_run
 /// # async fn client() -> kubewright::Result<kubewright::kube::Client> {
@@ -150,7 +153,7 @@ fn late(deadline: Duration) -> kube::Error {
     kube::Error::Service(io::Error::new(io::ErrorKind::TimedOut, message).into())
 }
 
-/// What the server says, or a status made of what stands between it and us.
+/// The server's status, or a status made of the answer of a proxy between it and us.
 fn refusal(code: u16, body: &[u8]) -> Status {
     match serde_json::from_slice::<Status>(body) {
         Ok(status) if !status.reason.is_empty() || !status.message.is_empty() => Status {

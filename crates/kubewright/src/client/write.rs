@@ -21,16 +21,19 @@ impl Client {
     /// Creates an object (POST).
     ///
     /// # Errors
-    /// [`Error::Api`](crate::Error::Api) when the server refuses; [`Error::is_already_exists`](crate::Error::is_already_exists) tells the most common reason.
+    /// [`Error::Api`](crate::Error::Api) when the server refuses;
+    /// [`Error::is_already_exists`](crate::Error::is_already_exists) tells the most common reason.
     pub async fn create<K: Object>(&self, object: &K) -> Result<Arc<K>> {
         self.create_shared(&Form::of::<K>(), object).await.map(typed)
     }
 
-    /// Replaces an object (PUT). The resourceVersion inside is the optimistic lock, and the server judges it: an update that changes nothing is
-    /// sent too (the server then writes nothing), because the cache cannot know whether the object has changed since. Compare before you call.
+    /// Replaces an object (PUT). The resourceVersion inside is the optimistic lock, and the server judges it: an update
+    /// that changes nothing is sent too (the server then writes nothing), because the cache cannot know whether the
+    /// object has changed since. Compare before you call.
     ///
     /// # Errors
-    /// [`Error::Conflict`](crate::Error::Conflict) when the object changed since it was read; [`Error::Api`](crate::Error::Api) when the server refuses.
+    /// [`Error::Conflict`](crate::Error::Conflict) when the object changed since it was read;
+    /// [`Error::Api`](crate::Error::Api) when the server refuses.
     pub async fn update<K: Object>(&self, object: &K) -> Result<Arc<K>> {
         self.replace(&Form::of::<K>(), object, None).await.map(typed)
     }
@@ -43,7 +46,8 @@ impl Client {
         self.replace(&Form::of::<K>(), object, Some("status")).await.map(typed)
     }
 
-    /// Patches an object. [`Patch::Merge`] and [`Patch::Strategic`] carry no lock unless the patch names a resourceVersion.
+    /// Patches an object. [`Patch::Merge`] and [`Patch::Strategic`] carry no lock unless the patch names a
+    /// resourceVersion.
     ///
     /// # Errors
     /// [`Error::Conflict`](crate::Error::Conflict) and [`Error::Api`](crate::Error::Api) as the server answers.
@@ -138,7 +142,8 @@ impl Client {
         }
     }
 
-    /// Posts to a subresource that is an action, such as a pod's `binding` or `eviction`; `T` is the type of the answer.
+    /// Posts to a subresource that is an action, such as a pod's `binding` or `eviction`; `T` is the type of the
+    /// answer.
     ///
     /// # Errors
     /// As the server answers.
@@ -166,7 +171,8 @@ impl Client {
         Ok(answer)
     }
 
-    /// Deletes exactly this object: the request carries its uid. `false` when it was gone already, or replaced by a namesake.
+    /// Deletes exactly this object: the request carries its uid. `false` when it was gone already, or replaced by a
+    /// namesake.
     ///
     /// # Errors
     /// [`Error::Api`](crate::Error::Api) when the server refuses.
@@ -174,15 +180,17 @@ impl Client {
         self.delete_with(object, DeleteParams::default()).await
     }
 
-    /// [`Client::delete`] with a propagation policy, a grace period or a resourceVersion precondition. The uid is added for you.
+    /// [`Client::delete`] with a propagation policy, a grace period or a resourceVersion precondition. The uid is added
+    /// for you.
     ///
     /// # Errors
-    /// [`Error::Conflict`](crate::Error::Conflict) when a resourceVersion precondition fails; [`Error::Api`](crate::Error::Api) when the server refuses.
+    /// [`Error::Conflict`](crate::Error::Conflict) when a resourceVersion precondition fails;
+    /// [`Error::Api`](crate::Error::Api) when the server refuses.
     pub async fn delete_with<K: Object>(&self, object: &K, params: DeleteParams) -> Result<bool> {
         self.delete_exactly(&Form::of::<K>(), object.meta(), params).await
     }
 
-    /// Deletes by name, whatever object that is now. `false` when there is none.
+    /// Deletes by name, whichever object has it now. `false` when there is none.
     ///
     /// # Errors
     /// As [`Client::delete_with`].
@@ -197,7 +205,8 @@ impl Client {
         self.delete_target(&target, params, None).await
     }
 
-    /// Deletes an object of a kind that is known at run time; give the uid as a precondition. `false` when there is none.
+    /// Deletes an object of a kind that is known at run time; give the uid as a precondition. `false` when there is
+    /// none.
     ///
     /// # Errors
     /// As [`Client::delete_with`].
@@ -360,8 +369,9 @@ impl Client {
         })
     }
 
-    /// Leaves the receipt of a delete. The server answers with the object when it waits for its finalizers or its grace period (then it was
-    /// written), and for some kinds also when it is gone; otherwise with a status that names the uid.
+    /// Leaves the receipt of a delete. The server answers with the object when it waits for its finalizers or its grace
+    /// period (then it was written), and for some kinds also when it is gone; otherwise with a status that names the
+    /// uid.
     fn arm_delete(
         &self,
         target: &Target<'_>,
