@@ -1,4 +1,5 @@
-//! From keys to reconciles: waits until every source is synced, then workers take keys, reconcile and decide what becomes of them.
+//! From keys to reconciles: waits until every source is synced, then workers take keys, reconcile and decide what
+//! becomes of them.
 //!
 //! Invariants: R4 no reconcile before all sources of the controller are synced; R5 success forgets the key's failures,
 //! an error lets the delay grow, a terminal error drops the key until the next event; R6 after the stop no reconcile
@@ -57,7 +58,7 @@ pub(crate) struct Prepared {
     settings: Settings,
 }
 
-/// What workers need besides.
+/// The further equipment of workers.
 #[derive(Clone)]
 pub(crate) struct Equipment {
     pub(crate) client: Client,
@@ -127,7 +128,7 @@ impl Prepared {
         Ok(())
     }
 
-    /// What tells how the sources fare, for as long as the controller lives.
+    /// The health of the sources, for as long as the controller lives.
     pub(crate) fn sources(&self) -> Vec<Watched> {
         self.feeds.iter().flat_map(Feed::watched).collect()
     }
@@ -233,7 +234,7 @@ impl Prepared {
     }
 }
 
-/// What a controller's loop tells the manager.
+/// The messages of a controller's loop to the manager.
 pub(crate) trait Told: Send + Sync + 'static {
     /// All its caches are synced.
     fn synced(&self);
@@ -293,7 +294,8 @@ impl Drop for Taken<'_> {
 static NEXT_ID: AtomicU64 = AtomicU64::new(1);
 
 impl Workshop {
-    /// Waits for the workers: at the stop they finish what they have, at the end of the term they are dropped where they wait.
+    /// Waits for the workers: at the stop they finish what they have, at the end of the term they are dropped where
+    /// they wait.
     async fn work_until(&self, mut workers: JoinSet<()>, term: &Term, stop: &Stop) -> Result<Ended> {
         let died = tokio::select! {
             biased;
@@ -303,7 +305,7 @@ impl Workshop {
         };
         self.prepared.queue.shut_down();
         if let Some(ended) = died {
-            // Workers end with the queue. One that ends before is missed.
+            // Workers end with the queue. A worker that ends before is an error.
             let message = ended
                 .err()
                 .map_or_else(|| "it ended".to_owned(), |error| error.to_string());
@@ -359,7 +361,7 @@ impl Workshop {
     }
 
     /// Reconciles within the term of the key's shard, which is held meanwhile (SH8). A key whose shard is another
-    /// replica's is forgotten: whoever gains it looks at it.
+    /// replica's is forgotten: the replica that gains the shard looks at it.
     async fn reconcile_shared(&self, work: Work<Request, Causes>, shards: &Shards) -> std::thread::Result<()> {
         let request = work.item.clone();
         if let Some(term) = shards.term_of(&request) {
@@ -393,7 +395,7 @@ impl Workshop {
         let _active = self.metrics.began(waited);
         let reconcile_id = NEXT_ID.fetch_add(1, Ordering::Relaxed);
         let controller = &self.prepared.name;
-        // At the level of errors: what is logged within says whose it is, whatever the level of the log.
+        // At the level of errors: log lines within name their reconcile, at any log level.
         let span = tracing::error_span!(
             "reconcile",
             %controller,
@@ -529,7 +531,7 @@ impl Workshop {
             }
             _ => {
                 if self.stop.is_requested() {
-                    // What it needed may be gone already; nobody is there to mend anything.
+                    // Resources that it needed may be gone already; nothing can be mended any more.
                     tracing::debug!(error = text, "reconcile failed while the manager stops");
                 } else {
                     tracing::error!(error = text, attempt, ?after, "reconcile failed; it is repeated");

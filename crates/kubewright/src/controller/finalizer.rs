@@ -1,8 +1,9 @@
 //! Finalizers, held by the runtime, so that a reconciler cannot forget one half.
 //!
-//! Invariants: `reconcile` runs only on objects that carry the finalizer, so that whatever it makes elsewhere is taken away again; an object that
-//! is being deleted is cleaned up and never reconciled; the finalizer goes when the cleanup says that it is done, and not before; finalizers of
-//! others stay, because each change carries the resourceVersion that it was made from.
+//! Invariants: `reconcile` runs only on objects that carry the finalizer, so that its effects elsewhere are undone; an
+//! object that is being deleted is cleaned up and never reconciled; the finalizer goes when the cleanup says that it is
+//! done, and not before; finalizers of others stay, because each change carries the resourceVersion that it was made
+//! from.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -28,7 +29,7 @@ pub enum Cleanup {
     RequeueAfter(Duration),
 }
 
-/// What is to be done with an object.
+/// The step for an object.
 pub(super) enum Turn {
     Reconcile(Arc<dyn Cached>),
     CleanUp,

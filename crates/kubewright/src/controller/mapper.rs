@@ -1,10 +1,10 @@
 //! Mappings that take their time: from changed objects to keys, beside the informer.
 //!
-//! An inline handler only puts each change into a queue of changed objects; workers take the states that wait of one object and ask the
-//! function about each. The engine's `states` says which must be asked.
+//! An inline handler only puts each change into a queue of changed objects; workers take the states that wait of one
+//! object and ask the function about each. The engine's `states` says which must be asked.
 //!
-//! Invariants: R3 no state is lost, whatever fails: what failed goes back into the queue with a growing delay; a function that hangs is
-//! dropped at its deadline; one object that fails holds up no other.
+//! Invariants: R3 no state is lost by any failure: a failed state goes back into the queue with a growing delay; a
+//! function that hangs is dropped at its deadline; one object that fails holds up no other.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -41,7 +41,7 @@ const BACKOFF: Exponential = Exponential {
     max: Duration::from_secs(60),
 };
 
-/// What waits of one object, and why it does.
+/// The waiting states of one object, and their causes.
 struct Change {
     states: States<dyn Cached>,
     causes: Causes,
@@ -112,7 +112,7 @@ impl Mapper {
         self.trouble.clone()
     }
 
-    /// What the handler of the informer fills. It holds neither the mapping nor an informer.
+    /// The inlet that the handler of the informer fills. It holds neither the mapping nor an informer.
     pub(super) fn inlet(&self) -> Inlet {
         Inlet {
             queue: self.queue.clone(),
@@ -198,7 +198,7 @@ impl Inlet {
             Event::Deleted { key, .. } => Some(key.clone()),
             other => KubeMeta::key(&**other.object()),
         };
-        // The store holds nothing that has no name.
+        // The store holds no object without a name.
         let Some(key) = key else { return };
         // Handlers of one informer run one at a time, so that the numbers are in the order of the changes.
         let number = self.changes.fetch_add(1, Ordering::Relaxed);

@@ -1,4 +1,4 @@
-//! Controllers: which objects to reconcile, what leads to a reconcile, and by whom.
+//! Controllers: which objects to reconcile, which events lead to a reconcile, and the reconciler.
 //!
 //! [`Controller`] is a declaration: nothing runs until a manager prepares it (its informers start and feed its queue)
 //! and starts its control loop. - `watch.rs`: sources as they are declared, - `sources.rs`: from events to keys, -
@@ -45,8 +45,8 @@ pub use watch::Watch;
 
 /// Brings the world in line with one kind of object (controller-runtime's `Reconciler`).
 ///
-/// A reconcile is told nothing about what happened and must not rely on it: it looks at the object and at the world and does what is
-/// missing. ([`Context::causes`] tells why it runs, for people.) One key is never reconciled twice at the same time.
+/// A reconcile gets no event and must not rely on one: it looks at the object and at the world and makes up the
+/// difference. One key is never reconciled twice at the same time.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -77,25 +77,26 @@ pub trait Reconciler: Send + Sync + 'static {
     /// Reconciles one object: the newest state in the cache, which includes everything that this process has written.
     fn reconcile(&self, object: Arc<Self::Object>, ctx: Context) -> impl Future<Output = Result<Action>> + Send;
 
-    /// The object of this key is gone from the API server: it was deleted, or a key that a source made up names none. Usually there is nothing
-    /// to do: what it owned is garbage collected. Forget what was kept about it.
+    /// The object of this key is gone from the API server: it was deleted, or a key that a source made up names none.
+    /// Usually there is nothing to do: what it owned is garbage collected. Forget what was kept about it.
     ///
-    /// An object that merely left the controller's selection ([`Controller::within`]), or that the cache has not seen yet, exists; neither this
-    /// nor `reconcile` is called for it.
+    /// An object that merely left the controller's selection ([`Controller::within`]), or that the cache has not seen
+    /// yet, exists; neither this nor `reconcile` is called for it.
     fn deleted(&self, request: Request, ctx: Context) -> impl Future<Output = Result<Action>> + Send {
         let _ = (request, ctx);
         async { Ok(Action::await_change()) }
     }
 
-    /// The object is being deleted, and carries the finalizer of [`Controller::finalizer`]: take away what was made for it elsewhere, in steps if
-    /// need be. It runs until it answers [`Cleanup::Done`]; failures are retried as those of `reconcile`. What the object owns in the cluster is
-    /// garbage collected and no reason for a finalizer.
+    /// The object is being deleted, and carries the finalizer of [`Controller::finalizer`]: take away what was made for
+    /// it elsewhere, in steps if need be. It runs until it answers [`Cleanup::Done`]; failures are retried as those of
+    /// `reconcile`. Objects that it owns in the cluster are garbage collected and no reason for a finalizer.
     fn cleanup(&self, object: Arc<Self::Object>, ctx: Context) -> impl Future<Output = Result<Cleanup>> + Send {
         let _ = (object, ctx);
         async { Ok(Cleanup::Done) }
     }
 
-    /// What this reconciler may do besides what follows from its controller. [`macro@crate::rbac`] on the `impl` writes it.
+    /// The rights of this reconciler besides those that follow from its controller. [`macro@crate::rbac`] on the `impl`
+    /// writes it.
     fn rbac(&self) -> Vec<Rule> {
         Vec::new()
     }
@@ -197,14 +198,15 @@ impl Controller {
         &self.form.resource
     }
 
-    /// Reconciles the owner when an owned object of kind `C` changes: the one that its owner reference with `controller: true` names, by
-    /// group and kind, whatever version. Deletions count, also those that were not seen.
+    /// Reconciles the owner when an owned object of kind `C` changes: the one that its owner reference with
+    /// `controller: true` names, by group and kind, in any version. Deletions count, also those that were not seen.
     #[must_use]
     pub fn owns<C: Object>(self) -> Controller {
         self.source(Watch::<C>::new().owned())
     }
 
-    /// Reconciles the keys that `map` answers for an object of kind `W` that changed. For a modification the old and the new state are asked.
+    /// Reconciles the keys that `map` answers for an object of kind `W` that changed. For a modification the old and
+    /// the new state are asked.
     #[must_use]
     pub fn watches<W: Object>(self, map: impl Fn(&W) -> Vec<Request> + Send + Sync + 'static) -> Controller {
         self.source(Watch::<W>::new().map(map))
@@ -216,15 +218,16 @@ impl Controller {
         self.source(Watch::<W>::new().all())
     }
 
-    /// Reconciles what a source says: [`Watch`] makes sources with selectors, predicates of their own and mappings that look things up.
+    /// Reconciles what a source says: [`Watch`] makes sources with selectors, predicates of their own and mappings that
+    /// look things up.
     #[must_use]
     pub fn source(mut self, source: Source) -> Controller {
         self.sources.push(source);
         self
     }
 
-    /// Only events of kind `K` (the controller's own, an owned or a watched one) that pass lead to reconciles. Several must all pass. See
-    /// [`crate::predicate`].
+    /// Only events of kind `K` (the controller's own, an owned or a watched one) that pass lead to reconciles. Several
+    /// must all pass. See [`crate::predicate`].
     #[must_use]
     pub fn with_predicate<K: Object>(
         mut self,
@@ -234,8 +237,8 @@ impl Controller {
         self
     }
 
-    /// Allows the operator more than what follows from what it reconciles, owns and watches. See [`macro@crate::rbac`], which does so beside the
-    /// reconciler.
+    /// Gives the operator more rights than those that follow from the kinds that it reconciles, owns and watches. See
+    /// [`macro@crate::rbac`], which does so beside the reconciler.
     #[must_use]
     pub fn rbac(mut self, rule: Rule) -> Controller {
         self.rules.push(rule);
@@ -308,16 +311,18 @@ impl Controller {
         self
     }
 
-    /// Holds a finalizer on every object, such as `shop.example.com/database`: it is added before the first `reconcile`, an object that is being
-    /// deleted is given to [`Reconciler::cleanup`] instead, and the finalizer goes when that is done.
+    /// Holds a finalizer on every object, such as `shop.example.com/database`: it is added before the first
+    /// `reconcile`, an object that is being deleted is given to [`Reconciler::cleanup`] instead, and the finalizer goes
+    /// when that is done.
     #[must_use]
     pub fn finalizer(mut self, name: impl Into<String>) -> Controller {
         self.settings.finalizer = Some(name.into());
         self
     }
 
-    /// Reconciles on every replica, whether it leads or not (`NeedLeaderElection: false`). For controllers that write nothing to the API, such as
-    /// one that keeps something in the process up to date. Without [`crate::LeaderElection`] it changes nothing.
+    /// Reconciles on every replica, whether it leads or not (`NeedLeaderElection: false`). For controllers that write
+    /// nothing to the API, such as one that keeps something in the process up to date. Without
+    /// [`crate::LeaderElection`] it changes nothing.
     #[must_use]
     pub fn on_every_replica(mut self) -> Controller {
         self.settings.on_every_replica = true;
@@ -337,8 +342,8 @@ impl Controller {
         self
     }
 
-    /// Reconciles only a part of the kind's objects; the server filters. Owned and watched kinds are not restricted by it. An object that
-    /// leaves the part is not reconciled any more, and not reported as deleted: it exists.
+    /// Reconciles only a part of the kind's objects; the server filters. Owned and watched kinds are not restricted by
+    /// it. An object that leaves the part is not reconciled any more, and not reported as deleted: it exists.
     #[must_use]
     pub fn within(mut self, scope: Scope) -> Controller {
         self.settings.scope = scope;

@@ -1,8 +1,9 @@
 //! From events to keys: which key a change of which object leads to, and why.
 //!
-//! Invariants: both states of a modification are mapped, so that an object that changes hands wakes both owners; deletions reach the owner,
-//! also those that were not seen, because the store passes on the last known object; one bad owner reference does not hide the others;
-//! owners are matched by group and kind, not by version; a cluster-scoped owner has one key whatever namespace its children live in.
+//! Invariants: both states of a modification are mapped, so that an object that changes hands wakes both owners;
+//! deletions reach the owner, also those that were not seen, because the store passes on the last known object; one bad
+//! owner reference does not hide the others; owners are matched by group and kind, not by version; a cluster-scoped
+//! owner has one key, in whichever namespace its children live.
 
 use std::any::TypeId;
 use std::fmt;
@@ -52,7 +53,7 @@ impl Sink {
     }
 }
 
-/// Where a source sends what, about whom.
+/// The destination of a source's events, and its name in messages.
 pub(crate) struct Wiring<'a> {
     pub(crate) controller: &'a str,
     /// The cluster of the controller's own kind.
@@ -101,7 +102,7 @@ impl Watched {
         })
     }
 
-    /// What is wrong with it now.
+    /// Its present problems.
     pub(crate) fn troubles(&self) -> impl Iterator<Item = String> {
         let core = self.core.upgrade();
         let watching = core.as_ref().and_then(|core| match core.health() {
@@ -164,14 +165,15 @@ impl Drop for Feed {
     }
 }
 
-/// What a kind is to a controller.
+/// The relation of a kind to a controller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Relation {
     Owns,
     Watches,
 }
 
-/// Something besides the controller's own kind that leads to reconciles: a [`Watch`](crate::Watch), a [`Waker`](crate::Waker) or a timer.
+/// Something besides the controller's own kind that leads to reconciles: a [`Watch`](crate::Watch), a
+/// [`Waker`](crate::Waker) or a timer.
 pub struct Source(Declared);
 
 enum Declared {
@@ -180,7 +182,7 @@ enum Declared {
     Timer(Duration),
 }
 
-/// Objects of another kind and whom they wake.
+/// Objects of another kind and the keys that they wake.
 pub(super) struct Watching {
     pub(super) form: Form,
     pub(super) kind: Kind,
@@ -208,9 +210,9 @@ pub(super) type Map = Arc<dyn Fn(&Any) -> Vec<Request> + Send + Sync>;
 pub(super) enum Wakes {
     /// The object of the controller's kind that controls it, or all that own it.
     OfOwner { any: bool },
-    /// What a function says.
+    /// The keys that a function returns.
     Mapped(Map),
-    /// What a function says that takes its time.
+    /// The keys that an async function returns.
     LookedUp(LookUp),
     /// Every object of the controller's kind.
     All,
@@ -302,8 +304,8 @@ pub(crate) fn feed_self(own: &Parts, predicates: &Predicates, sink: Sink) -> Fee
 }
 
 impl Source {
-    /// Wakes every object of the controller's kind again and again, for what nothing reports (controller-runtime's `SyncPeriod`). Each time it is
-    /// up to a tenth later, so that replicas and operators do not act in step.
+    /// Wakes every object of the controller's kind again and again, for what nothing reports (controller-runtime's
+    /// `SyncPeriod`). Each time it is up to a tenth later, so that replicas and operators do not act in step.
     pub fn every(period: Duration) -> Source {
         Source(Declared::Timer(period.max(SHORTEST)))
     }
@@ -432,7 +434,7 @@ fn request_of(object: &Any) -> Request {
     Request::new(identity.namespace, identity.name.unwrap_or_default())
 }
 
-/// For a modification the old state first, so that who remembers what it sees ends with the new one.
+/// For a modification the old state first, so that a function that remembers states ends with the new one.
 fn each_state(event: &Event<Any>) -> impl Iterator<Item = &Any> {
     let old = match event {
         Event::Modified { old, .. } => Some(&**old),
@@ -472,7 +474,7 @@ fn feed(
         if !passes(event) {
             return;
         }
-        // What was there at the start can wait for what happens now.
+        // Objects of the first list can wait for present changes.
         let priority = match event {
             Event::Added { initial: true, .. } => Priority::Low,
             _ if low => Priority::Low,

@@ -1,10 +1,10 @@
 //! Wake-ups from outside of the cluster: a database, a queue, an HTTP hook.
 //!
-//! A [`Waker`] is given to whatever listens there, and its source to a controller. What it wakes goes into the controller's work queue like
-//! everything else: each key once, worked on by one worker, on the replica that leads.
+//! A [`Waker`] is given to the listener there, and its source to a controller. A woken key goes into the controller's
+//! work queue like every other: each key once, worked on by one worker, on the replica that leads.
 //!
-//! Invariants: at most as many wake-ups as its capacity wait (in the waker, or in a queue); one counts until a worker has taken its key. What
-//! is woken while no controller runs waits for the next one, such as after a restart.
+//! Invariants: at most as many wake-ups as its capacity wait (in the waker, or in a queue); one counts until a worker
+//! has taken its key. Keys woken while no controller runs wait for the next one, such as after a restart.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -17,7 +17,8 @@ use crate::cause::{Cause, Causes};
 use crate::controller::{Sink, Source};
 use crate::request::Request;
 
-/// Wakes the keys of a controller from outside. Cheap to clone; may be used before the manager runs, and after it was started anew.
+/// Wakes the keys of a controller from outside. Cheap to clone; may be used before the manager runs, and after it was
+/// started anew.
 ///
 /// ```
 /// use kubewright::k8s_openapi::api::core::v1::ConfigMap;
@@ -58,7 +59,7 @@ struct Inner {
 #[derive(Default)]
 struct State {
     lines: Vec<Line>,
-    /// What was woken while there was no line.
+    /// Keys that were woken while there was no queue.
     waiting: Vec<Woken>,
     next: u64,
 }
@@ -104,8 +105,8 @@ impl Waker {
         }))
     }
 
-    /// Wakes a key; the reason is among the causes of its reconcile. Waits while there is no room. The same key woken again for the same reason,
-    /// before a worker has taken it, takes no room.
+    /// Wakes a key; the reason is among the causes of its reconcile. Waits while there is no room. The same key woken
+    /// again for the same reason, before a worker has taken it, takes no room.
     ///
     /// The object need not exist: then the reconciler is told that it does not ([`crate::Reconciler::deleted`]).
     pub async fn wake(&self, request: Request, reason: impl Into<String>) {
@@ -120,16 +121,17 @@ impl Waker {
     /// As [`Waker::wake`], without waiting.
     ///
     /// # Errors
-    /// [`WakerFull`] when there is no room, as on a replica that has not led for long. Every replica that begins to lead looks at every object:
-    /// only the reason is lost.
+    /// [`WakerFull`] when there is no room, as on a replica that has not led for long. Every replica that begins to
+    /// lead looks at every object: only the reason is lost.
     pub fn try_wake(&self, request: Request, reason: impl Into<String>) -> Result<(), WakerFull> {
         let place = self.0.room.clone().try_acquire_owned().map_err(|_| WakerFull)?;
         self.put(Woken(Some(request), Cause::placed(reason.into(), Arc::new(place))));
         Ok(())
     }
 
-    /// What leads from here to the reconciles of a controller. Of several controllers each is woken; what was woken before any of them ran is for
-    /// the first.
+    /// The source that leads from here to the reconciles of a controller. Each of several controllers is woken; keys
+    /// that were woken before any of them ran are for the first. Of several controllers each is woken; what was woken
+    /// before any of them ran is for the first.
     pub fn source(&self) -> Source {
         Source::woken(self.clone())
     }

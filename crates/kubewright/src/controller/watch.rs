@@ -1,4 +1,5 @@
-//! What a controller watches besides its own kind, as it is declared: which objects, which of their changes, and whom they wake.
+//! A controller's watch besides its own kind, as it is declared: which objects, which of their changes, and which keys
+//! they wake.
 //!
 //! `sources.rs` turns it into handlers of informers.
 
@@ -22,8 +23,8 @@ use crate::webhook::Kind;
 
 /// Objects of kind `K` that lead to reconciles; give it to [`Controller::source`](crate::Controller::source).
 ///
-/// [`Controller::owns`](crate::Controller::owns) and [`Controller::watches`](crate::Controller::watches) are short for the common ones.
-/// `K` may be `PartialObjectMeta<Pod>`, say: then only metadata is sent and kept.
+/// [`Controller::owns`](crate::Controller::owns) and [`Controller::watches`](crate::Controller::watches) are short for
+/// the common ones. `K` may be `PartialObjectMeta<Pod>`, say: then only metadata is sent and kept.
 ///
 /// ```
 /// use kubewright::k8s_openapi::api::core::v1::{ConfigMap, Pod, Secret};
@@ -76,7 +77,8 @@ impl<K: Object> Watch<K> {
 }
 
 impl<K: AnyObject> Watch<K> {
-    /// All objects of a kind that is known at run time. `K` says in which form, as in [`Cache::informer_dynamic`](crate::Cache::informer_dynamic).
+    /// All objects of a kind that is known at run time. `K` says in which form, as in
+    /// [`Cache::informer_dynamic`](crate::Cache::informer_dynamic).
     pub fn dynamic(resource: &ApiResource) -> Watch<K> {
         let kind = Kind {
             group: resource.group.clone(),
@@ -127,37 +129,39 @@ impl<K: AnyObject> Watch<K> {
         self
     }
 
-    /// What it wakes waits until nothing more urgent does, but not for ever: after a second it takes part in turns.
+    /// Keys that it wakes wait for more urgent ones, but not for ever: after a second they take part in turns.
     #[must_use]
     pub fn low_priority(mut self) -> Watch<K> {
         self.low = true;
         self
     }
 
-    /// Wakes the object of the controller's kind that controls the changed one (the owner reference with `controller: true`).
+    /// Wakes the object of the controller's kind that controls the changed one (the owner reference with `controller:
+    /// true`).
     pub fn owned(self) -> Source {
         self.wakes(Wakes::OfOwner { any: false })
     }
 
-    /// Wakes every object of the controller's kind that an owner reference names, whether it controls or not (`MatchEveryOwner`).
+    /// Wakes every object of the controller's kind that an owner reference names, whether it controls or not
+    /// (`MatchEveryOwner`).
     pub fn owned_by_any(self) -> Source {
         self.wakes(Wakes::OfOwner { any: true })
     }
 
-    /// Wakes the keys that `map` answers. It is called where changes are told, so it must be quick. For a modification the old and the new
-    /// state are asked.
+    /// Wakes the keys that `map` answers. It is called where changes are told, so it must be quick. For a modification
+    /// the old and the new state are asked.
     pub fn map(self, map: impl Fn(&K) -> Vec<Request> + Send + Sync + 'static) -> Source {
         self.wakes(Wakes::Mapped(Arc::new(move |object| {
             with_typed(object, &map).unwrap_or_default()
         })))
     }
 
-    /// Wakes the keys that `map` answers, which may take its time and read through the client. The client does not write: the function runs
-    /// on every replica, also on those that do not lead.
+    /// Wakes the keys that `map` answers, which may take its time and read through the client. The client does not
+    /// write: the function runs on every replica, also on those that do not lead.
     ///
-    /// It runs beside the informer, several objects at a time. For a modification the old and the new state are asked, and so is every state
-    /// that was replaced meanwhile. An error or a panic is logged, shown by `/readyz`, and tried again, later each time; with
-    /// [`Error::terminal`](crate::Error::terminal) the state is given up.
+    /// It runs beside the informer, several objects at a time. For a modification the old and the new state are asked,
+    /// and so is every state that was replaced meanwhile. An error or a panic is logged, shown by `/readyz`, and tried
+    /// again, later each time; with [`Error::terminal`](crate::Error::terminal) the state is given up.
     pub fn map_with<F>(self, map: impl Fn(Arc<K>, Client) -> F + Send + Sync + 'static) -> Source
     where
         F: Future<Output = Result<Vec<Request>>> + Send + 'static,
