@@ -1,5 +1,5 @@
-//! Kubebuilder's markers that are rules of their own, said with `#[schemars(extend("…" = …))]`: `exactlyOneOf`, `atMostOneOf`,
-//! `atLeastOneOf` (lists of field names), `immutable`, and `items:…` for the items of a list.
+//! Kubebuilder's markers that are rules of their own, said with `#[schemars(extend("…" = …))]`: `exactlyOneOf`,
+//! `atMostOneOf`, `atLeastOneOf` (lists of field names), `immutable`, and `items:…` for the items of a list.
 //!
 //! Not here: keywords that a schema says anyhow (`structural.rs`).
 
@@ -11,7 +11,7 @@ use super::structural::{Node, Writer, properties};
 /// The markers among the keywords.
 pub(super) const MARKERS: &[&str] = &["atLeastOneOf", "atMostOneOf", "exactlyOneOf", "immutable"];
 
-/// What a word about the items of a list begins with.
+/// The prefix of a marker about the items of a list.
 pub(super) const ITEMS: &str = "items:";
 
 impl Writer {

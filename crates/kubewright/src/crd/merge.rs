@@ -1,4 +1,4 @@
-//! What two schemas say together: a field's own words with those of its type, and the parts of an `allOf`.
+//! Two schemas together: a field's own keywords with those of its type, and the parts of an `allOf`.
 //!
 //! Rules add up; what a schema says about itself (words, defaults, extensions) is said once.
 
@@ -23,7 +23,7 @@ const VALIDATIONS: &[&str] = &[
     "pattern",
 ];
 
-/// Two schemas that both hold. What the second says about itself (words, defaults, extensions) wins; rules add up.
+/// Two schemas that both hold. The second one's own keywords (texts, defaults, extensions) win; rules add up.
 pub(super) fn both(node: &mut Node, other: Node) {
     for (word, value) in other {
         match node.get_mut(&word) {

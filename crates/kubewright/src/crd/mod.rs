@@ -1,12 +1,15 @@
-//! From a Rust type to its CustomResourceDefinition: `schemars` says what the type is, this makes it what Kubernetes takes.
+//! From a Rust type to its CustomResourceDefinition: `schemars` makes the schema of the type, this turns it into one
+//! that Kubernetes takes.
 //!
-//! kube's own generator loses or refuses much of that (tagged enums panic, every `Option` becomes nullable, sets and struct types vanish), so
-//! the schema is generated here once more from `K: JsonSchema`, and only names, scope, columns and the like come from `K::crd()`.
-//! - `structural.rs`: one schema, keyword by keyword; - `inlined.rs`: rules of fields that stand on a type with a schema of its own;
+//! kube's own generator loses or refuses much of that (tagged enums panic, every `Option` becomes nullable, sets and
+//! struct types vanish), so the schema is generated here once more from `K: JsonSchema`, and only names, scope, columns
+//! and the like come from `K::crd()`.
+//! - `structural.rs`: one schema, keyword by keyword; - `inlined.rs`: rules of fields that stand on a type with a
+//!   schema of its own;
 //! - `union.rs`: enums with data, which Kubernetes writes as one object with rules.
 //!
-//! Invariant: the same types give the same text. Not here: checking the result as an API server would, trimming descriptions, and writing
-//! files, which `kubewright manifests` does.
+//! Invariant: the same types give the same text. Not here: checking the result as an API server would, trimming
+//! descriptions, and writing files, which `kubewright manifests` does.
 
 mod inlined;
 mod markers;
@@ -27,7 +30,8 @@ use serde_json::{Value, json};
 
 use crate::error::{Error, Result};
 
-/// Names the Kubernetes type whose schema this is. It is in the declaration only: the command knows more about these types than their crate.
+/// Names the Kubernetes type whose schema this is. It is in the declaration only: the command knows more about these
+/// types than their crate.
 pub(crate) const TYPE: &str = "x-kubewright-type";
 
 /// Something that is wrong or doubtful about a type, told where the declaration is read.
@@ -35,7 +39,8 @@ pub(crate) const TYPE: &str = "x-kubewright-type";
 pub struct Problem {
     /// The field, such as `spec.rules[].port`; empty for the type as a whole.
     pub at: String,
-    /// A word for the kind of problem: `union`, `tuple`, `recursive`, `keyword`, `unknown-field`, `map`, `panic`; or, as a warning, `bytes`, `flatten`.
+    /// A word for the kind of problem: `union`, `tuple`, `recursive`, `keyword`, `unknown-field`, `map`, `panic`; or,
+    /// as a warning, `bytes`, `flatten`.
     pub what: &'static str,
     /// Why, in words.
     pub why: String,
@@ -64,7 +69,8 @@ impl Generated {
         Generated::from(std::any::type_name::<K>(), schemas, catch(|| K::crd()), name)
     }
 
-    /// All that is the same for every type, apart from it: an operator compiles what names a type anew whenever the type changes.
+    /// All that is the same for every type, apart from it: an operator compiles what names a type anew whenever the
+    /// type changes.
     fn from(
         rust: &'static str,
         [raw, inlined]: [Value; 2],
@@ -91,7 +97,7 @@ impl Generated {
     }
 }
 
-/// What is known of a definition without asking `K::crd()`.
+/// The parts of a definition that are known without `K::crd()`.
 fn bare(name: &str, resource: &ApiResource) -> Value {
     json!({
         "apiVersion": "apiextensions.k8s.io/v1",

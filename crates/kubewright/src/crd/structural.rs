@@ -1,11 +1,13 @@
 //! One JSON Schema (2020-12, as `schemars` writes it) into the structural form of Kubernetes.
 //!
-//! A schema becomes a [`Node`]: references are resolved, keywords that Kubernetes does not know are said in its words or reported, `null` is
-//! taken out, enums with data become one object (`union.rs`). Besides JSON Schema's keywords and `x-kubernetes-*`, `root:…` on a spec says
-//! a keyword of the whole kind; kubebuilder's markers are in `markers.rs`, what several schemas say together in `merge.rs`.
+//! A schema becomes a [`Node`]: references are resolved, keywords that Kubernetes does not know are said in its words
+//! or reported, `null` is taken out, enums with data become one object (`union.rs`). Besides JSON Schema's keywords and
+//! `x-kubernetes-*`, `root:…` on a spec says a keyword of the whole kind; kubebuilder's markers are in `markers.rs`,
+//! what several schemas say together in `merge.rs`.
 //!
 //! Absent and `null` are one thing for an optional field, as in Go: the API server drops such a `null`. Only who says
-//! `extend("nullable" = true)` gets a `null` that is kept. Items of lists and values of maps may be `null` when their type is an `Option`.
+//! `extend("nullable" = true)` gets a `null` that is kept. Items of lists and values of maps may be `null` when their
+//! type is an `Option`.
 
 mod known;
 
@@ -62,7 +64,8 @@ const KEPT: &[&str] = &[
     "x-kubernetes-validations",
 ];
 
-/// Keywords of JSON Schema that mean nothing to Kubernetes and may go: annotations, and what it does anyhow or nobody can say.
+/// Keywords of JSON Schema without a meaning for Kubernetes that may go: annotations, and constraints that always hold
+/// or cannot be expressed.
 const DROPPED: &[&str] = &[
     "$comment",
     "$defs",
@@ -80,7 +83,7 @@ const DROPPED: &[&str] = &[
 /// Keywords that schemars says of a type unasked, and that `null` takes away.
 const TAKEN_BY_NULL: &[&str] = &["description", "format", "maximum", "minimum", "title"];
 
-/// What a word about the whole kind begins with; it stands on the spec.
+/// The prefix of a marker about the whole kind; it stands on the spec.
 const ROOT: &str = "root:";
 
 /// The schema of a whole object, and what is wrong with it.
@@ -92,7 +95,7 @@ pub(super) fn root(raw: &Value, inlined: Value) -> (Value, Vec<Problem>) {
         problems: Vec::new(),
     };
     let mut node = writer.node(raw, "", Slot::Property);
-    // What schemars adds to every root, and what every object has.
+    // The keywords that schemars adds to every root, and the fields that every object has.
     const IMPLIED: [&str; 3] = ["apiVersion", "kind", "metadata"];
     node.remove("title");
     if let Some(properties) = node.get_mut("properties").and_then(Value::as_object_mut) {
@@ -115,7 +118,7 @@ pub(super) fn root(raw: &Value, inlined: Value) -> (Value, Vec<Problem>) {
         }
     }
     node.extend(moved);
-    // A default makes a field present: who leaves it out gets it.
+    // A default makes a field present: a client may leave it out.
     let defaulted: Vec<String> = properties(&node)
         .filter(|(_, property)| property.get("default").is_some())
         .map(|(name, _)| name.clone())
@@ -208,7 +211,7 @@ impl Writer {
         node
     }
 
-    /// Rules that somebody wrote on a field, and that stand beside a `$ref` only where every type is put in place: see [`Inlined`].
+    /// Rules on a field that stand beside a `$ref` only where every type is put in place: see [`Inlined`].
     fn told_of_reference(&mut self, node: &Node, own: &mut Node, at: &str) {
         if self.open.iter().any(|name| name.starts_with(KUBERNETES)) {
             return;
@@ -224,7 +227,7 @@ impl Writer {
         }
     }
 
-    /// What `$ref` points at.
+    /// The target of `$ref`.
     fn referred(&mut self, raw: &Node, at: &str, slot: Slot) -> Node {
         let Some(target) = raw.get("$ref").and_then(Value::as_str) else {
             return Node::new();
@@ -433,7 +436,7 @@ impl Writer {
         let rest: Vec<&Value> = list.iter().filter(|item| !is_null(item)).collect();
         *null |= rest.len() < list.len() && word != "allOf";
         if rest.iter().all(|item| is_rule(item)) && !rest.is_empty() {
-            // Rules that somebody wrote by hand.
+            // Rules that the user wrote by hand.
             node.insert(word.to_owned(), json!(rest));
             return;
         }
@@ -496,7 +499,7 @@ impl Writer {
         }
     }
 
-    /// What is implied is said, and what cannot be said as it is, is said otherwise.
+    /// Implied keywords are added, and those that Kubernetes does not take are expressed otherwise.
     fn finish(&mut self, node: &mut Node, at: &str) {
         if node.get("x-kubernetes-int-or-string") == Some(&Value::Bool(true)) {
             node.remove("type");

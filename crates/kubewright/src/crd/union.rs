@@ -1,14 +1,16 @@
-//! Enums with data, as Kubernetes can say them: one shape that has the fields of all variants, and rules for each variant.
+//! Enums with data, as Kubernetes can say them: one shape that has the fields of all variants, and rules for each
+//! variant.
 //!
-//! A structural schema has its types, properties and words in one place; `oneOf` and `anyOf` may only restrict. So the variants are taken
-//! apart: what has a shape goes into [`Union::common`], what differs and only restricts becomes a branch. Variants whose shapes contradict each
-//! other (a text here, an object there) cannot be told in one schema: that is an error with the place.
+//! A structural schema has its types, properties and words in one place; `oneOf` and `anyOf` may only restrict. So the
+//! variants are taken apart: keywords of shape go into [`Union::common`], differing ones that only restrict become a
+//! branch. Variants whose shapes contradict each other (a text here, an object there) cannot be told in one schema:
+//! that is an error with the place.
 
 use serde_json::{Map, Value, json};
 
 use super::structural::{Node, join, properties};
 
-/// What is common to all variants, and what holds for each; no branches when they restrict nothing.
+/// The part that all variants share, and the part of each; no branches when they restrict nothing.
 pub(super) struct Union {
     pub(super) common: Node,
     pub(super) branches: Vec<Node>,
@@ -57,7 +59,7 @@ fn merge(variants: &[Node], at: &str) -> Result<(Node, Vec<Node>), Wrong> {
                     .collect();
                 let (merged, rules) = merge(&below, &format!("{at}[]"))?;
                 common.insert(word.clone(), Value::Object(merged));
-                // Which list is whose: rules of items stay with their variant, whatever others there are.
+                // The owner of each list: rules of items stay with their variant, however many others there are.
                 let mut rules = rules.into_iter();
                 for (branch, value) in branches.iter_mut().zip(&values) {
                     if let (Some(rule), true) = (value.and_then(|_| rules.next()), value.is_some())

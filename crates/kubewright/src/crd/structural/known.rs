@@ -1,10 +1,10 @@
-//! What schemas say of types that Kubernetes knows, and of numbers.
+//! The schemas of types that Kubernetes knows, and of numbers.
 
 use serde_json::{Value, json};
 
 use super::Node;
 
-/// What the names of Kubernetes' own types begin with.
+/// The prefix of the names of Kubernetes' own types.
 pub(super) const KUBERNETES: &str = "io.k8s.";
 
 /// The pattern of a quantity, as Kubernetes' own generator has it.
@@ -26,7 +26,7 @@ pub(super) fn well_known(node: &mut Node, name: &str) {
             node.extend(anything());
         }
         Some("ObjectMeta") => {
-            // What may be said of an object that is made from a template; the rest belongs to the server.
+            // The metadata that an object's template may have; the rest belongs to the server.
             const TOLD: [&str; 5] = ["annotations", "finalizers", "labels", "name", "namespace"];
             if let Some(properties) = node.get_mut("properties").and_then(Value::as_object_mut) {
                 let known = std::mem::take(properties);
