@@ -1,7 +1,8 @@
-//! The task that takes part in an election: obeys the engine's [`Election`], one request at a time, and publishes the terms.
+//! The task that takes part in an election: obeys the engine's [`Election`], one request at a time, and publishes the
+//! terms.
 //!
-//! The Lease is watched, so that a leader that gives it back is followed at once; without a watch it is read every retry period. A request that
-//! hangs delays no stand-down: the end of the term is a timer of its own.
+//! The Lease is watched, so that a leader that gives it back is followed at once; without a watch it is read every
+//! retry period. A request that hangs delays no stand-down: the end of the term is a timer of its own.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -48,7 +49,7 @@ pub(crate) struct Elector {
     origin: tokio::time::Instant,
 }
 
-/// What the watch of the Lease says.
+/// An event of the watch of the Lease.
 enum Told {
     Lease(Box<DynamicObject>),
     Deleted,
@@ -268,7 +269,8 @@ async fn done_or(working: &mut Option<BoxFuture<'static, ()>>) {
     }
 }
 
-/// What happens to the Lease, for ever. A watch that ends or fails is opened again after the retry period, which is said first.
+/// The events of the Lease, for ever. A watch that ends or fails is opened again after the retry period, which is said
+/// first.
 fn watching(api: Api<DynamicObject>, name: &str, retry: Duration) -> BoxStream<'static, Told> {
     let params = WatchParams::default()
         .fields(&format!("metadata.name={name}"))

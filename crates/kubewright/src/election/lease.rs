@@ -1,4 +1,4 @@
-//! The Lease: what it says, and what is written into it. It is handled as JSON, so that fields of others stay (LE8).
+//! The Lease: reading and writing it. It is handled as JSON, so that fields of others stay (LE8).
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ pub(crate) fn resource() -> ApiResource {
     api_resource::<Lease>()
 }
 
-/// What a Lease says. `lease`: how long it lasts when it does not say.
+/// Reads a Lease. `lease`: how long it lasts when it does not say. `lease`: how long it lasts when it does not say.
 pub(crate) fn record(lease: &DynamicObject, default: Duration) -> Record {
     let spec = &lease.data["spec"];
     let seconds = spec["leaseDurationSeconds"].as_u64().filter(|seconds| *seconds > 0);

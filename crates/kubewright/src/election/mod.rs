@@ -21,15 +21,16 @@ use crate::cache::entropy;
 use crate::error::{Error, Result};
 use kubewright_engine::election::Settings;
 
-/// How the replicas of an operator agree on the one that acts: by a Lease, as client-go's `leaderelection` does, so that replicas in Go and in
-/// Rust understand each other.
+/// How the replicas of an operator agree on the one that acts: by a Lease, as client-go's `leaderelection` does, so
+/// that replicas in Go and in Rust understand each other.
 ///
-/// Every replica keeps its caches warm and serves probes and webhooks. Controllers and runnables run on the leader alone. A replica that cannot
-/// renew its Lease in time stops them and stands for election again; the process goes on. The Lease is given back at the end, so that a rollout
-/// costs no waiting.
+/// Every replica keeps its caches warm and serves probes and webhooks. Controllers and runnables run on the leader
+/// alone. A replica that cannot renew its Lease in time stops them and stands for election again; the process goes on.
+/// The Lease is given back at the end, so that a rollout costs no waiting.
 ///
-/// The operator needs the verbs `get`, `create` and `update` on `leases` of `coordination.k8s.io` in the namespace of the Lease, and `list` and
-/// `watch` to notice at once that a leader is gone. The role `leader-election-role` in a project's `config/rbac` has them.
+/// The operator needs the verbs `get`, `create` and `update` on `leases` of `coordination.k8s.io` in the namespace of
+/// the Lease, and `list` and `watch` to notice at once that a leader is gone. The role `leader-election-role` in a
+/// project's `config/rbac` has them.
 ///
 /// ```
 /// use kubewright::{LeaderElection, Manager, Result};
@@ -48,8 +49,8 @@ pub struct LeaderElection {
 }
 
 impl LeaderElection {
-    /// An election by the Lease of this name (`LeaderElectionID`): the same for all replicas of an operator, and of no other operator in the
-    /// namespace.
+    /// An election by the Lease of this name (`LeaderElectionID`): the same for all replicas of an operator, and of no
+    /// other operator in the namespace.
     pub fn new(name: impl Into<String>) -> LeaderElection {
         LeaderElection {
             name: name.into(),
@@ -59,27 +60,29 @@ impl LeaderElection {
         }
     }
 
-    /// The namespace of the Lease. The default is the client's own: the one that the pod runs in, or that of the kubeconfig's context.
+    /// The namespace of the Lease. The default is the client's own: the one that the pod runs in, or that of the
+    /// kubeconfig's context.
     pub fn namespace(mut self, namespace: impl Into<String>) -> LeaderElection {
         self.namespace = Some(namespace.into());
         self
     }
 
-    /// What this replica calls itself in the Lease. No two replicas may have the same. The default is the host's name, which in a pod is the
-    /// pod's, and a random number.
+    /// The name of this replica in the Lease. No two replicas may have the same. The default is the host's name, which
+    /// in a pod is the pod's, and a random number.
     pub fn identity(mut self, identity: impl Into<String>) -> LeaderElection {
         self.identity = Some(identity.into());
         self
     }
 
-    /// How long the other replicas wait for a leader that they do not hear of (`LeaseDuration`), in whole seconds. The default is 15 seconds.
+    /// How long the other replicas wait for a leader that they do not hear of (`LeaseDuration`), in whole seconds. The
+    /// default is 15 seconds.
     pub fn lease_duration(mut self, duration: Duration) -> LeaderElection {
         self.settings.lease = duration;
         self
     }
 
-    /// How long a leader goes on without a renewal that succeeded (`RenewDeadline`). It must be shorter than the lease: in the difference the
-    /// leader's work comes to its end before another's begins. The default is 10 seconds.
+    /// How long a leader goes on without a renewal that succeeded (`RenewDeadline`). It must be shorter than the lease:
+    /// in the difference the leader's work comes to its end before another's begins. The default is 10 seconds.
     pub fn renew_deadline(mut self, deadline: Duration) -> LeaderElection {
         self.settings.renew = deadline;
         self

@@ -24,7 +24,7 @@ pub(crate) struct Requests {
     pub(crate) clock: Arc<dyn Clock>,
 }
 
-/// What a request came to.
+/// The outcome of a request.
 pub(crate) enum Outcome {
     Read(Result<Option<DynamicObject>, kube::Error>),
     Wrote {
@@ -36,7 +36,7 @@ pub(crate) enum Outcome {
     Late,
 }
 
-/// What was learnt from it.
+/// The finding from it.
 pub(crate) enum Learnt {
     Seen,
     Wrote,

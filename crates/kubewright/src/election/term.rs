@@ -1,7 +1,8 @@
 //! A time of leading, as the work that it guards sees it.
 //!
-//! Two handles: a [`Term`] is held by work that must end before another term begins, a [`Lead`] is only asked whether the term goes on. A term
-//! ends by its own clock, whether or not anything tells it so: an elector that hangs prolongs nothing (LE2).
+//! Two handles: a [`Term`] is held by work that must end before another term begins, a [`Lead`] is only asked whether
+//! the term goes on. A term ends by its own clock, whether or not anything tells it so: an elector that hangs prolongs
+//! nothing (LE2).
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -19,7 +20,7 @@ pub(crate) struct Term {
     _work: Option<mpsc::Sender<Infallible>>,
 }
 
-/// A term from the side of who says how long it lasts.
+/// A term from the side that decides its length.
 pub(crate) struct Reign {
     pub(crate) number: u64,
     until: watch::Sender<Instant>,
