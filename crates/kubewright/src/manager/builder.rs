@@ -1,4 +1,4 @@
-//! What belongs to a manager, before it runs.
+//! The parts of a manager, before it runs.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -72,13 +72,15 @@ impl ManagerBuilder {
         self
     }
 
-    /// Answers `/healthz` and `/readyz` on this address; port 0 takes a free one, see [`Manager::health_address`]. Off by default.
+    /// Answers `/healthz` and `/readyz` on this address; port 0 takes a free one, see [`Manager::health_address`]. Off
+    /// by default.
     pub fn health(mut self, address: impl Into<String>) -> ManagerBuilder {
         self.health = Some(address.into());
         self
     }
 
-    /// Serves the operator's webhooks and conversions over HTTPS, if it has any. Off by default; [`Manager::webhooks`] hands them out in any case.
+    /// Serves the operator's webhooks and conversions over HTTPS, if it has any. Off by default; [`Manager::webhooks`]
+    /// hands them out in any case.
     pub fn webhook_server(mut self, server: WebhookServer) -> ManagerBuilder {
         self.webhook_server = Some(server);
         self
@@ -91,7 +93,7 @@ impl ManagerBuilder {
     }
 
     /// Serves CPU profiles for `go tool pprof` on this address; without a host, such as `:6060`, to its own machine or
-    /// pod only. Whoever reaches it may ask. Nobody by default.
+    /// pod only. Every client that reaches it may ask. Off by default.
     #[cfg(feature = "profiling")]
     pub fn profiles(mut self, address: &str) -> ManagerBuilder {
         self.profile_server = Some(ProfileServer::new(address));
@@ -123,13 +125,15 @@ impl ManagerBuilder {
         self
     }
 
-    /// Adds something that runs beside the controllers, from when their caches are synced. With leader election it runs on the leader alone.
+    /// Adds something that runs beside the controllers, from when their caches are synced. With leader election it runs
+    /// on the leader alone.
     pub fn runnable(mut self, name: impl Into<String>, runnable: impl Runnable) -> ManagerBuilder {
         self.runnables.push((name.into(), Box::new(runnable)));
         self
     }
 
-    /// Adds something that runs on every replica, whether it leads or not (`NeedLeaderElection: false`), from when the caches are synced.
+    /// Adds something that runs on every replica, whether it leads or not (`NeedLeaderElection: false`), from when the
+    /// caches are synced.
     pub fn runnable_on_every_replica(mut self, name: impl Into<String>, runnable: impl Runnable) -> ManagerBuilder {
         self.everywhere.push((name.into(), Box::new(runnable)));
         self
@@ -152,8 +156,9 @@ impl ManagerBuilder {
         self.namespaces([namespace])
     }
 
-    /// Restricts the manager to these namespaces: its caches hold objects of them only (and objects that are in none), so a Role in each is
-    /// enough to run it. Each is listed and watched by itself. Reads of other namespaces fail. Without any, as by default, all namespaces.
+    /// Restricts the manager to these namespaces: its caches hold objects of them only (and objects that are in none),
+    /// so a Role in each is enough to run it. Each is listed and watched by itself. Reads of other namespaces fail.
+    /// Without any, as by default, all namespaces.
     pub fn namespaces(mut self, namespaces: impl IntoIterator<Item = impl Into<String>>) -> ManagerBuilder {
         self.namespaces = namespaces.into_iter().map(Into::into).collect();
         self
@@ -161,10 +166,11 @@ impl ManagerBuilder {
 
     /// How much each informer keeps decoded, in bytes of its objects' JSON; decoded it is about eight times as much.
     ///
-    /// A cache holds objects as JSON text, a Pod in a seventh of what it takes decoded, and decodes what is read: some
-    /// twenty microseconds for a Pod. What was decoded last stays decoded until this much is. Unless it is set it
-    /// begins with 2 MiB and grows up to 64 where the same objects are read again and again. `usize::MAX` keeps every
-    /// object decoded that was read, as other runtimes do. With 0 nothing stays that nobody holds.
+    /// A cache holds objects as JSON text, a Pod in a seventh of its decoded size, and decodes objects that are read:
+    /// some twenty microseconds for a Pod. The objects decoded last stay decoded until they take this much. Unless it
+    /// is set it begins with 2 MiB and grows up to 64 where the same objects are read again and again. `usize::MAX`
+    /// keeps every object decoded that was read, as other runtimes do. With 0 an object stays decoded only while it is
+    /// held.
     pub fn keep_decoded(mut self, bytes: usize) -> ManagerBuilder {
         self.decoded = Budget::fixed(bytes);
         self

@@ -1,8 +1,8 @@
 //! The clusters of a manager besides its own: those that it begins with, and those that join and leave while it runs.
 //!
 //! Invariants: each has a cache and a writer of events of its own, and one name; a cluster leaves only when no
-//! controller works in it or watches it; when it leaves, what events wait are still written, and its watches are closed
-//! once nobody holds a client of it; at the manager's end all of them are stopped together.
+//! controller works in it or watches it; when it leaves, its waiting events are still written, and its watches are
+//! closed with the last client of it; at the manager's end all of them are stopped together.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -21,7 +21,7 @@ use crate::metrics::Metrics;
 use crate::observe::Observers;
 use crate::stop::Stop;
 
-/// What the clients of all clusters of a manager have in common.
+/// The parts that the clients of all clusters of a manager share.
 pub(super) struct Common {
     /// The manager's.
     pub(super) name: String,
@@ -51,7 +51,7 @@ impl Common {
     }
 }
 
-/// A writer that ends with whoever waits for it.
+/// A writer that ends when its waiter is dropped.
 struct Writing(JoinHandle<()>);
 
 impl Drop for Writing {

@@ -44,7 +44,7 @@ impl Group {
                 })
             });
             if let Err(error) = ended {
-                // The receiver is gone only when the manager is, and then nobody is left to tell.
+                // The receiver is gone only when the manager is, and then the error has no reader.
                 let _ = failures.send(error.in_part(owned));
             }
         });
@@ -69,7 +69,8 @@ pub(super) async fn stop_in_order(groups: [Group; 6], graceful: Duration) -> Vec
     let mut stuck = Vec::new();
     for (index, mut group) in groups.into_iter().enumerate() {
         group.source.stop();
-        // Controllers and runnables must leave a tenth, so that one that hangs does not take the events and probes with it.
+        // Controllers and runnables must leave a tenth, so that one that hangs does not take the events and probes with
+        // it.
         let deadline = begin + if index < 2 { graceful.mul_f32(0.9) } else { graceful };
         for (name, task) in &mut group.tasks {
             if timeout_at(deadline, &mut *task).await.is_err() {

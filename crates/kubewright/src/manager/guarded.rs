@@ -13,7 +13,8 @@ use crate::error::Result;
 use crate::runnable::Runnable;
 use crate::stop::Stop;
 
-/// How long a runnable may take to end when this replica leads no more; less than what lies between the renew deadline and the end of a lease.
+/// How long a runnable may take to end when this replica leads no more; less than what lies between the renew deadline
+/// and the end of a lease.
 const TERM_END: Duration = Duration::from_secs(1);
 
 /// Counts what has begun to work, once each.
@@ -71,7 +72,7 @@ impl Led {
                 }
                 () = term.over() => {
                     source.stop();
-                    // What does not end by itself is dropped: another replica begins soon.
+                    // Work that does not end by itself is dropped: another replica begins soon.
                     if let Ok(ended) = timeout(TERM_END, running).await {
                         ended?;
                     }

@@ -1,8 +1,9 @@
 //! The controllers of a manager that runs: how they begin, and how some are added and taken away meanwhile.
 //!
-//! Invariants: M6 what is added to a manager that runs begins at once, what is added before waits for it, and after its end it is an error; a
-//! controller that was taken away has ended when that is answered, and nothing of it is left in its informers; names are unique. A cluster
-//! (`clusters.rs`) leaves only when every controller that worked there or watched it has ended.
+//! Invariants: M6 a controller added to a running manager begins at once, one added before waits for it, and after its
+//! end it is an error; a controller that was removed has ended when the removal is answered, and nothing of it is left
+//! in its informers; names are unique. A cluster (`clusters.rs`) leaves only when every controller that worked there or
+//! watched it has ended.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -26,7 +27,7 @@ use crate::stop::{Stop, StopSource};
 #[derive(Clone, Debug)]
 pub struct Controllers(mpsc::Sender<Command>);
 
-/// What the manager is asked for.
+/// A request to the manager.
 #[derive(Debug)]
 pub(super) enum Command {
     Add(Box<Controller>, oneshot::Sender<Result<()>>),
@@ -50,8 +51,8 @@ impl Controllers {
         (Controllers(sender), receiver)
     }
 
-    /// Adds a controller. It is answered when its informers have started, and begins to reconcile when they are synced. Waits while the manager
-    /// does not run yet.
+    /// Adds a controller. It is answered when its informers have started, and begins to reconcile when they are synced.
+    /// Waits while the manager does not run yet.
     ///
     /// # Errors
     /// [`Error::Configuration`] when its parts do not fit together, its name is taken, or the manager has ended.
@@ -62,8 +63,8 @@ impl Controllers {
         answer.await.map_err(|_| ended())?
     }
 
-    /// Takes a controller away, by its name; `false` when there is none. When this is answered, its reconciles have ended, which are waited
-    /// for, and its watches are closed unless something else needs them.
+    /// Takes a controller away, by its name; `false` when there is none. When this is answered, its reconciles have
+    /// ended, which are waited for, and its watches are closed unless something else needs them.
     ///
     /// # Errors
     /// [`Error::Configuration`] when the manager has ended.
@@ -112,7 +113,7 @@ impl Controllers {
     }
 
     /// Takes a cluster away, also one that was there from the start; `false` when there is none. Events that wait are
-    /// still written. Its cache goes with the last client that somebody holds of it.
+    /// still written. Its cache goes with the last client of it.
     ///
     /// # Errors
     /// [`Error::Configuration`] when controllers work there or watch it, which are named; they are removed first, and
@@ -186,11 +187,11 @@ impl Loops {
         (self.group, self.clusters.into_group())
     }
 
-    /// Does what is asked for. What takes its time is left to a task.
+    /// Does what is asked for. A step that takes its time is left to a task.
     pub(super) fn obey(&mut self, command: Command) {
         match command {
             Command::Add(controller, reply) => {
-                // Without somebody who waits for the answer it is done nevertheless.
+                // It is done even when the caller does not wait for the answer.
                 let _ = reply.send(self.add(*controller));
             }
             Command::Join(name, kube, reply) => {
@@ -278,7 +279,8 @@ impl Loops {
             running.await
         });
         Box::pin(async move {
-            // A controller that fails ends the manager by itself; nothing else may begin. One that was taken away is not waited for.
+            // A controller that fails ends the manager by itself; nothing else may begin. One that was removed is not
+            // waited for.
             if seen.wait_for(|synced| *synced).await.is_err() && !removed.is_requested() {
                 std::future::pending::<()>().await;
             }
@@ -297,7 +299,8 @@ fn unsynced(sources: &[Watched]) -> String {
     }
 }
 
-/// What a controller's loop tells: probes wait for its caches, [`Manager::ready`](crate::Manager::ready) for its workers.
+/// The progress of a controller's loop: probes wait for its caches, [`Manager::ready`](crate::Manager::ready) for its
+/// workers.
 struct Progress {
     synced: watch::Sender<bool>,
     started: Mutex<Option<Started>>,
@@ -318,7 +321,7 @@ impl Told for Progress {
 }
 
 impl Drop for Progress {
-    /// What was taken away before it began is not waited for.
+    /// A controller removed before it began is not waited for.
     fn drop(&mut self) {
         if self.removed.is_requested() {
             self.started();

@@ -1,14 +1,14 @@
 //! Runs everything that belongs to one operator, in order, and stops it in reverse.
 //!
-//! Start: health and metrics server, webhook server, then the informers of all controllers and the election, then, as each part's caches are synced and this
-//! replica leads, controllers and runnables. Stop: controllers, runnables, the election (the Lease is given back), event writer, webhook server,
-//! metrics and health server, caches, all within one graceful period. (Webhooks come before the lists because a list may need a conversion that we serve
-//! ourselves.)
+//! Start: health and metrics server, webhook server, then the informers of all controllers and the election, then, as
+//! each part's caches are synced and this replica leads, controllers and runnables. Stop: controllers, runnables, the
+//! election (the Lease is given back), event writer, webhook server, metrics and health server, caches, all within one
+//! graceful period. (Webhooks come before the lists because a list may need a conversion that we serve ourselves.)
 //!
-//! Invariants: M2, W6 probes and webhooks are answered before the first list; M3 runnables begin when the caches of all controllers are synced; R4 a controller
-//! reconciles when its own are, so one kind that cannot be listed does not hold up the others (C8); M5 `run` returns when it is asked to, or
-//! with the first error; M7 it never takes longer than the graceful period, and names what did not stop; M1 a replica that does not lead is
-//! ready, and waits.
+//! Invariants: M2, W6 probes and webhooks are answered before the first list; M3 runnables begin when the caches of all
+//! controllers are synced; R4 a controller reconciles when its own are, so one kind that cannot be listed does not hold
+//! up the others (C8); M5 `run` returns when it is asked to, or with the first error; M7 it never takes longer than the
+//! graceful period, and names what did not stop; M1 a replica that does not lead is ready, and waits.
 
 mod builder;
 mod clusters;
@@ -88,7 +88,8 @@ impl fmt::Debug for Manager {
 }
 
 impl Manager {
-    /// A manager that talks to the API through this client; [`crate::connect`] makes one that does not retry below the runtime.
+    /// A manager that talks to the API through this client; [`crate::connect`] makes one that does not retry below the
+    /// runtime.
     pub fn builder(client: kube::Client) -> ManagerBuilder {
         ManagerBuilder {
             client,
@@ -124,8 +125,8 @@ impl Manager {
         self.commands.0.clone()
     }
 
-    /// Resolves when all controllers work and all runnables were started, which with leader election means that this replica leads for the
-    /// first time. Take it before [`Manager::run`]. Never resolves when the manager fails before.
+    /// Resolves when all controllers work and all runnables were started, which with leader election means that this
+    /// replica leads for the first time. Take it before [`Manager::run`]. Never resolves when the manager fails before.
     pub fn ready(&self) -> impl Future<Output = ()> + Send + use<> {
         let mut ready = self.ready.subscribe();
         async move {
@@ -140,17 +141,20 @@ impl Manager {
         self.webhooks.clone()
     }
 
-    /// Resolves to the address of the health server, once it listens. Take it before [`Manager::run`]. Never resolves without one.
+    /// Resolves to the address of the health server, once it listens. Take it before [`Manager::run`]. Never resolves
+    /// without one.
     pub fn health_address(&self) -> impl Future<Output = SocketAddr> + Send + use<> {
         listening(&self.health_address)
     }
 
-    /// Resolves to the address of the webhook server, once it listens. Take it before [`Manager::run`]. Never resolves without one.
+    /// Resolves to the address of the webhook server, once it listens. Take it before [`Manager::run`]. Never resolves
+    /// without one.
     pub fn webhook_address(&self) -> impl Future<Output = SocketAddr> + Send + use<> {
         listening(&self.webhook_address)
     }
 
-    /// Resolves to the address of the metrics server, once it listens. Take it before [`Manager::run`]. Never resolves without one.
+    /// Resolves to the address of the metrics server, once it listens. Take it before [`Manager::run`]. Never resolves
+    /// without one.
     pub fn metrics_address(&self) -> impl Future<Output = SocketAddr> + Send + use<> {
         listening(&self.metrics_address)
     }
@@ -163,7 +167,8 @@ impl Manager {
     /// Runs until `shutdown` resolves or something fails, then stops everything.
     ///
     /// # Errors
-    /// The first error of any part, with its name; [`Error::Shutdown`] when nothing failed but not everything stopped in time.
+    /// The first error of any part, with its name; [`Error::Shutdown`] when nothing failed but not everything stopped
+    /// in time.
     pub async fn run(self, shutdown: impl Future<Output = ()> + Send) -> Result<()> {
         let Manager {
             builder,
