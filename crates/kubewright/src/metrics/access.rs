@@ -1,5 +1,5 @@
-//! Who may read the metrics: the API server is asked whose token it is (TokenReview) and whether its user may `get` the path
-//! (SubjectAccessReview), as controller-runtime's `filters.WithAuthenticationAndAuthorization` does.
+//! Who may read the metrics: the API server is asked whose token it is (TokenReview) and whether its user may `get` the
+//! path (SubjectAccessReview), as controller-runtime's `filters.WithAuthenticationAndAuthorization` does.
 //!
 //! Answers are kept for a minute, in a table of bounded size: scrapers come every few seconds with the same token.
 
@@ -103,7 +103,8 @@ impl Access {
         Ok(Err((StatusCode::FORBIDDEN, text)))
     }
 
-    /// Posts a review. As JSON, because which of its fields are optional depends on the version of the linked k8s-openapi.
+    /// Posts a review. As JSON, because which of its fields are optional depends on the version of the linked
+    /// k8s-openapi.
     async fn review(&self, group: &str, kind: &str, plural: &str, spec: Value) -> Result<Value, kube::Error> {
         let review = json!({ "apiVersion": format!("{group}/v1"), "kind": kind, "spec": spec });
         let request = http::Request::post(format!("/apis/{group}/v1/{plural}"))

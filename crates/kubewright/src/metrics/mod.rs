@@ -1,12 +1,13 @@
-//! Metrics, under the names that controller-runtime and client-go give them, so that dashboards and alerts stay; and some of the cache, which
-//! they lack.
+//! Metrics, under the names that controller-runtime and client-go give them, so that dashboards and alerts stay; and
+//! some of the cache, which they lack.
 //!
-//! What changes often is counted where it happens, in handles that are looked up once; what can be asked is asked when the metrics are read
-//! (queues, caches, the process). Invariant: labels have few values, all from the operator's own declaration, verbs and status codes; nothing
-//! that a client sends becomes a label.
+//! Frequent changes are counted where they happen, in handles that are looked up once; figures that can be asked for
+//! are read with the metrics (queues, caches, the process). Invariant: labels have few values, all from the operator's
+//! own declaration, verbs and status codes; no value from a client becomes a label.
 //!
-//! - `controllers.rs`: reconciles and their queues, - `shards.rs`: who works on what, - `caches.rs`: informers, - `process.rs`: what the operating system knows,
-//! - `server.rs`: the endpoint, - `access.rs`: who may read it.
+//! - `controllers.rs`: reconciles and their queues, - `shards.rs`: the shards of replicas, - `caches.rs`: informers, -
+//!   `process.rs`: the operating system's figures,
+//! - `server.rs`: the endpoint, - `access.rs`: the right to read it.
 
 mod access;
 mod controllers;
@@ -58,7 +59,7 @@ struct Inner {
     webhooks: Webhooks,
 }
 
-/// What webhooks are asked.
+/// The requests to webhooks.
 struct Webhooks {
     requests: Family<Labels<2>, Counter>,
     latency: Family<Labels<1>, Histogram>,

@@ -1,4 +1,5 @@
-//! What the operating system knows of this process, under client_golang's names. On systems without `/proc` there is nothing.
+//! The operating system's figures of this process, under client_golang's names. On systems without `/proc` there is
+//! nothing.
 
 use std::fs;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -9,7 +10,8 @@ use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::Registry;
 
-/// Ticks per second in `/proc/*/stat`: `USER_HZ`, which is part of Linux's interface and 100 on every architecture that Rust runs on.
+/// Ticks per second in `/proc/*/stat`: `USER_HZ`, which is part of Linux's interface and 100 on every architecture that
+/// Rust runs on.
 const USER_HZ: f64 = 100.0;
 
 #[derive(Debug)]
@@ -56,7 +58,7 @@ impl Collector for Process {
     }
 }
 
-/// `VmRSS` of `/proc/self/status`, which is in kB whatever the page size.
+/// `VmRSS` of `/proc/self/status`, which is in kB for any page size.
 fn resident() -> Option<f64> {
     let status = fs::read_to_string("/proc/self/status").ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
@@ -64,7 +66,8 @@ fn resident() -> Option<f64> {
     Some(kilobytes * 1024.0)
 }
 
-/// Fields 14 and 15 of `/proc/self/stat`. The second field may contain spaces and brackets; what follows is counted from its end.
+/// Fields 14 and 15 of `/proc/self/stat`. The second field may contain spaces and brackets; what follows is counted
+/// from its end.
 fn cpu() -> Option<f64> {
     let stat = fs::read_to_string("/proc/self/stat").ok()?;
     let (_, rest) = stat.rsplit_once(") ")?;

@@ -1,7 +1,8 @@
 //! The endpoint `/metrics`.
 //!
-//! Secure (the default): HTTPS, and only for users whom the cluster lets `get /metrics`. The certificate comes from files, which are read again
-//! when they change, or is made at the start, signed by itself: a scraper that verifies needs the former.
+//! Secure (the default): HTTPS, and only for users whom the cluster lets `get /metrics`. The certificate comes from
+//! files, which are read again when they change, or is made at the start, signed by itself: a scraper that verifies
+//! needs the former.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -23,10 +24,10 @@ use crate::error::{Error, Result};
 use crate::net::{self, Answer};
 use crate::stop::Stop;
 
-/// What Prometheus expects of OpenMetrics.
+/// The media type of OpenMetrics, as Prometheus expects it.
 const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-/// Where and to whom metrics are served (controller-runtime's `metricsserver.Options`).
+/// The address of the metrics, and their readers (controller-runtime's `metricsserver.Options`).
 ///
 /// ```
 /// use kubewright::MetricsServer;
@@ -54,7 +55,7 @@ impl MetricsServer {
         }
     }
 
-    /// Without TLS, for everybody who reaches the port.
+    /// Without TLS, for every client that reaches the port.
     pub fn insecure(mut self) -> MetricsServer {
         self.secure = false;
         self
