@@ -1,14 +1,15 @@
 //! The command line: kubebuilder's flags, in the forms that Go's `flag` package takes.
 //!
-//! One table holds every flag; help, errors and defaults follow from it. Written by hand because every operator's build would pay for a
-//! library. Invariant: `--flag value`, `--flag=value` and `-flag` mean the same; a boolean takes its value only after `=`.
+//! One table holds every flag; help, errors and defaults follow from it. Written by hand because every operator's build
+//! would pay for a library. Invariant: `--flag value`, `--flag=value` and `-flag` mean the same; a boolean takes its
+//! value only after `=`.
 
 use std::collections::BTreeMap;
 
 /// One flag.
 struct Flag {
     name: &'static str,
-    /// What its value is called in the help; `None` for a boolean.
+    /// The name of its value in the help; `None` for a boolean. `None` for a boolean.
     value: Option<&'static str>,
     default: &'static str,
     help: &'static str,
@@ -159,7 +160,7 @@ const FLAGS: &[Flag] = &[
 /// The hidden subcommand that prints the declaration.
 const DECLARATION: &str = "__declaration";
 
-/// What the command line asks for.
+/// The request of the command line.
 #[derive(Debug, PartialEq)]
 pub(super) enum Asked<T> {
     Run(T),
@@ -233,7 +234,7 @@ fn unknown(name: &str) -> String {
     format!("unknown flag --{name}; there is {}", names.join(", "))
 }
 
-/// What Go's `strconv.ParseBool` takes.
+/// The texts of Go's `strconv.ParseBool`.
 fn go_bool(text: &str) -> Option<bool> {
     match text {
         "1" | "t" | "T" | "true" | "TRUE" | "True" => Some(true),

@@ -18,9 +18,9 @@ use crate::clock::{Clock as _, SystemClock};
 pub(super) struct Logging {
     pub(super) encoder: Encoder,
     pub(super) time: Time,
-    /// What a flag said.
+    /// The level of a flag.
     pub(super) level: Option<Level>,
-    /// What the environment says, when no flag does.
+    /// The environment's filter, when there is no flag.
     pub(super) rust_log: Option<String>,
 }
 
@@ -70,7 +70,8 @@ impl FormatTime for Time {
 }
 
 impl Logging {
-    /// Which events are logged. Libraries under ours tell how they work at debug level; that is only of interest to who asks for it.
+    /// Which events are logged. Libraries under ours report their work at debug level; their lines appear only on
+    /// request.
     fn filter(&self) -> Targets {
         let level = match (self.level, &self.rust_log) {
             (None, Some(wanted)) => match wanted.parse::<Targets>() {
@@ -95,7 +96,7 @@ pub(super) fn start(logging: &Logging, operator: &str) -> Exporting {
     let stderr = std::io::stderr;
     let layer = tracing_subscriber::fmt::layer()
         .with_writer(stderr)
-        // A log that nobody reads any more is no reason to panic.
+        // A log without a reader is no reason to panic.
         .log_internal_errors(false)
         .with_timer(logging.time)
         .with_ansi(stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none());

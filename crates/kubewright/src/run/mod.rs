@@ -1,12 +1,15 @@
 //! The main function of an operator: flags, environment, logging, client, signals.
 //!
-//! What kubebuilder writes into every project's main.go stands here once, so that a project's main.rs stays small and upgrading is an update
-//! of a dependency. Flags, environment variables and defaults are kubebuilder's: its manifests start our operators as they are.
+//! The code that kubebuilder writes into every project's main.go stands here once, so that a project's main.rs stays
+//! small and upgrading is an update of a dependency. Flags, environment variables and defaults are kubebuilder's: its
+//! manifests start our operators as they are.
 //!
-//! - `flags.rs`: the command line, - `settings.rs`: what follows from it and from the environment, - `logging.rs`: where events go,
+//! - `flags.rs`: the command line, - `settings.rs`: what follows from it and from the environment, - `logging.rs`:
+//!   where events go,
 //! - `telemetry.rs`: where spans go, with the feature `opentelemetry`.
 //!
-//! Invariants: nothing is accepted silently that does not work; the declaration is printed without a cluster, a client or a log line.
+//! Invariants: nothing is accepted silently that does not work; the declaration is printed without a cluster, a client
+//! or a log line.
 
 mod flags;
 mod logging;
@@ -35,8 +38,8 @@ use crate::webhook::WebhookServer;
 /// The exit code for a command line that cannot be understood, as Go's `flag` package has it.
 const USAGE: u8 = 2;
 
-/// Runs an operator as a program: reads flags and environment, connects to the cluster, serves probes and webhooks, runs the controllers until
-/// SIGTERM or SIGINT. A second signal ends the process at once.
+/// Runs an operator as a program: reads flags and environment, connects to the cluster, serves probes and webhooks,
+/// runs the controllers until SIGTERM or SIGINT. A second signal ends the process at once.
 ///
 /// ```no_run
 /// # use kubewright::Operator;
@@ -47,9 +50,10 @@ const USAGE: u8 = 2;
 /// }
 /// ```
 ///
-/// The flags are those of kubebuilder's main.go; `--help` lists them. From the environment it takes `ENABLE_WEBHOOKS=false` (no webhooks, for a
-/// program that no API server can reach), `WATCH_NAMESPACE` (the namespaces to work in), `KUBECONFIG` and `RUST_LOG`. The cluster is that of
-/// `--kubeconfig`, else of `KUBECONFIG`, else the one that the program runs in, else of `~/.kube/config`.
+/// The flags are those of kubebuilder's main.go; `--help` lists them. From the environment it takes
+/// `ENABLE_WEBHOOKS=false` (no webhooks, for a program that no API server can reach), `WATCH_NAMESPACE` (the namespaces
+/// to work in), `KUBECONFIG` and `RUST_LOG`. The cluster is that of `--kubeconfig`, else of `KUBECONFIG`, else the one
+/// that the program runs in, else of `~/.kube/config`.
 ///
 /// Logging goes to the standard error stream, unless the program has set up a `tracing` subscriber of its own before.
 ///
@@ -145,7 +149,8 @@ async fn serve(mut operator: Operator, settings: Settings) -> Result<()> {
     manager.build()?.run(shutdown).await
 }
 
-/// How to reach the cluster, in controller-runtime's order: the flag, KUBECONFIG, the pod that we are in, `~/.kube/config`.
+/// How to reach the cluster, in controller-runtime's order: the flag, KUBECONFIG, the pod that we are in,
+/// `~/.kube/config`.
 async fn config(flag: Option<&str>) -> Result<Config> {
     let none = KubeConfigOptions::default();
     let failed = |attempted: &str, error: &(dyn std::error::Error + 'static)| {
@@ -196,6 +201,6 @@ fn print(text: &str) -> ExitCode {
 }
 
 fn say(text: fmt::Arguments<'_>) {
-    // Nobody is left to tell when the standard error stream is gone.
+    // The error has no reader when the standard error stream is gone.
     let _ = writeln!(std::io::stderr(), "{text}");
 }

@@ -1,4 +1,4 @@
-//! What stands for the export of spans without the feature `opentelemetry`: nothing, said once when the environment
+//! The replacement for the export of spans without the feature `opentelemetry`: it only logs once that the environment
 //! asks for it.
 
 use tracing_subscriber::layer::Identity;

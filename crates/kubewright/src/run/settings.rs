@@ -1,4 +1,4 @@
-//! What follows from the flags and the environment.
+//! The settings that follow from the flags and the environment.
 
 use std::path::PathBuf;
 
@@ -48,7 +48,7 @@ pub(super) struct Settings {
     pub(super) certificate_secret: Option<String>,
     pub(super) http2: bool,
     pub(super) logging: Logging,
-    /// What was asked for and is not done, in words.
+    /// Requests that are not fulfilled, in words.
     pub(super) warnings: Vec<String>,
 }
 

@@ -37,7 +37,7 @@ const ANSWER: usize = 64 * 1024;
 /// Spans that are being exported, to be ended in order.
 pub(super) struct Exporting {
     provider: Option<SdkTracerProvider>,
-    /// What is to be said when there is a log.
+    /// The message for the log, once there is one.
     trouble: Option<String>,
 }
 
@@ -131,7 +131,7 @@ impl Exporting {
     }
 }
 
-/// Sends over the operator's runtime, whoever asks.
+/// Sends over the operator's runtime, from any thread.
 struct Sender {
     runtime: Handle,
     client: Client<HttpConnector, Full<Bytes>>,
