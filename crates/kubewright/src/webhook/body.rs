@@ -1,9 +1,11 @@
 //! Reading the body of a request within bounds of size and of memory.
 //!
-//! Idea: a body holds memory of a common budget as it arrives, block by block, and keeps it until its request is answered. A client that
-//! announces much and sends little holds little. When the budget is used up, readers wait until others are answered, or until their deadline.
+//! Idea: a body holds memory of a common budget as it arrives, block by block, and keeps it until its request is
+//! answered. A client that announces much and sends little holds little. When the budget is used up, readers wait until
+//! others are answered, or until their deadline.
 //!
-//! Invariants: no body is longer than its limit; all bodies together hold no more than the budget and one free block for each.
+//! Invariants: no body is longer than its limit; all bodies together hold no more than the budget and one free block
+//! for each.
 //!
 //! Not here: deadlines, they are the server's.
 
@@ -15,7 +17,7 @@ use hyper::body::{Body, Incoming};
 use kube::core::Status;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// What the budget is counted in, and what each body may hold without asking: bytes.
+/// The unit of the budget, and the bytes that each body may hold without asking.
 const BLOCK: usize = 64 << 10;
 
 /// The memory that bodies share.
@@ -27,7 +29,7 @@ impl Budget {
         Budget(Arc::new(Semaphore::new(bytes / BLOCK)))
     }
 
-    /// Reads a body of at most `limit` bytes. What it holds of the budget is given back when the second part is dropped.
+    /// Reads a body of at most `limit` bytes. Its part of the budget is given back when the second part is dropped.
     pub(super) async fn read(
         &self,
         body: Incoming,

@@ -1,7 +1,8 @@
 //! Conversion between the versions of one kind, through a hub.
 //!
-//! Invariants: objects come back in the order in which they were asked for, and a single one that cannot be converted is named; the
-//! metadata is the library's: of what the user's conversion returns only labels and annotations count (W4).
+//! Invariants: objects come back in the order in which they were asked for, and a single one that cannot be converted
+//! is named; the metadata is the library's: of what the user's conversion returns only labels and annotations count
+//! (W4).
 
 use std::any::type_name;
 use std::fmt;
@@ -19,9 +20,9 @@ pub(crate) const PATH: &str = "/convert";
 
 /// How the versions of one kind are converted: each through the hub, by `TryFrom` (controller-runtime's hub and spoke).
 ///
-/// Each spoke needs two conversions, to the hub and from it. They say what happens to `spec` and `status`; metadata is carried over by the
-/// library, except that labels and annotations may be changed by a conversion which sets `metadata` (to keep in an annotation what the other
-/// version has no field for).
+/// Each spoke needs two conversions, to the hub and from it. They convert `spec` and `status`; metadata is carried over
+/// by the library, except that labels and annotations may be changed by a conversion which sets `metadata` (to keep in
+/// an annotation a value for which the other version has no field).
 ///
 /// ```
 /// # mod v1 {
@@ -122,7 +123,7 @@ pub(crate) trait Convert: Send + Sync {
     /// The hub's group and kind.
     fn kind(&self) -> &Kind;
     fn describe(&self) -> ConversionDescription;
-    /// What is wrong with the declaration.
+    /// The error in the declaration.
     fn check(&self) -> Result<(), String>;
     /// Converts one object to this `apiVersion`. The error says which object, and why.
     fn convert(&self, object: &Value, to: &str) -> Result<Value, String>;
@@ -169,7 +170,8 @@ impl<H: Object> Convert for Conversion<H> {
 }
 
 impl<H: Object> Conversion<H> {
-    /// Converts one object to another `apiVersion`, as the API server has it converted: through the hub, with its metadata.
+    /// Converts one object to another `apiVersion`, as the API server has it converted: through the hub, with its
+    /// metadata.
     ///
     /// # Errors
     /// Which object, and why not.
@@ -229,7 +231,8 @@ fn finish(original: &Value, mut converted: Value, to: &str) -> Result<Value, Str
     object.insert("kind".to_owned(), original.get("kind").cloned().unwrap_or_default());
     let returned = object.remove("metadata").unwrap_or_default();
     let mut metadata = original.get("metadata").cloned().unwrap_or_default();
-    // A conversion that carried the metadata over decides about labels and annotations; one that did not only adds to them.
+    // A conversion that carried the metadata over decides about labels and annotations; one that did not only adds to
+    // them.
     let carried = text(&returned, "name") == text(&metadata, "name") && !text(&returned, "name").is_empty();
     if let Some(metadata) = metadata.as_object_mut() {
         for key in ["labels", "annotations"] {

@@ -1,7 +1,7 @@
 //! Defaults: an object is changed before it is checked and stored.
 //!
-//! The handler decodes, lets the user's code change the typed object, and answers the difference as a patch of the object as it was sent
-//! (W2). Not here: how the difference is found, see `merge.rs` and `json_patch.rs`.
+//! The handler decodes, lets the user's code change the typed object, and answers the difference as a patch of the
+//! object as it was sent (W2). Not here: how the difference is found, see `merge.rs` and `json_patch.rs`.
 
 use std::future::Future;
 
@@ -15,8 +15,9 @@ use crate::object::Object;
 
 /// Fills in what an object leaves open (controller-runtime's `admission.Defaulter`).
 ///
-/// It is called when an object is created or updated, perhaps more than once for one write, so it must give the same result when it is
-/// applied to its own result. What it changes is answered as a minimal patch; fields that the Rust type does not know are kept.
+/// It is called when an object is created or updated, perhaps more than once for one write, so it must give the same
+/// result when it is applied to its own result. Its changes are answered as a minimal patch; fields that the Rust type
+/// does not know are kept.
 ///
 /// ```
 /// use kubewright::k8s_openapi::api::core::v1::ConfigMap;

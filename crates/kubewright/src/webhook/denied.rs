@@ -1,6 +1,7 @@
 //! A refusal, and the `Status` that it becomes.
 //!
-//! Invariant: codes, reasons and messages are controller-runtime's, so that what `kubectl` shows does not depend on who wrote the webhook.
+//! Invariant: codes, reasons and messages are controller-runtime's, so that what `kubectl` shows does not depend on who
+//! wrote the webhook.
 
 use std::fmt;
 
@@ -29,8 +30,8 @@ use crate::error::Error;
 /// assert_eq!(check(1, true).unwrap_err().to_string(), "the guestbook is locked");
 /// ```
 ///
-/// `?` works on [`kubewright::Error`](crate::Error): what the API server refused keeps its status, everything else is an internal error (500)
-/// of the webhook, which is not held against the object.
+/// `?` works on [`kubewright::Error`](crate::Error): what the API server refused keeps its status, everything else is
+/// an internal error (500) of the webhook, which is not held against the object.
 #[derive(Debug)]
 pub struct Denied(Why);
 
@@ -57,7 +58,7 @@ impl Denied {
         Denied(Why::Status(Box::new(status)))
     }
 
-    /// What the API server gets.
+    /// The status for the API server.
     pub(super) fn into_status(self, request: &AdmissionRequest) -> Status {
         let errors = match self.0 {
             Why::Status(status) => return *status,

@@ -1,7 +1,8 @@
-//! What the API server is told about a webhook, complete: one entry of a webhook configuration, before it is known where the operator runs.
+//! The description of a webhook for the API server, complete: one entry of a webhook configuration, before it is known
+//! where the operator runs.
 //!
-//! It is data with a fixed JSON form, for the generator of manifests reads it in another process; tests and development clusters make
-//! configurations out of it at once ([`configurations`]). Invariant: paths and names are kubebuilder's.
+//! It is data with a fixed JSON form, for the generator of manifests reads it in another process; tests and development
+//! clusters make configurations out of it at once ([`configurations`]). Invariant: paths and names are kubebuilder's.
 
 use std::any::type_name;
 use std::collections::BTreeMap;
@@ -180,7 +181,7 @@ impl Description {
         }
     }
 
-    /// What is wrong with it, as far as that can be told without a cluster.
+    /// The error in it, as far as it shows without a cluster.
     pub(crate) fn check(&self) -> Result<(), String> {
         let wrong = |what: String| Err(format!("webhook {} of {}: {what}", self.name, self.kind.rust));
         let legal = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.' | b'/');
@@ -272,8 +273,8 @@ pub struct ConversionDescription {
     pub spokes: Vec<Kind>,
 }
 
-/// The webhook configurations (`MutatingWebhookConfiguration`, `ValidatingWebhookConfiguration`) of an operator, as JSON objects. Their names
-/// begin with `prefix`; `client_config` says how one is reached.
+/// The webhook configurations (`MutatingWebhookConfiguration`, `ValidatingWebhookConfiguration`) of an operator, as
+/// JSON objects. Their names begin with `prefix`; `client_config` says how one is reached.
 ///
 /// ```
 /// # use kubewright::k8s_openapi::api::core::v1::Pod;

@@ -1,7 +1,7 @@
-//! What is wrong with single fields, in the words of Kubernetes' own validation (`field.ErrorList`).
+//! Errors in single fields, in the words of Kubernetes' own validation (`field.ErrorList`).
 //!
-//! Invariant: texts and reasons are those of `k8s.io/apimachinery`'s `field.Error`, so that clients treat our refusals as they treat the
-//! API server's own.
+//! Invariant: texts and reasons are those of `k8s.io/apimachinery`'s `field.Error`, so that clients treat our refusals
+//! as they treat the API server's own.
 
 use std::fmt;
 
@@ -13,7 +13,8 @@ use super::denied::Denied;
 
 /// A list of errors about fields; empty means valid (`field.ErrorList`).
 ///
-/// Paths are written as users know them: `spec.containers[0].image`, `metadata.labels[app]`. [`field_path`] puts them together.
+/// Paths are written as users know them: `spec.containers[0].image`, `metadata.labels[app]`. [`field_path`] puts them
+/// together.
 ///
 /// ```
 /// use kubewright::FieldErrors;
@@ -37,7 +38,7 @@ struct FieldError {
     field: String,
     /// The reason of the cause, such as `FieldValueInvalid`.
     reason: &'static str,
-    /// What follows the path, such as `Invalid value: 101: must be at most 100`.
+    /// The text behind the path, such as `Invalid value: 101: must be at most 100`.
     body: String,
 }
 
@@ -105,13 +106,15 @@ impl FieldErrors {
         self.push(field, "FieldValueDuplicate", body);
     }
 
-    /// What the value names does not exist (`field.NotFound`): `spec.secretName: Not found: "password"`.
+    /// The value names an object that does not exist (`field.NotFound`): `spec.secretName: Not found: "password"`.
+    /// `spec.secretName: Not found: "password"`.
     pub fn not_found(&mut self, field: impl Into<String>, value: impl Serialize) {
         let body = body("Not found", Some(shown(&value)), "");
         self.push(field, "FieldValueNotFound", body);
     }
 
-    /// The value is none of a list (`field.NotSupported`): `spec.mode: Unsupported value: "Loud": supported values: "Quiet", "Silent"`.
+    /// The value is none of a list (`field.NotSupported`): `spec.mode: Unsupported value: "Loud": supported values:
+    /// "Quiet", "Silent"`.
     pub fn not_supported<T: AsRef<str>>(
         &mut self,
         field: impl Into<String>,
@@ -168,7 +171,7 @@ impl FieldErrors {
         if self.is_empty() { Ok(()) } else { Err(self.into()) }
     }
 
-    /// What `Status.details.causes` says.
+    /// The entries of `Status.details.causes`.
     pub(super) fn causes(&self) -> Vec<StatusCause> {
         let cause = |error: &FieldError| StatusCause {
             reason: error.reason.to_owned(),

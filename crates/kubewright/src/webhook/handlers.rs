@@ -1,7 +1,7 @@
-//! From a path and a document to an answer, whoever carries them: the HTTPS server, or a test cluster in this process.
+//! From a path and a document to an answer, over any transport: the HTTPS server, or a test cluster in this process.
 //!
-//! Invariants: W1 every review that can be read gets an answer with its uid, whatever the user's code does; a handler that panics or takes too
-//! long is answered for, logged, and hurts no other request.
+//! Invariants: W1 every review that can be read gets an answer with its uid, even when the user's code fails; a handler
+//! that panics or takes too long is answered for, logged, and affects no other request.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -39,7 +39,8 @@ pub(crate) struct Parts {
 
 /// Everything that an operator answers to the API server, by path. Cheap to clone.
 ///
-/// [`Manager::webhooks`](crate::Manager::webhooks) hands it out. A server of your own, or a test, gives it what the API server posts:
+/// [`Manager::webhooks`](crate::Manager::webhooks) hands it out. A server of your own, or a test, gives it what the API
+/// server posts:
 ///
 /// ```
 /// # use kubewright::webhook::WebhookHandlers;
@@ -67,7 +68,7 @@ impl fmt::Debug for WebhookHandlers {
 }
 
 impl Parts {
-    /// What is wrong with the declaration.
+    /// The error in the declaration.
     pub(crate) fn check(&self) -> Result<()> {
         let mut paths = BTreeSet::new();
         let mut names = BTreeSet::new();
@@ -136,7 +137,7 @@ impl WebhookHandlers {
         conversions.into_iter().chain(self.0.by_path.keys().cloned()).collect()
     }
 
-    /// What the API server is told about the webhooks.
+    /// The webhooks as the API server is told about them.
     pub fn descriptions(&self) -> Vec<Description> {
         self.0.parts.descriptions()
     }
@@ -149,8 +150,8 @@ impl WebhookHandlers {
     /// Answers a review within a time.
     ///
     /// # Errors
-    /// 404 for a path that is not served, 400 for a document that is not the review which belongs there. Everything else, refusals included,
-    /// is an answer.
+    /// 404 for a path that is not served, 400 for a document that is not the review which belongs there. Everything
+    /// else, refusals included, is an answer.
     pub async fn call(&self, path: &str, within: Duration, document: Value) -> Result<Value, Status> {
         let counted = self.count(path);
         let span = trace::webhook(path);

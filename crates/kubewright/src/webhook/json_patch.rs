@@ -1,7 +1,7 @@
 //! The difference between two JSON documents as a JSON patch (RFC 6902): add, remove and replace.
 //!
-//! Invariant: applied to the first document it gives the second (W2), and it touches nothing that is equal. Arrays are compared from both
-//! ends, so that one item put in or taken out is one operation.
+//! Invariant: applied to the first document it gives the second (W2), and it touches no equal part. Arrays are compared
+//! from both ends, so that one item put in or taken out is one operation.
 
 use serde::Serialize;
 use serde_json::Value;
@@ -137,7 +137,7 @@ pub(super) mod tests {
     }
 
     proptest! {
-        /// W2: whatever the two documents are.
+        /// W2: for any two documents.
         #[test]
         fn w2_a_difference_applied_gives_the_other_document(from in any_json(), to in any_json()) {
             let operations = diff(&from, &to);

@@ -1,17 +1,17 @@
 //! Carries a change of a typed object over to the object as it was sent.
 //!
-//! A Rust type may be older than the API: what it does not know is not in the typed object, neither before nor after the change. So the
-//! difference between the two typed states is taken, and only that is done to the raw object.
+//! A Rust type may be older than the API: what it does not know is not in the typed object, neither before nor after
+//! the change. So the difference between the two typed states is taken, and only that is done to the raw object.
 //!
-//! Invariants: what did not change between the typed states stays as it was sent, down to how it is written; what is unknown stays unless
-//! what contains it was taken away. Items of lists are matched by what they are called, or by being equal; where that does not say which is
-//! which, the new item replaces the old one as a whole rather than taking over what belongs to another.
+//! Invariants: a part that did not change between the typed states stays as it was sent, byte for byte; an unknown
+//! field stays unless its parent was removed. Items of lists are matched by their names, or by being equal; where that
+//! is ambiguous, the new item replaces the old one as a whole rather than taking over fields of another.
 
 use serde_json::{Map, Value};
 
 use super::json_patch::{self, Operation};
 
-/// What identifies an item in the lists of Kubernetes' own types and by convention elsewhere.
+/// The fields that identify an item in the lists of Kubernetes' own types and by convention elsewhere.
 const NAMES: &[&str] = &[
     "name",
     "key",
@@ -37,7 +37,7 @@ pub(crate) fn onto(raw: &Value, before: &Value, after: &Value) -> Value {
     }
 }
 
-/// What makes of the raw object what [`onto`] does, without writing it anew: most of an object stays as it is.
+/// The operations that give the same raw object as [`onto`], without writing it anew: most of an object stays as it is.
 pub(crate) fn changes(raw: &Value, before: &Value, after: &Value) -> Vec<Operation> {
     let mut operations = Vec::new();
     walk("", raw, before, after, &mut operations);
@@ -56,7 +56,7 @@ fn walk(path: &str, raw: &Value, before: &Value, after: &Value, out: &mut Vec<Op
                     path: json_patch::child(path, key),
                 });
             }
-            // What a type leaves out because it is empty.
+            // Fields that a type leaves out because they are empty.
             let nothing = Value::Object(Map::new());
             for (key, new) in after {
                 let (path, old) = (json_patch::child(path, key), before.get(key));

@@ -1,22 +1,25 @@
 //! Webhooks: what the API server asks before it stores an object, and when it needs another version of one.
 //!
-//! A [`Webhook`] puts a [`Defaulter`] and a [`Validator`] of one kind together with what the API server is told about them
-//! ([`Registration`]); a [`Conversion`] knows the versions of one kind. Both are declared with the operator, and everything else follows from the
-//! declaration: the manifests (`Description`), the HTTPS server of a manager ([`WebhookServer`]), the calls without a socket in tests
-//! ([`WebhookHandlers`]).
+//! A [`Webhook`] puts a [`Defaulter`] and a [`Validator`] of one kind together with what the API server is told about
+//! them ([`Registration`]); a [`Conversion`] knows the versions of one kind. Both are declared with the operator, and
+//! everything else follows from the declaration: the manifests (`Description`), the HTTPS server of a manager
+//! ([`WebhookServer`]), the calls without a socket in tests ([`WebhookHandlers`]).
 //!
 //! # Invariants
 //!
-//! W1 every answer carries the uid of its request, also after errors and panics; W2 the patch, applied to the object as it was sent, gives
-//! the defaulted object, and fields that the Rust type does not know stay; W3 a dry run is visible to the handler and its client writes
-//! nothing; W4 conversions keep order and metadata; W5 a new certificate drops no connection; W6 the server listens before any cache lists;
-//! W7 every body has a limit.
+//! W1 every answer carries the uid of its request, also after errors and panics; W2 the patch, applied to the object as
+//! it was sent, gives the defaulted object, and fields that the Rust type does not know stay; W3 a dry run is visible
+//! to the handler and its client writes nothing; W4 conversions keep order and metadata; W5 a new certificate drops no
+//! connection; W6 the server listens before any cache lists; W7 every body has a limit.
 //!
 //! # The files
 //!
-//! - `defaulter.rs`, `validator.rs`: what a user implements, - `request.rs`: what it is told, - `denied.rs`, `field_errors.rs`: how it says no,
-//! - `registration.rs`, `description.rs`: what the API server is told, - `merge.rs`, `json_patch.rs`: from a changed object to a minimal patch,
-//! - `conversion.rs`, - `review.rs`: the documents on the wire, - `handlers.rs`: from a path to an answer, - `server.rs`, `certificate.rs`: HTTPS.
+//! - `defaulter.rs`, `validator.rs`: the traits for users, - `request.rs`: their argument, - `denied.rs`,
+//!   `field_errors.rs`: their refusals,
+//! - `registration.rs`, `description.rs`: what the API server is told, - `merge.rs`, `json_patch.rs`: from a changed
+//!   object to a minimal patch,
+//! - `conversion.rs`, - `review.rs`: the documents on the wire, - `handlers.rs`: from a path to an answer, -
+//!   `server.rs`, `certificate.rs`: HTTPS.
 //!
 //! Not here: making certificates (cert-manager's or the test cluster's task), the authentication webhook.
 
@@ -59,7 +62,8 @@ use description::Flavour;
 use handlers::Admit;
 use validator::Validates;
 
-/// The webhooks of one kind (controller-runtime's `WebhookManagedBy`): at most one that sets defaults and one that validates.
+/// The webhooks of one kind (controller-runtime's `WebhookManagedBy`): at most one that sets defaults and one that
+/// validates.
 ///
 /// ```
 /// use kubewright::k8s_openapi::api::core::v1::Pod;
@@ -118,7 +122,8 @@ impl<K> fmt::Debug for Webhook<K> {
 }
 
 impl Webhook {
-    /// The webhooks of a kind: one of the operator's own, a built-in one, or somebody else's. Without a defaulter and a validator it is empty.
+    /// The webhooks of a kind: one of the operator's own, a built-in one, or a foreign one. Without a defaulter and a
+    /// validator it is empty.
     pub fn of<K: Object>() -> Webhook<K> {
         Webhook {
             defaulter: None,
@@ -137,8 +142,8 @@ impl<K: Object> Webhook<K> {
         self
     }
 
-    /// Validates with this: a validating webhook, asked when an object is created or updated. Deletions are asked about when
-    /// [`Registration::operations`] says so.
+    /// Validates with this: a validating webhook, asked when an object is created or updated. Deletions are asked about
+    /// when [`Registration::operations`] says so.
     pub fn validator(mut self, validator: impl Validator<Object = K>) -> Webhook<K> {
         self.validator = Some(Box::new(Validates(validator)));
         self
@@ -156,7 +161,7 @@ impl<K: Object> Webhook<K> {
         self
     }
 
-    /// What the API server is told: the defaulter first, if there is one.
+    /// The descriptions for the API server: the defaulter first, if there is one.
     pub fn descriptions(&self) -> Vec<Description> {
         let mutating = self.defaulter.as_ref().map(|_| (Flavour::Mutating, &self.mutating));
         let validating = self.validator.as_ref().map(|_| (Flavour::Validating, &self.validating));
@@ -177,7 +182,7 @@ impl<K: Object> Webhook<K> {
     }
 }
 
-/// One webhook with what the API server is told about it, whatever its kind.
+/// One webhook with its description for the API server, for any kind.
 pub(crate) struct Registered {
     pub(crate) description: Description,
     pub(crate) handler: Box<dyn Admit>,

@@ -1,4 +1,4 @@
-//! What the API server is told about a webhook, as far as somebody has a wish: everything that kubebuilder's webhook marker can say.
+//! The user's wishes for the registration of a webhook: everything that kubebuilder's webhook marker can say.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 
 use super::request::Operation;
 
-/// What happens to a write when the webhook cannot be asked.
+/// The fate of a write when the webhook cannot be called.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum FailurePolicy {
     /// The write is refused.
@@ -45,7 +45,7 @@ pub enum Reinvocation {
     IfNeeded,
 }
 
-/// What the API server is told about one webhook, where it differs from what follows from the kind (kubebuilder's
+/// The registration of one webhook, where it differs from the values that follow from the kind (kubebuilder's
 /// `+kubebuilder:webhook` marker).
 ///
 /// See [`Webhook::mutating`](super::Webhook::mutating) and [`Webhook::validating`](super::Webhook::validating).
@@ -71,7 +71,8 @@ pub struct Registration {
 }
 
 impl Registration {
-    /// The path under which the webhook is served. Default: kubebuilder's, such as `/mutate-webapp-my-domain-v1-guestbook`.
+    /// The path under which the webhook is served. Default: kubebuilder's, such as
+    /// `/mutate-webapp-my-domain-v1-guestbook`.
     pub fn path(mut self, path: impl Into<String>) -> Registration {
         self.path = Some(path.into());
         self
@@ -95,15 +96,15 @@ impl Registration {
         self
     }
 
-    /// The versions of the kind about whose writes the webhook is asked, or `*` for all. Default: the version of the Rust type. With
-    /// [`MatchPolicy::Equivalent`] writes through other versions count anyway; with [`MatchPolicy::Exact`] objects come in the version that
-    /// was written, which the Rust type must be able to read.
+    /// The versions of the kind about whose writes the webhook is asked, or `*` for all. Default: the version of the
+    /// Rust type. With [`MatchPolicy::Equivalent`] writes through other versions count anyway; with
+    /// [`MatchPolicy::Exact`] objects come in the version that was written, which the Rust type must be able to read.
     pub fn versions<T: Into<String>>(mut self, versions: impl IntoIterator<Item = T>) -> Registration {
         self.versions = Some(versions.into_iter().map(Into::into).collect());
         self
     }
 
-    /// What happens when the webhook cannot be asked. Default: [`FailurePolicy::Fail`].
+    /// The fate of a write when the webhook cannot be called. Default: [`FailurePolicy::Fail`].
     pub fn failure_policy(mut self, policy: FailurePolicy) -> Registration {
         self.failure_policy = policy;
         self
@@ -134,8 +135,8 @@ impl Registration {
         self
     }
 
-    /// Asks about these subresources of the kind (`status`, `ephemeralcontainers`) instead of the objects themselves; `""` stands for the
-    /// objects.
+    /// Asks about these subresources of the kind (`status`, `ephemeralcontainers`) instead of the objects themselves;
+    /// `""` stands for the objects.
     pub fn subresources<T: Into<String>>(mut self, subresources: impl IntoIterator<Item = T>) -> Registration {
         self.subresources = subresources.into_iter().map(Into::into).collect();
         self
@@ -182,7 +183,8 @@ impl Registration {
         self
     }
 
-    /// The service that leads to the webhook. Default: `webhook-service` in namespace `system`, which the generated kustomization renames.
+    /// The service that leads to the webhook. Default: `webhook-service` in namespace `system`, which the generated
+    /// kustomization renames.
     pub fn service(mut self, namespace: impl Into<String>, name: impl Into<String>, port: Option<u16>) -> Registration {
         self.service = Some((namespace.into(), name.into(), port));
         self

@@ -1,4 +1,4 @@
-//! What a webhook is told besides the object: who asks, for what, whether it is only a try.
+//! The request of a webhook besides the object: its user, its target, whether it is a dry run.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -66,7 +66,7 @@ pub struct AdmissionRequest {
     /// The namespace; `None` for objects outside namespaces.
     #[serde(default)]
     pub namespace: Option<String>,
-    /// What is to happen.
+    /// The operation.
     pub operation: Operation,
     /// Who asks.
     #[serde(default)]
@@ -90,7 +90,7 @@ pub struct AdmissionRequest {
 }
 
 impl AdmissionRequest {
-    /// A request that nobody sent, for tests which call a defaulter or validator directly.
+    /// A request that was not sent, for tests which call a defaulter or validator directly.
     ///
     /// ```
     /// use kubewright::AdmissionRequest;
@@ -123,7 +123,8 @@ impl AdmissionRequest {
         }
     }
 
-    /// Shows a warning to the person who writes (`kubectl` prints it), whether the write is allowed or not. Keep it under 120 characters.
+    /// Shows a warning to the person who writes (`kubectl` prints it), whether the write is allowed or not. Keep it
+    /// under 120 characters.
     pub fn warn(&self, text: impl Into<String>) {
         self.lock().push(text.into());
     }

@@ -22,7 +22,7 @@ struct Header {
     kind: String,
 }
 
-/// What was asked, with the version in which the answer goes back.
+/// The request, with the version in which the answer goes back.
 pub(super) struct Asked<T> {
     pub(super) api_version: String,
     pub(super) request: T,

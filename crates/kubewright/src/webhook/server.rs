@@ -1,9 +1,10 @@
 //! The HTTPS server of the webhooks.
 //!
-//! Invariants: W5 see `certificate.rs`; W6 it listens before a cache lists (`manager` starts it first and stops it late); W7 what is read
-//! of a request is bounded in size, in time and in number, so that a client which misbehaves costs others nothing: a request takes one of the
-//! places in which work is done only after its body has arrived; HTTP/1.1 only unless HTTP/2 is asked for, because of its history of resets
-//! (CVE-2023-44487). A stop lets requests in flight finish.
+//! Invariants: W5 see `certificate.rs`; W6 it listens before a cache lists (`manager` starts it first and stops it
+//! late); W7 what is read of a request is bounded in size, in time and in number, so that a client which misbehaves
+//! costs others nothing: a request takes one of the places in which work is done only after its body has arrived;
+//! HTTP/1.1 only unless HTTP/2 is asked for, because of its history of resets (CVE-2023-44487). A stop lets requests in
+//! flight finish.
 //!
 //! Not here: what is answered (`handlers.rs`), how bodies are read (`body.rs`), client certificates.
 
@@ -47,7 +48,7 @@ const MAX_REVIEW: usize = 7 << 20;
 const MAX_CONVERSION: usize = 256 << 20;
 /// How many bytes of bodies are held at the same time, until their requests are answered.
 const MAX_BODIES: usize = 320 << 20;
-/// Larger bodies than this are parsed and converted on a thread where waiting costs nobody else.
+/// Larger bodies than this are parsed and converted on a thread where no other request waits.
 const LARGE: usize = 1 << 20;
 /// How many requests are worked on at the same time; more wait.
 const MAX_REQUESTS: usize = 128;
@@ -93,7 +94,8 @@ impl Default for WebhookServer {
     }
 }
 
-/// Where certificates are looked for by default, as controller-runtime does: `k8s-webhook-server/serving-certs` in the temporary directory.
+/// Where certificates are looked for by default, as controller-runtime does: `k8s-webhook-server/serving-certs` in the
+/// temporary directory.
 pub fn default_certificate_dir() -> PathBuf {
     std::env::temp_dir().join("k8s-webhook-server").join("serving-certs")
 }
@@ -104,7 +106,8 @@ impl WebhookServer {
         WebhookServer::default()
     }
 
-    /// The address to listen on, `:9443` for all addresses of the machine; port 0 takes a free one, see [`Manager::webhook_address`](crate::Manager::webhook_address).
+    /// The address to listen on, `:9443` for all addresses of the machine; port 0 takes a free one, see
+    /// [`Manager::webhook_address`](crate::Manager::webhook_address).
     pub fn address(mut self, address: impl Into<String>) -> WebhookServer {
         self.address = address.into();
         self
@@ -123,8 +126,9 @@ impl WebhookServer {
     }
 
     /// A certificate that the operator makes itself, and keeps in this Secret of its own namespace, instead of one in
-    /// files. It is good for 90 days and replaced after 60, without a call that fails; the API server is told whom to
-    /// trust (`caBundle`) in every webhook configuration and definition that leads here. Replicas share the Secret.
+    /// files. It is good for 90 days and replaced after 60, without a call that fails; the API server gets the
+    /// certificate to trust (`caBundle`) in every webhook configuration and definition that leads here. Replicas share
+    /// the Secret.
     ///
     /// The operator needs the verbs `create`, `get` and `update` on `secrets` in its namespace; `list` and `update` on
     /// `mutatingwebhookconfigurations` and `validatingwebhookconfigurations`; and, where it converts, `get` and `patch`

@@ -1,4 +1,4 @@
-//! What the handlers answer, whatever they are given.
+//! The answers of the handlers to any document.
 
 use std::time::Duration;
 
