@@ -27,10 +27,12 @@ use crate::troubles::{self, Troubles};
 use crate::usage::Usage;
 use crate::wait::{Seen, selector, until};
 
-/// How long a wait takes at most unless the test says otherwise. Generous, for machines that are busy: what works takes milliseconds.
+/// How long a wait takes at most unless the test says otherwise. Generous, for machines that are busy: what works takes
+/// milliseconds.
 const DEADLINE: Duration = Duration::from_secs(30);
 
-/// A cluster of a test's own, in its process. A clone is another handle to the same cluster; it stops with the last one.
+/// A cluster of a test's own, in its process. A clone is another handle to the same cluster; it stops with the last
+/// one.
 #[derive(Clone, Debug)]
 pub struct TestCluster {
     cluster: Cluster,
@@ -80,12 +82,12 @@ impl TestCluster {
         })
     }
 
-    /// A cluster whose time is the test's, beginning with `start`: hours pass in milliseconds, because the time goes on at once to what
-    /// is due next whenever nothing is left to do. That goes for everything that runs on tokio's timers, operators under test among it. The
-    /// deadlines of waits are in this time, too.
+    /// A cluster whose time is the test's, beginning with `start`: hours pass in milliseconds, because the time goes on
+    /// at once to what is due next whenever nothing is left to do. That goes for everything that runs on tokio's
+    /// timers, operators under test among it. The deadlines of waits are in this time, too.
     ///
-    /// The test runs on one thread, as `#[tokio::test]` does by default; work on other threads and over sockets looks idle, and time would
-    /// pass it by. One such cluster for each test.
+    /// The test runs on one thread, as `#[tokio::test]` does by default; work on other threads and over sockets looks
+    /// idle, and time would pass it by. One such cluster for each test.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> kubewright_testing::Result<()> {
@@ -132,7 +134,8 @@ impl TestCluster {
         Ok(())
     }
 
-    /// Waits until nothing is left to do but what is due at a later time: until half a second has passed in which nothing changed.
+    /// Waits until nothing is left to do but what is due at a later time: until half a second has passed in which
+    /// nothing changed.
     ///
     /// # Errors
     /// [`Error::RealTime`], and [`Error::Unsettled`] when there is no such half second within a minute.
@@ -165,7 +168,8 @@ impl TestCluster {
         &self.cluster
     }
 
-    /// The client that operators use: reads from a cache (of its own, shared with no operator) that has seen its own writes.
+    /// The client that operators use: reads from a cache (of its own, shared with no operator) that has seen its own
+    /// writes.
     pub fn client(&self) -> &Client {
         &self.client
     }
@@ -231,7 +235,7 @@ impl TestCluster {
         self.install_crds([K::crd()]).await
     }
 
-    /// Installs CRDs, and waits until their objects can be created. One that is there already is left as it is.
+    /// Installs CRDs, and waits until their objects can be created. An existing CRD is left as it is.
     ///
     /// # Errors
     /// [`Error::Api`] when the server refuses one, [`Error::Deadline`] when one is not established.
@@ -255,9 +259,10 @@ impl TestCluster {
         Ok(())
     }
 
-    /// Installs the operator's CRDs and webhook configurations and runs it under its own role: that of the package's `config/rbac/role.yaml`, which
-    /// `kubewright manifests` writes (and those of leader election and of the metrics beside it). What the role does not allow is refused, as it
-    /// would be in production. A package without this file runs its operator as the administrator.
+    /// Installs the operator's CRDs and webhook configurations and runs it under its own role: that of the package's
+    /// `config/rbac/role.yaml`, which `kubewright manifests` writes (and those of leader election and of the metrics
+    /// beside it). A request beyond the role is refused, as it would be in production. A package without this file runs
+    /// its operator as the administrator.
     ///
     /// # Errors
     /// As [`run_as_admin`](TestCluster::run_as_admin), and [`Error::Runtime`] when the file cannot be read.
@@ -292,9 +297,10 @@ impl TestCluster {
         Ok(self.usage.noting(&kube))
     }
 
-    /// The rules of the operators' roles that no request has used so far, each with the verbs that are left: what a deployment would allow and
-    /// this test did not try. A test that plays a whole life (create, change, delete) is the place to look at them. A request that was refused
-    /// uses no rule; operators that run as the administrator have none.
+    /// The rules of the operators' roles that no request has used so far, each with the verbs that are left: what a
+    /// deployment would allow and this test did not try. A test that plays a whole life (create, change, delete) is the
+    /// place to look at them. A request that was refused uses no rule; operators that run as the administrator have
+    /// none.
     ///
     /// ```no_run
     /// # async fn test(cluster: kubewright_testing::TestCluster) {
@@ -307,14 +313,17 @@ impl TestCluster {
         self.usage.unused()
     }
 
-    /// Installs the operator's CRDs and webhook configurations and runs it as the administrator, in the background until it is stopped or the cluster is, by its
-    /// last handle. When it ends by itself, waits of this cluster fail at once and say why.
+    /// Installs the operator's CRDs and webhook configurations and runs it as the administrator, in the background
+    /// until it is stopped or the cluster is, by its last handle. When it ends by itself, waits of this cluster fail at
+    /// once and say why.
     ///
-    /// The API server calls the operator's webhooks and conversions without a socket, so there is no certificate to make. Once the operator
-    /// has ended they cannot be reached, as those of a real one: what happens then is what their failure policies say.
+    /// The API server calls the operator's webhooks and conversions without a socket, so there is no certificate to
+    /// make. Once the operator has ended they cannot be reached, as those of a real one: then their failure policies
+    /// decide.
     ///
     /// # Errors
-    /// As [`install_crds`](TestCluster::install_crds), and [`Error::Runtime`] when the operator's parts do not fit together.
+    /// As [`install_crds`](TestCluster::install_crds), and [`Error::Runtime`] when the operator's parts do not fit
+    /// together.
     pub async fn run_as_admin(&self, operator: Operator) -> Result<RunningOperator> {
         self.run_with(operator, self.kube()).await
     }
@@ -385,8 +394,8 @@ impl TestCluster {
         }
     }
 
-    /// Waits until the object exists and `condition` holds for it, and returns it as it then was. `expected` says what is waited for,
-    /// in words that complete "… was not as expected (…)".
+    /// Waits until the object exists and `condition` holds for it, and returns it as it then was. `expected` says what
+    /// is waited for, in words that complete "… was not as expected (…)".
     ///
     /// # Errors
     /// [`Error::Deadline`] with the object as it was last seen, [`Error::OperatorEnded`], [`Error::Api`].
@@ -420,8 +429,8 @@ impl TestCluster {
         .await
     }
 
-    /// Waits until `condition` holds for all objects of a kind, in one namespace or in all, in the order of their names, and
-    /// returns them as they then were.
+    /// Waits until `condition` holds for all objects of a kind, in one namespace or in all, in the order of their
+    /// names, and returns them as they then were.
     ///
     /// # Errors
     /// As [`wait_for`](TestCluster::wait_for).
@@ -440,8 +449,8 @@ impl TestCluster {
         .await
     }
 
-    /// Stops the operators and the cluster, and waits until everything in it has ended, which takes less than a second. Dropping it is enough for most
-    /// tests.
+    /// Stops the operators and the cluster, and waits until everything in it has ended, which takes less than a second.
+    /// Dropping it is enough for most tests.
     pub async fn stop(&self) {
         self.operators.stop();
         self.cluster.stop().await;

@@ -1,7 +1,7 @@
 //! An operator that dies after one of its writes and is started anew: what tests of crash safety need.
 //!
 //! Invariant: the write after which it dies is carried out and its answer is lost, as when a process is killed between
-//! the two; nothing that it knew survives. Writes of events and dry runs are not counted, because a death after one of
+//! the two; none of its memory survives. Writes of events and dry runs are not counted, because a death after one of
 //! them is no other than one before. Not here: what the end should look like, which is for the test to compare; how
 //! writes are counted (`line`).
 
@@ -51,7 +51,7 @@ impl Drop for DyingOperator {
 impl TestCluster {
     /// [`run`](TestCluster::run)s an operator that is killed after `dies_after` writes: the write is carried out, its
     /// answer is lost, and with it everything that the operator knew. Then `operator` is asked for another, which
-    /// begins with the cluster as it finds it and is not killed. `usize::MAX` kills nobody and counts writes.
+    /// begins with the cluster as it finds it and is not killed. `usize::MAX` kills no operator and counts writes.
     ///
     /// A test plays its scenario once undisturbed, asks for [`DyingOperator::writes`], plays it once for each of them,
     /// and compares the ends.

@@ -1,5 +1,5 @@
-//! What a test gets to read when things are not as it expects. A test that returns an error prints its `Debug`, which is therefore the text for
-//! people, with the causes.
+//! The text for a test when a state is not as expected. A test that returns an error prints its `Debug`, which is
+//! therefore the text for people, with the causes.
 
 use std::fmt;
 use std::time::Duration;
@@ -15,11 +15,11 @@ pub enum Error {
     Deadline {
         /// Kind and name of what was waited for.
         object: String,
-        /// What was expected, in the test's words.
+        /// The expectation, in the test's words.
         expected: String,
         /// How long it was waited for.
         deadline: Duration,
-        /// What was seen last, as JSON, or that nothing was.
+        /// The last seen state, as JSON, or that there was none.
         seen: String,
         /// Reconciles that failed and events of the object, if there are any.
         troubles: String,
@@ -35,7 +35,7 @@ pub enum Error {
     /// The API server refused what the kit asked for on the test's behalf.
     #[error("cannot {attempted}: {source}")]
     Api {
-        /// What was attempted.
+        /// The attempted action.
         attempted: String,
         /// The server's answer.
         #[source]
@@ -61,7 +61,7 @@ pub enum Error {
     Kube(#[from] kube::Error),
 }
 
-/// What fallible operations of this crate return; tests may return it as well.
+/// The result of fallible operations of this crate; tests may return it as well.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 impl fmt::Debug for Error {

@@ -1,7 +1,7 @@
 //! Pods that misbehave, said in one line: `cluster.pods("app=db").fail(137)`.
 //!
-//! What is said goes for the pods that are there, and for those to come. It is written as annotations on the pods, so that whoever looks at
-//! them sees why they behave so.
+//! A behaviour applies to the present pods, and to future ones. It is written as annotations on the pods, so that a
+//! user who looks at them sees why they behave so.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -42,7 +42,8 @@ impl Pods {
         self
     }
 
-    /// The containers of the pods that are there end once, with code 1; `restartPolicy` says what follows. Pods to come are well.
+    /// The containers of the pods that are there end once, with code 1; `restartPolicy` says what follows. Pods to come
+    /// are well.
     ///
     /// # Errors
     /// [`Error::Api`], and [`Error::Selector`] when the selector is none.

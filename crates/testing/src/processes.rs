@@ -15,7 +15,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::process::ExitCode;
 
-/// What a test is.
+/// The type of a test.
 pub type Test = fn() -> Pin<Box<dyn Future<Output = Result<(), Box<dyn Error>>>>>;
 
 /// The main function of a test program whose clusters run pods as processes: [`process_tests!`](crate::process_tests)

@@ -1,7 +1,9 @@
-//! The operator runs under its own role: what is in the project's `config/rbac`, which `kubewright manifests` writes and a deployment applies.
+//! The operator runs under its own role: what is in the project's `config/rbac`, which `kubewright manifests` writes
+//! and a deployment applies.
 //!
-//! A right that is missing there shows in a test as the API server's refusal, and not first in production. A project without these files has
-//! nothing to go by: its operator runs as the administrator. Not here: what the refusal is answered with, see `troubles.rs`.
+//! A right that is missing there shows in a test as the API server's refusal, and not first in production. A project
+//! without these files has nothing to go by: its operator runs as the administrator. Not here: what the refusal is
+//! answered with, see `troubles.rs`.
 
 use std::path::{Path, PathBuf};
 
@@ -14,12 +16,13 @@ use crate::error::{Error, Result};
 
 /// The account of the operator's Deployment, as the scaffold names it.
 const ACCOUNT: &str = "controller-manager";
-/// The files whose roles the account is bound to: generated from the code, for leader election, and for the metrics' readers.
+/// The files whose roles the account is bound to: generated from the code, for leader election, and for the metrics'
+/// readers.
 const FILES: [&str; 3] = ["role.yaml", "leader_election_role.yaml", "metrics_auth_role.yaml"];
 
 /// The roles of a project.
 pub(crate) struct Rights {
-    /// What the operator is called; its account lives in a namespace of this name.
+    /// The name of the operator; its account lives in a namespace of this name.
     namespace: String,
     roles: Vec<DynamicObject>,
 }

@@ -1,8 +1,9 @@
 //! Leads the API server to an operator's webhooks without a socket.
 //!
-//! Configurations name the service that a deployed operator would have (`guestbook-webhook-service` in `guestbook-system`), so that messages
-//! read as they do in a real cluster; what would be posted there goes to the operator's handlers. Invariant: what an ended operator held is
-//! let go, and calls to it fail as calls to a pod that is gone.
+//! Configurations name the service that a deployed operator would have (`guestbook-webhook-service` in
+//! `guestbook-system`), so that messages read as they do in a real cluster; what would be posted there goes to the
+//! operator's handlers. Invariant: what an ended operator held is let go, and calls to it fail as calls to a pod that
+//! is gone.
 
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
@@ -15,7 +16,8 @@ use kubewright::webhook::{WebhookHandlers, configurations};
 use kubewright_cluster::Cluster;
 use serde_json::json;
 
-/// How long a call may take when it does not come from the API server, which gives up by itself: the most that it waits.
+/// How long a call may take when it does not come from the API server, which gives up by itself: the most that it
+/// waits.
 const LONGEST: Duration = Duration::from_secs(30);
 const CONVERT: &str = "/convert";
 

@@ -16,7 +16,7 @@ pub struct RunningOperator {
     pub(crate) task: JoinHandle<std::result::Result<(), kubewright::Error>>,
 }
 
-/// What stops the operators of a cluster; dropping it does.
+/// The stop signals of a cluster's operators; dropping it stops them.
 #[derive(Debug, Default)]
 pub(crate) struct Operators(Mutex<Vec<Arc<StopSource>>>);
 

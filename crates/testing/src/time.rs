@@ -1,7 +1,8 @@
 //! Time that a test owns: it goes on when nothing is left to do, and then at once to what is due next.
 //!
-//! All delays of the cluster and of operators run on tokio's timers; they are paused here, and tokio moves them on whenever all tasks wait.
-//! The time of day follows them. Invariant: what is due earlier happens earlier, and what it leads to happens before the time goes on.
+//! All delays of the cluster and of operators run on tokio's timers; they are paused here, and tokio moves them on
+//! whenever all tasks wait. The time of day follows them. Invariant: an earlier timer fires earlier, and its effects
+//! happen before the time goes on.
 
 use std::time::Duration;
 
@@ -39,5 +40,6 @@ impl Clock for TokioClock {
     }
 }
 
-/// How long nothing may happen until it counts as nothing more to do: more than pods take to start, less than timers that people set.
+/// How long nothing may happen until it counts as nothing more to do: more than pods take to start, less than timers
+/// that people set.
 pub(crate) const QUIET: Duration = Duration::from_millis(500);

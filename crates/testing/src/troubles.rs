@@ -1,6 +1,7 @@
-//! Why a state does not come about: what the operators' reconciles failed with last, and what the cluster's events say of the object.
+//! Why a state does not come about: the last failures of the operators' reconciles, and the cluster's events about the
+//! object.
 //!
-//! A failure is forgotten when the same key succeeds: what is left is what a test waits in vain for.
+//! A failure is forgotten when the same key succeeds: the remaining ones are the reason why a test waits in vain.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -76,7 +77,7 @@ impl Troubles {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What still fails, reconciles of this object first; nothing when nothing does.
+    /// The failures that remain, reconciles of this object first; empty when there are none.
     pub(crate) fn describe(&self, namespace: Option<&str>, name: Option<&str>) -> String {
         let failing = self.failing();
         let mut text = String::new();
@@ -107,14 +108,14 @@ impl Troubles {
     }
 }
 
-/// What to do about a right that is missing.
+/// The advice for a missing right.
 fn hint(error: &str) -> String {
     Rule::missing_in(error).map_or_else(String::new, |rule| {
         format!("\n    fix: above the impl of the reconciler: {rule}, then kubewright manifests")
     })
 }
 
-/// What events say of an object; nothing when they say nothing, or cannot be read.
+/// The events of an object; nothing when there are none, or they cannot be read.
 pub(crate) async fn events(kube: kube::Client, kind: &str, namespace: Option<&str>, name: &str) -> String {
     let api: Api<Event> = Api::namespaced(kube, namespace.unwrap_or("default"));
     let fields = format!("involvedObject.name={name},involvedObject.kind={kind}");

@@ -1,7 +1,7 @@
 //! Which rules of an operator's role its tests used: the requests of its client, held against the role.
 //!
-//! A rule that no test uses is one that production may use untested, or one too many. A request counts when the API server did not refuse it.
-//! Not here: rights that are missing (`troubles.rs`).
+//! A rule that no test uses is one that production may use untested, or one too many. A request counts when the API
+//! server did not refuse it. Not here: rights that are missing (`troubles.rs`).
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -12,7 +12,7 @@ use kubewright::kube::api::DynamicObject;
 use kubewright::kube::{self, client::Body};
 use serde::Deserialize;
 
-/// What operators of a cluster may do, and what they did.
+/// The rights of a cluster's operators, and the requests that they made.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Usage(Arc<Mutex<Seen>>);
 
@@ -34,7 +34,7 @@ struct Granted {
     non_resource_urls: Vec<String>,
 }
 
-/// What a request asks for, as kube-apiserver's `RequestInfo` has it.
+/// The target of a request, as kube-apiserver's `RequestInfo` has it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Asked {
     Resource {
@@ -75,7 +75,7 @@ impl Usage {
         kube::Client::new(service, client.default_namespace())
     }
 
-    /// The rules that were not used, each for one resource, with the verbs that nobody needed.
+    /// The rules that were not used, each for one resource, with the unused verbs.
     pub(crate) fn unused(&self) -> Vec<Rule> {
         let seen = self.seen();
         let of_each = seen.granted.iter().flat_map(|rule| rule.unused(&seen.asked));
@@ -95,7 +95,8 @@ impl Granted {
     fn unused(&self, asked: &BTreeSet<Asked>) -> Vec<Rule> {
         let mut unused = Vec::new();
         for group in &self.api_groups {
-            // No request asks for it: it is what an owner reference that blocks deletion needs (OwnerReferencesPermissionEnforcement).
+            // No request asks for it: it is what an owner reference that blocks deletion needs
+            // (OwnerReferencesPermissionEnforcement).
             let asked_for = self
                 .resources
                 .iter()

@@ -1,7 +1,7 @@
 //! Waits for a state: look, and look again at every change, until it is there or the deadline is.
 //!
-//! They ask the server itself, by list and watch, and not the cache of the operator under test: a test must not believe what the
-//! operator believes.
+//! They ask the server itself, by list and watch, and not the cache of the operator under test: a test must not believe
+//! what the operator believes.
 
 use std::ops::ControlFlow;
 use std::pin::pin;
@@ -15,7 +15,7 @@ use serde_json::Value;
 /// The objects of one kind that a wait is about, by name.
 pub(crate) struct Seen<K> {
     pub(crate) objects: Vec<K>,
-    /// What was there before it went.
+    /// The last state before it went.
     pub(crate) last: Option<K>,
 }
 
@@ -26,7 +26,8 @@ pub(crate) fn selector(namespace: Option<&str>, name: Option<&str>) -> String {
     namespace.into_iter().chain(name).collect::<Vec<_>>().join(",")
 }
 
-/// Keeps `seen` as the server has it, and asks `look` after every change until it breaks. Returns early only with an error.
+/// Keeps `seen` as the server has it, and asks `look` after every change until it breaks. Returns early only with an
+/// error.
 pub(crate) async fn until<K: Object, T>(
     api: &Api<K>,
     fields: &str,
@@ -88,7 +89,7 @@ impl<K: Object> Seen<K> {
         self.last = Some(object);
     }
 
-    /// What a person reads when it did not become what it should.
+    /// The text for a person when it did not become as expected.
     pub(crate) fn describe(&self) -> String {
         match (self.objects.as_slice(), &self.last) {
             ([], None) => "it never existed".to_owned(),
@@ -103,7 +104,7 @@ impl<K: Object> Seen<K> {
     }
 }
 
-/// An object as JSON, without the bookkeeping of field managers that nobody wants to read here.
+/// An object as JSON, without the bookkeeping of field managers, which does not matter here.
 fn pretty<K: Object>(object: &K) -> String {
     let mut value = serde_json::to_value(object).unwrap_or_else(|error| Value::String(format!("not JSON: {error}")));
     if let Some(metadata) = value.get_mut("metadata").and_then(Value::as_object_mut) {

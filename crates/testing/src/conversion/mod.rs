@@ -1,8 +1,8 @@
 //! Tries conversions between two versions of a kind on random objects.
 //!
-//! A conversion that loses something is found late otherwise: when somebody writes through one version what only the other can say. The
-//! objects are made out of the CRDs' schemas (`random.rs`), so they know every field, and texts fit their patterns (`pattern.rs`). Invariant:
-//! the same types give the same objects, so a failing test fails again.
+//! A conversion that loses a field is found late otherwise: when a client writes through one version a value that only
+//! the other has. The objects are made out of the CRDs' schemas (`random.rs`), so they know every field, and texts fit
+//! their patterns (`pattern.rs`). Invariant: the same types give the same objects, so a failing test fails again.
 //!
 //! Not here: CEL rules. An object may break one; a conversion that refuses such an object is reported all the same.
 
@@ -23,9 +23,10 @@ const OBJECTS: u32 = 300;
 /// How many smaller objects are tried to find a small one that shows the loss.
 const SHRINKING: u32 = 2_000;
 
-/// Converts random objects of each version to the other and back, and panics with the first field that is not what it was.
+/// Converts random objects of each version to the other and back, and panics with the first field that is not what it
+/// was.
 ///
-/// What one version cannot say must be kept somewhere: in an annotation, which a conversion may set.
+/// A value that one version does not have must be kept somewhere: in an annotation, which a conversion may set.
 ///
 /// ```
 /// # mod v1 {
@@ -69,19 +70,19 @@ where
     }
 }
 
-/// What a conversion does to an object that it should not.
+/// A wrong effect of a conversion on an object.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct Loss {
     /// The versions in the order in which the object went through them.
     pub way: [String; 3],
-    /// What happened.
+    /// The problem.
     pub what: Problem,
     /// An object that shows it, made as small as was found.
     pub object: Value,
 }
 
-/// What happened to an object on its way.
+/// The problem of an object on its way.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub enum Problem {
@@ -89,9 +90,9 @@ pub enum Problem {
     Changed {
         /// Its path, such as `spec.title`.
         field: String,
-        /// What it was; `None` when it was not there.
+        /// The value before; `None` when there was none. `None` when it was not there.
         before: Option<Value>,
-        /// What it became; `None` when it is gone.
+        /// The value after; `None` when it is gone. `None` when it is gone.
         after: Option<Value>,
     },
     /// A conversion refused.

@@ -26,7 +26,7 @@ fn write(expression: &Hir, random: &mut Random, text: &mut Vec<u8>) -> Option<()
         HirKind::Class(Class::Unicode(class)) => {
             let range = class.ranges().get(random.below(class.ranges().len() as u64) as usize)?;
             let (start, end) = (u32::from(range.start()), u32::from(range.end()));
-            // What has no printed form is no help to who reads the report.
+            // A character without a printed form does not help the reader of the report.
             let (start, end) = (start.max(0x20).min(end), end.min(0x17f).max(start));
             let chosen = start + random.below(u64::from(end.abs_diff(start)) + 1) as u32;
             text.extend_from_slice(char::from_u32(chosen)?.to_string().as_bytes());

@@ -1,6 +1,7 @@
 //! Random values out of a schema.
 //!
-//! Values are small and often at a bound, where conversions go wrong. Required fields are always there, the others mostly.
+//! Values are small and often at a bound, where conversions go wrong. Required fields are always there, the others
+//! mostly.
 
 use serde_json::{Map, Number, Value, json};
 
@@ -201,7 +202,8 @@ fn names(list: Option<&Value>) -> Vec<&str> {
     list.into_iter().flatten().filter_map(Value::as_str).collect()
 }
 
-/// Values that hold a little less than this one; metadata stays, and so do texts and numbers, which a schema may restrict.
+/// Values that hold a little less than this one; metadata stays, and so do texts and numbers, which a schema may
+/// restrict.
 pub(super) fn smaller(value: &Value) -> Vec<Value> {
     match value {
         Value::Object(map) => {
