@@ -31,7 +31,7 @@ fn plain() -> Value {
     json!({ "name": "c", "image": "app:1" })
 }
 
-/// Has `web` scaled by a metric of its pods that nobody knows.
+/// Has `web` scaled by an unknown metric of its pods.
 async fn scale_by_packets(scalers: &Api<HorizontalPodAutoscaler>, name: &str) -> Result<()> {
     let target = json!({ "type": "AverageValue", "averageValue": "10" });
     let scaler = json!({ "metadata": { "name": name }, "spec": {
@@ -103,7 +103,7 @@ async fn a_target_follows_its_load() -> Result<()> {
     Ok(())
 }
 
-/// What is said where a metric cannot be had, or where it is not clear whose pods they are.
+/// The conditions where a metric cannot be had, or where it is not clear which pods count.
 #[tokio::test]
 async fn what_is_not_known_is_said() -> Result<()> {
     let (cluster, _, scalers) = web(2, plain()).await?;

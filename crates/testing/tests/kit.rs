@@ -74,7 +74,7 @@ async fn an_operator_runs_in_the_background() -> Result<()> {
     }
     assert_eq!(cluster.client().list::<Echo>(Some("default")).await?.len(), 2);
     operator.stop().await?;
-    // Nobody is there to answer any more.
+    // No operator is there to answer any more.
     api.create(&PostParams::default(), &echo("late", "late")).await?;
     let short = cluster.with_deadline(Duration::from_millis(100));
     let waited = short
@@ -181,7 +181,7 @@ async fn a_wait_that_fails_says_why_the_operator_fails() -> Result<()> {
         .with_deadline(Duration::from_millis(1))
         .wait_for(Some("default"), "a", "is said", |echo: &Echo| echo.status.is_some())
         .await;
-    // What a test that returns the error prints.
+    // The output of a test that returns the error.
     let printed = format!("{:?}", waited.expect_err("it is never said"));
     let expected = [
         "Echo default a was not as expected (is said) within 1ms; it is:\n{",

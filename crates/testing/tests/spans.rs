@@ -1,5 +1,5 @@
-//! What a tracing subscriber sees: a reconcile, and the requests within it. A program of its own, because what is taken
-//! of spans is remembered by the whole process, and other tests run in theirs.
+//! The spans that a tracing subscriber sees: a reconcile, and the requests within it. A program of its own, because
+//! what is taken of spans is remembered by the whole process, and other tests run in theirs.
 
 use std::collections::BTreeMap;
 use std::fmt;

@@ -157,8 +157,8 @@ async fn real_time_is_not_moved() -> Result<()> {
 }
 
 /// A node that is short of memory evicts one pod every ten seconds: those of the lowest priority, then those that use
-/// most, never critical ones. It takes up no pod that asks for nothing; and when it has enough again, whoever is left
-/// stays.
+/// most, never critical ones. It takes up no pod without requests; and when it has enough again, the remaining pods
+/// stay.
 #[tokio::test]
 async fn a_node_short_of_memory_evicts() -> Result<()> {
     let cluster = cluster().await?;

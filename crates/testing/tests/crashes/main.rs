@@ -1,14 +1,16 @@
-//! A controller that dies after any of its writes, and starts again, leaves the cluster as one that was never disturbed.
+//! A controller that dies after any of its writes, and starts again, leaves the cluster as one that was never
+//! disturbed.
 //!
-//! Each scenario is played once undisturbed, which counts the writes of the controller in question, and then once for some of them, or for
-//! each with `KUBEWRIGHT_EVERY_CRASH=1`: after the n-th write its answer is lost, and with it the controller and all that it knew. A new one
-//! begins with the cluster as it finds it. What the API server holds after every step is compared, but for what differs between any two runs;
-//! see `snapshot.rs`.
+//! Each scenario is played once undisturbed, which counts the writes of the controller in question, and then once for
+//! some of them, or for each with `KUBEWRIGHT_EVERY_CRASH=1`: after the n-th write its answer is lost, and with it the
+//! controller and all that it knew. A new one begins with the cluster as it finds it. The API server's objects after
+//! every step are compared, except for values that differ between any two runs; see `snapshot.rs`.
 //!
-//! How many writes there are is not always the same: two things that happen at once may take one or two. What counts is where it ends; a
-//! controller that needs fewer than n writes this time is not killed.
+//! How many writes there are is not always the same: two things that happen at once may take one or two. The final
+//! state counts; a controller that needs fewer than n writes this time is not killed.
 //!
-//! Events are neither counted nor compared: a controller that dies may say something twice or not at all, in Kubernetes too.
+//! Events are neither counted nor compared: a controller that dies may say something twice or not at all, in Kubernetes
+//! too.
 
 #[path = "../../src/line.rs"]
 mod line;
@@ -26,7 +28,7 @@ use kubewright_testing::{Cluster, Controllers, Result, TestCluster};
 use process::Process;
 use scenarios::{SCENARIOS, Scenario};
 
-/// What the cluster held after each step, and how many writes the controller sent.
+/// The cluster's objects after each step, and how many writes the controller sent.
 struct Run {
     steps: Vec<(&'static str, Vec<String>)>,
     writes: usize,

@@ -1,4 +1,4 @@
-//! What happens in the cluster while controllers die, as data: each scenario with the controllers that it is about.
+//! The scenarios in which controllers die, as data: each with the controllers that it is about.
 
 use kubewright::kube;
 use kubewright_testing::{Error, Result, TestCluster};
@@ -16,7 +16,7 @@ pub(crate) struct Scenario {
     pub(crate) steps: &'static [Step],
 }
 
-/// What somebody does, and waits for.
+/// The changes of a user, and the state to wait for.
 pub(crate) struct Step {
     pub(crate) what: &'static str,
     pub(crate) changes: fn() -> Vec<Change>,

@@ -1,7 +1,7 @@
-//! What a cluster holds, in a form that is equal for runs that did the same.
+//! The contents of a cluster, in a form that is equal for runs that did the same.
 //!
-//! Left out: uids, revisions, times, owners of fields, what the server or a simulated node numbers by itself (addresses, ids of containers),
-//! and the end of generated names. Everything else counts.
+//! Left out: uids, revisions, times, owners of fields, what the server or a simulated node numbers by itself
+//! (addresses, ids of containers), and the end of generated names. Everything else counts.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use kubewright::kube::{self, api::Request};
 use kubewright_testing::{Error, Result, TestCluster};
 use serde_json::Value;
 
-/// Kinds that are no part of the state: what is said, and what beats.
+/// Kinds that are no part of the state: events and heartbeats.
 const LEFT_OUT: [&str; 2] = ["events", "leases"];
 
 /// All objects of the cluster, sorted.
@@ -43,7 +43,7 @@ pub(crate) async fn of(cluster: &TestCluster) -> Result<Vec<String>> {
     Ok(texts)
 }
 
-/// What only one of two snapshots has.
+/// The objects that only one of two snapshots has.
 pub(crate) fn differences(expected: &[String], found: &[String]) -> String {
     let mut count: BTreeMap<&str, i64> = BTreeMap::new();
     for text in expected {
@@ -121,7 +121,8 @@ fn plain(value: &mut Value, names: &BTreeMap<String, String>) {
                 "containerID",
                 "clusterIP",
                 "clusterIPs",
-                // A controller that ends loses these times in Kubernetes as well: it remembers, or writes them after the change itself.
+                // A controller that ends loses these times in Kubernetes as well: it remembers, or writes them after
+                // the change itself.
                 "lastScaleTime",
                 "endpoints.kubernetes.io/last-change-trigger-time",
             ] {

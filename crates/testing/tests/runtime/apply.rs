@@ -1,4 +1,4 @@
-//! `Client::apply` against a real merge: who owns which field is the server's to know.
+//! `Client::apply` against a real merge: only the server knows the field managers.
 
 use k8s_openapi::api::core::v1::{ConfigMap, Container, Pod, PodSpec};
 use kubewright::kube::Api;
@@ -26,7 +26,7 @@ fn data(config: &ConfigMap) -> Vec<&str> {
     config.data.iter().flatten().map(|(key, _)| key.as_str()).collect()
 }
 
-/// What is no longer mentioned goes, what others wrote stays, and nothing is sent that changes nothing.
+/// A field that is no longer mentioned goes, fields of other clients stay, and nothing is sent that changes nothing.
 #[tokio::test]
 async fn fields_that_are_no_longer_mentioned_go_and_those_of_others_stay() -> Result<()> {
     let cluster = TestCluster::start().await?;

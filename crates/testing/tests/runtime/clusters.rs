@@ -177,7 +177,7 @@ async fn clusters_join_and_leave_a_manager_that_runs() -> Result<()> {
         assert!(controllers.remove_cluster("west").await?);
         assert!(!controllers.remove_cluster("west").await?, "it is gone");
         refused(client.cluster("west"), "there is no cluster \"west\"");
-        // Nobody holds a client of it, so that its cache is gone.
+        // No client of it is left, so that its cache is gone.
         let encoded = metrics.encode();
         assert!(!encoded.contains("of cluster west"), "{encoded}");
     }
@@ -229,7 +229,7 @@ async fn a_cluster_stays_until_the_last_reconcile_there_has_ended() -> Result<()
         begun: begun.clone(),
         may_end: may_end.clone(),
     };
-    // One that is there from the start may leave as well.
+    // A cluster that is there from the start may leave as well.
     let manager = Manager::builder(home.kube())
         .cluster("west", west.kube())
         .add(Controller::of(patient).named("patient").in_cluster("west"))

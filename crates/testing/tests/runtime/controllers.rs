@@ -95,7 +95,7 @@ async fn m6_controllers_come_and_go_while_the_manager_runs() -> Result<()> {
         .build()
         .expect("a manager");
     let controllers = manager.controllers();
-    // What is asked for before the manager runs waits for it.
+    // A request from before the manager runs waits for it.
     let early = tokio::spawn({
         let (controllers, two) = (controllers.clone(), noter("two"));
         async move { controllers.add(two).await }
@@ -117,7 +117,7 @@ async fn m6_controllers_come_and_go_while_the_manager_runs() -> Result<()> {
     controllers.add(noter("three")).await?;
     journal.until("three b").await;
     assert_eq!(journal.count("one b"), 0);
-    // One that was removed may come back.
+    // A controller that was removed may come back.
     controllers.add(noter("one")).await?;
     journal.until("one b").await;
 

@@ -1,7 +1,7 @@
 //! Leader election with a real API server: replicas of one operator, of which one acts.
 //!
-//! A reconciler notes which replica ran in which term. Durations are such that a test that waits for the wrong thing does not end: a Lease of an
-//! hour is never waited for.
+//! A reconciler notes which replica ran in which term. Durations are such that a test that waits for the wrong thing
+//! does not end: a Lease of an hour is never waited for.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -21,10 +21,10 @@ use tokio::task::JoinHandle;
 
 const HOUR: Duration = Duration::from_secs(3600);
 
-/// What was reconciled: replica, term, object.
+/// A reconcile: replica, term, object.
 type Note = (&'static str, u64, String);
 
-/// What all replicas note.
+/// The notes of all replicas.
 #[derive(Clone, Default)]
 struct Journal(Arc<watch::Sender<Vec<Note>>>);
 
@@ -338,7 +338,7 @@ async fn le5_of_many_replicas_one_leads() -> Result<()> {
     Ok(())
 }
 
-/// LE8, and a Lease that somebody deletes.
+/// LE8, and a Lease that a client deletes.
 #[tokio::test]
 async fn le8_labels_stay_and_a_deleted_lease_is_made_again() -> Result<()> {
     let cluster = TestCluster::start().await?;

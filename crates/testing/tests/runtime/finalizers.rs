@@ -105,7 +105,7 @@ async fn finalizers_of_others_stay() -> Result<()> {
     cluster
         .wait_for(Some("default"), "a", "only the other finalizer is left", ours_is_gone)
         .await?;
-    // What happens to it now is not this controller's: a reconcile would panic.
+    // Its further changes do not concern this controller: a reconcile would panic.
     let patch = Patch::Merge(json!({"data": {"a": "b"}}));
     api.patch("a", &PatchParams::default(), &patch).await?;
     let patch = Patch::Merge(json!({"metadata": {"finalizers": []}}));

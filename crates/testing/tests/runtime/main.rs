@@ -1,4 +1,4 @@
-//! What operators rely on, tried with a real API server: one program, because each test program costs a link.
+//! The promises to operators, tried with a real API server: one program, because each test program costs a link.
 
 mod apply;
 mod clusters;

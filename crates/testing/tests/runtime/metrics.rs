@@ -1,4 +1,4 @@
-//! The metrics endpoint, with a real API server that says who may read it.
+//! The metrics endpoint, with a real API server that decides about its readers.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;

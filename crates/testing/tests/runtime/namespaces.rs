@@ -67,7 +67,7 @@ async fn several_namespaces_are_one_view() -> Result<()> {
     };
     until("a", "in-a").await?;
     until("c", "in-c").await?;
-    // What came later, and what is taken away, is seen in each.
+    // Later objects, and removed ones, are seen in each.
     let api: Api<ConfigMap> = Api::namespaced(cluster.kube(), "c");
     api.create(&PostParams::default(), &named("late")).await?;
     until("c", "late").await?;

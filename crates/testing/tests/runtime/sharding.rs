@@ -24,7 +24,7 @@ use tokio::task::JoinHandle;
 
 const SHARDS: usize = 8;
 
-/// What happened to a key.
+/// An event of a key.
 #[derive(Clone, Debug, PartialEq)]
 struct Note {
     replica: &'static str,
@@ -47,14 +47,14 @@ struct Inner {
 struct State {
     /// Who is at which key.
     active: BTreeMap<String, &'static str>,
-    /// What a system outside remembers of each key: the greatest term.
+    /// The memory of an outside system for each key: the greatest term.
     fence: BTreeMap<String, u64>,
     wrong: Vec<String>,
     /// Terms that the system outside has refused.
     refused: Vec<(String, u64)>,
     /// Reconciles that were dropped.
     dropped: usize,
-    /// What a replica was told that wrote after a pause.
+    /// The answers to a replica that wrote after a pause.
     late: Vec<String>,
 }
 

@@ -1,4 +1,4 @@
-//! What leads to a reconcile, with a real API server.
+//! The sources of reconciles, with a real API server.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -19,7 +19,7 @@ use tokio::sync::{Semaphore, watch};
 /// The name of what was reconciled, and why.
 type Note = (String, Vec<String>);
 
-/// What was reconciled, and why.
+/// The reconciles and their causes.
 #[derive(Clone, Default)]
 struct Journal(Arc<watch::Sender<Vec<Note>>>);
 

@@ -2,7 +2,7 @@
 //! lets him pass.
 //!
 //! The other side is a program of bytes on a socket, so that it can be as wrong as a foreign webhook may be. Invariant:
-//! whatever it does, the request is answered soon after the webhook's timeout.
+//! with any fault, the request is answered soon after the webhook's timeout.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -26,7 +26,7 @@ use crate::admission;
 const TIMEOUT: u64 = 1;
 const HANGS: Duration = Duration::from_secs(20);
 
-/// What the webhook does with a request for a review.
+/// The webhook's reaction to a review.
 #[derive(Clone, Copy)]
 enum Fault {
     /// It answers with this; `UID` is the request's.
@@ -41,7 +41,7 @@ enum Fault {
     Sleeps,
     /// It answers a byte at a time and never ends.
     Drips,
-    /// Nobody listens.
+    /// The port is closed.
     Down,
     /// It accepts, and no handshake follows.
     Mute,
@@ -296,7 +296,7 @@ fn configuration(address: SocketAddr, policy: &str, ca: &str) -> DynamicObject {
     serde_json::from_value(configuration).expect("an object")
 }
 
-/// What becomes of a ConfigMap while the webhook has this fault: the words behind the webhook's name, or nothing.
+/// The answer about a ConfigMap while the webhook has this fault: the words behind the webhook's name, or nothing.
 async fn told(cluster: &TestCluster, fault: Fault, policy: &str, signers: &[Signer; 2]) -> Result<Option<String>> {
     let [ours, other] = signers;
     let address = listen(fault, ours, other).await;

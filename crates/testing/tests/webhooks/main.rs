@@ -81,7 +81,7 @@ impl Defaulter for PodDefaulter {
     type Object = Pod;
 
     async fn default(&self, pod: &mut Pod, request: &AdmissionRequest) -> Result<(), Denied> {
-        // What the cluster holds is there to read.
+        // The cluster's objects can be read here.
         let namespace = request.namespace.clone().unwrap_or_default();
         let found = request
             .client()?
@@ -126,7 +126,7 @@ fn pod() -> Pod {
     serde_json::from_value(pod).expect("a pod")
 }
 
-/// What a user would read.
+/// The text that a user would read.
 fn words<T: std::fmt::Debug>(result: Result<T, kube::Error>) -> String {
     match result {
         Err(kube::Error::Api(status)) => {
@@ -286,7 +286,7 @@ async fn every_version_is_served_from_the_stored_one() -> Result<()> {
     let seen = v1.get("new").await?;
     assert_eq!((seen.spec.size, seen.labels().len()), (7, 1));
     assert_eq!(seen.uid(), created.uid());
-    // Validation is asked in the version that it is written for, whatever version was written.
+    // Validation is called in the version that it is written for, whichever version the client wrote.
     let mut large = seen.clone();
     large.spec.size = 8;
     v1.replace("new", &PostParams::default(), &large).await?;

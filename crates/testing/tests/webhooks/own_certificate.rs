@@ -130,7 +130,7 @@ async fn nothing_is_installed_and_a_wrong_certificate_is_replaced() -> Result<()
     lead_to(&cluster, &second).await;
     is_called(&cluster, "second").await;
     assert_eq!(served(&cluster).await, made);
-    // Swapped by hand, so that it belongs to no authority that anybody was told of.
+    // Swapped by hand, so that its authority is in no bundle.
     let mut secret = secrets(&cluster).get(SECRET).await.expect("it is there");
     if let Some(data) = &mut secret.data {
         data.insert("ca.crt".to_owned(), ByteString(b"rubbish".to_vec()));
@@ -142,7 +142,7 @@ async fn nothing_is_installed_and_a_wrong_certificate_is_replaced() -> Result<()
     let begin = Instant::now();
     while served(&cluster).await == made {
         assert!(begin.elapsed() < PATIENCE, "it stays as it is");
-        // No call fails meanwhile: what is served and what the API server trusts still fit.
+        // No call fails meanwhile: the served certificate and the trusted ones still fit.
         is_called(&cluster, &format!("at-{}", begin.elapsed().as_millis())).await;
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
