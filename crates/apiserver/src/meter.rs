@@ -1,7 +1,7 @@
 //! The resource usage of pods, as the shell measures it: the figures of `metrics.k8s.io`.
 //!
 //! A server that is given a [`Meter`] serves that group; one without does not know it, as a cluster without
-//! metrics-server. Here: the trait. The use of the figures: `server/special/metrics.rs`. `server/special/metrics.rs`.
+//! metrics-server. Here: the trait. The use of the figures: `server/special/metrics.rs`.
 
 use std::time::Duration;
 
@@ -9,8 +9,7 @@ use serde_json::Value;
 
 /// Knows what pods use.
 pub trait Meter: Send + Sync + 'static {
-    /// The present usage of a running pod's containers; `None` when it is not known, or not yet. `None` when that is
-    /// not known, or not yet.
+    /// The present usage of a running pod's containers; `None` when it is not known, or not yet.
     fn pod(&self, pod: &Value) -> Option<Measured>;
 }
 

@@ -162,7 +162,7 @@ impl ServiceAccountTokens {
     }
 
     /// The user of this token, and those of `audiences` for which it is valid; `None` when it is not a token of this
-    /// issuer. `None` when it is no token of this issuer.
+    /// issuer.
     ///
     /// # Errors
     /// Why it is not believed, in Kubernetes' words.

@@ -21,8 +21,7 @@ pub(super) fn service_counts(name: &str) -> bool {
     )
 }
 
-/// The usage of a service. Its ports are counted by the spec, because they may not be allocated yet. Ports are counted
-/// by what it wants, for they may not be allocated yet.
+/// The usage of a service. Its ports are counted by the spec, because they may not be allocated yet.
 pub(super) fn service(service: &Value) -> ResourceList {
     let ports = get(service, &["spec", "ports"])
         .as_array()

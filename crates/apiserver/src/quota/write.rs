@@ -53,8 +53,8 @@ impl Write<'_> {
         Ok(true)
     }
 
-    /// The usage of a quota after the write; `None` when the write changes nothing about it. `None` when the write
-    /// changes nothing about it. The quota is one that it [concerns](Write::concerns).
+    /// The usage of a quota after the write; `None` when the write changes nothing about it. The quota is one that it
+    /// [concerns](Write::concerns).
     ///
     /// # Errors
     /// The amounts that the write exceeds.

@@ -108,7 +108,7 @@ impl Progress {
         std::mem::take(&mut state.waiting).into_values().collect()
     }
 
-    /// The outcome of a revision; `None` while it waits. `None` while it waits.
+    /// The outcome of a revision; `None` while it waits.
     fn settled(&self, revision: u64) -> Option<Result<(), StorageError>> {
         let state = self.state();
         let lost = state
@@ -121,7 +121,7 @@ impl Progress {
         }
     }
 
-    /// A future that is ready once `revision` is safe; `None` when it is safe already. `None` when it is safe already.
+    /// A future that is ready once `revision` is safe; `None` when it is safe already.
     pub(super) fn settle(self: &Arc<Progress>, revision: u64) -> Option<Settled> {
         if matches!(self.settled(revision), Some(Ok(()))) {
             return None;

@@ -357,8 +357,7 @@ pub trait Storage: Send + Sync + 'static {
     fn list_and_watch(&self, store: &str, prefix: &str) -> (Listed, Box<dyn ChangeStream>);
 
     /// A future to await before a client learns of `revision`, so that no crash undoes what the client has seen; `None`
-    /// when it is safe already. `None` when it is safe already. A storage that keeps nothing beyond its process has
-    /// nothing to wait for.
+    /// when it is safe already. A storage that keeps nothing beyond its process has nothing to wait for.
     fn settle(&self, revision: u64) -> Option<journal::Settled> {
         let _ = revision;
         None

@@ -155,8 +155,7 @@ impl Request<'_> {
     }
 }
 
-/// The first kind of object that a pod refers to, in upstream's words and order; `None`: it refers to none. `None`:
-/// nothing.
+/// The first kind of object that a pod refers to, in upstream's words and order; `None`: it refers to none.
 fn referred(pod: &Value) -> Result<Option<&'static str>, String> {
     let has_account = get(pod, &["spec", "serviceAccountName"])
         .as_str()

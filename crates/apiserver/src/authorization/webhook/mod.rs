@@ -53,8 +53,7 @@ pub struct Settings {
     pub unauthorized_ttl: Duration,
     /// How long one review may take.
     pub timeout: Duration,
-    /// The verdict for a failure: [`Verdict::NoOpinion`] or [`Verdict::Deny`] (`failurePolicy`). [`Verdict::NoOpinion`]
-    /// or [`Verdict::Deny`] (`failurePolicy`).
+    /// The verdict for a failure: [`Verdict::NoOpinion`] or [`Verdict::Deny`] (`failurePolicy`).
     pub on_error: Verdict,
     /// Which requests are asked about (`matchConditions`).
     pub conditions: Conditions,

@@ -118,7 +118,6 @@ impl State {
 
 impl Store {
     /// The page that the request asks for, at this revision. Only the page is copied, and the rest is only counted.
-    /// Nothing but the page is copied, and what is behind it is only counted.
     pub(super) fn list(&self, request: &ListRequest, revision: u64, now: u64) -> Listed<Arc<Entry>> {
         let (start, end) = (start_of(request), after_all_with(&request.prefix));
         let range = (start, end.as_ref().map(String::as_str));
