@@ -1,5 +1,4 @@
 //! The attributes of a request for the authorizer, and its user: `RequestInfo` of apiserver, and impersonation.
-//! `RequestInfo` of apiserver, and impersonation.
 
 use http::HeaderMap;
 use kubewright_schema::fields::FieldSelector;

@@ -260,7 +260,7 @@ impl Call<'_> {
     }
 
     /// These objects as the version of the path shows them. An entry that is sent as it is stored and not selected by
-    /// its content is not decoded. Nothing is read of what is shown as it is kept and needs no looking at.
+    /// its content is not decoded.
     async fn items(&self, entries: Vec<Arc<Entry>>, selection: &Selection) -> Result<Vec<Item>, Status> {
         if selection.is_everything() && !is_converted(&self.resource) {
             let resource = &self.resource;

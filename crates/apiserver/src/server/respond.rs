@@ -80,7 +80,7 @@ impl Reply {
 }
 
 /// The beginning of an object of this kind, before its other fields: `{"kind":…,"apiVersion":…,`; sorted for custom
-/// resources. `{"kind":…,"apiVersion":…,`; sorted for custom resources.
+/// resources.
 pub(crate) fn prefix(resource: &Resource) -> String {
     // Neither has characters that JSON escapes: they are names.
     let version = resource.api_version();

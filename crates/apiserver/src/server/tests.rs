@@ -130,8 +130,7 @@ impl World {
 struct Watch(WatchBody);
 
 impl Watch {
-    /// The lines that are ready now: `TYPE name resourceVersion` each, and `end` when the stream is over. `TYPE name
-    /// resourceVersion` each, and `end` when the stream is over.
+    /// The lines that are ready now: `TYPE name resourceVersion` each, and `end` when the stream is over.
     fn lines(&mut self) -> Vec<String> {
         let mut seen = Vec::new();
         let mut context = Context::from_waker(Waker::noop());

@@ -207,8 +207,7 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// Allocates the scarce values of the object. When that fails, nothing else is checked. Nothing else is looked at
-    /// when that cannot be had.
+    /// Allocates the scarce values of the object. When that fails, nothing else is checked.
     fn allocate(&self, object: &mut Value, old: Option<&Value>) -> Result<Claim, Status> {
         let claim = self.server.allocate(&self.resource, object, old, &self.context());
         claim.map_err(|why| match why {

@@ -1,5 +1,4 @@
-//! The subresources of running pods: `exec`, `attach`, `portforward`, `proxy` and `log`. `exec`, `attach`,
-//! `portforward`, `proxy` and `log`.
+//! The subresources of running pods: `exec`, `attach`, `portforward`, `proxy` and `log`.
 //!
 //! Nothing runs here, so in the end they are refused with words, or handed to the shell (`streams`). The steps before
 //! that are the API server's own: the options in the query, admission of the connection, and whether there is a pod, a

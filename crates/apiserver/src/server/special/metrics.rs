@@ -153,8 +153,7 @@ impl Call<'_> {
         meter.pod(pod).filter(|measured| !measured.containers.is_empty())
     }
 
-    /// The usage of these nodes, summed over their pods; `only` restricts it to one of them. `only` one of them is
-    /// asked for.
+    /// The usage of these nodes, summed over their pods; `only` restricts it to one of them.
     fn sums(&self, nodes: &BTreeSet<String>, only: Option<&str>) -> Result<BTreeMap<String, Sum>, Status> {
         let mut sums: BTreeMap<String, Sum> = BTreeMap::new();
         for pod in self.all(PODS, "")? {

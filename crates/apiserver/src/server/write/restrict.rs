@@ -35,7 +35,7 @@ impl Aside {
 }
 
 /// Restores old values of fields in a map; answers the replaced ones. Nearly all of them are equal, and an equal value
-/// is not copied. Nearly all of them are, and what is so already is not copied.
+/// is not copied.
 fn put_back<'f>(
     new: &mut Map<String, Value>,
     old: &Map<String, Value>,

@@ -3,8 +3,7 @@
 //! their fields.
 //!
 //! A line is the store, the key and the JSON of an object, between tabs. Values that differ from cluster to cluster
-//! have placeholders: `@uid`, `@now`, `@today`, `@range` and `@address` (of the Service of the API server). `@uid`,
-//! `@now`, `@today`, `@range` and `@address` (of the Service of the API server).
+//! have placeholders: `@uid`, `@now`, `@today`, `@range` and `@address` (of the Service of the API server).
 //!
 //! Invariant: filling an empty storage with the texts and completing it are the same; a test makes the file again and
 //! compares.
