@@ -301,8 +301,7 @@ pub(super) fn address(node: &Node) -> String {
     internal.map_or_else(|| ip(meta::name(&node.metadata)), |internal| internal.address.clone())
 }
 
-/// The machine's facts: `kubectl get nodes` shows the version, and every field says that nothing runs here. `kubectl
-/// get nodes` shows the version, and every field says that nothing runs here.
+/// The machine's facts: `kubectl get nodes` shows the version, and every field says that nothing runs here.
 fn node_info(name: &str) -> NodeSystemInfo {
     let simulated = || "simulated".to_owned();
     NodeSystemInfo {

@@ -1,5 +1,5 @@
 //! The objects that a pod refers to and cannot start without: Secrets and ConfigMaps of its environment and its
-//! volumes. Secrets and ConfigMaps of its environment and its volumes.
+//! volumes.
 
 use kubewright::k8s_openapi::api::core::v1::{ConfigMap, Container, Pod, Secret};
 use kubewright::{Client, Result};

@@ -15,7 +15,7 @@ pub(crate) trait Replicated: Object {
     /// The controller's name, which is also the component of its events.
     const CONTROLLER: &'static str;
 
-    /// The wanted state in the spec; `None` without a spec. `None` without a spec.
+    /// The wanted state in the spec; `None` without a spec.
     fn wish(&self) -> Option<Wish>;
     /// The status, in the form of a ReplicaSet's.
     fn present(&self) -> Option<ReplicaSetStatus>;

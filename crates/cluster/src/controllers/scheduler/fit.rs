@@ -235,7 +235,7 @@ pub(super) fn available<'a>(nodes: usize, reasons: impl Iterator<Item = &'a [Str
 pub(super) const CLAIMS: &str = "no new claims to deallocate";
 
 /// The sentence for a pod that fits no node and for which preemption finds no victims: `helpless` says why, of each
-/// node that is full. `helpless` says why, of each node that is full.
+/// node that is full.
 pub(super) fn nowhere(refusals: &[&Refusal], helpless: &[Vec<String>]) -> String {
     let nodes = refusals.len();
     let why = available(nodes, refusals.iter().map(|refusal| refusal.reasons.as_slice()));
@@ -250,8 +250,7 @@ pub(super) fn nowhere(refusals: &[&Refusal], helpless: &[Vec<String>]) -> String
 }
 
 /// The sentence for a pod that fits no node for a reason of its own. The plugin for resource claims, which runs at
-/// preemption, then says that it did not run before. The plugin for claims of devices, which is asked afterwards who
-/// could give way, then says that it was not asked before.
+/// preemption, then says that it did not run before.
 pub(super) fn nowhere_because(reason: &str, nodes: usize) -> String {
     match nodes {
         0 => available(0, std::iter::empty()),
