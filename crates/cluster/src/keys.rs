@@ -1,5 +1,4 @@
 //! Given keys of service account tokens: `--service-account-signing-key-file` and `--service-account-key-file`.
-//! `--service-account-signing-key-file` and `--service-account-key-file`.
 //!
 //! Every form that kube-apiserver reads is brought into one (PKCS #8 for private keys, SubjectPublicKeyInfo for public
 //! ones) and read there. A token is believed when any of the public keys verifies it under the algorithm of that key,
