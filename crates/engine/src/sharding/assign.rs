@@ -114,7 +114,7 @@ mod tests {
     }
 
     /// The least move when one of n members comes or goes is a share, `shards / n`. Counted over many members, less
-    /// than twice as much moves. Counted over many members, less than twice as much does.
+    /// than twice as much moves.
     #[test]
     fn few_shards_move() {
         for (shards, count) in [(64, 4), (64, 10), (256, 20)] {
