@@ -1,5 +1,4 @@
-//! The kinds that run pods, and those that decide how many pods run: `apps`, `batch`, `autoscaling`, `policy`. `apps`,
-//! `batch`, `autoscaling`, `policy`.
+//! The kinds that run pods, and those that decide how many pods run: `apps`, `batch`, `autoscaling`, `policy`.
 
 use super::{KIND, Kind, SCALE};
 use crate::cells;
