@@ -1,5 +1,4 @@
 //! Kinds that limit others: PodDisruptionBudget, ResourceQuota, LimitRange, PriorityClass, RuntimeClass.
-//! PodDisruptionBudget, ResourceQuota, LimitRange, PriorityClass, RuntimeClass.
 //!
 //! Not here: counting against a quota ([`quota`]) and applying a limit range (the plugin LimitRanger).
 

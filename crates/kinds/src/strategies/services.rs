@@ -1,8 +1,7 @@
 //! Services: defaults, and the rules for ports, addresses and types.
 //!
 //! Allocations are not a state of their own: [`allocation`] derives them from the stored Services each time, so that
-//! they cannot leak or disagree. [`allocation`] derives it from the stored Services each time, so that it cannot leak
-//! or disagree.
+//! they cannot leak or disagree.
 //!
 //! Not here: endpoints, load balancers.
 

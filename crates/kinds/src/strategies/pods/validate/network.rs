@@ -1,4 +1,4 @@
-//! The network of a pod: DNS and host names. DNS and names of hosts.
+//! The network of a pod: DNS and host names.
 
 use kubewright_schema::error::FieldError;
 use kubewright_schema::names;
