@@ -214,9 +214,8 @@ impl Operator {
     }
 
     /// Sends observations to the program that started this process, if it asked: `kubewright dev` names a socket in
-    /// [`OBSERVE_SOCKET`], and shows them. `kubewright dev` names a socket in [`OBSERVE_SOCKET`], and shows what comes
-    /// out of it. Without the variable nothing is observed. The operator never waits for the reader; what it cannot
-    /// take is counted.
+    /// [`OBSERVE_SOCKET`], and shows them. Without the variable nothing is observed. The operator never waits for the
+    /// reader; what it cannot take is counted.
     ///
     /// [`OBSERVE_SOCKET`]: crate::OBSERVE_SOCKET
     pub fn observe_from_environment(mut self) -> Operator {
@@ -228,7 +227,7 @@ impl Operator {
     }
 
     /// Waits until the program that started this process to observe it is gone, because then nothing else would stop
-    /// the operator. Without one it waits for ever. Without such a one it waits for ever.
+    /// the operator. Without one it waits for ever.
     pub(crate) fn orphaned(&mut self) -> impl Future<Output = ()> + Send + 'static {
         let listener = self.listener.take();
         async move {

@@ -1,4 +1,4 @@
-//! The items that nearly every operator needs: `use kubewright::prelude::*;` `use kubewright::prelude::*;`
+//! The items that nearly every operator needs: `use kubewright::prelude::*;`
 
 pub use std::sync::Arc;
 pub use std::time::Duration;

@@ -159,8 +159,7 @@ impl Rule {
         self
     }
 
-    /// The verbs: `get`, `list`, `watch`, `create`, `update`, `patch`, `delete`, …, or `*`. `get`, `list`, `watch`,
-    /// `create`, `update`, `patch`, `delete`, …, or `*`.
+    /// The verbs: `get`, `list`, `watch`, `create`, `update`, `patch`, `delete`, …, or `*`.
     pub fn verbs(mut self, verbs: impl IntoIterator<Item = impl Into<String>>) -> Rule {
         self.verbs = texts(verbs);
         self

@@ -1972,8 +1972,7 @@ impl std::io::Write for Lines {
 }
 
 /// RF11: objects that are not needed with their type are not decoded. The first read finds an object that cannot be
-/// decoded, and reports it to its reader and to people. The first read finds what cannot be, and says so to its reader
-/// and to people.
+/// decoded, and reports it to its reader and to people.
 #[tokio::test]
 async fn rf11_what_nobody_reads_is_not_decoded() {
     let fake = Fake::new();

@@ -11,8 +11,7 @@
 //!
 //! Invariants: SI2 when a handler runs, the store holds the state that it is told of; SI5 `synced` means that every
 //! inline handler has returned for every object of the first list, `told` that the others have as well; SI7 a panicking
-//! handler is reported and affects no other; SI9 the task ends with the last handle. SI9 the task ends with the last
-//! handle.
+//! handler is reported and affects no other; SI9 the task ends with the last handle.
 
 mod asking;
 mod shared;

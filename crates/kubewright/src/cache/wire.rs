@@ -381,8 +381,7 @@ impl<'a> Reader<'a> {
 /// An object, or what is known of one that cannot be decoded.
 type Found = Result<Arc<dyn Cached>, Unreadable>;
 
-/// The event of this type for an object; `None` when the type is not about objects of the kind. `None` when the type is
-/// not about objects of the kind.
+/// The event of this type for an object; `None` when the type is not about objects of the kind.
 fn of_object(kind: &[u8]) -> Option<fn(Found) -> WatchEvent<dyn Cached>> {
     match kind {
         b"ADDED" => Some(|read| read.map_or_else(WatchEvent::Unreadable, WatchEvent::Added)),
@@ -410,7 +409,7 @@ fn bookmark(bookmark: &Bookmark) -> WatchEvent<dyn Cached> {
     }
 }
 
-/// The facts about an object that does not decode; `None` when it has no name. `None` when it has no name.
+/// The facts about an object that does not decode; `None` when it has no name.
 fn unreadable(object: &Value, reason: &str) -> Option<Unreadable> {
     let text = |field: &str| object["metadata"][field].as_str().filter(|text| !text.is_empty());
     Some(Unreadable {

@@ -1,5 +1,4 @@
-//! Tells the API server which certificate to trust: `caBundle` of everything that leads to this operator. `caBundle` of
-//! everything that leads to this operator.
+//! Tells the API server which certificate to trust: `caBundle` of everything that leads to this operator.
 //!
 //! Entries that lead here are found by the Service's namespace and the path, not by names of objects, which a
 //! deployment chooses. Entries of other operators in the same configuration are left alone, and so is everything but

@@ -130,8 +130,7 @@ impl Waker {
     }
 
     /// The source that leads from here to the reconciles of a controller. Each of several controllers is woken; keys
-    /// that were woken before any of them ran are for the first. Of several controllers each is woken; what was woken
-    /// before any of them ran is for the first.
+    /// that were woken before any of them ran are for the first.
     pub fn source(&self) -> Source {
         Source::woken(self.clone())
     }

@@ -15,7 +15,7 @@ pub(crate) fn resource() -> ApiResource {
     api_resource::<Lease>()
 }
 
-/// Reads a Lease. `lease`: how long it lasts when it does not say. `lease`: how long it lasts when it does not say.
+/// Reads a Lease. `lease`: how long it lasts when it does not say.
 pub(crate) fn record(lease: &DynamicObject, default: Duration) -> Record {
     let spec = &lease.data["spec"];
     let seconds = spec["leaseDurationSeconds"].as_u64().filter(|seconds| *seconds > 0);

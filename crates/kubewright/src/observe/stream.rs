@@ -45,7 +45,7 @@ impl Listener {
 }
 
 /// The observer that the environment asks for, connected, and its listener. Without a connection the operator runs
-/// without an observer. When it asks for one that cannot be had the operator runs without.
+/// without an observer.
 pub(crate) fn from_environment(operator: &str, controllers: Vec<String>) -> Option<(Arc<dyn Observer>, Listener)> {
     let path = std::env::var_os(OBSERVE_SOCKET).filter(|path| !path.is_empty())?;
     let hello = Message::Hello {

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 /// One flag.
 struct Flag {
     name: &'static str,
-    /// The name of its value in the help; `None` for a boolean. `None` for a boolean.
+    /// The name of its value in the help; `None` for a boolean.
     value: Option<&'static str>,
     default: &'static str,
     help: &'static str,

@@ -1,12 +1,10 @@
 //! Sharding: several replicas of an operator share its objects out, so that it outgrows one process.
 //!
 //! The engine's `sharding` decides which replica works on which keys; `sharder.rs` does its requests and watches the
-//! Leases, controllers ask `shards.rs`. `sharder.rs` does its requests and watches the Leases, `shards.rs` is what
-//! controllers ask. Invariants, beside the engine's SH1–SH5: SH6 all replicas agree on the number of shards, which a
-//! Lease keeps, before any of them works; SH7 a key that is added to a queue belongs to a shard that is held, and a
-//! replica that gains a shard looks at all its keys; SH8 a reconcile holds its shard's term, is dropped when that ends,
-//! and writes nothing afterwards. SH8 a reconcile holds its shard's term, is dropped when that ends, and writes nothing
-//! afterwards.
+//! Leases, controllers ask `shards.rs`. Invariants, beside the engine's SH1–SH5: SH6 all replicas agree on the number
+//! of shards, which a Lease keeps, before any of them works; SH7 a key that is added to a queue belongs to a shard that
+//! is held, and a replica that gains a shard looks at all its keys; SH8 a reconcile holds its shard's term, is dropped
+//! when that ends, and writes nothing afterwards.
 //!
 //! Not here: which parts are shared out, see `controller/control_loop.rs`.
 

@@ -107,7 +107,6 @@ impl FieldErrors {
     }
 
     /// The value names an object that does not exist (`field.NotFound`): `spec.secretName: Not found: "password"`.
-    /// `spec.secretName: Not found: "password"`.
     pub fn not_found(&mut self, field: impl Into<String>, value: impl Serialize) {
         let body = body("Not found", Some(shown(&value)), "");
         self.push(field, "FieldValueNotFound", body);

@@ -13,7 +13,6 @@ use crate::object::Object;
 /// Says whether an object may be stored (controller-runtime's `admission.Validator`).
 ///
 /// An operation without an implementation is allowed. Warnings for the user go through [`AdmissionRequest::warn`].
-/// Warnings for the person at the other end go through [`AdmissionRequest::warn`].
 ///
 /// ```
 /// use kubewright::k8s_openapi::api::core::v1::ConfigMap;
