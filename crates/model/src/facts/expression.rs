@@ -109,7 +109,7 @@ impl Compiler {
     ///
     /// # Errors
     /// The compile error, in the words of upstream: `compilation failed: ERROR: …`, `must evaluate to bool but got
-    /// int`. `compilation failed: ERROR: …`, `must evaluate to bool but got int`.
+    /// int`.
     pub fn compile(&self, source: &str, returns: Returns) -> Result<Program, String> {
         self.check(source, returns).map(Program::to_be_evaluated)
     }

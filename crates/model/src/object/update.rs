@@ -48,7 +48,7 @@ pub fn keep_system_fields(new: &mut Value, old: &Value, namespaced: bool) {
 }
 
 /// The errors in the metadata of a changed object, once for each time that upstream checks it; `of_status` when only
-/// `/status` is written. `of_status` when only `/status` is written.
+/// `/status` is written.
 pub fn validate_update(new: &Value, old: &Value, resource: &Resource, of_status: bool) -> Vec<FieldError> {
     let looks = if of_status {
         resource.strategy.status_looks
