@@ -32,7 +32,7 @@ pub struct Decoded {
     /// The document. Of several YAML documents it is the first; without any it is `null`.
     pub value: Value,
     /// The findings of strict field validation: `duplicate field "data.a"` in JSON, `line 5: key "name" already set in
-    /// map` in YAML. `duplicate field "data.a"` in JSON, `line 5: key "name" already set in map` in YAML.
+    /// map` in YAML.
     pub duplicates: Vec<String>,
 }
 
@@ -153,8 +153,7 @@ pub fn nesting(text: &[u8]) -> usize {
     deepest
 }
 
-/// The form that storing gives to numbers: Go writes `1.0` as `1`, and reads it back as a whole number. Go writes `1.0`
-/// as `1`, and reads it back as a whole number.
+/// The form that storing gives to numbers: Go writes `1.0` as `1`, and reads it back as a whole number.
 ///
 /// ```
 /// use kubewright_schema::decode;

@@ -20,8 +20,7 @@ use crate::path::FieldPath;
 use crate::schema::{SchemaRef, Type};
 use crate::structural::{self, check_crd_schema_update};
 
-/// The errors in a definition, as the API server reports them; `old` is the definition before the change. `old` is what
-/// it was before.
+/// The errors in a definition, as the API server reports them; `old` is the definition before the change.
 ///
 /// The definition is complete: names, conversion and `status.storedVersions` are filled in, as the server's defaults
 /// do.

@@ -33,7 +33,7 @@ const ONLY: &str = "only [Description Type Format Title Maximum ExclusiveMaximum
     allowed at the root of the schema if the status subresource is enabled";
 
 /// The errors in the root of a schema (`ValidateCustomResourceDefinitionValidation`); `status`: whether the version has
-/// that subresource. `status`: whether the version has that subresource.
+/// that subresource.
 pub(super) fn check(errors: &mut Errors, schema: &At<'_>, status: bool) {
     if status {
         beside_status(errors, schema);

@@ -290,8 +290,7 @@ fn plain_zero(property: &SchemaRef, key: &str, schema: &Schema, known: Option<&F
 }
 
 /// The value that a Go program sees in the field `key` of a struct when no client ever wrote it: `{}` for a plain
-/// struct, null for a list that is always written, none where the field itself is absent. `{}` for a plain struct, null
-/// for a list that is always written, none where the field itself is absent.
+/// struct, null for a list that is always written, none where the field itself is absent.
 pub(crate) fn absent_form<'a>(schema: &'a Schema, key: &str) -> Option<&'a Value> {
     schema.go().zeros.get(key).map(|zero| &zero.held)
 }
