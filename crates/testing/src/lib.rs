@@ -2,9 +2,7 @@
 //!
 //! The counterpart of controller-runtime's envtest, without a download: [`TestCluster::start`] gives a cluster in the
 //! test's own process, with controllers that make a Deployment's pods Ready, clients that need no configuration, and
-//! waits for a state instead of sleeps. [`TestCluster::start`] gives a cluster in the test's own process, with
-//! controllers that make a Deployment's pods Ready, clients that need no configuration, and waits for a state instead
-//! of sleeps.
+//! waits for a state instead of sleeps.
 //!
 //! ```
 //! # #[tokio::main(flavor = "current_thread")] async fn main() -> kubewright_testing::Result<()> {

@@ -90,9 +90,9 @@ pub enum Problem {
     Changed {
         /// Its path, such as `spec.title`.
         field: String,
-        /// The value before; `None` when there was none. `None` when it was not there.
+        /// The value before; `None` when there was none.
         before: Option<Value>,
-        /// The value after; `None` when it is gone. `None` when it is gone.
+        /// The value after; `None` when it is gone.
         after: Option<Value>,
     },
     /// A conversion refused.
