@@ -1,6 +1,5 @@
 //! Bytes in texts, as Go's `base64.StdEncoding` reads them: line ends count for nothing, and so do the bits of the last
 //! digit that belong to no byte. So many texts stand for the same bytes; [`canonical`] is the one that Go writes.
-//! [`canonical`] is the one that Go writes.
 
 use std::borrow::Cow;
 

@@ -141,7 +141,7 @@ pub fn produce(bytes: usize) {
 }
 
 /// Whether so much more may be done: for code that reports too much work with an error of its own, and leaves a reserve
-/// for the code that answers it. Without limits everything may. Without limits everything may.
+/// for the code that answers it. Without limits everything may.
 #[inline]
 pub fn affords(steps: usize, bytes: usize) -> bool {
     /// One part in so many of the limits of a request is not for them.
@@ -182,7 +182,6 @@ pub fn call_out() {
 }
 
 /// Unwinds to the code that set the limits. From then on nothing is counted, so that destructors are not cancelled.
-/// From then on nothing is counted, so that what runs while the stack is unwound is not cancelled.
 #[cold]
 fn cancel(left: &Cell<Option<Left>>, why: Exhausted) -> ! {
     left.set(None);
