@@ -1,5 +1,5 @@
-//! What OLM and its catalogs refuse, said before they do: the rules of operator-framework/api (`pkg/validation`) and of
-//! the schema of ClusterServiceVersion, as far as a bundle made here can break them.
+//! Errors that OLM and its catalogs would report, found before: the rules of operator-framework/api (`pkg/validation`)
+//! and of the schema of ClusterServiceVersion, as far as a bundle made here can break them.
 
 use std::collections::BTreeSet;
 
@@ -115,10 +115,10 @@ fn is_version(version: &str) -> bool {
     core.split('.').count() == 3 && core.split('.').all(number) && pre.is_none_or(|pre| pre.split('.').all(identifier))
 }
 
-/// Whether OLM would take the bundle. What it takes, but people miss, becomes a warning.
+/// Whether OLM would take the bundle. A part that OLM does not require, but users miss, becomes a warning.
 ///
 /// # Errors
-/// What would be refused, the first thing first.
+/// The first error of OLM.
 pub(super) fn bundle<'a>(
     csv: &Value,
     manifests: impl Iterator<Item = &'a Value> + Clone,
@@ -317,7 +317,7 @@ fn kinds<'a>(csv: &Value, manifests: impl Iterator<Item = &'a Value> + Clone) ->
     }
 }
 
-/// What people look for in a catalog.
+/// The parts that users look for in a catalog.
 fn said(csv: &Value, warnings: &mut Vec<Diagnostic>) {
     let images = values(
         csv,

@@ -7,7 +7,7 @@ use crate::project::{LAYOUT, Project};
 use super::rights::Rights;
 use super::{Asked, title};
 
-/// What it is made of.
+/// Its sources.
 pub(super) struct Parts<'a> {
     pub(super) project: &'a Project,
     pub(super) asked: &'a Asked,
@@ -19,7 +19,7 @@ pub(super) struct Parts<'a> {
     pub(super) hooks: Vec<Value>,
 }
 
-/// The base of an operator of which nobody has said anything yet.
+/// The base of an operator without a description yet.
 pub(super) fn new_base(project: &Project, package: &str, asked: &Asked) -> Value {
     let name = title(&project.name);
     let maintainers: Vec<Value> = asked.authors.iter().map(|author| maintainer(author)).collect();
@@ -138,7 +138,7 @@ impl Parts<'_> {
         ])
     }
 
-    /// The operator's definitions, version by version. What the base says of one stays.
+    /// The operator's definitions, version by version. Fields of the base stay.
     fn owned(&self) -> Vec<Value> {
         let said = self.base["spec"]["customresourcedefinitions"]["owned"].as_array();
         let mut owned = Vec::new();

@@ -3,8 +3,8 @@
 //!
 //! [`bundle`] renders `config/default`, without certificates, which OLM makes itself, and says it as a
 //! ClusterServiceVersion: Deployments, the rules of the roles that the operator's account is bound to, webhooks,
-//! definitions with the examples of `config/samples`. What only people can say (a description, who maintains it, an
-//! icon) stands in `config/manifests/bases`, which is written once and is theirs. Invariants: what is written has
+//! definitions with the examples of `config/samples`. Texts that only people can write (a description, its maintainers,
+//! an icon) stand in `config/manifests/bases`, which is written once and is theirs. Invariants: what is written has
 //! passed `check`; files that this command did not write are left alone. Inside: `csv` makes the ClusterServiceVersion,
 //! `rights` takes roles apart, `webhooks` the configurations, `check` are the rules of operator-framework/api,
 //! `scorecard` the tests. Not here: building images and catalogs (docker, opm).
@@ -45,7 +45,7 @@ const TAKEN_IN: [&str; 8] = [
     "CustomResourceDefinition",
 ];
 
-/// What is asked for.
+/// The options of the command.
 #[derive(Clone, Debug, Default)]
 pub struct Asked {
     /// The version of the operator, as semantic versioning has it.
@@ -54,7 +54,7 @@ pub struct Asked {
     pub package: Option<String>,
     /// The channels that the bundle belongs to.
     pub channels: Vec<String>,
-    /// The channel of those who name none.
+    /// The channel of subscriptions without one.
     pub default_channel: Option<String>,
     /// The image of the operator, when it is not the one of `config/manager`.
     pub image: Option<String>,
@@ -68,7 +68,7 @@ pub struct Asked {
     pub cli_version: String,
     /// Whether scorecard's tests are configured, though PROJECT does not list its plugin.
     pub scorecard: bool,
-    /// Whether to write over files that somebody else made.
+    /// Whether to write over files that this command did not make.
     pub force: bool,
 }
 
@@ -144,7 +144,7 @@ fn samples(plan: &Plan<'_>) -> Result<Vec<Value>, Diagnostic> {
     }
 }
 
-/// What people say of the operator; written when it is not there.
+/// The people's part of the description; written when it is not there.
 fn base(project: &Project, package: &str, asked: &Asked, plan: &mut Plan<'_>) -> Result<Value, Diagnostic> {
     let path = format!("config/manifests/bases/{package}.clusterserviceversion.yaml");
     let wrong = |why: String| {
@@ -214,7 +214,7 @@ fn write(
     Ok(())
 }
 
-/// What a catalog reads of a bundle (operator-registry's `bundle.mediatype.v1` and its neighbours).
+/// The labels of a bundle for catalogs (operator-registry's `bundle.mediatype.v1` and its neighbours).
 fn labels(package: &str, asked: &Asked, has_scorecard: bool) -> Vec<(String, String)> {
     let mut labels = vec![
         ("bundle.mediatype.v1", "registry+v1".to_owned()),

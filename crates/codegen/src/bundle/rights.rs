@@ -1,7 +1,8 @@
-//! What the operator's account may do, as a ClusterServiceVersion says it: the rules of the roles that it is bound to.
+//! The rights of the operator's account, in the form of a ClusterServiceVersion: the rules of the roles that it is
+//! bound to.
 //!
-//! OLM makes the account and its roles. What people are bound to (roles for readers of metrics, editors of a kind)
-//! stays a manifest of the bundle.
+//! OLM makes the account and its roles. A role for people (readers of metrics, editors of a kind) stays a manifest of
+//! the bundle.
 
 use serde_json::{Value, json};
 

@@ -50,7 +50,7 @@ pub(super) fn of(project: &Project, asked: &Asked, plan: &Plan<'_>) -> Result<Op
     Ok((asked.scorecard || project.plugins.contains_key(KEY)).then(usual))
 }
 
-/// What operator-sdk writes for every project.
+/// The file that operator-sdk writes for every project.
 fn usual() -> Value {
     let test = |(suite, name): &(&str, &str)| {
         json!({

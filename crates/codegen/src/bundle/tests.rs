@@ -292,7 +292,7 @@ fn scorecard_is_configured_where_it_is_asked_for() {
     check(&plain, false, None);
     let usual = Some("quay.io/operator-framework/scorecard-test:v1.42.0");
     let with = check(&plain, true, usual);
-    // What nobody asks for any more goes.
+    // A file that is no longer needed goes.
     check(&with, false, None);
     let mut listed = plain.clone();
     let project = &plain.0["PROJECT"];

@@ -64,7 +64,7 @@ pub(super) fn of(objects: &[Value], plan: &mut Plan<'_>) -> Result<Vec<Value>, D
     Ok(definitions)
 }
 
-/// What every definition says of its ends.
+/// The ports of every definition.
 fn ends(deployment: &Value) -> Map<String, Value> {
     Map::from_iter([
         ("containerPort".to_owned(), json!(443)),
