@@ -24,7 +24,7 @@ pub const NO_KIND: Code = Code(611);
 pub const REFUSED: Code = Code(612);
 /// Something did not become ready in time.
 pub const NOT_READY: Code = Code(613);
-/// Objects stay because of finalizers that nobody removes.
+/// Objects stay because no controller removes their finalizers.
 pub const FINALIZERS: Code = Code(614);
 /// Something that is to be deleted is not there.
 pub const ABSENT: Code = Code(615);

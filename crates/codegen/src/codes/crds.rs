@@ -28,7 +28,7 @@ pub const SIZE: Code = Code(311);
 pub const RULE: Code = Code(312);
 /// Floating point numbers.
 pub const FLOAT: Code = Code(313);
-/// A format that nobody knows.
+/// An unknown format.
 pub const FORMAT: Code = Code(314);
 /// A group, version, kind, plural or scope is wrong.
 pub const NAME: Code = Code(315);
@@ -55,7 +55,7 @@ pub const DANGLING: Code = Code(393);
 /// A generated file is named by no list in `config/`.
 pub const UNLISTED: Code = Code(394);
 
-/// The code of what an operator found wrong about a type, by its word, and what to do.
+/// The code of an operator's problem with a type, by its word, and the advice.
 pub(crate) fn of_problem(what: &str) -> (Code, &'static str) {
     match what {
         "union" => (

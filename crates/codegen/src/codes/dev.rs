@@ -8,7 +8,7 @@ pub const REMOTE: Code = Code(702);
 pub const REFUSED: Code = Code(703);
 /// A sample could not be applied.
 pub const SAMPLE: Code = Code(705);
-/// The operator ended although nobody asked it to.
+/// The operator ended without a request to.
 pub const ENDED: Code = Code(706);
 /// Files cannot be watched.
 pub const WATCH: Code = Code(707);

@@ -1,7 +1,8 @@
 //! The codes of errors, and the long story of each: what `kubewright explain KWR0001` prints.
 //!
-//! One file for each area, with a block of a hundred numbers; a code stands beside its story. Invariants: a code that was released never
-//! changes its meaning and is never used again; every code has a story; numbers are unique and stand in order.
+//! One file for each area, with a block of a hundred numbers; a code stands beside its story. Invariants: a code that
+//! was released never changes its meaning and is never used again; every code has a story; numbers are unique and stand
+//! in order.
 
 use std::fmt;
 

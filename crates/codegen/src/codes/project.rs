@@ -12,9 +12,9 @@ pub const FOREIGN: Code = Code(102);
 pub const NAME: Code = Code(103);
 /// An answer is missing.
 pub const MISSING: Code = Code(104);
-/// What is to be created is there already.
+/// The thing to create exists already.
 pub const TAKEN: Code = Code(105);
-/// What a command builds on is not there.
+/// The thing that a command builds on does not exist.
 pub const UNKNOWN: Code = Code(106);
 /// A second group in a project of one group.
 pub const MULTIGROUP: Code = Code(107);

@@ -5,7 +5,7 @@ use super::{Code, Explanation};
 /// A rule allows nothing, or what cannot be.
 pub const RULE: Code = Code(401);
 
-/// A ClusterRole is bound to nobody.
+/// A ClusterRole has no binding.
 pub const UNBOUND: Code = Code(402);
 
 pub(super) const EXPLANATIONS: &[Explanation] = &[

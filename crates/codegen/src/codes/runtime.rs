@@ -6,7 +6,7 @@ use super::{Code, Explanation};
 
 /// The webhook server finds no certificate.
 pub const NO_CERTIFICATE: Code = Code(550);
-/// Somebody wants a version that the operator does not convert to.
+/// A client wants a version that the operator does not convert to.
 pub const NO_CONVERSION: Code = Code(551);
 
 pub(super) const EXPLANATIONS: &[Explanation] = &[
