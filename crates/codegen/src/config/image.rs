@@ -9,8 +9,9 @@ use crate::plan::{Files, Plan};
 
 const FILE: &str = "config/manager/kustomization.yaml";
 
-/// Lets the operator's container have `image` (`registry:5000/guestbook:v1`, or with a digest), as `kustomize edit set image
-/// controller=…` would; the plan is for rendering from and not to be written, so that no file of the project changes.
+/// Lets the operator's container have `image` (`registry:5000/guestbook:v1`, or with a digest), as `kustomize edit set
+/// image controller=…` would; the plan is for rendering from and not to be written, so that no file of the project
+/// changes.
 ///
 /// # Errors
 /// When the image is no reference, or `config/manager/kustomization.yaml` cannot be read.

@@ -1,9 +1,9 @@
 //! Lists in kustomization files, edited as a person would: one item more or less, and everything else stays as it is.
 //!
-//! The file is read as YAML to know what is in the list, and its lines are edited, so that comments, order and additions of the user
-//! survive. Invariants: an item that is there is not added again, however it is written; what cannot be edited safely (a list between
-//! brackets, a list that is none) is left alone and answered with the lines to write by hand. The edited text is read again and must be
-//! what was meant.
+//! The file is read as YAML to know what is in the list, and its lines are edited, so that comments, order and
+//! additions of the user survive. Invariants: an item that is there is not added again, however it is written; what
+//! cannot be edited safely (a list between brackets, a list that is none) is left alone and answered with the lines to
+//! write by hand. The edited text is read again and must be what was meant.
 
 use kubewright_schema::decode;
 use serde_json::Value;
@@ -173,7 +173,7 @@ pub(super) fn remove(text: &str, item: &Item) -> Result<String, Diagnostic> {
     })
 }
 
-/// What is in the list now.
+/// The present items of the list.
 fn read(text: &str, item: &Item, verb: &str) -> Result<Vec<Value>, Diagnostic> {
     let decoded = decode::yaml(text.as_bytes()).map_err(|why| item.cannot(verb, None, &why.to_string()))?;
     match decoded.value.get(item.list) {
@@ -218,8 +218,8 @@ fn dash_indent(lines: &[String], list: &Outline) -> Option<String> {
         .then(|| line[..line.len() - item.len()].to_owned())
 }
 
-/// The line after the list, with the comments that belong to it: those that follow without a gap, unless another field comes next, which
-/// they then speak of.
+/// The line after the list, with the comments that belong to it: those that follow without a gap, unless another field
+/// comes next, which they then speak of.
 fn end_of_list(lines: &[String], last: usize) -> usize {
     let comments = lines[last..]
         .iter()

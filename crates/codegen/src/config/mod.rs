@@ -1,12 +1,13 @@
 //! The `config/` folder: what a project brings to a cluster, as kustomize reads it.
 //!
-//! [`sync`] brings the folder from what the project was to what it is; every command that changes PROJECT calls it. Optional parts
-//! (metrics, webhooks, certificates, Prometheus, network policies) are kustomize components: one line of `config/default` switches each.
+//! [`sync`] brings the folder from the project's old state to its new one; every command that changes PROJECT calls it.
+//! Optional parts (metrics, webhooks, certificates, Prometheus, network policies) are kustomize components: one line of
+//! `config/default` switches each.
 //!
-//! Invariants: a file that the user edited is never overwritten; a list in a kustomization keeps the user's comments, order and
-//! additions; a command that changes nothing in PROJECT changes nothing here. Inside: `tree` says what a project has, `lists` edits lists,
-//! `templates` has the texts. Not here: the three kinds of file that are written from the code (`manifests`), and rendering
-//! ([`crate::kustomize`]).
+//! Invariants: a file that the user edited is never overwritten; a list in a kustomization keeps the user's comments,
+//! order and additions; a command that changes nothing in PROJECT changes nothing here. Inside: `tree` says what a
+//! project has, `lists` edits lists, `templates` has the texts. Not here: the three kinds of file that are written from
+//! the code (`manifests`), and rendering ([`crate::kustomize`]).
 
 use crate::codes;
 use crate::diagnostic::{Diagnostic, Place};
@@ -26,10 +27,11 @@ pub(crate) use image::split_image;
 use lists::Item;
 use tree::Tree;
 
-/// Brings `config/` from what the project was (`None`: there was none) to what it is.
+/// Brings `config/` from the project's old state (`None`: there was none) to its new one.
 ///
-/// Files that the project gains are created, those that it loses removed; kustomizations gain and lose single lines. What cannot be done
-/// without losing an edit of the user is an error, and what goes although it was edited (the example of a kind that is deleted) is noted.
+/// Files that the project gains are created, those that it loses removed; kustomizations gain and lose single lines. A
+/// change that would lose an edit of the user is an error, and an edited file that goes all the same (the example of a
+/// kind that is deleted) is noted.
 ///
 /// ```
 /// use kubewright_codegen::project::{Project, Resource};
@@ -47,8 +49,8 @@ use tree::Tree;
 /// ```
 ///
 /// # Errors
-/// When a file that is to be created is there with other contents, one that is to be changed was edited, or a list cannot be edited; the
-/// plan then holds part of the changes and is not to be carried out.
+/// When a file that is to be created is there with other contents, one that is to be changed was edited, or a list
+/// cannot be edited; the plan then holds part of the changes and is not to be carried out.
 pub fn sync(before: Option<&Project>, after: &Project, plan: &mut Plan<'_>) -> Result<(), Diagnostic> {
     let grouped = grouped_kinds(before, after, plan)?;
     let is_grouped = |api: &Resource| grouped.iter().any(|other| other.same_kind(api));
@@ -102,8 +104,8 @@ fn keeps_what_is_used(old: &Tree, new: &Tree, plan: &Plan<'_>) -> Result<(), Dia
     }
 }
 
-/// The kinds whose role files are named after their group: those that came to a project of several groups. A kind that came before the
-/// project had several keeps its names, for people may be bound to its roles.
+/// The kinds whose role files are named after their group: those that came to a project of several groups. A kind that
+/// came before the project had several keeps its names, for people may be bound to its roles.
 fn grouped_kinds(before: Option<&Project>, after: &Project, plan: &Plan<'_>) -> Result<Vec<Resource>, Diagnostic> {
     let mut grouped = Vec::new();
     let projects = [before, Some(after)];
@@ -150,7 +152,7 @@ pub(crate) fn switch_off(part: &str, plan: &mut Plan<'_>) -> Result<(), Diagnost
     take_out(&Item::new(tree::DEFAULT, "components", format!("../{part}")), plan)
 }
 
-/// Creates a file. What is there already stays when it is the file of a kind: it was made before, and belongs to the user.
+/// Creates a file. An existing file of a kind stays: it was made before, and belongs to the user.
 fn create(path: &str, text: &str, of_kind: bool, plan: &mut Plan<'_>) -> Result<(), Diagnostic> {
     match plan.read(path)? {
         None => plan.write(path, text),
@@ -181,7 +183,7 @@ fn replace(path: &str, old: &str, new: &str, plan: &mut Plan<'_>) -> Result<(), 
     }
 }
 
-/// Removes a file. One that was edited stays, with a word about it, unless it is the file of a kind that goes.
+/// Removes a file. An edited file stays, with a note, unless it is the file of a kind that goes.
 fn drop_file(path: &str, old: &str, of_kind: bool, plan: &mut Plan<'_>) -> Result<(), Diagnostic> {
     match plan.read(path)? {
         None => Ok(()),
@@ -203,7 +205,7 @@ fn drop_file(path: &str, old: &str, of_kind: bool, plan: &mut Plan<'_>) -> Resul
 fn put_in(item: &Item, tree: &Tree, plan: &mut Plan<'_>) -> Result<(), Diagnostic> {
     let text = match plan.read(&item.file)? {
         Some(text) => text,
-        // Somebody lost it: what it listed of other kinds belongs in it, too.
+        // The user has lost the file: its items of other kinds belong in it, too.
         None => {
             let first = tree.kustomizations.get(&item.file).cloned().unwrap_or_default();
             let mut others = tree.items.iter().filter(|other| other.file == item.file);

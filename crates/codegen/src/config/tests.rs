@@ -1,4 +1,4 @@
-//! What `sync` does to folders that people have edited.
+//! `sync` on folders that people have edited.
 
 use super::*;
 use crate::plan::MemoryFiles;

@@ -1,7 +1,8 @@
-//! What a project's `config/` has: files, and items of the lists in kustomizations.
+//! The parts of a project's `config/`: files, and items of the lists in kustomizations.
 //!
-//! A [`Tree`] is a pure function of the [`Project`]; [`super::sync`] brings a folder from one tree to another. Not here: the three kinds of
-//! file that are written from the code (`crd/bases`, `rbac/role.yaml`, `webhook/manifests.yaml`); the lists only name them.
+//! A [`Tree`] is a pure function of the [`Project`]; [`super::sync`] brings a folder from one tree to another. Not
+//! here: the three kinds of file that are written from the code (`crd/bases`, `rbac/role.yaml`,
+//! `webhook/manifests.yaml`); the lists only name them.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,7 +15,8 @@ use crate::project::{Project, Resource};
 /// A project's `config/`.
 #[derive(Debug, Default)]
 pub(super) struct Tree {
-    /// Files as they are first written. Users may edit them; they are changed only when the project changes what is in them.
+    /// Files as they are first written. Users may edit them; they are changed only when the project changes what is in
+    /// them.
     pub(super) files: BTreeMap<String, String>,
     /// Kustomizations as they are first written; later only their lists are edited.
     pub(super) kustomizations: BTreeMap<String, String>,
@@ -143,7 +145,7 @@ impl Tree {
         );
     }
 
-    /// What a kind of the project's own brings, whatever its versions: its definition and three roles for people.
+    /// The files of a kind of the project's own, for all its versions: its definition and three roles for people.
     fn kind(&mut self, project: &Project, api: &Resource, is_grouped: bool) {
         let (group, plural) = (api.full_group(), api.plural());
         self.item(
