@@ -1,4 +1,5 @@
-//! Marks that `git merge` leaves in a file: whoever cannot read such a file says so, not that a colon is missing.
+//! Marks that `git merge` leaves in a file: a reader that fails at one reports the conflict, not that a colon is
+//! missing.
 
 use crate::diagnostic::{Diagnostic, Place};
 

@@ -1,7 +1,7 @@
-//! What went wrong, where, why, and what to do: the one form of an error that a person meets.
+//! An error for a person: the attempt, the place, the cause, the fix.
 //!
-//! Every [`Diagnostic`] carries a stable [`Code`], so that it can be looked up (`kubewright explain KWR0001`) and searched for. Not here:
-//! how it is printed (the command decides on colours and JSON).
+//! Every [`Diagnostic`] carries a stable [`Code`], so that it can be looked up (`kubewright explain KWR0001`) and
+//! searched for. Not here: how it is printed (the command decides on colours and JSON).
 
 use std::fmt;
 
@@ -75,7 +75,7 @@ impl fmt::Display for Place {
     }
 }
 
-/// One thing that is wrong (or, as a warning, dubious), in four parts: what was attempted, where, why not, and what to do.
+/// One error (or, as a warning, a doubt), in four parts: the attempt, the place, the cause, and the fix.
 ///
 /// ```
 /// use kubewright_codegen::{Diagnostic, Place, codes};
@@ -93,7 +93,7 @@ impl fmt::Display for Place {
 pub struct Diagnostic {
     /// The stable code.
     pub code: Code,
-    /// What was attempted and could not be done.
+    /// The failed attempt.
     pub attempted: String,
     /// Where; none when no single place is at fault.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -101,7 +101,7 @@ pub struct Diagnostic {
     /// Why, outermost reason first.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub causes: Vec<String>,
-    /// What to do; a command to type where one helps.
+    /// The fix; a command to type where one helps.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fix: Option<String>,
 }

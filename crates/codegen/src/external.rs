@@ -1,10 +1,10 @@
-//! External plug-ins, by kubebuilder's protocol: what such a program is asked, and what becomes of its answer.
+//! External plug-ins, by kubebuilder's protocol: the request to such a program, and the effect of its answer.
 //!
 //! A program is given the project as JSON (`PluginRequest` of kubebuilder's pkg/plugin/external, version v1alpha1): the
 //! command, its arguments, and the universe, which is every file by its path. It answers with a universe of its own;
-//! what is in it is written, what is missing in it stays. Invariants: an answer is taken whole or not at all; no path
-//! of it leads out of the project or into folders that are nobody's; the project is still one of ours afterwards. Not
-//! here: where programs are found, and how they are run (the command).
+//! files in it are written, files missing in it stay. Invariants: an answer is taken whole or not at all; no path of it
+//! leads out of the project or into reserved folders; the project is still one of ours afterwards. Not here: where
+//! programs are found, and how they are run (the command).
 
 use std::collections::BTreeMap;
 
@@ -62,7 +62,7 @@ impl Key {
     }
 }
 
-/// What a program is asked.
+/// The request to a program.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Request {
@@ -77,7 +77,7 @@ pub struct Request {
 }
 
 impl Request {
-    /// What a command asks: with all files as they are to be.
+    /// The request of a command: with all files as they are to be.
     ///
     /// # Errors
     /// When the files cannot be read, or are too much.
@@ -85,7 +85,7 @@ impl Request {
         let mut universe = BTreeMap::new();
         let mut size = 0;
         for path in files.list("")? {
-            // A file that is no text has no place in JSON; nobody asked for it.
+            // A file that is not text has no place in JSON, and the program does not need it.
             let Ok(Some(text)) = files.read(&path) else { continue };
             size += text.len();
             if size > UNIVERSE {
@@ -114,7 +114,7 @@ impl Request {
         })
     }
 
-    /// `flags` or `metadata`, about a command: what the program takes, and what it says of itself.
+    /// `flags` or `metadata`, about a command: its flags, or its description.
     #[must_use]
     pub fn about(command: &str, what: &str) -> Request {
         // kubebuilder's words: --init, --edit, --api, --webhook.
@@ -146,25 +146,25 @@ pub struct Flag {
     /// `string`, `bool`, `int` or `float`.
     #[serde(rename = "type", alias = "Type")]
     pub kind: String,
-    /// What it is when it is not said.
+    /// Its default.
     #[serde(alias = "Default")]
     pub default: String,
-    /// What it is for.
+    /// Its purpose.
     #[serde(alias = "Usage")]
     pub usage: String,
 }
 
-/// What a program says of a command.
+/// A program's description of a command.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
 pub struct Metadata {
-    /// What the command does.
+    /// The effect of the command.
     pub description: String,
     /// How it is typed.
     pub examples: String,
 }
 
-/// What a program answers.
+/// The answer of a program.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Response {
@@ -220,7 +220,7 @@ impl Response {
         self.flags.as_deref()
     }
 
-    /// What the program says of the command.
+    /// The program's description of the command.
     #[must_use]
     pub fn metadata(&self) -> Option<&Metadata> {
         self.metadata.as_ref()
@@ -297,7 +297,7 @@ mod tests {
         Key::parse("sample/v1").unwrap()
     }
 
-    /// What becomes of an answer: the changes, or why not.
+    /// The effect of an answer: the changes, or the error.
     fn taken(answer: &str) -> String {
         let files = MemoryFiles::from([("PROJECT", PROJECT), ("a.txt", "a\n")]);
         let mut plan = Plan::new(&files);

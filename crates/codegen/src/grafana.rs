@@ -211,7 +211,7 @@ const RESOURCES: &[Panel] = &[
     ),
 ];
 
-/// What a project says about a metric of its own, in kubebuilder's form.
+/// A project's own metric, in kubebuilder's form.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct Custom {

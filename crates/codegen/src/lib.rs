@@ -1,14 +1,17 @@
 //! Text in, text out: what `kubewright init`, `create`, `manifests` and `build-installer` write.
 //!
-//! Everything here is a pure function of the files of a project (a [`Files`]) and of what a person asked for. The answer is a [`Plan`]:
-//! all changes, ready to be shown or written at once. The command reads and writes the files; this crate decides what is in them.
+//! Everything here is a pure function of the files of a project (a [`Files`]) and of what a person asked for. The
+//! answer is a [`Plan`]: all changes, ready to be shown or written at once. The command reads and writes the files;
+//! this crate decides what is in them.
 //!
-//! - [`scaffold`]: what `init`, `edit`, `create` and `delete` do; [`source`]: edits of Rust; [`names`]: what things may be called.
+//! - [`scaffold`]: what `init`, `edit`, `create` and `delete` do; [`source`]: edits of Rust; [`names`]: what things may
+//!   be called.
 //! - [`project`]: the PROJECT file; [`config`]: the `config/` folder; [`kustomize`]: what it renders to.
-//! - [`helm`], [`grafana`]: what the optional plugins write; [`bundle`]: the operator as OLM takes it; [`external`]: plug-ins that are programs of their own; [`upgrade`]: a project brought to a newer scaffold.
+//! - [`helm`], [`grafana`]: what the optional plugins write; [`bundle`]: the operator as OLM takes it; [`external`]:
+//!   plug-ins that are programs of their own; [`upgrade`]: a project brought to a newer scaffold.
 //! - [`manifests`]: CRDs, roles and webhook configurations; [`yaml`]: how objects are written.
-//! - [`plan`]: changes before they happen; - [`diagnostic`]: errors with a code, a place, a cause and a fix; - [`codes`]: the long stories
-//!   that `kubewright explain` tells.
+//! - [`plan`]: changes before they happen; - [`diagnostic`]: errors with a code, a place, a cause and a fix; -
+//!   [`codes`]: the long stories that `kubewright explain` tells.
 
 pub mod bundle;
 pub mod codes;

@@ -1,7 +1,9 @@
-//! Where things stand in a YAML file: the lines of its lists and fields, so that errors have a place and an edit leaves the rest alone.
+//! Where things stand in a YAML file: the lines of its lists and fields, so that errors have a place and an edit leaves
+//! the rest alone.
 //!
-//! An [`Outline`] is the shape of a document without its values; [`kubewright_schema::decode`] reads those. Lists and fields of both stand in
-//! the same order. Lines count from 1. Not here: what is in a value, anchors (an alias is a leaf).
+//! An [`Outline`] is the shape of a document without its values; [`kubewright_schema::decode`] reads those. Lists and
+//! fields of both stand in the same order. Lines count from 1. Not here: what is in a value, anchors (an alias is a
+//! leaf).
 
 use granit_parser::{Event, Options, Parser, ScalarStyle, Span, StructureStyle};
 
@@ -17,7 +19,7 @@ pub(crate) struct Outline {
     pub(crate) flow: bool,
 }
 
-/// What a node is made of.
+/// The parts of a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Shape {
     /// A scalar or an alias; nothing written is one too.
@@ -29,7 +31,8 @@ pub(crate) enum Shape {
 }
 
 impl Outline {
-    /// The shape of the first document; `None` when there is none or the text is no YAML (whoever decodes it says why).
+    /// The shape of the first document; `None` when there is none or the text is not YAML (the decoder reports the
+    /// reason).
     pub(crate) fn of(text: &str) -> Option<Outline> {
         let mut options = Options::default();
         options.set_emit_comments(false);
@@ -115,7 +118,7 @@ fn node(events: &[(Event<'_>, Span)], next: &mut usize, depth: usize) -> Option<
                 node(events, next, depth + 1)?;
                 let mut value = node(events, next, depth + 1)?;
                 if value.shape == Shape::Leaf && value.last < line || is_nothing(events, *next - 1) {
-                    // What is not written stands on the line of its name.
+                    // An absent value stands on the line of its name.
                     (value.first, value.last) = (line, line);
                 }
                 fields.push((name, line, value));

@@ -1,10 +1,11 @@
 //! Changes before they happen: a command decides everything first, then writes all or nothing.
 //!
-//! A [`Plan`] starts from a [`Files`], the project as it is, and remembers for each touched file what was in it and what is to be in it. Reading
-//! through the plan gives what the file will be, so that steps of one command see each other's edits. Invariants: a change that changes nothing
-//! is not in the plan, so a command that runs twice does nothing the second time; `before` is what the decision was based on, so that the
-//! writer can notice that somebody changed the file meanwhile. A file whose lines end with CR LF is read with plain ends and keeps its own when it is
-//! written, so that no step has to know. Not here: writing (the command does it).
+//! A [`Plan`] starts from a [`Files`], the project as it is, and remembers for each touched file its old and its new
+//! content. Reading through the plan gives what the file will be, so that steps of one command see each other's edits.
+//! Invariants: a change that changes nothing is not in the plan, so a command that runs twice does nothing the second
+//! time; `before` is the content that the decision was based on, so that the writer can notice an edit by another
+//! program meanwhile. A file whose lines end with CR LF is read with plain ends and keeps its own when it is written,
+//! so that no step has to know. Not here: writing (the command does it).
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -22,7 +23,8 @@ pub trait Files {
     /// When there is something that cannot be read, or is not UTF-8 text.
     fn read(&self, path: &str) -> Result<Option<String>, Diagnostic>;
 
-    /// The paths of all files below a folder (`""`: the project), in order, without what is never ours (`.git`, `target`).
+    /// The paths of all files below a folder (`""`: the project), in order, without what is never ours (`.git`,
+    /// `target`).
     ///
     /// # Errors
     /// When the folder cannot be listed. A folder that does not exist is empty.
@@ -76,7 +78,7 @@ fn is_below(path: &str, folder: &str) -> bool {
     folder.is_empty() || path.strip_prefix(folder).is_some_and(|rest| rest.starts_with('/'))
 }
 
-/// What happens to one file.
+/// The change of one file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Change {
     /// The text as it was when the plan was made; `None`: there was no file.
@@ -105,7 +107,7 @@ pub struct Plan<'a> {
     seen: RefCell<BTreeMap<String, Option<String>>>,
     /// Doubts that do not keep the command from going on.
     pub warnings: Vec<Diagnostic>,
-    /// What happened, in words for a person; one line each.
+    /// The notes about it, in words for a person; one line each.
     pub notes: Vec<String>,
     /// Commands to type next.
     pub next: Vec<String>,
@@ -133,7 +135,7 @@ impl<'a> Plan<'a> {
         self.change(path, Some(text.into()))
     }
 
-    /// Sets what a generated file is to contain below its first line, which says who wrote it.
+    /// Sets the content of a generated file below its first line, which names its writer.
     ///
     /// # Errors
     /// When a file without that line is there, unless `force` says to write over it; when it cannot be read.
@@ -259,7 +261,7 @@ impl Files for Plan<'_> {
 mod tests {
     use super::*;
 
-    /// A file that somebody changes after each look.
+    /// A file that changes after each look.
     struct Turning(std::cell::Cell<u32>);
 
     impl Files for Turning {

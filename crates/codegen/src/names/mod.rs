@@ -1,8 +1,9 @@
-//! Names: what groups, versions, kinds and projects may be called, and what they are called in Rust.
+//! Names: the rules for those of groups, versions, kinds and projects, and their forms in Rust.
 //!
-//! The rules are Kubernetes' (DNS-1123, DNS-1035) and, where a name becomes a Rust type or module, Rust's too. A name is checked before
-//! anything is planned, so that no half of a project is written with a name that the other half cannot bear. Inside: `plural` guesses
-//! plurals, [`rust`] makes identifiers. Not here: whether a name is taken, which [`crate::project`] knows.
+//! The rules are Kubernetes' (DNS-1123, DNS-1035) and, where a name becomes a Rust type or module, Rust's too. A name
+//! is checked before anything is planned, so that no half of a project is written with a name that the other half
+//! cannot bear. Inside: `plural` guesses plurals, [`rust`] makes identifiers. Not here: whether a name is taken, which
+//! [`crate::project`] knows.
 
 use std::fmt;
 
@@ -18,7 +19,7 @@ pub use plural::plural;
 pub struct BadName {
     /// The reason, without the name.
     pub why: String,
-    /// What to do.
+    /// The fix.
     pub fix: String,
 }
 
@@ -66,7 +67,8 @@ fn offer(name: &str, otherwise: &str) -> String {
     }
 }
 
-/// The name of a project: a DNS-1123 label, because it is part of the name of a namespace (`<name>-system`) and of every object in it.
+/// The name of a project: a DNS-1123 label, because it is part of the name of a namespace (`<name>-system`) and of
+/// every object in it.
 ///
 /// ```
 /// use kubewright_codegen::names;
@@ -82,7 +84,8 @@ pub fn project(name: &str) -> Checked {
     if let Some(why) = dns1123_label(name).into_iter().next() {
         return Err(BadName::new(why, fix()));
     }
-    // The longest name that is made of it: `<name>-controller-manager-metrics-service`, a Service and so a DNS-1035 label.
+    // The longest name that is made of it: `<name>-controller-manager-metrics-service`, a Service and so a DNS-1035
+    // label.
     const LONGEST: usize = 63 - "-controller-manager-metrics-service".len();
     if name.len() > LONGEST {
         return Err(BadName::new(
@@ -191,8 +194,8 @@ pub fn version(name: &str) -> Checked {
     }
 }
 
-/// A kind: begins with an upper-case letter and holds only letters and digits, because it becomes a Rust type and, in lower case, the
-/// singular name in the CRD.
+/// A kind: begins with an upper-case letter and holds only letters and digits, because it becomes a Rust type and, in
+/// lower case, the singular name in the CRD.
 ///
 /// ```
 /// use kubewright_codegen::names;

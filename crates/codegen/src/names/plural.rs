@@ -1,7 +1,8 @@
-//! Plurals of English words, for the resource of a kind whose `--plural` nobody gave.
+//! Plurals of English words, for the resource of a kind without `--plural`.
 //!
-//! The plural is part of every URL and of the CRD's name and cannot be changed later; so the guess is the one that kubebuilder makes,
-//! including where English would leave a choice (`indices`). Words that end in `s` without a rule are taken for plurals (`Endpoints`).
+//! The plural is part of every URL and of the CRD's name and cannot be changed later; so the guess is the one that
+//! kubebuilder makes, including where English would leave a choice (`indices`). Words that end in `s` without a rule
+//! are taken for plurals (`Endpoints`).
 
 /// Words with a plural of their own, also at the end of a compound (`blobfish`, `database`). Later rows go first.
 const WORDS: &[(&str, &str)] = &[
@@ -116,7 +117,8 @@ const WHOLE_WORDS: &[(&str, &str)] = &[
     ("use", "uses"),
 ];
 
-/// Endings and what becomes of them; the first that fits counts. A word that has the ending of a plural already stays as it is.
+/// Endings and what becomes of them; the first that fits counts. A word that has the ending of a plural already stays
+/// as it is.
 const ENDINGS: &[(&str, &str)] = &[
     ("tive", "tives"),
     ("eaf", "eaves"),

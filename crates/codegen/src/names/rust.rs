@@ -1,7 +1,8 @@
 //! Kubernetes' names as Rust identifiers.
 //!
-//! Groups may hold dots and hyphens, versions hyphens, and both may be reserved words; kinds may be called as things of Rust's prelude are.
-//! Invariant: every function here answers an identifier that may stand anywhere, also as the name of a file.
+//! Groups may hold dots and hyphens, versions hyphens, and both may be reserved words; kinds may be called as things of
+//! Rust's prelude are. Invariant: every function here answers an identifier that may stand anywhere, also as the name
+//! of a file.
 
 /// Words that cannot be a name of a module, and `test`, which would hide the attribute in many an editor's eyes.
 const RESERVED: &[&str] = &[
@@ -11,7 +12,8 @@ const RESERVED: &[&str] = &[
     "try", "type", "typeof", "unsafe", "unsized", "use", "virtual", "where", "while", "yield",
 ];
 
-/// Kinds that cannot be the name of a type beside which derived code stands: reserved, of the prelude, or imported there.
+/// Kinds that cannot be the name of a type beside which derived code stands: reserved, of the prelude, or imported
+/// there.
 const TAKEN: &[&str] = &[
     "Self",
     "AsMut",

@@ -5,7 +5,7 @@
 
 use similar::{Algorithm, DiffOp, capture_diff_slices};
 
-/// What a merge gives.
+/// The result of a merge.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Merged {
     /// The text, with conflicts between marks.
@@ -87,7 +87,7 @@ pub fn merge(base: &str, ours: &str, theirs: &str, our_name: &str, their_name: &
     merged
 }
 
-/// What lies between the lines that are equal; only of those do both ranges always fit.
+/// The parts between equal lines; only of those do both ranges always fit.
 fn hunks(base: &[String], side: &[String]) -> Vec<Hunk> {
     let mut hunks: Vec<Hunk> = Vec::new();
     let (mut base_at, mut side_at) = (0, 0);

@@ -1,12 +1,12 @@
-//! `upgrade` (kubebuilder's `alpha update`): a project brought to what this version of the command would write, with
-//! what its people changed.
+//! `upgrade` (kubebuilder's `alpha update`): brings a project to the files that this version of the command would
+//! write, with the changes of its people.
 //!
-//! A three-way merge of whole projects: the **base** is what the version that made the project wrote, **theirs** what
-//! this version writes, and the project itself is what people made of the base. [`upgrade`] goes through the files that
-//! the scaffold has in either version. Invariants: what only people changed stays, what only the scaffold changed
-//! follows; where both changed the same lines, both stand in the file between marks, and only with `force`; no text of
-//! the project is lost otherwise, and a file that people deleted stays deleted. Inside: `merge` merges one text. Not
-//! here: what `manifests` writes out of the code.
+//! A three-way merge of whole projects: the **base** is the scaffold of the version that made the project, **theirs**
+//! the scaffold of this version, and the project itself has the people's changes of the base. [`upgrade`] goes through
+//! the files that the scaffold has in either version. Invariants: a change of people alone stays, a change of the
+//! scaffold alone follows; where both changed the same lines, both stand in the file between marks, and only with
+//! `force`; no text of the project is lost otherwise, and a file that people deleted stays deleted. Inside: `merge`
+//! merges one text. Not here: what `manifests` writes out of the code.
 
 use std::collections::BTreeSet;
 
@@ -69,7 +69,7 @@ pub fn upgrade<'a>(
     Err(refused.fix("say --force, which writes both into the file between <<<<<<< and >>>>>>>, and choose there; --force --diff shows it first"))
 }
 
-/// What `manifests` writes follows from the code, and is made anew after an upgrade.
+/// The files of `manifests` follow from the code, and are made anew after an upgrade.
 fn is_made_of_code(path: &str) -> bool {
     path.starts_with("config/crd/bases/")
         || ["config/rbac/role.yaml", "config/webhook/manifests.yaml", "Cargo.lock"].contains(&path)

@@ -51,7 +51,7 @@ fn a_project_scaffolded_again_is_itself() {
             .keys()
             .filter(|path| there.0.get(*path) != Some(&made.0[*path]))
             .collect();
-        // Those that the table of the golden projects edits by hand.
+        // The files that the table of the golden projects edits by hand.
         let edited: &[&str] = match name {
             "plain" | "deploy-image" => &[],
             "multigroup" => &[
@@ -92,7 +92,7 @@ fn past(number: &str, name: &str) -> MemoryFiles {
     files
 }
 
-/// What a user adds to a file: lines of his own, at its end.
+/// A user's addition to a file: lines of his own, at its end.
 fn edited(path: &str, text: &str) -> Option<String> {
     let mine = match Path::new(path).extension().and_then(|end| end.to_str()) {
         Some("rs") => "\n// Mine: a function of my own.\npub fn mine() {}\n",
@@ -222,7 +222,7 @@ proptest! {
 
     #[test]
     fn what_a_side_added_is_in_the_merge(base in text(), ours in text(), theirs in text(), at in 0usize..8) {
-        // A line that occurs nowhere else cannot be lost, whatever the other side did.
+        // A line that occurs only once cannot be lost, with any change of the other side.
         let mut lines: Vec<&str> = ours.split_inclusive('\n').collect();
         lines.insert(at.min(lines.len()), "unique\n");
         let merged = merge(&base, &lines.concat(), &theirs, "a", "b");
