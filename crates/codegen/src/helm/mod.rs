@@ -35,8 +35,8 @@ const HEADER: &str = "{{- /* Written by kubewright edit --plugins helm/v2-alpha;
 /// Plans the chart below `output` (kubebuilder's default is `dist`, so the chart is `dist/chart`).
 ///
 /// # Errors
-/// When `config/default` cannot be rendered, or a file below `templates/` that is to be written was made by somebody
-/// else.
+/// When `config/default` cannot be rendered, or a file below `templates/` that is to be written was not made by this
+/// command.
 pub fn chart(project: &Project, output: &str, force: bool, plan: &mut Plan<'_>) -> Result<(), Diagnostic> {
     let objects = rendered(plan)?;
     let place = format!("{output}/chart");
@@ -97,7 +97,7 @@ fn keep(path: &str, text: &str, force: bool, plan: &mut Plan<'_>) -> Result<(), 
     }
 }
 
-/// A text of `templates/helm`. Those that are Go's templates themselves only get the project's name.
+/// A text of `templates/helm`. Texts that are Go templates themselves only get the project's name.
 fn template_text(name: &str, words: &minijinja::Value) -> String {
     let (template, is_of_go) = match name {
         "Chart.yaml" => (include_str!("../../templates/helm/Chart.yaml.jinja"), false),

@@ -1,4 +1,4 @@
-//! What of each object is a value, and which file it stands in.
+//! The values in each object, and the file that it stands in.
 
 use std::collections::BTreeMap;
 
@@ -472,7 +472,7 @@ fn ports(object: &mut Value, folder: &str, facts: &Facts, pieces: &mut Pieces) {
     }
 }
 
-/// Whom the API server trusts is cert-manager's matter only where it is used.
+/// The API server's trusted certificate is cert-manager's matter only where cert-manager is used.
 fn trusted(object: &mut Value, pieces: &mut Pieces) {
     let annotations = object["metadata"].get_mut("annotations").and_then(Value::as_object_mut);
     if let Some(annotations) = annotations {

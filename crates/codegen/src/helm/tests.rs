@@ -49,7 +49,7 @@ fn with_chart(name: &str) -> MemoryFiles {
     files
 }
 
-/// What a release is made of, when it says these values.
+/// The objects of a release with these values.
 fn released(files: &MemoryFiles, release: &str, said: &[(&str, Value)]) -> Vec<Value> {
     let project = Project::load(files).unwrap();
     let mut values = yaml::parse(&files.0["dist/chart/values.yaml"]).unwrap();
@@ -93,7 +93,7 @@ fn helm_is_there() -> bool {
     there
 }
 
-/// What Helm itself makes of a chart.
+/// The objects that Helm itself renders from a chart.
 #[expect(clippy::disallowed_methods, reason = "Helm reads a chart from a folder")]
 fn by_helm(files: &MemoryFiles, arguments: &[&str], said: &[(&str, Value)]) -> String {
     let folder = tempfile::tempdir().unwrap();
@@ -172,7 +172,7 @@ fn plain(value: &mut Value) {
                 args.sort_by_key(ToString::to_string);
             }
             fields.values_mut().for_each(plain);
-            // What is empty says nothing.
+            // Empty values have no meaning.
             fields.retain(|_, field| !field.is_null() && *field != json!({}) && *field != json!([]));
         }
         Value::Array(items) => items.iter_mut().for_each(plain),
@@ -345,7 +345,7 @@ fn plugins_of_project_are_scaffolded_again() {
     assert_eq!(of_plugins(&again.files), wanted);
     assert_eq!(again.of_plugins.len(), wanted.len());
     assert_eq!(again.files.0["PROJECT"], files.0["PROJECT"]);
-    // What a chart needs and nobody has written yet is told, and the rest is there.
+    // A missing file that a chart needs is reported, and the rest is written.
     files.0.retain(|path, _| path != "config/rbac/role.yaml");
     let again = scaffold::whole(&files, "0.1.0").unwrap();
     assert!(!again.files.0.keys().any(|path| path.starts_with("deploy/")));

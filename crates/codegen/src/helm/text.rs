@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::yaml;
 
-/// What stands for a mark.
+/// The text in place of a mark.
 enum Piece {
     /// Within a line.
     Inline(String),
@@ -28,7 +28,7 @@ enum Piece {
 #[derive(Default)]
 pub(super) struct Pieces(Vec<Piece>);
 
-/// What marks begin and end with; [`super::object`] refuses objects that say it.
+/// The beginning and the end of marks; [`super::object`] refuses objects that contain it.
 pub(super) const MARK: &str = "KWPIECE";
 
 impl Pieces {

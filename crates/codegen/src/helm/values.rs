@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use crate::yaml;
 
-/// What the chart's values start with.
+/// The initial values of the chart.
 #[derive(Default)]
 pub(super) struct Facts {
     pub(super) project: String,
