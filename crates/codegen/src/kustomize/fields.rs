@@ -1,6 +1,7 @@
 //! Paths into objects as kustomize's configurations write them: `spec/template/spec/volumes/secret/secretName`.
 //!
-//! Lists on the way are gone through item by item; `\/` is a slash within a name, `name[]` says that the field is a list.
+//! Lists on the way are gone through item by item; `\/` is a slash within a name, `name[]` says that the field is a
+//! list.
 
 use serde_json::{Map, Value};
 

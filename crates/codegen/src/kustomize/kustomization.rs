@@ -61,7 +61,8 @@ pub(super) struct Patch {
     pub(super) target: Option<Selector>,
 }
 
-/// What a patch or replacement is for; an empty field is any. Names, kinds and namespaces of patches are regular expressions.
+/// The target of a patch or replacement; an empty field is any. Names, kinds and namespaces of patches are regular
+/// expressions.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "camelCase")]
 pub(super) struct Selector {

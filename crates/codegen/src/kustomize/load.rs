@@ -13,7 +13,7 @@ use crate::conflict;
 use crate::diagnostic::{Diagnostic, Place};
 use crate::plan::Files;
 
-/// What has come together so far.
+/// The objects and references so far.
 pub(super) struct Accumulator {
     pub(super) objects: Vec<Object>,
     /// Where names of other objects stand.
@@ -145,7 +145,8 @@ impl Loader<'_> {
         Ok(None)
     }
 
-    /// Renders a folder into `target`. `component`: whether it must be one; `None` at the outermost, which may be either.
+    /// Renders a folder into `target`. `component`: whether it must be one; `None` at the outermost, which may be
+    /// either.
     fn folder(
         &self,
         dir: &str,
@@ -269,7 +270,7 @@ pub(super) fn documents(file: &str, text: &str) -> Result<Vec<(Value, usize)>, D
     let mut parts: Vec<(usize, String)> = vec![(1, String::new())];
     for (at, line) in text.lines().enumerate() {
         if line == "---" || line.starts_with("--- ") {
-            // What stands behind the dashes belongs to the document.
+            // The text behind the dashes belongs to the document.
             parts.push((at + 1, format!("{}\n", line[3..].trim_start())));
         } else if let Some((_, part)) = parts.last_mut() {
             part.push_str(line);

@@ -1,7 +1,8 @@
-//! Strategic merge patches as kustomize applies them: like Kubernetes', but items that a patch adds to a list come first.
+//! Strategic merge patches as kustomize applies them: like Kubernetes', but items that a patch adds to a list come
+//! first.
 //!
-//! Which lists merge comes from the schema of the kind; kinds that are not Kubernetes' own have none, so their lists are replaced. The
-//! directives `$patch: delete`, `replace` and `merge` are understood, others refused.
+//! Which lists merge comes from the schema of the kind; kinds that are not Kubernetes' own have none, so their lists
+//! are replaced. The directives `$patch: delete`, `replace` and `merge` are understood, others refused.
 
 use kubewright_schema::schema::{Schema, SchemaRef};
 use serde_json::{Map, Value};
@@ -108,7 +109,7 @@ fn is_same_item(old: &Value, new: &Value, keys: &[String]) -> bool {
     let Some((first, others)) = keys.split_first() else {
         return old == new;
     };
-    // What one of them leaves out is the default, as the protocol of a port.
+    // A key that one of them leaves out has its default, as the protocol of a port.
     old.get(first) == new.get(first)
         && others.iter().all(|key| match (old.get(key), new.get(key)) {
             (Some(old), Some(new)) => old == new,

@@ -1,12 +1,14 @@
-//! What `kustomize build` makes of a folder, for the fields that a project's `config/` uses.
+//! The rendering of a folder as by `kustomize build`, for the fields that a project's `config/` uses.
 //!
-//! [`build`] renders `resources`, `components`, `patches` (strategic merge and JSON 6902), `namespace`, `namePrefix`, `labels`, `images`,
-//! `replacements` and `configurations` (name references, namespaces) as kustomize 5 does: the same objects in the same order. Everything else it
-//! refuses in words ([`codes::config::UNSUPPORTED`](crate::codes::config::UNSUPPORTED)); it never leaves a field out silently.
+//! [`build`] renders `resources`, `components`, `patches` (strategic merge and JSON 6902), `namespace`, `namePrefix`,
+//! `labels`, `images`, `replacements` and `configurations` (name references, namespaces) as kustomize 5 does: the same
+//! objects in the same order. Everything else it refuses in words
+//! ([`codes::config::UNSUPPORTED`](crate::codes::config::UNSUPPORTED)); it never leaves a field out silently.
 //!
-//! A folder is rendered in kustomize's steps: resources come in, components work on all that is there, then the folder's own
-//! transformers in a fixed order; when the outermost folder is done, references to names that changed are mended (`references`), objects
-//! marked as local go, and the rest is sorted (`order`). Not here: generators, remote resources, plugins, name suffixes.
+//! A folder is rendered in kustomize's steps: resources come in, components work on all that is there, then the
+//! folder's own transformers in a fixed order; when the outermost folder is done, references to names that changed are
+//! mended (`references`), objects marked as local go, and the rest is sorted (`order`). Not here: generators, remote
+//! resources, plugins, name suffixes.
 
 mod fields;
 mod kustomization;

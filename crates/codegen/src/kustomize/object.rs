@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use crate::diagnostic::Place;
 
-/// What names an object: group, version, kind, namespace and name.
+/// The identity of an object: group, version, kind, namespace and name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Id {
     pub(super) group: String,
@@ -14,8 +14,8 @@ pub(super) struct Id {
     pub(super) name: String,
 }
 
-/// The kinds of Kubernetes that live in no namespace, with their groups. A kind that is not known here is taken to live in one, as
-/// kustomize does.
+/// The kinds of Kubernetes that live in no namespace, with their groups. A kind that is not known here is taken to live
+/// in one, as kustomize does.
 const CLUSTER_SCOPED: &[(&str, &[&str])] = &[
     ("", &["ComponentStatus", "Namespace", "Node", "PersistentVolume"]),
     (
@@ -102,7 +102,7 @@ impl Id {
         of_group.is_some_and(|(_, kinds)| kinds.contains(&self.kind.as_str()))
     }
 
-    /// The namespace for comparisons: none is `default`; what is cluster-scoped has one that is nobody's.
+    /// The namespace for comparisons: none is `default`; a cluster-scoped object has one of its own.
     pub(super) fn effective_namespace(&self) -> &str {
         match self.namespace.as_str() {
             _ if self.is_cluster_scoped() => "_cluster_",
@@ -146,7 +146,7 @@ pub(super) fn group_version(api_version: &str) -> (String, String) {
 #[derive(Clone, Debug)]
 pub(super) struct Object {
     pub(super) value: Value,
-    /// What it was called before each change, oldest first.
+    /// Its identities before each change, oldest first.
     pub(super) previous: Vec<Id>,
     /// Prefixes that were put before its name, innermost first.
     pub(super) prefixes: Vec<String>,
@@ -168,7 +168,7 @@ impl Object {
         Id::of(&self.value)
     }
 
-    /// What it was called in its file.
+    /// Its identity in its file.
     pub(super) fn original(&self) -> Id {
         self.previous.first().cloned().unwrap_or_else(|| self.id())
     }

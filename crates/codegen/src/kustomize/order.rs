@@ -2,7 +2,7 @@
 
 use super::object::{Id, Object};
 
-/// What comes before all other kinds, in this order.
+/// The kinds before all others, in this order.
 const FIRST: &[&str] = &[
     "Namespace",
     "ResourceQuota",
@@ -28,7 +28,7 @@ const FIRST: &[&str] = &[
     "PodDisruptionBudget",
 ];
 
-/// What comes after all other kinds: what would get in the way of them.
+/// The kinds after all others: they would get in the way of the others.
 const LAST: &[&str] = &["MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"];
 
 /// Sorts as `kustomize build` does when nothing else is said.
@@ -48,7 +48,7 @@ fn rank(kind: &str) -> usize {
     }
 }
 
-/// What is left out counts as a word that sorts behind all names.
+/// An empty field counts as a word that sorts behind all names.
 fn key(id: &Id) -> (String, String) {
     let or = |text: &str, instead: &str| {
         if text.is_empty() {

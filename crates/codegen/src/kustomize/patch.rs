@@ -97,7 +97,7 @@ impl Source {
         }
     }
 
-    /// Merges; `false` when the object is deleted. What names the object stays.
+    /// Merges; `false` when the object is deleted. The identity of the object stays.
     fn merge(&self, patch: &Value, object: &mut Object) -> Result<bool, Diagnostic> {
         let id = object.id();
         let mut patch = patch.clone();

@@ -1,7 +1,7 @@
 //! Names of other objects: where they stand, and how they follow when those objects get other names or namespaces.
 //!
-//! References are mended once, when the outermost folder is done, as kustomize does. A reference is meant for the object of the right
-//! kind that was once called so; when several were, the one that went through the same prefixes.
+//! References are mended once, when the outermost folder is done, as kustomize does. A reference is meant for the
+//! object of the right kind that was once called so; when several were, the one that went through the same prefixes.
 
 use std::collections::BTreeSet;
 
@@ -63,7 +63,7 @@ const PODS: [(&str, &str); 9] = [
     ("ReplicationController", "spec/template/spec"),
 ];
 
-/// What pods name: target version, kind, and fields within the specification of a pod.
+/// The references of pods: target version, kind, and fields within the specification of a pod.
 const IN_PODS: &[(&str, &[&str])] = &[
     (
         "ConfigMap",
@@ -95,7 +95,7 @@ const IN_PODS: &[(&str, &[&str])] = &[
 const RBAC: &str = "rbac.authorization.k8s.io";
 const ADMISSION: &str = "admissionregistration.k8s.io";
 
-/// What else is named: group, version and kind of the target; group, kind and path of the field.
+/// The other references: group, version and kind of the target; group, kind and path of the field.
 const OTHERS: &[(&str, &str, &str, &str, &str, &str)] = &[
     (
         "",
@@ -360,7 +360,8 @@ impl Referrer<'_> {
         Ok(found.first().copied())
     }
 
-    /// Whether the object could be named by this one at all: it is cluster-wide, in the same namespace, or a subject of a binding.
+    /// Whether the object could be named by this one at all: it is cluster-wide, in the same namespace, or a subject of
+    /// a binding.
     fn can_reach(&self, other: &Object) -> bool {
         let (own, id) = (self.object.id(), other.id());
         own.is_cluster_scoped()

@@ -1,4 +1,4 @@
-//! What a folder does to all of its objects: `namespace`, `namePrefix`, `labels`, `images`.
+//! The transformers of a folder for all of its objects: `namespace`, `namePrefix`, `labels`, `images`.
 
 use serde_json::{Map, Value};
 
