@@ -1,4 +1,4 @@
-//! What usually helps against an error of the API server, by its field and its words.
+//! The usual fix for an error of the API server, by its field and its words.
 
 use crate::codes::Code;
 use crate::codes::crds as codes;
@@ -67,7 +67,8 @@ pub(super) fn cause(field: &str, said: &str) -> (Code, Option<&'static str>) {
     (codes::INVALID, None)
 }
 
-/// The rules of `x-kubernetes-list-type`, `-list-map-keys` and `-map-type` (`ValidateCustomResourceDefinitionOpenAPISchema`), each with its remedy.
+/// The rules of `x-kubernetes-list-type`, `-list-map-keys` and `-map-type`
+/// (`ValidateCustomResourceDefinitionOpenAPISchema`), each with its remedy.
 const OF_LISTS: &[(&str, &str)] = &[
     (
         "must be object if x-kubernetes-map-type is specified",

@@ -1,8 +1,9 @@
-//! What is generated from the code, held against what the kustomizations of `config/` name.
+//! The files that are generated from the code, compared with those that the kustomizations of `config/` name.
 //!
-//! A list that names a file that the code no longer makes cannot be rendered, and a file that no list names reaches no cluster. Both are warnings:
-//! `manifests` writes what the code says all the same, and `--check` fails on the first. A project without the kustomization in question has
-//! decided otherwise, and nothing is said. Not here: the lists themselves ([`crate::config`]).
+//! A list that names a file that the code no longer makes cannot be rendered, and a file that no list names reaches no
+//! cluster. Both are warnings: `manifests` writes what the code says all the same, and `--check` fails on the first. A
+//! project without the kustomization in question has decided otherwise, and nothing is said. Not here: the lists
+//! themselves ([`crate::config`]).
 
 use crate::codes::crds as codes;
 use crate::diagnostic::{Diagnostic, Place};
@@ -11,7 +12,7 @@ use crate::yaml;
 
 use super::{CRDS, ROLES, WEBHOOKS};
 
-/// A kustomization, the folder of what it names, and what makes an entry one of ours.
+/// A kustomization, the folder of its entries, and the test for an entry of ours.
 type List = (&'static str, &'static str, fn(&str) -> bool);
 
 const LISTS: [List; 3] = [
@@ -26,7 +27,7 @@ const LISTS: [List; 3] = [
     }),
 ];
 
-/// What does not agree in the project as the plan leaves it.
+/// The disagreements in the project as the plan leaves it.
 ///
 /// # Errors
 /// When a file cannot be read.
@@ -57,7 +58,8 @@ pub(super) fn warnings(plan: &Plan<'_>) -> Result<Vec<Diagnostic>, Diagnostic> {
     Ok(found)
 }
 
-/// The `resources` of a kustomization; none when there is no such file or it cannot be read (whoever renders it says why).
+/// The `resources` of a kustomization; none when there is no such file or it cannot be read (rendering reports the
+/// reason).
 fn entries(list: &str, plan: &Plan<'_>) -> Result<Vec<String>, Diagnostic> {
     let text = plan.read(list)?.unwrap_or_default();
     let read = yaml::parse(&text).unwrap_or_default();

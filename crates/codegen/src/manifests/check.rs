@@ -1,6 +1,8 @@
-//! What an API server would say to a definition, said here: the same code, and the place in the Rust source.
+//! The errors that an API server would report about a definition, found here: the same code, and the place in the Rust
+//! source.
 //!
-//! The server's words are kept, since they are what people search for; a fix is added where the mistake has a usual cause (`advice.rs`).
+//! The server's words are kept, since they are what people search for; a fix is added where the mistake has a usual
+//! cause (`advice.rs`).
 
 use kubewright_schema::definition;
 use serde_json::{Value, json};
@@ -20,7 +22,7 @@ pub(super) fn definition(crd: &Value, versions: &[Version<'_>], sources: &Source
         let field = schema.as_deref().map(field_of);
         let place = sources.find(rust, field.as_deref().unwrap_or_default());
         let place = match (&field, rust.is_empty()) {
-            // What is no field of the type (a column, a name) has a place in #[kube(…)] and a path of its own.
+            // An error outside of the type's fields (a column, a name) has a place in #[kube(…)] and a path of its own.
             (None, _) => place.field(error.field.clone()),
             _ => place,
         };
@@ -41,7 +43,7 @@ pub(super) fn definition(crd: &Value, versions: &[Version<'_>], sources: &Source
     }
 }
 
-/// With what the server fills in before it looks.
+/// The definition with the defaults that the server fills in before it validates.
 fn as_stored(crd: &Value) -> Value {
     let mut crd = crd.clone();
     let stored: Vec<Value> = crd["spec"]["versions"]

@@ -1,7 +1,8 @@
-//! Markers of Go in comments of Rust: `+kubebuilder:validation:Minimum=1` says nothing here, and the user learns what does.
+//! Markers of Go in comments of Rust: `+kubebuilder:validation:Minimum=1` says nothing here, and the user learns what
+//! does.
 //!
-//! A comment is a warning, not an error: notes of a project that came over may stay as long as their author likes. One warning for each marker, with all
-//! its places. Not here: what the attributes do.
+//! A comment is a warning, not an error: notes of a project that came over may stay as long as their author likes. One
+//! warning for each marker, with all its places. Not here: what the attributes do.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +10,8 @@ use crate::codes::crds as codes;
 use crate::diagnostic::{Diagnostic, Place};
 use crate::plan::Files;
 
-/// Markers by how they begin (after the `+`), and the Rust that says the same. A longer one stands before its beginning.
+/// Markers by how they begin (after the `+`), and the Rust that says the same. A longer one stands before its
+/// beginning.
 const WORDS: &[(&str, &str)] = &[
     (
         "kubebuilder:validation:XValidation",
@@ -180,10 +182,10 @@ const WORDS: &[(&str, &str)] = &[
     ),
 ];
 
-/// What is said about the markers in the comments of a project.
+/// The warnings about the markers in the comments of a project.
 pub(super) fn warnings(files: &dyn Files) -> Vec<Diagnostic> {
     let mut found: BTreeMap<String, (&'static str, Vec<Place>)> = BTreeMap::new();
-    // What cannot be read is told by whoever needs it.
+    // A file that cannot be read is reported by the code that needs it.
     for file in files.list("").unwrap_or_default() {
         if !file.ends_with(".rs") || file.starts_with("target/") || file.contains("/target/") {
             continue;

@@ -1,8 +1,9 @@
-//! `config/crd/bases/GROUP_PLURAL.yaml`: the versions of a kind as one CustomResourceDefinition, as controller-gen writes it.
+//! `config/crd/bases/GROUP_PLURAL.yaml`: the versions of a kind as one CustomResourceDefinition, as controller-gen
+//! writes it.
 //!
-//! Versions are put together (in the order of their names), one is chosen to be stored, a kind with a conversion hub gets its webhook, and what
-//! controller-gen adds is added: list kind, `apiVersion`, `kind` and `metadata` with their words. Then `schema.rs` finishes each schema and
-//! `check.rs` asks what an API server would say.
+//! Versions are put together (in the order of their names), one is chosen to be stored, a kind with a conversion hub
+//! gets its webhook, and what controller-gen adds is added: list kind, `apiVersion`, `kind` and `metadata` with their
+//! words. Then `schema.rs` finishes each schema and `check.rs` asks what an API server would say.
 
 use std::collections::BTreeMap;
 
@@ -20,10 +21,11 @@ use crate::diagnostic::{Diagnostic, Place};
 const API_VERSION: &str = "APIVersion defines the versioned schema of this representation of an object.\nServers should convert recognized schemas to the latest internal value, and\nmay reject unrecognized values.\nMore info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#resources";
 const KIND: &str = "Kind is a string value representing the REST resource this object represents.\nServers may infer this from the endpoint the client submits requests to.\nCannot be updated.\nIn CamelCase.\nMore info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#types-kinds";
 
-/// How kube-derive describes a root that nobody described.
+/// The description that kube-derive gives a root without one.
 const NO_WORDS: &str = "Auto-generated derived type for";
 
-/// The size from which `kubectl apply` without `--server-side` fails: the annotation with the last applied text holds no more.
+/// The size from which `kubectl apply` without `--server-side` fails: the annotation with the last applied text holds
+/// no more.
 pub(super) const APPLY_LIMIT: usize = 262_144;
 
 /// The size from which the API server refuses it.
@@ -99,7 +101,7 @@ fn roots<'a>(versions: &[&'a Crd]) -> Vec<Version<'a>> {
     versions.iter().map(version).collect()
 }
 
-/// What the operator found wrong about a type, with its code and its place.
+/// The operator's problems with a type, each with its code and its place.
 fn problems(declared: &Crd, sources: &Sources<'_>, found: &mut Findings) {
     for problem in &declared.problems {
         let (code, fix) = codes::of_problem(&problem.what);
@@ -261,7 +263,7 @@ fn stored<'a>(
     }
 }
 
-/// What controller-gen adds and leaves out.
+/// The additions and omissions of controller-gen.
 fn finished(
     mut crd: Value,
     versions: &[&Crd],
@@ -306,7 +308,7 @@ fn finished(
     crd
 }
 
-/// What every object has.
+/// The fields that every object has.
 fn root(schema: &mut Value, kind: &str, plural: &str) {
     let words = schema["description"].as_str().unwrap_or_default();
     if words.starts_with(NO_WORDS) || words.is_empty() {

@@ -1,7 +1,8 @@
-//! What an operator says of itself, as it is read here: the JSON that the operator's hidden subcommand `__declaration` prints.
+//! The declaration of an operator, as it is read here: the JSON that the operator's hidden subcommand `__declaration`
+//! prints.
 //!
-//! The form is kept by its version number. Fields that a newer operator adds are passed over, so that an older command still works with it; a
-//! newer form is refused in words. Not here: what follows from it.
+//! The form is kept by its version number. Fields that a newer operator adds are passed over, so that an older command
+//! still works with it; a newer form is refused in words. Not here: what follows from it.
 
 use serde::Deserialize;
 use serde_json::Value;
@@ -42,7 +43,7 @@ pub struct Crd {
     pub rust: String,
     /// The definition, with this version only.
     pub crd: Value,
-    /// What the operator itself found wrong.
+    /// The problems that the operator itself found.
     pub problems: Vec<Problem>,
 }
 
@@ -112,7 +113,7 @@ pub struct Rule {
     pub resources: Vec<String>,
     /// Names of objects.
     pub resource_names: Vec<String>,
-    /// What is allowed.
+    /// The allowed verbs.
     pub verbs: Vec<String>,
     /// Paths that are no resources.
     pub urls: Vec<String>,
@@ -137,7 +138,7 @@ pub struct Webhook {
     pub path: Option<String>,
     /// Its name.
     pub name: String,
-    /// What it is asked about: `create`, `update`, `delete`, `connect`, `*`.
+    /// The operations that it is called for: `create`, `update`, `delete`, `connect`, `*`.
     pub verbs: Vec<String>,
     /// `Fail` or `Ignore`.
     pub failure_policy: Option<String>,

@@ -1,8 +1,8 @@
 //! Paths that a definition names beside its schema: columns of `kubectl get`, and the fields behind `scale`.
 //!
-//! An API server takes a path to a field that is not there; the column is then empty for ever, and `kubectl scale` fails. Paths are followed through
-//! the schema as far as it says what is there: what is kept unknown, items of maps, and JSONPath's recursive descent end the walk. Selectable fields
-//! are not here: the server checks them itself.
+//! An API server takes a path to a field that is not there; the column is then empty for ever, and `kubectl scale`
+//! fails. Paths are followed through the schema as far as it has fields: unknown fields that are kept, items of maps,
+//! and JSONPath's recursive descent end the walk. Selectable fields are not here: the server checks them itself.
 
 use kubewright_schema::catalog;
 use serde_json::Value;
@@ -161,7 +161,7 @@ fn steps(path: &str) -> Option<Vec<Step>> {
     Some(steps)
 }
 
-/// What stands between brackets, and what follows them.
+/// The text between brackets, and the text behind them.
 fn bracket(inside: &str) -> Option<(Step, &str)> {
     for quote in ['\'', '"'] {
         if let Some(quoted) = inside.strip_prefix(quote) {

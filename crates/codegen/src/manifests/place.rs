@@ -1,9 +1,10 @@
 //! From a field of a schema to the line of Rust that says it.
 //!
-//! The project's sources are read when the first place is asked for: structs and enums by name, with the file they stand in. A path such as
-//! `spec.rules[].port` is walked from the type behind the kind (`#[kube(kind = "…")]`) through the types of fields, by the names that serde gives
-//! them. What cannot be followed (a macro, a type of another crate) ends the walk at the last place that is known. A place may be a good guess (the
-//! nearest type of that name); rules of fields ([`Sources::words`]) are answered only when `scope.rs` is certain of every type on the way.
+//! The project's sources are read when the first place is asked for: structs and enums by name, with the file they
+//! stand in. A path such as `spec.rules[].port` is walked from the type behind the kind (`#[kube(kind = "…")]`) through
+//! the types of fields, by the names that serde gives them. A type that cannot be followed (a macro, a type of another
+//! crate) ends the walk at the last known place. A place may be a good guess (the nearest type of that name); rules of
+//! fields ([`Sources::words`]) are answered only when `scope.rs` is certain of every type on the way.
 
 use std::cell::OnceCell;
 
@@ -25,7 +26,8 @@ pub(super) struct Sources<'a> {
     scopes: OnceCell<Scopes>,
 }
 
-/// How far a walk came: the type that it stands at, the field that led there, and whether every type on the way is certain.
+/// How far a walk came: the type that it stands at, the field that led there, and whether every type on the way is
+/// certain.
 struct Walk<'s> {
     at: Option<&'s Found>,
     field: Option<&'s Field>,
@@ -49,7 +51,8 @@ impl<'a> Sources<'a> {
         place
     }
 
-    /// The words of `#[schemars(…)]` on a field, such as `length`; none when the field cannot be found, or not for certain.
+    /// The words of `#[schemars(…)]` on a field, such as `length`; none when the field cannot be found, or not for
+    /// certain.
     pub(super) fn words(&self, rust: &str, field: &str) -> Vec<String> {
         let walk = self.walk(rust, field, &mut Place::default());
         let found = walk.filter(|walk| walk.is_certain).and_then(|walk| walk.field);
@@ -94,7 +97,8 @@ impl<'a> Sources<'a> {
         self.scopes.get_or_init(|| Scopes::read(self.files))
     }
 
-    /// The type with `#[kube(kind = "…")]` behind a kind, and whether it is in the very module of the kind (`api::v1::guestbook_types::Guestbook`).
+    /// The type with `#[kube(kind = "…")]` behind a kind, and whether it is in the very module of the kind
+    /// (`api::v1::guestbook_types::Guestbook`).
     fn behind(&self, rust: &str) -> Option<(&Found, bool)> {
         let (module, kind) = rust.rsplit_once("::").unwrap_or(("", rust));
         let mut fitting: Vec<&Found> = self
@@ -109,7 +113,8 @@ impl<'a> Sources<'a> {
             .or_else(|| fitting.first().map(|found| (*found, false)))
     }
 
-    /// The type that a path means near another type, and whether that is certain; else the nearest one that is called so.
+    /// The type that a path means near another type, and whether that is certain; else the nearest one that is called
+    /// so.
     fn named(&self, path: &[String], near: &Found) -> Option<(&Found, bool)> {
         if let Some(found) = self.scopes().resolve(path, &near.module) {
             return Some((found, true));
@@ -176,7 +181,7 @@ impl<'a> Sources<'a> {
 }
 
 impl<'s> Walk<'s> {
-    /// Stands at another type. One that is guessed makes the rest of the walk a guess; the field before it is not.
+    /// Stands at another type. A guessed type makes the rest of the walk a guess; the field before it is not.
     fn go_to(&mut self, next: Option<(&'s Found, bool)>) {
         self.at = next.map(|(found, _)| found);
         self.is_guess |= next.is_some_and(|(_, is_certain)| !is_certain);
@@ -196,7 +201,8 @@ fn likeness(file: &str, rust: &str) -> usize {
     rust.split("::").filter(|part| parts.contains(part)).count()
 }
 
-/// Fields with the names that serde gives them; none for a flattened one, and the variant's for the one field of a tuple variant.
+/// Fields with the names that serde gives them; none for a flattened one, and the variant's for the one field of a
+/// tuple variant.
 fn fields<'f>(fields: &'f Fields, rule: Option<&str>, variant: Option<String>) -> Vec<(&'f Field, Option<String>)> {
     fields
         .iter()
@@ -214,7 +220,7 @@ fn fields<'f>(fields: &'f Fields, rule: Option<&str>, variant: Option<String>) -
         .collect()
 }
 
-/// What holds a value without being seen in JSON, or holds several of one type.
+/// Types that hold a value without being seen in JSON, or hold several of one type.
 const TRANSPARENT: &[&str] = &[
     "Option", "Vec", "VecDeque", "Box", "Arc", "Rc", "Cow", "BTreeMap", "HashMap", "IndexMap", "BTreeSet", "HashSet",
     "IndexSet",

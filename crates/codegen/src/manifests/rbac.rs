@@ -1,4 +1,4 @@
-//! `config/rbac/role.yaml`: what the operator may do, derived from what it declares, and nothing more.
+//! `config/rbac/role.yaml`: the rights of the operator, derived from its declaration, and nothing more.
 //!
 //! | declared | allowed |
 //! |---|---|
@@ -11,14 +11,15 @@
 //! | any controller | `create`, `patch` of core `events` |
 //! | `#[rbac]` | what it says |
 //!
-//! The role that the operator's account is bound to is always there; without a controller and without rules it allows nothing.
+//! The role that the operator's account is bound to is always there; without a controller and without rules it allows
+//! nothing.
 //!
-//! An operator that works in one namespace is allowed all this in that namespace, `#[rbac]` without a namespace included. What lives in no namespace
-//! needs a ClusterRole, to which such a project binds nobody: that is a warning.
+//! An operator that works in one namespace is allowed all this in that namespace, `#[rbac]` without a namespace
+//! included. A cluster-scoped kind needs a ClusterRole, which such a project does not bind: that is a warning.
 //!
-//! To write its own kind (changes of spec) a controller says so with `#[rbac]`. Leases belong to the leader election role, which is not
-//! generated. Rules are put together as controller-gen does, so that a role reads the same whichever tool wrote it: one rule for each resource, then
-//! equal ones joined by verbs, resources, groups and URLs, sorted.
+//! To write its own kind (changes of spec) a controller says so with `#[rbac]`. Leases belong to the leader election
+//! role, which is not generated. Rules are put together as controller-gen does, so that a role reads the same whichever
+//! tool wrote it: one rule for each resource, then equal ones joined by verbs, resources, groups and URLs, sorted.
 
 use std::collections::BTreeMap;
 
@@ -38,7 +39,8 @@ pub(crate) const ROLE: &str = "manager-role";
 const READ: &[&str] = &["get", "list", "watch"];
 const ALL: &[&str] = &["create", "delete", "get", "list", "patch", "update", "watch"];
 
-/// The verbs of requests for resources (`k8s.io/apiserver`, `RequestInfoFactory`), and those that Kubernetes' own admission and RBAC ask about.
+/// The verbs of requests for resources (`k8s.io/apiserver`, `RequestInfoFactory`), and those that Kubernetes' own
+/// admission and RBAC ask about.
 const VERBS: &[&str] = &[
     "*",
     "approve",
@@ -60,8 +62,8 @@ const VERBS: &[&str] = &[
 /// The verbs of requests for other paths.
 const URL_VERBS: &[&str] = &["*", "delete", "get", "head", "options", "patch", "post", "put"];
 
-/// The roles of an operator, the ClusterRole first. `namespace`: the operator works in this namespace only, so rules about namespaced kinds are
-/// those of a Role there.
+/// The roles of an operator, the ClusterRole first. `namespace`: the operator works in this namespace only, so rules
+/// about namespaced kinds are those of a Role there.
 pub(super) fn roles(
     declaration: &Declaration,
     files: &dyn Files,
@@ -111,7 +113,7 @@ pub(super) fn roles(
         .collect()
 }
 
-/// Whether a rule is certainly about nothing that lives in a namespace.
+/// Whether a rule is certainly about cluster-scoped kinds only.
 fn is_cluster_wide(rule: &Rule, declaration: &Declaration) -> bool {
     let known = |group: &str, resource: &str| {
         let plural = resource.split('/').next().unwrap_or_default();
@@ -163,7 +165,7 @@ fn role(namespace: &str, name: &str, rules: &[Rule]) -> Value {
     })
 }
 
-/// What follows from a controller's declaration.
+/// The rights that follow from a controller's declaration.
 fn derive(
     controller: &super::declaration::Controller,
     declaration: &Declaration,
@@ -273,7 +275,8 @@ fn place(rule: &Rule, files: &dyn Files) -> Place {
     Place::file(own.unwrap_or(&file)).line(*line).column(*column)
 }
 
-/// Why a verb cannot be meant: it is nearly one that there is, or is HTTP's word. Any other may be one that an operator asks about itself.
+/// Why a verb cannot be meant: it is nearly one that there is, or is HTTP's word. Any other may be one that an operator
+/// asks about itself.
 fn misspelt(verb: &str, of_urls: bool) -> Option<String> {
     let known = if of_urls { URL_VERBS } else { VERBS };
     if known.contains(&verb) {
@@ -308,7 +311,7 @@ fn written(rule: &Rule) -> Value {
     Value::Object(out)
 }
 
-/// What rules are told apart by, and sorted by.
+/// The key by which rules are told apart and sorted.
 type Key = (String, String, String, String);
 
 fn sorted(list: &mut Vec<String>) {

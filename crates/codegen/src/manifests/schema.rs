@@ -1,9 +1,10 @@
-//! A schema, finished: Kubernetes' own types with what their crate does not say, descriptions as long as wanted, and mistakes that no
-//! server reports.
+//! A schema, finished: Kubernetes' own types with what their crate does not say, descriptions as long as wanted, and
+//! mistakes that no server reports.
 //!
-//! The operator marks the schema of each Kubernetes type with its name (`x-kubewright-type`). `k8s-openapi` knows fields and words; which lists are maps and
-//! which defaults there are, the published OpenAPI says ([`kubewright_schema::catalog`]), and for `Condition` the markers in its Go source. They are
-//! laid over the schema: a field that the crate's version does not have stays out.
+//! The operator marks the schema of each Kubernetes type with its name (`x-kubewright-type`). `k8s-openapi` knows
+//! fields and words; which lists are maps and which defaults there are, the published OpenAPI says
+//! ([`kubewright_schema::catalog`]), and for `Condition` the markers in its Go source. They are laid over the schema: a
+//! field that the crate's version does not have stays out.
 
 use kubewright_schema::catalog;
 use serde_json::{Map, Value, json};
@@ -140,7 +141,8 @@ fn below(schema: &mut Value, mut body: impl FnMut(&mut Value)) {
 fn enrich(schema: &mut Value, options: &Options) {
     match schema.get(TYPE).and_then(Value::as_str) {
         Some(OBJECT_META) if !options.embedded_object_meta => {
-            // As controller-gen does unless asked: an object about which nothing is said, so that everything in it is dropped.
+            // As controller-gen does unless asked: an object about which nothing is said, so that everything in it is
+            // dropped.
             if let Some(map) = schema.as_object_mut() {
                 map.remove("properties");
             }
@@ -165,7 +167,8 @@ fn enrich(schema: &mut Value, options: &Options) {
     below(schema, |inner| enrich(inner, options));
 }
 
-/// What the published definition says about lists, maps and defaults; `of` is its name, or nothing for a part of one.
+/// Adds the keywords of the published definition about lists, maps and defaults; `of` is its name, or empty for a part
+/// of one.
 fn overlay(schema: &mut Value, definition: &Value, of: &str, required: bool, depth: usize) {
     // Definitions such as JSONSchemaProps contain themselves; the schema does not.
     if depth > 64 {
@@ -312,7 +315,7 @@ pub(super) fn drop_descriptions(schema: &mut Value, only_known: bool) {
     });
 }
 
-/// Looks for what an API server takes without a word, and what nobody can have meant.
+/// Looks for schemas that an API server takes without an error, but that cannot be meant.
 struct Walk<'a> {
     options: &'a Options,
     behind: &'a Behind<'a>,

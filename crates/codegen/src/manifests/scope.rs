@@ -1,8 +1,9 @@
 //! Which type a name means in a module: what the compiler knows, as far as the sources of the project say it.
 //!
-//! Modules are known by their path, the crate's name first: `["shop_api", "v1", "cart_types"]`, from the `Cargo.toml` above a file and the file's
-//! place below `src`. A path is followed through `crate`, `self`, `super`, `use` (with `as`, lists and globs) and re-exports. What leads out of the
-//! project, or is made by a macro, is not resolved: [`Scopes::resolve`] answers only what is certain. Not here: what stands in a type.
+//! Modules are known by their path, the crate's name first: `["shop_api", "v1", "cart_types"]`, from the `Cargo.toml`
+//! above a file and the file's place below `src`. A path is followed through `crate`, `self`, `super`, `use` (with
+//! `as`, lists and globs) and re-exports. A path that leads out of the project, or is made by a macro, is not resolved:
+//! [`Scopes::resolve`] answers only certain results. Not here: what stands in a type.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -20,7 +21,7 @@ pub(super) struct Found {
     pub(super) item: DeriveInput,
 }
 
-/// What names mean in one module.
+/// The meaning of names in one module.
 #[derive(Default)]
 struct Scope {
     /// Structs and enums.
@@ -44,7 +45,8 @@ pub(super) struct Scopes {
 }
 
 impl Scopes {
-    /// Reads all Rust files. A file that cannot be read or parsed is passed over: the compiler says what is wrong with it.
+    /// Reads all Rust files. A file that cannot be read or parsed is passed over: the compiler says what is wrong with
+    /// it.
     pub(super) fn read(files: &dyn Files) -> Scopes {
         let mut scopes = Scopes::default();
         let paths = files.list("").unwrap_or_default();

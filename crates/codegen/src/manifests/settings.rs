@@ -1,4 +1,4 @@
-//! What a project has decided about its manifests: the table `[manifests]` of `kubewright.toml`, beside PROJECT.
+//! A project's settings for its manifests: the table `[manifests]` of `kubewright.toml`, beside PROJECT.
 //!
 //! kubebuilder's projects say this with the options of controller-gen in their Makefile. Here a file says it, so that
 //! `manifests`, `dev`, `run` and `doctor` all make the same objects. Invariant: a word that is not known is an error,
@@ -24,7 +24,7 @@ const DESCRIPTIONS: &str = "max-desc-len";
 const FLOATS: &str = "allow-dangerous-types";
 
 impl Options {
-    /// What the project has decided: its `kubewright.toml`, and the namespace of an operator that works in one only.
+    /// The project's settings: its `kubewright.toml`, and the namespace of an operator that works in one only.
     ///
     /// # Errors
     /// KWR0114 when the settings cannot be used; when PROJECT cannot be read.
@@ -94,7 +94,7 @@ fn apply(text: &str, options: &mut Options) -> Result<(), Diagnostic> {
     Ok(())
 }
 
-/// A table that nobody reads is a misspelt one.
+/// An unknown table is a misspelt one.
 fn tables(document: &Document<&str>, text: &str) -> Result<(), Diagnostic> {
     let table = document.as_table();
     let Some((name, _)) = table.iter().find(|(name, _)| !TABLES.contains(name)) else {

@@ -1,4 +1,4 @@
-//! What is wrong, as a person meets it.
+//! Errors as a person meets them.
 
 use super::*;
 use crate::plan::MemoryFiles;
@@ -330,13 +330,13 @@ fn files_are_written_once_and_what_is_gone_is_removed() {
     assert_eq!(changes, [("config/crd/bases/wrong.example.org_wrongs.yaml", "delete")]);
 }
 
-/// What is said of a field `spec.inner.name`, a number, in a project of these files besides the kind's own.
+/// Whether a field `spec.inner.name`, a number, gets a warning in a project of these files besides the kind's own.
 fn said_of_inner(kind: &str, files: &[(&str, &str)]) -> bool {
     let mut all = MemoryFiles::from([("api/Cargo.toml", "[package]\nname = \"wrong-api\"\n")]);
     let kind = format!(
         "{kind}\n#[derive(CustomResource)]\n#[kube(kind = \"Wrong\")]\npub struct WrongSpec {{ pub inner: INNER }}\n"
     );
-    // What stands for the type is said in the first line: `// INNER`.
+    // The first line names the type: `// INNER`.
     let inner = kind
         .lines()
         .next()
@@ -367,7 +367,7 @@ fn rules_are_read_from_the_type_that_the_compiler_means() {
     const PLAIN: &str = "pub struct Inner { pub name: i32 }";
     let here = |text: &str| format!("// Inner\n{text}");
     let other = "api/src/net.rs";
-    // (what is in the kind's own file, another file, what that file holds, whether the rule without effect is found)
+    // (the code in the kind's own file, another file, the code in that file, whether the rule without effect is found)
     let cases: &[(&str, &str, &str, bool)] = &[
         (&here(RULED), other, PLAIN, true),
         (&here(PLAIN), other, RULED, false),
@@ -417,7 +417,7 @@ fn rules_are_read_from_the_type_that_the_compiler_means() {
     }
 }
 
-/// A project as the command makes it, with PROJECT's `config/` and nothing that is generated from code.
+/// A project as the command makes it, with PROJECT's `config/` and without files generated from code.
 fn configured(project: &Project) -> MemoryFiles {
     let nothing = MemoryFiles::default();
     let mut plan = Plan::new(&nothing);
@@ -427,7 +427,7 @@ fn configured(project: &Project) -> MemoryFiles {
     files
 }
 
-/// What `manifests` says of a project, and what rendering says of the result.
+/// The messages of `manifests` about a project, and those of rendering the result.
 fn written(project: &Project, declaration: &Declaration) -> String {
     let mut files = configured(project);
     // As after a time when everything was declared.
@@ -544,7 +544,7 @@ fn rights_follow_from_what_is_declared() {
     };
     assert!(made(&here).contains("kind: Role\nmetadata:\n  name: manager-role\n  namespace: wrong-system\n"));
 
-    // What is done in another cluster needs no right here.
+    // Work in another cluster needs no right here.
     let mut elsewhere = declaration.clone();
     if let Some(controller) = elsewhere.controllers.last_mut() {
         controller.cluster = Some("west".to_owned());
@@ -557,7 +557,7 @@ fn rights_follow_from_what_is_declared() {
         "{made_elsewhere}"
     );
 
-    // Explicit rules belong to that namespace as well; a ClusterRole would be bound to nobody there.
+    // Explicit rules belong to that namespace as well; a ClusterRole would have no binding there.
     let rule = |group: &str, resource: &str| Rule {
         groups: vec![group.to_owned()],
         resources: vec![resource.to_owned()],

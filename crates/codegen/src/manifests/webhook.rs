@@ -1,7 +1,9 @@
-//! `config/webhook/manifests.yaml`: whom the API server asks.
+//! `config/webhook/manifests.yaml`: the webhooks that the API server calls.
 //!
-//! One configuration for all mutating webhooks and one for all validating ones, unless a webhook names another; in it the webhooks by name. Mistakes
-//! with a usual remedy are found here; the whole, patches included, is then judged by an API server, whose answer [`refused`] tells. The service is kubebuilder's `webhook-service` in `system`, which kustomize renames.
+//! One configuration for all mutating webhooks and one for all validating ones, unless a webhook names another; in it
+//! the webhooks by name. Mistakes with a usual remedy are found here; the whole, patches included, is then judged by an
+//! API server, whose answer [`refused`] tells. The service is kubebuilder's `webhook-service` in `system`, which
+//! kustomize renames.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +16,8 @@ use crate::codes::Code;
 use crate::codes::webhooks as codes;
 use crate::diagnostic::{Diagnostic, Place};
 
-/// What an API server said to a configuration, told of the webhooks in it. `causes`: fields with the server's words; none when it has only a message.
+/// An API server's refusal of a configuration, as errors about the webhooks in it. `causes`: fields with the server's
+/// words; none when it has only a message.
 #[must_use]
 pub fn refused(configuration: &Value, message: &str, causes: &[(String, String)]) -> Vec<Diagnostic> {
     let name = configuration["metadata"]["name"].as_str().unwrap_or_default();
@@ -42,7 +45,7 @@ pub fn refused(configuration: &Value, message: &str, causes: &[(String, String)]
     causes.iter().map(told).collect()
 }
 
-/// What helps, by the field.
+/// The fix, by the field.
 fn fix_of(field: &str) -> &'static str {
     match field.split(['.', '[']).next().unwrap_or_default() {
         "matchConditions" => {
@@ -171,7 +174,8 @@ fn check(webhook: &Webhook, errors: &mut Vec<Diagnostic>) {
                 "start the url with `https://`",
             );
         }
-        // A path of its own was given, so the operator is meant to answer there; what the URL leads to is asked instead.
+        // A path of its own was given, so the operator is meant to answer there; what the URL leads to is asked
+        // instead.
         (Some(path), Some(url)) if path != usual_path(webhook) && !before_query(url).ends_with(path) => {
             say(
                 "url",
