@@ -1,4 +1,4 @@
-//! Controllers, webhooks and roles: what Go's functions stand beside, and what Go's markers allow.
+//! Controllers, webhooks and roles: skeletons beside Go's functions, and the rights of Go's markers.
 //!
 //! A role's rules stand on the controller in whose file Go has them; those of other files belong to the whole operator.
 
@@ -44,7 +44,7 @@ pub(super) fn of_operator(library: &str, sources: &[Source], told: &BTreeSet<Str
     all.replacen("use kubewright::Operator;", "use kubewright::{Operator, Rule};", 1)
 }
 
-/// What a marker `+kubebuilder:rbac` says: names and texts.
+/// The arguments of a marker `+kubebuilder:rbac`: names and texts.
 #[derive(PartialEq)]
 struct Said(Vec<(&'static str, Vec<String>)>);
 

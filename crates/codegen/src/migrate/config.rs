@@ -1,7 +1,7 @@
-//! What people added to `config/` of the project in Go: objects beside those that kubebuilder scaffolds.
+//! The additions of people to `config/` of the project in Go: objects beside those that kubebuilder scaffolds.
 //!
 //! The scaffold's own files come from the Rust scaffold, which renders to the same objects. A file that a list of Go's
-//! names, and that no version of kubebuilder writes, is somebody's work: it is copied and listed. Everything else
+//! names, and that no version of kubebuilder writes, was added by hand: it is copied and listed. Everything else
 //! (patches, overlays, lists of their own) is named in MIGRATION.md.
 
 use crate::config::list_resource;
@@ -12,7 +12,7 @@ use crate::yaml;
 /// The folders whose lists are read: the same objects stand in the same folder here.
 const FOLDERS: [&str; 4] = ["rbac", "manager", "network-policy", "prometheus"];
 
-/// What the names of kubebuilder's files begin with, in all its versions.
+/// The prefixes of kubebuilder's files, in all its versions.
 const SCAFFOLDED: [&str; 18] = [
     "allow-metrics-traffic",
     "allow-webhook-traffic",
@@ -49,7 +49,7 @@ fn is_scaffolded(path: &str) -> bool {
     SCAFFOLDED.iter().any(|begin| name.starts_with(begin)) || ROLES.iter().any(|end| path.ends_with(end))
 }
 
-/// What became of `config/`.
+/// The result for `config/`.
 pub(super) struct Config {
     /// Files that were copied and are listed.
     pub(super) kept: Vec<String>,

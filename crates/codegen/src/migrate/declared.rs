@@ -50,7 +50,7 @@ fn spell_out(fields: &mut Value, declared: &[Declared<'_>]) {
     }
 }
 
-/// What controller-gen would find.
+/// The kinds that controller-gen would find.
 fn declared(sources: &[Source]) -> Vec<Declared<'_>> {
     let mut packages: BTreeMap<&str, Vec<&Source>> = BTreeMap::new();
     for source in sources {
@@ -131,7 +131,7 @@ fn put_group(resource: &mut Value, full: &str, domain: &str) {
     resource["domain"] = domain.into();
 }
 
-/// What `+kubebuilder:resource` says of a kind.
+/// The arguments of a kind's `+kubebuilder:resource`.
 fn said(decl: &Decl) -> Map<String, Value> {
     let markers = decl.doc.markers.iter();
     let mut said = markers.filter_map(|marker| Marker::arguments(marker, "kubebuilder:resource"));
@@ -142,7 +142,7 @@ fn is_cluster_wide(decl: &Decl) -> bool {
     word(&said(decl), "scope").is_some_and(|scope| scope == "Cluster")
 }
 
-/// controller-gen asks the markers for the scope, and PROJECT, whose versions may even disagree, nobody.
+/// controller-gen takes the scope from the markers, and ignores PROJECT, whose versions may even disagree.
 fn scope(fields: &mut Value, declared: &[Declared<'_>], notes: &mut Vec<String>) {
     for resource in resources(fields).filter(|resource| is_own(resource) && resource["api"].is_object()) {
         let (kind, group) = (text(resource, "kind"), full_group(resource));
@@ -165,7 +165,7 @@ fn scope(fields: &mut Value, declared: &[Declared<'_>], notes: &mut Vec<String>)
     }
 }
 
-/// A controller is of a kind, whatever its version: PROJECT may list it with several.
+/// A controller is of a kind, in any version: PROJECT may list it with several.
 fn reconcile_once(fields: &mut Value, notes: &mut Vec<String>) {
     let mut reconciled = BTreeSet::new();
     for resource in resources(fields).filter(|resource| resource["controller"] == true) {

@@ -66,7 +66,7 @@ impl<'p> Types<'p> {
         } else {
             ""
         };
-        // Whatever is pointed at, its fields are those of the struct, and as necessary.
+        // Behind a pointer or not, its fields are those of the struct, and as necessary.
         out.push_str(&format!(
             "    #[serde(flatten)]\n{schema}    pub {}: {},\n",
             rust::module(&snake(&lower_first(name))),
@@ -86,7 +86,7 @@ impl<'p> Types<'p> {
     ) -> Vec<(String, Value)> {
         let more = self.inherited(path, of, file, 0);
         let mut all = own;
-        // What stands on an embedded field is about the whole, and nothing brings it along.
+        // A marker on an embedded field is about the whole, and must be carried over.
         if let Type::Struct(fields) = of {
             for field in fields.iter().filter(|field| is_inline(field)) {
                 let said = self.keywords(&field.doc.markers, &Type::Struct(Vec::new()), "(embedded)");
@@ -108,7 +108,7 @@ impl<'p> Types<'p> {
         all
     }
 
-    /// What the embedded types of a struct say of the whole.
+    /// The markers of a struct's embedded types about the whole.
     fn inherited(&mut self, path: &str, of: &'p Type, file: &'p File, depth: usize) -> Vec<(String, Value)> {
         let Type::Struct(fields) = of else { return Vec::new() };
         let mut found = Vec::new();
@@ -136,7 +136,7 @@ impl<'p> Types<'p> {
         Some((path.to_owned(), decl, file))
     }
 
-    /// What the field `spec` or `status` of a kind says: no field in Rust can, so the type does.
+    /// The markers of the field `spec` or `status` of a kind: no field in Rust can carry them, so the type does.
     pub(super) fn of_field(&mut self, field: &Field, name: &str) -> Vec<(String, Value)> {
         let mut keywords = self.keywords(&field.doc.markers, &Type::Struct(Vec::new()), name);
         if !field.doc.text.is_empty() {

@@ -126,7 +126,7 @@ impl Root<'_> {
                     ("description", "description"),
                     ("format", "format"),
                 ] {
-                    // What is empty, controller-gen leaves out.
+                    // controller-gen leaves out empty values.
                     let text = word(&said, key).filter(|text| !text.is_empty());
                     parts.extend(text.map(|text| format!("{name} = {text:?}")));
                 }

@@ -52,7 +52,7 @@ pub(super) fn value(text: &str) -> Value {
     Reader { rest: text.trim() }.list()
 }
 
-/// The same where one text is meant, whatever signs are in it.
+/// The same where one text is meant, with any signs in it.
 pub(super) fn text(text: &str) -> String {
     let trimmed = text.trim();
     let quoted = ['"', '`', '\'']
@@ -91,7 +91,7 @@ impl Reader<'_> {
         }
         let mut items = vec![first];
         while self.take(';') {
-            // What ends with a separator has nothing behind it.
+            // A trailing separator has no item behind it.
             if !self.rest.trim_start().is_empty() {
                 items.push(self.one(",;"));
             }
@@ -187,7 +187,7 @@ fn known(name: &str) -> Option<&str> {
     }
 }
 
-/// What a validation marker says in a schema; `None` when it is none that is known.
+/// The schema keyword of a validation marker; `None` for an unknown one.
 pub(super) fn keyword(name: &str, said: &str) -> Option<(String, Value)> {
     let name = known(name)?;
     if let Some(inner) = name.strip_prefix("validation:items:") {

@@ -5,8 +5,9 @@
 //! skeletons with the Go text beside them in comments. Invariants: the Go project is only read; what cannot be said is
 //! noted with its place and left to a person; the result compiles as far as the notes say. Inside: `go` parses,
 //! `origin`, `declared` and `modules` read the project and what it requires, `markers` markers; `types`, `embedded`,
-//! `shared`, `kinds`, `bodies` and `words` write Rust, `config` what people added there, `record` MIGRATION.md, and
-//! `kubernetes` knows what Rust has. Not here: what Go's functions do, conversions between versions.
+//! `shared`, `kinds`, `bodies` and `words` write Rust, `config` carries over added manifests, `record` writes
+//! MIGRATION.md, and `kubernetes` knows the types that Rust has. Not here: what Go's functions do, conversions between
+//! versions.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -42,12 +43,12 @@ use types::{Attributes, Package, Types};
 
 pub use modules::ModuleCache;
 
-/// What a migration gives.
+/// The result of a migration.
 #[derive(Debug)]
 pub struct Migrated {
     /// The Rust project.
     pub files: MemoryFiles,
-    /// What was left to a person, in words.
+    /// The tasks that were left to a person, in words.
     pub notes: Vec<String>,
     /// How many kinds were carried over.
     pub kinds: usize,
@@ -125,7 +126,7 @@ pub fn migrate(
 
 struct Migration<'p> {
     project: &'p Project,
-    /// What imports of its packages begin with.
+    /// The prefix of imports of its packages.
     module: &'p str,
     notes: Vec<String>,
     kinds: usize,
@@ -326,7 +327,7 @@ impl Migration<'_> {
                 is_list = !line.ends_with(';');
                 continue;
             }
-            // What a file declares is not known by heart any more.
+            // The declarations of a file are not known any more: all of them are re-exported.
             let reexport = line.strip_prefix("pub use ").and_then(|rest| rest.split_once("::"));
             is_list = reexport.is_some() && !line.ends_with(';');
             lines.push(match reexport {
@@ -439,8 +440,8 @@ fn types_file(about: &str, folder: &str, text: &str, siblings: &str) -> String {
     )
 }
 
-/// What Go's Makefile tells controller-gen, as the settings of the project: whether the metadata of templates is kept,
-/// and how long descriptions are.
+/// Takes the flags of controller-gen in Go's Makefile over as settings of the project: whether the metadata of
+/// templates is kept, and how long descriptions are.
 fn decide(files: &dyn Files, made: &mut MemoryFiles) -> Result<Option<String>, Diagnostic> {
     let makefile = files.read("Makefile")?.unwrap_or_default();
     let is_dropped = makefile.contains("crd") && !makefile.contains("generateEmbeddedObjectMeta=true");
@@ -462,7 +463,7 @@ fn decide(files: &dyn Files, made: &mut MemoryFiles) -> Result<Option<String>, D
     }))
 }
 
-/// What names a type of Kubernetes that has metadata inside.
+/// Names of Kubernetes' types that have metadata inside.
 const TEMPLATES: [&str; 8] = [
     "::ObjectMeta",
     "::PodSpec",

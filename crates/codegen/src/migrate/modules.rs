@@ -15,7 +15,7 @@ use crate::plan::Files;
 /// The module cache of Go (`go env GOMODCACHE`).
 #[derive(Clone, Copy)]
 pub struct ModuleCache<'f> {
-    /// What is in it.
+    /// Its files.
     pub files: &'f dyn Files,
     /// Where it is, for a person.
     pub place: &'f str,
@@ -38,7 +38,7 @@ struct Row {
 }
 
 impl<'f> Modules<'f> {
-    /// What this text of go.mod requires.
+    /// The modules that this text of go.mod requires.
     pub(super) fn new(project: &'f dyn Files, cache: Option<ModuleCache<'f>>, declared: &str) -> Modules<'f> {
         Modules {
             project,
@@ -90,8 +90,8 @@ impl<'f> Modules<'f> {
     }
 }
 
-/// The Go files right in a folder. Those that cannot be read, or are no Go, are somebody else's trouble: what they
-/// declare is then not known.
+/// The Go files right in a folder. Files that cannot be read, or are not Go, do not fail the migration: their
+/// declarations are then not known.
 fn read(files: &dyn Files, place: &str, import: &str) -> Vec<Source> {
     let is_ours = |path: &String| {
         folder(path) == place && path.ends_with(".go") && !path.ends_with("_test.go") && !path.contains("/zz_generated")

@@ -15,22 +15,22 @@ use crate::yaml;
 
 const ATTEMPTED: &str = "cannot carry the project over";
 
-/// What there is to be carried over.
+/// The project to carry over.
 pub(super) struct Origin {
     pub(super) project: Project,
-    /// What imports of the project's own packages begin with.
+    /// The prefix of imports of the project's own packages.
     pub(super) module: String,
     /// The text of go.mod.
     pub(super) declared: String,
     pub(super) sources: Vec<Source>,
-    /// What was made of PROJECT that its author should know.
+    /// Changes of PROJECT that its author should know.
     pub(super) notes: Vec<String>,
 }
 
 /// A Go file that was read.
 pub(super) struct Source {
     pub(super) path: String,
-    /// What imports of its package name.
+    /// The import path of its package.
     pub(super) import: String,
     pub(super) text: String,
     pub(super) file: File,
@@ -59,7 +59,7 @@ impl Origin {
     }
 }
 
-/// What stands before `package` in one file holds for all files of the package.
+/// A marker before `package` in one file holds for all files of the package.
 pub(super) fn share_markers(sources: &mut [Source]) {
     let mut markers: std::collections::BTreeMap<String, Vec<String>> = std::collections::BTreeMap::new();
     for source in sources.iter() {
@@ -71,7 +71,7 @@ pub(super) fn share_markers(sources: &mut [Source]) {
     }
 }
 
-/// What names the package in a folder of this module.
+/// The import path of the package in a folder of this module.
 pub(super) fn import(module: &str, folder: &str) -> String {
     if folder.is_empty() {
         module.to_owned()

@@ -1,4 +1,5 @@
-//! MIGRATION.md: what a migration left to a person, in the project itself, since what a terminal said is soon gone.
+//! MIGRATION.md: the tasks that a migration left to a person, in the project itself, since the output of a terminal is
+//! soon gone.
 //!
 //! It lists the notes, the tests in Go, and the Go files of which nothing was made. Not here: what the notes say.
 

@@ -1,8 +1,8 @@
 //! Packages that are no API and hold types of one: of the project (`api/common/v1`, `apis/apps/pub`), and of other
 //! modules.
 //!
-//! What the types of APIs name in them, directly or through one another, goes to `api/src/shared`, a file for each
-//! package. Nothing else of them is carried over.
+//! Types that the APIs' types use, directly or through one another, go to `api/src/shared`, a file for each package.
+//! Nothing else of them is carried over.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -34,8 +34,8 @@ fn pending(packages: &BTreeMap<String, Package<'_>>) -> Vec<Name> {
     pending
 }
 
-/// The packages of other modules that hold types which these name, directly or through one another. What is not there
-/// is noted, a line for each package.
+/// The packages of other modules that hold types which these name, directly or through one another. A missing package
+/// is noted, a line for each.
 pub(super) fn foreign(
     apis: &BTreeMap<String, Package<'_>>,
     sources: &[Source],
@@ -54,7 +54,7 @@ pub(super) fn foreign(
         if !kubernetes::is_standard(import) && asked.insert(import.clone()) {
             match modules.package(import) {
                 Ok(files) => found.extend(files),
-                // Rust has it, or it is a text in all likelihood: nobody is asked to fetch something for it.
+                // Rust has the type, or it is a text in all likelihood: the user need not fetch the package for it.
                 Err(_) if kubernetes::known(import, ty).is_some() => {}
                 Err(why) => notes.push(format!("types of {import} are any value in Rust: {why}")),
             }
@@ -103,8 +103,8 @@ pub(super) fn packages<'p>(
     found
 }
 
-/// Whether Rust has the type. What is embedded is read from its source all the same: schemas know what Kubernetes says
-/// of a field's type, not of fields that stand among others.
+/// Whether Rust has the type. An embedded type is read from its source all the same: schemas have Kubernetes'
+/// description of a field's type, not of fields that stand among others.
 fn is_known(import: &str, ty: &str, is_embedded: bool) -> bool {
     kubernetes::known(import, ty).is_some()
         && !kubernetes::is_unpublished(import, ty)

@@ -39,7 +39,7 @@ impl<'p> Package<'p> {
         }
     }
 
-    /// What a file declares.
+    /// Adds the declarations of a file.
     pub(super) fn add(&mut self, source: &'p Source) {
         let types = source.file.types.iter();
         self.types
@@ -66,14 +66,14 @@ impl<'p> Package<'p> {
     }
 }
 
-/// What stands before the type of a kind.
+/// The attributes before the type of a kind.
 #[derive(Default)]
 pub(super) struct Attributes {
     /// The type's name, when it is the kind itself: it has no `spec`, or more than that.
     pub(super) name: Option<String>,
     pub(super) derives: &'static str,
     pub(super) lines: String,
-    /// What the kind's field of this type says beside the type itself.
+    /// The keywords of the kind's field of this type beside those of the type itself.
     pub(super) keywords: Vec<(String, Value)>,
 }
 
@@ -273,7 +273,7 @@ impl<'p> Types<'p> {
             .iter()
             .any(|marker| marker.contains("validation:Schemaless"))
         {
-            // Whatever its type, the schema says nothing.
+            // The schema is empty, for any type.
             schemars = vec!["with = \"serde_json::Value\"".to_owned()];
         }
         if keywords.iter().any(|(key, value)| key == "type" && value == "string") && said.text != "String" {
@@ -320,15 +320,14 @@ impl<'p> Types<'p> {
         out + &format!("    pub {}: {ty},\n", rust::module(&name))
     }
 
-    /// What stands on a type: the markers that controller-gen knows on fields alone say nothing there.
+    /// The keywords of a type: markers that controller-gen knows on fields alone have no effect there.
     pub(super) fn of_declaration(&mut self, decl: &Decl) -> Vec<(String, Value)> {
         let mut keywords = self.keywords(&decl.doc.markers, &decl.of, &decl.name);
         keywords.retain(|(key, _)| !["default", "nullable", "example"].contains(&key.as_str()));
         keywords
     }
 
-    /// The keywords that markers say. Those that say nothing in a schema are left out; those that are not known are
-    /// noted.
+    /// The keywords that markers say. Markers without an effect on a schema are left out; unknown ones are noted.
     pub(super) fn keywords(&mut self, markers: &[String], of: &Type, whole: &str) -> Vec<(String, Value)> {
         let mut keywords: Vec<(String, Value)> = Vec::new();
         let mut keys: Vec<Value> = Vec::new();
@@ -352,7 +351,7 @@ impl<'p> Types<'p> {
                 }
                 let is_text = matches!(of, Type::Named { package: None, name } if name == "string");
                 match (key.as_str(), &mut value) {
-                    // What is not so is not said.
+                    // A keyword with the value false is left out.
                     ("exclusiveMinimum" | "exclusiveMaximum", Value::Bool(false)) => continue,
                     ("enum", Value::Array(values)) if is_text => {
                         for value in values.iter_mut().filter(|value| !value.is_string()) {

@@ -196,7 +196,7 @@ pub(super) fn snake(json: &str) -> String {
     }
 }
 
-/// What serde's `camelCase` makes of a field's name.
+/// A field's name in serde's `camelCase`.
 pub(super) fn camel_case(name: &str) -> String {
     let mut out = String::new();
     let mut upper = false;
@@ -213,14 +213,14 @@ pub(super) fn camel_case(name: &str) -> String {
     out
 }
 
-/// What a marker's argument says as one text.
+/// The argument of a marker as one text.
 pub(super) fn word(arguments: &Map<String, Value>, key: &str) -> Option<String> {
     arguments
         .get(key)
         .map(|value| value.as_str().map_or_else(|| value.to_string(), str::to_owned))
 }
 
-/// What a marker's argument says as texts.
+/// The argument of a marker as texts.
 pub(super) fn words(arguments: &Map<String, Value>, key: &str) -> Vec<String> {
     match arguments.get(key) {
         None => Vec::new(),
@@ -247,7 +247,7 @@ pub(super) fn least(of: &Type) -> &'static str {
     }
 }
 
-/// What controller-gen says of Go's numbers, where a Rust type says more: null takes that away.
+/// The keywords of controller-gen for Go's numbers, where a Rust type has more: null removes one.
 pub(super) fn number(of: &Type) -> &'static [(&'static str, Option<&'static str>)] {
     let Type::Named { package: None, name } = of else {
         return &[];

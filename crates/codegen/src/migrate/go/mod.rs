@@ -1,9 +1,9 @@
 //! Declarations of Go: packages, imports, types, constants and functions, with their comments. Bodies of functions are
 //! skipped.
 //!
-//! [`parse`] reads one file by the grammar of the language's specification, as far as declarations go. Invariants: what
-//! is read is told with its line; a text that is no Go is an error with its line, never a guess; what nests is bounded
-//! by [`DEPTH`]. Inside: `lexer`, `parser`. Not here: what the types mean ([`super::types`]).
+//! [`parse`] reads one file by the grammar of the language's specification, as far as declarations go. Invariants: each
+//! declaration has its line; a text that is not Go is an error with its line, never a guess; nesting is bounded by
+//! [`DEPTH`]. Inside: `lexer`, `parser`. Not here: what the types mean ([`super::types`]).
 
 use std::collections::BTreeMap;
 
@@ -22,7 +22,7 @@ const DEPTH: usize = 64;
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct File {
     pub(super) package: String,
-    /// What stands before `package`.
+    /// The comment before `package`.
     pub(super) doc: Doc,
     /// Name in the file, and path.
     pub(super) imports: BTreeMap<String, String>,
@@ -33,7 +33,7 @@ pub(super) struct File {
     pub(super) functions: Vec<Function>,
 }
 
-/// What stands before a declaration.
+/// The comment before a declaration.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Doc {
     /// The comment's lines that are no markers, as `go doc` shows them.

@@ -1,4 +1,4 @@
-//! What of Go is read, and that nothing else is a panic.
+//! The parts of Go that are read, and that no other text is a panic.
 
 use proptest::prelude::*;
 
