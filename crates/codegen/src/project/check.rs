@@ -1,4 +1,4 @@
-//! What in a PROJECT file cannot be.
+//! The errors in a PROJECT file.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -57,7 +57,7 @@ pub(super) fn is_ours(fields: &Map<String, Value>) -> Result<(), Diagnostic> {
 }
 
 impl Project {
-    /// What in this project cannot be, or contradicts itself; nothing when all is well.
+    /// The errors and contradictions in this project; empty when all is well.
     #[must_use]
     pub fn check(&self) -> Vec<Diagnostic> {
         let mut wrong = Vec::new();
@@ -110,7 +110,7 @@ impl Project {
         wrong
     }
 
-    /// Fields that nobody knows are another version's, and kept; but not those that are a known one misspelt.
+    /// Unknown fields are another version's, and kept; but not those that are a known one misspelt.
     fn slips(&self) -> Vec<Diagnostic> {
         const OF_RESOURCE: [&str; 11] = [
             "api",
@@ -204,7 +204,7 @@ impl Project {
         wrong
     }
 
-    /// What an own kind does not agree about with one that stands above it.
+    /// The disagreements of an own kind with one that stands above it.
     fn disagrees(&self, at: usize, resource: &Resource) -> Option<Diagnostic> {
         resource.api.as_ref()?;
         let mut above = self.resources[..at].iter().filter(|other| other.api.is_some());
@@ -217,7 +217,7 @@ impl Project {
         })
     }
 
-    /// Resources that have a controller or webhooks and are nobody's kind: code for them cannot be written.
+    /// Resources that have a controller or webhooks and whose kind is unknown: code for them cannot be written.
     pub(super) fn homeless(&self) -> Option<Diagnostic> {
         let each = self.resources.iter().enumerate();
         let mut lost = each.filter(|(_, resource)| {
@@ -250,7 +250,7 @@ fn old_version(at: usize, resource: &Resource) -> Option<Diagnostic> {
     Some(broken(at, field, format!("it is {version:?}, and there is only v1")))
 }
 
-/// The file is one document: of another nobody would read anything, and it would be lost with the next change.
+/// The file is one document: another one would not be read, and it would be lost with the next change.
 pub(super) fn is_one_document(text: &str) -> bool {
     let mut lines = text.lines().map(str::trim_end);
     let is_content = |line: &str| !line.is_empty() && !line.starts_with('#') && line != "---" && !line.starts_with('%');

@@ -13,11 +13,11 @@ use crate::names;
 /// The key under which PROJECT remembers the plugin; the same as kubebuilder's.
 pub const DEPLOY_IMAGE: &str = "deploy-image.go.kubebuilder.io/v1-alpha";
 
-/// What the plugin was told of a kind.
+/// The plugin's options for a kind.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct DeployedImage {
-    /// What the container runs instead of the image's own command: `memcached,--memory-limit=64`.
+    /// The command of the container instead of the image's own: `memcached,--memory-limit=64`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub container_command: Option<String>,
     /// The port that the container listens on.
@@ -130,7 +130,7 @@ impl Project {
         }
     }
 
-    /// What of the plugin's entries cannot be read.
+    /// The plugin's entries that cannot be read.
     pub(super) fn unreadable_images(&self) -> Vec<(usize, String)> {
         let entries = self.plugins.get(DEPLOY_IMAGE);
         let entries = entries.and_then(|plugin| plugin["resources"].as_array());

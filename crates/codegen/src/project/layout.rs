@@ -1,7 +1,8 @@
 //! Where the files of a resource live, and what its modules are called in Rust.
 //!
-//! One group: `api/src/v1`, `src/controller`, `src/webhook/v1`. Several: the group's folder comes before (`api/src/crew/v1`,
-//! `src/controller/crew`, `src/webhook/crew/v1`). Types of other projects that have no crate live in `api/src/external/<group>/<version>`.
+//! One group: `api/src/v1`, `src/controller`, `src/webhook/v1`. Several: the group's folder comes before
+//! (`api/src/crew/v1`, `src/controller/crew`, `src/webhook/crew/v1`). Types of other projects that have no crate live
+//! in `api/src/external/<group>/<version>`.
 
 use super::{Project, Resource};
 use crate::names::rust;

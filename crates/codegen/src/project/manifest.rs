@@ -1,4 +1,4 @@
-//! What a project's Cargo.toml says about its program.
+//! The program in a project's Cargo.toml.
 
 /// The program that `cargo run` takes when there are several: `default-run` of the package.
 ///

@@ -1,10 +1,10 @@
 //! PROJECT: what a project has, in kubebuilder's file of version 3.
 //!
 //! [`Project`] is the file as data: read with [`Project::load`], changed by commands, written with
-//! [`Project::to_text`]. Invariants: fields that are not known here are kept; reading and writing a file that nobody
-//! changed gives the same data; what [`Project::load`] returns names nothing twice and only things that exist. Inside:
-//! `check` says what contradicts itself, `layout` where files of a resource live, `deployed` which kinds run an image,
-//! `yaml` writes. Not here: the files themselves ([`crate::scaffold`]).
+//! [`Project::to_text`]. Invariants: unknown fields are kept; reading and writing an unchanged file gives the same
+//! data; the result of [`Project::load`] names nothing twice and only things that exist. Inside: `check` says what
+//! contradicts itself, `layout` where files of a resource live, `deployed` which kinds run an image, `yaml` writes. Not
+//! here: the files themselves ([`crate::scaffold`]).
 
 use std::collections::BTreeMap;
 
@@ -73,7 +73,7 @@ pub struct Project {
     /// The kinds that the project has to do with.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub resources: Vec<Resource>,
-    /// What plugins remember, by their keys.
+    /// The memory of plugins, by their keys.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub plugins: BTreeMap<String, Value>,
     /// Fields that are not known here.
@@ -84,7 +84,7 @@ pub struct Project {
     header: String,
 }
 
-/// A kind that the project has to do with: its own, one of Kubernetes, or somebody else's.
+/// A kind that the project uses: its own, one of Kubernetes, or a foreign one.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Resource {
@@ -131,7 +131,7 @@ pub struct Resource {
     pub unknown: BTreeMap<String, Value>,
 }
 
-/// What is said about a type of the project's own.
+/// The facts about a type of the project's own.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Api {
@@ -397,7 +397,8 @@ impl Project {
             .any(Webhooks::any)
     }
 
-    /// The usual name of the controller of a kind: the kind in lower case, with its group before it in a project of several groups.
+    /// The usual name of the controller of a kind: the kind in lower case, with its group before it in a project of
+    /// several groups.
     #[must_use]
     pub fn default_controller_name(&self, resource: &Resource) -> String {
         let kind = resource.kind.to_lowercase();
@@ -507,7 +508,7 @@ impl Resource {
         self.api.as_ref().is_some_and(|api| api.namespaced)
     }
 
-    /// What it is called in messages: `webapp.my.domain/v1 Guestbook`.
+    /// Its name in messages: `webapp.my.domain/v1 Guestbook`.
     #[must_use]
     pub fn title(&self) -> String {
         format!("{} {}", self.api_version(), self.kind)
@@ -522,7 +523,8 @@ impl Webhooks {
     }
 }
 
-/// The usual path of a webhook: `/mutate-webapp-my-domain-v1-guestbook` (with `validate` for the other kind of webhook).
+/// The usual path of a webhook: `/mutate-webapp-my-domain-v1-guestbook` (with `validate` for the other kind of
+/// webhook).
 ///
 /// ```
 /// use kubewright_codegen::project::webhook_path;
