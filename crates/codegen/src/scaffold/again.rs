@@ -46,12 +46,12 @@ pub fn again(files: &dyn Files, cli_version: &str) -> Result<MemoryFiles, Diagno
     Ok(made)
 }
 
-/// What is scaffolded again, with what there is to say about it.
+/// The project scaffolded again, with notes about it.
 #[derive(Debug, Default)]
 pub struct Whole {
     /// The files.
     pub files: MemoryFiles,
-    /// What a person should know; one line each.
+    /// Notes for a person; one line each.
     pub notes: Vec<String>,
     /// The files of `files` that plugins wrote: a chart, dashboards, a workflow.
     pub of_plugins: Vec<String>,
@@ -102,7 +102,7 @@ pub fn whole(files: &dyn Files, cli_version: &str) -> Result<Whole, Diagnostic> 
     Ok(whole)
 }
 
-/// What `manifests` writes beside definitions.
+/// The files of `manifests` beside definitions.
 const GENERATED: [&str; 2] = ["config/rbac/role.yaml", "config/webhook/manifests.yaml"];
 
 /// Carries out what one command plans for these files.
@@ -116,7 +116,7 @@ pub(crate) fn step(
     Ok(())
 }
 
-/// What `init` was told: PROJECT says most of it, Cargo.toml the rest.
+/// The options of `init`: PROJECT has most of them, Cargo.toml the rest.
 fn first(files: &dyn Files, project: &Project, cli_version: &str) -> Result<Init, Diagnostic> {
     let path = "Cargo.toml";
     let cannot = |why: String| {

@@ -14,7 +14,7 @@ use super::subject::{self, External, Subject, has_stub};
 use super::words::ControllerFile;
 use super::{Change, bad_name};
 
-/// What `create api` is asked for.
+/// The options of `create api`.
 #[derive(Clone, Debug, Default)]
 pub struct CreateApi {
     /// The kind.
@@ -35,7 +35,7 @@ pub struct CreateApi {
     pub ssa: bool,
     /// The plugins that were asked for (`--plugins`).
     pub plugins: Vec<String>,
-    /// What the plugin deploy-image was told.
+    /// The options of the plugin deploy-image.
     pub image: DeployedImage,
     /// Whether to write over what is there.
     pub force: bool,
@@ -192,7 +192,7 @@ fn own(change: &Change<'_>, asked: &CreateApi, attempted: &str) -> Result<Resour
     Ok(resource)
 }
 
-/// What all versions of a kind share, and what no two kinds may share.
+/// The facts that all versions of a kind share, and those that no two kinds may share.
 fn agrees(
     change: &Change<'_>,
     resource: &Resource,
@@ -256,7 +256,7 @@ fn agrees(
     Ok(())
 }
 
-/// A type that the project uses: its own, one of Kubernetes, or somebody else's.
+/// A type that the project uses: its own, one of Kubernetes, or a foreign one.
 fn other(change: &Change<'_>, asked: &CreateApi, attempted: &str) -> Result<Resource, Diagnostic> {
     let project = &change.project;
     if let Some(there) = subject::find(project, &asked.subject) {

@@ -1,7 +1,7 @@
 //! `create webhook`: defaults, validation and conversion of a kind, one after the other or at once.
 //!
-//! The file of a kind's webhooks is written once; what comes later is put into it beside what a person wrote. So it does not matter whether
-//! two webhooks were created by one command or by two.
+//! The file of a kind's webhooks is written once; later parts are put into it beside a person's own code. So it does
+//! not matter whether two webhooks were created by one command or by two.
 
 use crate::codes;
 use crate::diagnostic::Diagnostic;
@@ -15,7 +15,7 @@ use super::tree::LIB;
 use super::words::Words;
 use super::{Change, bad_name};
 
-/// What `create webhook` is asked for.
+/// The options of `create webhook`.
 #[derive(Clone, Debug, Default)]
 pub struct CreateWebhook {
     /// The kind.
@@ -256,13 +256,13 @@ fn write(
     Ok(())
 }
 
-/// Puts what is new beside what is there.
+/// Puts new parts beside present ones.
 fn add(change: &mut Change<'_>, words: &Words<'_>, file: &str, before: &Webhooks) -> Result<(), Diagnostic> {
     let now = words.resource.webhooks.clone().unwrap_or_default();
     let kind = &words.resource.kind;
     change.edit(file, |source| {
         let admission = before.defaulting || before.validation;
-        // What is new stands before the function that registers it, the defaulter before the validator.
+        // A new part stands before the function that registers it, the defaulter before the validator.
         let anchor = if admission { "webhook" } else { "conversion" };
         let first = format!("{kind}Validator");
         if now.defaulting && !before.defaulting && !source.has_type(&format!("{kind}Defaulter")) {
@@ -279,7 +279,7 @@ fn add(change: &mut Change<'_>, words: &Words<'_>, file: &str, before: &Webhooks
             source.insert_before("conversion", &words.webhook_function());
         } else if now.defaulting || now.validation {
             for call in words.webhook_calls() {
-                // What belongs to the defaulter stands before the validator.
+                // Parts of the defaulter stand before the validator.
                 let first = call.starts_with("defaulter(") || call.starts_with("mutating(");
                 source.insert_call("webhook", &call, first.then_some("validator"))?;
             }

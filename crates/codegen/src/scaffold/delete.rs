@@ -1,4 +1,4 @@
-//! `delete`: what `create` wrote, away again, as long as nobody worked on it.
+//! `delete`: removes the files of `create`, as long as they were not edited.
 
 use crate::codes;
 use crate::diagnostic::{Diagnostic, Place};
@@ -11,7 +11,7 @@ use super::subject::{self, Subject, has_stub};
 use super::tree::{API_LIB, LIB};
 use super::words::{ControllerFile, Words, controllers};
 
-/// What `delete` is asked for.
+/// The options of `delete`.
 #[derive(Clone, Debug, Default)]
 pub struct Delete {
     /// The kind.
@@ -34,7 +34,8 @@ type Scaffolded = Vec<(String, String)>;
 /// Plans the removal of a kind with its controllers, or of one controller.
 ///
 /// # Errors
-/// When the project does not have it, webhooks stand on it, a file was edited and `force` is not set, or a registration was rewritten by hand.
+/// When the project does not have it, webhooks stand on it, a file was edited and `force` is not set, or a registration
+/// was rewritten by hand.
 pub fn delete_api<'a>(files: &'a dyn Files, asked: &Delete) -> Result<Plan<'a>, Diagnostic> {
     let mut change = Change::of(files, asked.force)?;
     let attempted = format!("cannot delete the API {}", asked.subject.title());
@@ -267,7 +268,7 @@ fn forget_types(change: &mut Change<'_>, resource: &Resource) -> Result<(), Diag
     change.undeclare(API_LIB, &layout.api_modules, &format!("{}_types", layout.stem))
 }
 
-/// The CRD of a kind without versions is nobody's.
+/// A kind without versions has no CRD.
 fn forget_base(change: &mut Change<'_>, resource: &Resource) -> Result<(), Diagnostic> {
     if resource.api.is_some() && !change.project.apis().any(|other| other.same_kind(resource)) {
         let base = format!("config/crd/bases/{}_{}.yaml", resource.full_group(), resource.plural());
@@ -315,7 +316,7 @@ fn take_out(change: &mut Change<'_>, was: &Resource, left: &Resource, attempted:
         modules.extend(layout.webhook_modules.clone());
         return change.undeclare(LIB, &modules, &layout.webhook_module());
     }
-    // Something stays: both files are written anew when nobody worked on them; with --force they are, too.
+    // Some webhooks stay: both files are written anew when they were not edited; with --force they are, too.
     remove(change, &scaffolded, attempted)?;
     change.create(&layout.webhook_file(), after.webhook_text())?;
     // Under the name that it had.

@@ -1,7 +1,7 @@
 //! The plugin deploy-image of `create api`: a kind whose controller runs an image in a Deployment.
 //!
-//! What was asked for is checked here and remembered in PROJECT ([`crate::project::DeployedImage`]); the texts of the
-//! controller and of its test follow from that. All versions of such a kind have the same fields, so that conversions
+//! The options are checked here and remembered in PROJECT ([`crate::project::DeployedImage`]); the texts of the
+//! controller and of its test follow from them. All versions of such a kind have the same fields, so that conversions
 //! between them are whole. Not here: the types and the sample, which are those of every kind with other fields.
 
 use minijinja::context;
@@ -22,7 +22,7 @@ const PORT_NAME: usize = 15;
 /// A container's name is a DNS-1123 label.
 const LABEL: usize = 63;
 
-/// What the plugin was asked for, checked; none when it was not asked.
+/// The options of the plugin, checked; none when it was not used.
 ///
 /// # Errors
 /// When a plugin is not known, a flag of the plugin is said without it, or its value cannot be.
@@ -130,7 +130,7 @@ pub(super) fn variable_is_free(project: &Project, resource: &Resource, attempted
 }
 
 impl Words<'_> {
-    /// What the plugin was told of the kind.
+    /// The plugin's options for the kind.
     pub(super) fn image(&self) -> Option<DeployedImage> {
         self.project.deployed_image(self.resource)
     }

@@ -1,4 +1,5 @@
-//! `edit`: what holds for the whole project. Several groups move files; namespaces change `config/`; licence and owner stand in the manifests.
+//! `edit`: what holds for the whole project. Several groups move files; namespaces change `config/`; licence and owner
+//! stand in the manifests.
 
 use crate::codes;
 use crate::diagnostic::{Diagnostic, Place};
@@ -12,7 +13,7 @@ use super::tree::{API_LIB, LIB};
 use super::words::{Words, controllers};
 use super::{BOILERPLATE, Change, plugins};
 
-/// What `edit` is asked for; what is not said stays.
+/// The options of `edit`; absent ones keep their value.
 #[derive(Clone, Debug, Default)]
 pub struct Edit {
     /// Whether there are several groups.
@@ -21,7 +22,7 @@ pub struct Edit {
     pub namespaced: Option<bool>,
     /// The licence in the manifests.
     pub license: Option<License>,
-    /// The owner, who is the author in the manifests; nobody when empty.
+    /// The owner, who is the author in the manifests; none when empty.
     pub owner: Option<String>,
     /// The comment that begins every Rust file that will be created (`--license-file`).
     pub boilerplate: Option<String>,

@@ -16,7 +16,8 @@ use super::{BOILERPLATE, Change, bad_name, plugins};
 /// Where the project's dependency on kubewright comes from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Dependency {
-    /// A checkout on this machine: its root, as it is to be written into Cargo.toml (a relative one is seen from the project).
+    /// A checkout on this machine: its root, as it is to be written into Cargo.toml (a relative one is seen from the
+    /// project).
     Path(String),
     /// A published version.
     Version(String),
@@ -44,7 +45,7 @@ impl License {
     }
 }
 
-/// What `init` is asked for.
+/// The options of `init`.
 #[derive(Clone, Debug)]
 pub struct Init {
     /// The name of the project.
@@ -73,7 +74,7 @@ pub struct Init {
     pub cli_version: String,
 }
 
-/// Files that a folder may hold before; whoever made them has reasons.
+/// Files that a folder may hold before; the user had reasons to make them.
 const KEPT: [&str; 3] = ["README.md", ".gitignore", ".dockerignore"];
 
 /// Plans a new project.

@@ -1,11 +1,11 @@
-//! What `init`, `edit`, `create` and `delete` do to a project, as a plan.
+//! The changes that `init`, `edit`, `create` and `delete` make to a project, as a plan.
 //!
-//! One file for each command. All of them follow one way: read PROJECT and check the request; change the [`Project`]; write or edit files through
-//! the [`Plan`]; let [`crate::config`] bring `config/` after; write PROJECT. Invariants: a request is refused before anything is planned, or
-//! planned whole; a file that exists with other content is never written over without `force`; running twice changes nothing the second time.
-//! Inside: `subject` (which kind is meant), `standing` (whether what is built on is there), `render` (templates),
-//! `tree` (modules and registrations of a resource). Not here: questions to a person and the disk (the command), what
-//! is in `config/`.
+//! One file for each command. All of them follow one way: read PROJECT and check the request; change the [`Project`];
+//! write or edit files through the [`Plan`]; let [`crate::config`] bring `config/` after; write PROJECT. Invariants: a
+//! request is refused before anything is planned, or planned whole; a file that exists with other content is never
+//! written over without `force`; running twice changes nothing the second time. Inside: `subject` (which kind is
+//! meant), `standing` (whether what is built on is there), `render` (templates), `tree` (modules and registrations of a
+//! resource). Not here: questions to a person and the disk (the command), what is in `config/`.
 
 use crate::codes;
 use crate::diagnostic::{Diagnostic, Place};
@@ -44,7 +44,7 @@ pub use subject::{External, Subject};
 /// Where the text that begins every new Rust file is kept, if a project wants one.
 const BOILERPLATE: &str = "hack/boilerplate.rs.txt";
 
-/// A project in the middle of a change: what it was, what it becomes, and the files.
+/// A project in the middle of a change: its old state, its new one, and the files.
 struct Change<'a> {
     before: Option<Project>,
     project: Project,
@@ -73,7 +73,7 @@ impl<'a> Change<'a> {
         })
     }
 
-    /// Writes a new file. One that is there with other content stays, and is an error, unless `force` is set.
+    /// Writes a new file. An existing file with other content stays, and is an error, unless `force` is set.
     fn create(&mut self, path: &str, text: String) -> Result<(), Diagnostic> {
         match self.plan.read(path)? {
             Some(there) if there != text && !self.force => {

@@ -67,7 +67,7 @@ impl Optional {
     }
 }
 
-/// Whether one of these plugins makes a type and its controller, so that nobody needs to be asked.
+/// Whether one of these plugins makes a type and its controller, so that the user need not be asked.
 #[must_use]
 pub fn makes_type_and_controller(keys: &[String]) -> bool {
     keys.iter().any(|key| Optional::DeployImage.is(key))
@@ -140,7 +140,7 @@ fn meant(typed: &str, command: &str) -> Option<&'static str> {
     near(name, &names)
 }
 
-/// What PROJECT remembers of a plugin.
+/// Remembers a plugin in PROJECT.
 pub(super) fn remember(plugin: Optional, output: Option<&str>, project: &mut Project) {
     let there = project.plugins.remove(plugin.key());
     let value = match plugin {
@@ -161,7 +161,7 @@ pub(super) fn listed(project: &Project) -> Vec<Optional> {
         .collect()
 }
 
-/// What `edit` writes for a plugin.
+/// Writes the files of a plugin for `edit`.
 ///
 /// # Errors
 /// See [`helm::chart`] and [`grafana::dashboards`].

@@ -1,7 +1,7 @@
-//! What new files build on still stands: modules are declared, and a type that is named is there.
+//! The code that new files build on still exists: modules are declared, and a named type is there.
 //!
-//! People delete and rename files. What is scaffolded beside them then would not compile, with an error about something
-//! else. Invariant: this only looks.
+//! People delete and rename files. A file that is scaffolded beside them then would not compile, with an error about
+//! something else. Invariant: this only looks.
 
 use crate::codes::files;
 use crate::diagnostic::{Diagnostic, Place};
@@ -11,8 +11,8 @@ use crate::project::Resource;
 use super::Change;
 
 impl Change<'_> {
-    /// No folder that a kind's files go to has Rust files that nobody declares: a new `mod.rs` would declare the new
-    /// ones alone.
+    /// No folder of a kind's files has Rust files that are not declared: a new `mod.rs` would declare the new ones
+    /// alone.
     pub(super) fn modules_stand(&self, resource: &Resource, attempted: &str) -> Result<(), Diagnostic> {
         let layout = self.project.layout(resource);
         for folder in [layout.api_folder(), layout.controller_folder(), layout.webhook_folder()] {
@@ -34,7 +34,7 @@ impl Change<'_> {
         Ok(())
     }
 
-    /// The type of a kind of this project is where its modules are, in whatever file.
+    /// The type of a kind of this project is where its modules are, in any file.
     pub(super) fn type_stands(&self, resource: &Resource, attempted: &str) -> Result<(), Diagnostic> {
         if resource.api.is_none() {
             return Ok(());

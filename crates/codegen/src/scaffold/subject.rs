@@ -1,4 +1,4 @@
-//! Which kind a request is about: the project's own, one of Kubernetes, or somebody else's.
+//! The kind of a request: the project's own, one of Kubernetes, or a foreign one.
 
 use kubewright_schema::catalog;
 
@@ -34,7 +34,7 @@ impl Subject {
         }
     }
 
-    /// What it is called in messages, as far as it was said: `webapp/v1 Guestbook`.
+    /// Its name in messages, as far as it was given: `webapp/v1 Guestbook`.
     pub(super) fn title(&self) -> String {
         let parts = [self.group.as_str(), self.version.as_str()];
         let version: Vec<&str> = parts.into_iter().filter(|part| !part.is_empty()).collect();
@@ -42,7 +42,7 @@ impl Subject {
     }
 }
 
-/// What is said about a type of another project (`--external-api-…`).
+/// The options for a type of another project (`--external-api-…`).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct External {
     /// The Rust path of the module with the type: `cert_manager_api::v1`.
@@ -68,7 +68,7 @@ impl External {
             .filter(|module| !name(module).contains(['/', '.']))
     }
 
-    /// What is said about a path and a module of Go, of which only the group matters here.
+    /// The group in a path and a module of Go, of which only the group matters here.
     pub(super) fn of_go(&self) -> Option<String> {
         let module = self.module.as_deref().filter(|_| self.crate_name().is_none());
         let path = self.path.as_deref().filter(|path| !is_rust_path(path));
@@ -132,7 +132,7 @@ pub(super) fn core(subject: &Subject, attempted: &str) -> Result<Option<Resource
             }));
         }
     }
-    // A group of Kubernetes without this kind is a slip, not somebody else's group.
+    // A group of Kubernetes without this kind is a slip, not a foreign group.
     let first = short.split('.').next().unwrap_or(short);
     let prefix = format!("io.k8s.api.{first}.");
     if first.is_empty() || !catalog::names().any(|name| name.starts_with(&prefix)) {
@@ -212,7 +212,7 @@ fn own_path(project: &Project, layout: &Layout) -> String {
 /// How the type of a resource is written in a Rust file of the operator.
 #[derive(Clone, Debug)]
 pub(super) struct TypePath {
-    /// What is imported; none when the path is complete without.
+    /// The import; none when the path is complete without.
     pub(super) import: Option<String>,
     /// The type as it is written then: `v1::Guestbook`.
     pub(super) path: String,

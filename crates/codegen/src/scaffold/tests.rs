@@ -1,7 +1,8 @@
 //! Commands as their users type them, on projects in memory.
 //!
-//! A line is a command, as `kubewright` would read it (only the flags that matter here). Each is run twice: the second time nothing may change,
-//! or it says that the thing is there. Every Rust file must parse, and rustfmt must have nothing to say.
+//! A line is a command, as `kubewright` would read it (only the flags that matter here). Each is run twice: the second
+//! time nothing may change, or it says that the thing is there. Every Rust file must parse, and rustfmt must have
+//! nothing to say.
 
 use std::io::Write as _;
 use std::process::{Command, Stdio};
@@ -151,7 +152,7 @@ fn is_formatted(files: &MemoryFiles) {
     for (path, text) in files.0.iter().filter(|(path, _)| path.ends_with(".rs")) {
         syn::parse_file(text).unwrap_or_else(|why| panic!("{path}: {why}\n{text}"));
         let mut rustfmt = Command::new("rustfmt")
-            // A scaffolded project has rustfmt's own settings, whatever this repository's are.
+            // A scaffolded project has rustfmt's own settings, not those of this repository.
             .args([
                 "--edition",
                 "2024",
@@ -837,7 +838,7 @@ fn a_kind_that_runs_an_image() {
             .to_string();
         assert!(diff.is_empty(), "scaffolded again:\n{diff}");
     }
-    // What comes goes again.
+    // A created part can be deleted again.
     let mut files = files;
     run(
         &mut files,

@@ -1,4 +1,5 @@
-//! The modules and registrations of a resource: what stands where, so that `create` writes it and `delete` finds it again.
+//! The modules and registrations of a resource: what stands where, so that `create` writes it and `delete` finds it
+//! again.
 
 use minijinja::context;
 
@@ -17,7 +18,7 @@ pub(super) const LIB: &str = "src/lib.rs";
 /// The file of the crate with the types.
 pub(super) const API_LIB: &str = "api/src/lib.rs";
 
-/// What a line in a new `mod.rs` says it is about.
+/// The description in a line of a new `mod.rs`.
 pub(super) enum About<'w> {
     /// A folder of controllers, webhooks, groups: in words.
     Words(String),
@@ -48,8 +49,8 @@ impl Change<'_> {
         self.plan.write(path, source.into_text())
     }
 
-    /// Makes the modules below a file exist, each with a `mod.rs`, and declares `last` in the innermost. `root` is `src/lib.rs` or
-    /// `api/src/lib.rs`; `modules` begins at its folder.
+    /// Makes the modules below a file exist, each with a `mod.rs`, and declares `last` in the innermost. `root` is
+    /// `src/lib.rs` or `api/src/lib.rs`; `modules` begins at its folder.
     pub(super) fn declare(
         &mut self,
         root: &str,
@@ -108,7 +109,8 @@ impl Change<'_> {
         self.declare(root, &modules, last)
     }
 
-    /// Takes the declaration of a module out of the innermost `mod.rs`, and every `mod.rs` that declares nothing any more with it.
+    /// Takes the declaration of a module out of the innermost `mod.rs`, and every `mod.rs` that declares nothing any
+    /// more with it.
     pub(super) fn undeclare(&mut self, root: &str, modules: &[String], last: &str) -> Result<(), Diagnostic> {
         let base = root.rsplit_once('/').map_or("", |(folder, _)| folder);
         let mut gone = last.to_owned();

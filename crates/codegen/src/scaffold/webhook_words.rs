@@ -1,4 +1,4 @@
-//! What the files of webhooks and conversions say: their types, their tests, and their place in `fn operator()`.
+//! The contents of the files of webhooks and conversions: their types, their tests, and their place in `fn operator()`.
 
 use minijinja::context;
 
@@ -156,7 +156,8 @@ impl Words<'_> {
         )
     }
 
-    /// The file of the tests: `tests/guestbook_webhook.rs`, or `tests/guestbook_v2_webhook.rs` when the first is that of another version.
+    /// The file of the tests: `tests/guestbook_webhook.rs`, or `tests/guestbook_v2_webhook.rs` when the first is that
+    /// of another version.
     fn webhook_test_file(&self, files: &dyn Files) -> Result<String, Diagnostic> {
         let plain = self.test_file(&self.project.layout(self.resource).webhook_module());
         let versioned = self.test_file(&Words::versioned_webhook(self.project, self.resource));
@@ -261,7 +262,8 @@ impl Words<'_> {
         format!("{stem}_{}_conversion", rust::part(spoke))
     }
 
-    /// The test and the conversion between this version, the hub, and a spoke: (test file, its text, conversion file, its text).
+    /// The test and the conversion between this version, the hub, and a spoke: (test file, its text, conversion file,
+    /// its text).
     pub(super) fn conversion(&self, spoke: &Resource) -> [(String, String); 2] {
         let side = |resource: &Resource| {
             let layout = self.project.layout(resource);

@@ -1,4 +1,4 @@
-//! What the files of a resource say: its types and its controller, as words for templates.
+//! The contents of the files of a resource: its types and its controller, as words for templates.
 //!
 //! Not here: webhooks and conversions (`webhook_words.rs`), and where the files stand and what names them (`tree.rs`).
 
@@ -86,7 +86,8 @@ impl<'r> Words<'r> {
         )
     }
 
-    /// The types of an own kind, or the stand-in for a kind of another project. `storage`: whether this version is the stored one.
+    /// The types of an own kind, or the stand-in for a kind of another project. `storage`: whether this version is the
+    /// stored one.
     pub(super) fn types_text(&self, storage: bool) -> String {
         let template = if self.resource.external {
             "rust/external_types.rs"
@@ -174,7 +175,7 @@ impl<'r> Words<'r> {
             None => rust::part(&self.resource.kind),
         };
         let own = self.resource.api.is_some();
-        // Own kinds are tested through the operator, whatever its reconciler becomes.
+        // Own kinds are tested through the operator, so that the test holds for any reconciler.
         let mut uses: Vec<String> = if own {
             Vec::new()
         } else {
