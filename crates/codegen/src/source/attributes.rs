@@ -6,8 +6,8 @@ use syn::{Item, Meta};
 use super::Source;
 
 impl Source {
-    /// Says in `#[kube(kind = "…")]` whether this version of the kind is the stored one. A version is, unless it says otherwise. Answers whether
-    /// the attribute is there.
+    /// Says in `#[kube(kind = "…")]` whether this version of the kind is the stored one. A version is, unless it says
+    /// otherwise. Answers whether the attribute is there.
     pub fn set_storage(&mut self, kind: &str, stored: bool) -> bool {
         let Some((tokens, close)) = self.kube_attribute(kind) else {
             return false;
@@ -15,7 +15,7 @@ impl Source {
         let word = word_range(tokens.clone(), "storage");
         match (word, stored) {
             (Some(mut range), true) => {
-                // With the comma that divides it from what follows; when nothing follows, from what comes before.
+                // With the comma that divides it from the next argument; when there is none, from the one before.
                 let after = &self.text[range.end..close];
                 let comma = after.len() - after.trim_start_matches([' ', ',']).len();
                 if after.trim_matches([' ', ',', '\n', '\r', '\t']).is_empty() {

@@ -12,14 +12,15 @@ const LINE: usize = 100;
 
 /// The last expression of a function, taken apart.
 struct Chain {
-    /// What the calls are made on.
+    /// The receiver of the calls.
     root: std::ops::Range<usize>,
     /// From each dot to the end of its call.
     calls: Vec<std::ops::Range<usize>>,
 }
 
 impl Source {
-    /// Continues the chain of calls that a function ends in, unless the function makes this call already. `call` is written without the dot.
+    /// Continues the chain of calls that a function ends in, unless the function makes this call already. `call` is
+    /// written without the dot.
     ///
     /// # Errors
     /// When there is no such function, or it does not end in something that can be continued.
@@ -94,7 +95,8 @@ impl Source {
         Some(self.function(function).and_then(tail).and_then(Chain::of)?.calls.len())
     }
 
-    /// Puts an item with its comments before a function, with a blank line between; at the end when there is no such function.
+    /// Puts an item with its comments before a function, with a blank line between; at the end when there is no such
+    /// function.
     pub fn insert_before(&mut self, function: &str, item: &str) {
         match self.function(function).map(|found| found.span().byte_range().start) {
             Some(at) => self.replace(at..at, &format!("{}\n\n", item.trim())),

@@ -1,9 +1,10 @@
 //! Edits of Rust that a person owns: a module, a registration, a path, and nothing else.
 //!
-//! A [`Source`] is parsed, so an edit lands where it belongs whatever the file looks like; it changes a range of bytes, so comments, order and
-//! layout of everything else stay. Invariants: an edit that was made already changes nothing; one whose place was rewritten by hand is
-//! refused with the line to add; what was formatted by rustfmt still is afterwards. Inside: `modules` (`mod` and `use` items), `chain`
-//! (calls at the end of a function), `paths` (what moved), `attributes`. Not here: which edits a command wants ([`crate::scaffold`]).
+//! A [`Source`] is parsed, so an edit lands in its place in any layout; it changes a range of bytes, so comments, order
+//! and layout of everything else stay. Invariants: an edit that was made already changes nothing; one whose place was
+//! rewritten by hand is refused with the line to add; what was formatted by rustfmt still is afterwards. Inside:
+//! `modules` (`mod` and `use` items), `chain` (calls at the end of a function), `paths` (what moved), `attributes`. Not
+//! here: which edits a command wants ([`crate::scaffold`]).
 
 use std::ops::Range;
 
@@ -46,7 +47,7 @@ impl Source {
     /// # Errors
     /// When it is not Rust, with the place.
     pub fn parse(path: &str, text: &str) -> Result<Source, Diagnostic> {
-        // A mark of the byte order would shift every range; nobody needs it.
+        // A mark of the byte order would shift every range, and is not needed.
         let text = text.trim_start_matches('\u{feff}');
         match parse(text) {
             Ok(file) => Ok(Source {
@@ -77,7 +78,8 @@ impl Source {
         self.text
     }
 
-    /// Replaces a range of bytes. The result is Rust, because every edit puts whole items, calls or names in place of such.
+    /// Replaces a range of bytes. The result is Rust, because every edit puts whole items, calls or names in place of
+    /// such.
     fn replace(&mut self, range: Range<usize>, with: &str) {
         let newline = if self.text.contains("\r\n") { "\r\n" } else { "\n" };
         let with = with.replace("\r\n", "\n").replace('\n', newline);
@@ -85,7 +87,8 @@ impl Source {
         self.file = parse(&self.text).expect("whole items, calls and names were exchanged for such");
     }
 
-    /// The range, with everything up to the beginning of the line and the line's end, when nothing else is on its lines.
+    /// The range, with everything up to the beginning of the line and the line's end, when nothing else is on its
+    /// lines.
     fn whole_lines(&self, range: Range<usize>) -> Range<usize> {
         let before = &self.text[..range.start];
         let start = before.rfind('\n').map_or(0, |at| at + 1);
@@ -117,12 +120,13 @@ impl Source {
     }
 }
 
-/// `syn::parse_file` would cut off a `#!` line and count bytes without it; such a line is no part of a library, so it is an error here.
+/// `syn::parse_file` would cut off a `#!` line and count bytes without it; such a line is no part of a library, so it
+/// is an error here.
 fn parse(text: &str) -> syn::Result<syn::File> {
     syn::parse_str(text)
 }
 
-/// Tokens as texts, with delimiters, for comparing code whatever its layout.
+/// Tokens as texts, with delimiters, for comparing code in any layout.
 fn flat(tokens: TokenStream, into: &mut Vec<String>) {
     for token in tokens {
         match token {

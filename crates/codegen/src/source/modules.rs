@@ -62,7 +62,8 @@ impl Source {
         self.remove_item(|item| used_module(item).as_deref() == Some(module))
     }
 
-    /// Puts a line into the block of items that `name_of` knows, in order; without such a block, after what opens the file.
+    /// Puts a line into the block of items that `name_of` knows, in order; without such a block, after what opens the
+    /// file.
     fn add_item(&mut self, line: &str, name: &str, name_of: impl Fn(&Item) -> Option<String>) {
         let named: Vec<(String, &Item)> = self
             .file

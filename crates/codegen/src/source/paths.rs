@@ -16,10 +16,12 @@ enum Token {
 }
 
 impl Source {
-    /// Renames the beginning of paths: `["crate", "v1"]` to `["crate", "crew", "v1"]`, wherever the first stands as written, also in macros.
-    /// A path that is only the last part of a longer one (`other::crate::v1`) is another one and stays.
+    /// Renames the beginning of paths: `["crate", "v1"]` to `["crate", "crew", "v1"]`, wherever the first stands as
+    /// written, also in macros. A path that is only the last part of a longer one (`other::crate::v1`) is another one
+    /// and stays.
     ///
-    /// Lists in braces (`use shop_api::{v1, v2}`) are renamed when the first names agree and `braces` is set: everything in the braces moved.
+    /// Lists in braces (`use shop_api::{v1, v2}`) are renamed when the first names agree and `braces` is set:
+    /// everything in the braces moved.
     pub fn rename_paths(&mut self, from: &[&str], to: &[&str], braces: bool) {
         let mut tokens = Vec::new();
         if let Ok(stream) = self.text.parse::<TokenStream>() {
@@ -53,7 +55,8 @@ impl Source {
         }
     }
 
-    /// Mends `super::` in a file that moved one module deeper (`levels` 1) or back (-1), outside of modules written in the file.
+    /// Mends `super::` in a file that moved one module deeper (`levels` 1) or back (-1), outside of modules written in
+    /// the file.
     pub fn shift_super(&mut self, levels: i32) {
         let mut tokens = Vec::new();
         if let Ok(stream) = self.text.parse::<TokenStream>() {

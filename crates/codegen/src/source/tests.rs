@@ -1,4 +1,4 @@
-//! Edits as tables: what a file was, what was asked, what it became, and that the second time nothing changes.
+//! Edits as tables: the old file, the edit, the new file, and that the second time nothing changes.
 
 use super::*;
 
