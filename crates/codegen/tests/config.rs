@@ -35,7 +35,7 @@ fn on_disk(files: &MemoryFiles) -> tempfile::TempDir {
     folder
 }
 
-/// What `kubectl kustomize` makes of a folder; none without kubectl.
+/// The rendering of a folder by `kubectl kustomize`; none without kubectl.
 fn kubectl(files: &MemoryFiles, dir: &str) -> Option<Result<Vec<Value>, String>> {
     let folder = on_disk(files);
     let output = Command::new("kubectl")
@@ -60,11 +60,12 @@ fn kubectl(files: &MemoryFiles, dir: &str) -> Option<Result<Vec<Value>, String>>
 fn our_renderer_makes_what_kustomize_makes_in_the_same_order() {
     for recording in recordings() {
         let tree = recording.tree();
-        // The folders below config/default are rendered with it; alone they are looked at in two projects that have all of them.
+        // The folders below config/default are rendered with it; alone they are looked at in two projects that have all
+        // of them.
         let alone = ["webhooks", "conversion"].contains(&recording.name.as_str());
         let mut renderings: Vec<&str> = recording.renderings().map(|(name, _)| name).collect();
         renderings.retain(|rendering| alone || rendering.starts_with("default"));
-        // What the original cannot render.
+        // The renderings that the original cannot make.
         if recording.name == "conversion-only" {
             renderings.extend(["default", "webhook"]);
         }
@@ -99,7 +100,7 @@ fn what_users_add_renders_as_kustomize_does() {
         .unwrap()
         .tree();
     let default = base.0["config/default/kustomization.yaml"].clone();
-    // What is appended to config/default/kustomization.yaml, and further files.
+    // The text that is appended to config/default/kustomization.yaml, and further files.
     let table: &[(&str, &[(&str, &str)])] = &[
         (
             "labels:\n- includeSelectors: true\n  pairs: {team: a, \"n\": \"1\"}\n",

@@ -1,4 +1,4 @@
-//! What the renderer says to kustomizations that it cannot render.
+//! The renderer's errors for kustomizations that it cannot render.
 
 use kubewright_codegen::{MemoryFiles, kustomize};
 

@@ -1,8 +1,8 @@
 //! Kubernetes objects compared by meaning, with a list of differences that are meant.
 //!
-//! The same are: any order of objects and keys; any order where Kubernetes gives none; null, an empty list and nothing; whole floats and
-//! integers; the version annotation of a generator; roles that allow the same, however their rules are put together. Descriptions inside
-//! schemas do not count.
+//! The same are: any order of objects and keys; any order where Kubernetes gives none; null, an empty list and nothing;
+//! whole floats and integers; the version annotation of a generator; roles that allow the same, however their rules are
+//! put together. Descriptions inside schemas do not count.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -61,7 +61,7 @@ pub(crate) struct Allowed {
     pub(crate) rendering: String,
     pub(crate) object: String,
     pub(crate) path: String,
-    /// What ours has there; any value when left out.
+    /// Our value there; any value when left out.
     #[serde(default, deserialize_with = "present")]
     pub(crate) actual: Option<Value>,
     pub(crate) reason: String,
@@ -71,7 +71,7 @@ fn present<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<V
     Value::deserialize(deserializer).map(Some)
 }
 
-/// One difference: the object, the path, what was expected and what is there (null: nothing).
+/// One difference: the object, the path, the expected and the present value (null: nothing).
 #[derive(Debug)]
 pub(crate) struct Difference {
     pub(crate) object: String,
@@ -166,7 +166,8 @@ pub(crate) fn normal(value: &Value) -> Value {
     }
 }
 
-/// What rules allow, resource by resource: `apps/deployments` or a URL, with the names that it is limited to, and its verbs.
+/// The rights of rules, resource by resource: `apps/deployments` or a URL, with the names that it is limited to, and
+/// its verbs.
 fn grants(rules: &[Value]) -> Value {
     let texts = |rule: &Value, key: &str| -> Vec<String> {
         let items = rule[key].as_array().into_iter().flatten();

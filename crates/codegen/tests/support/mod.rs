@@ -76,7 +76,7 @@ impl Meant {
         found.map(|(_, met)| *met = true).is_some()
     }
 
-    /// Those that were never met: the list is to stay true.
+    /// The differences that were never met: the list is to stay true.
     pub(crate) fn never_met(&self) -> String {
         let never = self.allowed.iter().filter(|(_, met)| !met);
         never.map(|(allowed, _)| format!("never met: {allowed:?}\n")).collect()
@@ -90,7 +90,7 @@ pub(crate) fn parts(rendering: &str) -> (String, &str) {
 }
 
 impl Recording {
-    /// What was rendered: `default@all` and the like, with its objects.
+    /// The renderings: `default@all` and the like, with their objects.
     pub(crate) fn renderings(&self) -> impl Iterator<Item = (&str, Vec<Value>)> {
         self.rendered.keys().map(|name| (name.as_str(), self.objects_of(name)))
     }
@@ -100,7 +100,8 @@ impl Recording {
         indices.map(|index| self.objects[*index].clone()).collect()
     }
 
-    /// In how far the renderings of a tree are not those that were recorded, but for what is meant; a line for each difference.
+    /// In how far the renderings of a tree are not those that were recorded, but for what is meant; a line for each
+    /// difference.
     pub(crate) fn differences(&self, tree: &MemoryFiles, meant: &mut Meant) -> String {
         let mut wrong = String::new();
         for (rendering, expected) in self.renderings() {
@@ -119,8 +120,8 @@ impl Recording {
         wrong
     }
 
-    /// The tree of a project on disk; when its code was not built, with the files that are generated from it as [`Recording::generated`] has
-    /// them.
+    /// The tree of a project on disk; when its code was not built, with the files that are generated from it as
+    /// [`Recording::generated`] has them.
     pub(crate) fn on_disk(&self, root: &Path, built: bool) -> MemoryFiles {
         let mut files = MemoryFiles::default();
         read_below(root, "config", &mut files);
@@ -221,7 +222,8 @@ impl Recording {
                     version: resource.version.clone(),
                     kind: resource.kind.clone(),
                     plural: resource.plural(),
-                    // Built-in kinds with controllers are namespaced in all recordings; PROJECT says it of own kinds only.
+                    // Built-in kinds with controllers are namespaced in all recordings; PROJECT says it of own kinds
+                    // only.
                     namespaced: resource.api.is_none() || resource.is_namespaced(),
                     rust: String::new(),
                 },
