@@ -1,6 +1,6 @@
 //! A client that decodes nothing: HTTP/1.1 on connections that stay open, the same for us and for the peer.
 //!
-//! What it does costs little, so that on two cores the server is what is measured.
+//! Its own work costs little, so that on two cores the server is measured.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -50,7 +50,7 @@ impl<'a> Call<'a> {
 /// An open connection.
 pub(crate) struct Connection {
     stream: TlsStream<TcpStream>,
-    /// What was read and not yet used.
+    /// Bytes that were read and not yet used.
     buffer: Vec<u8>,
 }
 

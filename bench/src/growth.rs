@@ -6,9 +6,10 @@
 //! * The figures are medians of the rounds, the ratio is the median of the rounds' own ratios.
 //! * `KUBEWRIGHT_BENCH_KIND` names the one kind to measure, as it is called in the table.
 //! * *definitions*: each is 49 KB of JSON with a group of its own, sent one after another on one connection, as
-//!   `kubectl` does it. Memory is what is private to the server a moment after the last, less what the idle server has, over the
-//!   bytes sent. Documents of everything that is served (discovery, OpenAPI) are asked for with a tenth of them and with all, each
-//!   time after one more definition, so that they are made anew: CPU of the server, medians.
+//!   `kubectl` does it. Memory is the private memory of the server a moment after the last, less that of the idle
+//!   server, over the bytes sent. Documents of everything that is served (discovery, OpenAPI) are asked for with a
+//!   tenth of them and with all, each time after one more definition, so that they are made anew: CPU of the server,
+//!   medians.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -210,7 +211,8 @@ fn kinds() -> Vec<Kind> {
         kind("CustomResourceDefinition", DEFINITIONS, |name, index| {
             small(name, index)
         }),
-        // What is configured concerns none of the writes here, but it might: so these come last, and a ConfigMap after them.
+        // The configuration matches none of the writes here, but it might: so these come last, and a ConfigMap after
+        // them.
         kind(
             "ValidatingAdmissionPolicyBinding",
             "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicybindings",
@@ -388,7 +390,7 @@ pub(crate) async fn measure(kubewright: &Path) -> Result<(), String> {
     Ok(())
 }
 
-/// What create, update and delete cost where few and where many objects are, in one round.
+/// The cost of create, update and delete where few and where many objects are, in one round.
 struct Round {
     few: [f64; 3],
     many: [f64; 3],
@@ -412,7 +414,8 @@ fn line(kind: &Kind, rounds: &[Round]) -> String {
     )
 }
 
-/// What clients ask first: one document of all groups, of all kinds with their schemas, and of what documents there are.
+/// The documents that clients ask for first: one of all groups, one of all kinds with their schemas, and the list of
+/// documents.
 const DOCUMENTS: [&str; 3] = ["/apis", "/openapi/v2", "/openapi/v3"];
 /// Ten times as many definitions may make a document cost so many times as much.
 const MOST_DOCUMENT: f64 = 12.0;

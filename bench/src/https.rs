@@ -1,7 +1,7 @@
 //! The smallest HTTPS client that can ask for `/readyz`, used alike for us and for the peer.
 //!
-//! It checks no certificate (both servers make their own at start) and opens a connection for each try: what is measured is a server that
-//! was not there a moment ago.
+//! It checks no certificate (both servers make their own at start) and opens a connection for each try: what is
+//! measured is a server that was not there a moment ago.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -44,7 +44,7 @@ async fn ready(connector: &TlsConnector, address: SocketAddr) -> std::io::Result
     Ok(&head == b"HTTP/1.1 200")
 }
 
-/// TLS that trusts anybody: both servers make their certificates at start.
+/// TLS that trusts every certificate: both servers make theirs at start.
 pub(crate) fn trusting_config() -> ClientConfig {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     ClientConfig::builder_with_provider(provider.clone())

@@ -1,7 +1,8 @@
-//! Requests under load: what they cost the server, how many a second, how soon a watcher sees a write, what memory is left.
+//! Requests under load: their cost for the server, how many a second, how soon a watcher sees a write, how much memory
+//! is left.
 //!
-//! * *CPU per request*: time on a processor of all threads of the server's processes (Linux: `schedstat`), over the number of requests that one
-//!   client sends one after another on one connection.
+//! * *CPU per request*: time on a processor of all threads of the server's processes (Linux: `schedstat`), over the
+//!   number of requests that one client sends one after another on one connection.
 //! * *per second*: requests answered, by one client or by sixteen, each on a connection of its own.
 //! * *create → event*: from the first byte of the request to the event on the connection of a watch.
 //! * The client decodes nothing, and runs on the same two cores as the server.
@@ -67,7 +68,7 @@ pub(crate) async fn memory(server: &Server, objects: usize) -> Result<(f64, f64)
         connection.call(&Call::post(CONFIG_MAPS, &body)).await?;
     }
     let json = connection.call(&Call::get(CONFIG_MAPS)).await?;
-    // What was needed to answer the list is given back after a moment.
+    // The memory for the answer is given back after a moment.
     tokio::time::sleep(Duration::from_secs(1)).await;
     Ok((server.private_megabytes()?, json as f64 / 1_048_576.0))
 }
@@ -297,7 +298,7 @@ async fn fan_out(server: &Server, writes: usize, figures: &mut Figures) -> Resul
         let mut watch = watching(server).await?;
         let ready = ready.clone();
         watchers.spawn(async move {
-            // Who counts is there: nobody is told before all are.
+            // The counting watcher is ready: no write begins before all are.
             let _ = ready.send(()).await;
             watch.lines(writes, &mut Vec::new()).await
         });

@@ -1,4 +1,4 @@
-//! What this machine says: free ports and the memory of processes.
+//! The machine's figures: free ports and the memory of processes.
 
 use std::net::{SocketAddr, TcpListener};
 
@@ -10,8 +10,8 @@ pub(crate) fn free_address() -> Result<SocketAddr, String> {
         .map_err(|why| format!("no address on loopback: {why}"))
 }
 
-/// What is private to a process, in megabytes (Linux: `RssAnon`): what the machine would have if the process ended, but for the pages of its program,
-/// which the system shares and takes back.
+/// The private memory of a process, in megabytes (Linux: `RssAnon`): the memory that the machine would gain if the
+/// process ended, but for the pages of its program, which the system shares and takes back.
 pub(crate) fn private_megabytes(process: Option<u32>) -> Result<f64, String> {
     let process = process.ok_or("the process has ended")?;
     let status = std::fs::read_to_string(format!("/proc/{process}/status"))
@@ -32,8 +32,8 @@ pub(crate) fn descriptors(process: Option<u32>) -> Result<usize, String> {
     Ok(open.count())
 }
 
-/// Time that the threads of a process have spent on a processor, in milliseconds (Linux: `schedstat`, exact to the nanosecond; what ended
-/// threads have used is not in it, and servers keep theirs).
+/// Time that the threads of a process have spent on a processor, in milliseconds (Linux: `schedstat`, exact to the
+/// nanosecond; what ended threads have used is not in it, and servers keep theirs).
 pub(crate) fn cpu_milliseconds(process: Option<u32>) -> Result<f64, String> {
     let process = process.ok_or("the process has ended")?;
     let failed = |why: std::io::Error| format!("cannot read the time of process {process}: {why}");

@@ -1,8 +1,8 @@
 //! The same work done by kubewright and by its peers, side by side in one run.
 //!
-//! `cargo run --release -p kubewright-bench` measures; the figures of the peer are taken in the same run, in turns, when its binaries are
-//! given: `KUBEWRIGHT_BENCH_KUBE_APISERVER` and `KUBEWRIGHT_BENCH_ETCD`. Only ratios of one run are worth quoting: absolute times depend
-//! on the machine. Each line says what is measured, from where to where.
+//! `cargo run --release -p kubewright-bench` measures; the figures of the peer are taken in the same run, in turns,
+//! when its binaries are given: `KUBEWRIGHT_BENCH_KUBE_APISERVER` and `KUBEWRIGHT_BENCH_ETCD`. Only ratios of one run
+//! are worth quoting: absolute times depend on the machine. Each line says what is measured, from where to where.
 //!
 //! Without arguments everything is measured; `start`, `load`, `queue`, `memory`, `growth`, `definitions`, `watchers`,
 //! `cluster`, `time` and `webhooks` name parts.

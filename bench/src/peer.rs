@@ -158,7 +158,7 @@ impl RunningPeer {
             command
                 .arg(&kubeconfig)
                 .args(["--bind-address=127.0.0.1", "--leader-elect=false"])
-                // What it does is measured, not how long it holds itself back.
+                // The measurement is about its work, not about its rate limits.
                 .args(["--kube-api-qps=10000", "--kube-api-burst=10000"])
                 .arg(format!("--secure-port={}", free_address()?.port()))
                 .arg(format!("--authentication-kubeconfig={}", config.display()))
@@ -209,7 +209,7 @@ impl RunningPeer {
     }
 }
 
-/// What kwok makes of nodes and pods; it has none of its own.
+/// The stages that kwok applies to nodes and pods; it has none of its own.
 const STAGES: &str = include_str!("cluster/kwok.yaml");
 
 /// How long a peer may take to start.

@@ -1,11 +1,15 @@
-//! Whether the events that wait for watchers become more and more: 500 watchers, 1,000 writes a second, which are 500,000 events a second.
+//! Whether the events that wait for watchers become more and more: 500 watchers, 1,000 writes a second, which are
+//! 500,000 events a second.
 //!
-//! * The writers keep to a clock: a write that is late does not move those after it, so what is offered does not depend on the server.
-//! * *behind*: writes that are acknowledged, less the events that the slowest watcher has read, looked at every 20 ms. It holds everything
-//!   between the two: the server's queue, sockets, and a client that shares the two cores with the server and takes a good part of them.
-//! * The queue does not grow when what is behind in the last second (median) is not more than twice what it was in the second one, or is
-//!   no more than a tenth of a second's writes, and nobody was cut off. Whoever acknowledges fewer writes than are offered (but for one in
-//!   twenty) has not shown that: the writers wait for their answers, so that a server that is too slow is offered less.
+//! * The writers keep to a clock: a write that is late does not move those after it, so what is offered does not depend
+//!   on the server.
+//! * *behind*: writes that are acknowledged, less the events that the slowest watcher has read, looked at every 20 ms.
+//!   It holds everything between the two: the server's queue, sockets, and a client that shares the two cores with the
+//!   server and takes a good part of them.
+//! * The queue does not grow when the lag in the last second (median) is not more than twice that in the second one, or
+//!   is no more than a tenth of a second's writes, and no watcher was cut off. A server that acknowledges fewer writes
+//!   than are offered (but for one in twenty) has not shown that: the writers wait for their answers, so that a server
+//!   that is too slow is offered less.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -26,7 +30,8 @@ const WRITERS: usize = 10;
 const WRITES: usize = RATE * SECONDS;
 const LOOK: Duration = Duration::from_millis(20);
 
-/// What was seen: how far behind the slowest watcher was in each second, and how long it took to catch up after the last write.
+/// The observation: how far behind the slowest watcher was in each second, and how long it took to catch up after the
+/// last write.
 struct Seen {
     behind: Vec<f64>,
     longest: usize,

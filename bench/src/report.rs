@@ -6,13 +6,13 @@ use crate::load::{self, Figures, Scale};
 use crate::peer::{Fsync, Peer};
 use crate::servers::Server;
 
-/// What a figure is to be, beside the peer's.
+/// The goal of a figure, beside the peer's.
 enum Goal {
     /// At most this part of the peer's.
     Part(f64),
     /// At least so many times the peer's.
     Times(f64),
-    /// At most so much, whatever the peer does.
+    /// At most so much, regardless of the peer.
     Most(f64),
 }
 

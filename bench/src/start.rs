@@ -1,8 +1,10 @@
 //! Start and idle memory.
 //!
-//! * *process*: from `exec` of the program(s) to the first `/readyz` answered with 200 over HTTPS, asked every half millisecond.
+//! * *process*: from `exec` of the program(s) to the first `/readyz` answered with 200 over HTTPS, asked every half
+//!   millisecond.
 //! * *in process*: from the call of `Cluster::start` to the first answered request through its client.
-//! * *idle memory*: memory that is private to the programs (`RssAnon`) two seconds after that, all programs together, built-in controllers running on our side only.
+//! * *idle memory*: memory that is private to the programs (`RssAnon`) two seconds after that, all programs together,
+//!   built-in controllers running on our side only.
 
 use std::path::Path;
 use std::process::Stdio;

@@ -1,13 +1,15 @@
 //! 10,000 watchers on 10,000 connections: how soon they see 200 writes a second, and what each of them costs.
 //!
-//! * *latency*: from the first byte of a write's request to each of its events, read by each of its watchers. The writes keep to a clock,
-//!   as in `queue`. *spread*: a hundred watchers for each of a hundred namespaces, which are written to in turns, 20,000 events a second.
-//!   *crowd*: all of them watch all namespaces, 2,000,000 events a second. The clients decrypt every event, on the same cores.
-//! * *memory*: what is private to the server a moment after the last watch was opened, and a moment after the writes, less what was before
-//!   the first, over their number. One watcher has come and gone before, so that what the first one makes for all is not counted.
+//! * *latency*: from the first byte of a write's request to each of its events, read by each of its watchers. The
+//!   writes keep to a clock, as in `queue`. *spread*: a hundred watchers for each of a hundred namespaces, which are
+//!   written to in turns, 20,000 events a second. *crowd*: all of them watch all namespaces, 2,000,000 events a second.
+//!   The clients decrypt every event, on the same cores.
+//! * *memory*: the private memory of the server a moment after the last watch was opened, and a moment after the
+//!   writes, less that before the first, over their number. One watcher has come and gone before, so that what the
+//!   first one makes for all is not counted.
 //! * *descriptors*: open files of the server before, and after the clients are gone.
-//! * *silent*: how long a new client needs for a connection, its handshake and a GET beside 2,000 connections that say nothing and 2,000
-//!   that sent half a head.
+//! * *silent*: how long a new client needs for a connection, its handshake and a GET beside 2,000 connections that say
+//!   nothing and 2,000 that sent half a head.
 //!
 //! Not here: the memory that the kernel holds for sockets.
 
@@ -44,7 +46,7 @@ const MOST_MEMORY: f64 = 10.0;
 /// How long nothing happens before memory is read: the server gives back what it had for requests.
 const REST: Duration = Duration::from_secs(3);
 
-/// What names a written object in an event; its number follows.
+/// The text before the number of a written object in an event.
 const MARK: &[u8] = b"\"name\":\"w-";
 /// Of a name that ends with the bytes that were read, the rest may follow.
 const TAIL: usize = 1;
@@ -211,7 +213,7 @@ where
     Ok(all)
 }
 
-/// What all watchers saw.
+/// The observation of all watchers.
 struct Seen {
     started: Instant,
     /// When each write began, in microseconds.

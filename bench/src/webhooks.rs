@@ -1,11 +1,13 @@
-//! What a webhook adds to a write, and how many admissions a second are borne: ours beside controller-runtime's.
+//! The time that a webhook adds to a write, and how many admissions a second are borne: ours beside
+//! controller-runtime's.
 //!
-//! * A create of a ConfigMap, with and without the webhook: its label says which server is asked. The creates follow one
-//!   another on one connection, in turns (nobody, ours, theirs), so that a machine that slows down slows all of them down.
+//! * A create of a ConfigMap, with and without the webhook: its label says which server is asked. The creates follow
+//!   one another on one connection, in turns (no webhook, ours, theirs), so that a machine that slows down slows all of
+//!   them down.
 //! * *added*: the median of the creates with the webhook less the median of those without.
 //! * *in process*: the same through a client without a socket, the webhook called without one: what tests and `dev` do.
-//! * *admissions a second*: creates that keep to a clock, on several connections. Their time runs from the moment in which
-//!   each was due, so that one that is late makes those behind it late as well.
+//! * *admissions a second*: creates that keep to a clock, on several connections. Their time runs from the moment in
+//!   which each was due, so that one that is late makes those behind it late as well.
 //! * *CPU*: of the webhook's process, over the admissions of that load.
 //!
 //! Both webhook servers do the same (a label where there is none), each in a process of its own, and are called by the
@@ -46,7 +48,7 @@ const HTTPS: f64 = 500.0;
 const SLOWEST: f64 = 5.0;
 
 const CONFIGURATIONS: &str = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations";
-/// The caller to whom the goals apply.
+/// The caller to which the goals apply.
 const OURS: &str = "kubewright";
 /// The label by which a ConfigMap chooses its webhook.
 const ASKS: &str = "asks";
@@ -161,7 +163,7 @@ struct Subject {
     address: SocketAddr,
 }
 
-/// The webhook servers, and whom their callers must trust.
+/// The webhook servers, and the certificate that their callers must trust.
 struct Subjects {
     servers: Vec<Subject>,
     authority: String,
@@ -208,7 +210,7 @@ impl Subject {
         })
     }
 
-    /// What leads the API server to it.
+    /// The configuration that leads the API server to it.
     fn configuration(&self, authority: &str) -> Value {
         json!({
             "apiVersion": "admissionregistration.k8s.io/v1", "kind": "MutatingWebhookConfiguration", "metadata": {"name": self.name},
@@ -304,7 +306,7 @@ async fn until_asked(connection: &mut Connection, asks: &str) -> Result<(), Stri
     Ok(())
 }
 
-/// What each webhook adds to a create.
+/// The time that each webhook adds to a create.
 async fn one_at_a_time(caller: &str, connection: &mut Connection, subjects: &Subjects) -> Result<(), String> {
     let asked: Vec<&str> = subjects.servers.iter().map(|subject| subject.name).collect();
     let sorts = [["nobody"].as_slice(), &asked].concat();

@@ -1,7 +1,7 @@
 //! kubewright as a webhook server: one defaulter of ConfigMaps, over HTTPS, as an operator serves it.
 //!
 //! Arguments: the folder of `tls.crt` and `tls.key`, and the port on loopback. It runs until it is stopped. The client
-//! of its manager leads nowhere: nothing asks it for anything.
+//! of its manager is never used.
 
 #![allow(clippy::print_stderr, reason = "this is a program, which says why it ends")]
 

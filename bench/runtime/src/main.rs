@@ -1,12 +1,12 @@
 //! The runtime beside kube-runtime and controller-runtime: the same work, on the same server, in one run.
 //!
-//! Each subject is a process of its own, started anew for each measurement, with its own defaults. The server is neutral
-//! (`server.rs`) and runs here. What is measured, from where to where, stands at the top of `measure.rs`; figures of one run belong
-//! together, because the machine is shared. controller-runtime is built with Go when there is a `go`; otherwise its column is empty, and
-//! the run says so.
+//! Each subject is a process of its own, started anew for each measurement, with its own defaults. The server is
+//! neutral (`server.rs`) and runs here. The measured quantities, with their start and end, stand at the top of
+//! `measure.rs`; figures of one run belong together, because the machine is shared.
 //!
-//! Without arguments everything is measured; `cache`, `reconciles`, `queue` and `idle` name parts. `KUBEWRIGHT_BENCH_OBJECTS` says how many
-//! objects there are, 50,000 unless it is set; with `KUBEWRIGHT_BENCH_ALONE` only kubewright is measured.
+//! Without arguments everything is measured; `cache`, `reconciles`, `queue` and `idle` name parts.
+//! `KUBEWRIGHT_BENCH_OBJECTS` says how many objects there are, 50,000 unless it is set; with `KUBEWRIGHT_BENCH_ALONE`
+//! only kubewright is measured.
 
 #![allow(clippy::print_stdout, reason = "printing figures is what this program is for")]
 

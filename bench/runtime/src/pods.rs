@@ -1,7 +1,7 @@
 //! The objects: Pods as a cluster has them, 4.8 KB each, with the managedFields that the API server adds.
 //!
-//! The text is fixed but for what differs between the pods of one Deployment in a real cluster; pieces are put together when they are
-//! sent, which takes the server less than a microsecond.
+//! The text is fixed but for what differs between the pods of one Deployment in a real cluster; pieces are put together
+//! when they are sent, which takes the server less than a microsecond.
 
 use std::fmt::Write;
 
@@ -11,7 +11,7 @@ const PER_NAMESPACE: usize = 500;
 /// The pod that ends a measurement has this name, and this number.
 pub(crate) const MARKER: usize = 0;
 
-/// What of an object is sent.
+/// The part of an object that is sent.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum View {
     Whole,

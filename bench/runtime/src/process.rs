@@ -1,4 +1,4 @@
-//! A subject: a process, what it says, and what the machine says of it (Linux: `/proc`).
+//! A subject: a process, its messages, and the machine's figures of it (Linux: `/proc`).
 
 use std::path::Path;
 use std::process::Stdio;
@@ -130,7 +130,7 @@ impl Subject {
         })
     }
 
-    /// What is private, and of what processes have in common its share, in megabytes (`Pss`).
+    /// Its private memory, and its share of the memory in common with other processes, in megabytes (`Pss`).
     pub(crate) fn share(&self) -> Result<f64, String> {
         let rollup = self.read("smaps_rollup")?;
         self.field(&rollup, "Pss").map(|kilobytes| kilobytes / 1024.0)

@@ -1,10 +1,12 @@
-//! The neutral server: lists and watches of Pods over plain HTTP/1.1, for whoever asks, with texts that are put together from pieces.
+//! The neutral server: lists and watches of Pods over plain HTTP/1.1, for any client, with texts that are put together
+//! from pieces.
 //!
-//! It does what a reflector needs and nothing else: LIST (pages when it is told to honour `limit`), WATCH from now on, WatchList with its
-//! bookmark, the metadata-only form, and an ERROR of 410 when the bench says so. Only the bench changes anything, and only while nobody
-//! lists, so that a list is a consistent state without a history.
+//! It does what a reflector needs and nothing else: LIST (pages when it is told to honour `limit`), WATCH from now on,
+//! WatchList with its bookmark, the metadata-only form, and an ERROR of 410 when the bench says so. Only the bench
+//! changes objects, and only while no client lists, so that a list is a consistent state without a history.
 //!
-//! It runs in the process of the bench; what it uses is never counted as a subject's. Not here: fields and labels, any other verb or kind.
+//! It runs in the process of the bench; what it uses is never counted as a subject's. Not here: fields and labels, any
+//! other verb or kind.
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
@@ -27,7 +29,7 @@ use crate::pods::{Pods, View};
 const CHUNK: usize = 64 << 10;
 /// So many pieces wait for a slow watcher; then the server waits.
 const WAITING: usize = 16;
-/// What is asked for again and again is asked for so often.
+/// The interval of repeated questions.
 const LOOK: Duration = Duration::from_millis(2);
 
 /// How the server answers.
@@ -92,7 +94,8 @@ impl Server {
     }
 
     async fn accept(self, listener: TcpListener) {
-        // A listener on loopback fails when the process has no more descriptors: the subject then fails, and the bench says so.
+        // A listener on loopback fails when the process has no more descriptors: the subject then fails, and the bench
+        // says so.
         while let Ok((socket, _)) = listener.accept().await {
             let server = self.clone();
             let _ = socket.set_nodelay(true);
@@ -248,7 +251,8 @@ impl Server {
         }
     }
 
-    /// Changes pods, one after the other, and sends the events as fast as the watchers take them. `per_second`: not faster than that, each by itself.
+    /// Changes pods, one after the other, and sends the events as fast as the watchers take them. `per_second`: not
+    /// faster than that, each by itself.
     pub(crate) async fn change(&self, numbers: impl Iterator<Item = usize>, per_second: Option<u32>) {
         let started = tokio::time::Instant::now();
         let mut pending = Vec::new();
@@ -290,7 +294,7 @@ impl Server {
         }
     }
 
-    /// Ends every watch with a 410, so that everybody lists again.
+    /// Ends every watch with a 410, so that every client lists again.
     pub(crate) async fn expire(&self) {
         let watchers = std::mem::take(&mut self.state().watchers);
         let status = r#"{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":"too old resource version","reason":"Expired","code":410}"#;

@@ -2,7 +2,7 @@
 
 use crate::measure::Figures;
 
-/// What a figure of ours is to be.
+/// The goal of a figure of ours.
 enum Goal {
     Most(f64),
     Least(f64),

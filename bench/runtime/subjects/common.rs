@@ -1,4 +1,5 @@
-//! What both Rust subjects have in common: their arguments, the words that they exchange with the bench, what a reconcile notes.
+//! The shared parts of both Rust subjects: their arguments, their messages to and from the bench, their notes of
+//! reconciles.
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -18,7 +19,7 @@ pub(crate) const KEYS: usize = 500_000;
 /// How many items go through a queue one at a time.
 pub(crate) const ALONE: usize = 1_000_000;
 
-/// What a subject is to do: the address of the server, the task, what is kept of objects.
+/// The task of a subject: the address of the server, the task, the part of objects that is kept.
 pub(crate) struct Arguments {
     pub(crate) url: String,
     pub(crate) task: String,
@@ -80,7 +81,7 @@ pub(crate) fn containers<'a>(pods: impl Iterator<Item = &'a Pod>) -> (usize, usi
     })
 }
 
-/// What is noted of reconciles.
+/// The notes of reconciles.
 pub(crate) struct Meter {
     count: AtomicUsize,
     delays: Mutex<Vec<Duration>>,

@@ -1,6 +1,7 @@
 //! kube-runtime as a subject: a reflector, a controller that does nothing, or the scheduler alone, as the bench says.
 //!
-//! Everything is as its documentation shows it, with its own defaults. `strip` clears managedFields with `modify`, as its guide recommends.
+//! Everything is as its documentation shows it, with its own defaults. `strip` clears managedFields with `modify`, as
+//! its guide recommends.
 
 #![allow(clippy::print_stdout, reason = "lines are how a subject answers the bench")]
 
@@ -138,7 +139,7 @@ async fn queue() {
     };
     let requests: Vec<ScheduleRequest<ObjectRef<Pod>>> = keys.iter().map(asked).collect();
     let added = started.elapsed();
-    // It ends with its requests, whatever it holds.
+    // It ends with its requests, even with items left.
     let requests = stream::iter(requests).chain(stream::pending());
     let count = scheduler(requests).take(KEYS).count().await;
     let drained = started.elapsed() - added;

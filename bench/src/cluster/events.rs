@@ -13,7 +13,7 @@ const PATIENCE: Duration = Duration::from_secs(900);
 /// The events of a watch, those of what is there first.
 pub(super) struct Events {
     connection: Connection,
-    /// What has come and is not yet a whole line.
+    /// Bytes that have come and are not yet a whole line.
     rest: Vec<u8>,
     chunk: Vec<u8>,
 }

@@ -2,12 +2,12 @@
 //! etcd, kube-controller-manager, kube-scheduler and kwok.
 //!
 //! Time runs from the request that creates (or changes, or deletes) to the event in which a watch sees the end; CPU is
-//! that of all programs of a side over the same time. Both sides have the same nodes and the same pods, which nobody
-//! runs; they become ready as soon as kwok, or our kubelet, sees them. The peer's programs have their defaults, but for
-//! the limits of requests per second (20 for a controller, 50 for the scheduler), which are lifted: it does not
+//! that of all programs of a side over the same time. Both sides have the same nodes and the same pods, which no
+//! kubelet runs; they become ready as soon as kwok, or our kubelet, sees them. The peer's programs have their defaults,
+//! but for the limits of requests per second (20 for a controller, 50 for the scheduler), which are lifted: it does not
 //! wait for itself.
 //!
-//! Invariant: during a rolling update the pods themselves are counted at each event, not what a status says. What goes
+//! Invariant: during a rolling update the pods themselves are counted at each event, not what a status says. A number
 //! below maxUnavailable or above maxSurge fails the run.
 //!
 //! Only ours is measured at 10,000 pods, where the peer takes its minutes; and with time that is a test's, which the
@@ -25,7 +25,7 @@ use crate::cluster::sides::{Side, Whole};
 use crate::cluster::works::Work;
 use crate::peer::Peer;
 
-/// What is measured of a work.
+/// The figures of a work.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Cost {
     /// From the request to the last event, in seconds.
@@ -70,7 +70,8 @@ pub(crate) async fn time_and_processes(kubewright: &Path) -> Result<(), String> 
     year.and(postgres)
 }
 
-/// What one work costs us and the peer. What fails is told, and does not keep the other works from being measured.
+/// The cost of one work for us and for the peer. A failure is reported, and does not keep the other works from being
+/// measured.
 async fn side_by_side(kubewright: &Path, whole: Option<&Whole<'_>>, work: Work) -> Result<(), String> {
     let on = |side: &str, why: String| format!("{work:?} failed on {side} side: {why}");
     let ours = async { works::run(&Side::ours(kubewright, 10).await?, work).await };

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-/// A node that nobody runs, as kwok knows it; on our side the label says the same.
+/// A node without a kubelet, as kwok knows it; on our side the label says the same.
 pub(super) fn node(number: usize) -> Value {
     let name = format!("bench-{number}");
     let room = json!({ "cpu": "32", "memory": "256Gi", "pods": "1000" });

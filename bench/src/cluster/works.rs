@@ -62,7 +62,7 @@ pub(super) async fn run(side: &Side, work: Work) -> Result<Vec<(String, Cost)>, 
     }
 }
 
-/// What it costs until `work` is over.
+/// The cost until `work` is over.
 async fn cost(side: &Side, work: impl Future<Output = Result<(), String>>) -> Result<Cost, String> {
     let (before, begin) = (side.server.cpu_milliseconds()?, Instant::now());
     work.await?;
@@ -92,7 +92,7 @@ async fn deployment(side: &Side, pods: usize) -> Result<Cost, String> {
 #[derive(Default)]
 struct Counted(BTreeMap<String, OfPod>);
 
-/// What is counted of a pod.
+/// The counted state of a pod.
 struct OfPod {
     is_ready: bool,
     /// It is of the template from before the update.
@@ -220,7 +220,7 @@ async fn namespace(side: &Side, objects: usize) -> Result<Cost, String> {
     .await
 }
 
-/// What a crowd of pods costs.
+/// The cost of a crowd of pods.
 pub(super) struct Crowd {
     pub(super) up: Cost,
     pub(super) down: Cost,
