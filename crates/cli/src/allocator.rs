@@ -1,11 +1,12 @@
 //! Where memory comes from: two allocators, by size.
 //!
-//! A request makes and drops hundreds of small blocks, the nodes and names of its trees of values; mimalloc is made for that, and for
-//! threads that do so side by side. What stays is the texts of objects, of every size, and there classes of sizes, as all such allocators
-//! have them, would waste a fifth; the system's allocator fits them exactly. With both, a server with many objects is as small as with the
-//! system's alone, and answers more requests.
+//! A request makes and drops hundreds of small blocks, the nodes and names of its trees of values; mimalloc is made for
+//! that, and for threads that do so side by side. The texts of objects stay, of every size, and there classes of sizes,
+//! as all such allocators have them, would waste a fifth; the system's allocator fits them exactly. With both, a server
+//! with many objects is as small as with the system's alone, and answers more requests.
 //!
-//! Invariant: a block is given back to where it came from. Rust says at the end of a block how large it is, so its size tells.
+//! Invariant: a block is given back to where it came from. Rust says at the end of a block how large it is, so its size
+//! tells.
 
 #![expect(
     unsafe_code,
@@ -16,7 +17,8 @@ use std::alloc::{GlobalAlloc, Layout, System};
 
 use mimalloc::MiMalloc;
 
-/// The larger ones of the blocks that requests make by the hundred are nodes of maps, with 700 bytes; the largest block for mimalloc.
+/// The larger ones of the blocks that requests make by the hundred are nodes of maps, with 700 bytes; the largest block
+/// for mimalloc.
 const SMALL: usize = 1024;
 
 /// See the top of this file.
@@ -26,8 +28,8 @@ fn is_small(size: usize) -> bool {
     size <= SMALL
 }
 
-// SAFETY: both allocators keep the contract. A block is asked for, resized and given back with a layout of the same size, which says
-// whose it is; one that is resized across the boundary is copied into a new block of the other.
+// SAFETY: both allocators keep the contract. A block is asked for, resized and given back with a layout of the same
+// size, which says whose it is; one that is resized across the boundary is copied into a new block of the other.
 unsafe impl GlobalAlloc for BySize {
     #[inline]
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
@@ -67,8 +69,8 @@ unsafe impl GlobalAlloc for BySize {
 
     #[inline]
     unsafe fn realloc(&self, block: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        // SAFETY: as the caller promises; the new size with the old alignment is a layout by that promise, too. Old and new block do not
-        // overlap, and both have room for the smaller of the two sizes.
+        // SAFETY: as the caller promises; the new size with the old alignment is a layout by that promise, too. Old and
+        // new block do not overlap, and both have room for the smaller of the two sizes.
         unsafe {
             match (is_small(layout.size()), is_small(size)) {
                 (true, true) => MiMalloc.realloc(block, layout, size),
@@ -118,7 +120,7 @@ mod tests {
     #[test]
     fn what_is_to_be_zero_is_zero() {
         for size in SIZES {
-            // What is given back dirty comes again.
+            // Dirty memory that was given back comes again.
             drop(vec![1_u8; size]);
             assert!(vec![0_u8; size].iter().all(|byte| *byte == 0), "{size}");
         }

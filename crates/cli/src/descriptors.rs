@@ -1,11 +1,12 @@
-//! As many descriptors as the system gives: each client of a cluster holds one, and most systems start a program with 1024 of them.
+//! As many descriptors as the system gives: each client of a cluster holds one, and most systems start a program with
+//! 1024 of them.
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// What systems without an upper limit still take (`OPEN_MAX` of macOS).
+/// The limit that systems without an upper one still take (`OPEN_MAX` of macOS).
 const WHERE_UNLIMITED: u64 = 10_240;
 
-/// Raises the limit of this process as far as it may. What it starts inherits that, as with other servers.
+/// Raises the limit of this process as far as it may. Its child processes inherit that, as with other servers.
 pub(crate) fn raise() {
     let limit = getrlimit(Resource::Nofile);
     let wanted = limit.maximum.unwrap_or(WHERE_UNLIMITED);

@@ -1,4 +1,4 @@
-//! Old spellings: what people type who learned from an older tutorial, and what it is called now.
+//! Old spellings: words of older tutorials, and their present names.
 
 /// The present spelling of something in these arguments, if one is old.
 pub(crate) fn old_spelling(arguments: &[String]) -> Option<String> {

@@ -1,7 +1,8 @@
 //! Where the kubeconfig of an embedded cluster goes, and what is done to a file that is already there.
 //!
-//! Invariants: the file appears whole or not at all, readable by its owner only; a file that is not one of ours is never overwritten
-//! (`--kubeconfig ~/.kube/config` must not cost anybody their clusters); a file that nobody named is removed when the cluster ends.
+//! Invariants: the file appears whole or not at all, readable by its owner only; a file that is not one of ours is
+//! never overwritten (`--kubeconfig ~/.kube/config` must not cost a user his clusters); a file without a given name is
+//! removed when the cluster ends.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -14,7 +15,7 @@ use crate::output::Failure;
 #[derive(Debug)]
 pub(crate) struct KubeconfigFile {
     path: PathBuf,
-    /// The folder made for a file that nobody named; it goes with the cluster.
+    /// The folder made for a file without a given name; it goes with the cluster.
     folder: Option<PathBuf>,
 }
 
@@ -67,15 +68,15 @@ impl KubeconfigFile {
 impl Drop for KubeconfigFile {
     fn drop(&mut self) {
         if let Some(folder) = &self.folder {
-            // The address in it answers no more; a folder that somebody else emptied is no failure.
+            // The address in it answers no more; another program may have emptied the folder, and that is no failure.
             let _ = fs::remove_dir_all(folder);
         }
     }
 }
 
 /// Makes a folder that is this process' own. Its name says the process' number; when that name is taken it gets a
-/// second number. What is there may be another cluster's whose process has the same number, in a container that shares
-/// the folder for temporary files.
+/// second number. A folder of that name may be another cluster's whose process has the same number, in a container that
+/// shares the folder for temporary files.
 fn private_folder(temporary: &Path) -> Result<PathBuf, Failure> {
     let name = format!("kubewright-{}", std::process::id());
     let names = (0..u32::MAX).map(|number| match number {

@@ -1,8 +1,8 @@
 //! The `kubewright` command.
 //!
-//! One command, one file below `commands/`: its name, help, arguments and code stand together. Only this crate prints and only it reads
-//! signals; everything else is told what to do. Words go to standard output, what went wrong to standard error, and the exit status is 0
-//! only when the command did what it promised.
+//! One command, one file below `commands/`: its name, help, arguments and code stand together. Only this crate prints
+//! and only it reads signals; everything else is told what to do. Results go to standard output, errors to standard
+//! error, and the exit status is 0 only when the command did what it promised.
 
 use std::process::ExitCode;
 use std::time::Instant;
@@ -127,10 +127,11 @@ fn main() -> ExitCode {
     }
 }
 
-/// Says what is wrong with the arguments, or the help that was asked for. Without a command the help is what a person wants.
+/// Says what is wrong with the arguments, or the help that was asked for. Without a command the help is what a person
+/// wants.
 fn misused(wrong: &clap::Error, plugins: &external::Chain) -> ExitCode {
     use clap::error::ErrorKind::{DisplayHelp, DisplayHelpOnMissingArgumentOrSubcommand, DisplayVersion};
-    // Nobody is left to be told when the output is gone.
+    // The output is gone, so there is no place for the error.
     let _ = wrong.print();
     let arguments = std::env::args_os().skip(1);
     let arguments: Vec<String> = arguments
@@ -156,7 +157,8 @@ fn misused(wrong: &clap::Error, plugins: &external::Chain) -> ExitCode {
 }
 
 fn block_on<F: Future<Output = Result<(), output::Failure>>>(work: F) -> Result<(), output::Failure> {
-    // Two threads, so that a cluster answers while a command is busy; one more would only be woken in vain on a small machine.
+    // Two threads, so that a cluster answers while a command is busy; one more would only be woken in vain on a small
+    // machine.
     on(tokio::runtime::Builder::new_multi_thread().worker_threads(2), work)
 }
 
@@ -174,7 +176,7 @@ fn on<F: Future<Output = Result<(), output::Failure>>>(
         .build()
         .map_err(|why| output::Failure::new("cannot start the asynchronous runtime").because(why))?;
     let done = runtime.block_on(work);
-    // Whatever still runs is cancelled; a command has said all it had to say by now.
+    // Tasks that still run are cancelled; the command has printed everything by now.
     runtime.shutdown_background();
     done
 }
@@ -182,7 +184,7 @@ fn on<F: Future<Output = Result<(), output::Failure>>>(
 /// Warnings of the libraries go to standard error; `KUBEWRIGHT_LOG=kubewright=debug` shows more.
 fn log_to_stderr() {
     let filter = tracing_subscriber::EnvFilter::try_from_env("KUBEWRIGHT_LOG")
-        // What the API answered is said by the command that asked, once.
+        // The command that made a request reports the API's answer, once.
         .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("error,kube_client=off"));
     tracing_subscriber::fmt()
         .with_env_filter(filter)

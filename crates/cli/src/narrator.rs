@@ -1,14 +1,17 @@
-//! Tells what the runtime does, as it happens: each reconcile with why it ran, each write with the fields that it changed.
+//! Tells what the runtime does, as it happens: each reconcile with why it ran, each write with the fields that it
+//! changed.
 //!
-//! The narrator is an [`Observer`]: it is called from the tasks that do the work, so it only puts the observation into a bounded channel;
-//! a task of its own turns it into lines. When nobody reads fast enough observations are counted and the gap is told, because a
-//! terminal must never slow a controller down. What is told for one observation is a function of it ([`Line::of`]).
+//! The narrator is an [`Observer`]: it is called from the tasks that do the work, so it only puts the observation into
+//! a bounded channel; a task of its own turns it into lines. When the reader is too slow, observations are counted and
+//! the gap is reported, because a terminal must never slow a controller down. The output for one observation is a
+//! function of it ([`Line::of`]).
 //!
-//! The operator is told in full. Built-in controllers are told dimly, in one line, and only when they write outside the namespaces of the
-//! system: they are the scenery. Steps of the command itself go the same way ([`Narrator::tell`]), so that everything stands in order.
+//! The operator is told in full. Built-in controllers are told dimly, in one line, and only when they write outside the
+//! namespaces of the system: they are the scenery. Steps of the command itself go the same way ([`Narrator::tell`]), so
+//! that everything stands in order.
 //!
-//! A story begins with what the command did: what is observed from [`Narrator::begin`] on waits for the step that is told next, because the
-//! answer to a request may come later than what the request set going, and an effect told before its cause puzzles.
+//! A story begins with the command's own step: observations from [`Narrator::begin`] on wait for the next step, because
+//! the answer to a request may come later than its effects, and an effect told before its cause puzzles.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -26,18 +29,18 @@ const WAITING: usize = 4096;
 
 /// Something to be told.
 enum News {
-    /// What happens from here on waits for the step that is told next.
+    /// Observations from here on wait for the next step.
     Begins,
     Happened(Instant, Observation),
     Told(String, Value),
 }
 
-/// What happened before the first step of the story was told.
+/// The observations from before the story's first step.
 #[derive(Default)]
 struct Held(Option<Vec<News>>);
 
 impl Held {
-    /// What is to be printed now that these news came.
+    /// The news to print now.
     fn after(&mut self, news: News) -> Vec<News> {
         match (news, &mut self.0) {
             (News::Begins, held) => {
@@ -59,7 +62,8 @@ impl Held {
 pub(crate) struct Narrator {
     queue: mpsc::Sender<News>,
     missed: Arc<AtomicU64>,
-    /// Observations are told between [`Narrator::begin`] and [`Narrator::end`]; starting and stopping is nobody's story.
+    /// Observations are told between [`Narrator::begin`] and [`Narrator::end`]; starting and stopping belong to no
+    /// story.
     telling: AtomicBool,
 }
 
@@ -96,7 +100,7 @@ pub(crate) fn narrator(started: Instant, heroes: BTreeSet<String>, output: Forma
 impl Narrator {
     /// From now on observations are told, after the step that is told next.
     pub(crate) async fn begin(&self) {
-        // A printer that is gone has nobody to print for.
+        // The printer may be gone; then no output is needed.
         let _ = self.queue.send(News::Begins).await;
         self.telling.store(true, Ordering::Relaxed);
     }
@@ -108,7 +112,7 @@ impl Narrator {
 
     /// Tells a step of the command itself, after everything that was observed before.
     pub(crate) async fn tell(&self, text: String, event: Value) {
-        // A printer that is gone has nobody to print for.
+        // The printer may be gone; then no output is needed.
         let _ = self.queue.send(News::Told(text, event)).await;
     }
 }
@@ -159,7 +163,7 @@ impl Narration {
     }
 }
 
-/// What is told about one observation.
+/// The output for one observation.
 pub(crate) struct Line {
     /// Whether it is about the operator.
     hero: bool,
@@ -221,11 +225,11 @@ impl Line {
                 subresource,
                 changes,
             } => {
-                // What every namespace has is nobody's story.
+                // The objects that every namespace has belong to no story.
                 let of_every_namespace =
                     object.name == "kube-root-ca.crt" || (object.kind == "ServiceAccount" && object.name == "default");
                 let of_the_system = |namespace: &str| namespace.starts_with("kube-") || of_every_namespace;
-                // What a cluster makes for itself when it starts.
+                // The objects that a cluster makes for itself when it starts.
                 let of_the_start = controller.is_none()
                     && match object.kind.as_str() {
                         "StorageClass" => true,

@@ -1,7 +1,7 @@
 //! How the command speaks: text for people, one JSON object a line for machines; colours only on a terminal.
 //!
-//! Styles are written as ANSI codes into the text and `anstream` takes them out again where standard output is not a terminal, or
-//! `NO_COLOR` is set. A [`Failure`] says what was attempted, why it failed and what to do.
+//! Styles are written as ANSI codes into the text and `anstream` takes them out again where standard output is not a
+//! terminal, or `NO_COLOR` is set. A [`Failure`] has the attempt, the cause and the fix.
 
 use std::error::Error;
 use std::fmt::{self, Display};
@@ -21,15 +21,15 @@ pub(crate) enum Format {
     Json,
 }
 
-/// What is dim: built-in controllers, details.
+/// Dim: built-in controllers, details.
 pub(crate) const DIM: Style = Style::new().dimmed();
-/// What is strong: names of things that a person acts on.
+/// Strong: names of things that a person acts on.
 pub(crate) const STRONG: Style = Style::new().bold();
-/// What went well.
+/// Success.
 pub(crate) const GOOD: Style = AnsiColor::Green.on_default();
-/// What went wrong.
+/// Failure.
 pub(crate) const BAD: Style = AnsiColor::Red.on_default().bold();
-/// What is doubtful.
+/// Doubt.
 pub(crate) const WARN: Style = AnsiColor::Yellow.on_default().bold();
 /// Changed values.
 pub(crate) const CHANGE: Style = AnsiColor::Cyan.on_default();
@@ -39,7 +39,8 @@ pub(crate) fn paint(style: Style, text: impl Display) -> String {
     format!("{style}{text}{style:#}")
 }
 
-/// A number of things, as a person writes it: `1 object`, `12 objects`, `1,200 objects`. `one`: a word whose plural ends with `s`.
+/// A number of things, as a person writes it: `1 object`, `12 objects`, `1,200 objects`. `one`: a word whose plural
+/// ends with `s`.
 pub(crate) fn count(number: usize, one: &str) -> String {
     let s = if number == 1 { "" } else { "s" };
     format!("{} {one}{s}", grouped(number))
@@ -58,10 +59,10 @@ pub(crate) fn grouped(number: usize) -> String {
     text
 }
 
-/// Prints a hint beside an error that somebody else printed.
+/// Prints a hint beside an error that another program printed.
 pub(crate) fn hint(text: &str) {
     let mut out = anstream::stderr().lock();
-    // Nobody is left to be told when standard error is gone.
+    // Standard error is gone, so there is no place for the text.
     let _ = writeln!(out, "\n{} {text}", paint(STRONG, "hint:"));
 }
 
@@ -93,7 +94,7 @@ impl Format {
     /// Prints a doubt to standard error.
     pub(crate) fn warning(self, text: &str, event: &Value) {
         let mut out = anstream::stderr().lock();
-        // Nobody is left to be told when standard error is gone.
+        // Standard error is gone, so there is no place for the text.
         let _ = match self {
             Format::Text => writeln!(out, "{} {text}", paint(WARN, "warning:")),
             Format::Json => writeln!(out, "{event}"),
@@ -103,7 +104,7 @@ impl Format {
     /// Prints a failure to standard error.
     pub(crate) fn failure(self, failure: &Failure) {
         let mut out = anstream::stderr().lock();
-        // Nobody is left to be told when standard error is gone too.
+        // Standard error is gone too, so there is no place for the text.
         let _ = match self {
             Format::Text => writeln!(out, "{} {failure}", paint(BAD, "error:")),
             Format::Json => writeln!(out, "{}", failure.to_json()),
@@ -147,7 +148,7 @@ impl Failure {
         self
     }
 
-    /// What to do about it.
+    /// The fix.
     pub(crate) fn hint(mut self, hint: impl Into<String>) -> Failure {
         self.hint = Some(hint.into());
         self

@@ -1,4 +1,5 @@
-//! The process that started this one, for programs that end with it: what a test run that is killed has started must not stay.
+//! The process that started this one, for programs that end with it: what a test run that is killed has started must
+//! not stay.
 
 use std::time::Duration;
 
@@ -16,8 +17,8 @@ impl Parent {
         Parent(getppid())
     }
 
-    /// Ends when the parent has ended. The kernel's own signal for that (`PR_SET_PDEATHSIG`) comes when the *thread* ends that started
-    /// this process, which in a Go program may be long before.
+    /// Ends when the parent has ended. The kernel's own signal for that (`PR_SET_PDEATHSIG`) comes when the *thread*
+    /// ends that started this process, which in a Go program may be long before.
     pub(crate) async fn gone(self) {
         while getppid() == self.0 {
             tokio::time::sleep(PERIOD).await;

@@ -1,4 +1,4 @@
-//! What a server does while it has nothing to do: it reads what its first definition will need.
+//! The work of an idle server: it reads the data that its first definition will need.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! What the commands that scaffold share: flags, questions, and what they say when they are done.
+//! The shared parts of the commands that scaffold: flags, questions, and their closing words.
 
 use std::io::{BufRead, IsTerminal, Write};
 use std::path::PathBuf;
@@ -106,7 +106,7 @@ impl Terms {
     }
 }
 
-/// What `create api` and `create webhook` take besides.
+/// The further options of `create api` and `create webhook`.
 #[derive(Debug, Args)]
 pub(crate) struct Creating {
     #[command(flatten)]
@@ -126,7 +126,7 @@ pub(crate) struct Creating {
     pub(crate) writing: Writing,
 }
 
-/// What `delete api` and `delete webhook` take besides.
+/// The further options of `delete api` and `delete webhook`.
 #[derive(Debug, Args)]
 pub(crate) struct Deleting {
     #[command(flatten)]
@@ -154,7 +154,8 @@ impl Deleting {
 /// Where the type of another project comes from.
 #[derive(Debug, Args)]
 pub(crate) struct ExternalType {
-    /// Rust path of the module with another project's type, such as cert_manager_api::v1; without one, the project gets a type for the kind
+    /// Rust path of the module with another project's type, such as cert_manager_api::v1; without one, the project gets
+    /// a type for the kind
     #[arg(long, value_name = "PATH")]
     external_api_path: Option<String>,
 
@@ -181,7 +182,7 @@ impl ExternalType {
 /// The answer to a question that is asked on a terminal; elsewhere, the flag has to say it.
 ///
 /// # Errors
-/// When nobody can be asked, or nobody answers.
+/// When there is no terminal to ask at, or no answer.
 pub(crate) fn ask(given: Option<bool>, question: &str, flag: &str, attempted: &str) -> Result<bool, Diagnostic> {
     if let Some(answer) = given {
         return Ok(answer);

@@ -6,7 +6,7 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use crate::output::Failure;
 
-/// What has to be put in order before the process ends at once, such as a terminal that is taken.
+/// The clean-up before the process ends at once, such as giving a terminal back.
 static BEFORE_THE_END: OnceLock<fn()> = OnceLock::new();
 
 /// Runs `restore` before a second signal ends the process. The first call counts.

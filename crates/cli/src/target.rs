@@ -1,8 +1,8 @@
-//! Which cluster a kubeconfig means, and whether that is a machine's own toy or somebody's production.
+//! The cluster of a kubeconfig, and whether it is a local test cluster or a production one.
 //!
-//! `dev` works against clusters of this machine only, unless a person names the context ([`Target::allow`]): the commonest accident with
-//! such tools is the wrong current context. Invariant: what looks local but leads away (a proxy, a tunnel whose certificate belongs to
-//! another name) is not local.
+//! `dev` works against clusters of this machine only, unless a person names the context ([`Target::allow`]): the
+//! commonest accident with such tools is the wrong current context. Invariant: what looks local but leads away (a
+//! proxy, a tunnel whose certificate belongs to another name) is not local.
 
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
@@ -35,8 +35,8 @@ pub(crate) enum Reach {
 }
 
 impl Target {
-    /// Reads the kubeconfig and finds the context: the one named, or the current one. `file` is what `--kubeconfig` says; without it
-    /// `$KUBECONFIG` and `~/.kube/config` count, as for kubectl.
+    /// Reads the kubeconfig and finds the context: the one named, or the current one. `file` is what `--kubeconfig`
+    /// says; without it `$KUBECONFIG` and `~/.kube/config` count, as for kubectl.
     ///
     /// # Errors
     /// KWR0801 when there is no such file, context or server.
@@ -181,7 +181,8 @@ impl Target {
         kube::Client::try_from(config).map_err(|why| cannot(chain(&why)))
     }
 
-    /// Writes a kubeconfig whose current context is this one, readable by its owner alone, for a program that is to work there.
+    /// Writes a kubeconfig whose current context is this one, readable by its owner alone, for a program that is to
+    /// work there.
     ///
     /// # Errors
     /// KWR0003 when the file cannot be written.
@@ -190,7 +191,7 @@ impl Target {
         Ok(path.to_path_buf())
     }
 
-    /// What was read, with this context as the current one.
+    /// The kubeconfig, with this context as the current one.
     pub(crate) fn config(&self) -> Kubeconfig {
         Kubeconfig {
             current_context: Some(self.context.clone()),
@@ -246,7 +247,8 @@ fn reach(context: &str, server: &str, proxy: Option<&str>, tls_name: Option<&str
             "its certificate is that of {name}, so {host} is a tunnel to it"
         ));
     }
-    // Tools that put a cluster into a virtual machine or a container of this machine, where it has an address of its own.
+    // Tools that put a cluster into a virtual machine or a container of this machine, where it has an address of its
+    // own.
     let known = context == "minikube"
         || context == "docker-desktop"
         || context == "rancher-desktop"

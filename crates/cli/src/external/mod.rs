@@ -49,11 +49,11 @@ impl Program {
 pub(crate) struct Chain {
     command: String,
     programs: Vec<Program>,
-    /// Those that are named and not installed.
+    /// Plug-ins that are named and not installed.
     missing: Vec<Key>,
     /// The keys of all plug-ins, kubewright's own included.
     keys: Vec<String>,
-    /// What the programs are given as their arguments.
+    /// The arguments of the programs.
     arguments: Vec<String>,
     /// Whether kubewright's own scaffold runs, too.
     own: bool,
@@ -62,7 +62,7 @@ pub(crate) struct Chain {
 impl Chain {
     /// Finds the plug-ins of a command line, and takes what is theirs out of it.
     pub(crate) fn prepare(typed: Vec<OsString>) -> (Vec<OsString>, Chain) {
-        // What is no text is for the one who reads the arguments to refuse.
+        // An argument that is not text is refused by the reader of the arguments.
         let arguments: Option<Vec<String>> = typed.iter().map(|word| word.to_str().map(str::to_owned)).collect();
         let arguments = arguments.unwrap_or_default();
         let Some((command, rest)) = command_of(&arguments) else {
@@ -93,7 +93,7 @@ impl Chain {
             return (typed, chain);
         }
         for program in &mut chain.programs {
-            // One that does not say is given all flags.
+            // A program that does not list its flags gets all of them.
             let answer = program.ask(&chain.command, "flags");
             program.flags = answer.and_then(|answer| answer.flags().map(<[Flag]>::to_vec));
         }
@@ -109,7 +109,7 @@ impl Chain {
         self.own || self.programs.is_empty() || self.command == "init" || self.command == "edit"
     }
 
-    /// Of these keys, those that are kubewright's own or nobody's: what the scaffold is asked for.
+    /// Of these keys, those that no program has: kubewright's own and unknown ones, for the scaffold.
     pub(crate) fn own_keys(&self, keys: Vec<String>) -> Vec<String> {
         let is_program = |key: &String| self.programs.iter().any(|program| program.key.title() == *key);
         keys.into_iter().filter(|key| !is_program(key)).collect()
@@ -146,7 +146,7 @@ impl Chain {
         Ok(())
     }
 
-    /// What `--help` says of the plug-ins that are named.
+    /// The help for the named plug-ins.
     pub(crate) fn help(&self) -> String {
         let mut text = String::new();
         for program in &self.programs {
@@ -228,7 +228,7 @@ fn command_of(arguments: &[String]) -> Option<(String, usize)> {
     None
 }
 
-/// What `--plugins` says.
+/// The keys of `--plugins`.
 fn said_keys(arguments: &[String]) -> Option<Vec<String>> {
     let mut found: Option<Vec<String>> = None;
     for (at, argument) in arguments.iter().enumerate() {
@@ -245,7 +245,7 @@ fn said_keys(arguments: &[String]) -> Option<Vec<String>> {
     found
 }
 
-/// What plug-ins are given: everything but what only kubewright reads.
+/// The arguments for plug-ins: all except those that only kubewright reads.
 fn theirs(arguments: &[String]) -> Vec<String> {
     let mut found = Vec::new();
     let mut at = arguments.iter();

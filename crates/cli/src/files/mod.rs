@@ -1,9 +1,10 @@
 //! The files of a project on disk: reading them for a plan, and carrying a plan out, whole or not at all.
 //!
-//! [`Disk`] reads. Writing has two steps. First everything is put into a folder of its own inside the project (`staged`), so that a full disk
-//! or a missing right is met before anything changed; then the files are renamed into place. What fails on the way is rolled back; what is
-//! interrupted after the decision is finished by the next command that writes. Invariants: no path leaves the project; a symbolic link is
-//! never followed; a file that changed since it was read for the plan is left alone, and so is everything else.
+//! [`Disk`] reads. Writing has two steps. First everything is put into a folder of its own inside the project
+//! (`staged`), so that a full disk or a missing right is met before anything changed; then the files are renamed into
+//! place. A failed step is rolled back; work that was interrupted after the decision is finished by the next command
+//! that writes. Invariants: no path leaves the project; a symbolic link is never followed; a file that changed since it
+//! was read for the plan is left alone, and so is everything else.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -33,7 +34,8 @@ impl Disk {
         Disk { root: root.into() }
     }
 
-    /// The project that the current folder is in: the nearest folder above with a PROJECT file, or the current one when there is none.
+    /// The project that the current folder is in: the nearest folder above with a PROJECT file, or the current one when
+    /// there is none.
     ///
     /// # Errors
     /// When there is no current folder.
@@ -52,7 +54,8 @@ impl Disk {
     /// Carries a plan out, after what an interrupted command had begun.
     ///
     /// # Errors
-    /// When a file changed since the plan was made, something is in the way, or the operating system refuses. Nothing has changed then.
+    /// When a file changed since the plan was made, something is in the way, or the operating system refuses. Nothing
+    /// has changed then.
     pub(crate) fn write(&self, plan: &Plan<'_>) -> Result<(), Diagnostic> {
         if plan.is_empty() {
             return Ok(());

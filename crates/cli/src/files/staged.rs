@@ -1,9 +1,10 @@
 //! One write: prepared in a folder of its own, decided by one rename, then carried out.
 //!
-//! In the folder are the new texts (`0`, `1`, …), copies of what they replace (`0.before`, …) and, as soon as all of them are there, the
-//! `journal`: the list of what is to happen. Whoever finds a folder with a journal finishes the list; without one he throws it away. The
-//! lock keeps two commands from doing so at once: it is on the project's own folder, which nobody removes, and is held
-//! from before the files are compared with what the plan saw until all of them are in place.
+//! In the folder are the new texts (`0`, `1`, …), copies of the old ones (`0.before`, …) and, as soon as all of them
+//! are there, the `journal`: the list of steps. A command that finds a folder with a journal finishes the list; one
+//! without it throws the folder away. The lock keeps two commands from doing so at once: it is on the project's own
+//! folder, which is never removed, and is held from before the files are compared with those that the plan saw until
+//! all of them are in place.
 
 use std::fs::{self, File};
 use std::io::{self, ErrorKind, Write};
@@ -14,7 +15,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{Disk, STAGE};
 
-/// What happens to one file.
+/// The step for one file.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 struct Step {
     path: String,
@@ -75,7 +76,7 @@ pub(super) fn recover(disk: &Disk) -> Result<bool, Diagnostic> {
     recover_locked(disk, lock(disk)?).map(|(finished, _)| finished)
 }
 
-/// The same, for whoever has the lock, and gets it back.
+/// The same, for a caller that has the lock, and gets it back.
 fn recover_locked(disk: &Disk, lock: File) -> Result<(bool, File), Diagnostic> {
     let folder = disk.root().join(STAGE);
     if !folder.is_dir() {
@@ -205,7 +206,7 @@ impl<'d> Staged<'d> {
             let place = self.disk.root().join(&step.path);
             let done = if step.after {
                 let new = self.incoming(at);
-                // What is not there any more was moved before an interruption.
+                // A missing file was moved before an interruption.
                 if new.exists() {
                     make_folders(&place).and_then(|()| fs::rename(&new, &place))
                 } else {
@@ -263,7 +264,7 @@ impl<'d> Staged<'d> {
     }
 
     fn clean_up(&self) {
-        // What cannot be removed now is removed by the next command.
+        // A file that cannot be removed now is removed by the next command.
         let _ = fs::remove_dir_all(&self.folder);
     }
 }

@@ -1,4 +1,5 @@
-//! Writes that succeed, are refused, fail on the way, or are interrupted: afterwards everything is there, or everything is as it was.
+//! Writes that succeed, are refused, fail on the way, or are interrupted: afterwards everything is there, or everything
+//! is as it was.
 
 use std::collections::BTreeMap;
 
@@ -107,7 +108,7 @@ fn an_interrupted_write_is_finished_or_forgotten() {
         let disk = Disk::new(root);
         let mut plan = Plan::new(&disk);
         edits(&mut plan);
-        // The process ends here: the folder stays, nobody holds the lock.
+        // The process ends here: the folder stays, the lock is free.
         let staged = Staged::prepare(&disk, &plan).unwrap();
         if decided {
             staged.decide().unwrap();
@@ -135,7 +136,7 @@ fn two_commands_do_not_write_at_once() {
     assert_eq!(tree(folder.path())["a"], "1");
 }
 
-/// What one command reads and another changes is never lost: each write that was told as done is in the file.
+/// An edit of one command is never lost to another: each write that was reported as done is in the file.
 #[test]
 fn many_commands_at_once_lose_nothing() {
     let folder = tempfile::tempdir().unwrap();
