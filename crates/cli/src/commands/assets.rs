@@ -1,6 +1,7 @@
 //! `kubewright assets`: a folder with `kube-apiserver` and `etcd`, for the test environments of other languages.
 //!
-//! Both are links to this program, which knows by its name what it is (`dropin`). The folder is printed as `setup-envtest use -p` does.
+//! Both are links to this program, which knows by its name what it is (`dropin`). The folder is printed as
+//! `setup-envtest use -p` does.
 
 use std::fs;
 use std::io;
@@ -30,7 +31,7 @@ pub(crate) struct Arguments {
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum Print {
-    /// What is in the folder.
+    /// The contents of the folder.
     Overview,
     /// The path of the folder.
     Path,
@@ -120,7 +121,8 @@ fn kubectl(named: Option<PathBuf>, folder: &Path) -> Result<Option<PathBuf>, Fai
     }))
 }
 
-/// Puts a link in its place at once, so that runs at the same time see the old one or the new one. What is no link is left alone.
+/// Puts a link in its place at once, so that runs at the same time see the old one or the new one. A file that is not a
+/// link is left alone.
 fn link(target: &Path, place: &Path) -> io::Result<()> {
     match fs::symlink_metadata(place) {
         Ok(found) if !found.is_symlink() => {

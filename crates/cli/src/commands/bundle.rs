@@ -74,7 +74,7 @@ impl Arguments {
     }
 }
 
-/// What Cargo.toml says of the operator.
+/// The operator's package in Cargo.toml.
 #[derive(Default)]
 struct Package {
     version: Option<String>,

@@ -51,7 +51,7 @@ pub(crate) struct Simulation {
 }
 
 impl Simulation {
-    /// What the controllers are told of it.
+    /// The settings of the controllers for it.
     ///
     /// # Errors
     /// When the file of stages cannot be read or understood.
@@ -77,7 +77,8 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:0", value_parser = listen_address)]
     listen: SocketAddr,
 
-    /// Where to write the kubeconfig, which appears when the server answers [default: a private folder, removed at the end]
+    /// Where to write the kubeconfig, which appears when the server answers [default: a private folder, removed at the
+    /// end]
     #[arg(long, value_name = "FILE")]
     kubeconfig: Option<PathBuf>,
 
@@ -96,8 +97,9 @@ pub(crate) struct Arguments {
     #[command(flatten)]
     simulation: Simulation,
 
-    /// Where pods run: `simulated`, `process` (as processes of this machine, but those of the RuntimeClass `simulated`), or `class` (as
-    /// processes if they are of the RuntimeClass `process`). Which programs stand for images is said in `[images]` of kubewright.toml
+    /// Where pods run: `simulated`, `process` (as processes of this machine, but those of the RuntimeClass
+    /// `simulated`), or `class` (as processes if they are of the RuntimeClass `process`). Which programs stand for
+    /// images is said in `[images]` of kubewright.toml
     #[arg(long, value_enum, default_value_t = Runtime::Simulated)]
     runtime: Runtime,
 
@@ -248,7 +250,7 @@ pub(crate) fn listen_address(text: &str) -> Result<SocketAddr, String> {
     let found = text
         .to_socket_addrs()
         .map_err(|why| format!("cannot find {text}: {why}"))?;
-    // What clients try first is what most programs here mean by a name.
+    // Clients try this address first, and most programs here mean it by a name.
     found.min_by_key(SocketAddr::is_ipv6).ok_or(missing)
 }
 

@@ -1,5 +1,5 @@
-//! `kubewright controllers`: the built-in controllers, the scheduler and the simulated nodes, beside an API server of
-//! somebody else's.
+//! `kubewright controllers`: the built-in controllers, the scheduler and the simulated nodes, beside a foreign API
+//! server.
 //!
 //! One line on standard output when they run; then silence until a signal. Invariant: nothing is started against a
 //! cluster that is not of this machine, unless a person has named its context.

@@ -61,7 +61,7 @@ struct Api {
     image: Image,
 }
 
-/// What the plugin deploy-image takes.
+/// The options of the plugin deploy-image.
 #[derive(Debug, Args)]
 struct Image {
     /// For the plugin deploy-image: the image that the controller runs
@@ -195,7 +195,7 @@ impl Webhook {
     }
 }
 
-/// What external plug-ins do that were named without the layout.
+/// Runs the external plug-ins that were named without the layout.
 fn alone(disk: &Disk, creating: &Creating, output: Format, plugins: &Chain) -> Result<(), Failure> {
     let mut plan = Plan::new(disk);
     plugins.run(disk.root(), &mut plan)?;

@@ -1,9 +1,10 @@
 //! `kubewright demo`: the whole walk in one command, on operators that are compiled in; the guestbook's unless another
 //! is asked for (`demo/story.rs`).
 //!
-//! A cluster starts in this process; the Guestbook's definition is installed; the operator of `examples/guestbook` runs against it exactly
-//! as it would against any cluster; a Guestbook is created; what happens is told as it happens, until the Guestbook is Ready, and then for
-//! as long as the user likes. `--once` ends there, with an exit status that says whether it got that far.
+//! A cluster starts in this process; the Guestbook's definition is installed; the operator of `examples/guestbook` runs
+//! against it exactly as it would against any cluster; a Guestbook is created; what happens is told as it happens,
+//! until the Guestbook is Ready, and then for as long as the user likes. `--once` ends there, with an exit status that
+//! says whether it got that far.
 
 mod story;
 
@@ -115,7 +116,8 @@ impl Arguments {
         };
         narrator.end();
         end.stop();
-        // First the operator, then the cluster under it; past these deadlines the process ends and takes the rest with it.
+        // First the operator, then the cluster under it; past these deadlines the process ends and takes the rest with
+        // it.
         let ended = async { while all.join_next().await.is_some() {} };
         let _ = tokio::time::timeout(Duration::from_millis(500), ended).await;
         running.stop().await;

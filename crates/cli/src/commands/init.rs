@@ -41,8 +41,8 @@ pub(crate) struct Arguments {
     #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true", default_value = "false", value_name = "BOOL", hide_default_value = true)]
     namespaced: bool,
 
-    /// Where the project's dependency on kubewright comes from: a checkout (a relative path stays relative) or a version [env: KUBEWRIGHT_PATH]
-    /// [default: the checkout that this program was built from, else its version]
+    /// Where the project's dependency on kubewright comes from: a checkout (a relative path stays relative) or a
+    /// version [env: KUBEWRIGHT_PATH] [default: the checkout that this program was built from, else its version]
     #[arg(long, value_name = "PATH|VERSION")]
     kubewright: Option<String>,
 
@@ -168,7 +168,8 @@ pub(super) fn dependency(
     }
 }
 
-/// A relative path to a checkout, seen from the project's folder and not from the current one; none when there is no such path.
+/// A relative path to a checkout, seen from the project's folder and not from the current one; none when there is no
+/// such path.
 ///
 /// It stays relative because the project may be committed beside the checkout, and then be cloned elsewhere.
 fn relative(said: &str, folder: Option<&Path>) -> Option<String> {
@@ -178,7 +179,7 @@ fn relative(said: &str, folder: Option<&Path>) -> Option<String> {
         match part {
             Component::CurDir => {}
             Component::Normal(_) => path.push(".."),
-            // What `..` leads back to has no name here.
+            // A path through `..` has no name here.
             Component::ParentDir | Component::RootDir | Component::Prefix(_) => return None,
         }
     }

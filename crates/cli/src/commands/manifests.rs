@@ -1,7 +1,7 @@
-//! `kubewright manifests`: CustomResourceDefinitions, roles and webhook configurations out of the code (controller-gen's task).
+//! `kubewright manifests`: CustomResourceDefinitions, roles and webhook configurations out of the code
+//! (controller-gen's task).
 //!
-//! The operator's program is built and asked what it declares; what follows from it is decided in `kubewright-codegen`. Only files that
-//! differ are written, all or none.
+//! The operator's program is built and asked for its declaration; `kubewright-codegen` makes the manifests of it.
 
 use clap::{ArgAction, Args};
 use kubewright_codegen::codes::crds;

@@ -1,7 +1,7 @@
 //! `kubewright cluster --repair`: what was saved of a damaged data folder, told so that a person sees his own objects.
 //!
-//! A cluster stores some two hundred objects for itself, which it makes anew when they are missing; of those only the number is told. `--output json`
-//! names all. Not here: the repair (`kubewright-cluster`).
+//! A cluster stores some two hundred objects for itself, which it makes anew when they are missing; of those only the
+//! number is told. `--output json` names all. Not here: the repair (`kubewright-cluster`).
 
 use std::path::Path;
 

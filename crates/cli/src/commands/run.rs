@@ -1,10 +1,12 @@
-//! `kubewright run`: builds the operator and runs it on this machine, against the cluster of the kubeconfig (kubebuilder's `make run`).
+//! `kubewright run`: builds the operator and runs it on this machine, against the cluster of the kubeconfig
+//! (kubebuilder's `make run`).
 //!
-//! Any cluster is legitimate here, also one far away; which one it is stands there before anything happens. Webhooks need certificates and a
-//! way for the API server to reach this machine, so they are off unless certificates are named. `dev` does without both.
+//! Any cluster is legitimate here, also one far away; which one it is stands there before anything happens. Webhooks
+//! need certificates and a way for the API server to reach this machine, so they are off unless certificates are named.
+//! `dev` does without both.
 //!
-//! In an embedded cluster the operator runs under its own role; a cluster that somebody set up gets no roles from here, so there it runs with the
-//! rights of the kubeconfig.
+//! In an embedded cluster the operator runs under its own role; any other cluster gets no roles from here, so there it
+//! runs with the rights of the kubeconfig.
 
 use std::path::PathBuf;
 use std::process::Stdio;
@@ -30,9 +32,10 @@ const ENABLE_WEBHOOKS: &str = "ENABLE_WEBHOOKS";
 
 /// Build the project's operator and run it here, against the cluster of the kubeconfig
 ///
-/// As `make run` of kubebuilder. The definitions must be there (`kubewright install`). In a cluster of kubewright on this machine it runs under its
-/// own role, elsewhere with the rights of the kubeconfig. Webhooks are off unless the operator is given
-/// certificates: kubewright run -- --webhook-cert-path DIR. For a cluster that needs no preparations see `kubewright dev`.
+/// As `make run` of kubebuilder. The definitions must be there (`kubewright install`). In a cluster of kubewright on
+/// this machine it runs under its own role, elsewhere with the rights of the kubeconfig. Webhooks are off unless the
+/// operator is given certificates: kubewright run -- --webhook-cert-path DIR. For a cluster that needs no preparations
+/// see `kubewright dev`.
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
     /// The kubeconfig to read [default: $KUBECONFIG, then ~/.kube/config]

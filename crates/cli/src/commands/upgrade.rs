@@ -53,8 +53,8 @@ impl Arguments {
     }
 }
 
-/// What this version writes, where it can be compared. A chart is made anew out of `config/`, not merged; what other
-/// plugins write is compared when the old version wrote it again, too.
+/// The files of this version, as far as they can be compared. A chart is made anew out of `config/`, not merged; files
+/// of other plugins are compared when the old version wrote them again, too.
 fn theirs(project: &Project, disk: &Disk, base: &mut MemoryFiles) -> Result<MemoryFiles, Diagnostic> {
     let whole = scaffold::whole(disk, VERSION)?;
     let chart = project
@@ -103,7 +103,7 @@ fn folder_files(folder: &Path) -> Result<MemoryFiles, Diagnostic> {
         .fix("make it with the old version: kubewright alpha generate --output-dir DIR"))
 }
 
-/// What the old version's program scaffolds for this project, in a folder that goes again.
+/// The scaffold of the old version's program for this project, in a folder that is removed again.
 fn asked(program: &Path, project: &Path) -> Result<MemoryFiles, Diagnostic> {
     let io = |why: std::io::Error| {
         Diagnostic::new(codes::files::IO, ATTEMPTED)
@@ -112,7 +112,7 @@ fn asked(program: &Path, project: &Path) -> Result<MemoryFiles, Diagnostic> {
             .fix("name a program that can be run with --from-program")
     };
     let folder = std::env::temp_dir().join(format!("kubewright-upgrade-{}", std::process::id()));
-    // Fails when it is there: nothing of somebody else's is read or removed.
+    // Fails when it is there: no folder of another program is read or removed.
     std::fs::create_dir(&folder).map_err(io)?;
     let done = Command::new(program)
         .args(["alpha", "generate", "--input-dir"])
@@ -131,7 +131,7 @@ fn asked(program: &Path, project: &Path) -> Result<MemoryFiles, Diagnostic> {
             .because(format!("`alpha generate` ended with {}: {}", done.status, told.trim()))
             .fix("make the folder in another way, and name it with --from"))
     });
-    // The folder is in the place for what is temporary; that it stays there harms nobody.
+    // The folder is in the place for temporary files; it does no harm if it stays there.
     let _ = std::fs::remove_dir_all(&folder);
     files
 }

@@ -1,4 +1,5 @@
-//! The stories of `kubewright demo` beside the guestbook's: what is created, what is waited for, what to try.
+//! The stories of `kubewright demo` beside the guestbook's: the objects to create, the state to wait for, the commands
+//! to try.
 //!
 //! A story is data: operators that are compiled in, objects, a state to wait for, and words. The databases are real
 //! ones, as processes of this machine. Not here: how a story is played (`../demo.rs`).
@@ -24,7 +25,7 @@ pub(crate) enum Which {
     Autorebooter,
 }
 
-/// What is shown.
+/// The parts of a story.
 pub(super) struct Story {
     pub(super) operators: Vec<Operator>,
     /// Created one after the other, in the namespace `default` where they have one.

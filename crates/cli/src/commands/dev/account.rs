@@ -1,8 +1,9 @@
-//! The service account that an operator runs as: the roles that `kubewright manifests` would write, bound to it, and its kubeconfig.
+//! The service account that an operator runs as: the roles that `kubewright manifests` would write, bound to it, and
+//! its kubeconfig.
 //!
-//! A right that is missing shows here as the API server's refusal, and not first in production. The names are those of a deployment
-//! (`config/default`): namespace `PROJECT-system`, account `controller-manager`, roles with the prefix `PROJECT-`.
-//! Not here: which rules an operator needs (the crate codegen), and advice about a refusal (`advice.rs`).
+//! A right that is missing shows here as the API server's refusal, and not first in production. The names are those of
+//! a deployment (`config/default`): namespace `PROJECT-system`, account `controller-manager`, roles with the prefix
+//! `PROJECT-`. Not here: which rules an operator needs (the crate codegen), and advice about a refusal (`advice.rs`).
 
 use std::path::Path;
 
@@ -24,7 +25,7 @@ const ACCOUNT: &str = "controller-manager";
 pub(crate) const GENERATED: &str = "role.yaml";
 /// Roles there that people own and that a deployment binds as well: for leader election, and for the metrics' readers.
 pub(crate) const FURTHER: [&str; 2] = ["leader_election_role.yaml", "metrics_auth_role.yaml"];
-/// How long a token is good: longer than anybody's session.
+/// How long a token is valid: longer than any session.
 const TOKEN_SECONDS: i64 = 30 * 24 * 3600;
 
 /// The account of a project's operator.
@@ -56,7 +57,7 @@ impl Account {
         ACCOUNT
     }
 
-    /// What the API server calls it: `system:serviceaccount:guestbook-system:controller-manager`.
+    /// The user of the account: `system:serviceaccount:guestbook-system:controller-manager`.
     pub(crate) fn user(&self) -> String {
         format!("system:serviceaccount:{}:{ACCOUNT}", self.namespace())
     }
@@ -118,7 +119,8 @@ impl Account {
         made
     }
 
-    /// Writes a kubeconfig with this account's token in the place of the credentials that `of` holds, readable by its owner alone.
+    /// Writes a kubeconfig with this account's token in the place of the credentials that `of` holds, readable by its
+    /// owner alone.
     ///
     /// # Errors
     /// KWR0703 with the server's words, KWR0003 when the file cannot be written.

@@ -1,9 +1,10 @@
-//! Notices what usually goes wrong in an operator, out of what it does, and says what to do.
+//! Notices frequent mistakes of an operator from its behaviour, and gives advice.
 //!
-//! Told observations and the time, it answers diagnostics; no input or output. Two sources: patterns over time (a reconciler that wakes
-//! itself, writes that change nothing, conflicts without end, a reconcile that does not return, a finalizer that nobody takes away), and the
-//! texts of errors ([`about_error`]). Invariants: each piece of advice is given once for each subject while an operator runs, because a
-//! person who has read it once is only disturbed by the second; what is remembered is bounded.
+//! Told observations and the time, it answers diagnostics; no input or output. Two sources: patterns over time (a
+//! reconciler that wakes itself, writes that change nothing, conflicts without end, a reconcile that does not return, a
+//! finalizer that no controller removes), and the texts of errors ([`about_error`]). Invariants: each piece of advice
+//! is given once for each subject while an operator runs, because a person who has read it once is only disturbed by
+//! the second; what is remembered is bounded.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::{Duration, Instant};
@@ -26,7 +27,7 @@ const REMEMBERED: usize = 1024;
 
 type Key = (String, String);
 
-/// What is remembered of one operator.
+/// The memory of one operator.
 #[derive(Debug, Default)]
 pub(crate) struct Advisor {
     /// The kind that each controller reconciles, as far as the operator declares it.
@@ -39,7 +40,7 @@ pub(crate) struct Advisor {
     /// The last write to an object by a controller, and how often it was the same.
     writes: BTreeMap<(String, ObjectRef), (Vec<FieldChange>, u32)>,
     deleting: BTreeMap<ObjectRef, Instant>,
-    /// Advice about errors that is not answered: who met them (a key, or a cache) and its subject.
+    /// Advice about errors that still occur: the reporter (a key, or a cache) and its subject.
     failing: BTreeSet<(String, String)>,
 }
 
@@ -326,7 +327,7 @@ fn fight(controller: &str, object: &ObjectRef, changes: &[FieldChange]) -> Diagn
     }
 }
 
-/// What the text of an error means, when it is one of those that everybody meets.
+/// The advice for the text of an error, when it is a frequent one.
 pub(crate) fn about_error(text: &str) -> Option<Diagnostic> {
     let has = |words: &str| text.contains(words);
     if let Some(found) = forbidden(text) {
@@ -497,7 +498,7 @@ mod tests {
     fn ordinary_work_gets_no_advice() {
         let mut play = Play::new();
         for pass in 0..40 {
-            // Somebody else's change each time, and a status that follows it.
+            // Another client's change each time, and a status that follows it.
             play.changed("spec.size");
             play.write(
                 guestbook(),

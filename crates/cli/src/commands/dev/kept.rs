@@ -24,7 +24,8 @@ impl Fingerprint {
     }
 }
 
-/// Gives a program another name beside it. A link costs nothing, and linkers write a new file instead of into the old one.
+/// Gives a program another name beside it. A link costs nothing, and linkers write a new file instead of into the old
+/// one.
 pub(super) fn keep(program: &Path, number: Generation) -> std::io::Result<PathBuf> {
     let folder = program.with_file_name(".kubewright-dev");
     std::fs::create_dir_all(&folder)?;

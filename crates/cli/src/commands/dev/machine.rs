@@ -1,10 +1,11 @@
-//! What `dev` does next. Told what happened, it answers what to do; it knows no file, process or clock.
+//! The next steps of `dev`. It takes an event and answers the next steps; it knows no file, process or clock.
 //!
 //! Invariants:
 //! - at most one build, one preparation and one operator at a time;
-//! - an operator is started only from a build whose definitions the server took, and the last such build goes on running while a newer
-//!   one is compiled, fails to compile, or is refused;
-//! - saving again and again cannot keep a build from ever ending: after [`MAX_CANCELS`] cancelled builds in a row the next one ends;
+//! - an operator is started only from a build whose definitions the server took, and the last such build goes on
+//!   running while a newer one is compiled, fails to compile, or is refused;
+//! - saving again and again cannot keep a build from ever ending: after [`MAX_CANCELS`] cancelled builds in a row the
+//!   next one ends;
 //! - after [`Event::Quit`] nothing new begins, and [`Action::End`] comes when the operator is gone.
 
 use std::time::Duration;
@@ -56,7 +57,7 @@ pub(crate) enum Compiled {
     Cancelled,
 }
 
-/// What the server said to the definitions of a build.
+/// The server's answer to the definitions of a build.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Answer {
     Taken,
@@ -148,7 +149,7 @@ impl Machine {
         }
     }
 
-    /// What to do now, in this order.
+    /// The next steps, in this order.
     pub(crate) fn on(&mut self, event: Event) -> Vec<Action> {
         if self.quitting {
             return match event {

@@ -1,10 +1,11 @@
 //! `kubewright dev`: a cluster, the definitions, the operator; built again and restarted on every save.
 //!
-//! The parts: `machine` decides what comes next, and knows nothing but events; `session` does it; `operator`, `watch`, `objects`,
-//! `observations` and `program` (which other commands use, too) are its hands and ears; `story` is what is known, `teller` and `screen` show it.
+//! The parts: `machine` decides what comes next, and knows nothing but events; `session` does it; `operator`, `watch`,
+//! `objects`, `observations` and `program` (which other commands use, too) are its hands and ears; `story` is what is
+//! known, `teller` and `screen` show it.
 //!
-//! What a person may rely on: the cluster and its objects stay while the operator is replaced; the last good build runs until a better one
-//! is there; no cluster that is not of this machine is touched unless it was named.
+//! A person may rely on this: the cluster and its objects stay while the operator is replaced; the last good build runs
+//! until a better one is there; no cluster outside of this machine is touched unless it was named.
 
 use std::ffi::OsString;
 use std::net::SocketAddr;
@@ -44,8 +45,9 @@ use teller::Scenery;
 
 /// Run the project's operator in a cluster of its own, and again on every save
 ///
-/// Starts an embedded cluster, builds the operator, applies its definitions (CRDs) and runs it. When a file is saved it is built again; while
-/// that takes, and when it fails, the last good build goes on running. The cluster and its objects stay until the end.
+/// Starts an embedded cluster, builds the operator, applies its definitions (CRDs) and runs it. When a file is saved it
+/// is built again; while that takes, and when it fails, the last good build goes on running. The cluster and its
+/// objects stay until the end.
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
     /// Address and port of the embedded cluster; port 0 takes a free one
@@ -62,7 +64,8 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "DIR", conflicts_with = "context")]
     data_dir: Option<PathBuf>,
 
-    /// Where to write the kubeconfig of the embedded cluster [default: .kubewright/kubeconfig]; with --context, where to read it
+    /// Where to write the kubeconfig of the embedded cluster [default: .kubewright/kubeconfig]; with --context, where
+    /// to read it
     #[arg(long, value_name = "FILE")]
     kubeconfig: Option<PathBuf>,
 
@@ -155,7 +158,7 @@ impl Arguments {
             kubeconfig: OsString::from(absolute(kubeconfig)?),
             scratch: scratch.0.clone(),
             arguments: self.operator,
-            // A cluster that somebody else set up gets no roles from here.
+            // A cluster that `dev` did not start gets no roles from here.
             account: (matches!(ground, Ground::Embedded(_)) && !self.as_admin).then(|| Account::of(&project.root)),
             embedded: matches!(ground, Ground::Embedded(_)),
             samples: self.samples,
@@ -169,7 +172,7 @@ impl Arguments {
             Some(terminal) => tokio::spawn(teller::draw(story, told, terminal)),
             None => tokio::spawn(teller::print(story, told, output)),
         };
-        // A teller that is gone has nobody to tell.
+        // The teller may be gone; then no output is needed.
         let _ = news.send(News::Fact(fact)).await;
         scenery.switch(true);
         let outcome = session.run(stop).await;
@@ -178,7 +181,7 @@ impl Arguments {
             running.stop().await;
         }
         drop((news, scenery));
-        // What is still to be told is told, the terminal is given back; a terminal that takes nothing is not waited for.
+        // The remaining news are told, the terminal is given back; a terminal that takes nothing is not waited for.
         let _ = tokio::time::timeout(std::time::Duration::from_millis(300), telling).await;
         screen::restore();
         outcome
@@ -232,7 +235,8 @@ impl Lock {
     }
 }
 
-/// A private folder for sockets and keys, gone at the end. Not in the project: the path of a socket may have a hundred letters at most.
+/// A private folder for sockets and keys, gone at the end. Not in the project: the path of a socket may have a hundred
+/// letters at most.
 struct Scratch(PathBuf);
 
 impl Scratch {
@@ -251,7 +255,7 @@ impl Scratch {
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        // A folder that somebody else emptied is no failure.
+        // Another program may have emptied the folder; that is no failure.
         let _ = std::fs::remove_dir_all(&self.0);
     }
 }

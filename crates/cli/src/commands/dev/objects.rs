@@ -1,7 +1,8 @@
-//! What `dev` puts into the cluster: definitions, webhook configurations, samples. All by server-side apply, so that what others own stays.
+//! The objects that `dev` puts into the cluster: definitions, webhook configurations, samples. All by server-side
+//! apply, so that what others own stays.
 //!
-//! Invariants: an object that is as it should be keeps its resourceVersion; a definition counts only when the server serves it; what the
-//! server refuses is told in its own words.
+//! Invariants: an object that is as it should be keeps its resourceVersion; a definition counts only when the server
+//! serves it; what the server refuses is told in its own words.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -22,7 +23,7 @@ const FIELD_MANAGER: &str = "kubewright-dev";
 /// How long a definition may take until it is served.
 const ESTABLISHED_WITHIN: Duration = Duration::from_secs(10);
 
-/// What became of an object.
+/// The outcome for an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Applied {
     Created,
@@ -66,7 +67,8 @@ impl Item {
     }
 }
 
-/// The objects in the YAML files of a folder, in the order of their names; `kustomization.yaml` is no object. A folder that does not exist is empty.
+/// The objects in the YAML files of a folder, in the order of their names; `kustomization.yaml` is no object. A folder
+/// that does not exist is empty.
 ///
 /// # Errors
 /// KWR0705 or what `code` says, with file and line, when a file is not YAML or holds something that is no object.
@@ -116,10 +118,11 @@ pub(crate) fn read(root: &Path, folder: &str, code: Code) -> Result<Vec<Item>, D
     Ok(items)
 }
 
-/// Applies one object, in `default` when it says no namespace and needs one. Fields that the server does not know are refused.
+/// Applies one object, in `default` when it says no namespace and needs one. Fields that the server does not know are
+/// refused.
 ///
 /// # Errors
-/// What the server says.
+/// The error of the server.
 pub(crate) async fn apply(client: &Client, item: &Item) -> Result<Applied, kube::Error> {
     let types: TypeMeta = serde_json::from_value(item.object.clone()).map_err(kube::Error::SerdeError)?;
     let kind = GroupVersionKind::try_from(&types)
@@ -290,7 +293,7 @@ pub(crate) async fn apply_sample(client: &Client, item: &Item) -> Result<Applied
     })
 }
 
-/// What a server said, without the wrapping.
+/// The message of a server, without the wrapping.
 pub(crate) fn words(error: &kube::Error) -> String {
     match error {
         kube::Error::Api(status) if !status.message.is_empty() => status.message.clone(),

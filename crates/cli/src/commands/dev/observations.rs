@@ -1,7 +1,7 @@
 //! Hears what the operator does: the reading end of the socket that its environment names.
 //!
-//! Invariants: `dev` never makes an operator wait (what it cannot take is lost and counted at the other end); one operator speaks at a time,
-//! and what an older one still says is told as its own.
+//! Invariants: `dev` never makes an operator wait (observations that it cannot take are lost and counted at the other
+//! end); one operator speaks at a time, and late observations of an older one are shown as its own.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -84,7 +84,7 @@ async fn listen(stream: UnixStream, heard: mpsc::Sender<Heard>) {
 /// Whether all controllers of an operator work.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Readiness {
-    /// Those that have not said so; none before the operator has introduced itself.
+    /// The controllers that have not reported yet; none before the operator has introduced itself.
     expected: Option<BTreeSet<String>>,
 }
 

@@ -1,7 +1,7 @@
 //! The operator as a process: started, listened to, stopped.
 //!
-//! Invariants: it is a process group of its own, so that Ctrl-C reaches `dev` alone and `dev` decides in which order things end; asked to
-//! end (SIGTERM) it gets [`GRACE`] and is then killed; whoever drops it kills it.
+//! Invariants: it is a process group of its own, so that Ctrl-C reaches `dev` alone and `dev` decides in which order
+//! things end; asked to end (SIGTERM) it gets [`GRACE`] and is then killed; dropping it kills it.
 
 use std::collections::VecDeque;
 use std::ffi::OsString;
@@ -43,7 +43,7 @@ pub(crate) struct Exit {
     /// Why, in words.
     pub(crate) how: String,
     pub(crate) after: Duration,
-    /// What it said last.
+    /// Its last lines.
     pub(crate) last_lines: Vec<String>,
 }
 
@@ -94,7 +94,7 @@ impl Running {
             status = self.child.wait() => status,
             _ = stop => self.stop().await,
         };
-        // What it wrote last is worth a moment; a grandchild that keeps the pipe open is not.
+        // Its last output is worth a moment; a grandchild that keeps the pipe open is not.
         for reader in self.readers.drain(..) {
             let _ = tokio::time::timeout(Duration::from_millis(200), reader).await;
         }
@@ -120,7 +120,7 @@ impl Running {
 
     fn signal(&self, signal: Signal) {
         if let Some(pid) = self.child.id().and_then(|id| Pid::from_raw(id.cast_signed())) {
-            // One that has ended meanwhile needs no signal.
+            // A process that has ended meanwhile needs no signal.
             let _ = kill_process_group(pid, signal);
         }
     }
@@ -147,7 +147,7 @@ async fn read(from: impl AsyncRead + Unpin, lines: mpsc::Sender<String>, last: A
             }
             last.push_back(line.clone());
         }
-        // Nobody to tell: the pipe is still emptied, or the operator would wait for it.
+        // Without a receiver the pipe is still emptied, or the operator would wait for it.
         let _ = lines.send(line).await;
     }
 }

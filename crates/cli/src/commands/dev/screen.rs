@@ -1,7 +1,9 @@
-//! The live screen: the state on top, then the one thing that matters: the first compiler error while there is one, else what happens.
+//! The live screen: the state on top, then the one thing that matters: the first compiler error while there is one,
+//! else what happens.
 //!
-//! [`frame`] draws a [`Story`] into lines; the [`Terminal`] puts them on the screen and leaves the terminal as it found it, whatever
-//! happens. No cursor addressing of single cells: a frame is small, and the terminal shows it at once.
+//! [`frame`] draws a [`Story`] into lines; the [`Terminal`] puts them on the screen and leaves the terminal as it found
+//! it, even after a panic or a signal. No cursor addressing of single cells: a frame is small, and the terminal shows
+//! it at once.
 
 use std::io::{IsTerminal, Write};
 use std::sync::{Mutex, Once, PoisonError};
@@ -179,7 +181,7 @@ fn queue(story: &Story, now: Instant) -> String {
         (ready + more, delayed + later)
     });
     let mut words = format!("{} running · {ready} ready · {delayed} delayed", story.running.len());
-    // What runs for long is named: it is where somebody waits.
+    // The longest run is named, because a person may wait for it.
     let longest = story.running.iter().min_by_key(|(_, since)| **since);
     if let Some(((controller, request), since)) = longest {
         let since = now.saturating_duration_since(*since);
@@ -205,13 +207,13 @@ fn wrapped(lines: impl IntoIterator<Item = String>, width: usize) -> Vec<String>
     lines.into_iter().flat_map(|line| wrap(&line, width)).collect()
 }
 
-/// What is shown as one: a letter with its columns, or the code of a colour, which takes none.
+/// The unit of a line: a letter with its columns, or the code of a colour, which takes none.
 struct Piece {
     text: String,
     columns: usize,
 }
 
-/// The pieces of a line. Tabs become spaces; whatever else would move the cursor is left out.
+/// The pieces of a line. Tabs become spaces; other characters that would move the cursor are left out.
 fn pieces(line: &str) -> Vec<Piece> {
     let mut pieces: Vec<Piece> = Vec::new();
     let mut column = 0;
@@ -248,7 +250,8 @@ fn pieces(line: &str) -> Vec<Piece> {
     pieces
 }
 
-/// Breaks a line where the screen ends, between words where it can; the rest is indented as an entry is. Nothing is lost but the space at a break.
+/// Breaks a line where the screen ends, between words where it can; the rest is indented as an entry is. Nothing is
+/// lost but the space at a break.
 fn wrap(line: &str, width: usize) -> Vec<String> {
     let width = width.max(1);
     let mut pieces = pieces(line);
@@ -300,7 +303,7 @@ fn fitting(pieces: &[Piece], room: usize) -> usize {
     pieces.len()
 }
 
-/// What a person pressed.
+/// A key that a person pressed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Key {
     Quit,
@@ -338,7 +341,8 @@ impl Terminal {
         }
         let before = termios::tcgetattr(&input).ok()?;
         let mut ours = before.clone();
-        // Keys come at once and are not shown; Ctrl-C stays a signal, and Ctrl-Z, after which a shell would write into our screen, nothing.
+        // Keys come at once and are not shown; Ctrl-C stays a signal, and Ctrl-Z, after which a shell would write into
+        // our screen, nothing.
         ours.local_modes.remove(LocalModes::ICANON | LocalModes::ECHO);
         ours.special_codes[SpecialCodeIndex::VSUSP] = 0;
         termios::tcsetattr(&input, OptionalActions::Now, &ours).ok()?;
@@ -413,7 +417,7 @@ pub(crate) fn restore() {
 /// Where logs go: to standard error, but not across the screen while it is ours; then they come when it is given back.
 pub(crate) struct Log;
 
-/// What was logged while the screen was ours; the newest, up to a limit.
+/// Log lines from while the screen was ours; the newest, up to a limit.
 static LOGGED: Mutex<Vec<u8>> = Mutex::new(Vec::new());
 /// Bytes of logs that are kept.
 const KEPT_LOGS: usize = 64 << 10;
@@ -437,7 +441,7 @@ impl Write for Log {
 
 fn write(text: &str) {
     let mut out = std::io::stdout().lock();
-    // Nobody can be told that the terminal is gone.
+    // The terminal is gone, so there is no place for the error.
     let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
 }
 

@@ -1,7 +1,7 @@
 //! Does what the machine decides: one loop that takes events and carries out actions.
 //!
-//! Invariants: only this loop talks to the machine; whatever takes time is a task that answers with an event; a program that runs is kept
-//! under a name of its own, so that cargo may write the next one meanwhile.
+//! Invariants: only this loop talks to the machine; work that takes time is a task that answers with an event; a
+//! program that runs is kept under a name of its own, so that cargo may write the next one meanwhile.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -32,13 +32,13 @@ use crate::program::{self, Built, How, Outcome, build, declaration};
 /// An operator that has not introduced itself after so long does not tell what it does.
 const SILENT: Duration = Duration::from_secs(3);
 
-/// What a session works with.
+/// The equipment of a session.
 pub(crate) struct Equipment {
     pub(crate) how: How,
     pub(crate) client: Client,
-    /// What the operator is given as `KUBECONFIG`; in its place one of the operator's account, when it runs as that.
+    /// The operator's `KUBECONFIG`; in its place one of the operator's account, when it runs as that.
     pub(crate) kubeconfig: OsString,
-    /// Whom the operator runs as; `None` for the administrator, or whoever the kubeconfig speaks of.
+    /// The account of the operator; `None` for the administrator, or the user of the kubeconfig.
     pub(crate) account: Option<Account>,
     pub(crate) scratch: PathBuf,
     /// Arguments for the operator, from the command line.
@@ -49,7 +49,7 @@ pub(crate) struct Equipment {
     pub(crate) news: mpsc::Sender<News>,
 }
 
-/// What tasks report.
+/// The reports of tasks.
 enum Report {
     Event(Event),
     Built(Result<Built, std::io::Error>),
@@ -59,7 +59,7 @@ enum Report {
     Silence(u64),
 }
 
-/// What was done for a build before it starts.
+/// The preparations for a build before it starts.
 struct Prepared {
     declared: Option<Declaration>,
     /// The kubeconfig of the operator's account, when it runs as that.
@@ -82,7 +82,7 @@ pub(crate) struct Session {
     programs: BTreeMap<Generation, PathBuf>,
     /// The number that the next new program gets from the machine.
     newest: Generation,
-    /// What the operator declares; `None` while that is not known, `Some(None)` when it declares nothing.
+    /// The operator's declaration; `None` while it is not known, `Some(None)` when there is none.
     declared: Option<Option<Declaration>>,
     /// Of the operator's account, once it exists.
     account_kubeconfig: Option<PathBuf>,
@@ -127,7 +127,7 @@ impl Session {
         })
     }
 
-    /// What keys do.
+    /// The effect of keys.
     pub(crate) fn keys(&self) -> impl Fn(Key) + Send + 'static {
         let (reports, news) = (self.reports.clone(), self.equipment.news.clone());
         move |key| {
@@ -191,7 +191,7 @@ impl Session {
     }
 
     async fn tell(&self, fact: Fact) {
-        // A teller that is gone has nobody to tell.
+        // The teller may be gone; then no output is needed.
         let _ = self.equipment.news.send(News::Fact(fact)).await;
     }
 
@@ -247,7 +247,7 @@ impl Session {
         self.later(async move { Report::Built(build::build(&how, cancelled, progress).await) });
     }
 
-    /// What a report means to the machine.
+    /// The events of the machine in a report.
     async fn take(&mut self, report: Report) -> Result<Vec<Event>, Failure> {
         Ok(match report {
             Report::Event(event) => vec![event],
@@ -441,7 +441,7 @@ impl Session {
                 arguments.push("--webhook-host=127.0.0.1".to_owned());
                 arguments.push(format!("--webhook-port={}", self.webhooks.port));
             }
-            // Two operators on one machine must not meet at a port, and nobody probes this one.
+            // Two operators on one machine must not meet at a port, and no kubelet probes this one.
             if !given("--health-probe-bind-address") {
                 arguments.push("--health-probe-bind-address=0".to_owned());
             }
@@ -577,7 +577,7 @@ impl Session {
     }
 }
 
-/// A port that nobody listens on. Somebody may take it before the operator does; then the operator says so.
+/// A free port. Another program may take it before the operator does; then the operator reports that.
 pub(super) fn free_port() -> std::io::Result<u16> {
     Ok(std::net::TcpListener::bind(("127.0.0.1", 0))?.local_addr()?.port())
 }

@@ -1,8 +1,8 @@
-//! What `dev` tells: facts about its own work, and what the operator and the cluster do.
+//! The news of `dev`: facts about its own work, and the work of the operator and the cluster.
 //!
-//! [`Fact`] is everything that `dev` itself has to say, with its words and its JSON. [`Story`] is what is known at a time: the state of
-//! cluster, build and operator, the queue, and the last entries; it is told [`News`] and is what the live screen draws. Whoever prints lines
-//! takes the [`Entry`]s. No input or output here.
+//! [`Fact`] is everything that `dev` itself has to say, with its words and its JSON. [`Story`] is the present state: of
+//! cluster, build and operator, the queue, and the last entries; it takes [`News`], and the live screen draws it.
+//! Output by lines prints the [`Entry`]s. No input or output here.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::{Duration, Instant};
@@ -74,9 +74,9 @@ pub(crate) enum Fact {
     Note(String),
     /// Something did not work or is about to go wrong.
     Trouble(Box<Diagnostic>),
-    /// What the operator does wrong, by its subject; pinned until it is answered or another operator starts.
+    /// A mistake of the operator, by its subject; pinned until it is answered or another operator starts.
     Advice(String, Box<Diagnostic>),
-    /// What the advice of this subject was about works now.
+    /// The cause of this subject's advice is gone.
     Answered(String),
 }
 
@@ -89,7 +89,7 @@ pub(crate) struct Entry {
     pub(crate) log: bool,
 }
 
-/// What the operator is doing.
+/// The state of the operator.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) enum OperatorState {
     #[default]
@@ -100,7 +100,7 @@ pub(crate) enum OperatorState {
     Crashed,
 }
 
-/// What the compiler is doing.
+/// The state of the compiler.
 #[derive(Clone, Debug, Default)]
 pub(crate) enum BuildState {
     #[default]
@@ -130,7 +130,7 @@ pub(crate) struct Story {
     /// The errors of the newest build, until one succeeds.
     pub(crate) failed: Option<Failed>,
     pub(crate) definitions: Vec<String>,
-    /// Whom the operator runs as, when it is not the administrator.
+    /// The account of the operator, when it is not the administrator.
     pub(crate) account: Option<String>,
     pub(crate) operator: OperatorState,
     pub(crate) pid: Option<u32>,
@@ -152,7 +152,7 @@ pub(crate) struct Story {
     /// Controllers of which the operator speaks.
     heroes: BTreeSet<String>,
     readiness: Readiness,
-    /// What is not answered, by its subject; the oldest first.
+    /// The advice that is not answered, by its subject; the oldest first.
     advice: Vec<(String, Diagnostic)>,
 }
 
@@ -236,7 +236,7 @@ impl Story {
         if let Message::Hello { controllers, .. } = message {
             self.heroes.extend(controllers.iter().cloned());
         }
-        // One that crashed may still be heard for a moment.
+        // An operator that crashed may still be heard for a moment.
         if self.readiness.hear(message) && self.operator == OperatorState::Starting {
             self.ready(when, entries);
         }

@@ -1,7 +1,7 @@
 //! Puts the story in front of a person: as lines, as JSON, or on the live screen.
 //!
-//! A task of its own behind a bounded channel: a terminal that is slow, or stopped with Ctrl-S, must hold up neither the operator nor a
-//! build.
+//! A task of its own behind a bounded channel: a terminal that is slow, or stopped with Ctrl-S, must hold up neither
+//! the operator nor a build.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -43,7 +43,7 @@ impl Scenery {
         })
     }
 
-    /// Starting and stopping is nobody's story.
+    /// Starting and stopping belong to no story.
     pub(crate) fn switch(&self, on: bool) {
         self.on.store(on, Ordering::Relaxed);
     }
@@ -76,7 +76,7 @@ impl Observer for Scenery {
     }
 }
 
-/// Prints entries as they come, until nobody has news any more.
+/// Prints entries as they come, until the last sender of news is gone.
 pub(crate) async fn print(mut story: Story, mut news: mpsc::Receiver<News>, output: Format) {
     while let Some(news) = news.recv().await {
         for entry in story.hear(&news, Instant::now()) {
@@ -85,7 +85,7 @@ pub(crate) async fn print(mut story: Story, mut news: mpsc::Receiver<News>, outp
     }
 }
 
-/// Draws the screen, until nobody has news any more; then gives the terminal back.
+/// Draws the screen, until the last sender of news is gone; then gives the terminal back.
 pub(crate) async fn draw(mut story: Story, mut news: mpsc::Receiver<News>, terminal: Terminal) {
     let mut ticks = tokio::time::interval(FRAME);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);

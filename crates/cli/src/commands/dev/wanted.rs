@@ -1,7 +1,8 @@
-//! What is put into the cluster before a build starts: definitions, webhook configurations, the operator's account with its roles.
+//! The objects that are put into the cluster before a build starts: definitions, webhook configurations, the operator's
+//! account with its roles.
 //!
-//! [`wanted`] decides it out of the declaration, [`apply_all`] and [`introduce`] do it. Not here: when that happens (`session.rs`), how single
-//! objects are applied (`objects.rs`).
+//! [`wanted`] decides it out of the declaration, [`apply_all`] and [`introduce`] do it. Not here: when that happens
+//! (`session.rs`), how single objects are applied (`objects.rs`).
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -26,7 +27,7 @@ pub(super) const SAMPLES: &str = "config/samples";
 /// The folder of the webhooks' certificate, within the private one.
 pub(super) const CERTIFICATES: &str = "certificates";
 
-/// What is to be applied.
+/// The objects to apply.
 pub(super) struct Wanted {
     pub(super) definitions: Vec<Item>,
     /// `None` where the server cannot ask the operator.
@@ -36,7 +37,7 @@ pub(super) struct Wanted {
     pub(super) doubts: Vec<Diagnostic>,
 }
 
-/// What a build wants to be applied. `webhooks`: where they are answered, if the server can ask.
+/// The objects that a build needs. `webhooks`: where they are answered, if the server can ask.
 pub(super) fn wanted(
     declared: Option<&Declaration>,
     webhooks: Option<&Address>,

@@ -1,9 +1,10 @@
 //! Which files were saved.
 //!
-//! What a path means is decided by [`Interest::of`]; a thread of the operating system's watcher collects paths, and [`Watcher::next`] gives
-//! them out when it has been quiet for a moment, because editors save one file in several steps. Invariants: a file whose content is what it
-//! was (a `touch`, a build script that writes the same again) is not news; what cargo and git write is not looked at. Packages that the
-//! operator is built from count wherever they lie on this machine; cargo says where ([`Watcher::also`]).
+//! [`Interest::of`] decides about a path; a thread of the operating system's watcher collects paths, and
+//! [`Watcher::next`] gives them out when it has been quiet for a moment, because editors save one file in several
+//! steps. Invariants: a file with unchanged content (a `touch`, a build script that writes the same again) is not news;
+//! files that cargo and git write are not looked at. Packages that the operator is built from count wherever they lie
+//! on this machine; cargo says where ([`Watcher::also`]).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -20,7 +21,7 @@ const QUIET: Duration = Duration::from_millis(40);
 /// After so long they are news however unquiet it is.
 const PATIENCE: Duration = Duration::from_millis(400);
 
-/// What a saved file is good for.
+/// The use of a saved file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Interest {
     /// The operator is built from it.
@@ -32,7 +33,7 @@ pub(crate) enum Interest {
 }
 
 impl Interest {
-    /// By the path within the project; `None` for what nobody cares about.
+    /// By the path within the project; `None` for a file that does not matter.
     pub(crate) fn of(path: &Path) -> Option<Interest> {
         let parts: Vec<&str> = path
             .components()
@@ -61,7 +62,7 @@ impl Interest {
                 "config" | "dist" | "docs" | "hack" | "tests" | "benches" | "examples" | "bin",
                 ..,
             ] => None,
-            // Whatever is there may be included with `include_str!`.
+            // Any file there may be included with `include_str!`.
             [first, ..] if ["src", "api"].contains(first) => Some(Interest::Source),
             _ if name.ends_with(".rs") || *name == "Cargo.toml" || *name == "rust-toolchain.toml" => {
                 Some(Interest::Source)
@@ -140,13 +141,13 @@ impl Watcher {
         Ok(watching)
     }
 
-    /// Watches these packages, too. What was saved there after the build began that told of them is news.
+    /// Watches these packages, too. A file that was saved there after the build began is news.
     ///
     /// # Errors
     /// KWR0707 when the system refuses.
     pub(crate) fn also(&mut self, packages: &BTreeSet<PathBuf>, began: SystemTime) -> Result<(), Diagnostic> {
         for package in packages {
-            // One that is gone meanwhile cannot change.
+            // A package that is gone meanwhile cannot change.
             let Ok(package) = package.canonicalize() else { continue };
             if package == self.root || !self.packages.insert(package.clone()) {
                 continue;
@@ -178,8 +179,8 @@ impl Watcher {
         self.watcher.watch(folder, RecursiveMode::Recursive)
     }
 
-    /// Remembers what is in the files now, so that the first save counts only if it changes something. Files that were saved after `since`
-    /// have changed.
+    /// Remembers what is in the files now, so that the first save counts only if it changes something. Files that were
+    /// saved after `since` have changed.
     fn remember(&mut self, folder: &Path, since: Option<SystemTime>) {
         for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
             let path = entry.path();
@@ -213,8 +214,8 @@ impl Watcher {
         within(&self.root).or_else(|| self.packages.iter().find_map(source))
     }
 
-    /// The next files that were saved. Never ends while the project is there. May be dropped half way: what was collected is kept for the
-    /// next call.
+    /// The next files that were saved. Never ends while the project is there. May be dropped half way: what was
+    /// collected is kept for the next call.
     pub(crate) async fn next(&mut self) -> Saved {
         loop {
             if self.collected.is_empty() {
@@ -344,7 +345,7 @@ mod tests {
         let saved = watcher.next().await;
         assert_eq!(saved[&Interest::Source], BTreeSet::from([PathBuf::from("src/lib.rs")]));
         assert_eq!(saved.len(), 1);
-        // Whoever waits may look elsewhere meanwhile; the save is not lost.
+        // The caller may look elsewhere meanwhile; the save is not lost.
         std::fs::write(&lib, "// three").unwrap();
         // (On a slow machine it may be told already.)
         let saved = match tokio::time::timeout(QUIET / 2, watcher.next()).await {

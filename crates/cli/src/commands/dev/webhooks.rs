@@ -1,5 +1,5 @@
-//! Webhooks without a certificate step: the configurations that `manifests` would write lead to a Service in a cluster; here they are led to
-//! the operator on this machine, with a certificate that they vouch for.
+//! Webhooks without a certificate step: the configurations that `manifests` would write lead to a Service in a cluster;
+//! here they are led to the operator on this machine, with a certificate that they vouch for.
 
 use kubewright_codegen::manifests::Declaration;
 use serde_json::{Value, json};
@@ -36,7 +36,8 @@ pub(crate) fn lead_here(configuration: &mut Value, address: &Address) {
     }
 }
 
-/// Lets a definition whose versions the operator converts ask it on this machine; without an address they are not converted.
+/// Lets a definition whose versions the operator converts ask it on this machine; without an address they are not
+/// converted.
 pub(crate) fn convert_here(definition: &mut Value, address: Option<&Address>) {
     let Some(spec) = definition["spec"].as_object_mut() else {
         return;

@@ -1,7 +1,7 @@
 //! Webhooks that keep their own operator from starting. Pure: the declaration is data.
 //!
-//! A webhook with the failure policy `Fail` for what an operator is made of (pods and what makes them, its lease, its
-//! accounts and Secrets), asked about its own namespace too, must answer before there is anybody to answer.
+//! A webhook with the failure policy `Fail` for the objects of an operator (pods and their workloads, its lease, its
+//! accounts and Secrets), called about its own namespace too, must answer before its server can run.
 
 use kubewright_codegen::codes;
 use kubewright_codegen::manifests::Declaration;
@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use super::Check;
 
-/// What must be written before an operator runs, by group.
+/// The kinds that must be written before an operator runs, by group.
 const NEEDED: [(&str, &[&str]); 4] = [
     (
         "",

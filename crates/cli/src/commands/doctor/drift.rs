@@ -1,7 +1,8 @@
-//! PROJECT against the code: what was created and what `operator()` registers. Pure: both sides are data.
+//! PROJECT against the code: the created kinds and those that `operator()` registers. Pure: both sides are data.
 //!
-//! What PROJECT has and the code lacks is wrong: a controller that is not registered never runs, and nothing says so. What the code has and
-//! PROJECT lacks works, and is remarked, because commands that read PROJECT do not see it.
+//! A part of PROJECT that the code lacks is an error: a controller that is not registered never runs, and no message
+//! says so. A part of the code that PROJECT lacks works, and is remarked, because commands that read PROJECT do not see
+//! it.
 
 use std::collections::BTreeSet;
 
@@ -15,7 +16,7 @@ use super::Check;
 /// A kind by group, version and name.
 type Kind = (String, String, String);
 
-/// What differs; one good check when nothing does.
+/// The differences; one good check when there are none.
 pub(super) fn drift(project: &Project, declaration: &Declaration) -> Vec<Check> {
     let mut checks = Vec::new();
     let code = Code::of(declaration);
@@ -88,7 +89,7 @@ pub(super) fn drift(project: &Project, declaration: &Declaration) -> Vec<Check> 
     checks
 }
 
-/// What the code has and PROJECT lacks.
+/// The parts of the code that PROJECT lacks.
 fn unknown_to(project: &Project, code: &Code) -> Vec<Check> {
     let with = |has: &dyn Fn(&Resource) -> bool| -> BTreeSet<Kind> {
         project
@@ -154,7 +155,7 @@ fn kind(resource: &Resource) -> Kind {
     (group, resource.version.clone(), resource.kind.clone())
 }
 
-/// What the code says.
+/// The registrations in the code.
 #[derive(Default)]
 struct Code {
     crds: BTreeSet<Kind>,

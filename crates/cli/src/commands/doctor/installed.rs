@@ -1,7 +1,8 @@
-//! The definitions that a cluster has against those of `config/crd/bases`: an operator that is newer than its definitions loses fields
-//! without a word, because the API server drops what a schema does not know.
+//! The definitions that a cluster has against those of `config/crd/bases`: an operator that is newer than its
+//! definitions loses fields without a word, because the API server drops what a schema does not know.
 //!
-//! What the server or a deployment adds (defaults, the Service of a conversion) is no difference; within a schema everything is.
+//! Additions of the server or a deployment (defaults, the Service of a conversion) are no difference; within a schema
+//! every change is.
 
 use std::path::Path;
 
@@ -70,7 +71,7 @@ fn judge(name: &str, ours: &Value, theirs: &Result<Option<DynamicObject>, Error>
     }
 }
 
-/// What a server leaves out when it writes an object.
+/// Values that a server leaves out when it writes an object.
 fn is_nothing(value: &Value) -> bool {
     match value {
         Value::Null => true,

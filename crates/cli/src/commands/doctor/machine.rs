@@ -1,4 +1,5 @@
-//! The machine and the cluster: what `doctor` sees there. Each look is followed by a judgement that is a function of what was seen.
+//! The machine and the cluster: what `doctor` sees there. Each look is followed by a judgement that is a function of
+//! what was seen.
 
 use std::net::TcpListener;
 use std::path::Path;
@@ -20,7 +21,7 @@ const KUBECTL: (u32, u32) = (1, 30);
 const DISK: (u64, u64) = (500 << 20, 3 << 30);
 /// How long a server or a tool may take to answer.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// What an operator listens on unless told otherwise, and what for.
+/// The default ports of an operator, and their purpose.
 const PORTS: [(u16, &str); 3] = [(8081, "probes"), (8443, "metrics"), (9443, "webhooks")];
 
 /// Everything about the machine. `folder`: where the disk is looked at.
@@ -99,7 +100,7 @@ pub(super) async fn cluster(context: Option<&str>, root: Option<&Path>) -> Vec<C
     checks
 }
 
-/// What a tool prints; `None` when it is not there or fails.
+/// The output of a tool; `None` when it is not installed or fails.
 async fn said(tool: &str, arguments: &[&str]) -> Option<String> {
     let mut command = Command::new(tool);
     command

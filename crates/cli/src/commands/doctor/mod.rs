@@ -1,7 +1,9 @@
-//! `kubewright doctor`: looks at the machine, the cluster and the project, and says of each thing whether it will do, and if not what to do.
+//! `kubewright doctor`: looks at the machine, the cluster and the project, and says of each thing whether it will do,
+//! and if not what to do.
 //!
-//! A [`Check`] is a fact with a judgement. `machine` looks (processes, files, sockets) and judges with pure functions; `drift` judges PROJECT
-//! against what the operator declares, and looks at nothing; `installed` holds a cluster's definitions against the project's. Invariant: the exit status is 1 exactly when a check is [`State::Bad`].
+//! A [`Check`] is a fact with a judgement. `machine` looks (processes, files, sockets) and judges with pure functions;
+//! `drift` judges PROJECT against what the operator declares, and looks at nothing; `installed` holds a cluster's
+//! definitions against the project's. Invariant: the exit status is 1 exactly when a check is [`State::Bad`].
 
 use std::path::Path;
 
@@ -46,10 +48,10 @@ pub(crate) enum State {
 /// One thing that was looked at.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Check {
-    /// What was looked at: `rust`, `port 8081`, `controller guestbook`.
+    /// The subject: `rust`, `port 8081`, `controller guestbook`.
     what: String,
     state: State,
-    /// What was found.
+    /// The finding.
     found: String,
     code: Option<Code>,
     fix: Option<String>,
@@ -228,7 +230,7 @@ fn generated(declaration: &manifests::Declaration, root: &Path) -> Option<Check>
     })
 }
 
-/// What PROJECT says; `None` in a project without one.
+/// The declaration in PROJECT; `None` in a project without one.
 fn said(project: &Project) -> Result<Option<Declared>, Check> {
     if !project.scaffolded {
         return Ok(None);
