@@ -1,5 +1,5 @@
-//! `kube-apiserver`: the API server of a cluster, with the certificates, keys and rules that its flags name, and without controllers unless
-//! `--controllers` says otherwise.
+//! `kube-apiserver`: the API server of a cluster, with the certificates, keys and rules that its flags name, and
+//! without controllers unless `--controllers` says otherwise.
 //!
 //! Objects are in the folder that the etcd behind `--etcd-servers` names. Not here: what flags mean (`settings`).
 
@@ -80,7 +80,7 @@ async fn run(settings: Settings, parent: Parent, started: Instant) -> Result<(),
 async fn start(settings: &Settings) -> Result<Cluster, String> {
     let pki = pki(settings)?;
     let authorization = settings.authorization.ready().await?;
-    // `BuiltInAuthenticationOptions.ApplyAuthorization`: nobody may do everything.
+    // `BuiltInAuthenticationOptions.ApplyAuthorization`: anonymous users must not be allowed everything.
     if settings.anonymous && authorization.allows_everything {
         warn(
             "AnonymousAuth is not allowed with the AlwaysAllow authorizer. Resetting AnonymousAuth to false. You should use a different authorizer",

@@ -1,8 +1,8 @@
-//! Who decides what users may do: `--authorization-mode` and the flags of its webhook, or the file that `--authorization-config` names
-//! (`AuthorizationConfiguration` of `apiserver.config.k8s.io`, KEP-3221).
+//! Who decides what users may do: `--authorization-mode` and the flags of its webhook, or the file that
+//! `--authorization-config` names (`AuthorizationConfiguration` of `apiserver.config.k8s.io`, KEP-3221).
 //!
-//! Invariants: what is said twice, or beside its mode, is an error; a file is accepted only when all of it acts. It is read once, at the
-//! start: kube-apiserver reads it again when it changes.
+//! Invariants: what is said twice, or beside its mode, is an error; a file is accepted only when all of it acts. It is
+//! read once, at the start: kube-apiserver reads it again when it changes.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -23,12 +23,12 @@ const UNAUTHORIZED: Duration = Duration::from_secs(30);
 /// The longest time that one review may take.
 const LONGEST: Duration = Duration::from_secs(30);
 
-/// What the flags say.
+/// The modes of the flags.
 #[derive(Debug, PartialEq)]
 pub(super) enum Authorization {
     /// These, in this order.
     Modes(Vec<Authorizer>),
-    /// What a file says.
+    /// The authorizers of a file.
     File(PathBuf),
 }
 
@@ -38,7 +38,7 @@ impl Default for Authorization {
     }
 }
 
-/// One who decides.
+/// An authorizer.
 #[derive(Debug, PartialEq)]
 pub(super) enum Authorizer {
     /// The API server itself.
@@ -57,7 +57,7 @@ impl Authorization {
     /// Reads the files that are named.
     ///
     /// # Errors
-    /// What is wrong in which of them.
+    /// The error, with the authorizer that it is about.
     pub(super) async fn ready(&self) -> Result<Ready, String> {
         let read;
         let authorizers = match self {
@@ -93,7 +93,7 @@ async fn webhook(settings: &Webhook, kubeconfig: &Path) -> Result<AuthorizationM
     }))
 }
 
-/// What the flags say (`BuiltInAuthorizationOptions.Validate`).
+/// The authorization by the flags (`BuiltInAuthorizationOptions.Validate`).
 ///
 /// # Errors
 /// The first thing that is wrong.

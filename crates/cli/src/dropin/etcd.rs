@@ -1,8 +1,8 @@
-//! `etcd`, as far as test environments look at it: it is healthy, and its data folder is where the kube-apiserver beside it keeps its
-//! objects.
+//! `etcd`, as far as test environments look at it: it is healthy, and its data folder is where the kube-apiserver
+//! beside it keeps its objects.
 //!
-//! There is no etcd API behind its port, and whoever asks for one is told so. A kube-apiserver asks at [`PLACE`] for the folder; that is
-//! how one that is started again finds what another one left.
+//! There is no etcd API behind its port, and a client that asks for one is told so. A kube-apiserver asks at [`PLACE`]
+//! for the folder; that is how one that is started again finds what another one left.
 //!
 //! Invariants: a client costs one small buffer, and never longer than [`PATIENCE`]; [`CLIENTS`] at most at a time.
 
@@ -37,7 +37,7 @@ const WAIT: Duration = Duration::from_secs(20);
 /// How often it tries.
 const AGAIN: Duration = Duration::from_millis(20);
 
-/// What a kube-apiserver is told by its etcd.
+/// The facts that etcd gives a kube-apiserver.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Place {
     /// The folder of the objects.
@@ -131,7 +131,7 @@ async fn serve(socket: TcpListener, clients: Arc<Semaphore>, answer: Arc<str>) {
         };
         let answer = answer.clone();
         tokio::spawn(async move {
-            // What goes wrong with a client is the client's affair.
+            // An error of one client does not concern the server.
             let _ = tokio::time::timeout(PATIENCE, client(stream, &answer)).await;
             drop(place);
         });
@@ -164,7 +164,7 @@ fn respond(path: &str, place: &str) -> (&'static str, String) {
     }
 }
 
-/// What comes up to an empty line, or as much as is looked at.
+/// The bytes up to an empty line, or as many as are looked at.
 async fn head(stream: &mut TcpStream) -> std::io::Result<String> {
     let mut bytes = Vec::new();
     let mut limited = stream.take(HEAD as u64);
@@ -179,7 +179,7 @@ async fn head(stream: &mut TcpStream) -> std::io::Result<String> {
 /// Asks the etcd at this address where the objects are. It may just be starting, so it is asked again for a while.
 ///
 /// # Errors
-/// When nobody answers in time, or somebody else does.
+/// When no answer comes in time, or another program answers.
 pub(super) async fn ask(address: SocketAddr) -> Result<Place, String> {
     let begun = Instant::now();
     loop {

@@ -1,8 +1,8 @@
-//! What `--feature-gates` and `--runtime-config` ask for, and what of it is not served.
+//! The requests of `--feature-gates` and `--runtime-config`, and those that are not served.
 //!
-//! The gates, their stages and defaults are those of kube-apiserver 1.36 (`data/feature-gates.txt`, recorded from its metrics). This server is
-//! that of a default cluster: a gate or a version at its default says nothing, another value is accepted and warned of, and what upstream
-//! refuses is refused in its words.
+//! The gates, their stages and defaults are those of kube-apiserver 1.36 (`data/feature-gates.txt`, recorded from its
+//! metrics). This server is that of a default cluster: a gate or a version at its default says nothing, another value
+//! is accepted and warned of, and what upstream refuses is refused in its words.
 
 use super::flags::{Given, truth};
 
@@ -110,7 +110,7 @@ pub(super) fn runtime_config(given: &Given, warnings: &mut Vec<String>) -> Resul
     Ok(())
 }
 
-/// What is not done about a kind of versions.
+/// The missing part for a kind of versions.
 fn many(key: &str, wanted: bool) -> Option<&'static str> {
     match (key, wanted) {
         ("api/ga" | "api/legacy", true) | ("api/beta" | "api/alpha", false) => None,
@@ -119,7 +119,7 @@ fn many(key: &str, wanted: bool) -> Option<&'static str> {
     }
 }
 
-/// What is not done about one version, or one resource of it.
+/// The missing part for one version, or one resource of it.
 fn one(key: &str, wanted: Option<bool>, value: &str) -> Result<Option<&'static str>, String> {
     let invalid =
         || format!("invalid value of {key}: {value}, err: strconv.ParseBool: parsing {value:?}: invalid syntax");

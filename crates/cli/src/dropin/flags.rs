@@ -1,7 +1,7 @@
 //! Flags as Go's pflag reads them, and the help that lists them.
 //!
-//! `--name=value`, `--name value`, `-v 2`; a boolean stands alone or has its value behind `=`. A flag may come several times: which of its
-//! values count is decided by whoever reads it. The errors are pflag's.
+//! `--name=value`, `--name value`, `-v 2`; a boolean stands alone or has its value behind `=`. A flag may come several
+//! times: its reader decides which of its values count. The errors are pflag's.
 
 use std::collections::BTreeMap;
 
@@ -17,7 +17,7 @@ pub(super) struct Flag {
 /// Flags under one heading of the help.
 pub(super) type Section = (&'static str, &'static [Flag]);
 
-/// What was given, in order.
+/// The given flags, in order.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Given {
     values: BTreeMap<&'static str, Vec<String>>,

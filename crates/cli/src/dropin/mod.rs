@@ -1,10 +1,11 @@
-//! This program under other names: what it is when a link named `kube-apiserver` or `etcd` leads to it, as in the folder of
-//! `kubewright assets`.
+//! This program under other names: what it is when a link named `kube-apiserver` or `etcd` leads to it, as in the
+//! folder of `kubewright assets`.
 //!
-//! Test environments such as envtest start these two as children, with flags in Go's forms, ask whether they are well, and end them with
-//! SIGTERM. Both end by themselves when the process that started them is gone, so that a test run that is killed leaves nothing behind.
+//! Test environments such as envtest start these two as children, with flags in Go's forms, ask whether they are well,
+//! and end them with SIGTERM. Both end by themselves when the process that started them is gone, so that a test run
+//! that is killed leaves nothing behind.
 //!
-//! Invariants: a flag acts, or is refused in words; what is said of a wrong flag is what the original says.
+//! Invariants: a flag acts, or is refused in words; the error about a wrong flag is the original's.
 //!
 //! Not here: the cluster (`kubewright_cluster`), the folder of links (`commands/assets.rs`).
 
@@ -29,7 +30,7 @@ pub(crate) fn called(started: Instant) -> Option<ExitCode> {
         "etcd" => etcd::main,
         _ => return None,
     };
-    // What is no UTF-8 is no flag that is known; its text with marks in it says which one.
+    // An argument that is not UTF-8 is no known flag; its text with replacement characters tells which one.
     let arguments: Vec<String> = arguments.map(|one| one.to_string_lossy().into_owned()).collect();
     Some(run(&arguments, started))
 }
@@ -37,7 +38,7 @@ pub(crate) fn called(started: Instant) -> Option<ExitCode> {
 /// Says on standard error why it ends.
 fn failed(why: &str) -> ExitCode {
     use std::io::Write as _;
-    // Nobody is left to be told when standard error is gone.
+    // Standard error is gone, so there is no place for the error.
     let _ = writeln!(anstream::stderr().lock(), "Error: {why}");
     ExitCode::FAILURE
 }

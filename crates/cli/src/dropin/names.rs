@@ -18,7 +18,7 @@ const fn boolean(name: &'static str, usage: &'static str) -> Flag {
     }
 }
 
-/// What kube-apiserver is told by.
+/// The flags of kube-apiserver.
 pub(super) const APISERVER: &[Section] = &[
     (
         "Generic",
@@ -262,7 +262,7 @@ pub(super) const APISERVER: &[Section] = &[
     ),
 ];
 
-/// What etcd is told by.
+/// The flags of etcd.
 pub(super) const ETCD: &[Section] = &[(
     "Member",
     &[
@@ -317,7 +317,7 @@ pub(super) const BUILT_IN_PLUGINS: [&str; 8] = [
     "RuntimeClass",
 ];
 
-/// Those that this server does not have. None of them is on by default but the last.
+/// The plugins that this server does not have. None of them is on by default but the last.
 pub(super) const MISSING_PLUGINS: [&str; 14] = [
     "AlwaysAdmit",
     "AlwaysDeny",

@@ -1,4 +1,4 @@
-//! What the flags of kube-apiserver mean, before anything is read from the disk or the network.
+//! The settings by the flags of kube-apiserver, before anything is read from the disk or the network.
 //!
 //! All mistakes are told at once, as the original does: one alone, several in brackets.
 
@@ -20,7 +20,7 @@ use crate::rollout::duration;
 #[derive(Debug)]
 pub(super) struct Settings {
     pub(super) listen: SocketAddr,
-    /// What the cluster is told of it, if not that.
+    /// The address that the cluster announces, if it is another.
     pub(super) advertised: Option<IpAddr>,
     /// Address of the etcd beside it.
     pub(super) etcd: SocketAddr,
@@ -40,20 +40,20 @@ pub(super) struct Settings {
     pub(super) event_ttl: Duration,
     pub(super) controllers: Controllers,
     pub(super) audit: Option<Audit>,
-    /// What is accepted and does not act as it would upstream.
+    /// Flags that are accepted and do not act as they would upstream.
     pub(super) warnings: Vec<String>,
 }
 
 /// The admission plugins that are not as by default.
 #[derive(Debug, Default)]
 pub(super) struct Plugins {
-    /// Those that run besides.
+    /// Plugins that run besides.
     pub(super) enabled: BTreeSet<String>,
-    /// Those that are left out.
+    /// Plugins that are left out.
     pub(super) disabled: BTreeSet<String>,
 }
 
-/// What is said about an audit log.
+/// The flags of an audit log.
 #[derive(Debug)]
 pub(super) struct Audit {
     pub(super) policy: PathBuf,
