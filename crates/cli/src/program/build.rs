@@ -1,8 +1,8 @@
 //! Compiles the operator with cargo, and reads what cargo says about it.
 //!
-//! What a line means is a function of the line ([`Said::of`]); the rest starts a process and reads its two pipes. Invariants: a build that
-//! is dropped or cancelled takes its compilers with it (they are one process group); of the errors the first one is kept whole, because it
-//! is the one to mend first.
+//! The meaning of a line is a function of the line ([`Said::of`]); the rest starts a process and reads its two pipes.
+//! Invariants: a build that is dropped or cancelled takes its compilers with it (they are one process group); of the
+//! errors the first one is kept whole, because it is the one to mend first.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -16,7 +16,7 @@ use tokio::io::{AsyncBufReadExt, AsyncReadExt, BufReader};
 use tokio::process::{Child, Command};
 use tokio::sync::{mpsc, oneshot};
 
-/// What a person sees of a build.
+/// The output of a build for a person.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Voice {
     /// Nothing: this command tells what matters.
@@ -46,7 +46,7 @@ pub(crate) struct Built {
     pub(crate) began: SystemTime,
 }
 
-/// What came out.
+/// The outcome.
 #[derive(Debug)]
 pub(crate) enum Outcome {
     /// The program, and how long it took.
@@ -196,7 +196,7 @@ async fn read_progress(
             let line: Vec<u8> = rest.drain(..=end).collect();
             let line = String::from_utf8_lossy(&line[..end]);
             match bar(&line) {
-                // Whoever draws the bar may be slower than cargo.
+                // The reader that draws the bar may be slower than cargo.
                 Some(done) => drop(progress.try_send(done)),
                 None if !line.trim().is_empty() => complaints.push_str(&format!("{}\n", line.trim_end())),
                 None => {}
@@ -216,7 +216,7 @@ fn bar(line: &str) -> Option<(usize, usize)> {
     Some((done.trim().parse().ok()?, total.trim().parse().ok()?))
 }
 
-/// What one line of cargo's standard output says, as far as it matters here.
+/// One line of cargo's standard output, as far as it matters here.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Said {
     Error {
@@ -269,7 +269,7 @@ struct Target {
 
 impl Said {
     fn of(line: &str) -> Option<Said> {
-        // Build scripts and procedural macros may print whatever they like into the same pipe.
+        // Build scripts and procedural macros may print any text into the same pipe.
         match serde_json::from_str(line).ok()? {
             Message::Complaint { message } if message.level.starts_with("error") => {
                 let primary = message.spans.iter().find(|span| span.is_primary);
@@ -335,7 +335,8 @@ impl Failed {
     }
 }
 
-/// The operator among the programs that cargo built: the only one, the one that `default-run` names, or that of `src/main.rs`.
+/// The operator among the programs that cargo built: the only one, the one that `default-run` names, or that of
+/// `src/main.rs`.
 fn program(said: &[Said], root: &Path) -> Result<PathBuf, String> {
     // Links in the path of a project are resolved by cargo.
     let real = |path: &Path| path.canonicalize().ok();

@@ -1,7 +1,8 @@
-//! What the built operator says it consists of: the hidden subcommand `__declaration`, which prints one JSON document and needs no cluster.
+//! The declaration of the built operator: the hidden subcommand `__declaration`, which prints one JSON document and
+//! needs no cluster.
 //!
-//! An operator whose `main` is not `kubewright::run` knows no subcommand and simply begins to operate: it is given no cluster to operate
-//! on, and little time.
+//! An operator whose `main` is not `kubewright::run` knows no subcommand and simply begins to operate: it is given no
+//! cluster to operate on, and little time.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -105,14 +106,15 @@ pub(crate) fn controllers(declaration: &Declaration) -> BTreeMap<String, String>
         .collect()
 }
 
-/// The definitions and webhook configurations that `kubewright manifests` would write. `root`: the project, for the places of what is wrong.
+/// The definitions and webhook configurations that `kubewright manifests` would write. `root`: the project, for the
+/// places of what is wrong.
 ///
 /// # Errors
 /// All that is wrong.
 pub(crate) fn objects(declaration: &Declaration, root: &Path) -> Result<Objects, Vec<Diagnostic>> {
     let disk = Disk::new(root);
     let decided = Options::of_project(&disk).map_err(|why| vec![why])?;
-    // Here the operator works in all namespaces, whatever it does where it is deployed.
+    // Here the operator works in all namespaces, even if it does not where it is deployed.
     let options = Options {
         namespace: None,
         ..decided

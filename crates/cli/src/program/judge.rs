@@ -1,7 +1,9 @@
-//! What an API server says to webhook configurations, before a real one is asked: they are sent to one in this process, as dry runs.
+//! The errors of an API server about webhook configurations, before a real one is asked: they are sent to one in this
+//! process, as dry runs.
 //!
-//! The configurations are whole, with what patches added, so nothing is judged that differs from what is written. Not here: which webhook an
-//! answer is about and what it means to a person ([`manifests::refused`]); definitions, which `kubewright-codegen` judges itself.
+//! The configurations are whole, with the fields that patches added, so exactly the written ones are judged. Not here:
+//! which webhook an answer is about and what it means to a person ([`manifests::refused`]); definitions, which
+//! `kubewright-codegen` judges itself.
 
 use kubewright::kube::api::{Api, ApiResource, DynamicObject, GroupVersionKind, PostParams};
 use kubewright::kube::{self};
@@ -10,7 +12,7 @@ use kubewright_codegen::manifests;
 use kubewright_codegen::{Diagnostic, codes};
 use serde_json::Value;
 
-/// What an API server would refuse about the configurations.
+/// The errors of an API server about the configurations.
 ///
 /// # Errors
 /// All that is wrong, each at its webhook; or the API server in this process does not start.

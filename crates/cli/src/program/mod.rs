@@ -1,8 +1,8 @@
 //! The operator's program: built with cargo, and asked what it consists of.
 //!
-//! The one way to it for every command: `build` says which program of the package is the operator, `declaration` asks it, `judge`
-//! asks an API server what it would say to the webhooks. Errors that
-//! stop a command are KWR0391 (there is no program) and KWR0390 (it does not say what it consists of); `dev`, which goes on, shows the same.
+//! The one way to it for every command: `build` says which program of the package is the operator, `declaration` asks
+//! it, `judge` asks an API server what it would say to the webhooks. Errors that stop a command are KWR0391 (there is
+//! no program) and KWR0390 (it does not say what it consists of); `dev`, which goes on, shows the same.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -27,7 +27,7 @@ pub(crate) fn no_cargo(why: std::io::Error) -> Diagnostic {
         .fix("install Rust (https://rustup.rs), and see that cargo is in the PATH; kubewright doctor looks at both")
 }
 
-/// Builds to the end, or until somebody wants this command to end. Answers the program and how long it took.
+/// Builds to the end, or until a signal ends this command. Answers the program and how long it took.
 ///
 /// # Errors
 /// KWR0802 without cargo, KWR0391 when there is no program; when it was interrupted.
