@@ -1,8 +1,8 @@
 //! Server-side apply of many objects, and waiting until they do what they are for.
 //!
-//! The order is that of the rendering, in which what others need comes first, with two stops: definitions are established before objects of
-//! their kinds are sent, and webhook configurations come last, when the operator is available. A webhook that is asked before it answers
-//! would keep the very pods from starting that are to answer.
+//! The order is that of the rendering, in which what others need comes first, with two stops: definitions are
+//! established before objects of their kinds are sent, and webhook configurations come last, when the operator is
+//! available. A webhook that is asked before it answers would keep the very pods from starting that are to answer.
 
 use std::time::Duration;
 
@@ -35,7 +35,8 @@ pub(crate) struct Applying {
     pub(crate) mode: Mode,
 }
 
-/// Applies the objects and waits until they are ready; a trial waits for nothing, and changes nothing. Says what became of them.
+/// Applies the objects and waits until they are ready; a trial waits for nothing, and changes nothing. Says what became
+/// of them.
 ///
 /// # Errors
 /// When a kind is not served, an object is refused, or something is not ready in time.
@@ -66,7 +67,8 @@ pub(crate) async fn apply_all(
         for object in &stage {
             tally.add(apply(cluster, &kinds, object, how, output).await?);
         }
-        // Objects of new kinds cannot be sent before their definitions are established, so this is waited for in any case.
+        // Objects of new kinds cannot be sent before their definitions are established, so this is waited for in any
+        // case.
         let waited: Vec<&Value> = stage
             .into_iter()
             .filter(|object| ready::promises(object) && (how.wait || is_definition(object)))

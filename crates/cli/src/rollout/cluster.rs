@@ -45,7 +45,7 @@ impl Cluster {
             .fix("is it running, and is this the right context? --context takes another")
     }
 
-    /// What a request failed with: the server's words, or that it does not answer.
+    /// The error of a request: the server's words, or that it does not answer.
     pub(super) fn failed(&self, attempted: String, why: &kube::Error) -> Diagnostic {
         match why {
             kube::Error::Api(status) => {
@@ -182,10 +182,10 @@ impl Kinds {
         }
     }
 
-    /// What is missing for the objects.
+    /// The kinds that are missing for the objects.
     ///
     /// # Errors
-    /// When a kind is not served, with whom it belongs to.
+    /// When a kind is not served, with the project that it belongs to.
     pub(super) fn check(&self, objects: &[Value]) -> Result<(), Diagnostic> {
         let missing: Vec<&Value> = objects.iter().filter(|object| self.of(object).is_none()).collect();
         let Some(first) = missing.first() else { return Ok(()) };

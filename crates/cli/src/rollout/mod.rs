@@ -1,11 +1,14 @@
-//! A project's objects on their way to a cluster and back: what `install`, `deploy`, `build-installer` and their opposites share.
+//! A project's objects on their way to a cluster and back: what `install`, `deploy`, `build-installer` and their
+//! opposites share.
 //!
-//! - `render`: folders of `config/` into objects; - `cluster`: the cluster of a kubeconfig and the kinds that it serves; - `apply`: server-side
-//!   apply, in an order that does not get in its own way; - `ready`: what is still missing, and why; - `remove`: the opposite, custom
-//!   resources first, while the operator can still clean up behind them; - `trial`: all of it without doing it (`--dry-run`, `--diff`).
+//! - `render`: folders of `config/` into objects; - `cluster`: the cluster of a kubeconfig and the kinds that it
+//!   serves; - `apply`: server-side apply, in an order that does not get in its own way; - `ready`: what is still
+//!   missing, and why; - `remove`: the opposite, custom resources first, while the operator can still clean up behind
+//!   them; - `trial`: all of it without doing it (`--dry-run`, `--diff`).
 //!
-//! Invariants: nothing is applied before all kinds are known to be served; what was promised is waited for, or the message says what is missing;
-//! no file of the project is changed. Not here: what is in `config/` (the crate codegen).
+//! Invariants: nothing is applied before all kinds are known to be served; every promised state is waited for, or the
+//! message says what is missing; no file of the project is changed. Not here: the contents of `config/` (the crate
+//! codegen).
 
 mod apply;
 mod cluster;
@@ -98,7 +101,8 @@ pub(crate) struct RemovalArguments {
 }
 
 impl RemovalArguments {
-    /// Takes all objects of a folder of `config/` out of the cluster, and says how many they were; `None` when it was only tried.
+    /// Takes all objects of a folder of `config/` out of the cluster, and says how many they were; `None` when it was
+    /// only tried.
     ///
     /// # Errors
     /// When the folder cannot be rendered, the cluster does not answer, or something does not go.

@@ -1,7 +1,7 @@
-//! Whether objects do what they are for, and what keeps them from it.
+//! Whether objects are ready, and the reasons if they are not.
 //!
-//! [`missing`] decides from an object alone; waiting asks the server again and again, tells each change of what is missing, and at the
-//! end of its time looks at pods and their events for the reasons.
+//! [`missing`] decides from an object alone; waiting asks the server again and again, tells each change of what is
+//! missing, and at the end of its time looks at pods and their events for the reasons.
 
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ pub(super) fn promises(object: &Value) -> bool {
     is_definition(object) || matches!(text(object, "/kind"), "Deployment" | "StatefulSet" | "DaemonSet")
 }
 
-/// What an object still lacks; `None` when it is ready.
+/// The missing condition of an object; `None` when it is ready.
 pub(super) fn missing(object: &Value) -> Option<String> {
     if is_definition(object) {
         return missing_of_definition(object);
@@ -136,7 +136,7 @@ async fn too_late(cluster: &Cluster, title: &str, lacks: &str, object: Option<&V
     diagnostic.fix(fix)
 }
 
-/// What is wrong with the pods of a workload.
+/// The problems of a workload's pods.
 async fn reasons(cluster: &Cluster, object: &Value) -> Vec<String> {
     let labels = object.pointer("/spec/selector/matchLabels").and_then(Value::as_object);
     let Some(labels) = labels else { return Vec::new() };

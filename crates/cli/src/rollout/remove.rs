@@ -1,8 +1,8 @@
 //! Taking a project out of a cluster, in an order that loses nothing by accident.
 //!
-//! Custom resources go first, while the operator runs: their finalizers are its promise to clean up. Only when they are gone go webhook
-//! configurations, then the operator and its rights, the definitions, and the namespace. Invariant: as long as a custom resource is
-//! there, nothing else is deleted.
+//! Custom resources go first, while the operator runs: their finalizers are its promise to clean up. Only when they are
+//! gone go webhook configurations, then the operator and its rights, the definitions, and the namespace. Invariant: as
+//! long as a custom resource is there, nothing else is deleted.
 
 use std::time::Duration;
 
@@ -32,7 +32,8 @@ pub(crate) struct Removing {
 /// Removes the objects, and before them all custom resources of the definitions among them.
 ///
 /// # Errors
-/// When custom resources do not go, the cluster refuses, something does not go in time, or (unless told otherwise) was not there.
+/// When custom resources do not go, the cluster refuses, something does not go in time, or (unless told otherwise) was
+/// not there.
 pub(crate) async fn remove_all(
     cluster: &Cluster,
     objects: &[Value],
@@ -91,7 +92,7 @@ fn some(names: &[String]) -> String {
 /// Deletes one object; `false` when it was not there.
 async fn remove(cluster: &Cluster, kinds: &Kinds, object: &Value, output: Format) -> Result<bool, Diagnostic> {
     let title = title(object);
-    // What the cluster does not know it does not have.
+    // A kind that the cluster does not know has no objects.
     let Some(api) = cluster.api(kinds, object) else {
         return Ok(false);
     };
@@ -165,7 +166,7 @@ async fn remove_resources(
     }
 }
 
-/// Objects that do not go, and who should have let them.
+/// Objects that do not go, and the owners of their finalizers.
 async fn stuck(
     cluster: &Cluster,
     kinds: &Kinds,
@@ -227,7 +228,7 @@ async fn wait_gone(
             let found = api.get_opt(text(object, "/metadata/name")).await;
             let found = found.map_err(|why| cluster.failed(format!("cannot wait for {title}"), &why))?;
             let Some(found) = found.map(as_value) else { break };
-            // What is not being deleted was made anew by somebody else.
+            // An object that is not being deleted was made anew by another client.
             if text(&found, "/metadata/deletionTimestamp").is_empty() {
                 break;
             }

@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use crate::files::Disk;
 
-/// What a folder renders to.
+/// The rendering of a folder.
 pub(crate) struct Rendered {
     pub(crate) objects: Vec<Value>,
     /// The program that had to be asked, if one was.
@@ -19,7 +19,8 @@ pub(crate) struct Rendered {
 /// Renders a folder of the project with the operator's image, changing no file.
 ///
 /// # Errors
-/// What is wrong with the folder, or that neither kustomize nor kubectl is there to render what the built-in renderer does not know.
+/// The error in the folder, or that neither kustomize nor kubectl is there to render fields that the built-in renderer
+/// does not know.
 pub(crate) fn render(root: &Path, dir: &str, image: Option<&str>) -> Result<Rendered, Diagnostic> {
     let files = Disk::new(root);
     // Never written: it holds the image for this one rendering.
@@ -34,11 +35,11 @@ pub(crate) fn render(root: &Path, dir: &str, image: Option<&str>) -> Result<Rend
     }
 }
 
-/// What runs pods.
+/// The kinds that run pods.
 const WORKLOADS: [&str; 5] = ["Deployment", "StatefulSet", "DaemonSet", "Job", "CronJob"];
 
 impl Rendered {
-    /// The operator is among the objects: without it nothing would run, and nobody would be told.
+    /// The operator is among the objects: without it nothing would run, and no message would say so.
     ///
     /// # Errors
     /// When no object runs pods.
@@ -123,7 +124,7 @@ impl Copy {
 
 impl Drop for Copy {
     fn drop(&mut self) {
-        // What stays is in the folder for temporary files.
+        // Left-over files are in the folder for temporary files.
         let _ = std::fs::remove_dir_all(&self.folder);
     }
 }

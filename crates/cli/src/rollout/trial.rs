@@ -1,7 +1,9 @@
-//! What would happen: objects are sent as dry runs, and what goes is looked up. Nothing changes in the cluster.
+//! The effect of a rollout: objects are sent as dry runs, and removed ones are looked up. Nothing changes in the
+//! cluster.
 //!
-//! The API server defaults, validates and admits a dry run as it would the real thing, so what it refuses here it refuses there. What it cannot try (an
-//! object in a namespace, or of a kind, that the same rollout brings) is told as it is written. Not here: the order, and waiting, which a trial has not.
+//! The API server defaults, validates and admits a dry run as it would the real thing, so what it refuses here it
+//! refuses there. An object that it cannot try (in a namespace, or of a kind, that the same rollout brings) is shown as
+//! it is written. Not here: the order, and waiting, which a trial has not.
 
 use kubewright::kube;
 use kubewright::kube::api::{ListParams, Patch};
