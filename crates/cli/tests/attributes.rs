@@ -14,7 +14,7 @@ const CONTROLLER: &str = "src/controller/guestbook_controller.rs";
 const IMPL: &str = "impl Reconciler for GuestbookReconciler {";
 const FOO: &str = "    pub foo: Option<String>,";
 
-/// The file, what stands in it, what is put in its place, and what has to be said.
+/// The file, the text in it, the text in its place, and the expected words.
 const MISTAKES: &[(&str, &str, &str, &[&str])] = &[
     (TYPES, "    namespaced,", "    namespased,", &["namespased"]),
     (TYPES, "status = \"Gue", "statas = \"Gue", &["statas"]),

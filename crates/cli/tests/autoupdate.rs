@@ -1,7 +1,7 @@
 //! The workflow of the plugin autoupdate: its steps are run as they stand in the file, in a repository of their own.
 //!
-//! What GitHub and crates.io would do is done by small programs: `cargo install` gives the program under test (as the
-//! old version one that scaffolds a word otherwise), and `gh` writes down what it is told. git is git.
+//! Small programs stand for GitHub and crates.io: `cargo install` gives the program under test (as the old version one
+//! that scaffolds a word otherwise), and `gh` writes down its arguments.
 
 #![allow(clippy::unwrap_used, clippy::print_stderr, reason = "a test fails by panicking")]
 
@@ -58,7 +58,7 @@ impl Place {
         told
     }
 
-    /// What the job does, step by step.
+    /// The steps of the job.
     fn run_workflow(&self) -> String {
         let text = fs::read_to_string(self.project().join(".github/workflows/auto_update.yml")).unwrap();
         let workflow = yaml::parse(&text).unwrap();

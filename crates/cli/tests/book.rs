@@ -1,9 +1,11 @@
 //! The pages of the book say what the command says: every `console` block of `docs/src/commands` is typed and compared.
 //!
-//! A line `$ kubewright …` is run in a project; the lines below it are what it prints (standard output, then standard error). `[..]` stands
-//! for any text within a line, a line `...` for any lines. A command that runs until Ctrl-C gets it when all lines were seen, in this order.
+//! A line `$ kubewright …` is run in a project; the lines below it are what it prints (standard output, then standard
+//! error). `[..]` stands for any text within a line, a line `...` for any lines. A command that runs until Ctrl-C gets
+//! it when all lines were seen, in this order.
 //!
-//! The pages of the reference (flags, error codes) are written out of the program: `KUBEWRIGHT_UPDATE_BOOK=1` renews them.
+//! The pages of the reference (flags, error codes) are written out of the program: `KUBEWRIGHT_UPDATE_BOOK=1` renews
+//! them.
 
 #![allow(clippy::unwrap_used, clippy::print_stderr, reason = "a test fails by panicking")]
 
@@ -233,7 +235,7 @@ fn pages_about_clusters_say_what_the_command_says() {
     }
 }
 
-/// What `manifests` would have written, in the project of a page that goes on without it.
+/// The files that `manifests` would have written, in the project of a page that goes on without it.
 fn generated(project: &Path) {
     let generated = deployable(false);
     for file in [
@@ -304,7 +306,7 @@ fn check_made(name: &str, made: &str, compared: fn(&str) -> String) {
     );
 }
 
-/// What `--help` says of a command, and of the commands below it.
+/// The output of `--help` for a command, and for the commands below it.
 fn help_of(command: &[&str], page: &mut String) {
     let output = Command::new(env!("CARGO_BIN_EXE_kubewright"))
         .args(command)
@@ -348,7 +350,7 @@ fn the_pages_made_out_of_the_program_are_current() {
     check_made("codes.md", &codes, str::to_owned);
 }
 
-/// What the picture of the demo shows: where everything is, what the operator does first, and the end.
+/// The picture of the demo: where everything is, the operator's first steps, and the end.
 fn first_and_last(lines: &[String]) -> Vec<String> {
     let texts: Vec<String> = lines.iter().map(|line| picture::text(line)).collect();
     let is_head = |text: &str| text.trim_start().starts_with(|c: char| c.is_ascii_digit());

@@ -1,4 +1,5 @@
-//! The codes that the runtime writes into its messages are codes of the command: `kubewright explain` tells their stories.
+//! The codes that the runtime writes into its messages are codes of the command: `kubewright explain` tells their
+//! stories.
 //!
 //! The runtime names no crate of the command, so nothing but this test ties the two together.
 
@@ -56,7 +57,7 @@ fn every_code_of_the_runtime_has_a_story_and_a_message() {
     }
 }
 
-/// What a person sees is recorded somewhere with its code, so that a message cannot lose it unnoticed.
+/// Each message for a person is recorded somewhere with its code, so that it cannot lose the code unnoticed.
 #[test]
 fn every_message_with_a_code_of_the_runtime_is_recorded() {
     let mut recorded = Found::new();

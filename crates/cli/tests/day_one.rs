@@ -1,7 +1,8 @@
 //! A project on its first day: its CI is green, its image can be built, and its tests prove something.
 //!
-//! The steps of the workflows are typed as they stand in the files. Building the operator is asked for (see `support::operators`); that actions and images
-//! are pinned, and that the image's build is handed what it needs, is looked at always.
+//! The steps of the workflows are typed as they stand in the files. Building the operator is asked for (see
+//! `support::operators`); that actions and images are pinned, and that the image's build is handed what it needs, is
+//! looked at always.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 

@@ -101,7 +101,8 @@ impl Demo {
         Demo { process, events }
     }
 
-    /// Reads events until one fits. The pipe ends when the demo does, so this cannot wait for ever on a demo that failed.
+    /// Reads events until one fits. The pipe ends when the demo does, so this cannot wait for ever on a demo that
+    /// failed.
     fn until(&mut self, what: &str, fits: impl Fn(&Value) -> bool) -> Value {
         for line in self.events.by_ref() {
             let event: Value = serde_json::from_str(&line.unwrap()).expect("every line is a JSON object");

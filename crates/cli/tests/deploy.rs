@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use support::project::deployable as project;
 use support::{KUBEWRIGHT, RunningCluster};
 
-/// What the command said (standard output, then standard error), and whether it succeeded.
+/// The output of the command (standard output, then standard error), and whether it succeeded.
 fn run(project: &Path, cluster: Option<&RunningCluster>, arguments: &[&str]) -> (bool, String) {
     let mut command = Command::new(KUBEWRIGHT);
     command

@@ -1,6 +1,7 @@
 //! `kubewright dev` as its user meets it: a project is built, run, broken, mended, crashed and ended.
 //!
-//! The operator of these tests is the small one of `support::project`. What a real operator does with the runtime is tested there.
+//! The operator of these tests is the small one of `support::project`. The work of a real operator with the runtime is
+//! tested there.
 
 #![allow(clippy::unwrap_used, clippy::print_stderr, reason = "a test fails by panicking")]
 
@@ -123,7 +124,7 @@ fn a_day_with_dev() {
     project.write("config/samples/webapp_v1_guestbook.yaml", SAMPLE);
     dev.until("samples", |_| true);
 
-    // What does not compile replaces nothing; the first error is told with its place.
+    // A build that fails replaces nothing; the first error is shown with its place.
     project.source("broken", "let size: i32 = \"three\";");
     let failed = dev.until("not-compiled", |_| true);
     assert!(
@@ -202,7 +203,7 @@ fn a_package_elsewhere_is_part_of_the_operator() {
     dev.end();
 }
 
-/// What the operator of this `dev` may do: the answer to a list of secrets, with the kubeconfig that it was given.
+/// The rights of this `dev`'s operator: the answer to a list of secrets, with the kubeconfig that it was given.
 fn listing_secrets(dev: &mut Dev) -> Result<usize, String> {
     let told = dev.until("log", |event| {
         event["line"]

@@ -140,7 +140,7 @@ impl World {
             "--service-cluster-ip-range=10.0.0.0/24".to_owned(),
             format!("--token-auth-file={}", path("tokens.csv")),
         ];
-        // Lists grow with each flag, so what is asked for takes the place of what is there.
+        // Lists grow with each flag, so a requested flag replaces the default one.
         let name = |flag: &str| flag.split('=').next().map(str::to_owned);
         flags.retain(|flag| !more.iter().any(|one| name(one) == name(flag)));
         flags.extend(more.iter().map(|&one| one.to_owned()));
@@ -159,7 +159,7 @@ impl World {
         running
     }
 
-    /// A client with a token, or nobody's; it trusts what is in `--cert-dir`, and nothing else.
+    /// A client with a token, or without; it trusts the certificate in `--cert-dir`, and nothing else.
     async fn client(&self, token: Option<&str>) -> Client {
         let certificate = self.folder.path().join("certificates/apiserver.crt");
         let kubeconfig: Kubeconfig = serde_json::from_value(json!({
@@ -268,7 +268,7 @@ async fn flags_say_who_may_and_what_is_asked_of_objects() {
         ],
     )
     .await;
-    // Nobody may not do everything.
+    // Anonymous users must not be allowed everything.
     let asked = vec![(None, get(maps), 401), (Some("other"), get(maps), 200)];
     check(&["--authorization-mode=AlwaysAllow"], asked).await;
     // Masters are asked nothing.
@@ -314,7 +314,8 @@ async fn flags_say_who_may_and_what_is_asked_of_objects() {
     server.ends_well();
 }
 
-/// An API server takes reviews as any webhook does: what its roles allow is allowed here, and what they do not, our own may.
+/// An API server takes reviews as any webhook does: a request that its roles allow is allowed here, and any other may
+/// be allowed by our own.
 #[tokio::test(flavor = "multi_thread")]
 async fn another_server_is_asked_what_users_may() {
     let judge = Cluster::builder().controllers(Controllers::None).start().await.unwrap();
@@ -400,7 +401,7 @@ async fn requests_are_entered_in_the_audit_log() {
     let maps: Api<ConfigMap> = Api::namespaced(world.client(Some("secret")).await, "default");
     let map = serde_json::from_value(json!({"metadata": {"name": "entered"}, "data": {"a": "b"}})).unwrap();
     maps.create(&PostParams::default(), &map).await.unwrap();
-    // What is answered is in the log.
+    // The answered request is in the log.
     let text = std::fs::read_to_string(&log).unwrap();
     let event: serde_json::Value = serde_json::from_str(&text).unwrap();
     assert_eq!(event["stage"], "ResponseComplete");

@@ -13,8 +13,8 @@ use support::{KUBEWRIGHT, RunningCluster};
 
 const EXAMPLES: &[&str] = &["autorebooter", "database", "guestbook", "sidecarset"];
 
-/// What the command writes for a repository of its own, which the examples are not: manifests of cargo, what an image
-/// is built from, what GitHub runs.
+/// The files that the command writes for a repository of its own, which the examples are not: manifests of cargo, the
+/// sources of an image, GitHub's workflows.
 const OF_THE_REPOSITORY: &[&str] = &["Cargo.toml", "api/Cargo.toml", "Dockerfile", ".gitignore", ".github/"];
 
 /// Where an author writes: these differ, or are other files, and that is what the example shows.
@@ -23,7 +23,7 @@ const OF_THE_AUTHOR: &[&str] = &["README.md", "api/src/v", "src/", "config/sampl
 /// Files of the command that must stand as they were written, though they lie where an author writes.
 const UNTOUCHED: &[&str] = &["src/main.rs", "config/samples/kustomization.yaml"];
 
-/// What `kubewright manifests` writes later, out of the code.
+/// The files that `kubewright manifests` writes later, out of the code.
 const GENERATED: &[&str] = &[
     "config/crd/bases/",
     "config/rbac/role.yaml",
@@ -61,7 +61,7 @@ fn files(folder: &Path) -> BTreeMap<String, String> {
     found
 }
 
-/// What the commands of an example's `scaffold.sh` write.
+/// The files that the commands of an example's `scaffold.sh` write.
 fn scaffolded(example: &str) -> BTreeMap<String, String> {
     let made = tempfile::tempdir().unwrap();
     let programs = Path::new(KUBEWRIGHT).parent().unwrap();

@@ -1,9 +1,10 @@
 //! Real kubectl against `kubewright cluster`: what a person at a terminal sees, as snapshots.
 //!
-//! Each file of `tests/kubectl` is a script of commands; its transcript is compared with `tests/snapshots`. What differs from run to run
-//! (ages, uids, versions, addresses, generated suffixes) is replaced before. The tests run when kubectl is on the PATH and say so when it
-//! is not. kubectl's own words change from version to version: a version other than the one that the snapshots were taken with must run
-//! the same commands to the same exit statuses, and its words are not compared.
+//! Each file of `tests/kubectl` is a script of commands; its transcript is compared with `tests/snapshots`. Values that
+//! differ from run to run (ages, uids, versions, addresses, generated suffixes) are replaced before. The tests run when
+//! kubectl is on the PATH and say so when it is not. kubectl's own words change from version to version: a version
+//! other than the one that the snapshots were taken with must run the same commands to the same exit statuses, and its
+//! words are not compared.
 
 #![allow(clippy::unwrap_used, clippy::print_stderr, reason = "a test fails by panicking")]
 
@@ -14,7 +15,7 @@ use support::{RunningCluster, kubectl_is_there, kubectl_version, record};
 /// The version of kubectl whose words the snapshots hold.
 const RECORDED_WITH: &str = "v1.32.";
 
-/// What is different in every run, and what stands for it. Order matters: longer shapes first.
+/// The shapes that differ in every run, and their replacements. Order matters: longer shapes first.
 const VARYING: &[(&str, &str)] = &[
     (r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}", "[uid]"),
     (r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z", "[time]"),

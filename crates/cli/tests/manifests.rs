@@ -1,7 +1,8 @@
-//! `kubewright manifests` as its user meets it: what it writes and says, what `--check` and `--diff` say, and errors that lead to the Rust.
+//! `kubewright manifests` as its user meets it: the files and messages it writes, the output of `--check` and `--diff`,
+//! and errors that lead to the Rust.
 //!
-//! The operator is the small one of `support::project`, which declares what a file says. What follows from a declaration is tested in
-//! `kubewright-codegen`; that real types make the right declaration in `testdata/fixtures`.
+//! The operator is the small one of `support::project`, which declares what a file says. The manifests of a declaration
+//! are tested in `kubewright-codegen`; that real types make the right declaration in `testdata/fixtures`.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -20,7 +21,8 @@ pub struct GuestbookSpec {
 }
 ";
 
-/// Runs the command in the project and compares all that it says: standard output, `! ` standard error, the status when it is not 0.
+/// Runs the command in the project and compares all that it says: standard output, `! ` standard error, the status when
+/// it is not 0.
 fn said(project: &Project, arguments: &[&str]) -> String {
     let output = project.command(&[&["manifests"], arguments].concat()).output().unwrap();
     let mut said = String::from_utf8(output.stdout).unwrap();
@@ -61,7 +63,7 @@ fn files_are_written_checked_and_shown() {
     insta::assert_snapshot!("diff", said(&project, &["--diff"]));
     insta::assert_snapshot!("changed", said(&project, &[]));
 
-    // What is wrong with a definition is found before anything is written, and leads to the field.
+    // An error in a definition is found before any file is written, and leads to the field.
     project.write(
         "src/declaration.json",
         &declared(json!({"type": "integer", "default": "many"})),

@@ -1,5 +1,6 @@
-//! Mistakes that people make in a project by hand: each ends with an error that says what, where, why and what to do,
-//! and nothing is written. Mistakes in types and attributes are in `manifests.rs`, wrong flags in `scaffold.rs`.
+//! Mistakes that people make in a project by hand: each ends with an error that has the attempt, the place, the cause
+//! and the fix, and nothing is written. Mistakes in types and attributes are in `manifests.rs`, wrong flags in
+//! `scaffold.rs`.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -20,7 +21,7 @@ const OTHER_SCOPE: &str =
 const SAME_PLURAL: &str = "resources:\n- {api: {crdVersion: v1}, domain: my.domain, group: webapp, kind: Guest, \
                            plural: guestbooks, version: v1}\n";
 
-/// What is done to the project before the command.
+/// The change of the project before the command.
 enum Before {
     Nothing,
     /// In this file the first text becomes the second.
@@ -251,7 +252,7 @@ fn what_is_missing_or_in_the_way_is_told_before_anything_is_written() {
     }
 }
 
-/// What `git merge` leaves behind where two people changed the same lines.
+/// The marks that `git merge` leaves where two people changed the same lines.
 const CONFLICT: &[u8] = b"<<<<<<< HEAD\na: 1\n=======\na: 2\n>>>>>>> theirs\n";
 const SAME_OBJECT: &[u8] =
     b"---\napiVersion: v1\nkind: ServiceAccount\nmetadata: {name: controller-manager, namespace: system}\n";
@@ -397,8 +398,8 @@ fn names_that_cannot_be_are_told_before_anything_is_written() {
     }
 }
 
-/// The command in a folder that nobody can write to. `root` writes whatever the modes say, so the folder is mounted
-/// read-only for the command alone; false where this machine lets nobody do that.
+/// The command in a read-only folder. `root` writes regardless of modes, so the folder is mounted read-only for the
+/// command alone; false where this machine does not allow that.
 fn read_only(folder: &Path, arguments: &[&str]) -> Option<std::process::Output> {
     const MOUNT: &str = "mount --bind . . && mount -o remount,ro,bind . && cd \"$PWD\"";
     let within = |script: &str| {

@@ -1,5 +1,5 @@
-//! External plug-ins, as programs that kubebuilder's users have: what they are given, what becomes of their answers,
-//! and what is refused.
+//! External plug-ins, as programs that kubebuilder's users have: their input, the effect of their answers, and the
+//! answers that are refused.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -74,7 +74,7 @@ impl Place {
         command
     }
 
-    /// What a command says, with its status at the end.
+    /// The output of a command, with its status at the end.
     fn type_in(&self, line: &str) -> String {
         let done = self.command(line).output().unwrap();
         let told = String::from_utf8([done.stdout, done.stderr].concat()).unwrap();
@@ -153,7 +153,7 @@ fn a_plug_in_takes_part_in_all_four_commands() {
     let help = place.command("edit --plugins sample/v1 --help").output().unwrap();
     let help = String::from_utf8(help.stdout).unwrap();
     told += help.split_once("Plug-in ").expect("the help tells of the plug-in").1;
-    // Whoever does not have it is told.
+    // A project without the folder gets an error.
     fs::remove_dir_all(place.root.path().join("config")).unwrap();
     told += &place.type_in("edit --multigroup");
     insta::assert_snapshot!(told);
@@ -222,7 +222,7 @@ fn a_plug_in_that_never_answers_is_ended_with_what_it_started() {
     let end = Instant::now() + Duration::from_secs(10);
     let lives = || {
         let stat = fs::read_to_string(format!("/proc/{}/stat", child.trim())).unwrap_or_default();
-        // A process that ended and that nobody has asked about yet is a zombie.
+        // A process that ended and was not waited for yet is a zombie.
         !(stat.is_empty() || stat.contains(") Z "))
     };
     while lives() {

@@ -1,7 +1,8 @@
-//! The commands that made kubebuilder's recorded projects, typed to ours: `config/` renders to the same objects but for what is meant.
+//! The commands that made kubebuilder's recorded projects, typed to ours: `config/` renders to the same objects but for
+//! what is meant.
 //!
-//! Where operators are built (see `support::operators`), `make manifests` is typed for some, too; elsewhere definitions and webhook configurations are
-//! those of the recording, and the role is derived from the project.
+//! Where operators are built (see `support::operators`), `make manifests` is typed for some, too; elsewhere definitions
+//! and webhook configurations are those of the recording, and the role is derived from the project.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -14,7 +15,8 @@ use std::process::Command;
 use kubebuilder::{Meant, recordings};
 use support::operators;
 
-/// Projects whose manifests are made for real where operators are built: what the others declare, one of these declares, too.
+/// Projects whose manifests are made for real where operators are built: what the others declare, one of these
+/// declares, too.
 const BUILT: [&str; 6] = [
     "conversion",
     "core-types",
@@ -24,8 +26,8 @@ const BUILT: [&str; 6] = [
     "namespaced-manager",
 ];
 
-/// What is meant only where manifests are made out of the code: elsewhere webhook configurations are those of the
-/// recording.
+/// Differences that are meant only where manifests are made out of the code: elsewhere webhook configurations are those
+/// of the recording.
 const MADE: &str = r#"[
 {"project": "core-types", "rendering": "*", "object": "*WebhookConfiguration/*", "path": "/webhooks/*/namespaceSelector", "reason": "a webhook for built-in kinds leaves out kube-system and operators: while it is down, they are what brings it back"},
 {"project": "core-types", "rendering": "*", "object": "*WebhookConfiguration/*", "path": "/webhooks/*/timeoutSeconds", "actual": 5, "reason": "every write of a built-in kind waits for it; the server's own default is ten seconds"}

@@ -1,7 +1,7 @@
-//! A client that somebody else generated: the official Python package `kubernetes` does its ordinary work against `kubewright cluster`.
+//! A foreign client: the official Python package `kubernetes` does its ordinary work against `kubewright cluster`.
 //!
-//! Needs a Python that has the package: `KUBEWRIGHT_PYTHON` names it, else `python3` is tried. The test says aloud when there is none, and
-//! fails then when `KUBEWRIGHT_REQUIRE_PYTHON` is set.
+//! Needs a Python that has the package: `KUBEWRIGHT_PYTHON` names it, else `python3` is tried. The test says aloud when
+//! there is none, and fails then when `KUBEWRIGHT_REQUIRE_PYTHON` is set.
 
 #![allow(clippy::print_stderr, reason = "a test that does not run says so")]
 

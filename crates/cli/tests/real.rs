@@ -1,8 +1,10 @@
-//! A scaffolded operator against a real kube-apiserver: deployed with its own manifests, run with its own service account.
+//! A scaffolded operator against a real kube-apiserver: deployed with its own manifests, run with its own service
+//! account.
 //!
-//! Runs where the environment names the server (`support/real.rs`); elsewhere it says that it was left out. No node exists, so the program
-//! runs on this machine, with the arguments of the Deployment and a token of the account that `config/rbac` made: what the generated role
-//! does not allow fails here. Not here: pods, and cert-manager, whose two effects (certificate files, `caBundle`) the test brings about.
+//! Runs where the environment names the server (`support/real.rs`); elsewhere it says that it was left out. No node
+//! exists, so the program runs on this machine, with the arguments of the Deployment and a token of the account that
+//! `config/rbac` made: what the generated role does not allow fails here. Not here: pods, and cert-manager, whose two
+//! effects (certificate files, `caBundle`) the test brings about.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -182,7 +184,7 @@ impl Project {
         format!("{}-{name}", self.name)
     }
 
-    /// What cert-manager would do, and the way to this machine in place of the one to a pod.
+    /// The work of cert-manager, and the way to this machine in place of the one to a pod.
     async fn reachable(&self, client: &Client) -> Reachable {
         let certificates = WebhookCertificates::new().unwrap();
         let folder = self.folder.path().join("certificates");
@@ -210,7 +212,7 @@ impl Project {
             .args(arguments)
             .current_dir(self.path())
             .env("KUBECONFIG", &self.kubeconfig)
-            // What operators are made of is compiled once for all runs of the test.
+            // The dependencies of operators are compiled once for all runs of the test.
             .env(
                 "CARGO_TARGET_DIR",
                 Path::new(env!("CARGO_TARGET_TMPDIR")).join("operators"),
@@ -243,7 +245,8 @@ impl Project {
         fs::write(path, text.replacen(from, to, 1)).unwrap();
     }
 
-    /// Runs the operator as its pod would: its account, its arguments, its environment, but for ports and for where certificates are.
+    /// Runs the operator as its pod would: its account, its arguments, its environment, but for ports and for where
+    /// certificates are.
     async fn run(&self, cluster: &RealCluster, more: &[String]) -> Operator {
         let deployments: Api<DynamicObject> = Api::namespaced_with(
             cluster.client().await,
@@ -295,7 +298,7 @@ impl Project {
 
 const NAMESPACE: &str = "guestbook-system";
 
-/// Where an operator on this machine answers, and whom the server must trust for it.
+/// The address of an operator on this machine, and the certificate that the server must trust for it.
 struct Reachable {
     folder: PathBuf,
     port: u16,
@@ -384,7 +387,7 @@ impl Operator {
         self.judged = said.len();
     }
 
-    /// What a server forbids that knows no roles yet, because it starts, is no fault of the role.
+    /// A refusal of a server that starts, and knows no roles yet, is no fault of the role.
     fn forgive(&mut self) {
         self.judged = self.said().len();
     }
@@ -590,7 +593,7 @@ fn book(version: &str, name: &str, spec: Value) -> DynamicObject {
     serde_json::from_value(object).unwrap()
 }
 
-/// What is written in one version is read in the other, and back, by way of the operator's conversion webhook.
+/// An object written in one version is read in the other, and back, by way of the operator's conversion webhook.
 #[tokio::test(flavor = "multi_thread")]
 async fn objects_are_converted_between_versions() {
     const SUBTITLE: &str = "shelf.my.domain/subtitle";
@@ -641,7 +644,7 @@ async fn objects_are_converted_between_versions() {
     v2.patch("older", &PatchParams::default(), &patch).await.unwrap();
     assert_eq!(v1.get("older").await.unwrap().annotations()[SUBTITLE], "t");
 
-    // What the older version does not know outlives a change through it.
+    // A field that the older version does not know outlives a change through it.
     let patch = Patch::Merge(json!({"spec": {"foo": "c"}}));
     v1.patch("newer", &PatchParams::default(), &patch).await.unwrap();
     let listed = v2.list(&ListParams::default()).await.unwrap();

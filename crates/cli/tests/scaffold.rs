@@ -1,4 +1,5 @@
-//! `init`, `create`, `edit` and `delete` as typed, in a folder with a space in its name: what they say, and what they leave behind.
+//! `init`, `create`, `edit` and `delete` as typed, in a folder with a space in its name: their output, and the files
+//! that they leave behind.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -26,7 +27,7 @@ impl Folder {
         self.root.path().join("my work")
     }
 
-    /// Types a command and records status and output. `KUBEWRIGHT_PATH` is not read, and nobody is at the keyboard.
+    /// Types a command and records status and output. `KUBEWRIGHT_PATH` is not read, and there is no terminal.
     fn type_in(&self, line: &str) -> String {
         let done = Command::new(KUBEWRIGHT)
             .args(line.split_whitespace())
@@ -155,7 +156,7 @@ fn without_a_command_there_is_help() {
     assert!(told.ends_with("[0]\n"), "{told}");
 }
 
-/// A folder below a file cannot be made by anybody, also not by root, whom no mode keeps out.
+/// No user can make a folder below a file, not even root, who ignores modes.
 #[test]
 fn where_nothing_can_be_written_nothing_is() {
     let folder = Folder::new();
@@ -177,7 +178,7 @@ fn optional_plugins_are_run_by_edit_and_twice_is_once() {
     for line in [INIT, GUESTBOOK, WEBHOOK] {
         folder.type_in(line);
     }
-    // What `manifests` writes from the code, which is not compiled here.
+    // The files that `manifests` writes from the code, which is not compiled here.
     for file in [
         "rbac/role.yaml",
         "webhook/manifests.yaml",

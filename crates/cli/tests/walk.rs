@@ -1,6 +1,7 @@
-//! The walk: an empty folder becomes an operator that reconciles, typed as a person types it, in a folder with a space in its path.
+//! The walk: an empty folder becomes an operator that reconciles, typed as a person types it, in a folder with a space
+//! in its path.
 //!
-//! What is printed is a snapshot; times, ports and the paths of this machine are not. Building the operator is asked for
+//! The output is a snapshot, without times, ports and the paths of this machine. Building the operator is asked for
 //! (see `support::operators`).
 
 #![allow(clippy::unwrap_used, clippy::print_stderr, reason = "a test fails by panicking")]
@@ -21,7 +22,7 @@ const PATIENCE: Duration = Duration::from_secs(180);
 struct Walk {
     _place: tempfile::TempDir,
     folder: PathBuf,
-    /// What was typed and printed so far.
+    /// The commands and their output so far.
     seen: String,
 }
 
@@ -55,7 +56,7 @@ impl Walk {
     fn type_in(&mut self, line: &str) {
         let output = self.shell(line).output().unwrap();
         let out = String::from_utf8(output.stdout).unwrap();
-        // What cargo compiles and where it waits is another story.
+        // The messages of cargo about compiling and waiting are left out.
         let err = String::from_utf8(output.stderr).unwrap();
         self.seen.push_str(&format!("$ {line}\n{out}\n"));
         assert!(output.status.success(), "{line}: {}\n{out}{err}", output.status);
@@ -191,7 +192,7 @@ fn from_an_empty_folder_to_an_operator_that_reconciles() {
         (r"process \d+", "process [id]"),
         (r"(?m)^ *\d+\.\d+ s  ?", "[time] "),
         (r"\d+(\.\d+)? ?(ms|s)\b", "[time]"),
-        // What the operator prints, and what the cluster does for itself, comes between the lines at a time of its own.
+        // The operator's output, and the cluster's own work, come between the lines at a time of their own.
         (r"(?m)^ +│ .*\n", ""),
         (r"(?m)^.* \S+-controller [+~-] .*\n", ""),
     ]}, {

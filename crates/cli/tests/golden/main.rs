@@ -1,7 +1,8 @@
 //! The projects in `testdata/golden`: they are what the command makes, they work, and a cluster takes them.
 //!
-//! `KUBEWRIGHT_UPDATE_GOLDEN=1 cargo test -p kubewright-cli --test golden made` makes them anew. Building them takes minutes and is asked for
-//! (see `support::operators`); what is generated from their code is compared there, everything else always.
+//! `KUBEWRIGHT_UPDATE_GOLDEN=1 cargo test -p kubewright-cli --test golden made` makes them anew. Building them takes
+//! minutes and is asked for (see `support::operators`); what is generated from their code is compared there, everything
+//! else always.
 
 #![allow(clippy::unwrap_used, clippy::print_stderr, reason = "a test fails by panicking")]
 
@@ -76,7 +77,7 @@ fn is_generated(path: &str) -> bool {
     path == manifests::ROLES || path == manifests::WEBHOOKS || path.starts_with(manifests::CRDS)
 }
 
-/// What is to be done to the committed files until they are those that were made.
+/// The changes from the committed files to the generated ones.
 fn difference<'a>(committed: &'a MemoryFiles, made: &MemoryFiles) -> Plan<'a> {
     let mut plan = Plan::new(committed);
     for path in committed.0.keys() {
@@ -144,8 +145,8 @@ fn there_are_no_others() {
     assert_eq!(names, known, "folders in testdata/golden, and the table of this test");
 }
 
-/// What stands for cert-manager, because `config/default` of a project with webhooks has Certificates: its definitions, and the one effect that
-/// a pod waits for, the Secret that a Certificate names.
+/// A stand-in for cert-manager, because `config/default` of a project with webhooks has Certificates: its definitions,
+/// and the one effect that a pod waits for, the Secret that a Certificate names.
 struct CertManager(tokio::task::JoinHandle<()>);
 
 impl CertManager {

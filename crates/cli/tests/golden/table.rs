@@ -1,11 +1,12 @@
-//! How each golden project comes about: the words that are typed, then what a user writes by hand. `kubewright manifests` comes last.
+//! How each golden project comes about: the words that are typed, then what a user writes by hand. `kubewright
+//! manifests` comes last.
 
 /// A project in `testdata/golden`, called like its folder.
 pub(crate) struct Golden {
     pub(crate) name: &'static str,
-    /// What is typed after `kubewright`.
+    /// The arguments of `kubewright`.
     pub(crate) commands: &'static [&'static str],
-    /// What is written afterwards, where the scaffold alone would prove nothing.
+    /// The edits afterwards, where the scaffold alone would prove nothing.
     pub(crate) edits: &'static [Edit],
 }
 

@@ -11,7 +11,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// How often it is looked for.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// What a command came to.
+/// The outcome of a command.
 #[derive(Debug)]
 pub(crate) struct Said {
     pub(crate) code: Option<i32>,

@@ -91,7 +91,7 @@ fn rows_outlive_their_pod() {
     assert_eq!(by_address("se%27cret").out, "42\n");
     assert_eq!(by_address("wrong").code, Some(2));
 
-    // What a client sends comes in, and the exit code comes out.
+    // The client's input comes in, and the exit code comes out.
     let mut psql = kubectl.background(&["exec", "-i", "db-0", "--", "psql", "-U", "postgres", "-tA"]);
     psql.stdin
         .take()
@@ -162,7 +162,7 @@ fn rows_outlive_their_pod() {
     field(".state.waiting.reason", "CrashLoopBackOff");
     field("['restartCount', 'ready']", "2 true");
 
-    // Whatever becomes of the cluster, nothing of it runs on; the next one finds the rows.
+    // However the cluster ends, none of its processes runs on; the next one finds the rows.
     let pids = kubectl.ok(&[
         "exec",
         "db-0",

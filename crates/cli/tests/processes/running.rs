@@ -12,7 +12,7 @@ use crate::support::{RunningCluster, kubectl_is_there};
 /// A cluster whose pods are processes, with these files in its folder.
 pub(crate) fn cluster(files: &[(&str, &str)], arguments: &[&str]) -> RunningCluster {
     let folder = tempfile::tempdir().unwrap();
-    // Where root starts the cluster its programs are somebody else.
+    // Where root starts the cluster its programs are another user.
     std::fs::set_permissions(folder.path(), std::fs::Permissions::from_mode(0o711)).unwrap();
     for (name, text) in files {
         std::fs::write(folder.path().join(name), text).unwrap();
@@ -283,7 +283,7 @@ spec:
     command: [bash, -c, 'for host in $SHOP_SERVICE_HOST NAMES; do exec 3<>"/dev/tcp/$host/8080" && cat <&3 || exit 1; done']
 "#;
 
-/// A program that answers everybody who connects to its pod's address, in Perl, which Debian always has.
+/// A program that answers every client that connects to its pod's address, in Perl, which Debian always has.
 const SERVER: &str = r#"use IO::Socket::INET;
 my $s = IO::Socket::INET->new(LocalAddr => $ENV{KUBEWRIGHT_POD_IP}, LocalPort => 9000, Listen => 5) or die $!;
 while (my $c = $s->accept) { print $c "hello from $ENV{HOSTNAME}\n"; close $c }

@@ -1,4 +1,4 @@
-//! What clients are connected with: commands beside a program, the program itself, its files, its ports.
+//! The streams of clients: commands beside a program, the program itself, its files, its ports.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpStream;
@@ -223,7 +223,7 @@ pub(crate) fn forwarded(kubectl: &Kubectl, over_websockets: &str, arguments: &[&
         .split(':')
         .nth(1)
         .and_then(|rest| rest.split(' ').next()?.parse().ok());
-    // It ends when nobody hears it any more.
+    // It ends when its output has no reader any more.
     std::thread::spawn(move || lines.for_each(drop));
     (child, port.unwrap_or_else(|| panic!("{line}")))
 }
@@ -255,7 +255,7 @@ fn ports() {
     if !kubectl_is_there() {
         return;
     }
-    // Not whichever is first on the PATH: programs that are found in somebody's home are closed to others.
+    // Not the first one on the PATH: programs in a user's home are closed to other users.
     if !std::path::Path::new("/usr/bin/python3").exists() {
         eprintln!("skipped: there is no /usr/bin/python3");
         return;

@@ -164,7 +164,7 @@ spec:
             (number(line[2], "m"), number(line[3], "Mi"))
         };
         let (busy, idle) = (of("loop"), of("sleep"));
-        // What is left of the machine beside other tests.
+        // The share of the machine that is left beside other tests.
         assert!(busy.0 >= 20 && busy.0 <= 1100, "{}", said.out);
         assert!(idle.0 < busy.0 && idle.0 <= 20, "{}", said.out);
         let raw = kubectl.ok(&[

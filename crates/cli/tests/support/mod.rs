@@ -1,4 +1,5 @@
-//! What the tests of the command share: a running `kubewright cluster`, and a terminal that records what a person would see.
+//! The shared parts of the command's tests: a running `kubewright cluster`, and a terminal that records the output for
+//! a person.
 
 #![allow(dead_code, unreachable_pub, reason = "each test file uses its part")]
 
@@ -21,7 +22,7 @@ pub const KUBEWRIGHT: &str = env!("CARGO_BIN_EXE_kubewright");
 /// A `kubewright cluster` with a folder of its own; it is stopped when dropped.
 pub struct RunningCluster {
     pub process: Child,
-    /// Kept open: a program whose output nobody reads ends with the status of a broken pipe.
+    /// Kept open: a program whose output has no reader ends with the status of a broken pipe.
     pub stdout: BufReader<std::process::ChildStdout>,
     pub folder: tempfile::TempDir,
     pub ready_line: String,
@@ -39,7 +40,7 @@ impl RunningCluster {
         cluster
     }
 
-    /// Starts it and waits for its line, whatever its form.
+    /// Starts it and waits for its line, in either form.
     pub fn start_json(arguments: &[&str]) -> RunningCluster {
         RunningCluster::start_in(tempfile::tempdir().expect("a temporary folder"), arguments)
     }
@@ -131,10 +132,11 @@ pub fn kubectl_version() -> String {
         .to_string()
 }
 
-/// Runs the commands of a script, one a line, and records what a person sees: standard output, `! ` standard error, `? ` exit status.
+/// Runs the commands of a script, one a line, and records what a person sees: standard output, `! ` standard error, `?
+/// ` exit status.
 ///
-/// Lines that begin with `#` are kept as headings; a line that ends with `\` goes on in the next one; `@until TEXT` before a command
-/// repeats it until its output contains the text (20 s at most).
+/// Lines that begin with `#` are kept as headings; a line that ends with `\` goes on in the next one; `@until TEXT`
+/// before a command repeats it until its output contains the text (20 s at most).
 pub fn record(script: &str, folder: &Path, kubeconfig: &Path) -> String {
     let mut transcript = String::new();
     let mut until: Option<String> = None;

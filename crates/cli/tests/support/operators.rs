@@ -1,7 +1,8 @@
 //! Operators that are built for real: scaffolded projects with the library of this checkout behind them.
 //!
-//! Building takes minutes, so it is asked for: `KUBEWRIGHT_BUILD_OPERATORS=1`, as `.ci/run` does. All of them share the target folder of this
-//! workspace and the versions of its `Cargo.lock`: what is compiled is compiled once, and nothing is downloaded.
+//! Building takes minutes, so it is asked for: `KUBEWRIGHT_BUILD_OPERATORS=1`, as `.ci/run` does. All of them share the
+//! target folder of this workspace and the versions of its `Cargo.lock`: what is compiled is compiled once, and nothing
+//! is downloaded.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -32,7 +33,8 @@ pub fn lock(project: &Path) {
     std::fs::copy(checkout().join("Cargo.lock"), project.join("Cargo.lock")).expect("Cargo.lock can be copied");
 }
 
-/// A program in a project: the one under test for `kubewright`, and what it builds goes where the workspace's own builds go.
+/// A program in a project: the one under test for `kubewright`, and what it builds goes where the workspace's own
+/// builds go.
 pub fn command(program: &str, project: &Path) -> Command {
     let program_folder = Path::new(KUBEWRIGHT).parent().expect("a program is in a folder");
     let target = program_folder
@@ -41,7 +43,8 @@ pub fn command(program: &str, project: &Path) -> Command {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let folders = std::iter::once(program_folder.to_path_buf()).chain(std::env::split_paths(&path));
     let mut command = Command::new(if program == "kubewright" { KUBEWRIGHT } else { program });
-    // What cargo tells this test about itself would be news to build scripts (ring's), and half of the world would be compiled anew.
+    // cargo's variables for this test would be news to build scripts (ring's), and half of the world would be compiled
+    // anew.
     for (name, _) in std::env::vars_os() {
         let name = name.to_string_lossy();
         let of_cargo = ["CARGO_PKG_", "CARGO_MANIFEST_", "CARGO_BIN_"];
@@ -57,7 +60,7 @@ pub fn command(program: &str, project: &Path) -> Command {
         )
         .env("CARGO_TARGET_DIR", target)
         .env("CARGO_NET_OFFLINE", "true")
-        // Whatever this test runs under: it is said by nobody who builds an operator.
+        // These come from the surroundings of this test: a user who builds an operator does not have them.
         .env_remove("KUBEWRIGHT_PATH")
         .env_remove("KUBECONFIG")
         .stdin(Stdio::null());

@@ -1,6 +1,7 @@
 //! A terminal as a picture: the lines of a program, with their colours, as SVG.
 //!
-//! What changes from run to run (times, ports, process ids) is in the picture as it was recorded, and is left out of the comparison.
+//! Values that change from run to run (times, ports, process ids) are in the picture as it was recorded, and are left
+//! out of the comparison.
 
 /// The height of a line, and the width of a character, in pixels.
 const LINE: usize = 19;

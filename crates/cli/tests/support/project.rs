@@ -1,5 +1,5 @@
-//! A project whose operator is built in a second: a program of the standard library alone that declares itself, says on the socket that it
-//! is ready, and prints a word.
+//! A project whose operator is built in a second: a program of the standard library alone that declares itself, says on
+//! the socket that it is ready, and prints a word.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -61,7 +61,7 @@ fn main() {
 }
 "###;
 
-/// What it declares; `size` is the schema of `spec.size`.
+/// Its declaration; `size` is the schema of `spec.size`.
 pub fn declaration(size: Value) -> String {
     let schema = json!({"type": "object", "properties": {"spec": {"type": "object", "properties": {"size": size}}}});
     json!({

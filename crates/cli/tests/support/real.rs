@@ -1,4 +1,5 @@
-//! A real kube-apiserver with its etcd on loopback, without nodes and controllers: what an operator is run against, on this machine.
+//! A real kube-apiserver with its etcd on loopback, without nodes and controllers: what an operator is run against, on
+//! this machine.
 
 use std::fs;
 use std::io::Write as _;
@@ -16,7 +17,7 @@ use serde_json::json;
 
 /// The variables that name the two programs.
 const PROGRAMS: [&str; 2] = ["KUBEWRIGHT_TEST_KUBE_APISERVER", "KUBEWRIGHT_TEST_ETCD"];
-/// The one who may do everything.
+/// The user who may do everything.
 const ADMIN: &str = "the-administrator";
 /// A server that starts beside builds takes its time.
 const READY_WITHIN: Duration = Duration::from_secs(120);
@@ -200,7 +201,7 @@ fn serve(program: &Path, folder: &Path, etcd_port: u16, port: u16) -> Child {
         .expect("kube-apiserver starts")
 }
 
-/// A port that nobody listens on.
+/// A free port.
 pub fn free_port() -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").expect("loopback has a free port");
     listener.local_addr().expect("it has an address").port()
