@@ -1,16 +1,18 @@
 //! The markers of kubewright: thin macros that only write down what a person said.
 //!
-//! A macro here turns an attribute into a constant or a method that the declaration of an operator reads; it decides nothing. Not here:
-//! what follows from a marker (`kubewright`, `kubewright-codegen`). Use them through `kubewright`, which names them again.
+//! A macro here turns an attribute into a constant or a method that the declaration of an operator reads; it decides
+//! nothing. Not here: what follows from a marker (`kubewright`, `kubewright-codegen`). Use them through `kubewright`,
+//! which names them again.
 
 mod rbac;
 
 use proc_macro::TokenStream;
 
-/// What a reconciler may do besides what follows from its controller: kubebuilder's `+kubebuilder:rbac` marker.
+/// The rights of a reconciler besides those that follow from its controller: kubebuilder's `+kubebuilder:rbac` marker.
 ///
-/// Stands on an `impl Reconciler for …`, as often as needed. A controller may read what it reconciles, owns and watches, write what it owns,
-/// the status of its kind, and events, without a word; this is for the rest.
+/// Stands on an `impl Reconciler for …`, as often as needed. A controller may read the kinds that it reconciles, owns
+/// and watches, write those that it owns, the status of its kind, and events, without this attribute; it is for the
+/// rest.
 ///
 /// | word | meaning |
 /// |---|---|
@@ -22,7 +24,8 @@ use proc_macro::TokenStream;
 /// | `namespace` | the rule goes into a `Role` in this namespace instead of the `ClusterRole` |
 /// | `roleName` | the rule goes into a role of this name instead of `manager-role` |
 ///
-/// Lists may also be written `["get", "list"]`. With a type in front, group and resource are the type's; `subresource` names a part of it:
+/// Lists may also be written `["get", "list"]`. With a type in front, group and resource are the type's; `subresource`
+/// names a part of it:
 ///
 /// ```text
 /// #[rbac(groups = "apps", resources = "deployments", verbs = "get;list;watch")]

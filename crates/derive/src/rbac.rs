@@ -1,7 +1,8 @@
 //! `#[rbac(…)]`: rules for a role, written beside the code that needs them.
 //!
-//! The first attribute on an `impl` takes all others with it and writes one method, `fn rbac(&self)`, into the `impl`. What is wrong is an error at
-//! the word that is wrong, with what to write instead, since a rule that is silently not there is found out in production.
+//! The first attribute on an `impl` takes all others with it and writes one method, `fn rbac(&self)`, into the `impl`.
+//! A mistake is an error at its word, with the right spelling, since a rule that is silently missing is found out in
+//! production.
 
 use proc_macro2::{Span, TokenStream};
 use quote::{ToTokens, quote, quote_spanned};
