@@ -215,7 +215,7 @@ async fn s02_s09_postgres_is_polled() -> Outcome {
         scene.is("Ready", "BadQuery").await?,
         "the query returns 2 columns instead of one"
     );
-    // What a query may not do, it is refused by the database.
+    // The database refuses a query that writes.
     change(json!({"query": "WITH gone AS (DELETE FROM settings RETURNING 1) SELECT count(*) FROM gone"})).await?;
     scene
         .wait("is refused to write", |policy| {
@@ -254,7 +254,7 @@ async fn s03_postgres_tells_of_changes() -> Outcome {
     scene.restarted(1).await?;
     // Less than a second and the debounce; a machine that is busy gets more.
     assert!(begin.elapsed() < Duration::from_secs(5), "{:?}", begin.elapsed());
-    // The connection is cut, and nobody listens while the value changes.
+    // The connection is cut, and no client listens while the value changes.
     let others = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'autorebooter'";
     client
         .batch_execute(&format!("BEGIN; UPDATE settings SET version = '43'; {others}; COMMIT"))

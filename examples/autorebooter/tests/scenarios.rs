@@ -1,5 +1,5 @@
-//! What the operator promises: each test is one scenario; its name begins with the number. The world is the test's, and so is the time.
-//! What depends on real databases is in `databases.rs`.
+//! The promises of the operator: each test is one scenario; its name begins with the number. The world is the test's,
+//! and so is the time. Behaviour that depends on real databases is in `databases.rs`.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -31,7 +31,7 @@ struct OneValue(Mutex<State>);
 struct State {
     answer: Option<std::result::Result<Rows, Trouble>>,
     looks: usize,
-    /// As whom each policy reads, while it does.
+    /// The user as whom each policy reads, while it does.
     users: BTreeMap<String, String>,
 }
 

@@ -1,9 +1,10 @@
 //! The controller `rebootpolicy`: reads the value of a policy, and restarts its targets when it has changed and rested.
 //!
-//! A restart has three writes: the status says that one is due, the targets are patched, the status says that it was done. Each may be the last
-//! one of a process; the next process comes to the same decision, and finds the targets that carry the mark of it.
+//! A restart has three writes: the status says that one is due, the targets are patched, the status says that it was
+//! done. Each may be the last one of a process; the next process comes to the same decision, and finds the targets that
+//! carry the mark of it.
 //!
-//! Not here: what is decided (`policy`), how databases are reached (`world`), what the status says (`report`).
+//! Not here: the decisions (`policy`), the way to databases (`world`), the texts of the status (`report`).
 
 use kubewright::k8s_openapi::api::apps::v1::{DaemonSet, Deployment, StatefulSet};
 use kubewright::k8s_openapi::api::core::v1::Secret;
@@ -31,7 +32,8 @@ pub struct RebootPolicyReconciler {
 impl Reconciler for RebootPolicyReconciler {
     type Object = RebootPolicy;
 
-    /// Called when a RebootPolicy, its Secret or a target has changed, when the database tells of a change, and at every interval.
+    /// Called when a RebootPolicy, its Secret or a target has changed, when the database tells of a change, and at
+    /// every interval.
     async fn reconcile(&self, policy: Arc<RebootPolicy>, ctx: Context) -> Result<Action> {
         if policy.metadata.deletion_timestamp.is_some() {
             self.world.leave(ctx.request());
@@ -98,7 +100,7 @@ impl RebootPolicyReconciler {
             let mut failed = None;
             for (target, found) in &found {
                 if let Some(found) = found {
-                    // One that fails keeps nobody else waiting, and is tried again.
+                    // A restart that fails holds up no other, and is tried again.
                     failed = targets::restart(target, found, &order, ctx).await.err().or(failed);
                 }
             }

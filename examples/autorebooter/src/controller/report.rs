@@ -1,6 +1,7 @@
-//! What the status and the events say.
+//! The texts of the status and of the events.
 //!
-//! Invariants: a status is written when it changes, and not at each reading; an event is told at a transition, and not at each attempt.
+//! Invariants: a status is written when it changes, and not at each reading; an event is told at a transition, and not
+//! at each attempt.
 
 use std::time::Duration;
 
@@ -19,7 +20,7 @@ const REACHABLE: &str = "DatabaseReachable";
 const TARGETS: &str = "TargetsFound";
 const PENDING: &str = "RestartPending";
 
-/// What was seen in a reconcile.
+/// The observations of a reconcile.
 pub(super) struct Sight<'a> {
     pub(super) hash: String,
     pub(super) display: Option<String>,
@@ -124,7 +125,7 @@ async fn degraded(
     Ok(changed.status.as_ref().map_or(1, |status| status.consecutive_errors))
 }
 
-/// Says what the value is, which targets there are, and what is due. Answers the policy as it is now.
+/// Writes the value, the targets, and the due restart into the status. Answers the policy as it is now.
 pub(super) async fn seen(
     policy: &RebootPolicy,
     ctx: &Context,
@@ -191,7 +192,7 @@ fn observe(status: &mut RebootPolicyStatus, sight: &Sight<'_>, now: Time) {
     for restarted in status.last_restart.iter_mut().flat_map(|last| &mut last.targets) {
         let same = |found: &&Found| found.uid == restarted.uid;
         match sight.found.iter().filter_map(|(_, found)| found.as_ref()).find(same) {
-            // One that was rolled out stays so: what happens to it later has other reasons.
+            // A target that was rolled out stays so: later changes of it have other reasons.
             Some(found) if !restarted.rolled_out => {
                 (restarted.rolled_out, restarted.message) = (found.lacks.is_none(), found.lacks.clone());
             }
@@ -200,7 +201,7 @@ fn observe(status: &mut RebootPolicyStatus, sight: &Sight<'_>, now: Time) {
     }
 }
 
-/// What a decision is in the status: the phase, since when a restart is due, and the condition.
+/// A decision in the status: the phase, since when a restart is due, and the condition.
 fn pending(
     decision: &Decision,
     debounce: Duration,

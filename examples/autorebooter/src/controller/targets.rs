@@ -1,7 +1,7 @@
 //! The workloads of a policy: found, restarted, followed until all of their pods are new.
 //!
-//! A restart is what `kubectl rollout restart` does: a new annotation in the pod template. Beside it stands which value of which policy it was
-//! for, so that an operator that died in between finds that it has done it.
+//! A restart is what `kubectl rollout restart` does: a new annotation in the pod template. Beside it stands which value
+//! of which policy it was for, so that an operator that died in between finds that it has done it.
 
 use kubewright::k8s_openapi::api::apps::v1::{DaemonSet, Deployment, StatefulSet};
 use kubewright::kube::api::Patch;
@@ -15,11 +15,11 @@ const RESTARTED_AT: &str = "kubectl.kubernetes.io/restartedAt";
 /// Policy and value that a target was restarted for.
 pub const VALUE_HASH: &str = "autoreboot.my.domain/value-hash";
 
-/// What a restart is for.
+/// The reason of a restart.
 pub(super) struct Order {
     /// The policy and the hash of the value.
     pub(super) mark: String,
-    /// What the target is told in an event.
+    /// The message of the target's event.
     pub(super) message: String,
 }
 
@@ -175,13 +175,14 @@ async fn restart_as<K: Workload>(target: &Target, order: &Order, ctx: &Context) 
     Ok(())
 }
 
-/// What the status says of a target that was restarted.
+/// The entry of a restarted target in the status.
 pub(super) fn restarted(target: &Target, found: &Found) -> RestartedTarget {
     RestartedTarget {
         kind: target.kind,
         name: target.name.clone(),
         uid: found.uid.clone(),
-        // What was found is the state before the restart; the next reconcile knows more, but for what cannot change by itself.
+        // The found state is the one before the restart; the next reconcile knows more, except about states that cannot
+        // change by themselves.
         rolled_out: false,
         message: found
             .lacks

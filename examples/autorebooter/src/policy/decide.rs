@@ -1,7 +1,7 @@
-//! What a value leads to. Pure: told the value, what is remembered and the time.
+//! The decision about a value. Pure: it takes the value, the remembered state and the time.
 //!
-//! Level-triggered: what counts is whether the value is another than the one that the targets run with. Whoever was away, or heard of a change
-//! twice, comes to the same decision.
+//! Level-triggered: it matters only whether the value is another than the one that the targets run with. An operator
+//! that was away, or got a change twice, comes to the same decision.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use kubewright::jiff::Timestamp;
 
 use super::terms::Terms;
 
-/// What is to be done.
+/// The step to take.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Decision {
     /// Nothing: the targets run with this value.
@@ -68,12 +68,13 @@ pub fn decide(terms: &Terms, status: &RebootPolicyStatus, hash: &str, now: Times
 
 /// How long it still is until `delay` after `begin`; `None` when it is over.
 fn left(begin: Timestamp, delay: Duration, now: Timestamp) -> Option<Duration> {
-    // A clock that was set back must not keep anybody waiting for longer than the delay.
+    // A clock that was set back must not make a target wait for longer than the delay.
     let passed = Duration::try_from(now.duration_since(begin)).unwrap_or(Duration::ZERO);
     delay.checked_sub(passed).filter(|left| !left.is_zero())
 }
 
-/// How long until a value is read again that could not be read so many times: 1, 2, 4 … 120 s, and up to a tenth more, by the name of the policy.
+/// How long until a value is read again that could not be read so many times: 1, 2, 4 … 120 s, and up to a tenth more,
+/// by the name of the policy.
 pub fn backoff(errors: i32, seed: &str) -> Duration {
     let exponent = u32::try_from(errors.saturating_sub(1)).unwrap_or(0).min(7);
     let seconds = (1_u64 << exponent).min(120);

@@ -1,4 +1,4 @@
-//! What a RebootPolicy means. Nothing here does anything.
+//! The meaning of a RebootPolicy. Nothing here does anything.
 
 pub mod decide;
 pub mod terms;

@@ -18,7 +18,7 @@ pub struct Terms {
     pub debounce: Duration,
     /// How long a restart keeps the next one waiting.
     pub min_restart_interval: Duration,
-    /// What the first value leads to.
+    /// The effect of the first value.
     pub first: FirstObservation,
 }
 
@@ -37,7 +37,7 @@ impl Terms {
     }
 }
 
-/// What is asked; `None` when the policy does not say it, which validation forbids.
+/// The question to the database; `None` when the policy has none, which validation forbids.
 pub fn question(spec: &RebootPolicySpec) -> Option<Question> {
     let watched = &spec.source.watch;
     let what = match (&watched.table, &watched.query) {

@@ -6,7 +6,7 @@ use autorebooter_api::v1alpha1::{DatabaseType, Mode, RebootPolicy, Source, Targe
 use kubewright::FieldErrors;
 use kubewright::webhook::field_path;
 
-/// What is wrong with a policy.
+/// The errors in a policy.
 pub fn check(policy: &RebootPolicy) -> FieldErrors {
     let mut errors = FieldErrors::new();
     let namespace = policy.metadata.namespace.as_deref().unwrap_or_default();

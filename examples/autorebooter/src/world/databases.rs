@@ -1,8 +1,9 @@
 //! The databases: a connection for each distinct source, shared by the policies that read from it.
 //!
-//! Invariants: a policy uses one source at a time; a source that nobody uses has no connection; there are at most `MOST` connections; a
-//! connection that failed is dropped, and the next look makes another; a look has a bound in time. Whoever uses a connection is woken when
-//! the database tells of a change, and when the connection is lost: PostgreSQL keeps nothing for those who do not listen.
+//! Invariants: a policy uses one source at a time; an unused source has no connection; there are at most `MOST`
+//! connections; a connection that failed is dropped, and the next look makes another; a look has a bound in time. Every
+//! user of a connection is woken when the database reports a change, and when the connection is lost: PostgreSQL keeps
+//! no notices for clients that do not listen.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -107,7 +108,7 @@ impl Line {
         self.users.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Wakes everybody who uses the line.
+    /// Wakes all users of the line.
     pub(super) fn wake(line: &Weak<Line>, reason: &str) {
         let Some(line) = line.upgrade() else { return };
         for who in line.users().iter() {
@@ -131,7 +132,7 @@ impl World for Databases {
             match looked {
                 Ok(looked) => looked,
                 Err(_) => {
-                    // What it still has to say belongs to no question any longer.
+                    // Its remaining messages belong to no question any longer.
                     if let Ok(mut connection) = line.connection.try_lock() {
                         *connection = None;
                     }

@@ -1,9 +1,9 @@
-//! What lies outside of the cluster, as the operator sees it: values in databases.
+//! The world outside of the cluster, as the operator sees it: values in databases.
 //!
-//! The controller knows only [`World`]. [`databases::Databases`] is the real one; a test gives another, and has no database. This is the
-//! pattern for anything that a cluster does not hold: a connection for each distinct source, shared by all objects that need it, closed with the
-//! last of them; errors that are values, for the conditions of the status; a wake-up instead of a callback, so that the object is
-//! reconciled by the one path there is.
+//! The controller knows only [`World`]. [`databases::Databases`] is the real one; a test gives another, and has no
+//! database. This is the pattern for anything that a cluster does not hold: a connection for each distinct source,
+//! shared by all objects that need it, closed with the last of them; errors that are values, for the conditions of the
+//! status; a wake-up instead of a callback, so that the object is reconciled by the one path there is.
 
 pub mod databases;
 mod mysql;
@@ -17,10 +17,10 @@ use kubewright::Request;
 
 pub use autorebooter_api::v1alpha1::DatabaseType;
 
-/// What is outside.
+/// The outside world.
 pub trait World: Send + Sync + 'static {
-    /// Reads a value. A connection to the source is made or shared; `who` uses it from now on and no other. When the value may have changed,
-    /// or the connection is lost, `who` is woken.
+    /// Reads a value. A connection to the source is made or shared; `who` uses it from now on and no other. When the
+    /// value may have changed, or the connection is lost, `who` is woken.
     fn look<'a>(
         &'a self,
         who: &'a Request,
@@ -28,14 +28,14 @@ pub trait World: Send + Sync + 'static {
         question: &'a Question,
     ) -> BoxFuture<'a, Result<Value, Trouble>>;
 
-    /// `who` needs no connection any longer. One that nobody needs is closed.
+    /// `who` needs no connection any longer. A connection without users is closed.
     fn leave(&self, who: &Request);
 }
 
 /// The rows of one column, in an order that depends on the values alone; `None` is NULL.
 pub type Value = Vec<Option<String>>;
 
-/// Where a value is, and as whom it is read. Equal sources share a connection.
+/// The place of a value, and the user who reads it. Equal sources share a connection.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Source {
     /// The kind of database.
@@ -66,16 +66,16 @@ impl fmt::Debug for Source {
     }
 }
 
-/// What is asked.
+/// The question to a database.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Question {
-    /// What is read.
+    /// The value to read.
     pub what: What,
     /// The channel on which changes are told, where they are.
     pub channel: Option<String>,
 }
 
-/// What is read.
+/// The value to read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum What {
     /// One column of some rows.

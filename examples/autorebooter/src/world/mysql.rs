@@ -65,7 +65,7 @@ fn text(row: Row) -> Option<String> {
     }
 }
 
-/// What the server says is about the statement; anything else is about the connection.
+/// An error of the server is about the statement; any other is about the connection.
 fn trouble(error: Error) -> Trouble {
     match error {
         // 1053: it shuts down. 1927: the connection was killed.

@@ -12,7 +12,7 @@ use super::databases::{Line, words};
 use super::sql::{self, POSTGRES};
 use super::{Question, Source, Trouble, Value};
 
-/// What every session begins with.
+/// The options of every session.
 const OPTIONS: &str =
     "-c default_transaction_read_only=on -c statement_timeout=5s -c idle_in_transaction_session_timeout=10s";
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -92,7 +92,7 @@ impl Connection {
             .map_err(|error| Trouble::BadQuery(words(&error)))
     }
 
-    /// What the server says against a statement is about the statement; anything else is about the connection.
+    /// An error of the server about a statement is about the statement; any other is about the connection.
     fn trouble(&self, error: &Error) -> Trouble {
         match error.as_db_error() {
             Some(said) if !class_of_server(said.code().code()) => Trouble::BadQuery(said.message().to_owned()),

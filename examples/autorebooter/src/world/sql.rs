@@ -1,4 +1,5 @@
-//! The SQL that reads a value. Names are quoted; conditions and queries are their author's own, and run in a session that cannot write.
+//! The SQL that reads a value. Names are quoted; conditions and queries are their author's own, and run in a session
+//! that cannot write.
 //!
 //! Invariant: what is sent is one statement. It is prepared, and both databases prepare no more than one.
 
