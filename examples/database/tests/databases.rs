@@ -1,4 +1,5 @@
-//! The scenarios that real servers decide: a PostgreSQL and a MariaDB, which the cluster runs as processes of this machine.
+//! The scenarios that real servers decide: a PostgreSQL and a MariaDB, which the cluster runs as processes of this
+//! machine.
 
 use std::time::{Duration, Instant};
 
@@ -216,7 +217,7 @@ async fn s09_a_killed_postgres_comes_back() -> Outcome {
     scene.database(json!({"type": "postgres", "version": "15"})).await?;
     scene.phase(Phase::Running).await?;
     let password = scene.password().await?;
-    // The server is told to end at once, by one who may: its pod starts it again.
+    // An administrator tells the server to end at once: its pod starts it again.
     let secret = scene.api::<Secret>().get("mydb-operator").await?;
     let operators = String::from_utf8(
         secret

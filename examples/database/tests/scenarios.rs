@@ -1,5 +1,5 @@
-//! What the operator promises, on servers that are simulated: each test is one scenario, or two; its name begins with the number. What real servers
-//! decide is in `databases.rs`.
+//! The promises of the operator, on servers that are simulated: each test is one scenario, or two; its name begins with
+//! the number. Decisions of real servers are in `databases.rs`.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -469,7 +469,7 @@ async fn copies_are_made_and_one_is_read() -> Outcome {
         "{env:?}"
     );
 
-    // What cannot be a schedule is told, and what was said before is not lost.
+    // A text that is not a schedule is reported, and the earlier condition is not lost.
     scene.change(json!({"backup": {"schedule": "at night"}})).await?;
     scene.pass(30).await?;
     scene.is("BackedUp", "False", "InvalidSchedule").await?;
@@ -497,7 +497,7 @@ async fn copies_are_made_and_one_is_read() -> Outcome {
     };
     assert_eq!(of("copy").await?, (Some(Phase::Running), "Restored".to_owned()));
     assert_eq!(of("lost").await?, (Some(Phase::Failed), "BackupNotFound".to_owned()));
-    // It is read once, whatever becomes of the Job.
+    // It is read once, even when the Job is gone.
     scene
         .api::<Job>()
         .delete("copy-restore", &DeleteParams::background())

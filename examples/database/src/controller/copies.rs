@@ -1,7 +1,7 @@
 //! Copies of a Database's data: a CronJob makes them, and a new Database may begin with one.
 //!
-//! The claim with the copies belongs to nobody: it outlives the Database as its data do. A copy is read once; the
-//! condition `Restored` remembers it, whatever becomes of the Job.
+//! The claim with the copies has no owner: it outlives the Database as its data do. A copy is read once; the condition
+//! `Restored` remembers it, even when the Job is gone.
 
 use database_api::v1alpha1::Database;
 use kubewright::conditions;

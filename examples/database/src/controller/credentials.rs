@@ -70,7 +70,8 @@ pub(super) async fn find(
     }))
 }
 
-/// The password in the Secret that the operator makes: that of the spec, which is moved there, the one that is there, or a new one.
+/// The password in the Secret that the operator makes: that of the spec, which is moved there, the one that is there,
+/// or a new one.
 async fn own(database: &Database, shape: &Shape, ctx: &Context) -> Result<String> {
     let namespace = ctx.request().namespace();
     let known = ctx.client().get::<Secret>(namespace, &shape.credentials()).await?;

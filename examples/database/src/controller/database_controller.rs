@@ -1,8 +1,8 @@
 //! The controller `database`: brings the world in line with Databases.
 //!
-//! A reconcile finds or makes the passwords, applies the children, lets the claim grow, looks whether somebody can log
-//! in, has copies made, and says so. Each step follows from what is there, so that one which was cut off is finished
-//! by the next.
+//! A reconcile finds or makes the passwords, applies the children, lets the claim grow, tries whether a login works,
+//! has copies made, and reports it. Each step follows from what is there, so that one which was cut off is finished by
+//! the next.
 
 use kubewright::k8s_openapi::api::apps::v1::StatefulSet;
 use kubewright::k8s_openapi::api::batch::v1::{CronJob, Job};
@@ -20,9 +20,9 @@ use crate::database::shape::{MANAGER, Shape};
 use crate::database::{children, drift};
 use crate::world::World;
 
-/// What keeps a Database until it is decided what becomes of its data.
+/// The finalizer that keeps a Database until the fate of its data is decided.
 const FINALIZER: &str = "db.example.com/data";
-/// How often somebody logs in to a server that works.
+/// How often the operator logs in to a server that works.
 const LOOK: Duration = Duration::from_secs(15);
 /// How often a server is looked at that does not work yet; its pod wakes us, too.
 const SOON: Duration = Duration::from_secs(2);
@@ -77,7 +77,7 @@ impl Reconciler for DatabaseReconciler {
     }
 }
 
-/// Applies a child, and tells what somebody had changed in it.
+/// Applies a child, and reports the changes that another client had made in it.
 async fn restore<K: Object>(database: &Database, child: K, ctx: &Context) -> Result<()> {
     let is_settled = database.status.as_ref().is_some_and(|status| {
         Some(status.observed_generation) == database.metadata.generation

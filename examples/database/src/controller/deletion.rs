@@ -1,4 +1,4 @@
-//! What is left when a Database goes.
+//! The end of a Database, and the objects that it leaves.
 
 use database_api::v1alpha1::{Database, DeletionPolicy};
 use kubewright::k8s_openapi::api::apps::v1::StatefulSet;
@@ -9,7 +9,7 @@ use serde_json::json;
 
 use crate::database::shape::Shape;
 
-/// Ends a Database: its claims, which nobody owns, and its Secrets, which go with it unless somebody prevents that.
+/// Ends a Database: its claims, which have no owner, and its Secrets, which go with it unless a client prevents that.
 /// Everything else goes by itself.
 pub(super) async fn clean_up(database: &Database, ctx: &Context) -> Result<Cleanup> {
     let shape = Shape::of(database);

@@ -28,7 +28,7 @@ pub(super) enum Server {
     Sick(String),
     /// It ends again and again, and what it said last.
     Failed(String),
-    /// Somebody logged in, with this password.
+    /// The login worked, with this password.
     Running {
         /// The hash of the password.
         hash: String,

@@ -1,4 +1,4 @@
-//! What the status says. A condition is of the generation that it names; nothing is written that does not change.
+//! The texts of the status. A condition is of the generation that it names; nothing is written that does not change.
 
 use database_api::v1alpha1::{Database, DatabaseStatus, Endpoint, Named, Phase};
 use kubewright::conditions;
@@ -9,7 +9,7 @@ use super::credentials::Credentials;
 use super::server::Server;
 use crate::database::shape::Shape;
 
-/// What a condition says.
+/// The contents of a condition.
 pub(super) struct Said {
     /// Its status; not known yet without one.
     pub(super) is_true: Option<bool>,
@@ -34,7 +34,7 @@ fn status(database: &mut Database) -> &mut DatabaseStatus {
     status
 }
 
-/// A new generation was seen: nothing that was said before holds for it. Answers the object as it is now.
+/// A new generation was seen: no earlier condition holds for it. Answers the object as it is now.
 pub(super) async fn begun(database: &Database, ctx: &Context) -> Result<()> {
     let before = database.status.as_ref().map(|status| status.observed_generation);
     if before == database.metadata.generation {
@@ -86,7 +86,7 @@ pub(super) async fn without_credentials(database: &Database, ctx: &Context, reas
     Ok(())
 }
 
-/// What was seen of a Database.
+/// The observations of a Database.
 pub(super) struct Seen {
     pub(super) storage: Said,
     pub(super) server: Server,
@@ -190,7 +190,7 @@ fn phase(was: Option<Phase>, seen: &Seen) -> Phase {
         server,
         copies,
     } = seen;
-    // What never worked is not broken.
+    // A server that never worked is not broken.
     let never_ran = matches!(was, None | Some(Phase::Pending | Phase::Provisioning));
     match server {
         Server::Running { .. } if let Some(missing) = copies.missing() => match missing.is_true {

@@ -1,4 +1,5 @@
-//! The claim of a Database: it grows when the spec does. The StatefulSet, whose template cannot be changed, keeps the size that it began with.
+//! The claim of a Database: it grows when the spec does. The StatefulSet, whose template cannot be changed, keeps the
+//! size that it began with.
 
 use database_api::v1alpha1::Database;
 use kubewright::k8s_openapi::api::apps::v1::StatefulSet;

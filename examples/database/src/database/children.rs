@@ -16,7 +16,7 @@ use crate::world::servers::OPERATOR;
 
 const IMAGE_USER: i64 = 999;
 
-/// What pods may do.
+/// The rights of pods.
 pub(super) fn pod_security() -> Value {
     json!({
         "runAsNonRoot": true, "runAsUser": IMAGE_USER, "runAsGroup": IMAGE_USER, "fsGroup": IMAGE_USER,
@@ -24,7 +24,7 @@ pub(super) fn pod_security() -> Value {
     })
 }
 
-/// What containers may do.
+/// The rights of containers.
 pub(super) fn container_security() -> Value {
     json!({"allowPrivilegeEscalation": false, "capabilities": {"drop": ["ALL"]}})
 }
@@ -123,7 +123,8 @@ fn run(shape: &Shape) -> &'static str {
     }
 }
 
-/// What the image is told at its first start: the operator's user. Applications get theirs by SQL, as often as their password changes.
+/// The environment of the image at its first start: the operator's user. Applications get theirs by SQL, as often as
+/// their password changes.
 fn environment(shape: &Shape) -> Value {
     let password = |name: &str| json!({"name": name, "valueFrom": {"secretKeyRef": {"name": shape.operator(), "key": "password"}}});
     match shape.kind {

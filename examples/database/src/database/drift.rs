@@ -1,4 +1,5 @@
-//! What somebody has changed in a child: the fields that are not as they are wanted. What others added is not looked at.
+//! Changes that another client made in a child: the fields that are not as they are wanted. Added fields are not looked
+//! at.
 
 use serde_json::Value;
 
@@ -32,7 +33,7 @@ fn walk(path: &str, wanted: &Value, found: &Value, paths: &mut Vec<String>) {
                 );
             }
         }
-        // What is empty may be left out.
+        // An empty value may be left out.
         (Value::Object(wanted), Value::Null) if wanted.is_empty() => {}
         (Value::Array(wanted), Value::Null) if wanted.is_empty() => {}
         (wanted, found) if wanted == found => {}

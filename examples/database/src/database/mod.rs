@@ -1,4 +1,4 @@
-//! What a Database is made of. Nothing here does anything.
+//! The parts of a Database. Nothing here does anything.
 
 pub mod children;
 pub mod copies;

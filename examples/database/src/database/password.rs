@@ -7,7 +7,7 @@ use sha2::{Digest as _, Sha256};
 const LENGTH: usize = 32;
 const LETTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
 
-/// A password that nobody has seen: 192 bits, in letters that mean nothing in an address or a shell.
+/// A new password: 192 bits, in letters without a meaning in an address or a shell.
 ///
 /// # Errors
 /// When the machine has no entropy.

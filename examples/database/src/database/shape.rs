@@ -3,7 +3,7 @@
 use database_api::v1alpha1::{Database, DatabaseType};
 use kubewright::kube::ResourceExt as _;
 
-/// Whose objects are labelled with it.
+/// The label value of the operator's objects.
 pub const MANAGER: &str = "database-operator";
 
 /// A Database with its defaults.

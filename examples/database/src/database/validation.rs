@@ -6,7 +6,7 @@ use kubewright::k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 
 use super::shape::{Shape, numbers};
 
-/// What is wrong with a Database.
+/// The errors in a Database.
 pub fn check(object: &Database) -> FieldErrors {
     let mut errors = FieldErrors::new();
     if object.spec.password.is_some() && object.spec.password_secret_ref.is_some() {
@@ -35,7 +35,7 @@ pub fn check(object: &Database) -> FieldErrors {
     errors
 }
 
-/// What is wrong with a change.
+/// The errors in a change.
 pub fn check_change(before: &Database, after: &Database) -> FieldErrors {
     let mut errors = check(after);
     let (old, new) = (Shape::of(before), Shape::of(after));

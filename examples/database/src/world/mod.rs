@@ -1,6 +1,7 @@
-//! What lies outside of the cluster, as the operator sees it: a database server that one can log in to.
+//! The world outside of the cluster, as the operator sees it: a database server that takes logins.
 //!
-//! [`servers::Servers`] is the real one; a test may give another. Errors are values, and no text of them holds a password.
+//! [`servers::Servers`] is the real one; a test may give another. Errors are values, and no text of them holds a
+//! password.
 
 mod mysql;
 mod postgres;
@@ -41,7 +42,7 @@ impl std::fmt::Display for Trouble {
     }
 }
 
-/// What is outside.
+/// The outside world.
 pub trait World: Send + Sync + 'static {
     /// Logs in and asks for something.
     fn login<'a>(&'a self, login: &'a Login) -> BoxFuture<'a, Result<(), Trouble>>;

@@ -34,7 +34,8 @@ pub(super) async fn login(login: &Login) -> Result<(), Trouble> {
 pub(super) async fn ensure(login: &Login, operators_password: &str) -> Result<(), Trouble> {
     let mut connection = match connect(login, OPERATOR, operators_password, None).await {
         Ok(connection) => connection,
-        // A new server knows only root. The operator gets a user of its own, because root may be the user of applications.
+        // A new server knows only root. The operator gets a user of its own, because root may be the user of
+        // applications.
         Err(Trouble::Refused(_)) => {
             let mut connection = connect(login, "root", operators_password, None).await?;
             let (user, password) = (account(OPERATOR), text(operators_password));

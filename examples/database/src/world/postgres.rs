@@ -42,7 +42,7 @@ pub(super) async fn ensure(login: &Login, operators_password: &str) -> Result<()
         .await
         .map_err(trouble)?;
     let verb = if known.is_some() { "ALTER" } else { "CREATE" };
-    // The statement holds the password: it is not for the server's log, whatever that is set to.
+    // The statement holds the password: it must not get into the server's log, with any setting.
     let quiet = "SET log_statement = 'none'; SET log_min_error_statement = 'panic'";
     client.batch_execute(quiet).await.map_err(trouble)?;
     let statement = format!("{verb} ROLE {user} LOGIN PASSWORD {}", text(&login.password));

@@ -1,4 +1,4 @@
-//! What the API server asks before it stores a Database.
+//! The webhooks that the API server calls before it stores a Database.
 
 use kubewright::prelude::*;
 
@@ -8,7 +8,7 @@ use kubewright::k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use crate::database::shape::Shape;
 use crate::database::validation;
 
-/// Fills in what is left out, so that a later default changes nobody's database.
+/// Fills in absent fields, so that a later default changes no existing database.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct DatabaseDefaulter;
 
