@@ -1,6 +1,7 @@
 //! Which pods are upgraded now. Pure: from the SidecarSet and its pods to a list of pods.
 //!
-//! Invariant: pods that this upgrade has made unavailable, and those that it is about to, are at most `maxUnavailable` together.
+//! Invariant: pods that this upgrade has made unavailable, and those that it is about to, are at most `maxUnavailable`
+//! together.
 
 use std::cmp::Reverse;
 
@@ -12,7 +13,7 @@ use super::pods::{is_consistent, is_ready, is_stuck, is_updated, is_upgradable};
 use crate::sidecar::hash::Hashes;
 use crate::sidecar::selecting;
 
-/// What is to be done with the pods of a set.
+/// The steps for the pods of a set.
 #[derive(Debug, Default)]
 pub struct Plan<'a> {
     /// Pods that are upgraded now.
@@ -66,7 +67,8 @@ fn is_selected(set: &SidecarSet, pod: &Pod) -> bool {
     selector.is_none_or(|selector| selecting::selects(selector, &labels))
 }
 
-/// What comes first: pods that are not scheduled, do not run, are not ready; then the newest (`ActivePods`).
+/// The order of the pods: first those that are not scheduled, do not run, are not ready; then the newest
+/// (`ActivePods`).
 fn rank(pod: &Pod) -> (bool, u8, bool, Reverse<Option<String>>, Option<String>) {
     let scheduled = pod.spec.as_ref().is_some_and(|spec| spec.node_name.is_some());
     let phase = match pod.status.as_ref().and_then(|status| status.phase.as_deref()) {
@@ -84,7 +86,8 @@ fn rank(pod: &Pod) -> (bool, u8, bool, Reverse<Option<String>>, Option<String>) 
     )
 }
 
-/// How many pods keep their revision: a percentage is rounded up, but below 100 % at least one pod is upgraded (`CalculatePartitionReplicas`).
+/// How many pods keep their revision: a percentage is rounded up, but below 100 % at least one pod is upgraded
+/// (`CalculatePartitionReplicas`).
 fn partition(set: &SidecarSet, pods: usize) -> usize {
     let Some(partition) = &set.spec.update_strategy.partition else {
         return 0;
@@ -106,7 +109,8 @@ fn max_unavailable(set: &SidecarSet, pods: usize) -> usize {
     given.map_or(1, |given| amount(given, pods))
 }
 
-/// A number of pods, or a percentage of them, rounded up. The webhook has checked it; what cannot be read all the same counts as 0.
+/// A number of pods, or a percentage of them, rounded up. The webhook has checked it; what cannot be read all the same
+/// counts as 0.
 fn amount(value: &IntOrString, pods: usize) -> usize {
     match value {
         IntOrString::Int(number) => usize::try_from(*number).unwrap_or(0),

@@ -1,4 +1,5 @@
-//! What a pod is to a SidecarSet: whether it belongs to it, is of its latest revision, and runs what its spec says. Pure.
+//! The relation of a pod to a SidecarSet: whether it belongs to it, is of its latest revision, and runs the containers
+//! of its spec. Pure.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +14,7 @@ use crate::sidecar::{inject, record, selecting};
 /// The annotation with what the sidecars ran before they were upgraded in place.
 pub const INPLACE_UPDATE_STATE: &str = "kruise.io/sidecarset-inplace-update-state";
 
-/// What a pod's sidecars ran before the last upgrade by one set.
+/// The images of a pod's sidecars before the last upgrade by one set.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct UpdateState {
@@ -26,7 +27,7 @@ pub struct UpdateState {
     pub last_container_statuses: BTreeMap<String, LastStatus>,
 }
 
-/// What a container ran.
+/// The image of a container.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct LastStatus {
@@ -76,8 +77,9 @@ pub fn container_status<'a>(pod: &'a Pod, name: &str) -> Option<&'a ContainerSta
     statuses.find(|status| status.name == name)
 }
 
-/// Whether the kubelet has done what the spec says of the set's containers (`isPodSidecarConsistent`): an image named by its digest runs, or the id
-/// of the image has changed since the last upgrade, or the name of the image is the wanted one already.
+/// Whether the kubelet has done what the spec says of the set's containers (`isPodSidecarConsistent`): an image named
+/// by its digest runs, or the id of the image has changed since the last upgrade, or the name of the image is the
+/// wanted one already.
 pub fn is_consistent(set: &SidecarSet, pod: &Pod) -> bool {
     let name = set.metadata.name.as_deref().unwrap_or_default();
     let last = record::map_of::<UpdateState>(pod, INPLACE_UPDATE_STATE).remove(name);

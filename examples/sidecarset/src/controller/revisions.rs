@@ -1,4 +1,5 @@
-//! The ControllerRevisions of a SidecarSet, in the namespace of the operator: one for each distinct content, the present one with the highest number.
+//! The ControllerRevisions of a SidecarSet, in the namespace of the operator: one for each distinct content, the
+//! present one with the highest number.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -29,7 +30,7 @@ pub fn namespace() -> String {
     }
 }
 
-/// What became of the revision of the present spec.
+/// The revision of the present spec.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Present {
     /// It is there, under this name.

@@ -1,7 +1,8 @@
 //! The controller `sidecarset`: counts the pods of SidecarSets, and upgrades their sidecars in place.
 //!
-//! A reconcile writes the ControllerRevision of the present spec, then images of pods, then what pods and the SidecarSet say of it. Each step follows
-//! from what is in the cluster, so that a reconcile which was cut off is finished by the next. Decisions are in `plan.rs`, `pods.rs`, `upgrade.rs`.
+//! A reconcile writes the ControllerRevision of the present spec, then images of pods, then what pods and the
+//! SidecarSet say of it. Each step follows from what is in the cluster, so that a reconcile which was cut off is
+//! finished by the next. Decisions are in `plan.rs`, `pods.rs`, `upgrade.rs`.
 //!
 //! Not here: injection, which is the task of the webhook for pods.
 

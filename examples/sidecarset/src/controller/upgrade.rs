@@ -1,4 +1,5 @@
-//! What an upgrade in place changes of a pod: the images of the set's containers, and what the pod says of itself. Pure.
+//! The changes that an upgrade in place makes in a pod: the images of the set's containers, and the pod's own record.
+//! Pure.
 
 use std::collections::BTreeMap;
 
@@ -52,8 +53,8 @@ pub fn upgraded(
     Ok(new)
 }
 
-/// The condition of a pod after a set said whether it can upgrade it; `None` when it says so already, or when nobody has ever said anything else
-/// than yes.
+/// The condition of a pod after a set reported whether it can upgrade it; `None` when it says so already, or when no
+/// set has ever reported that it cannot.
 pub fn condition(pod: &Pod, set: &str, upgradable: bool, now: &Time) -> Option<PodCondition> {
     let conditions = pod.status.iter().flat_map(|status| status.conditions.iter().flatten());
     let before = conditions.into_iter().find(|condition| condition.type_ == UPGRADABLE);

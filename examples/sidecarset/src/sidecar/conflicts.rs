@@ -1,4 +1,5 @@
-//! Which SidecarSets cannot be together: two that may mean the same pod and put different things under one name into it.
+//! Which SidecarSets cannot be together: two that may mean the same pod and put different things under one name into
+//! it.
 
 use kubewright::FieldErrors;
 use kubewright::webhook::field_path;
@@ -6,7 +7,7 @@ use sidecarset_api::v1alpha1::{SidecarContainer, SidecarSet};
 
 use super::selecting;
 
-/// What of `set` is taken by another one that may mean the same pods (`validateSidecarConflict`).
+/// The parts of `set` that are taken by another one that may select the same pods (`validateSidecarConflict`).
 pub fn check<'a>(set: &SidecarSet, others: impl IntoIterator<Item = &'a SidecarSet>) -> FieldErrors {
     let mut errors = FieldErrors::new();
     let meets = |other: &&SidecarSet| other.metadata.name != set.metadata.name && selecting::may_meet(set, other);

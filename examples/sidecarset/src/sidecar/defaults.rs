@@ -1,4 +1,4 @@
-//! What is filled in where a SidecarSet says nothing. The fields of containers and volumes are the API server's own task, see `webhook`.
+//! The defaults of a SidecarSet. The fields of containers and volumes are the API server's own task, see `webhook`.
 
 use kubewright::k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use sidecarset_api::v1alpha1::{

@@ -1,4 +1,5 @@
-//! What a SidecarSet is at the moment, in a few letters: whether a pod has the latest containers, and whether only images separate it from them.
+//! The state of a SidecarSet, in a few letters: whether a pod has the latest containers, and whether only images
+//! separate it from them.
 //!
 //! The values are not those of OpenKruise, whose Go structs are hashed in Go's own encoding; the meaning is the same.
 
@@ -26,8 +27,8 @@ pub struct Hashes {
     pub without_image: String,
 }
 
-/// The hashes of what a SidecarSet injects and may upgrade: its containers, and its init containers if one of them is a sidecar by Kubernetes' own
-/// meaning (`restartPolicy: Always`).
+/// The hashes of what a SidecarSet injects and may upgrade: its containers, and its init containers if one of them is a
+/// sidecar by Kubernetes' own meaning (`restartPolicy: Always`).
 pub fn of(spec: &SidecarSetSpec) -> Hashes {
     Hashes {
         full: hashed(spec, |_| {}),
@@ -35,7 +36,7 @@ pub fn of(spec: &SidecarSetSpec) -> Hashes {
     }
 }
 
-/// What a ControllerRevision keeps of a SidecarSet: everything that is injected, as a patch that brings it back.
+/// The data of a SidecarSet's ControllerRevision: everything that is injected, as a patch that brings it back.
 pub fn revision_data(spec: &SidecarSetSpec) -> Value {
     json!({"spec": {
         "$patch": "replace",
@@ -46,8 +47,9 @@ pub fn revision_data(spec: &SidecarSetSpec) -> Value {
     }})
 }
 
-/// The name of the ControllerRevision of the present spec. It follows from the spec and from how often names were taken, so that the webhook, which
-/// injects, and the controller, which writes the revision, find the same without asking each other.
+/// The name of the ControllerRevision of the present spec. It follows from the spec and from how often names were
+/// taken, so that the webhook, which injects, and the controller, which writes the revision, find the same without
+/// asking each other.
 pub fn revision(set: &SidecarSet) -> String {
     let collisions = set
         .status

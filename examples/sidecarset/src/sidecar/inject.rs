@@ -1,7 +1,7 @@
 //! How the containers of SidecarSets come into a pod that is created.
 //!
-//! Invariants: injecting twice is injecting once; the pod's own containers, volumes and secrets stay, except that a container of the name of a
-//! sidecar is replaced where it stands.
+//! Invariants: injecting twice is injecting once; the pod's own containers, volumes and secrets stay, except that a
+//! container of the name of a sidecar is replaced where it stands.
 
 use kubewright::k8s_openapi::api::core::v1::{Container, Pod, PodSpec, Volume};
 use kubewright::k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
@@ -9,7 +9,8 @@ use sidecarset_api::v1alpha1::{PodInjectPolicy, SidecarSet};
 
 use super::{hash, record, source};
 
-/// Puts the containers of the sets into the pod, with the volumes and secrets that they need, and writes down that it has them.
+/// Puts the containers of the sets into the pod, with the volumes and secrets that they need, and writes down that it
+/// has them.
 ///
 /// # Errors
 /// When the record cannot be written as JSON.

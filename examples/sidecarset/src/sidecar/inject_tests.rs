@@ -1,4 +1,4 @@
-//! What becomes of pods, case by case.
+//! The injection into pods, case by case.
 
 use kubewright::jiff::Timestamp;
 use serde_json::{Value, json};

@@ -1,6 +1,7 @@
-//! What a pod says of the SidecarSets that it was injected by: three annotations, whose form is OpenKruise's.
+//! A pod's record of the SidecarSets that were injected into it: three annotations, whose form is OpenKruise's.
 //!
-//! Invariant: an annotation that cannot be read counts as absent. People can write annotations, and a pod must not stop the operator.
+//! Invariant: an annotation that cannot be read counts as absent. People can write annotations, and a pod must not stop
+//! the operator.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +15,7 @@ use super::hash::{HASH, HASH_WITHOUT_IMAGE, Hashes};
 /// The annotation of a pod with the names of the sets, sorted, with commas between them.
 pub const INJECTED: &str = "kruise.io/sidecarset-injected-list";
 
-/// What a pod was given by one set. A pod has a map of them, by the name of the set, in each of the two annotations.
+/// The record of one set. A pod has a map of them, by the name of the set, in each of the two annotations.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Record {
@@ -59,8 +60,8 @@ pub fn hashes(pod: &Pod, set: &str) -> Option<Hashes> {
     })
 }
 
-/// Writes down that the pod has the containers of a set in this revision. A record that says so already stays as it is, so that writing twice is
-/// writing once.
+/// Writes down that the pod has the containers of a set in this revision. A record that says so already stays as it is,
+/// so that writing twice is writing once.
 pub fn write(
     pod: &mut Pod,
     set: &SidecarSet,

@@ -1,5 +1,5 @@
-//! What a SidecarSet must be by itself, and what may not change (`validateSidecarSetSpec`). Conflicts with other sets are in `conflicts.rs`; fields of
-//! containers and volumes are the API server's own task, see `webhook`.
+//! The rules for a SidecarSet by itself, and its immutable fields (`validateSidecarSetSpec`). Conflicts with other sets
+//! are in `conflicts.rs`; fields of containers and volumes are the API server's own task, see `webhook`.
 
 use kubewright::FieldErrors;
 use kubewright::k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
@@ -12,7 +12,7 @@ use super::{hash, selecting, source};
 
 const LONGEST_NAME: usize = 63;
 
-/// What is wrong with a SidecarSet.
+/// The errors in a SidecarSet.
 pub fn check(set: &SidecarSet) -> FieldErrors {
     let mut errors = FieldErrors::new();
     name(set, &mut errors);
@@ -34,7 +34,7 @@ pub fn check(set: &SidecarSet) -> FieldErrors {
     errors
 }
 
-/// What may not have changed: the names of containers and how they are upgraded. Containers may go.
+/// The immutable fields: the names of containers and how they are upgraded. Containers may go.
 pub fn check_update(old: &SidecarSet, new: &SidecarSet) -> FieldErrors {
     let mut errors = FieldErrors::new();
     for (index, container) in new.spec.containers.iter().enumerate() {

@@ -13,7 +13,8 @@ pub type Labels = BTreeMap<String, String>;
 /// The label of every namespace that says its name.
 pub const NAMESPACE_NAME: &str = "kubernetes.io/metadata.name";
 
-/// Whether the selector selects these labels. One that cannot be read selects nothing: the validating webhook refuses it.
+/// Whether the selector selects these labels. A selector that cannot be read selects nothing: the validating webhook
+/// refuses it.
 pub fn selects(selector: &LabelSelector, labels: &Labels) -> bool {
     Selector::try_from(selector.clone()).is_ok_and(|selector| selector.matches(labels))
 }
@@ -24,7 +25,8 @@ pub fn is_empty(selector: &LabelSelector) -> bool {
         && selector.match_expressions.as_ref().is_none_or(Vec::is_empty)
 }
 
-/// Whether the SidecarSet is for pods of a namespace, with the labels that the namespace has. `spec.namespace` wins over `spec.namespaceSelector`.
+/// Whether the SidecarSet is for pods of a namespace, with the labels that the namespace has. `spec.namespace` wins
+/// over `spec.namespaceSelector`.
 pub fn covers(set: &SidecarSet, namespace: &str, labels: &Labels) -> bool {
     match (&set.spec.namespace, &set.spec.namespace_selector) {
         (Some(only), _) if !only.is_empty() => only == namespace,
@@ -42,7 +44,8 @@ pub fn selects_pod(set: &SidecarSet, pod: &Pod) -> bool {
         .is_some_and(|selector| selects(selector, &labels))
 }
 
-/// Whether some pod could be meant by both sets: unless their selectors, or those of their namespaces, exclude each other.
+/// Whether some pod could be meant by both sets: unless their selectors, or those of their namespaces, exclude each
+/// other.
 pub fn may_meet(one: &SidecarSet, other: &SidecarSet) -> bool {
     let pods = |set: &SidecarSet| set.spec.selector.clone().unwrap_or_default();
     !exclude_each_other(&pods(one), &pods(other)) && !exclude_each_other(&namespaces(one), &namespaces(other))
@@ -74,7 +77,7 @@ fn exclude_each_other(one: &LabelSelector, other: &LabelSelector) -> bool {
     })
 }
 
-/// What one expression wants of the value of its key.
+/// The values that one expression allows for its key.
 enum Wanted {
     OneOf(BTreeSet<String>),
     NoneOf(BTreeSet<String>),

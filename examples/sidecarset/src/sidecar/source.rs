@@ -1,4 +1,5 @@
-//! What a sidecar takes over from the pod's own containers: their volume mounts and some of their environment.
+//! The parts that a sidecar takes over from the pod's own containers: their volume mounts and some of their
+//! environment.
 
 use kubewright::k8s_openapi::api::core::v1::{Container, EnvVar, Pod, VolumeMount};
 use sidecarset_api::v1alpha1::{ShareVolumePolicyType, SidecarContainer, TransferEnv};
@@ -53,7 +54,8 @@ fn add(env: &mut Vec<EnvVar>, variable: EnvVar) {
     }
 }
 
-/// Adds the mounts of the pod's own containers at paths that are free, with the variables that their `subPathExpr` names.
+/// Adds the mounts of the pod's own containers at paths that are free, with the variables that their `subPathExpr`
+/// names.
 fn share(container: &mut Container, env: &mut Vec<EnvVar>, own: &[Container]) {
     let mut mounts = container.volume_mounts.take().unwrap_or_default();
     for source in own {
@@ -92,7 +94,7 @@ fn variables(mount: &VolumeMount) -> Vec<&str> {
     names
 }
 
-/// The variables that are taken over, as they are in their container, `valueFrom` included. Those that are not there are left out.
+/// The variables that are taken over, as they are in their container, `valueFrom` included. Missing ones are left out.
 fn transferred(transfer: &TransferEnv, pod: &Pod, own: &[Container]) -> Vec<EnvVar> {
     let Some(source) = source_name(transfer, pod) else {
         return Vec::new();

@@ -1,6 +1,8 @@
-//! The API server's own defaults and rules for containers and volumes, without a copy of them: they are sent to it as a PodTemplate, in a dry run.
+//! The API server's own defaults and rules for containers and volumes, without a copy of them: they are sent to it as a
+//! PodTemplate, in a dry run.
 //!
-//! A PodTemplate has all of a pod's defaults and rules, and nothing happens to one: no quota counts it, and the webhook for pods is not asked.
+//! A PodTemplate has all of a pod's defaults and rules, and nothing happens to one: no quota counts it, and the webhook
+//! for pods is not asked.
 
 use kubewright::k8s_openapi::api::core::v1::{Container, PodSpec, PodTemplate, PodTemplateSpec};
 use kubewright::kube::core::Status;
@@ -45,7 +47,8 @@ pub(super) async fn complete(client: &Client, set: &SidecarSet) -> Result<Option
     Ok(completed.template.clone().and_then(|template| template.spec))
 }
 
-/// Sets the defaults in the SidecarSet. What the API server refuses is left as it is: the validating webhook says why.
+/// Sets the defaults in the SidecarSet. A set that the API server refuses is left as it is: the validating webhook
+/// reports why.
 ///
 /// # Errors
 /// When the API server cannot be asked.
@@ -70,7 +73,7 @@ pub(super) async fn set_defaults(client: &Client, set: &mut SidecarSet) -> Resul
 /// Checks the SidecarSet's containers and volumes by the API server's rules.
 ///
 /// # Errors
-/// What the API server says, with the SidecarSet's paths.
+/// The errors of the API server, with the SidecarSet's paths.
 pub(super) async fn check(client: &Client, set: &SidecarSet) -> Result<(), Denied> {
     match complete(client, set).await {
         Ok(_) => Ok(()),

@@ -32,7 +32,7 @@ async fn world(dies_after: usize) -> Outcome<(Scene, DyingOperator)> {
     Ok((scene, operator))
 }
 
-/// A cluster on which somebody works whose operator may be dead just now.
+/// A cluster with a busy user, whose operator may be dead just now.
 struct Scene(TestCluster);
 
 impl Scene {
@@ -66,7 +66,7 @@ impl Scene {
         Ok(counts(&sets.get("agents").await?))
     }
 
-    /// What the cluster holds, without what differs between any two runs.
+    /// The contents of the cluster, without values that differ between any two runs.
     async fn state(&self) -> Outcome<Value> {
         let pods: Api<Pod> = Api::namespaced(self.0.kube(), DEFAULT);
         let mut pods: Vec<String> = pods
@@ -148,7 +148,8 @@ fn is_ready(pod: &Pod) -> bool {
     conditions.any(|condition| condition.type_ == "Ready" && condition.status == "True")
 }
 
-/// Scenario 9 and then 10: what the cluster holds after each step, how many writes it took, and how many pods were unready at most.
+/// Scenario 9 and then 10: what the cluster holds after each step, how many writes it took, and how many pods were
+/// unready at most.
 async fn upgrades(dies_after: usize) -> Outcome<(Vec<Value>, usize, usize)> {
     let (scene, operator) = world(dies_after).await?;
     let mut states = Vec::new();

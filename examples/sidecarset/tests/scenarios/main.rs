@@ -1,4 +1,5 @@
-//! What the operator promises: each test is one scenario, or two, on a cluster of its own; its name begins with the number of the scenario.
+//! The promises of the operator: each test is one scenario, or two, on a cluster of its own; its name begins with the
+//! number of the scenario.
 
 mod crashes;
 mod sources;

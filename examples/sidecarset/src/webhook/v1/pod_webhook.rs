@@ -1,4 +1,4 @@
-//! What the API server asks before it stores a Pod: the containers of SidecarSets are injected into it.
+//! The webhook that the API server calls before it stores a Pod: the containers of SidecarSets are injected into it.
 
 use kubewright::prelude::*;
 
@@ -39,7 +39,8 @@ impl Defaulter for PodDefaulter {
     }
 }
 
-/// The webhooks of pods, and what the API server is told about them. The framework leaves out kube-system and the namespaces of operators.
+/// The webhooks of pods, and what the API server is told about them. The framework leaves out kube-system and the
+/// namespaces of operators.
 pub fn webhook() -> Webhook<v1::Pod> {
     Webhook::of::<v1::Pod>()
         .defaulter(PodDefaulter)

@@ -1,4 +1,4 @@
-//! What the API server asks before it stores a SidecarSet.
+//! The webhooks that the API server calls before it stores a SidecarSet.
 
 use kubewright::prelude::*;
 
