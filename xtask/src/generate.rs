@@ -35,7 +35,7 @@ type Definitions = BTreeMap<String, Value>;
 /// `--check` writes nothing and fails when a committed file is not what would be written.
 ///
 /// # Errors
-/// What could not be read, understood or written, with the file; with `--check`, the file that is not current.
+/// The file that could not be read, understood or written; with `--check`, the file that is not current.
 pub(crate) fn run(args: &[String]) -> Result<(), String> {
     let options = Options::parse(args)?;
     let root = Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -246,7 +246,7 @@ fn unfold(value: Value) -> Value {
     value
 }
 
-/// What the documents of a server say beyond the definitions, a patch for each definition.
+/// The additions of a server's documents to the definitions, a patch for each definition.
 fn difference(definitions: &Definitions, documents: &Definitions) -> Definitions {
     let difference = |(name, ours): (&String, &Value)| {
         let patch = beyond(ours, documents.get(name)?);

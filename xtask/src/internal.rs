@@ -1,8 +1,9 @@
 //! Writes the table of kube-apiserver's own Go structs, `crates/schema/data/kubernetes-1.36.internal`.
 //!
-//! Messages of kube-apiserver show values by the structs that it works with, whose fields have other names, another order and no
-//! `omitempty`. Their source are the Go modules `kubernetes`, `apiextensions-apiserver`, `kube-aggregator` and `apimachinery`. The output
-//! depends on the input alone; its form is described in the header that is written into it.
+//! Messages of kube-apiserver show values by the structs that it works with, whose fields have other names, another
+//! order and no `omitempty`. Their source are the Go modules `kubernetes`, `apiextensions-apiserver`, `kube-aggregator`
+//! and `apimachinery`. The output depends on the input alone; its form is described in the header that is written into
+//! it.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -115,11 +116,11 @@ const SPECIAL: &[(&str, &str)] = &[
 
 /// Runs `cargo xtask generate-internal --source DIR [--version VERSION] [--check]`.
 ///
-/// `--source` is the folder `k8s.io` of a Go module cache, `--version` the version of Kubernetes in it. `--check` writes nothing and
-/// fails when the committed file is not what would be written.
+/// `--source` is the folder `k8s.io` of a Go module cache, `--version` the version of Kubernetes in it. `--check`
+/// writes nothing and fails when the committed file is not what would be written.
 ///
 /// # Errors
-/// What could not be read or understood; with `--check`, that the file is not current.
+/// The source that could not be read or understood; with `--check`, that the file is not current.
 pub(crate) fn run(args: &[String]) -> Result<(), String> {
     let (mut source, mut minor, mut check) = (None, "36.3".to_owned(), false);
     let mut args = args.iter();
@@ -157,7 +158,7 @@ fn read(file: &Path) -> Result<String, String> {
     fs::read_to_string(file).map_err(|error| format!("cannot read {}: {error}", file.display()))
 }
 
-/// What stands behind the name of a type.
+/// The definition behind the name of a type.
 enum Type {
     /// Fields in their order.
     Struct(Vec<Field>),

@@ -1,8 +1,9 @@
 //! Writes the table of protobuf messages, `crates/schema/data/kubernetes-1.36.protobuf`.
 //!
-//! Its source are the Go modules that publish the Kubernetes API. Their `generated.proto` files have the messages with tags and
-//! types; the Go types beside them have the JSON name of each field, whether it is a pointer (then a zero is a value) and whether
-//! it is inlined. The two are joined on (package, message, tag), and whatever one has and the other has not is an error.
+//! Its source are the Go modules that publish the Kubernetes API. Their `generated.proto` files have the messages with
+//! tags and types; the Go types beside them have the JSON name of each field, whether it is a pointer (then a zero is a
+//! value) and whether it is inlined. The two are joined on (package, message, tag), and a field that one has and the
+//! other has not is an error.
 //!
 //! The output depends on the input alone. Its form is described in the header that is written into it.
 
@@ -44,12 +45,12 @@ const SPECIAL: &[&str] = &[
 
 /// Runs `cargo xtask generate-protobuf --source DIR [--version VERSION] [--check]`.
 ///
-/// `--source` is the folder `k8s.io` of a Go module cache, `--version` the version of the modules in it. `--check` writes nothing
-/// and fails when the committed file is not what would be written.
+/// `--source` is the folder `k8s.io` of a Go module cache, `--version` the version of the modules in it. `--check`
+/// writes nothing and fails when the committed file is not what would be written.
 ///
 /// # Errors
-/// What could not be read or understood, or in what the messages and the types disagree; with `--check`, that the file is not
-/// current.
+/// The source that could not be read or understood, or a disagreement between the messages and the types; with
+/// `--check`, that the file is not current.
 pub(crate) fn run(args: &[String]) -> Result<(), String> {
     let options = Options::parse(args)?;
     let packages = packages(&options)?;

@@ -1,7 +1,7 @@
-//! The book holds together: every page is in its summary, every link leads somewhere, every included piece exists, and no block of Rust stands on
-//! a page that nothing compiles.
+//! The book holds together: every page is in its summary, every link leads somewhere, every included piece exists, and
+//! no block of Rust stands on a page that nothing compiles.
 //!
-//! What commands print is compared by `crates/cli/tests/book.rs`, which types them. Not here: prose.
+//! `crates/cli/tests/book.rs` compares the output of commands, which it types. Not here: prose.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -102,7 +102,7 @@ fn anchors(text: &str) -> BTreeSet<String> {
     found
 }
 
-/// Where a link leads, when it leads nowhere.
+/// The target of a broken link.
 fn broken(page: &Path, target: &str) -> Option<String> {
     if target.contains("://") || target.starts_with("mailto:") {
         return None;
@@ -180,7 +180,7 @@ fn every_page_is_in_the_summary_once() {
     assert!(listed.is_empty(), "SUMMARY.md lists what is not there: {listed:?}");
 }
 
-/// What `{{#include FILE:ANCHOR}}` and its like name.
+/// The file and the anchor of `{{#include FILE:ANCHOR}}` and its like.
 fn includes(text: &str) -> Vec<(String, Option<String>)> {
     let mut found = Vec::new();
     for (at, _) in text.match_indices("{{#") {
@@ -193,7 +193,8 @@ fn includes(text: &str) -> Vec<(String, Option<String>)> {
     found
 }
 
-/// A piece named by its lines `8:36`, of a file that is generated and bears no marks: Rust begins and ends where an item does.
+/// A piece named by its lines `8:36`, of a file that is generated and bears no marks: Rust begins and ends where an
+/// item does.
 fn check_lines(page: &Path, file: &str, text: &str, range: &str) {
     let lines: Vec<&str> = text.lines().collect();
     let (first, last) = range.split_once(':').unwrap();
@@ -279,7 +280,7 @@ fn every_block_of_rust_is_compiled() {
     }
 }
 
-/// What the walk through a project typed, and what was printed.
+/// The commands of the walk through a project, and their output.
 fn walk() -> String {
     fs::read_to_string(root().join("crates/cli/tests/snapshots/walk__walk.snap")).unwrap()
 }

@@ -1,8 +1,8 @@
 //! The fields that the rules of built-in kinds name exist: each literal in `crates/kinds/src/strategies` that is the
 //! name of a field, and each pair of names one below the other, is held against the committed definitions.
 //!
-//! A rule for a field that does not exist never finds anything, and no test of it would fail. Not here: whether a rule stands at the right
-//! kind; the recordings show that.
+//! A rule for a field that does not exist never finds anything, and no test of it would fail. Not here: whether a rule
+//! stands at the right kind; the recordings show that.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -31,7 +31,7 @@ const NOT_BELOW: &[(&str, &str)] = &[
     ("securityContext", "shareProcessNamespace"),
 ];
 
-/// What takes the name of a field as its first literal.
+/// The calls whose first literal is the name of a field.
 const ONE: &[&str] = &[
     ".key(",
     ".field(",
@@ -44,7 +44,7 @@ const ONE: &[&str] = &[
     " each(",
     " keep(",
 ];
-/// What takes a path of names as its first list.
+/// The calls whose first list is a path of names.
 const PATH: &[&str] = &[
     ".keys(&[",
     ".fields(&[",
@@ -148,7 +148,7 @@ fn paths(source: &str) -> Vec<Vec<&str>> {
     found
 }
 
-/// What is wrong with a path, in words.
+/// The error in a path, in words.
 fn wrong(path: &[&str], catalog: &Catalog) -> Option<String> {
     let mut above: Option<&str> = None;
     // A name with a domain is that of a label or an annotation.

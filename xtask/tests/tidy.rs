@@ -1,15 +1,15 @@
 //! The tidy test: facts about the workspace that no compiler checks.
 //!
-//! Only facts, each with the reason: who may name whom, that the map (ARCHITECTURE.md) points at what exists, that no doc test is
-//! switched off, that purity is guarded, that the API server's pipeline knows no kind, that no state is global,
-//! that a file of product code fits a head.
+//! Only facts, each with the reason: which crate may depend on which, that the map (ARCHITECTURE.md) points at what
+//! exists, that no doc test is switched off, that purity is guarded, that the API server's pipeline knows no kind, that
+//! no state is global, that a file of product code fits a head.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Who may name whom in the workspace: package, what it may depend on, what its tests may depend on besides.
+/// The allowed dependencies in the workspace: package, its dependencies, the further ones of its tests.
 const ARROWS: &[(&str, &[&str], &[&str])] = &[
     ("kubewright-values", &[], &[]),
     ("kubewright-cel", &["kubewright-values"], &[]),
@@ -372,7 +372,7 @@ fn built_in_names() -> BTreeSet<String> {
     names
 }
 
-/// What a line of the pipeline says of single kinds: literals and identifiers that are their names, paths into `kinds`.
+/// The kinds that a line of the pipeline names: literals and identifiers that are their names, paths into `kinds`.
 fn kinds_named_in(line: &str, names: &BTreeSet<String>) -> Vec<String> {
     let mut found = Vec::new();
     for (at, piece) in line.split('"').enumerate() {
@@ -434,10 +434,10 @@ fn names_of_kinds_are_found() {
     }
 }
 
-/// Crates whose state belongs to somebody: a server, a request.
+/// Crates whose state belongs to an owner: a server, a request.
 const WITHOUT_STATE: &[&str] = &["apiserver", "kinds", "model", "schema", "cel", "values"];
 
-/// What changes nevertheless, each a cache of constant data but the last: where, the name, why.
+/// The state that changes nevertheless, each a cache of constant data but the last: where, the name, why.
 const STATE: &[(&str, &str, &str)] = &[
     (
         "schema/src/schema/catalog.rs",
@@ -525,7 +525,7 @@ fn changing_statics_are_found() {
     }
 }
 
-/// The longest file of product code. What is longer holds more than one thing: part it by what its parts are about.
+/// The longest file of product code. A longer file holds more than one thing: part it by its subjects.
 const MAX_LINES: usize = 600;
 
 #[test]
@@ -568,7 +568,7 @@ fn no_doc_test_is_switched_off() {
 
 #[test]
 fn generated_data_is_what_the_generator_wrote() {
-    // The generator's source data is not in the repository; what can be proven here is that nobody edited the result by hand.
+    // The generator's source data is not in the repository; this proves only that the result was not edited by hand.
     let data = root().join("crates/schema/data");
     let mut found = Vec::new();
     files(&data, ".jsonl", &mut found);
