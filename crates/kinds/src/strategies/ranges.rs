@@ -38,7 +38,8 @@ fn with_zeros(text: &str) -> Option<Ipv4Addr> {
     Some(Ipv4Addr::from(<[u8; 4]>::try_from(parts?).ok()?))
 }
 
-/// Checks a block, and answers it; `text` is its value without what may stand around it. What stands in `known` was accepted before.
+/// Checks a block, and answers it; `text` is its value without the white space around it. A block in `known` was
+/// accepted before.
 /// `IsValidCIDRForLegacyField` and `IsValidCIDR`.
 pub(super) fn check(errors: &mut Errors, at: &At<'_>, text: &str, known: &Value) -> Option<IpNet> {
     let block = read(text);
