@@ -1,10 +1,12 @@
 //! A project's objects on their way to a cluster and back: what `install`, `deploy`, `build-installer` and their
 //! opposites share.
 //!
-//! - `render`: folders of `config/` into objects; - `cluster`: the cluster of a kubeconfig and the kinds that it
-//!   serves; - `apply`: server-side apply, in an order that does not get in its own way; - `ready`: what is still
-//!   missing, and why; - `remove`: the opposite, custom resources first, while the operator can still clean up behind
-//!   them; - `trial`: all of it without doing it (`--dry-run`, `--diff`).
+//! - `render`: folders of `config/` into objects;
+//! - `cluster`: the cluster of a kubeconfig and the kinds that it serves;
+//! - `apply`: server-side apply, in an order that does not get in its own way;
+//! - `ready`: what is still missing, and why;
+//! - `remove`: the opposite, custom resources first, while the operator can still clean up behind them;
+//! - `trial`: all of it without doing it (`--dry-run`, `--diff`).
 //!
 //! Invariants: nothing is applied before all kinds are known to be served; every promised state is waited for, or the
 //! message says what is missing; no file of the project is changed. Not here: the contents of `config/` (the crate
