@@ -5,7 +5,8 @@
 //! Only the most recent one of several that were missed is started (`cronjob_controllerv2.go` of
 //! kube-controller-manager).
 //!
-//! - `schedule.rs`: when a schedule is due, - `due.rs`: what that means now.
+//! - `schedule.rs`: when a schedule is due,
+//! - `due.rs`: what that means now.
 //!
 //! Not here: what Jobs do.
 

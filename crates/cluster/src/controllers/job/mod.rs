@@ -4,8 +4,10 @@
 //! those that are to be counted, takes their finalizers away, and counts them. Each step can be the last one before the
 //! process ends: the next reconcile goes on from what is written.
 //!
-//! - `state.rs`: the state of a Job and its pods, - `status.rs`: its status and events, - `policy.rs`, `indexes.rs`,
-//!   `backoff.rs`, `tracked.rs`, - `ttl.rs`: the controller that deletes finished Jobs.
+//! - `state.rs`: the state of a Job and its pods,
+//! - `status.rs`: its status and events,
+//! - `policy.rs`, `indexes.rs`, `backoff.rs`, `tracked.rs`,
+//! - `ttl.rs`: the controller that deletes finished Jobs.
 //!
 //! Invariants: a pod is counted once; a Job that another controller manages (`managedBy`) is not touched; a Job under
 //! deletion makes no pods.
