@@ -5,8 +5,9 @@
 //! is reported once and the last good one stays. The contents are compared, not times or events: a mounted Secret
 //! changes by a switched link, and what is read half-way is read again.
 //!
-//! - `managed.rs`: a certificate in a Secret that replicas share, - `issue.rs`: making and judging it, - `bundles.rs`:
-//!   the certificates that the API server trusts.
+//! - `managed.rs`: a certificate in a Secret that replicas share,
+//! - `issue.rs`: making and judging it,
+//! - `bundles.rs`: the certificates that the API server trusts.
 
 mod bundles;
 mod issue;

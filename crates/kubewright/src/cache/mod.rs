@@ -6,11 +6,15 @@
 //! `metadata.managedFields`, which make up to half of an object and which no controller reads; a write that carries
 //! none leaves the server's alone. They are at rest as text (`crate::form::packed`).
 //!
-//! - `informer.rs`: the informer, - `core.rs`: the same without its type, - `handlers.rs`: handlers that may be slow, -
-//!   `watch.rs`: the task that lists and watches, - `wire.rs`: requests and decoding, - `change.rs`: what a handler of
-//!   keys is told,
-//! - `scope.rs`: which objects, - `parts.rs`: several namespaces, - `store.rs`: reading. Which writes a store does not
-//!   show yet is decided by the engine's receipts.
+//! - `informer.rs`: the informer,
+//! - `core.rs`: the same without its type,
+//! - `handlers.rs`: handlers that may be slow,
+//! - `watch.rs`: the task that lists and watches,
+//! - `wire.rs`: requests and decoding,
+//! - `change.rs`: what a handler of keys is told,
+//! - `scope.rs`: which objects,
+//! - `parts.rs`: several namespaces,
+//! - `store.rs`: reading. Which writes a store does not show yet is decided by the engine's receipts.
 
 mod change;
 pub(crate) mod collector;

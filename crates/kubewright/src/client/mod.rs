@@ -6,7 +6,9 @@
 //! scope does not block its reads; dry runs and refused writes leave no receipt, writes with an unknown outcome (also
 //! those whose future was dropped) make the next read ask the API; a delete carries the uid it means.
 //!
-//! - `read.rs`, - `write.rs`, - `send.rs`: deadlines and retries, this file: what both need.
+//! - `read.rs`,
+//! - `write.rs`,
+//! - `send.rs`: deadlines and retries, this file: what both need.
 //!
 //! Not here: apply, see `apply.rs`; the receipts themselves, see the engine's `receipts`.
 

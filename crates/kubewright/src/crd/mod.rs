@@ -4,8 +4,8 @@
 //! kube's own generator loses or refuses much of that (tagged enums panic, every `Option` becomes nullable, sets and
 //! struct types vanish), so the schema is generated here once more from `K: JsonSchema`, and only names, scope, columns
 //! and the like come from `K::crd()`.
-//! - `structural.rs`: one schema, keyword by keyword; - `inlined.rs`: rules of fields that stand on a type with a
-//!   schema of its own;
+//! - `structural.rs`: one schema, keyword by keyword;
+//! - `inlined.rs`: rules of fields that stand on a type with a schema of its own;
 //! - `union.rs`: enums with data, which Kubernetes writes as one object with rules.
 //!
 //! Invariant: the same types give the same text. Not here: checking the result as an API server would, trimming

@@ -5,9 +5,12 @@
 //! are read with the metrics (queues, caches, the process). Invariant: labels have few values, all from the operator's
 //! own declaration, verbs and status codes; no value from a client becomes a label.
 //!
-//! - `controllers.rs`: reconciles and their queues, - `shards.rs`: the shards of replicas, - `caches.rs`: informers, -
-//!   `process.rs`: the operating system's figures,
-//! - `server.rs`: the endpoint, - `access.rs`: the right to read it.
+//! - `controllers.rs`: reconciles and their queues,
+//! - `shards.rs`: the shards of replicas,
+//! - `caches.rs`: informers,
+//! - `process.rs`: the operating system's figures,
+//! - `server.rs`: the endpoint,
+//! - `access.rs`: the right to read it.
 
 mod access;
 mod controllers;

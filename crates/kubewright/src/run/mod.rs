@@ -4,8 +4,9 @@
 //! small and upgrading is an update of a dependency. Flags, environment variables and defaults are kubebuilder's: its
 //! manifests start our operators as they are.
 //!
-//! - `flags.rs`: the command line, - `settings.rs`: what follows from it and from the environment, - `logging.rs`:
-//!   where events go,
+//! - `flags.rs`: the command line,
+//! - `settings.rs`: what follows from it and from the environment,
+//! - `logging.rs`: where events go,
 //! - `telemetry.rs`: where spans go, with the feature `opentelemetry`.
 //!
 //! Invariants: nothing is accepted silently that does not work; the declaration is printed without a cluster, a client

@@ -14,12 +14,15 @@
 //!
 //! # The files
 //!
-//! - `defaulter.rs`, `validator.rs`: the traits for users, - `request.rs`: their argument, - `denied.rs`,
-//!   `field_errors.rs`: their refusals,
-//! - `registration.rs`, `description.rs`: what the API server is told, - `merge.rs`, `json_patch.rs`: from a changed
-//!   object to a minimal patch,
-//! - `conversion.rs`, - `review.rs`: the documents on the wire, - `handlers.rs`: from a path to an answer, -
-//!   `server.rs`, `certificate.rs`: HTTPS.
+//! - `defaulter.rs`, `validator.rs`: the traits for users,
+//! - `request.rs`: their argument,
+//! - `denied.rs`, `field_errors.rs`: their refusals,
+//! - `registration.rs`, `description.rs`: what the API server is told,
+//! - `merge.rs`, `json_patch.rs`: from a changed object to a minimal patch,
+//! - `conversion.rs`,
+//! - `review.rs`: the documents on the wire,
+//! - `handlers.rs`: from a path to an answer,
+//! - `server.rs`, `certificate.rs`: HTTPS.
 //!
 //! Not here: making certificates (cert-manager's or the test cluster's task), the authentication webhook.
 
