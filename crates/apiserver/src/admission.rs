@@ -64,8 +64,8 @@ pub struct Attributes {
     pub resource: Arc<Resource>,
     /// Last segment of the path, or empty.
     pub subresource: String,
-    /// Kind of the objects that plugins see: that of the resource, or that of what is posted to a subresource, such as
-    /// `autoscaling/v1` Scale.
+    /// Kind of the objects that plugins see: that of the resource, or that of the document posted to a subresource,
+    /// such as `autoscaling/v1` Scale.
     pub kind: GroupVersionKind,
     /// The operation.
     pub operation: Operation,
@@ -88,8 +88,8 @@ impl Attributes {
         self.kind.group == resource.group && self.kind.version == resource.version && self.kind.kind == resource.kind
     }
 
-    /// The `AdmissionRequest` without its uid and objects, as what `matched` the request sees it: webhooks get it, and
-    /// expressions see it as `request`. Empty texts are absent.
+    /// The `AdmissionRequest` without its uid and objects, for the resource that `matched` the request: webhooks get
+    /// it, and expressions see it as `request`. Empty texts are absent.
     pub(crate) fn review(&self, matched: &Matched) -> Value {
         let kind = |kind: &GroupVersionKind| json!({"group": kind.group, "version": kind.version, "kind": kind.kind});
         let resource = |row: &Resource| json!({"group": row.group, "version": row.version, "resource": row.plural});

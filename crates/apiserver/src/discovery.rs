@@ -214,7 +214,7 @@ fn names(row: &Resource, entry: &mut Value) {
     }
 }
 
-/// Tells clients when the stored form of a kind changes: it depends on group, version and kind of what is stored.
+/// Tells clients when the stored form of a kind changes: it depends on group, version and kind of the stored objects.
 fn storage_version_hash(row: &Resource) -> String {
     use base64::Engine as _;
     let group = row.stored_group();

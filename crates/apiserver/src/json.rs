@@ -9,7 +9,7 @@ use serde::Serialize;
 use serde_json::Serializer;
 use serde_json::ser::{Formatter, PrettyFormatter};
 
-/// The escape of what begins with this byte, and how long it is unescaped.
+/// The escape of a character that begins with this byte, and how long it is unescaped.
 fn escape(rest: &[u8]) -> Option<(&'static str, usize)> {
     match rest {
         [b'<', ..] => Some(("\\u003c", 1)),

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-/// Knows what pods use.
+/// Measures the usage of pods.
 pub trait Meter: Send + Sync + 'static {
     /// The present usage of a running pod's containers; `None` when it is not known, or not yet.
     fn pod(&self, pod: &Value) -> Option<Measured>;

@@ -7,8 +7,8 @@
 //! closed over their references.
 //!
 //! Documents of built-in kinds are made on first use and kept as text; the index needs their hashes, so it makes them
-//! all. Those of custom kinds are told apart by what they are made from (the definitions and their generations), so
-//! that nothing needs to be made to tell whether one changed; a few are kept.
+//! all. Those of custom kinds are told apart by their sources (the definitions and their generations), so that nothing
+//! needs to be made to tell whether one changed; a few are kept.
 //!
 //! Not here: protobuf among the media types of version 3 (it is not served).
 
@@ -86,7 +86,7 @@ fn built_in(snapshot: &Snapshot, path: &str) -> Option<Arc<Document>> {
     Some(made().entry(path.to_owned()).or_insert(document).clone())
 }
 
-/// The hash of what a document is made from, if definitions have a part in it.
+/// The hash of a document's sources, if definitions have a part in it.
 fn fingerprint(snapshot: &Snapshot, path: &str) -> Option<String> {
     let ["apis", group, version] = path.split('/').collect::<Vec<_>>()[..] else {
         return None;

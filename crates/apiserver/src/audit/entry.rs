@@ -162,7 +162,8 @@ impl Entry {
             .or_insert_with(|| value.into());
     }
 
-    /// The object that was sent, with its defaults and its kind (`LogRequestObject`). Names what the path does not.
+    /// The object that was sent, with its defaults and its kind (`LogRequestObject`). Adds the name and namespace that
+    /// the path does not have.
     pub(crate) fn sent(&self, object: impl FnOnce() -> Value, seen: &Value) {
         let sent = (self.chosen.level >= Level::Request).then(|| self.shown(object()));
         let mut notes = self.notes();

@@ -20,7 +20,7 @@ pub enum Level {
     /// Nothing.
     #[default]
     None,
-    /// Who, what and when.
+    /// User, time and request.
     Metadata,
     /// The object that was sent as well.
     Request,

@@ -1,7 +1,7 @@
 //! The audit log of kube-apiserver 1.36.3, request by request (`testdata/audit.json`, under `audit-policy.yaml`).
 //!
-//! Left out of the comparison are what differs from run to run (uids, versions, times, generated names), and the apply
-//! of YAML: upstream fails to write its event, because the body is no JSON; ours holds it as JSON.
+//! Left out of the comparison are values that differ from run to run (uids, versions, times, generated names), and the
+//! apply of YAML: upstream fails to write its event, because the body is no JSON; ours holds it as JSON.
 
 use std::sync::{Arc, Mutex};
 
@@ -108,7 +108,7 @@ fn send(api: &ApiServer, step: &Value) -> u16 {
     response.expect("nothing waits here").status().as_u16()
 }
 
-/// Without what differs from run to run.
+/// Without values that differ from run to run.
 fn settled(value: &Value) -> Value {
     const VARIES: [&str; 9] = [
         "kind",

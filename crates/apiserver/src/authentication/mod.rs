@@ -1,14 +1,14 @@
 //! Who asks: from the credentials of a request to a user.
 //!
-//! The shell says what the client's certificate proves ([`Identity`]); the rest is in the headers. As in kube-apiserver
-//! the first credentials that prove something win: a certificate, then `Authorization: Bearer` with a token of the
-//! token file, then one of a service account. Credentials that prove nothing are refused (401) unless others do; a
-//! request without any is anonymous.
+//! The shell reports the identity that the client's certificate proves ([`Identity`]); the rest is in the headers. As
+//! in kube-apiserver the first credentials that prove something win: a certificate, then `Authorization: Bearer` with a
+//! token of the token file, then one of a service account. Credentials that prove nothing are refused (401) unless
+//! others do; a request without any is anonymous.
 //!
 //! Invariants: nothing is remembered between requests, so that a token is worth nothing from the moment on at which its
 //! service account or the object that it is bound to is gone; a token never gets into a message.
 //!
-//! Not here: TLS, keys (see [`Signer`]), what a user may do.
+//! Not here: TLS, keys (see [`Signer`]), the rights of a user.
 
 mod jwt;
 mod service_account;
@@ -72,7 +72,7 @@ pub struct Authenticator {
 }
 
 impl Authenticator {
-    /// With these tokens; what service accounts and bound objects there are is looked up in `storage`.
+    /// With these tokens; service accounts and bound objects are looked up in `storage`.
     pub fn new(
         static_tokens: StaticTokens,
         issuer: &str,

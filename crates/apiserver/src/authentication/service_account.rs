@@ -1,4 +1,4 @@
-//! Tokens of service accounts: what they say, and when they are believed.
+//! Tokens of service accounts: their claims, and the checks of them.
 //!
 //! Two forms, told apart by their issuer: those that TokenRequest gives out, which end and may be bound to a pod, a
 //! secret or a node; and those in Secrets of type `kubernetes.io/service-account-token`, which are good as long as the
@@ -25,7 +25,7 @@ const LEGACY_ACCOUNT: &str = "kubernetes.io/serviceaccount/service-account.name"
 const LEGACY_UID: &str = "kubernetes.io/serviceaccount/service-account.uid";
 /// The key of a Secret's data that holds its token.
 const TOKEN_KEY: &str = "token";
-/// How long what is deleted still counts as there, in seconds: for clocks that differ.
+/// How long a deleted object still counts as there, in seconds: for clocks that differ.
 const LEEWAY: i64 = 60;
 
 /// A name and a uid in a token.
@@ -252,7 +252,8 @@ impl ServiceAccountTokens {
         Ok(user)
     }
 
-    /// The objects that the token is bound to must still exist. The node of a pod may go: the pod is what binds.
+    /// The objects that the token is bound to must still exist. The node of a pod may go: the token is bound to the
+    /// pod.
     fn check_bound(&self, private: &Value, namespace: &str, now: Timestamp) -> Result<(), String> {
         const INVALIDATED: &str = "service account token has been invalidated";
         let of_pod = private.get("pod").is_some();

@@ -1,4 +1,4 @@
-//! Credentials and what comes of them.
+//! Credentials and the identities that follow.
 
 use std::sync::Arc;
 
@@ -70,7 +70,7 @@ impl World {
         self.storage.delete(store, key, revision).expect("nobody else deletes");
     }
 
-    /// Who a token is, or what is wrong with it.
+    /// The user of a token, or the error in it.
     fn who(&self, token: &str, audiences: &[&str]) -> String {
         let audiences: Vec<String> = audiences.iter().map(|&audience| audience.to_owned()).collect();
         let mut headers = HeaderMap::new();

@@ -1,6 +1,7 @@
 //! The discovery entries of versions that other servers would serve: their names, and that nothing more is known.
 //!
-//! They come out of APIServices and stand where their priorities put them; what this server serves keeps its order.
+//! They come out of APIServices and stand where their priorities put them; the versions of this server keep their
+//! order.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -22,7 +23,7 @@ pub(crate) struct Ranked {
     pub(crate) elsewhere: bool,
 }
 
-/// Ranks of what is listed.
+/// Ranks of the listed groups and versions.
 struct Ranks<'a> {
     groups: BTreeMap<&'a str, i64>,
     versions: BTreeMap<(&'a str, &'a str), i64>,
@@ -65,7 +66,7 @@ impl<'a> Ranks<'a> {
     }
 }
 
-/// The document at a path, with what is elsewhere. A group that is only there has one of its own.
+/// The document at a path, with the versions of other servers. A group that is only there has one of its own.
 pub(crate) fn with_elsewhere(place: &Place, answer: Option<Answer>, ranked: &[Ranked]) -> Option<Answer> {
     if ranked.iter().all(|one| !one.elsewhere) {
         return answer;

@@ -28,7 +28,7 @@ pub(crate) const AGE_DESCRIPTION: &str = "CreationTimestamp is a timestamp repre
     RFC3339 form and is in UTC.\n\nPopulated by the system. Read-only. Null for lists. More info: \
     https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#metadata";
 
-/// `includeObject`: what stands in the rows besides the cells.
+/// `includeObject`: the content of the rows besides the cells.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum IncludeObject {
     /// Nothing.

@@ -231,7 +231,7 @@ pub(crate) fn accepts(headers: &HeaderMap, media: &str) -> bool {
 }
 
 /// The media type that fits the best clause, of several fitting ones the first; none when no clause is fitted. A family
-/// of types such as `application/*` is fitted by its members, and comes after what is named.
+/// of types such as `application/*` is fitted by its members, and comes after named types.
 pub(crate) fn preferred<'a>(headers: &HeaderMap, offered: &[&'a str]) -> Option<&'a str> {
     let text = accept(headers);
     let text = if text.trim().is_empty() { "*/*" } else { &text };

@@ -6,7 +6,7 @@ use percent_encoding::percent_decode_str;
 
 use crate::model::status::Status;
 
-/// The longest query that is read, in bytes. Long selectors fit; what does not is refused in words.
+/// The longest query that is read, in bytes. Long selectors fit; a longer query is refused in words.
 const MAX_QUERY: usize = 64 * 1024;
 
 /// The parameters of a request, each with all its values.
@@ -79,8 +79,8 @@ impl Query {
     }
 }
 
-/// The first percent sign of a text that is not followed by two hexadecimal digits, with what follows it: as Go tells
-/// of a URL that it cannot read.
+/// The first percent sign of a text that is not followed by two hexadecimal digits, with the two characters behind it:
+/// as Go tells of a URL that it cannot read.
 pub fn first_broken_escape(text: &str) -> Option<String> {
     let bytes = text.as_bytes();
     let broken = |at: &usize| {

@@ -29,7 +29,7 @@ impl Style {
         width: usize::MAX,
     };
 
-    /// The column of what is below a key at this column.
+    /// The column of a value below a key at this column.
     fn below(self, column: usize) -> usize {
         (column / self.step + 1) * self.step
     }
@@ -130,7 +130,7 @@ impl Writer {
         }
     }
 
-    /// Writes what fits behind a key or a dash; further lines of it stand at the column.
+    /// Writes a value that fits behind a key or a dash; further lines of it stand at the column.
     fn scalar(&mut self, value: &Value, column: usize) {
         match value {
             Value::Null => self.push_str("null"),
