@@ -1,6 +1,6 @@
-//! Plugins that add to objects what all of their kind have: DefaultTolerationSeconds (pods stay on an unreachable node
-//! for five minutes) and StorageObjectInUseProtection (finalizers of what volumes are made of). Not here: what a class
-//! says (`classes`).
+//! Plugins that make the same additions to all objects of a kind: DefaultTolerationSeconds (pods stay on an unreachable
+//! node for five minutes) and StorageObjectInUseProtection (finalizers of claims and volumes). Not here: the values of
+//! a class (`classes`).
 
 use serde_json::Value;
 

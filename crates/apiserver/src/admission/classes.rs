@@ -1,6 +1,6 @@
-//! Plugins that look up a class that an object names, or the default one, and write what the class says into the
-//! object: Priority, RuntimeClass, DefaultStorageClass, DefaultIngressClass. They have the names and the words of
-//! Kubernetes' own.
+//! Plugins that look up a class that an object names, or the default one, and write the class's values into the object:
+//! Priority, RuntimeClass, DefaultStorageClass, DefaultIngressClass. They have the names and the words of Kubernetes'
+//! own.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -21,7 +21,7 @@ const RUNTIME_CLASSES: &str = "runtimeclasses.node.k8s.io";
 const STORAGE_CLASSES: &str = "storageclasses.storage.k8s.io";
 const INGRESS_CLASSES: &str = "ingressclasses.networking.k8s.io";
 
-/// Fills in what classes of priority, runtime, storage and ingress say about new pods, claims and ingresses.
+/// Fills in the values of classes of priority, runtime, storage and ingress in new pods, claims and ingresses.
 pub struct Classes {
     storage: Arc<dyn Storage>,
     defaults: Followed<Defaults>,
@@ -369,7 +369,7 @@ fn merge_tolerations(all: &[Value]) -> Vec<Value> {
 }
 
 /// Tolerations, those of a key, an effect and a value together. Of each such group the two that tolerate for longest,
-/// which differ: what they do not cover, none of the group covers.
+/// which differ: a toleration that they do not cover, none of the group covers.
 #[derive(Default)]
 struct Coverers<'a>(BTreeMap<Group<'a>, [Option<&'a Value>; 2]>);
 

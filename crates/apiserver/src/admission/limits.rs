@@ -1,7 +1,7 @@
-//! LimitRanger: what LimitRanges say about new pods and claims. Containers get the defaults that they lack; what is
-//! below a minimum or above a maximum is refused.
+//! LimitRanger: the limits of LimitRanges for new pods and claims. Containers get the defaults that they lack; an
+//! amount below a minimum or above a maximum is refused.
 //!
-//! Not here: quotas, which count what a namespace has in all.
+//! Not here: quotas, which count the usage of a whole namespace.
 
 use std::sync::Arc;
 

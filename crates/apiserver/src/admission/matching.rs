@@ -4,8 +4,9 @@
 //! [`Criteria`] is read once from a configuration and asked for each request. It answers in which version of the kind
 //! the request is seen: its own, or with `matchPolicy: Equivalent` another one that a rule names.
 //!
-//! Invariants: rules decide before the errors of selectors are told, so that what does not apply never fails a request;
-//! an earlier rule wins over a later one. [`ByResource`] says whose criteria a request need not be held against at all.
+//! Invariants: rules decide before the errors of selectors are reported, so that a webhook or policy that does not
+//! apply never fails a request; an earlier rule wins over a later one. [`ByResource`] says whose criteria a request
+//! need not be held against at all.
 //!
 //! Not here: match conditions, which need CEL.
 
@@ -41,7 +42,7 @@ pub fn is_exempt(attributes: &Attributes) -> bool {
     attributes.resource.group == ADMISSION_GROUP && PLURALS.contains(&attributes.resource.plural.as_ref())
 }
 
-/// How a request is seen by what matched it.
+/// The request as the matching webhook or policy sees it.
 #[derive(Clone, Debug)]
 pub struct Matched {
     /// The resource that the rule names: that of the request, or another version of it.

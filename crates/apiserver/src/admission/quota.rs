@@ -1,9 +1,9 @@
 //! The plugin ResourceQuota: a write that would exceed a quota of its namespace is refused, and one that does not is
 //! charged in the quota's status.
 //!
-//! It is the last plugin, so that nothing is charged for what another one refuses. Every write is first checked against
-//! all quotas and then charged to each of them by compare-and-swap: the second of two racing writes is checked against
-//! the remainder that the first has left.
+//! It is the last plugin, so that no object is charged that another plugin refuses. Every write is first checked
+//! against all quotas and then charged to each of them by compare-and-swap: the second of two racing writes is checked
+//! against the remainder that the first has left.
 //!
 //! An object that is charged and then not stored after all (its name is taken) stays charged until the controller
 //! counts again, as upstream. Quotas that count nothing of the kind are not looked at, however many there are. Not
@@ -45,7 +45,7 @@ struct Counting {
 }
 
 impl Counting {
-    /// The keys of the quotas of a namespace that count what an evaluator does, in their order.
+    /// The keys of the quotas of a namespace that count an evaluator's resources, in their order.
     fn of(&self, namespace: &str, evaluator: &Evaluator) -> BTreeSet<String> {
         let resources = self.namespaces.get(namespace).into_iter().flatten();
         let counted = resources.filter(|(name, _)| evaluator.counts(name));
@@ -60,7 +60,7 @@ impl Derived for Counting {
         let limits: Vec<String> = hard.map(|(name, _)| name.clone()).collect();
         let before = self.limited.remove(key).unwrap_or_default();
         let namespace = key.split_once('/').map_or("", |(namespace, _)| namespace);
-        // Nearly all changes are of what is used.
+        // Nearly all changes are of the usage.
         if before != limits {
             let resources = self.namespaces.entry(namespace.to_owned()).or_default();
             for name in &before {

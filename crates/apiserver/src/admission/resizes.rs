@@ -1,5 +1,6 @@
 //! Plugins that look at requests for more. PersistentVolumeClaimResize: only a bound claim grows, and only if its
-//! StorageClass says that its volumes can. PodResizeValidator: a running pod is resized only to what its node has.
+//! StorageClass says that its volumes can. PodResizeValidator: a running pod is resized only up to its node's
+//! resources.
 
 use std::fmt::Write as _;
 

@@ -202,7 +202,7 @@ fn token_volume(name: &str) -> Value {
     ]}})
 }
 
-/// A mirror pod exists already on its node; what the API could give it would never get there.
+/// A mirror pod exists already on its node; values from the API would never get there.
 fn check_mirror(pod: &Value) -> Result<(), String> {
     if !account_name(pod).is_empty() {
         return Err("a mirror pod may not reference service accounts".to_owned());

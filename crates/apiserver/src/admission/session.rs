@@ -37,7 +37,7 @@ pub(crate) trait Host: Send + Sync {
     fn env(&self) -> &dyn Env;
     /// How webhooks are called.
     fn outbound(&self) -> &dyn Outbound;
-    /// Who may do what.
+    /// The authorizer.
     fn authorizer(&self) -> &dyn Authorizer;
     /// The compiled regular expressions of policies.
     fn patterns(&self) -> &Patterns;
@@ -55,7 +55,7 @@ pub(crate) trait Host: Send + Sync {
         from: &'a Resource,
         to: &'a Resource,
     ) -> BoxFuture<'a, Result<Value, Status>>;
-    /// Types and unknown fields of what a patch left of `before`.
+    /// Checks the types and unknown fields of a patched `before`.
     fn decode(&self, object: &mut Value, before: &Value, resource: &Resource, kinds: &Snapshot) -> Result<(), Unfit>;
     /// Types and unknown fields of a document that a subresource takes.
     fn decode_posted(&self, document: &mut Value, kind: &GroupVersionKind) -> Result<(), String>;
@@ -178,7 +178,7 @@ impl<'a> Session<'a> {
         self.notes().warnings.push(text.into());
     }
 
-    /// Whether what is said about the request in the audit log is written.
+    /// Whether annotations of the request are written to the audit log.
     pub fn is_audited(&self) -> bool {
         self.audit.is_some()
     }
@@ -212,8 +212,8 @@ impl<'a> Session<'a> {
         self.server.convert(object, from, to).await
     }
 
-    /// Makes an object of its kind out of what a patch left of `before`, which is one: types are checked, unknown
-    /// fields dropped, defaults filled in.
+    /// Makes an object of its kind out of a patched `before`, which is one: types are checked, unknown fields dropped,
+    /// defaults filled in.
     ///
     /// # Errors
     /// The error of Go's decoder for an object that does not fit.
@@ -291,8 +291,8 @@ impl<'a> Session<'a> {
         !notes.second || notes.plugins.get(plugin).is_some_and(|round| round.again.contains(id))
     }
 
-    /// `id` ran. `changed`: it changed the object, so that what ran before it runs again; `reinvocable`: it may be run
-    /// again itself.
+    /// `id` ran. `changed`: it changed the object, so that earlier webhooks or policies run again; `reinvocable`: it
+    /// may be run again itself.
     pub fn invoked(&self, plugin: &'static str, id: &str, changed: bool, reinvocable: bool) {
         let mut notes = self.notes();
         notes.wanted |= changed;

@@ -1,8 +1,8 @@
 //! Admission webhooks: external servers see a request and may change or refuse it.
 //!
-//! [`MutatingWebhooks`] asks one after the other, each with what the one before left; [`ValidatingWebhooks`] asks all
-//! at once. The stored configurations say which webhooks are called, by name and then by their order in each; `config`
-//! reads them, `review` makes the AdmissionReview and judges the answer, `match_conditions` decides about
+//! [`MutatingWebhooks`] asks one after the other, each with the result of the one before; [`ValidatingWebhooks`] asks
+//! all at once. The stored configurations say which webhooks are called, by name and then by their order in each;
+//! `config` reads them, `review` makes the AdmissionReview and judges the answer, `match_conditions` decides about
 //! `matchConditions`.
 //!
 //! Invariants: without a configuration that may concern it a request costs two look-ups; a webhook that cannot be asked

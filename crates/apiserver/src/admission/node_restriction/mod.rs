@@ -36,7 +36,7 @@ const KUBELET_LABELS: [&str; 11] = [
     "beta.kubernetes.io/os",
     "beta.kubernetes.io/arch",
 ];
-/// The label namespaces in which it may set what it likes.
+/// The label namespaces in which it may set any label.
 const KUBELET_NAMESPACES: [&str; 2] = ["kubelet.kubernetes.io", "node.kubernetes.io"];
 /// The label namespace that is kept from kubelets, so that workloads can be kept from their nodes.
 const RESTRICTED: &str = "node-restriction.kubernetes.io";
@@ -53,7 +53,7 @@ const KUBELET_SIGNERS: [&str; 2] = [
     "kubernetes.io/kube-apiserver-client-kubelet",
 ];
 
-/// Restricts what nodes write.
+/// Restricts the writes of nodes.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NodeRestriction;
 

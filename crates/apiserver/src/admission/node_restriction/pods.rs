@@ -1,4 +1,5 @@
-//! Pods of a node: it creates and deletes pictures of its own static pods, and writes the status of what runs on it.
+//! Pods of a node: it creates and deletes mirror pods of its own static pods, and writes the status of the pods that
+//! run on it.
 
 use kubewright_schema::error::quote;
 use serde_json::Value;
@@ -10,7 +11,7 @@ use crate::model::object;
 use crate::model::status::Status;
 use crate::values::{get, items};
 
-/// The kinds of volumes that refer to objects (`HasAPIObjectReference`), and what is said of each. The first that a
+/// The kinds of volumes that refer to objects (`HasAPIObjectReference`), with the text for each. The first that a
 /// volume has counts.
 const REFERRING: [(&str, &str); 7] = [
     ("configMap", "configmaps (via configmap volumes)"),

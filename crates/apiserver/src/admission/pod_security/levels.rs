@@ -95,7 +95,7 @@ impl Policy {
     }
 }
 
-/// Reads the labels of a namespace, and what is wrong with them.
+/// Reads the labels of a namespace, and their errors.
 pub(super) fn policy(namespace: &Value) -> (Policy, Vec<FieldError>) {
     let mut labels = Labels {
         of: get(namespace, &["metadata", "labels"]),
@@ -145,7 +145,7 @@ impl Labels<'_> {
         Some(parsed)
     }
 
-    /// The level of a mode; `Err` is what counts instead of one that cannot be read.
+    /// The level of a mode; `Err` is the level that counts instead of one that cannot be read.
     fn level(&mut self, mode: &str, otherwise: Level) -> Option<Result<Level, Level>> {
         let read = self.read(mode, Level::parse, LEVEL_TEXT)?;
         Some(read.ok_or(otherwise))

@@ -215,7 +215,8 @@ fn warn(session: &Session<'_>, level: LevelVersion, violations: &Violations) {
     }
 }
 
-/// Whether an update changes what a running pod may change and the rules look at: images, and new ephemeral containers.
+/// Whether an update changes fields that may change in a running pod and that the rules look at: images, and new
+/// ephemeral containers.
 fn is_significant(new: &Value, old: &Value) -> bool {
     let in_place = ["containers", "initContainers"].iter().any(|field| {
         let (new, old) = (list(new, field), list(old, field));

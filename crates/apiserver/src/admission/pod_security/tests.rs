@@ -1,4 +1,4 @@
-//! Pods and what kube-apiserver says about them, by level and version.
+//! Pods and kube-apiserver's answers about them, by level and version.
 
 use serde_json::Value;
 

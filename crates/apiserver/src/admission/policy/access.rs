@@ -1,4 +1,4 @@
-//! Who writes a policy with parameters must be allowed to read what it names: else a policy would read it for them.
+//! The writer of a policy with parameters must be allowed to read them: else a policy would read them for him.
 
 use kubewright_schema::error::FieldError;
 use serde_json::Value;
@@ -12,8 +12,8 @@ use crate::values::get;
 
 const GROUP: &str = "admissionregistration.k8s.io";
 
-/// Refuses policies and bindings whose parameters their writer may not read. It stands before all other plugins that
-/// validate: what it says is about the object, not about who admits it.
+/// Refuses policies and bindings whose parameters their writer may not read. It stands before all other validating
+/// plugins, because its error is about the object, not about its admission.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ParameterAccess;
 

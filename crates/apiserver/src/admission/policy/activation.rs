@@ -1,6 +1,6 @@
 //! The values that expressions of a policy see, and how an expression is evaluated within a budget.
 //!
-//! Invariants: a variable of the policy is computed when it is first named, and once; what that costs is charged to the
+//! Invariants: a variable of the policy is computed when it is first named, and once; its cost is charged to the
 //! expression that named it. A variable holds neither itself nor the map of all variables, so that every value has an
 //! end.
 //!
@@ -48,7 +48,7 @@ pub(super) struct Inputs<'a> {
     pub(super) params: &'a Value,
     /// The `AdmissionRequest`, without objects.
     pub(super) request: &'a Value,
-    /// The namespace, or null for what lives in none.
+    /// The namespace, or null for a cluster-scoped object.
     pub(super) namespace: &'a Value,
     /// The server's compiled regular expressions.
     pub(super) patterns: &'a Patterns,
@@ -194,7 +194,7 @@ impl<'a> Fields<'a> for Scope<'a> {
     }
 }
 
-/// `namespaceObject`: a namespace without what only concerns its owners.
+/// `namespaceObject`: a namespace without `managedFields` and `ownerReferences`.
 pub(super) fn namespace(stored: &Value) -> Value {
     let mut metadata = JsonMap::new();
     for field in [
@@ -228,7 +228,7 @@ mod tests {
     use super::*;
     use crate::model::facts::expression::{Compiler, Returns};
 
-    /// An expression with the variables `a` (costly) and `b` (wrong): its value or error, and what it cost.
+    /// An expression with the variables `a` (costly) and `b` (wrong): its value or error, and its cost.
     fn run(source: &str, budget: u64) -> (Result<String, String>, u64) {
         let mut compiler = Compiler::with_variables(false);
         let mut declare = |name: &str, source: &str| Variable {

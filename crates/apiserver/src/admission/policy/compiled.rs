@@ -1,4 +1,4 @@
-//! Policies and bindings as they are in force: read once from what is stored.
+//! Policies and bindings as they are in force: read once from the stored objects.
 
 use std::collections::BTreeMap;
 
@@ -149,7 +149,7 @@ pub(super) struct Validation {
 pub(super) struct ValidatingPolicy {
     pub(super) policy: Policy,
     pub(super) validations: Vec<Validation>,
-    /// Keys of audit annotations, and what makes their values.
+    /// Keys of audit annotations, and the expressions of their values.
     pub(super) audits: Vec<(String, Expression)>,
 }
 
@@ -190,7 +190,7 @@ impl Kind for ValidatingPolicy {
 /// The change that a mutation makes to an object.
 #[derive(Debug)]
 pub(super) enum Mutation {
-    /// Merges what the expression constructs.
+    /// Merges the configuration that the expression constructs.
     Configuration(Expression),
     /// Applies the operations that the expression lists.
     Patches(Expression),

@@ -58,8 +58,8 @@ impl Conditions {
         self.0.is_empty()
     }
 
-    /// Whether a webhook is asked; `fails`: whether what cannot be told is an error. Objects in the version that the
-    /// webhook sees, null where there is none. The error is upstream's text.
+    /// Whether a webhook is asked; `fails`: whether an error of a condition fails the request. Objects in the version
+    /// that the webhook sees, null where there is none. The error is upstream's text.
     pub(in crate::admission) fn hold(
         &self,
         fails: bool,

@@ -1,9 +1,9 @@
 //! Admission policies: rules in CEL that refuse or change objects, without a webhook.
 //!
-//! A policy says which requests it is about and what must hold; a binding puts it into force, for some of these
-//! requests and with parameters. `source` keeps the policies compiled, `params` finds the parameters, `expression`
-//! compiles and `activation` evaluates, `validating` and `mutating` are the two plugins, `access` asks whether a writer
-//! may read the parameters that it names.
+//! A policy selects requests and has rules for them; a binding puts it into force, for some of these requests and with
+//! parameters. `source` keeps the policies compiled, `params` finds the parameters, `expression` compiles and
+//! `activation` evaluates, `validating` and `mutating` are the two plugins, `access` asks whether a writer may read the
+//! parameters that it names.
 //!
 //! Invariants: a request that no policy in force may concern costs two look-ups; policies do not apply to policies and
 //! bindings, nor to reviews of access; an expression costs no more than its budget; policies run in the order of their

@@ -1,7 +1,7 @@
 //! MutatingAdmissionPolicies: changes to objects before they are validated.
 //!
-//! All policies in force are chosen on the object as it came; then they change it one after the other, each seeing what
-//! those before it did. A patch whose `test` fails changes nothing and is no error.
+//! All policies in force are chosen on the object as it came; then they change it one after the other, each seeing the
+//! changes of those before it. A patch whose `test` fails changes nothing and is no error.
 
 use std::borrow::Cow;
 
@@ -129,7 +129,7 @@ impl From<String> for Failure {
     }
 }
 
-/// Runs what the policies say.
+/// Applies the mutations of the policies.
 async fn change(
     hooks: Vec<Hook<MutatingPolicy>>,
     session: &Session<'_>,
@@ -444,7 +444,7 @@ fn merge(live: &Value, mut configuration: Value, matched: &Matched, row: Option<
     merged.map_err(|why| format!("error applying patch: {why}"))
 }
 
-/// Makes an object of its kind out of what merging left of `before`.
+/// Makes an object of its kind out of the merge of `before` and a configuration.
 fn finish_merged(
     mut object: Value,
     before: &Value,
@@ -473,7 +473,7 @@ fn whole_number(why: &str) -> Option<String> {
         .then(|| format!("cannot convert float64 to {wanted}"))
 }
 
-/// Makes an object of its kind out of what a patch left. A patched value that is not an object of its kind ends the
+/// Makes an object of its kind out of a patched value. A patched value that is not an object of its kind ends the
 /// request, as upstream.
 fn finish_patched(mut object: Value, session: &Session<'_>, row: Option<&Resource>) -> Result<Value, Failure> {
     let Some(row) = row else { return Ok(object) };

@@ -1,8 +1,8 @@
 //! Which policies are in force now, compiled.
 //!
 //! Invariants: a policy is compiled once for each version that is stored, when a request may concern it and a binding
-//! puts it into force; what a request sees is never older than the request; neither a write nor a change of a policy
-//! looks at policies whose rules name another resource. Anything here may be thrown away: it is made from storage.
+//! puts it into force; a request never sees a policy older than itself; neither a write nor a change of a policy looks
+//! at policies whose rules name another resource. Anything here may be thrown away: it is made from storage.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
@@ -27,7 +27,7 @@ pub(super) trait Kind: Sized {
     /// The store of the policies, and that of their bindings.
     const STORES: [&'static str; 2];
 
-    /// Compiles what is stored.
+    /// Compiles a stored policy.
     fn read(stored: &Value) -> Self;
 }
 

@@ -57,7 +57,7 @@ impl Refusal {
 /// The result of one evaluation of a policy.
 #[derive(Default)]
 struct Outcome {
-    /// Of failed rules; the actions of the binding say what follows.
+    /// Of failed rules; the actions of the binding decide the effect.
     refusals: Vec<Refusal>,
     /// Of audit annotations, which refuse regardless of the binding's actions.
     audits: Vec<Refusal>,
@@ -65,7 +65,7 @@ struct Outcome {
     annotations: Vec<(String, String)>,
 }
 
-/// The audit annotations of a policy: what its bindings and parameters say, each value once
+/// The audit annotations of a policy: the values for its bindings and parameters, each once
 /// (`auditAnnotationCollector`).
 #[derive(Default)]
 struct Annotations(BTreeMap<String, Vec<String>>);

@@ -27,7 +27,7 @@ const TIMEOUT: u64 = 10;
 pub(super) struct Webhook {
     /// Name of the entry, which is the webhook's in errors.
     pub(super) name: String,
-    /// Configuration, name and place: what tells it from others between rounds.
+    /// Configuration, name and place: the webhook's identity between rounds.
     pub(super) id: String,
     /// Name of the configuration.
     pub(super) configuration: String,

@@ -70,7 +70,7 @@ impl Travelling<'_> {
     }
 }
 
-/// Asks the webhooks, each about what the one before left.
+/// Asks the webhooks, each about the result of the one before.
 async fn dispatch(
     configured: Vec<Configured>,
     session: &Session<'_>,
@@ -96,7 +96,7 @@ async fn dispatch(
     Ok(())
 }
 
-/// Asks one webhook if the request is its business, and says what becomes of the request. `at` is its place among all.
+/// Asks one webhook if the request matches it; answers the effect on the request. `at` is its place among all.
 async fn ask(
     hook: &Webhook,
     at: usize,

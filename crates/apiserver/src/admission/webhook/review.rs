@@ -90,8 +90,8 @@ pub(super) async fn ask(
     patch(&hook.name, &response.patch, response.patch_type.as_deref())
 }
 
-/// A review as JSON: what is done, and to which objects. Those are not copied first: hundreds of webhooks may be asked
-/// about one object.
+/// A review as JSON: the request, and its objects. Those are not copied first: hundreds of webhooks may be asked about
+/// one object.
 fn text(kind: Document, mut what: Value, objects: &Objects<'_>, uid: &str) -> Result<String, serde_json::Error> {
     if let Some(fields) = what.as_object_mut() {
         fields.insert("uid".to_owned(), json!(uid));
@@ -164,7 +164,7 @@ fn check_patch(response: &Response, mutating: bool) -> Result<(), &'static str> 
     }
 }
 
-/// The uid and the rest of a `response`, with Go's words about what has another type.
+/// The uid and the rest of a `response`, with Go's error about a value of another type.
 fn read(given: &Value) -> Result<(String, Response), String> {
     let wrong = |value: &Value, field: &str, wanted: &str| {
         let found = go::json_type(value);
@@ -279,7 +279,7 @@ fn patch(name: &str, patch: &[u8], kind: Option<&str>) -> Result<Option<Value>, 
     }
 }
 
-/// The Status of a refusal (`ToStatusErr`): what the webhook says, made an error in any case.
+/// The Status of a refusal (`ToStatusErr`): the webhook's status, made an error in any case.
 fn denial(name: &str, given: &Value) -> Status {
     let text = |value: &Value, key: &str| value.get(key).and_then(Value::as_str).unwrap_or("").to_owned();
     let by = format!("admission webhook {name:?} denied the request");

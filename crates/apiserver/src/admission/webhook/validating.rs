@@ -70,7 +70,7 @@ async fn dispatch(
     answers.into_iter().collect()
 }
 
-/// How many webhooks are asked at once: all, unless what they are sent would take much memory.
+/// How many webhooks are asked at once: all, unless their requests would take much memory.
 fn at_once(object: &Value, count: usize) -> usize {
     const FEW: usize = 10;
     /// Texts of reviews that wait for answers.
