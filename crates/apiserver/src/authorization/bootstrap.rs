@@ -1,7 +1,7 @@
 //! The roles and bindings that every cluster has (`data/rbac.json`), and how those that are stored are brought up to
 //! date.
 //!
-//! A start creates what is missing. It adds missing rules, subjects, labels and annotations to existing objects, unless
+//! A start creates missing objects. It adds missing rules, subjects, labels and annotations to existing objects, unless
 //! the annotation `rbac.authorization.kubernetes.io/autoupdate` says `false`; it removes nothing.
 
 use serde_json::{Map, Value, json};
@@ -30,7 +30,7 @@ pub(crate) fn cluster_role_rules(name: &str) -> Vec<Rule> {
     role.map(|role| Rule::all_of(&role)).unwrap_or_default()
 }
 
-/// Puts in what all of them have.
+/// Puts in the fields that all of them have.
 fn complete(mut object: Value) -> Value {
     object["apiVersion"] = json!(format!("{GROUP}/v1"));
     let metadata = object::metadata_mut(&mut object);

@@ -58,7 +58,7 @@ fn gathers(role: &Value) -> bool {
         .is_some_and(|selectors| !selectors.is_empty())
 }
 
-/// Whether a write changes only what garbage collection changes.
+/// Whether a write changes only fields that garbage collection changes.
 fn is_housekeeping(new: &Value, old: &Value) -> bool {
     let rest = |object: &Value| {
         let mut object = object.clone();
@@ -161,7 +161,7 @@ impl Grant<'_> {
         })
     }
 
-    /// Whether the user has all of these rules; the error is what he lacks.
+    /// Whether the user has all of these rules; the error lists the missing ones.
     fn confirm(&self, wanted: &[Rule]) -> Result<(), String> {
         let (owned, errors) = self.policy.rules_for(self.user, self.namespace);
         let mut missing = rule::missing(&owned, wanted, MAX_TOLD + 1);

@@ -33,7 +33,7 @@ const GROUP: &str = "impersonate-group";
 const EXTRA: &str = "impersonate-extra-";
 /// Where a service account's token says on which node its pod runs.
 const NODE_NAME: &str = "authentication.kubernetes.io/node-name";
-/// The API group of what makes up a user, but for the old verb.
+/// The API group of a user's parts, except for the old verb.
 const AUTHENTICATION: &str = "authentication.k8s.io";
 /// From so many groups or extra values on, a yes to `*` is asked for first.
 const MANY: usize = 4;

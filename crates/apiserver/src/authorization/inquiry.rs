@@ -8,7 +8,7 @@
 //! Invariants: the result of a run in which a question was open is never seen; every run but the last answers one more
 //! question, so that a function that asks N questions runs at most N + 1 times.
 //!
-//! Not here: what is remembered beyond one request (see `webhook`).
+//! Not here: the cache beyond one request (see `webhook`).
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 

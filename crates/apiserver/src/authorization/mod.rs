@@ -77,8 +77,8 @@ pub struct Attributes {
     pub name: String,
     /// The path, if it is no resource's; else empty.
     pub path: String,
-    /// The field selector of a list, watch or deletecollection. An authorizer may allow a part of what it would not
-    /// allow as a whole; RBAC does not look at it.
+    /// The field selector of a list, watch or deletecollection. An authorizer may allow a part of a list that it would
+    /// not allow as a whole; RBAC does not look at it.
     pub field_selector: Vec<fields::Requirement>,
     /// The same for labels.
     pub label_selector: Vec<labels::Requirement>,
@@ -328,7 +328,7 @@ impl Authorizer for Union {
     }
 }
 
-/// Who decides what users may do (`--authorization-mode`).
+/// The authorizer of users' requests (`--authorization-mode`).
 #[derive(Clone, Debug, PartialEq)]
 pub enum Mode {
     /// Every user may do everything.

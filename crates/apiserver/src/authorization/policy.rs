@@ -3,8 +3,7 @@
 //! A [`Policy`] follows the four stores ([`Followed`]), so that an answer follows from every write that ended before
 //! the question, and costs microseconds.
 //!
-//! Invariants: what is indexed here can be thrown away and rebuilt from storage; a binding is found by each of its
-//! subjects.
+//! Invariants: the index can be thrown away and rebuilt from storage; a binding is found by each of its subjects.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -302,7 +301,7 @@ fn binding(key: &str, value: &Value) -> Binding {
 }
 
 impl Index {
-    /// Takes in what is stored at `key` now; `None`: nothing.
+    /// Takes in the object stored at `key` now; `None`: there is none.
     fn take_in(&mut self, store: Store, key: &str, value: Option<&Value>) {
         let (namespace, name) = split(key);
         match (store, value) {
@@ -407,7 +406,7 @@ impl Policy {
         })
     }
 
-    /// All rules that are given to a user in a namespace, and what could not be found.
+    /// All rules that are given to a user in a namespace, and the roles that could not be found.
     pub fn rules_for(&self, user: &UserInfo, namespace: &str) -> (Vec<Rule>, Vec<ResolveError>) {
         let (mut rules, mut errors) = (Vec::new(), Vec::new());
         self.visit(user, namespace, |visit| {

@@ -4,7 +4,7 @@ use super::Attributes;
 use crate::model::status::{Details, Status};
 use crate::model::user::UserInfo;
 
-/// The answer to a request that `user` may not make; `reason` is what the authorizer said, or empty.
+/// The answer to a request that `user` may not make; `reason` is that of the authorizer, or empty.
 pub(crate) fn refused(user: &UserInfo, attributes: &Attributes, reason: &str) -> Status {
     let tail = if reason.is_empty() {
         String::new()

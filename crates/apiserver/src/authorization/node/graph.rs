@@ -30,7 +30,7 @@ pub(super) enum Kind {
 /// A kind, and `namespace/name`.
 type Item = (Kind, String);
 
-/// Where a pod runs, and what it refers to.
+/// The node of a pod, and the objects that it refers to.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Pod {
     node: String,
@@ -88,7 +88,7 @@ pub(super) struct Graph {
     slices: BTreeMap<String, String>,
 }
 
-/// The stores that say what belongs to nodes.
+/// The stores that decide which objects belong to nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Store {
     Pods,
@@ -133,7 +133,7 @@ fn put_node(nodes: &mut BTreeMap<String, String>, key: &str, value: Option<&Valu
 }
 
 impl Graph {
-    /// Takes in what is stored at `key` now; `None`: nothing.
+    /// Takes in the object stored at `key` now; `None`: there is none.
     fn take_in(&mut self, store: Store, key: &str, value: Option<&Value>) {
         match store {
             Store::Pods => self.put_pod(key, value.and_then(|pod| Pod::of(key, pod))),

@@ -1,5 +1,5 @@
-//! The node authorizer (`--authorization-mode=Node`): a kubelet may read what the pods on its node need, and write
-//! about itself.
+//! The node authorizer (`--authorization-mode=Node`): a kubelet may read the objects that the pods on its node need,
+//! and write about itself.
 //!
 //! A node is a user `system:node:<name>` in the group `system:nodes`. Of some resources it may touch single objects
 //! only, those that the [`graph`] says belong to it; for all others the rules of the ClusterRole `system:node` hold. It
@@ -167,7 +167,7 @@ impl Nodes {
     }
 }
 
-/// Whether only what is on this node is asked for.
+/// Whether the request selects only objects of this node.
 fn selects_node(node: &str, asked: &Attributes) -> bool {
     asked.field_selector.iter().any(|requirement| {
         requirement.field == "spec.nodeName" && requirement.operator == Operator::Equals && requirement.value == node

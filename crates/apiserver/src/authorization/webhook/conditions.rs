@@ -1,6 +1,6 @@
 //! `matchConditions` of an authorization webhook: CEL expressions that all must hold before it is asked (KEP-3221).
 //!
-//! Invariant: expressions are compiled when the settings are read; what does not compile is an error there.
+//! Invariant: expressions are compiled when the settings are read; one that does not compile is an error there.
 
 use std::sync::{Arc, LazyLock};
 
@@ -98,7 +98,7 @@ fn compile_one(source: &str) -> Result<Program, String> {
     }
 }
 
-/// The spec as expressions see it: the texts of what is there are there, empty or not (`convertObjectToUnstructured`).
+/// The spec as expressions see it: all texts of a present part are there, empty or not (`convertObjectToUnstructured`).
 fn seen(spec: &Value) -> Value {
     const RESOURCE: [&str; 7] = [
         "namespace",

@@ -1,5 +1,5 @@
-//! Another server that is asked what users may do (`--authorization-mode=Webhook`): a SubjectAccessReview for every
-//! request that no authorizer before it has an opinion about.
+//! Another server that decides about requests (`--authorization-mode=Webhook`): it gets a SubjectAccessReview for every
+//! request about which no authorizer before it has an opinion.
 //!
 //! | file | what |
 //! |---|---|
@@ -74,7 +74,7 @@ pub trait Reviewer: Send + Sync + 'static {
     fn review(&self, review: Value, timeout: Duration) -> BoxFuture<'static, Result<Value, ReviewError>>;
 }
 
-/// An authorization webhook: what [`Mode::Webhook`](super::Mode::Webhook) holds.
+/// An authorization webhook: the contents of [`Mode::Webhook`](super::Mode::Webhook).
 #[derive(Clone)]
 pub struct Webhook {
     /// How it is asked.

@@ -1,4 +1,5 @@
-//! The SubjectAccessReview that is sent, and what its answer means (`webhook.go` of apiserver's authorizer plugin).
+//! The SubjectAccessReview that is sent, and the decision in its answer (`webhook.go` of apiserver's authorizer
+//! plugin).
 
 use kubewright_schema::{fields, labels};
 use serde_json::{Map, Value, json};

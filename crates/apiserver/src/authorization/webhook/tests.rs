@@ -13,7 +13,7 @@ use super::*;
 use crate::model::testing::{FakeEnv, Shared};
 use crate::{ApiServer, Body, Config};
 
-/// Answers every review with the status that stands for its user, and keeps what it was sent.
+/// Answers every review with the status that stands for its user, and keeps the reviews.
 #[derive(Default)]
 struct Script {
     asked: Mutex<Vec<Value>>,
@@ -126,7 +126,7 @@ impl World {
     }
 }
 
-/// A user of the script, what a list is answered, a part of the text, and how many reviews it took.
+/// A user of the script, the answer to a list, a part of the text, and how many reviews it took.
 #[test]
 fn answers_decide() {
     let world = World::new(settings(), &[]);
@@ -257,8 +257,8 @@ fn conditions_choose() {
     wrong("object.a", "undeclared reference to 'object'");
 }
 
-/// Plain functions that ask get the webhook's answer as well: reviews, impersonation, what a role grants, expressions
-/// of policies.
+/// Plain functions that ask get the webhook's answer as well: reviews, impersonation, the rules that a role grants,
+/// expressions of policies.
 #[test]
 fn whoever_asks_waits_for_the_answer() {
     let world = World::new(settings(), &[]);
