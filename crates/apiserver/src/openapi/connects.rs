@@ -1,8 +1,8 @@
 //! `paths` of the subresources that connect to something that runs: `exec`, `attach`, `portforward`, `proxy`, and the
 //! `log`.
 //!
-//! They are documented as upstream documents them, because clients are made out of the document; what answers them is
-//! another matter (see [`Subresource::Connect`](crate::model::Subresource)).
+//! They are documented as upstream documents them, because clients are made out of the document; the server's answer to
+//! them is another matter (see [`Subresource::Connect`](crate::model::Subresource)).
 
 use kubewright_schema::budget;
 use std::collections::BTreeMap;

@@ -10,7 +10,7 @@ use super::META;
 use super::v2::definitions;
 use crate::model::{Custom, Resource, Verbs};
 
-/// Where the schemas of a document are; what version 2 calls it is said when a schema is converted.
+/// Where the schemas of a document are; the path of version 2 is put in when a schema is converted.
 pub(super) const PREFIX: &str = "#/components/schemas/";
 
 /// Kinds that every group has.
@@ -41,7 +41,7 @@ pub(super) enum Dialect {
 pub(super) struct Schemas {
     dialect: Dialect,
     referred: BTreeSet<String>,
-    /// Texts, which are a tenth of what the values would be.
+    /// Texts, which are a tenth of the size of the values.
     own: BTreeMap<String, String>,
     /// Group and version of the built-in kinds of the document.
     version: Option<(String, String)>,
@@ -83,7 +83,7 @@ impl Schemas {
         json!({"$ref": format!("{PREFIX}{name}")})
     }
 
-    /// A reference to what `/version` answers, which is no object of the API and not in the catalog.
+    /// A reference to the answer of `/version`, which is no object of the API and not in the catalog.
     pub(super) fn version(&mut self) -> Value {
         const NAME: &str = "io.k8s.apimachinery.pkg.version.Info";
         let described = [
@@ -154,7 +154,7 @@ impl Schemas {
         (object, list)
     }
 
-    /// The texts by name. Those of the catalog are taken as they are; what they refer to comes along.
+    /// The texts by name. Those of the catalog are taken as they are; the schemas that they refer to come along.
     pub(super) fn into_texts(mut self) -> BTreeMap<String, Cow<'static, str>> {
         let mut open: Vec<String> = std::mem::take(&mut self.referred).into_iter().collect();
         let mut texts = BTreeMap::new();
@@ -264,7 +264,7 @@ fn spell_out(schema: &mut Value, dialect: Dialect) {
     if bare {
         object.insert("anyOf".to_owned(), json!([{"type": "integer"}, {"type": "string"}]));
     }
-    // In version 2, what keeps unknown fields has no fields that kubectl could know.
+    // In version 2, an object that keeps unknown fields has no fields that kubectl could know.
     let open = dialect == Dialect::V2 && object.get("x-kubernetes-preserve-unknown-fields") == Some(&Value::Bool(true));
     if object.get("x-kubernetes-embedded-resource") == Some(&Value::Bool(true)) && !open {
         embed(object);
@@ -281,7 +281,7 @@ fn spell_out(schema: &mut Value, dialect: Dialect) {
     }
 }
 
-/// An object in an object has what every object has.
+/// An embedded object has the fields that every object has.
 fn embed(object: &mut Map<String, Value>) {
     const CONVENTIONS: &str =
         "More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md";

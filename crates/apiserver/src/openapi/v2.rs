@@ -2,12 +2,12 @@
 //! asks for.
 //!
 //! It is converted from the parts that the documents of version 3 are made of: `operations` converts paths,
-//! `definitions` schemas, and `gnostic` writes the message. There is no second table of what is served.
+//! `definitions` schemas, and `gnostic` writes the message. There is no second table of served kinds.
 //!
-//! The document is large and seldom asked for, so it is made for each answer and forgotten. It comes to be in pieces:
-//! what exists as a tree of values at one time is the paths of one group and version, or one schema. Only the hash
-//! stays, with the snapshot, so that a client with the present document gets its 304 without making the document again.
-//! However many kinds there are, it is not the request that made them: each piece raises what the request may cost.
+//! The document is large and seldom asked for, so it is made for each answer and forgotten. It is made in pieces: at
+//! one time only the paths of one group and version, or one schema, exist as a tree of values. Only the hash stays,
+//! with the snapshot, so that a client with the present document gets its 304 without making the document again. The
+//! request did not make the kinds, however many there are: each piece raises the budget of the request.
 
 pub(super) mod definitions;
 mod gnostic;
@@ -66,7 +66,7 @@ impl Form {
 }
 
 /// The ETag header of the document in either form, which `Vary` tells apart: the hash of the JSON text, or, where there
-/// are custom kinds, of what it is made from; in quotes.
+/// are custom kinds, of its sources; in quotes.
 pub fn etag(snapshot: &Snapshot) -> String {
     let built_in = match snapshot.has_metrics() {
         true => &snapshot.kinds.v2_with_metrics,
@@ -144,7 +144,7 @@ impl Parts {
         }
     }
 
-    /// A little more than the bytes of all, so that what they are put into does not grow by doubling.
+    /// A little more than the bytes of all, so that the buffer does not grow by doubling.
     fn size(&self) -> usize {
         let all = [&self.paths, &self.definitions, &self.parameters];
         let entries = all.into_iter().flatten();

@@ -1,8 +1,8 @@
 //! Schemas of version 3 as version 2 can say them.
 //!
-//! Two steps. [`reduce`] takes out of the schema of a definition what kubectl's old reader breaks on; kube-apiserver
-//! does it to custom kinds alone. [`convert`] is for every schema: other words for the same, and nothing of what the
-//! language lacks.
+//! Two steps. [`reduce`] takes out of the schema of a definition the keywords on which kubectl's old reader breaks;
+//! kube-apiserver does it to custom kinds alone. [`convert`] is for every schema: other words for the same, and no
+//! keyword that the language lacks.
 
 use serde_json::{Map, Value};
 
@@ -105,7 +105,7 @@ mod tests {
 
     use super::*;
 
-    /// The shapes of a recorded document: schemas as definitions have them, and what kube-apiserver makes of them.
+    /// The shapes of a recorded document: schemas as definitions have them, and kube-apiserver's conversion of them.
     #[test]
     fn shapes() {
         #[track_caller]

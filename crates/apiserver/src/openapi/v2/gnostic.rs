@@ -27,7 +27,7 @@ pub(super) enum Content {
     Yaml,
 }
 
-/// A keyword, its tag, and what it is.
+/// A keyword, its tag, and its type.
 pub(super) struct Field(&'static str, u32, Type);
 
 #[derive(Clone, Copy)]
@@ -250,7 +250,7 @@ fn message(tag: u32, out: &mut Vec<u8>, write: impl FnOnce(&mut Vec<u8>)) {
     });
 }
 
-/// A message of a name and what `write` writes.
+/// A message of a name and the output of `write`.
 fn named(tag: u32, name: &str, out: &mut Vec<u8>, write: impl FnOnce(&mut Vec<u8>)) {
     message(tag, out, |out| {
         if !name.is_empty() {

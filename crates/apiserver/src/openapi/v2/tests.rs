@@ -7,7 +7,7 @@ use std::sync::LazyLock;
 use super::*;
 use crate::registry::Registry;
 
-/// Definitions of many shapes, and what kube-apiserver says of them.
+/// Definitions of many shapes, and kube-apiserver's document of them.
 static RECORDED: LazyLock<Value> =
     LazyLock::new(|| serde_json::from_str(include_str!("../../../testdata/openapi-v2-custom.json")).expect("JSON"));
 
