@@ -1,11 +1,10 @@
-//! ResourceQuota: what objects use, which objects a quota counts, and whether one more fits.
+//! ResourceQuota: the usage of objects, which objects a quota counts, and whether one more fits.
 //!
-//! Pure functions of objects. The admission plugin charges a quota with them when something is written ([`Write`]), the
-//! controller reckons with them what all objects of a namespace use ([`Evaluator::total`]); so both always come to the
-//! same numbers.
+//! Pure functions of objects. The admission plugin charges a quota with them at each write ([`Write`]), the controller
+//! computes with them the usage of a whole namespace ([`Evaluator::total`]); so both always come to the same numbers.
 //!
-//! Invariants: a usage never depends on the quota; `status.used` has only names that `status.hard` has; what is not in
-//! `status.hard` is not limited, so that a quota limits nothing before the controller has looked at it.
+//! Invariants: a usage never depends on the quota; `status.used` has only names that `status.hard` has; a resource that
+//! is not in `status.hard` is not limited, so that a quota limits nothing before the controller has looked at it.
 //!
 //! Not here: resources that are limited although no quota names them (`limitedResources` of the plugin's configuration
 //! file), and the devices of resource claims.
@@ -33,7 +32,7 @@ use crate::values::get;
 /// How the objects of one kind are counted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Evaluator {
-    /// Pods: their number and what they ask for.
+    /// Pods: their number and their requests.
     Pods,
     /// Services: their number, node ports and load balancers.
     Services,
@@ -82,7 +81,7 @@ impl Evaluator {
         })
     }
 
-    /// Whether an operation may change what is used.
+    /// Whether an operation may change the usage.
     pub fn handles(&self, operation: Operation, subresource: &str) -> bool {
         matches!(
             (self, operation, subresource),

@@ -6,7 +6,7 @@ use serde_json::Value;
 use crate::model::facts::amounts::{self, ResourceList};
 use crate::values::get;
 
-/// Between a storage class and what is counted of it: `gold.storageclass.storage.k8s.io/requests.storage`.
+/// Between a storage class and its counted resource: `gold.storageclass.storage.k8s.io/requests.storage`.
 const OF_CLASS: &str = ".storageclass.storage.k8s.io/";
 const CLAIMS: &str = "persistentvolumeclaims";
 const STORAGE: &str = "requests.storage";

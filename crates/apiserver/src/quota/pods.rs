@@ -102,7 +102,7 @@ pub(crate) fn wanted(pod: &Value, field: &str) -> ResourceList {
     sum
 }
 
-/// The same, with what was given where that is more, and the overhead.
+/// The same, with the allocation where that is more, and the overhead.
 fn total(pod: &Value, field: &str) -> ResourceList {
     let spec = get(pod, &["spec"]);
     let mut sum = together(spec, field, |container, statuses| {

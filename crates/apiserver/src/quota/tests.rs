@@ -313,7 +313,7 @@ fn an_update_is_charged_what_it_adds() {
         cpu("400m"),
         r#"{"requests.cpu":"600m"}"#,
     );
-    // Less is given back by the controller alone, and a quota that was lowered does not stop what adds nothing.
+    // The controller alone gives usage back, and a quota that was lowered does not stop a write that adds nothing.
     check("pods", "resize", asks("100m"), asks("300m"), cpu("1"), cpu("5"), "");
     let service = |of_type: &str| json!({"spec": {"type": of_type, "ports": [{"port": 1}]}});
     let ports = |ports: &str| json!({ "services.nodeports": ports });
