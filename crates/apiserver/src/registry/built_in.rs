@@ -1,4 +1,4 @@
-//! The built-in kinds that servers share, with what is made of them once.
+//! The built-in kinds that servers share, with the data that is derived from them once.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, OnceLock};

@@ -1,4 +1,4 @@
-//! From a CustomResourceDefinition to what is served: accepted names, conditions, and rows of the resource table.
+//! From a CustomResourceDefinition to the served kind: accepted names, conditions, and rows of the resource table.
 //!
 //! In Kubernetes three controllers do this in the background (naming, establishing, finalizing). Here `settle` does it
 //! at once: a write to a definition is followed by a write of its status before a client sees an answer. Which

@@ -1,6 +1,6 @@
 //! The definitions that are known, each as it is at one revision: their names, and the rows that come of them.
 //!
-//! A write of one definition costs what that definition costs, however many there are: it is read once at each
+//! The cost of a write of one definition is that definition's, however many there are: it is read once at each
 //! revision, and of the others only those are looked at that share a name with it.
 //!
 //! Invariants:
@@ -9,7 +9,7 @@
 //!   it wants; all others are as the naming and establishing controllers would leave them;
 //! - everything here follows from the stored definitions, and may be made anew from them.
 //!
-//! Not here: what becomes of one definition ([`super::crd`]), and the writes (`server/upkeep/definitions.rs`).
+//! Not here: the settling of one definition ([`super::crd`]), and the writes (`server/upkeep/definitions.rs`).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -154,7 +154,7 @@ impl Definitions {
         members.flat_map(|known| &known.rows)
     }
 
-    /// Takes note of what is stored under a name now.
+    /// Takes note of the definition stored under a name now.
     pub(crate) fn put(&mut self, name: &str, stored: Option<&StoredObject>) {
         if self.revision(name) == stored.map(StoredObject::revision) {
             return;

@@ -1,4 +1,4 @@
-//! SHA-256: what discovery hashes storage versions with, and a stable hash for ETags and document addresses. Nothing
+//! SHA-256: for the storage version hashes of discovery, and a stable hash for ETags and document addresses. Nothing
 //! here guards a secret.
 
 use sha2::{Digest as _, Sha256};

@@ -107,7 +107,7 @@ impl Registry {
         self.snapshot().resources()
     }
 
-    /// Takes over what changed of the definitions. Only versions that are `served` in definitions whose condition
+    /// Takes over the changes of the definitions. Only versions that are `served` in definitions whose condition
     /// `Established` is true are served. Call it after each write to a definition.
     pub(crate) fn apply(&self, changes: &[Change], definitions: &Definitions) {
         if changes.is_empty() {

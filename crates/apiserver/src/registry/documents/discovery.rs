@@ -16,13 +16,13 @@ pub(crate) struct Cache {
 pub enum Place {
     /// `/api`: the versions of the core group.
     Core,
-    /// `/api/v1`: what is in one of them.
+    /// `/api/v1`: the resources of one of them.
     CoreVersion(String),
     /// `/apis`: the groups.
     Groups,
     /// `/apis/apps`: a group.
     Group(String),
-    /// `/apis/apps/v1`: what is in one of its versions.
+    /// `/apis/apps/v1`: the resources of one of its versions.
     Version(String, String),
 }
 
@@ -62,7 +62,7 @@ pub struct Answer {
     /// The document.
     pub body: Arc<Value>,
     /// Set for the aggregated form, which is JSON or protobuf and has an ETag. The legacy form is negotiated like any
-    /// other answer (406 for what is left, such as the aggregated form of `/apis/apps`).
+    /// other answer (406 for other types, such as the aggregated form of `/apis/apps`).
     pub aggregated: Option<Aggregated>,
 }
 

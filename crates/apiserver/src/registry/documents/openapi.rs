@@ -61,8 +61,7 @@ impl Recent {
 pub struct Document {
     /// JSON text.
     pub body: Bytes,
-    /// Hash of the text, or of what it is made from, as in the index: the query parameter `hash` and, in quotes, the
-    /// ETag.
+    /// Hash of the text, or of its sources, as in the index: the query parameter `hash` and, in quotes, the ETag.
     pub hash: String,
 }
 
