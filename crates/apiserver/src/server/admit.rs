@@ -1,6 +1,6 @@
-//! Writes and admission: what plugins are told, and which object they see.
+//! Writes and admission: the attributes for plugins, and the object that they see.
 //!
-//! Plugins see what the client writes: of `/scale` the Scale, of a subresource that takes a document of its own
+//! Plugins see the document of the client: for `/scale` the Scale, for a subresource that takes a document of its own
 //! (binding, eviction) that document. Writes that the server makes because of it are not admitted again.
 
 use kubewright_schema::schema::GroupVersionKind;
@@ -91,7 +91,7 @@ impl<'a> Writer<'a> {
         Ok(())
     }
 
-    /// Lets plugins change what an update writes.
+    /// Lets plugins change the object of an update.
     pub(crate) async fn admit_update(
         &self,
         session: &Session<'_>,
@@ -115,7 +115,7 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// Lets plugins refuse what an update would store.
+    /// Lets plugins refuse the object that an update would store.
     pub(crate) async fn admit_updated(
         &self,
         session: &Session<'_>,

@@ -41,7 +41,7 @@ pub(crate) struct Configuration {
 
 /// How an apply looks in the other versions of its kind.
 enum Seen {
-    /// It is not known yet: what comes of the apply shows it.
+    /// It is not known yet: the result of the apply shows it.
     Probing,
     /// The same as in its own.
     Same,
@@ -224,7 +224,7 @@ fn has_null(value: &Value) -> bool {
 }
 
 impl Apply<'_> {
-    /// The configuration without what this part does not write.
+    /// The configuration without fields that this part does not write.
     fn restricted(&self) -> Cow<'_, Value> {
         let given = &self.configuration.value;
         let fits = self.part != Part::Status && !(self.resource.has_status() && given.get("status").is_some());

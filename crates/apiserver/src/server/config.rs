@@ -43,7 +43,7 @@ pub struct Config {
     /// Whether requests without credentials are answered as those of `system:anonymous` (`--anonymous-auth`). Default
     /// yes.
     pub anonymous: bool,
-    /// Who decides what users may do (`--authorization-mode`), in this order. Default RBAC.
+    /// The authorizers (`--authorization-mode`), in this order. Default RBAC.
     pub authorization: Vec<authorization::Mode>,
     /// The admission plugins that do not run (`--disable-admission-plugins`), of
     /// [`SEPARABLE_PLUGINS`](crate::SEPARABLE_PLUGINS). Default none.
@@ -82,7 +82,7 @@ impl Default for Config {
 }
 
 impl Config {
-    /// How a storage for this server writes objects down, and what it may hold besides them.
+    /// How a storage for this server writes objects down, and its memory limits besides them.
     pub fn bounds(&self, kinds: &Kinds) -> Bounds {
         Bounds {
             history: self.history,
@@ -94,7 +94,7 @@ impl Config {
     }
 }
 
-/// The parts of a server. [`Parts::new`] is right for a test cluster; change what is to be different.
+/// The parts of a server. [`Parts::new`] is right for a test cluster; change the parts that are to be different.
 pub struct Parts {
     /// The built-in kinds.
     pub kinds: Arc<Kinds>,
@@ -104,8 +104,8 @@ pub struct Parts {
     pub config: Config,
     /// Where objects live.
     pub storage: Arc<dyn Storage>,
-    /// Who may do what; `None`: `system:masters` everything, others what the stored roles and bindings give them
-    /// ([`authorization::standard`]).
+    /// The authorizer; `None`: `system:masters` may do everything, other users what the stored roles and bindings give
+    /// them ([`authorization::standard`]).
     pub authorizer: Option<Arc<dyn Authorizer>>,
     /// How webhooks are called.
     pub outbound: Arc<dyn Outbound>,
@@ -113,7 +113,7 @@ pub struct Parts {
     pub signer: Arc<dyn Signer>,
     /// The audit log, if one is kept.
     pub audit: Option<AuditLog>,
-    /// Who measures what pods use; with him `metrics.k8s.io` is served.
+    /// Measures the usage of pods; with it `metrics.k8s.io` is served.
     pub meter: Option<Arc<dyn Meter>>,
 }
 

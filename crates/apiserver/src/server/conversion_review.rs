@@ -1,7 +1,7 @@
 //! `ConversionReview`: a webhook converts custom resources from one version to another.
 //!
 //! A webhook converts, and nothing else: of the metadata only labels and annotations are taken from its answer, and
-//! kind, name, namespace and uid must be what they were.
+//! kind, name, namespace and uid must be unchanged.
 
 use std::time::Duration;
 

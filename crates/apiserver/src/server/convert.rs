@@ -4,7 +4,7 @@
 //! each stored object says in its `apiVersion` which one it is of, because the storage version may change while old
 //! objects stay as they are. Its versions have the same fields (strategy `None`), or a webhook converts them.
 //!
-//! Invariant: what storage holds is never shown before [`Inner::show`] saw it.
+//! Invariant: an object from storage is never shown before [`Inner::show`] saw it.
 
 use crate::model::form::object_type;
 use std::sync::Arc;
@@ -27,8 +27,8 @@ use crate::scheme::split_version;
 use crate::server::write::to_stored;
 use crate::storage::{Change, StoredObject};
 
-/// How much is sent for conversion at once, in bytes of JSON: half of what an answer may have, for conversions may add
-/// something.
+/// How much is sent for conversion at once, in bytes of JSON: half of the limit for an answer, because conversions may
+/// add fields.
 const MAX_BATCH: usize = 3 << 19;
 
 /// The parts that a conversion needs, for users that outlive a request (watches).
@@ -55,8 +55,8 @@ fn text<'a>(object: &'a Value, key: &str) -> &'a str {
     object.get(key).and_then(Value::as_str).unwrap_or("")
 }
 
-/// Takes out of a custom resource what a conversion or a plugin left and its version does not have. Defaults are not
-/// filled in: they belong to requests.
+/// Removes fields from a custom resource that a conversion or a plugin left and its version does not have. Defaults are
+/// not filled in: they belong to requests.
 pub(crate) fn prune(object: &mut Value, resource: &Resource) {
     structural::prune(object, &resource.schema, structural::PruneOptions::CUSTOM_RESOURCE);
 }
@@ -192,7 +192,7 @@ pub(crate) fn predates(resource: &Resource, revision: u64) -> bool {
     resource.custom.as_ref().is_some_and(is_older)
 }
 
-/// The object with what its definition fills in since it was written.
+/// The object with the defaults that its definition has gained since it was written.
 pub(crate) fn defaulted(resource: &Resource, item: Arc<StoredObject>) -> Arc<StoredObject> {
     if !predates(resource, item.revision()) {
         return item;
@@ -287,7 +287,7 @@ impl Inner {
             return Ok(object);
         }
         if several(from).is_some() {
-            // Admission sees what the version does not have; storing drops it.
+            // Admission sees fields that the version does not have; storing drops them.
             return self.convert_raw(object, from, to).await;
         }
         Ok(by_function(object, from, to))
@@ -472,7 +472,7 @@ pub(crate) fn decode_posted(document: &mut Value, kind: &GroupVersionKind) -> Re
     Ok(())
 }
 
-/// Makes an object of its kind out of what a patch left.
+/// Makes an object of its kind out of a patched value.
 ///
 /// # Errors
 /// The error of Go's decoder for an object that does not fit.
@@ -493,7 +493,7 @@ pub(crate) fn decode_patched(
     Ok(())
 }
 
-/// Makes an object of its kind out of what a patch left, with defaults; unknown fields are errors, but those of custom
+/// Makes an object of its kind out of a patched value, with defaults; unknown fields are errors, but those of custom
 /// resources are dropped.
 ///
 /// # Errors

@@ -81,7 +81,7 @@ impl Call<'_> {
         }
     }
 
-    /// The answer that shows what was written.
+    /// The answer that shows the written object.
     pub(crate) fn show(&self, code: u16, written: Written) -> Reply {
         let resource = self.resource.clone();
         Reply::new(

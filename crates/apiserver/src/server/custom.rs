@@ -1,8 +1,8 @@
 //! The errors in a custom resource, by the rules of its definition.
 //!
-//! Schema, scale and rules in this order; rules are not run on what does not fit the schema. A change is not refused
-//! for mistakes in parts that it leaves alone. A write to `/status` is held against the schema of the status and all
-//! rules.
+//! Schema, scale and rules in this order; rules are not run on a value that does not fit the schema. A change is not
+//! refused for mistakes in parts that it leaves alone. A write to `/status` is held against the schema of the status
+//! and all rules.
 
 use kubewright_schema::error::{FieldError, Reason};
 use kubewright_schema::go;

@@ -134,8 +134,8 @@ fn missing_kind(document: &str) -> String {
     format!("Object 'Kind' is missing in '{document}'")
 }
 
-/// Makes sure that an object is of the kind of the path. A built-in kind need not be named; a custom object must say
-/// what it is, since nothing else tells how to read it.
+/// Makes sure that an object is of the kind of the path. A built-in kind need not be named; a custom object must have
+/// `apiVersion` and `kind`, since nothing else tells how to read it.
 pub(crate) fn check_kind(object: &mut Value, resource: &Resource, kinds: &Snapshot) -> Result<(), Status> {
     let expected = resource.api_version();
     let (mut api_version, mut kind) = type_meta(object).map_err(Status::bad_request)?;
@@ -203,8 +203,8 @@ fn check_custom_kind(object: &Value, api_version: &str, kind: &str, resource: &R
     ))
 }
 
-/// As [`check_kind`], for what a patch left: a custom object is judged by its kind as by its other fields. `whole` is
-/// false for a subresource, which cannot change what the object is. Answers the fields that are not even read.
+/// As [`check_kind`], for a patched value: a custom object is judged by its kind as by its other fields. `whole` is
+/// false for a subresource, which cannot change the object's kind. Answers the fields that are not even read.
 pub(crate) fn check_patched_kind(
     object: &mut Value,
     resource: &Resource,
@@ -287,7 +287,7 @@ fn wrong_kind(object: &Value, api_version: &str, kind: &str, resource: &Resource
 enum WrongKind {
     /// The kind is not registered.
     Unregistered(String),
-    /// It is not even what it says it is.
+    /// It does not decode as the kind that it states.
     Unreadable(String),
     /// It is something else.
     Another(String),
@@ -296,7 +296,7 @@ enum WrongKind {
 fn why_wrong(object: &Value, api_version: &str, kind: &str, resource: &Resource, kinds: &Snapshot) -> WrongKind {
     let (group, version) = split_version(api_version);
     let other = kinds.by_kind(group, version, kind);
-    // It is read as what it says it is before it is found to be something else.
+    // It is decoded as the kind that it states before it is found to be another.
     if let Some(other) = &other
         && other.custom.is_none()
         && let Err(why) = structural::type_check(object, &other.schema, &other.kind)
@@ -327,7 +327,7 @@ pub(crate) struct OtherKind {
     pub(crate) refusal: Status,
 }
 
-/// Makes sure that a body for a subresource, if it says what it is, is `expected` (group and kind) in one of
+/// Makes sure that a body for a subresource, if it states its kind, is `expected` (group and kind) in one of
 /// `versions`.
 pub(crate) fn check_taken_kind(
     body: &Value,
@@ -425,7 +425,7 @@ pub(crate) fn fit(
         if let (Some(body), true) = (body, unknown.len() > 1) {
             unknown = structural::unknown_fields_as_written(body, &resource.schema);
         }
-        // No entries at all ask for what is there to be forgotten, where other empty lists are nothing.
+        // An empty list of entries asks for all ownership to be forgotten, where other empty lists have no meaning.
         let entries = super::managed::entries(object);
         let forgets = entries.and_then(Value::as_array).is_some_and(Vec::is_empty);
         let unwritten = Unwritten::take(resource, object);
@@ -490,7 +490,7 @@ fn lies_in(path: &str, outer: &str) -> bool {
         .is_some_and(|rest| rest.is_empty() || rest.starts_with('.') || rest.starts_with('['))
 }
 
-/// Types of the metadata of a custom resource, which is Go's `ObjectMeta` for a moment and loses what is empty.
+/// Types of the metadata of a custom resource, which is Go's `ObjectMeta` for a moment and loses empty fields.
 pub(crate) fn settle_metadata(object: &mut Value) -> Result<(), String> {
     match object.get_mut("metadata") {
         None | Some(Value::Null) => Ok(()),

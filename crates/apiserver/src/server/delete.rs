@@ -54,7 +54,7 @@ pub(crate) enum Admit {
     Named,
     /// One object of a collection: the request names none.
     Nameless,
-    /// Not at all: what was asked for was something else (an eviction) and is admitted already.
+    /// Not at all: the request was another one (an eviction) and is admitted already.
     Nothing,
 }
 

@@ -58,7 +58,7 @@ fn visit(
     }
 }
 
-/// Reads what each says it is, and its metadata, as those of an object.
+/// Reads the `apiVersion`, `kind` and metadata of each, as those of an object.
 ///
 /// # Errors
 /// The values that do not fit, as Go's decoder reports them.

@@ -144,7 +144,7 @@ impl Unwritten {
             }
         }
         let seen = look(object);
-        // The last first: what stands in something else that was replaced goes before it does.
+        // The last first: a value inside of another replaced one goes before that one.
         for (place, before) in replaced.into_iter().rev() {
             if let Some((map, key)) = outer(object, place) {
                 match before {
@@ -181,7 +181,7 @@ mod tests {
     const INGRESSES: &str = "/apis/networking.k8s.io/v1/namespaces/default/ingresses";
     const SLICES: &str = "/apis/resource.k8s.io/v1/resourceslices";
 
-    /// Sends a request and answers what came of it: the generation, or the message of a refusal.
+    /// Sends a request and answers its result: the generation, or the message of a refusal.
     fn send(api: &ApiServer, line: &str, body: &Value) -> (Value, String) {
         let (method, uri) = line.split_once(' ').expect("method and path");
         let kind = match (method, uri.contains("fieldManager")) {

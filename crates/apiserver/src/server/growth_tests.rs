@@ -1,5 +1,5 @@
-//! A write costs what it is about, however many other objects there are: counted in objects that storage hands out, and
-//! in definitions that are read.
+//! The cost of a write depends on its own object only, however many others there are: counted in objects that storage
+//! hands out, and in definitions that are read.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -193,7 +193,7 @@ fn webhook() -> Value {
         "sideEffects": "None", "admissionReviewVersions": ["v1"]})
 }
 
-/// Writes that what is configured may concern: a change of the configuration costs them nothing either.
+/// Writes that the configuration may concern: a change of the configuration costs them nothing either.
 const CONCERNED: [Kind; 5] = [
     ("/api/v1/namespaces/default/configmaps", |index| named(index, json!({}))),
     ("/api/v1/namespaces/default/services", |index| {

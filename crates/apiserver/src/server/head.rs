@@ -23,7 +23,7 @@ use crate::wire::query::Query;
 use crate::wire::query::decode;
 use crate::{Body, UserInfo};
 
-/// A request whose user may do what its head asks for; [`ApiServer::answer`] does it.
+/// A request whose head was admitted; [`ApiServer::answer`] answers it.
 pub struct Admitted {
     pub(super) query: Query,
     pub(super) target: Target,
@@ -50,7 +50,7 @@ impl Admitted {
     }
 }
 
-/// Enters the answer to a request, which tells the client by what name it is entered.
+/// Enters the answer to a request, and gives the client the id of its entry.
 fn complete(entry: &Arc<Entry>, response: &mut Response<Body>) {
     if let Ok(id) = HeaderValue::from_str(entry.id()) {
         response.headers_mut().insert(AUDIT_ID, id);
@@ -65,7 +65,7 @@ fn complete(entry: &Arc<Entry>, response: &mut Response<Body>) {
 pub(super) enum Target {
     /// To a resource; no verb stands for a method that resources never take.
     Resource(ResourcePath, Option<Verb>),
-    /// To what is no resource.
+    /// A target that is not a resource.
     Page(Page),
 }
 
@@ -81,7 +81,7 @@ impl ApiServer {
         answer.extend(id.map(|id| (AUDIT_ID, id)));
     }
 
-    /// Whether a user may do what the head of a request asks for.
+    /// Whether a user may make a request with this head.
     ///
     /// # Errors
     /// The answer to a request that is refused, whatever its body holds.

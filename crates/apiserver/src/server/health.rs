@@ -16,7 +16,7 @@ const LIVE: [&str; 4] = ["ping", "log", "loopback-serving-certificate", "etcd"];
 const READY: [&str; 5] = ["ping", "log", "etcd", "etcd-readiness", "informer-sync"];
 const READY_LAST: [&str; 1] = ["shutdown"];
 
-/// Those of them that are about what keeps the objects, by the names that monitoring knows.
+/// The checks of the storage, by the names that monitoring knows.
 const STORAGE: [&str; 3] = ["etcd", "etcd-readiness", STORAGE_HERE];
 
 /// The hooks that run once when the server starts, and must be done.
@@ -112,7 +112,7 @@ impl Inner {
             };
         }
         let excluded = query.all("exclude");
-        // Who leaves out etcd means what keeps the objects.
+        // A client that excludes etcd means the storage.
         let is_excluded = |check: &str| {
             let mut excluded = excluded.iter().map(|name| &**name);
             excluded.any(|name| name == check || (check == STORAGE_HERE && STORAGE.contains(&name)))

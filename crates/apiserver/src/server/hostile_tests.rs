@@ -1,6 +1,6 @@
 //! Requests that are made to cost more than they look: each must be answered, and cheaply.
 //!
-//! A row is one request with what it may cost: one that costs more is answered with 413. Costs are counted in steps of
+//! A row is one request with its budget: one that costs more is answered with 413. Costs are counted in steps of
 //! [`kubewright_schema::budget`], so that they are the same everywhere. Requests that are refused as too costly stand
 //! here too, with the limits of every request.
 
@@ -26,7 +26,7 @@ impl Hostile {
         Hostile { world: World::new() }
     }
 
-    /// A request with a body, what is answered, and at most how many steps it costs; the answer's body.
+    /// A request with a body, its code, and at most how many steps it costs; the answer's body.
     #[track_caller]
     fn check(&self, what: &str, line: &str, body: &Value, code: u16, steps: u64) -> Value {
         self.check_as(&UserInfo::admin(), what, line, body, code, steps)
@@ -197,7 +197,7 @@ fn a_hundred_unknown_fields_are_told() {
     hostile.check("strict patch", &patch, &map, 422, CHEAP);
 }
 
-/// A pod with a container `a` and what is added to its spec.
+/// A pod with a container `a` and additions to its spec.
 fn pod(spec: &Value) -> Value {
     let mut pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"generateName": "p"},
         "spec": {"containers": [{"name": "a", "image": "a"}]}});

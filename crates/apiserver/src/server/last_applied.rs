@@ -1,4 +1,5 @@
-//! The annotation in which `kubectl apply` keeps what it applied, when kubectl goes over to server-side apply.
+//! The annotation with the configuration that `kubectl apply` last applied, when kubectl goes over to server-side
+//! apply.
 //!
 //! The fields in it belong to kubectl's client-side manager. Who applies on the server under the name `kubectl` may
 //! take them over without a conflict, and the annotation is kept up to date, so that going back is possible. Any other

@@ -1,4 +1,4 @@
-//! Lists on their way to the client: what a page holds, and its JSON.
+//! Lists on their way to the client: the contents of a page, and its JSON.
 //!
 //! Most objects of a list are never decoded here: their stored text is sent as it is. So a list holds entries of the
 //! storage, and opens those that must be seen. A long list is not put together at once: its length is known from the

@@ -29,7 +29,7 @@ pub(crate) enum Tracking {
     Untouched,
     /// The changed fields belong to this manager.
     Update(String),
-    /// The object that is written says itself who owns what (apply, scale).
+    /// The written object has the entries itself (apply, scale).
     Given,
 }
 
@@ -43,7 +43,7 @@ impl Tracking {
     }
 }
 
-/// `fieldManager`, or what the User-Agent begins with.
+/// `fieldManager`, or the beginning of the User-Agent.
 pub(crate) fn manager_name(field_manager: &str, headers: &HeaderMap) -> String {
     if !field_manager.is_empty() {
         return field_manager.to_owned();
@@ -206,7 +206,7 @@ pub(crate) fn beside_status(resource: &Resource, part: Part, new: &Value, old: &
         .collect()
 }
 
-/// Fields of an object and what is in them; without a value they are not there.
+/// Fields of an object and their values; without a value they are absent.
 pub(crate) type Fields = Vec<(String, Option<Value>)>;
 
 /// Puts values of top-level fields in, and gives back those that were there.
@@ -242,8 +242,8 @@ pub(crate) fn track_posted(kind: &GroupVersionKind, subresource: &str, manager: 
     set(document, managed);
 }
 
-/// Enters an update of a part; `claimed` are the entries that the client sent, `beside` what
-/// [`beside_status`] found.
+/// Enters an update of a part; `claimed` are the entries that the client sent, `beside` is the result of
+/// [`beside_status`].
 #[expect(clippy::too_many_arguments, reason = "a write is that many things, each once")]
 pub(crate) fn track_update(
     resource: &Resource,

@@ -4,9 +4,9 @@
 //! their own: `read` (get, list, watch), `create`, `update`, `patch`, `apply`, `delete`, `subresource`; what all writes
 //! share is in `write`. The behaviour of a kind comes out of its row (see [`crate::model::Resource`]).
 //!
-//! Invariants: a request works on one snapshot of the registry; a write is a function of the present object that runs
-//! again after a conflict with another write; nothing that a request holds makes a verb panic; one that costs too much
-//! is cancelled before it commits (see [`kubewright_schema::budget`]).
+//! Invariants: a request works on one snapshot of the registry; a write is a function of the present object, and runs
+//! again after a conflict; no request makes a verb panic; one that costs too much is cancelled before it commits (see
+//! [`kubewright_schema::budget`]).
 
 mod admit;
 mod apply;
@@ -96,8 +96,8 @@ pub const MAX_BODY: usize = 3 * 1024 * 1024;
 
 /// A Kubernetes API server without a socket. A clone is another handle to the same server.
 ///
-/// The shell asks who it is ([`ApiServer::authenticate`]) and whether he may ([`ApiServer::admit`]), reads the body
-/// (see [`MAX_BODY`]) and sends what [`ApiServer::answer`] says. [`ApiServer::handle`] does the last three in one.
+/// The shell asks for the user ([`ApiServer::authenticate`]) and whether he may ([`ApiServer::admit`]), reads the body
+/// (see [`MAX_BODY`]) and sends the answer of [`ApiServer::answer`]. [`ApiServer::handle`] does the last three in one.
 #[derive(Clone)]
 pub struct ApiServer {
     pub(crate) inner: Arc<Inner>,
@@ -110,7 +110,7 @@ pub(crate) struct Inner {
     pub(crate) registry: Registry,
     pub(crate) authenticator: Authenticator,
     pub(crate) authorizer: Arc<dyn Authorizer>,
-    /// The stored roles and bindings, for the authorizer and for the checks of what is granted.
+    /// The stored roles and bindings, for the authorizer and for the checks of granted rules.
     pub(crate) policy: Arc<Policy>,
     impersonation: Impersonation,
     pub(crate) outbound: Arc<dyn Outbound>,
@@ -152,9 +152,8 @@ pub(crate) struct Call<'a> {
 }
 
 impl ApiServer {
-    /// A new server with empty storage but for what every cluster has: the namespaces `default`, `kube-system`,
-    /// `kube-public` and `kube-node-lease`, the service `default/kubernetes`, the two priority classes of the system,
-    /// and the bootstrap policy of RBAC.
+    /// A new server with empty storage except the objects of every cluster: the system's namespaces, the service
+    /// `default/kubernetes`, the system's priority classes and the bootstrap policy of RBAC.
     pub fn new(kinds: Arc<Kinds>, env: Arc<dyn Env>, config: Config) -> ApiServer {
         ApiServer::with(Parts::new(kinds, env, config))
     }
@@ -254,7 +253,7 @@ impl ApiServer {
             })
     }
 
-    /// Answers one request of an authenticated user. Never panics on what the request holds.
+    /// Answers one request of an authenticated user. Never panics on any request.
     pub async fn handle(&self, request: Request<Bytes>, user: UserInfo) -> Response<Body> {
         self.handle_within(Limits::REQUEST, request, user).await
     }
@@ -277,7 +276,7 @@ impl ApiServer {
         }
     }
 
-    /// Answers a request that was admitted with this head. Call [`Admitted::complete`] with what is sent.
+    /// Answers a request that was admitted with this head. Call [`Admitted::complete`] with the response.
     pub async fn answer(&self, admitted: &Admitted, head: &http::request::Parts, body: &Bytes) -> Response<Body> {
         self.answer_within(Limits::REQUEST, admitted, head, body).await
     }
@@ -564,7 +563,7 @@ impl Call<'_> {
             (Verb::List, false) => self.list().await,
             (Verb::Watch, _) => self.watch().await,
             (Verb::Create, false) if !everywhere => self.create().await,
-            // For custom resources upstream's router looks at the verb alone, and the body names the created object
+            // For custom resources upstream's router looks at the verb alone: the body names the new object
             // (`crdHandler`).
             (Verb::Create, true) if self.resource.custom.is_some() && !everywhere => self.create().await,
             (Verb::Update, true) => self.update().await,

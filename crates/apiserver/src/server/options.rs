@@ -1,5 +1,5 @@
-//! The options of requests (`CreateOptions`, `UpdateOptions`, `PatchOptions`, `DeleteOptions`, `ListOptions`) and what
-//! is wrong with them.
+//! The options of requests (`CreateOptions`, `UpdateOptions`, `PatchOptions`, `DeleteOptions`, `ListOptions`) and their
+//! errors.
 
 use kubewright_schema::error::{FieldError, Reason};
 use serde_json::{Map, Value, json};

@@ -176,7 +176,7 @@ impl Call<'_> {
 /// The error of the merge patch library for any text that it cannot read.
 const BAD_MERGE_PATCH: &str = "Invalid JSON Patch";
 
-/// 400 for a body that is no patch. Who looks for unknown fields says what was attempted.
+/// 400 for a body that is no patch. With field validation the error names the attempted step.
 fn undecoded(kind: PatchType, careless: bool, why: &str) -> Status {
     if kind == PatchType::Strategic || careless {
         Status::bad_request(why)

@@ -284,7 +284,7 @@ impl Inner {
             return self.respond(query, reply);
         }
         let etag = document.etag();
-        // Upstream does not say what the index is, so that Go guesses from its first bytes.
+        // Upstream sets no media type for the index, so that Go guesses it from its first bytes.
         let type_ = if path.is_empty() {
             "text/plain; charset=utf-8"
         } else {

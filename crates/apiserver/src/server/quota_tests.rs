@@ -64,7 +64,7 @@ fn what_is_created_is_charged_to_every_quota() {
     assert_eq!(call(&api, &format!("POST {MAPS}"), &map("m")).0, 201);
     assert_eq!(used("a"), json!({"configmaps": "1"}));
     assert_eq!(used("b"), json!({"count/configmaps": "1", "pods": "0"}));
-    // Neither is charged for what one of them refuses.
+    // Neither is charged for an object that one of them refuses.
     let (code, status) = call(&api, &format!("POST {MAPS}"), &map("n"));
     let why = "exceeded quota: b, requested: count/configmaps=1, used: count/configmaps=1, limited: count/configmaps=1";
     assert_eq!((code, &status["reason"]), (403, &json!("Forbidden")));

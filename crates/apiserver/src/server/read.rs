@@ -350,8 +350,8 @@ impl Call<'_> {
             WatchStream::refused(encoder, Some(&status))
         } else if from_state {
             let (listed, changes) = self.server.storage.list_and_watch(store, &prefix);
-            // A watch that begins with what is there has asked for its end as well (`SetListOptionsDefaults` of
-            // apimachinery).
+            // A watch that begins with the present objects has asked for a bookmark at their end as well
+            // (`SetListOptionsDefaults` of apimachinery).
             let end = bookmarks;
             let items = listed.items.into_iter().map(|(_, item)| item).collect();
             let items = self.server.show(&self.resource, items).await?;
@@ -421,7 +421,7 @@ fn too_many_watches() -> Status {
     Status::failure(429, "TooManyRequests", message).with_details(details)
 }
 
-/// The 410 of a list whose revision is no longer known; with a token that goes on with what is there now.
+/// The 410 of a list whose revision is no longer known; with a token that goes on with the present objects.
 fn expired(after: Option<&str>, prefix: &str) -> Status {
     match after {
         None => Status::expired("The resourceVersion for the provided list is too old."),

@@ -171,7 +171,7 @@ fn patches_of_custom_resources_have_types() {
     }
 }
 
-/// `storedVersions` are filled in before it is asked what a write changes.
+/// `storedVersions` are filled in before the changes of a write are determined.
 #[test]
 fn whoever_empties_stored_versions_owns_nothing() {
     let api = ApiServer::of_tests(std::sync::Arc::new(Shared(FakeEnv::new())), Config::default());
@@ -194,7 +194,7 @@ fn whoever_empties_stored_versions_owns_nothing() {
     }
 }
 
-/// Each port is looked at first, then what ports may not have in common.
+/// Each port is checked first, then values that ports may not share.
 #[test]
 fn ports_that_are_there_twice_are_told_after_their_names() {
     let api = ApiServer::of_tests(std::sync::Arc::new(Shared(FakeEnv::new())), Config::default());
@@ -211,7 +211,7 @@ fn ports_that_are_there_twice_are_told_after_their_names() {
     assert_eq!(body["message"], message);
 }
 
-/// The bytes that kube-apiserver 1.36.3 wrote: Go escapes what may not stand in HTML.
+/// The bytes that kube-apiserver 1.36.3 wrote: Go escapes characters that may not stand in HTML.
 #[test]
 fn texts_are_escaped_as_go_does() {
     let api = ApiServer::of_tests(std::sync::Arc::new(Shared(FakeEnv::new())), Config::default());
@@ -252,7 +252,7 @@ fn texts_are_escaped_as_go_does() {
     check("GET", "/", "", "    \"/version\"\n  ]\n}");
 }
 
-/// A config map with these entries for its managers: how many, and what they are called, after another manager wrote.
+/// A config map with these entries for its managers: how many, and their names, after another manager wrote.
 #[test]
 fn the_oldest_updates_are_joined() {
     let env = FakeEnv::new();

@@ -97,8 +97,8 @@ fn begins_after_kind(text: &[u8]) -> bool {
     first.split(|byte| *byte == b'"').next().unwrap_or_default() > b"kind".as_slice()
 }
 
-/// Whether the stored text of an object is what its version shows, but for [`prefix`]. A custom resource that was
-/// stored while its kind had several versions says its own.
+/// Whether the stored text of an object is the one that its version shows, except for [`prefix`]. A custom resource
+/// that was stored while its kind had several versions says its own.
 pub(crate) fn is_shown_as_stored(resource: &Resource, text: &[u8]) -> bool {
     resource.conversion.is_none() && (resource.custom.is_none() || begins_after_kind(text))
 }
@@ -505,7 +505,7 @@ fn cut(text: &str, max: usize) -> &str {
 mod tests {
     use super::*;
 
-    /// The first key tells, because keys are sorted: what it says must never be that a version is not there that is.
+    /// The first key tells, because keys are sorted: a present version must never be taken for a missing one.
     #[test]
     fn the_first_key_tells_whether_the_kind_goes_before_it() {
         for (object, want) in [

@@ -1,4 +1,5 @@
-//! Whether what a path names is served: its group, its resource in this scope, its subresource, and the method there.
+//! Whether the target of a path is served: its group, its resource in this scope, its subresource, and the method
+//! there.
 
 use std::sync::Arc;
 
@@ -18,7 +19,7 @@ pub(super) enum Missing {
 /// The row that a path is about.
 pub(super) fn find(kinds: &Snapshot, path: &ResourcePath) -> Result<Arc<Resource>, Missing> {
     let Some(resource) = kinds.lookup(&path.group, &path.version, &path.plural) else {
-        // In a group that only definitions serve, what none of them serves is no path at all.
+        // In a group that only definitions serve, a resource that none of them serves is no path at all.
         return Err(match kinds.is_built_in_group(&path.group) {
             true => Missing::Resource,
             false => Missing::Group,

@@ -12,15 +12,15 @@ use crate::model::status::Status;
 use crate::storage::StorageError;
 
 impl Inner {
-    /// The answer of a verb, once it may be told; the 500 when what it tells could not be kept.
+    /// The answer of a verb, once it is safe; the 500 when the write that it reports could not be kept.
     pub(super) async fn settled(&self, result: Result<Reply, Status>) -> Result<Reply, Status> {
         let told = match &result {
-            // An object says nothing about what came after it.
+            // An object depends on no later revision.
             Ok(Reply {
                 content: Content::Stored(_, stored),
                 ..
             }) => stored.revision(),
-            // A list is of the latest revision, and a refusal follows from what there is, or is no more.
+            // A list is of the latest revision, and a refusal follows from the present objects, or from removed ones.
             _ => self.storage.revision(),
         };
         self.settle(told).await.and(result)
@@ -111,7 +111,7 @@ mod tests {
         }
     }
 
-    /// Asks, says what the journal does while the answer waits, and looks at the answer. Without an outcome it must
+    /// Sends a request, plays the journal while the answer waits, and looks at the answer. Without an outcome it must
     /// come at once.
     fn ask(
         api: &ApiServer,

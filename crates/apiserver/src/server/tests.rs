@@ -441,7 +441,7 @@ fn logs_before_they_are_read() {
     check("there", "", 400, "container \"c\" in pod \"there\" is not available");
 }
 
-/// Bodies of Go clients, and what the answer shows: a message, or the value at a pointer.
+/// Bodies of Go clients, and the expected answer: a message, or the value at a pointer.
 #[test]
 fn protobuf_bodies() {
     let world = World::new();
@@ -859,7 +859,7 @@ fn any_grace_period_can_be_shortened() {
 
 #[test]
 fn what_is_deep_can_be_stored_read_and_deleted_or_is_refused() {
-    // As texts: what makes trees of values would be the first to recurse.
+    // As texts: code that makes trees of values would be the first to recurse.
     let nest = |levels: usize, open: &str, inner: &str, close: &str| {
         format!("{}{inner}{}", open.repeat(levels), close.repeat(levels))
     };
@@ -1061,7 +1061,7 @@ fn initial_events_and_bookmarks() {
     assert_eq!(marked.lines(), [format!("BOOKMARK - {}", world.api.resource_version())]);
     // An event that a selector hides is not sent, but the bookmark moves past it.
     let mut choosy = world.watch("resourceVersion=0&allowWatchBookmarks=true&labelSelector=no%3Dbody");
-    // It began with what is there, so it is told where that ends.
+    // It began with the present objects, so a bookmark marks their end.
     assert_eq!(choosy.lines(), [format!("BOOKMARK - {}", world.api.resource_version())]);
     for name in ["b", "c"] {
         world.must(201, &post_maps(), &map(name));

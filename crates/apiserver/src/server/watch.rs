@@ -4,8 +4,8 @@
 //! pass.
 //!
 //! Invariants (names of [`crate::storage`]): an object that begins to match is ADDED, one that stops matching is
-//! DELETED with its former content and the new version (store-W7); a bookmark is never ahead of what was delivered
-//! (store-W6); a reader that was cut off hears it as an in-stream 410 (store-W11).
+//! DELETED with its former content and the new version (store-W7); a bookmark is never ahead of the delivered events
+//! (store-W6); a reader that was cut off gets an in-stream 410 (store-W11).
 
 mod encoder;
 mod selection;
@@ -233,7 +233,7 @@ impl Lines for WatchStream {
             self.delivered = Some(delivered);
         }
         let Some(Delivery::Change(change)) = &self.delivered else {
-            // A webhook's answer is what it is.
+            // A webhook's answer may be of any size.
             return self.converting.is_some();
         };
         let bytes = change.size();

@@ -18,7 +18,7 @@ use crate::model::testing::{FakeEnv, Shared};
 use crate::outbound::{Outbound, OutboundAnswer, OutboundCall, OutboundError};
 use crate::{UserInfo, WatchBody};
 
-/// Webhooks that answer by the path of their URL, and remember what they were sent.
+/// Webhooks that answer by the path of their URL, and remember the requests.
 #[derive(Clone, Default)]
 struct Script(Arc<Mutex<Vec<(String, Value)>>>);
 

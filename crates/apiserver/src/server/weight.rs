@@ -8,7 +8,7 @@
 //! during the request: a light request is tried there, for so many steps ([`TRIAL`]), and begins again on another
 //! thread when it needs more ([`ApiServer::try_answer`]).
 //!
-//! Invariant: what goes on after its first change is heavy from the beginning, for it cannot begin again.
+//! Invariant: a request that goes on after its first change is heavy from the beginning, because it cannot begin again.
 
 use super::head::{Admitted, Target};
 use super::route::{Page, ResourcePath, Verb};

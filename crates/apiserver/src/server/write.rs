@@ -1,6 +1,6 @@
-//! The code that all writes share. The path of a write, stage by stage and beside upstream's, is in `stages`; what a
-//! write to a part may change in `restrict`, when the generation grows in `generation`, the compare-and-swap in
-//! `store`.
+//! The code that all writes share. The path of a write, stage by stage and beside upstream's, is in `stages`; the
+//! fields that a write to a part may change in `restrict`, the rule for the generation in `generation`, the
+//! compare-and-swap in `store`.
 //!
 //! A write is a function from the present object to the next one. It runs outside of any lock, and again after a
 //! conflict in the compare-and-swap: so the answer always follows from the object that it replaced (store-S3).
@@ -305,7 +305,7 @@ impl<'a> Writer<'a> {
         self.server.show_full(&self.resource, object).await
     }
 
-    /// Drops what plugins put into a custom resource that it does not have.
+    /// Drops fields that plugins put into a custom resource and that its schema does not have.
     fn prune_changed(&self, session: &Session<'_>, object: &mut Value) {
         if self.resource.custom.is_some() && session.was_changed() {
             prune(object, &self.resource);

@@ -169,7 +169,7 @@ mod tests {
         check(other_delete, true);
         check(other_delete, false);
 
-        // A collection, and what has been seen marked, end at once.
+        // A collection, and an object that was seen marked, end at once.
         assert_eq!(at_once("POST", PODS, &pod).0, 201);
         assert_eq!(at_once("DELETE", PODS, &Value::Null).0, 200);
         assert_eq!(at_once("GET", &format!("{PODS}/p"), &Value::Null).0, 404);

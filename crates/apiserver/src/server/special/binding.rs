@@ -100,7 +100,7 @@ impl Call<'_> {
     }
 }
 
-/// The node of a Binding; the error is upstream's text for what is wrong with it.
+/// The node of a Binding; the error is upstream's text.
 fn bound_node(binding: &Value) -> Result<String, String> {
     let text = |pointer: &str| binding.pointer(pointer).and_then(Value::as_str).unwrap_or("");
     let mut errors = Vec::new();

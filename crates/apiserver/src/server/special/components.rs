@@ -1,8 +1,8 @@
 //! ComponentStatus: the health of the parts of the control plane, checked at each request. Nothing is stored.
 //!
 //! Only the storage is listed: it is a part of this process. The scheduler and the controller manager, which
-//! kube-apiserver asks at their own addresses, are operators here: they have no address, and what they do can be seen
-//! in the cluster alone. There is no etcd.
+//! kube-apiserver asks at their own addresses, are operators here: they have no address, and their work shows in the
+//! cluster alone. There is no etcd.
 
 use std::sync::Arc;
 

@@ -21,7 +21,7 @@ use crate::server::route::Verb;
 use crate::storage::StoredObject;
 
 impl Call<'_> {
-    /// Answers a request to what runs.
+    /// Answers a request to a running pod.
     pub(crate) async fn connect(&mut self, connection: Connection) -> Result<Reply, Status> {
         let Connection { to, instead, .. } = connection;
         if to == Way::Log {
@@ -59,7 +59,7 @@ impl Call<'_> {
         self.server.authorize(self.user, &attributes).await
     }
 
-    /// Makes sure that there is what is connected to.
+    /// Makes sure that the other end of the connection exists.
     async fn check_connected(&self, to: Way) -> Result<Connected, Status> {
         let stored = self.get_stored().await?;
         if !self.resource.group.is_empty() || self.resource.plural != "pods" {

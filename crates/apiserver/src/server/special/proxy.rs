@@ -17,7 +17,7 @@ use crate::storage::StoredObject;
 const PREFERRED: [&str; 5] = ["Hostname", "InternalDNS", "InternalIP", "ExternalDNS", "ExternalIP"];
 
 impl Call<'_> {
-    /// Makes sure that what the path names is there and has an address that may be connected to.
+    /// Makes sure that the target of the path exists and has an address that may be connected to.
     pub(crate) fn check_proxied(&self) -> Result<(), Status> {
         let id = self.name();
         let kind = self.resource.kind.to_lowercase();

@@ -1,8 +1,8 @@
 //! The stream to which a client is connected: the log of a container, a program that is run in it, its ports.
 //!
-//! The server decides whether there is something to connect to and what is asked of it; the shell, which has the
-//! sockets and the processes, finds the decision in the extensions of the answer and connects. The answer itself says
-//! in words that nothing runs, for a shell that does not know how.
+//! The server decides whether there is something to connect to and which stream of it; the shell, which has the sockets
+//! and the processes, finds the decision in the extensions of the answer and connects. The answer itself says in words
+//! that nothing runs, for a shell that does not know how.
 //!
 //! The texts are the kubelet's (`validateContainerLogStatus` in pkg/kubelet/kubelet_pods.go;
 //! `remotecommand.NewOptions`). Not here: whether the request may come this far (`authorize`), the options of the log

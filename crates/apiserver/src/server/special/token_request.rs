@@ -121,7 +121,7 @@ impl Call<'_> {
         Ok(())
     }
 
-    /// Looks up what the token is to be bound to.
+    /// Looks up the object to which the token is to be bound.
     fn bind_token(&self, reference: &Value, subject: &mut TokenSubject) -> Result<(), Status> {
         if reference.is_null() {
             return Ok(());

@@ -18,7 +18,7 @@ pub(crate) fn is_one(resource: &Resource) -> bool {
 }
 
 impl Call<'_> {
-    /// Refuses to show as a Table what is answered and not stored.
+    /// Refuses to show as a Table a document that is answered and not stored.
     pub(crate) fn refuse_table(&self) -> Result<(), Status> {
         match self.output.transform {
             Transform::Table(_) => Err(negotiate::not_transformed()),

@@ -8,7 +8,7 @@
 //! puts it back after some minutes; here the next start does. A process that ends between the two writes leaves an
 //! IPAddress without a Service, which the next start removes. (Node ports stand in Services alone.)
 //!
-//! Not here: which address a Service gets (`kinds/services/allocation.rs`). No webhook is asked about what the server
+//! Not here: which address a Service gets (`kinds/services/allocation.rs`). No webhook is called for the server's own
 //! writes here.
 
 use std::net::IpAddr;
@@ -23,7 +23,7 @@ use crate::server::Inner;
 use crate::storage::{ListRequest, Storage, StorageError, StoredObject};
 use crate::values::get;
 
-/// Where IPAddresses are stored, and what is given addresses.
+/// Where IPAddresses are stored, and the store whose objects get addresses.
 pub(crate) const STORE: &str = "ipaddresses.networking.k8s.io";
 pub(crate) const SERVICES: &str = "services";
 
@@ -122,8 +122,8 @@ impl Inner {
         }
     }
 
-    /// Removes what was written down for a Service that was not stored before the process ended, or has that address no
-    /// more (`repairip`'s `syncIPAddress`). IPAddresses of other writers are left alone.
+    /// Removes an IPAddress of a Service that was not stored before the process ended, or has that address no more
+    /// (`repairip`'s `syncIPAddress`). IPAddresses of other writers are left alone.
     pub(crate) fn release_orphans(&self) {
         let listed = self.storage.list(STORE, &ListRequest::default());
         for (key, address) in listed.iter().flat_map(|listed| &listed.items) {
@@ -223,7 +223,7 @@ mod tests {
             "Service \"b\" is invalid: spec.clusterIPs: Invalid value: [\"10.0.0.70\"]: failed to allocate IP 10.0.0.70: provided IP is \
              already allocated"
         );
-        // The name is taken, or a rule broken: what was to be held is given back.
+        // The name is taken, or a rule broken: the address is given back.
         check(post(), &fixed("a", "10.0.0.71"), 409, &["10.0.0.70 a"]);
         let mut broken = fixed("c", "10.0.0.71");
         broken["spec"]["ports"][0]["port"] = json!(0);

@@ -2,8 +2,8 @@
 //! (upstream's autoregistration).
 //!
 //! Those of built-in kinds are made with a new cluster ([`of_built_in_kinds`]) and are the clients' from then on. Those
-//! of custom kinds come with the first definition that serves their version and go with the last, and what clients
-//! change of them is put back; upstream does it a moment later.
+//! of custom kinds come with the first definition that serves their version and go with the last, and clients' changes
+//! of them are put back; upstream does it a moment later.
 //!
 //! Invariant: an APIService without the label, or with another value of it, is left alone.
 
@@ -186,7 +186,7 @@ impl Inner {
         }
     }
 
-    /// Makes the APIService of a version what the definitions want. Who writes it at the same moment comes here as
+    /// Makes the APIService of a version as the definitions want it. Another write at the same moment runs this as
     /// well.
     pub(crate) fn settle_api_service(&self, group: &str, version: &str, definitions: &Definitions) {
         let name = name(group, version);

@@ -1,9 +1,9 @@
-//! Whether what an APIService names can be had: its condition `Available`.
+//! Whether the server that an APIService names can be reached: its condition `Available`.
 //!
 //! Versions that this server serves always are. Of another server's it is said how far the way there goes: the Service,
 //! its port, its endpoints. There it ends: nothing is proxied, so the last step, a call, always fails and says why.
-//! Upstream a controller in the API server writes the condition a moment after what it is about; here it follows within
-//! the same request.
+//! Upstream a controller in the API server writes the condition a moment after its cause; here it follows within the
+//! same request.
 
 use std::sync::Arc;
 
@@ -26,7 +26,7 @@ use crate::values::get;
 pub(crate) const SLICES: &str = "endpointslices.discovery.k8s.io";
 /// The label of an EndpointSlice that says whose it is.
 const SERVICE_NAME: &str = "kubernetes.io/service-name";
-/// The field manager of what the server itself writes.
+/// The field manager of the server's own writes.
 const MANAGER: &str = "kube-apiserver";
 
 fn text<'a>(value: &'a Value, path: &[&str]) -> &'a str {

@@ -26,11 +26,11 @@ use crate::server::write::{Part, Writer};
 
 const FLOW_CONTROL_GROUP: &str = "flowcontrol.apiserver.k8s.io";
 
-/// The field manager of what the server itself writes.
+/// The field manager of the server's own writes.
 const MANAGER: &str = "kube-apiserver";
 const NAMESPACES: [&str; 4] = ["default", "kube-system", "kube-public", "kube-node-lease"];
 
-/// Creates what is missing. A storage that kept it from an earlier run keeps it as it is.
+/// Creates missing objects. Objects of an earlier run stay as they are.
 pub(crate) fn fill(server: &Inner) {
     if server.storage.revision() == fresh::EMPTY {
         fresh::fill(
@@ -43,7 +43,7 @@ pub(crate) fn fill(server: &Inner) {
     }
 }
 
-/// Looks at each object, and creates what is missing by the ordinary way.
+/// Looks at each object, and creates missing ones by the ordinary way.
 fn complete(server: &Inner) {
     for namespace in NAMESPACES {
         create(
@@ -84,7 +84,7 @@ fn complete(server: &Inner) {
     }
 }
 
-/// Creates a role or binding, or adds to the stored one what it misses.
+/// Creates a role or binding, or adds the missing parts to the stored one.
 fn reconcile(server: &Inner, expected: Value) {
     let plural = rbac::plural(expected.get("kind").and_then(Value::as_str).unwrap_or(""));
     let Some(resource) = server.registry.lookup(crate::authorization::GROUP, "v1", &plural) else {

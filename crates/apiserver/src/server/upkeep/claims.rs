@@ -28,12 +28,12 @@ pub(crate) type Claims = Arc<Mutex<BTreeMap<String, Allocated>>>;
 pub(crate) struct Allocated {
     /// By stored objects and by claims.
     taken: Taken,
-    /// By stored objects: key, revision, and what was held then.
+    /// By stored objects: key, revision, and the values held then.
     stored: BTreeMap<String, (u64, Vec<Holding>)>,
 }
 
 impl Allocated {
-    /// Takes note of what is stored under a key now.
+    /// Takes note of the object stored under a key now.
     fn put(&mut self, key: &str, stored: Option<&StoredObject>, held: fn(&Value) -> Vec<Holding>) {
         let known = self.stored.get(key).map(|(revision, _)| *revision);
         if known == stored.map(StoredObject::revision) {
@@ -58,7 +58,7 @@ pub(crate) struct Claim {
 }
 
 impl Claim {
-    /// The object is stored: what was written down for it stays.
+    /// The object is stored: its IPAddresses stay.
     pub(crate) fn keep(mut self) {
         if let Some(addresses) = self.addresses.take() {
             addresses.keep();
@@ -78,7 +78,7 @@ impl Drop for Claim {
 }
 
 impl Inner {
-    /// Lets the kind's strategy allocate what the object needs.
+    /// Lets the kind's strategy allocate the values that the object needs.
     pub(crate) fn allocate(
         &self,
         resource: &Resource,
@@ -104,7 +104,7 @@ impl Inner {
         })
     }
 
-    /// Runs after every write and removal: what the object holds is known from then on.
+    /// Runs after every write and removal: the values of the object are known from then on.
     pub(crate) fn note_holdings(&self, resource: &Resource, changed: &StoredObject) {
         let Some(allocation) = resource.strategy.allocate else {
             return;

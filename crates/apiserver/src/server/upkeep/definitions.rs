@@ -44,7 +44,7 @@ impl Inner {
         }
     }
 
-    /// Accepts names, establishes, and serves what is established, after a write of one definition.
+    /// Accepts names, establishes, and serves established kinds, after a write of one definition.
     pub(crate) fn settle_definition(&self, name: &str) {
         let mut definitions = self.definitions.lock().unwrap_or_else(PoisonError::into_inner);
         definitions.put(name, self.storage.get(STORE, name).as_deref());

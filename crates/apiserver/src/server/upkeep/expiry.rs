@@ -120,7 +120,7 @@ impl Queue {
         }
     }
 
-    /// Takes in what was written.
+    /// Takes in new writes.
     fn take_in(&mut self, inner: &Inner, cx: &mut Context<'_>) -> Result<(), Over> {
         loop {
             match self.changes.poll_next(cx) {
@@ -202,7 +202,7 @@ mod tests {
         };
         create("before");
         world.advance(Duration::from_secs(HOUR / 2));
-        // As after a restart: it knows only what is stored.
+        // As after a restart: it knows only the stored Events.
         let api = world.api.clone();
         let mut expiring = pin!(api.expire_events());
         let mut check = |seconds: u64, expected: &[&str]| {

@@ -8,7 +8,7 @@
 //! * FlowSchemas say whether the PriorityLevelConfiguration that they name is there; upstream a controller in the API
 //!   server writes it a moment later.
 //!
-//! Invariant: what follows never fails the write that it follows. Who was faster with the same object has come here,
+//! Invariant: an effect never fails the write that it follows. A faster write of the same object has its effects here,
 //! too.
 
 pub(crate) mod addresses;
@@ -84,7 +84,7 @@ fn level_of(schema: &Value) -> &str {
 }
 
 impl Inner {
-    /// Makes anew, from what is stored, all that is kept in step with it.
+    /// Makes all derived state anew from the stored objects.
     pub(crate) fn recall(&self) {
         self.settle_definitions();
         self.note_all_holdings();
@@ -121,7 +121,7 @@ impl Inner {
         }
     }
 
-    /// Runs after a write that made an object, and after what follows every write.
+    /// Runs after a write that made an object, and after the effects of every write.
     pub(crate) fn after_create(&self, resource: &Resource, made: &StoredObject) {
         if let Some(custom) = &resource.custom {
             self.after_create_of_custom(&custom.crd_name);
@@ -130,7 +130,7 @@ impl Inner {
         }
     }
 
-    /// Runs after a write that replaced an object, and after what follows every write.
+    /// Runs after a write that replaced an object, and after the effects of every write.
     pub(crate) fn after_update(&self, resource: &Resource, old: &Value, stored: &StoredObject) {
         if resource.store == addresses::SERVICES {
             self.release_addresses(old, stored.value());

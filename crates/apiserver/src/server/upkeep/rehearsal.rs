@@ -1,9 +1,10 @@
 //! Reads the data that the first definition of a server will need, while no request waits.
 //!
-//! A server starts without what it may never use: the types of definitions and of the schemas in them, the patterns of
-//! names. The first client that creates a definition pays for that. A server that has nothing to do can pay before.
+//! A server starts without data that it may never use: the types of definitions and of the schemas in them, the
+//! patterns of names. The first client that creates a definition pays for that. A server that has nothing to do can pay
+//! before.
 //!
-//! Invariant: no plugin is asked and nothing is stored; what is read is the same for every server.
+//! Invariant: no plugin is called and nothing is stored; the read data is the same for every server.
 
 use kubewright_schema::apply::Views;
 use kubewright_schema::error::FieldError;
@@ -17,7 +18,8 @@ use crate::server::managed::{self, Tracking};
 use crate::server::write;
 
 impl ApiServer {
-    /// Reads what the first CustomResourceDefinition will need, which otherwise takes a millisecond when it comes.
+    /// Reads the data that the first CustomResourceDefinition will need, which otherwise takes a millisecond when it
+    /// comes.
     pub fn rehearse(&self) {
         let kinds = self.kinds();
         let definitions = kinds.by_kind("apiextensions.k8s.io", "v1", "CustomResourceDefinition");

@@ -183,7 +183,7 @@ impl Encoder {
             return self.frame("BOOKMARK", &table);
         }
         if matches!(self.form, Form::Plain) && self.resource.custom.is_none() {
-            // A bookmark is an empty object of the kind, with what Go writes of one.
+            // A bookmark is an empty object of the kind, with the fields that Go writes.
             structural::go_normalize(&mut object, &self.resource.schema);
         }
         self.frame("BOOKMARK", &object)

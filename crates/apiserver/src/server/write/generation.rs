@@ -16,7 +16,7 @@ fn same_beside(new: &Value, old: &Value, fields: &[&str]) -> bool {
     }
 }
 
-/// Raises `metadata.generation` when the kind's rule says so, or when what was absent is empty now and the kind takes
+/// Raises `metadata.generation` when the kind's rule says so, or when an absent list is empty now and the kind takes
 /// that for a change.
 pub(super) fn count_generation(resource: &Resource, new: &mut Value, old: &Value, emptied: bool) {
     let spec = || new.get("spec") != old.get("spec");

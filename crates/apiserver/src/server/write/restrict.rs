@@ -55,7 +55,7 @@ fn put_back<'f>(
     aside
 }
 
-/// Makes a map what it was, but for some of its fields.
+/// Restores a map, except for some of its fields.
 fn put_all_back(new: &mut Map<String, Value>, old: &Map<String, Value>, written: &[&str]) -> Fields {
     let strange = |field: &&String| !written.contains(&field.as_str()) && !old.contains_key(*field);
     let strange: Vec<String> = new.keys().filter(strange).cloned().collect();
@@ -71,7 +71,7 @@ pub(in crate::server) fn reached(resource: &Resource, mut object: Value, part: P
     object
 }
 
-/// Puts back what a write to this part may not change. Who owns what is left to [`managed`].
+/// Puts back the fields that a write to this part may not change. [`managed`] handles their ownership.
 pub(super) fn restrict(resource: &Resource, new: &mut Value, old: &Value, part: Part) -> Aside {
     let none = Map::new();
     let before = old.as_object().unwrap_or(&none);

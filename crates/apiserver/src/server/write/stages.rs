@@ -67,7 +67,7 @@ struct Shown<'a> {
     empty: Vec<String>,
 }
 
-/// An update that changes nothing but what it may.
+/// An update that changes only the allowed fields.
 struct Restricted<'a> {
     object: Value,
     unwritten: Unwritten,
@@ -141,8 +141,7 @@ impl<'a> Writer<'a> {
 /// The steps of a create.
 impl<'a> Writer<'a> {
     fn sent_to_create(&mut self, mut object: Value) -> Sent {
-        // A request that names the object is an update to upstream: what it says of the system's fields is not taken
-        // away.
+        // A request that names the object is an update to upstream: its values of the system's fields are not removed.
         if !self.may_only_update {
             self.warnings.extend(object::dedup_owners(&mut object, false));
             object::wipe_system_fields(&mut object);
@@ -282,7 +281,7 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// Only what may be written here counts as written; plugins that change objects see all that the client sent.
+    /// Only the fields that may be written here count as written; mutating plugins see all that the client sent.
     async fn entered(&self, sent: Sent, old: &Value, part: Part) -> Result<Entered, Status> {
         let Sent {
             mut object,

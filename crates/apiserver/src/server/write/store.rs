@@ -1,5 +1,4 @@
-//! Storing what was written: the create, the compare-and-swap, and how large an object may be (`registry.Store.Create`,
-//! `.Update`).
+//! Storing a written object: the create, the compare-and-swap, and the size limit (`registry.Store.Create`, `.Update`).
 
 use kubewright_schema::{budget, protobuf};
 use serde_json::Value;
@@ -113,8 +112,8 @@ fn around(resource: &Resource, key: &str) -> usize {
 
 /// How many bytes an object has in etcd whose text is so long: custom kinds are JSON there, built-in ones protobuf.
 fn counted(resource: &Resource, key: &str, value: &Value, length: usize) -> usize {
-    // The object is large, so no copy is made of it where none is needed. Its resourceVersion is empty, which is what
-    // none is in protobuf.
+    // The object is large, so no copy is made of it where none is needed. Its resourceVersion is empty, which has no
+    // bytes in protobuf.
     let content = match (&resource.custom, resource.conversion) {
         (Some(_), None) => shown_length(resource, value, length).saturating_add("\n".len()),
         (None, None) => {
@@ -144,7 +143,7 @@ fn shown_length(resource: &Resource, value: &Value, length: usize) -> usize {
 }
 
 /// How large a stored object may be: as etcd's `--max-request-bytes`. It counts only near that; no built-in kind is
-/// larger in protobuf than in JSON but by what it leaves out of it, which is little.
+/// larger in protobuf than in JSON except by the part that JSON leaves out, which is little.
 fn limit(counted: &dyn Fn(&Value, usize) -> usize) -> SizeLimit<'_> {
     const ETCD: usize = 3 * 512 * 1024;
     const NEAR: usize = 1024;

@@ -3,7 +3,7 @@
 //! A selector that wants a label to have one of some values can only choose pods with one of them, so a budget is
 //! looked up by the first such requirement. Those without one are looked at for every pod of their namespace.
 //!
-//! Invariant: what is kept here follows from the stored budgets, and may be thrown away.
+//! Invariant: the state here follows from the stored budgets, and may be thrown away.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! The metrics API as its clients see it, of a cluster whose meter says what a test wants.
+//! The metrics API as its clients see it, of a cluster with a scripted meter.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use crate::server::{Config, Weight};
 
 const BASE: &str = "/apis/metrics.k8s.io/v1beta1";
 
-/// Each container uses what its pod says; nothing is known of pods that say nothing.
+/// Each container uses the amount that its pod states; pods that state none have no figures.
 struct Said;
 
 impl Meter for Said {

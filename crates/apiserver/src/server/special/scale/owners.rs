@@ -1,5 +1,5 @@
-//! Who owns what a Scale shows: the entries of the scaled object, as a Scale has them and back (`ScaleHandler` of
-//! apimachinery).
+//! The field managers of a Scale's fields: the entries of the scaled object, as a Scale has them and back
+//! (`ScaleHandler` of apimachinery).
 
 use kubewright_schema::apply::{self, FieldSet, ManagedFields, Manager, ObjectType, Operation};
 use kubewright_schema::catalog;
@@ -18,7 +18,7 @@ fn replicas(paths: &ScalePaths) -> FieldSet {
     FieldSet::of_path(super::steps(&paths.spec_replicas))
 }
 
-/// The owners of what a Scale shows, while it is written.
+/// The field managers of a Scale's fields, while it is written.
 pub(crate) struct Owners {
     kind: ObjectType,
     parent: ManagedFields,

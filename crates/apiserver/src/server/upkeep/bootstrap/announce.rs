@@ -342,7 +342,7 @@ mod tests {
                 lease["annotations"],
                 json!({"kubernetes.io/peer-advertise-address": "127.0.0.1:6443"})
             );
-            // Another listener: what is there is corrected.
+            // Another listener: the present objects are corrected.
             short
                 .api
                 .announce(SocketAddr::from(([192, 0, 2, 1], 1)), host, Some("PEM"));

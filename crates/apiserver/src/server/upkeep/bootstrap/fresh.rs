@@ -78,7 +78,7 @@ mod tests {
 
     const FILE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/data/bootstrap.txt");
 
-    /// A server on this storage, and what it has in it, in the order in which it came, as lines of the file.
+    /// A server on this storage, and its objects, in the order in which they came, as lines of the file.
     fn lines(storage: MemoryStorage) -> String {
         let storage: Arc<dyn Storage> = Arc::new(storage);
         let env: Arc<dyn Env> = Arc::new(crate::model::testing::Shared(FakeEnv::new()));
