@@ -61,7 +61,7 @@ const CHECKS: &[Check] = &[
     ("store-W11", NARROW, a_slow_watcher_is_cut_off_alone),
 ];
 
-/// Runs all checks, each on a storage of its own that `make` builds, and says what does not hold.
+/// Runs all checks, each on a storage of its own that `make` builds, and answers the violations.
 pub fn check(make: &dyn Fn(Limits) -> Box<dyn Storage>) -> Vec<Violation> {
     CHECKS
         .iter()

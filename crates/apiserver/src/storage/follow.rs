@@ -1,11 +1,11 @@
 //! State that is derived from stores, and kept by following their changes.
 //!
-//! A [`Followed`] reads its stores when it is first asked. Before each answer it takes in what changed since, so that
-//! an answer follows from every write that ended before the question. The cost of a change depends on the changed
-//! object alone, not on the number of the others. When more changed than a watch holds, everything is read again.
+//! A [`Followed`] reads its stores when it is first asked. Before each answer it takes in the changes since, so that an
+//! answer follows from every write that ended before the question. The cost of a change depends on the changed object
+//! alone, not on the number of the others. When more changed than a watch holds, everything is read again.
 //!
-//! Invariants: what is derived can be thrown away and made from the stores again; the changes of one store come in
-//! their order, those of several stores in any order.
+//! Invariants: derived state can be thrown away and made from the stores again; the changes of one store come in their
+//! order, those of several stores in any order.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, Waker};
@@ -16,7 +16,7 @@ use super::{ChangeStream, Delivery, Storage, StoredObject};
 
 /// State derived from the objects of some stores.
 pub(crate) trait Derived: Default {
-    /// Takes in what is stored at `key` now; `None`: nothing.
+    /// Takes in the object stored at `key` now; `None`: there is none.
     fn apply(&mut self, store: &'static str, key: &str, object: Option<&Arc<StoredObject>>);
 }
 
@@ -39,7 +39,7 @@ impl<D: Derived> Known<D> {
         };
         for store in stores {
             let (listed, changes) = storage.list_and_watch(store, "");
-            // One by one: what was read of an object goes with it.
+            // One by one: the tree of an object is dropped with it.
             for (key, object) in listed.items {
                 known.derived.apply(store, &key, Some(&object));
             }
@@ -48,7 +48,7 @@ impl<D: Derived> Known<D> {
         known
     }
 
-    /// Takes in what changed; whether that was possible.
+    /// Takes in the changes; answers whether that was possible.
     fn catch_up(&mut self) -> bool {
         let mut context = Context::from_waker(Waker::noop());
         for (store, changes) in &mut self.changes {
@@ -89,7 +89,7 @@ impl<D: Derived> Followed<D> {
         look(&slot.insert(known).derived)
     }
 
-    /// Reads everything again, for tests of what is derived.
+    /// Reads everything again, for tests of derived state.
     #[cfg(test)]
     pub(crate) fn forget(&self) {
         *self.known.lock().unwrap_or_else(PoisonError::into_inner) = None;
@@ -105,7 +105,7 @@ mod tests {
     use super::*;
     use crate::storage::{Bounds, MemoryStorage};
 
-    /// The revisions of what there is, by store and key, and how often something was taken in.
+    /// The revisions of the present objects, by store and key, and how often something was taken in.
     #[derive(Default)]
     struct Revisions {
         known: BTreeMap<(&'static str, String), u64>,

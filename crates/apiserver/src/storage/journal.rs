@@ -1,4 +1,4 @@
-//! The seam between a storage and what makes its changes survive the end of the process.
+//! The seam between a storage and the code that makes its changes survive the end of the process.
 //!
 //! A storage does every change in memory and at once; a [`Journal`] is told of it, in order, and says later up to which
 //! revision the changes are safe. Between the two no client may learn of a change: readers and writers wait for

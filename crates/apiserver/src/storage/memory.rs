@@ -8,8 +8,8 @@
 //! With a journal (see [`super::journal`]) a change is present at once, and *pending* until the journal says that it is
 //! safe: only then do watchers get it. Without one nothing is ever pending.
 //!
-//! Invariants: see [`super`]. Memory is bounded but for the objects themselves: the history of all stores together,
-//! what waits for a watcher, and the objects that are kept open in the hope that they are asked for again.
+//! Invariants: see [`super`]. Memory is bounded except for the objects themselves: the history of all stores together,
+//! the queues of watchers, and the objects that are kept open for further reads.
 
 mod recent;
 mod state;
@@ -36,7 +36,7 @@ pub struct MemoryStorage {
     shared: Arc<Shared>,
 }
 
-/// How a storage writes objects down, and what it may hold besides them.
+/// How a storage writes objects down, and its memory limits besides them.
 #[derive(Clone, Copy, Debug)]
 pub struct Bounds {
     /// Changes that are kept of every store, for watches from the past. Default 4096.
@@ -64,7 +64,7 @@ impl Default for Bounds {
     }
 }
 
-/// The contents of a storage, in bytes of JSON text and what belongs to it.
+/// The contents of a storage, in bytes of JSON text with the overhead.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Usage {
     /// Objects that exist.
@@ -373,7 +373,7 @@ impl MemoryStorage {
         self.shared.commit(state, store, key.into(), prepared, false)
     }
 
-    /// Replaces or removes what is at `key`, if it is still at `expected`.
+    /// Replaces or removes the object at `key`, if it is still at `expected`.
     fn swap(
         &self,
         store: &str,

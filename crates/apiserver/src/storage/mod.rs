@@ -5,8 +5,8 @@
 //!
 //! - **store-S2** every effective write raises the revision by exactly one and the object's resourceVersion is that
 //!   revision; a write that changes nothing changes nothing, not even the revision; a failed write neither;
-//! - **store-S3** a write that expects another revision than the present one fails and has no effect; a create of what
-//!   exists too;
+//! - **store-S3** a write that expects another revision than the present one fails and has no effect; a create of an
+//!   existing object too;
 //! - **store-R1** a read shows the latest write;
 //! - **store-R3** a list at an older revision shows exactly that moment, or says that it is compacted;
 //! - **store-R5** pages that name one revision are parts of one list, regardless of writes between them;
@@ -24,7 +24,7 @@
 //! A storage that survives its process says so with [`Storage::settle`]: no client learns of a revision that is not
 //! safe.
 //!
-//! Not here: what may be written (see `server`), selectors (see `server::watch`), files (a shell's
+//! Not here: the rules for writes (see `server`), selectors (see `server::watch`), files (a shell's
 //! [`journal::Journal`]).
 
 pub mod conformance;
@@ -106,7 +106,7 @@ impl Change {
         self.line.get_or_init(encode).clone()
     }
 
-    /// Bytes that it may hold in memory: the texts of both its objects and what belongs to them.
+    /// The most bytes in memory: the texts of both its objects with the overhead.
     pub(crate) fn size(&self) -> usize {
         let before = self.before.as_ref().map_or(0, |before| before.encoded().len());
         history::OVERHEAD + self.key.len() + self.after.encoded().len() + before
@@ -129,7 +129,7 @@ fn begins_with(key: &str, prefix: &str) -> bool {
     prefix.is_empty() || key.starts_with(prefix)
 }
 
-/// Why storage did not do what it was asked for.
+/// The reason why storage did not do a step.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum StorageError {
     /// The key holds nothing.
@@ -148,7 +148,7 @@ pub enum StorageError {
         /// The present revision.
         current: u64,
     },
-    /// The revision is older than what is kept.
+    /// The revision is older than the kept history.
     #[error("revision {asked} is compacted, the oldest is {oldest}")]
     Compacted {
         /// The requested revision.
@@ -164,7 +164,7 @@ pub enum StorageError {
         /// The present one.
         current: u64,
     },
-    /// The value nests deeper than what a client may send, so that it could not be sent back. The change was not done.
+    /// The value nests deeper than a request may, so that a client could not send it back. The change was not done.
     #[error("exceeded max depth: lists and objects nest {depth} deep, and at most {MAX_DEPTH} may")]
     TooDeep {
         /// How deep it nests.
@@ -173,7 +173,7 @@ pub enum StorageError {
     /// The text of the object is longer than it may be, even without who owns which field.
     #[error("the object is too large: {0} bytes")]
     TooLarge(usize),
-    /// The change cannot be kept: what keeps it fails. It was not done.
+    /// The change cannot be kept: the journal fails. It was not done.
     #[error("the storage cannot keep changes: {0}")]
     Unavailable(String),
 }
@@ -202,7 +202,7 @@ pub struct Listed<T = Arc<StoredObject>> {
     pub rest: usize,
 }
 
-/// How large an object may be. Its text tells for most; near the limit, what counts is measured.
+/// How large an object may be. The length of its text is enough for most; near the limit, the counted size is measured.
 #[derive(Clone, Copy)]
 pub struct SizeLimit<'a> {
     /// How many bytes may count.
@@ -267,7 +267,7 @@ pub trait Storage: Send + Sync + 'static {
 
     /// Creates an object whose text is known: JSON as [`StoredObject::encoded`] gives it, whose
     /// `metadata.resourceVersion` is `""`. A storage may keep the text without reading it, so the caller answers for
-    /// what it holds.
+    /// its contents.
     ///
     /// # Errors
     /// [`StorageError::AlreadyExists`]; [`StorageError::Unavailable`] for a text that is read and is no JSON.

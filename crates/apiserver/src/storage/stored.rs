@@ -2,7 +2,7 @@
 //!
 //! A stored object is its JSON text: clients get this text, and it is a fraction of the size of the tree of values. The
 //! tree is decoded from it when it is needed, and lives as long as the object is held. So a storage holds [`Entry`]s,
-//! and hands out [`StoredObject`]s that share what was read as long as one of them is alive.
+//! and hands out [`StoredObject`]s that share the decoded tree as long as one of them is alive.
 //!
 //! Invariant: a text is either written here or checked when it is restored, so reading it cannot fail.
 
@@ -137,13 +137,13 @@ fn set_resource_version(value: &mut Value, version: String) {
     }
 }
 
-/// A value that is encoded but for its revision, which is only known under the storage's lock: what is left to do there
-/// is a copy.
+/// A value that is encoded except for its revision, which is only known under the storage's lock: only a copy is left
+/// to do there.
 pub(super) struct Prepared {
     /// `None` when it was not decoded from the text.
     value: Option<Value>,
     encoded: Vec<u8>,
-    /// Where the digits of the revision belong; `None` for what is no object.
+    /// Where the digits of the revision belong; `None` for a value that is not an object.
     at: Option<usize>,
     /// How deep its lists and objects nest.
     depth: usize,
@@ -192,8 +192,8 @@ impl Prepared {
         self.depth
     }
 
-    /// The same, if it is not larger than the limit, or than `present` bytes of text; what is larger loses its
-    /// `managedFields`, which may be large and which nothing depends on (as `rest.isTooLargeError` has it in the
+    /// The same, if it is not larger than the limit, or than `present` bytes of text; a larger one loses its
+    /// `managedFields`, which may be large and on which nothing depends (as `rest.isTooLargeError` has it in the
     /// handlers of kube-apiserver).
     pub(super) fn up_to(
         value: Value,

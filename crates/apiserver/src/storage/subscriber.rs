@@ -94,7 +94,7 @@ impl Subscriber {
         wake.extend(queue.waker.take());
     }
 
-    /// Ends the watch: what it began with is no longer so.
+    /// Ends the watch: its queue has a gap.
     pub(super) fn cut_off(&self, wake: &mut Vec<Waker>) {
         let mut queue = self.queue();
         queue.changes = VecDeque::new();

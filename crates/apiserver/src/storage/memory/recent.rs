@@ -5,8 +5,7 @@ use std::sync::Arc;
 
 use crate::storage::StoredObject;
 
-/// Texts of the objects that are kept open may have this many bytes; what is read of them is ten to twenty times as
-/// large.
+/// Texts of the objects that are kept open may have this many bytes; their trees are ten to twenty times as large.
 pub(super) const RECENT_BYTES: usize = 512 * 1024;
 
 /// Objects that were asked for lately, kept so that they need not be read again.

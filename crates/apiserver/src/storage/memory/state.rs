@@ -18,7 +18,7 @@ pub(super) struct State {
     pub(super) given: u64,
     /// Watchers have everything up to here.
     pub(super) published: u64,
-    /// Nothing is known of what was before.
+    /// No earlier revision is known.
     pub(super) floor: u64,
     pub(super) stores: BTreeMap<Arc<str>, Store>,
     /// Bytes of all histories.
@@ -76,7 +76,7 @@ impl State {
         wake
     }
 
-    /// Forgets what is over the bounds after a change of `store`.
+    /// Drops the changes over the bounds after a change of `store`.
     pub(super) fn compact(&mut self, store: &str, bounds: &Bounds) {
         if let Some(store) = self.stores.get_mut(store) {
             while store.history.len() > bounds.history {

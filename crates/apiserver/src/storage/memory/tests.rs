@@ -51,8 +51,8 @@ fn whoever_follows_a_store_keeps_nothing_open() {
     assert_ne!(storage.usage().open_bytes, 0, "what is asked for alone is kept open");
 }
 
-/// Endless writes of objects with texts of this size hold no more than the bounds say, and what is gone is said to be
-/// gone.
+/// Endless writes of objects with texts of this size hold no more than the bounds, and dropped revisions are reported
+/// as gone.
 #[test]
 fn endless_writes_hold_a_bounded_number_of_bytes() {
     let check = |size: usize, bounds: Bounds| {
@@ -113,7 +113,7 @@ fn endless_writes_hold_a_bounded_number_of_bytes() {
     }
 }
 
-/// A journal that does what the test says.
+/// A journal with a script.
 #[derive(Default)]
 struct Scripted {
     listener: Mutex<Option<crate::storage::journal::Listener>>,
