@@ -1,5 +1,4 @@
-//! Requests beside the objects: reviews, tokens, what the server computes, and the parts of pods that connect
-//! somewhere.
+//! Requests beside the objects: reviews, tokens, computed kinds, and the subresources of pods that connect.
 
 use serde_json::{Value, json};
 
@@ -7,7 +6,7 @@ use crate::edges;
 use crate::generator::{Ask, spoilt};
 use crate::random::Random;
 
-/// A review or a request for a token, right or spoilt; or a question about what is served.
+/// A review or a request for a token, right or spoilt; or a question about the served kinds.
 pub(crate) fn aside(random: &mut Random, pod: &str) -> Ask {
     match random.below(6) {
         0 | 1 => review(random),

@@ -221,7 +221,7 @@ fn readable(world: &mut World, places: &[Place]) -> Result<(), String> {
                 expect(&answer, codes, &format!("{path} as {accept}"))?;
             }
         }
-        // A name may hold what means something in a selector.
+        // A name may hold characters with a meaning in a selector.
         let name = place.name.replace('\\', "\\\\").replace(',', "\\,").replace('=', "\\=");
         let selector = format!("fieldSelector=metadata.name%3D{}", escaped(&name));
         let watch = format!("{}?watch=1&{selector}", place.collection);

@@ -1,11 +1,11 @@
-//! Values at the bounds: those of the right type (`change`), and those of any, as JSON texts (`value`); what is no JSON
-//! is among them.
+//! Values at the bounds: those of the right type (`change`), and those of any, as JSON texts (`value`); texts that are
+//! not JSON are among them.
 
 use serde_json::{Value, json};
 
 use crate::random::Random;
 
-/// The largest sizes of what is generated; a debug build has less time.
+/// The largest sizes of generated values; a debug build has less time.
 const WIDE: usize = if cfg!(debug_assertions) { 4_000 } else { 100_000 };
 const LONG: usize = if cfg!(debug_assertions) { 100_000 } else { 1_000_000 };
 const DEEP: usize = 10_000;
@@ -128,7 +128,7 @@ pub(crate) fn text(random: &mut Random) -> String {
     format!("\"{}\"", random.pick(TEXTS))
 }
 
-/// Words for keys: what JSON pointers, paths and maps have trouble with, too.
+/// Words for keys: with those that are hard for JSON pointers, paths and maps.
 fn key(random: &mut Random) -> String {
     match random.below(4) {
         0 => text(random),

@@ -1,8 +1,8 @@
 //! Sequences of steps out of a seed: right objects, spoilt in a few places, in every encoding, by every verb.
 //!
-//! Most steps act: a plot knows what the steps before have made, asks for that, and makes what is not there. Existing
-//! objects are changed within their types more often than they are spoilt, because a request that is refused at once
-//! tests nothing else.
+//! Most steps act: a plot knows the objects of the steps before, asks for them, and makes new ones. Existing objects
+//! are changed within their types more often than they are spoilt, because a request that is refused at once tests
+//! nothing else.
 
 use std::fmt;
 
@@ -31,11 +31,11 @@ pub(crate) enum Step {
     },
     /// Seconds pass.
     Wait(u64),
-    /// The server ends and begins again with what its journal holds.
+    /// The server ends and begins again with its journal.
     Restart,
 }
 
-/// A request. `@RV@` in its body or query and `@UID@` in its body stand for what the object at its path has,
+/// A request. `@RV@` in its body or query and `@UID@` in its body stand for the values of the object at its path,
 /// `@CONTINUE@` for the latest token.
 #[derive(Clone)]
 pub(crate) struct Ask {
@@ -221,7 +221,7 @@ impl Plot {
         asides::aside(&mut self.random, &pod)
     }
 
-    /// Now and then adds to the query, and says what the answer should be.
+    /// Now and then adds to the query, and chooses the form of the answer.
     fn questions(&mut self, ask: &mut Ask) {
         let random = &mut self.random;
         if random.once_in(4) {
@@ -284,7 +284,7 @@ pub(crate) fn edited(path: &str, subresource: &str, seed: u64, present: &Value) 
     }
 }
 
-/// A JSON patch of what is there, whose paths there are, mostly.
+/// A JSON patch of the present object, mostly with existing paths.
 fn by_operations(random: &mut Random, path: &str, subresource: &str, object: &Value) -> Ask {
     let mut operations = vec![json!({"op": "add", "path": "/metadata/labels", "value": {"a": "b"}}).to_string()];
     for _ in 0..random.size(50) {
@@ -376,7 +376,7 @@ fn query(random: &mut Random, method: &str) -> String {
     random.pick(if harmless { HARMLESS } else { QUERIES }).to_owned()
 }
 
-/// A watch of a collection, from the beginning or from now on, of everything or of what a selector takes.
+/// A watch of a collection, from the beginning or from now on, of everything or with a selector.
 fn watch(random: &mut Random, collection: String) -> Step {
     let from = random.pick(&[
         "",
@@ -436,7 +436,7 @@ fn example(random: &mut Random, kind: &Kind, name: &str) -> Value {
         ("uid", json!("u")),
     ];
     for (key, value) in more {
-        // The server refuses these in what is made, or keeps others out.
+        // The server refuses these in new objects, or they keep other writes out.
         let rare = matches!(key, "resourceVersion" | "uid" | "managedFields");
         if random.once_in(if rare { 60 } else { 10 }) {
             object["metadata"][key] = value;
@@ -475,7 +475,7 @@ fn encoded(random: &mut Random, object: Value) -> (&'static str, Vec<u8>) {
 /// The text of an object in which some values were replaced, added or taken away.
 pub(crate) fn spoilt(random: &mut Random, mut object: Value) -> Vec<u8> {
     let mut texts = Vec::new();
-    // Often nothing: what is refused at once tries nothing else.
+    // Often nothing: a request that is refused at once tests nothing else.
     for _ in 0..random.pick(&[0, 1, 1, 2]) {
         edges::change(random, &mut object, 0);
     }

@@ -13,7 +13,7 @@
 
 // Helpers of tests may fail as tests do; clippy only knows functions that are tests themselves.
 #![allow(clippy::unwrap_used, clippy::print_stderr)]
-// The server is pure; what plays against it reads seeds and measures.
+// The server is pure; the test against it reads seeds and measures.
 #![allow(clippy::disallowed_methods)]
 
 mod asides;
@@ -105,7 +105,7 @@ fn play(steps: &[Step], measure: &mut Measure) -> Result<(), String> {
     })
 }
 
-/// Leaves out every step that the failure does not need, and says what is left.
+/// Leaves out every step that the failure does not need, and answers the rest.
 fn shrunk(seed: u64, mut steps: Vec<Step>, problem: &str) -> String {
     let mut problem = problem.to_owned();
     let mut size = steps.len().div_ceil(2);

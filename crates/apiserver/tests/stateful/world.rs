@@ -1,4 +1,4 @@
-//! A server with a clock of its own, a journal in memory, and what clients remember: tokens and open watches.
+//! A server with a clock of its own, a journal in memory, and the clients' memory: tokens and open watches.
 //!
 //! Time passes only when a request waits for it: one that waits for a timer gets it at once, and the clock moves on.
 
@@ -207,7 +207,7 @@ impl World {
         locked(&self.journal.state).clone()
     }
 
-    /// Ends the server, and begins one with what was written.
+    /// Ends the server, and begins one with the records of its journal.
     pub(crate) fn restart(&mut self) {
         self.watches.clear();
         let written = self.written();
@@ -217,7 +217,7 @@ impl World {
         self.journal.flush();
     }
 
-    /// Does a step and checks what is answered.
+    /// Does a step and checks the answer.
     pub(crate) fn take(&mut self, step: &Step) -> Result<(), String> {
         match step {
             Step::Wait(seconds) => self.clock.advance(seconds * 1000),
@@ -348,7 +348,7 @@ impl World {
         })
     }
 
-    /// Reads what the open watches tell.
+    /// Reads the lines of the open watches.
     fn drain(&mut self) -> Result<(), String> {
         self.journal.flush();
         let mut open = Vec::new();
@@ -409,7 +409,7 @@ fn begin(clock: &Arc<Clock>, journal: &Arc<Memory>, written: &Written) -> ApiSer
     ApiServer::with(parts)
 }
 
-/// Runs a future to its end: what is written becomes safe, and timers fire, when it waits.
+/// Runs a future to its end: writes become safe, and timers fire, when it waits.
 fn run<T>(clock: &Clock, journal: &Memory, future: impl Future<Output = T>) -> Result<T, String> {
     let mut future = std::pin::pin!(future);
     let mut cx = Context::from_waker(Waker::noop());
