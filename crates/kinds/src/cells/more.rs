@@ -1,4 +1,4 @@
-//! Cells of the kinds around workloads: volumes, networks, policies, and what configures the API server.
+//! Cells of the kinds around workloads: volumes, networks, policies, and the configuration of the API server.
 
 mod metrics;
 mod storage;

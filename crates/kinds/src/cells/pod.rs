@@ -1,4 +1,4 @@
-//! The cells of pods: what `kubectl get pods` says about containers that wait, run, end and restart.
+//! The cells of pods: the words of `kubectl get pods` for containers that wait, run, end and restart.
 
 use jiff::Timestamp;
 use serde_json::Value;

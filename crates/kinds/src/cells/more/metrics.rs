@@ -1,4 +1,4 @@
-//! Cells of what pods and nodes use (`addPodMetricsToTable` of metrics-server).
+//! Cells of the usage of pods and nodes (`addPodMetricsToTable` of metrics-server).
 
 use jiff::Timestamp;
 use kubewright_schema::quantity::Quantity;

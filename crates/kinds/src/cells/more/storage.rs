@@ -1,4 +1,4 @@
-//! Cells of volumes, claims and what is in `storage.k8s.io`.
+//! Cells of volumes, claims and the kinds of `storage.k8s.io`.
 
 use jiff::Timestamp;
 use serde_json::Value;
