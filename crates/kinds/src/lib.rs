@@ -1,4 +1,4 @@
-//! The built-in kinds: what each adds to the pipeline, as rows of data and small functions.
+//! The built-in kinds: the part of each in the pipeline, as rows of data and small functions.
 //!
 //! `rows` says which kinds there are and how they are served, `strategies` has their defaults and rules, `cells` the
 //! columns of `kubectl get`. Other crates need one value of this: [`built_in`].
