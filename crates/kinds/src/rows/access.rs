@@ -1,4 +1,4 @@
-//! Who may do what: `authentication.k8s.io`, `authorization.k8s.io`, `rbac.authorization.k8s.io`,
+//! Users and rights: `authentication.k8s.io`, `authorization.k8s.io`, `rbac.authorization.k8s.io`,
 //! `certificates.k8s.io`.
 
 use std::collections::BTreeMap;

@@ -1,4 +1,4 @@
-//! The core group, and what its subresources refuse.
+//! The core group, and the refusals of its subresources.
 
 use super::events::EVENT_FIELDS;
 use super::{CLUSTER, KIND, Kind, SCALE};

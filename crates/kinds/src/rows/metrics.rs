@@ -1,5 +1,5 @@
-//! `metrics.k8s.io`: what pods and nodes use, in the rows of metrics-server. A server that measures nothing does not
-//! serve it.
+//! `metrics.k8s.io`: the usage of pods and nodes, in the rows of metrics-server. A server that measures nothing does
+//! not serve it.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, LazyLock};

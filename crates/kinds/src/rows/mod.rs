@@ -143,7 +143,7 @@ pub(crate) fn lookup(group: &str, version: &str, plural: &str) -> Option<Arc<Res
 
 /// The order in which the objects of a store are written: that of the kind as which they are stored.
 pub(crate) fn order_of_store(store: &str) -> Order {
-    // Only which kind it is: what its fields are is read when one is written.
+    // Only the kind's identity: the types of its fields are read when one is written.
     static KIND_OF: LazyLock<BTreeMap<String, Arc<Resource>>> = LazyLock::new(|| {
         let stored = rows().into_iter().filter(|row| row.conversion.is_none());
         stored.map(|row| (row.store.to_string(), row)).collect()

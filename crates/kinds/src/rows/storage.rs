@@ -1,4 +1,4 @@
-//! Volumes and what provides them: `storage.k8s.io`.
+//! Volumes and their provisioners: `storage.k8s.io`.
 
 use super::{CLUSTER, Kind};
 use crate::cells;
