@@ -1,11 +1,9 @@
 //! `admissionregistration.k8s.io`: admission policies and their bindings, how they are written. How they act is in
 //! the admission plugins.
 //!
-//! Invariant: an expression that is stored compiles; one that is not changed by an update is not refused for what has
-//! changed since.
+//! Invariant: a stored expression compiles; one that an update does not change is not refused for other changes since.
 //!
-//! Not here: types of the matched kinds. kube-controller-manager reports what does not fit them in the status of a
-//! policy.
+//! Not here: types of the matched kinds. kube-controller-manager reports type errors in the status of a policy.
 
 use std::collections::BTreeSet;
 

@@ -138,7 +138,7 @@ fn autoscaler(new: &Value, old: &Value) -> Vec<FieldError> {
     scaled_object(&mut errors, &target);
     let (version, kind) = (target.key("apiVersion"), target.key("kind"));
     let kept = was.present() && was.key("apiVersion").value == version.value && was.key("kind").value == kind.value;
-    // A group is all that tells what is scaled, but for the one kind of the core group that can be.
+    // Only the group tells the scaled kind, except for the one kind of the core group that can be scaled.
     let group = version.text().split_once('/').map_or("", |(group, _)| group);
     if !kept && group.is_empty() && kind.text() != "ReplicationController" {
         errors.invalid(&version, "apiVersion must specify API group");

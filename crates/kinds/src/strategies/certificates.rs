@@ -1,4 +1,4 @@
-//! CertificateSigningRequest: what may be asked for, and the two ways to write its status: `/approval` decides,
+//! CertificateSigningRequest: the rules for a request, and the two ways to write its status: `/approval` decides,
 //! `/status` brings the certificate.
 //!
 //! Not here: signing. Nothing of this server signs.
@@ -182,7 +182,7 @@ fn text_of(value: Option<&Value>) -> &str {
     value.and_then(Value::as_str).unwrap_or("")
 }
 
-/// When conditions came to be what they are, where the client does not say.
+/// The times at which conditions changed, where the client does not say.
 fn note_times(new: &mut Value, old: &Value, context: &StrategyContext<'_>) {
     let now = kubewright_model::env::rfc3339(context.env.now());
     let Some(status) = new.as_object_mut().and_then(|object| child(object, "status")) else {

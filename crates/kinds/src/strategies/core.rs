@@ -93,8 +93,8 @@ pub(crate) static FINALIZE: Portion = Portion {
     validate: |new, _| namespace_finalizers(new, true),
 };
 
-/// How a namespace ends: what is in it goes first, and its own finalizers say whether that is so (`NamespaceStrategy`
-/// and its storage).
+/// How a namespace ends: its contents go first, and its own finalizers say whether that is so (`NamespaceStrategy` and
+/// its storage).
 static NAMESPACE_ENDING: Ending = Ending {
     delete: |namespace| match (object::is_terminating(namespace), holds_content(namespace)) {
         (false, _) => Delete::Mark,

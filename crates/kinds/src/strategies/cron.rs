@@ -1,6 +1,6 @@
 //! CronJobs: their schedule, and the template of their jobs.
 //!
-//! A schedule is what Kubernetes' parser takes (five fields, or a word with `@`), and its errors have that parser's
+//! A schedule has the form of Kubernetes' parser (five fields, or a word with `@`), and its errors have that parser's
 //! words.
 //!
 //! Not here: which time zones there are (`kubewright_schema::zones`), and when a schedule is due, which is the

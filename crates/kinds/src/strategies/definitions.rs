@@ -1,6 +1,6 @@
 //! CustomResourceDefinitions: defaults and rules.
 //!
-//! Not here: what makes a definition valid ([`kubewright_schema::definition`]), conditions and accepted names
+//! Not here: the validation of a definition ([`kubewright_schema::definition`]), conditions and accepted names
 //! (`registry::crd`).
 
 use kubewright_schema::definition::{check, unknown_formats};

@@ -1,7 +1,7 @@
 //! `resource.k8s.io`: DeviceClass, ResourceClaim, ResourceClaimTemplate: the requests for devices, and the names of
 //! devices.
 //!
-//! Not here: what drivers offer (`slices`); the allocation, which is the scheduler's, and whose result is checked in
+//! Not here: the offers of drivers (`slices`); the allocation, which is the scheduler's, and whose result is checked in
 //! `allocation`.
 
 mod allocation;
@@ -85,7 +85,7 @@ fn limited<'a>(errors: &mut Errors, list: &At<'a>, max: usize, mut look: impl Fn
     true
 }
 
-/// The same of a list whose items differ in what `name` says of them.
+/// The same of a list whose items are told apart by `name`.
 fn set<'a>(
     errors: &mut Errors,
     list: &At<'a>,
@@ -313,7 +313,7 @@ fn named<'a>(at: &At<'a>) -> &'a str {
     at.key("name").text()
 }
 
-/// Each request has a name and one way of saying what is wanted (`validateDeviceRequest`).
+/// Each request has a name and one way of describing the wanted devices.
 fn request(errors: &mut Errors, request: &At<'_>) {
     label(errors, &request.key("name"));
     let (exactly, any) = (request.key("exactly"), request.key("firstAvailable"));

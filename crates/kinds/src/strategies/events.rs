@@ -1,6 +1,6 @@
 //! Events: one store, two groups with other names for the same fields.
 //!
-//! Stored in the form of core/v1. The group `events.k8s.io` demands what the core group lets pass.
+//! Stored in the form of core/v1. The group `events.k8s.io` demands fields that the core group does not.
 
 use kubewright_schema::error::FieldError;
 use kubewright_schema::names;
@@ -226,8 +226,7 @@ fn series(errors: &mut Errors, new: &Value) {
     }
 }
 
-/// A new-style event is what happened: only its series goes on. Events that came through the core group are not held to
-/// it (`ValidateEventUpdate`).
+/// A new-style event is a fact: only its series changes. Events that came through the core group are not held to it.
 fn update_events(new: &Value, old: &Value) -> Vec<FieldError> {
     let mut errors = Errors::default();
     namespace(&mut errors, new, "regarding");

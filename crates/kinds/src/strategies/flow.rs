@@ -1,8 +1,7 @@
 //! Priority and fairness: FlowSchemas and PriorityLevelConfigurations. This server does not queue requests; it checks
 //! these objects and stores them for their readers.
 //!
-//! The two of each kind that every cluster must have are what they are from the start (`data/flowcontrol.json`) and
-//! stay so.
+//! The two of each kind that every cluster must have are fixed (`data/flowcontrol.json`).
 
 use std::sync::LazyLock;
 

@@ -1,6 +1,6 @@
 //! The status of a Job: which conditions exclude each other, and which fields no longer change once the Job has ended.
 //!
-//! Rules about a change only hold against what changed; the counters and the ends of a Job go one way.
+//! Rules about a change are checked only against changed fields; the counters and the ends of a Job go one way.
 //!
 //! Not here: the rules of a Job's spec (`jobs`), which also read the lists of indexes.
 
@@ -120,7 +120,7 @@ fn exclusive(errors: &mut Errors, status: &At<'_>, good: &str) {
     }
 }
 
-/// A Job ends after what makes it end.
+/// A Job ends after the condition that causes it.
 fn causes(errors: &mut Errors, status: &At<'_>) {
     for (end, cause) in [("Failed", "FailureTarget"), ("Complete", "SuccessCriteriaMet")] {
         if is_true(status, end) && !is_true(status, cause) {

@@ -113,7 +113,7 @@ fn prepare_job(object: &mut Value, context: &StrategyContext<'_>) {
             fill(selector, "batch.kubernetes.io/controller-uid", uid);
         }
     }
-    // The labels that a Job took from its template are the same map upstream: what was added there was added here.
+    // The labels that a Job took from its template are the same map upstream: labels added to the one are in the other.
     if context.unlabelled && is_labelled {
         kubewright_model::object::metadata_mut(object).remove("labels");
         labels_of_template(object);
@@ -255,8 +255,7 @@ fn indexed(errors: &mut Errors, spec: &At<'_>) {
     }
 }
 
-/// How many indexes a text such as `1,3-5` names; the error is Kubernetes' text for what is wrong with it.
-/// Upstream: `validateIndexesFormat`.
+/// How many indexes a text such as `1,3-5` names; the error is Kubernetes' text. Upstream: `validateIndexesFormat`.
 pub(super) fn number_of_indexes(text: &str, completions: i64) -> Result<i64, String> {
     let index = |text: &str| {
         let number: i64 = text
@@ -417,8 +416,8 @@ fn update(new: &Value, old: &Value) -> Vec<FieldError> {
     errors.into_vec()
 }
 
-/// The template never changes; but while a job is suspended and no pod of it runs, where its pods may run and what they
-/// get can be chosen. Upstream: `validatePodTemplateUpdate`.
+/// The template never changes; but while a job is suspended and no pod of it runs, the placement and the resources of
+/// its pods can be chosen. Upstream: `validatePodTemplateUpdate`.
 fn template(errors: &mut Errors, spec: &At<'_>, old: &At<'_>) {
     let template = spec.key("template");
     let (was, status) = (old.key("spec"), old.key("status"));

@@ -1,6 +1,6 @@
-//! Whether a certificate and its key are what Go's `tls.X509KeyPair` takes: the PEM around them.
+//! Whether Go's `tls.X509KeyPair` takes a certificate and its key: the PEM around them.
 //!
-//! Not here: whether what the PEM holds is a certificate and a key that belong together.
+//! Not here: whether the PEM holds a certificate and a key that belong together.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -39,7 +39,7 @@ fn key_mistake(types: &[&str]) -> Option<String> {
     }
 }
 
-/// The types of the blocks in a text; what is no block is passed over.
+/// The types of the blocks in a text; other text is passed over.
 ///
 /// A block begins with the last beginning before an end, so that a text of beginnings alone is read once.
 fn block_types(text: &str) -> Vec<&str> {

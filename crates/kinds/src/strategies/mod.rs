@@ -1,8 +1,8 @@
 //! The part that each family of kinds adds to the pipeline: defaults, preparation, validation, warnings, as small
 //! functions in a [`Strategy`].
 //!
-//! One file for a family. `check` holds what rules are written with. Texts and their paths are Kubernetes' own: clients
-//! compare them.
+//! One file for a family. `check` has the parts of which rules are written. Texts and their paths are Kubernetes' own:
+//! clients compare them.
 //!
 //! Invariants: no function panics on any JSON; defaults are idempotent (a second run changes nothing), because the
 //! pipeline runs them on every write; a validation only reads.

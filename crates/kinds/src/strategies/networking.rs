@@ -1,6 +1,6 @@
 //! `networking.k8s.io`: Ingress, IngressClass, NetworkPolicy, IPAddress, ServiceCIDR.
 //!
-//! They say what a network ought to do; nothing here routes or filters.
+//! They describe a network; nothing here routes or filters.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;

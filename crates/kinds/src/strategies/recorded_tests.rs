@@ -132,7 +132,7 @@ fn check(case: &Value) -> Result<(), String> {
     Ok(())
 }
 
-/// The object again, with its defaults, for what is said about it.
+/// The object again, with its defaults, for the messages about it.
 fn object_of(case: &Value) -> Value {
     let (group_version, plural) = case["resource"]
         .as_str()

@@ -1,6 +1,6 @@
 //! Warnings about a Service: fields that are allowed, but do not do what their author may expect.
 //!
-//! Not here: what is refused (see [`super::services`]).
+//! Not here: errors (see [`super::services`]).
 
 use std::net::IpAddr;
 

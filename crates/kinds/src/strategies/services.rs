@@ -269,7 +269,7 @@ fn balancer(errors: &mut Errors, note: &At<'_>, spec: &At<'_>, kind: &str, known
     balancer_class(errors, &spec.key("loadBalancerClass"), kind);
 }
 
-/// The annotation that says what `loadBalancerSourceRanges` says now.
+/// The annotation that is `loadBalancerSourceRanges` now.
 const SOURCE_RANGES: &str = "service.beta.kubernetes.io/load-balancer-source-ranges";
 
 const ONLY_BALANCED: &str = "may only be used when `type` is 'LoadBalancer'";
@@ -331,7 +331,7 @@ fn common_ports(errors: &mut Errors, spec: &At<'_>, kind: &str) {
     for port in list.items() {
         let protocol = port.key("protocol").text();
         if !seen.insert((port.key("port").int(), protocol)) {
-            // Only what tells the two ports apart.
+            // Only the fields that tell the two ports apart.
             let shown = json!({"protocol": protocol, "port": port.key("port").value});
             errors.push(FieldError::duplicate(port.path.to_string(), shown));
         }

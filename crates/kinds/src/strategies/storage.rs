@@ -1,4 +1,4 @@
-//! Volumes and what provides them: PersistentVolume, PersistentVolumeClaim, and the kinds of `storage.k8s.io`.
+//! Volumes and their provisioners: PersistentVolume, PersistentVolumeClaim, and the kinds of `storage.k8s.io`.
 //!
 //! A claim and a volume get the finalizers that the admission plugin StorageObjectInUseProtection adds; a controller
 //! takes them away.

@@ -1,6 +1,6 @@
-//! APIService, and what other kinds share with it.
+//! APIService, and the parts that other kinds share with it.
 //!
-//! Not here: the APIServices of what this server serves itself, which come and go with it.
+//! Not here: the APIServices of the server's own versions, which come and go with them.
 
 use kubewright_schema::error::FieldError;
 use kubewright_schema::names;

@@ -29,7 +29,7 @@ fn why_not(result: Result<(), Unallocated>) -> Vec<String> {
     }
 }
 
-/// Creates the object, patches it, and compares the errors; gives what would be stored.
+/// Creates the object, patches it, and compares the errors; gives the object that would be stored.
 fn check(path: &str, body: Value, patch: Value, wanted: &[&str]) -> (Value, Value) {
     let row = row(path);
     let scene = Scene::default();

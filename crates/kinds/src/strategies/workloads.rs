@@ -265,7 +265,7 @@ fn status_parts(new: &Value, numbers: &[FieldRule], parts: &[&str]) -> Vec<Field
     parts_of(new, numbers, parts, "readyReplicas")
 }
 
-/// The same; `ready` is what upstream calls the number of those that are ready.
+/// The same; `ready` is upstream's name of the number of ready ones.
 fn parts_of(new: &Value, numbers: &[FieldRule], parts: &[&str], ready: &str) -> Vec<FieldError> {
     let mut errors = Errors::default();
     errors.extend(status_numbers(new, numbers));

@@ -1,8 +1,8 @@
 //! `autoscaling/v1` of a HorizontalPodAutoscaler, and the way between it and the stored `autoscaling/v2`.
 //!
 //! v1 has fields for the CPU alone. The other metrics, the behavior and the conditions it carries in annotations, whose
-//! texts are Go's structs of the time: a table says what their fields are called there ([`PARTS`]), and a list in which
-//! order Go writes them ([`ORDER`]).
+//! texts are Go's structs of the time: a table has the names of their fields there ([`PARTS`]), and a list their order
+//! in Go ([`ORDER`]).
 //!
 //! Invariants: a field that a client of v1 does not touch comes back as it was; an annotation that cannot be read, or
 //! says nothing, is dropped when the object is read, so that no field manager owns it.
@@ -399,7 +399,7 @@ fn list<'a>(map: &'a Object, name: &str) -> &'a [Value] {
     map.get(name).and_then(Value::as_array).map_or(&[], Vec::as_slice)
 }
 
-/// Fills in what v1 fills in, after the annotations were read.
+/// Fills in the defaults of v1, after the annotations were read.
 pub(super) fn default(object: &mut Value) {
     let read = to_bare_v2(object.clone());
     let metrics = get(&read, &["spec", "metrics"]).as_array().into_iter().flatten();
@@ -452,7 +452,7 @@ pub(super) fn from_v2(mut object: Value) -> Value {
     from_whole_v2(object)
 }
 
-/// The same without what v2 fills in when it is read.
+/// The same without the defaults of v2.
 pub(super) fn from_whole_v2(mut object: Value) -> Value {
     let mut notes: Vec<(&str, Value)> = Vec::new();
     if let Some(map) = object.as_object_mut() {
@@ -525,7 +525,7 @@ pub(super) fn to_v2(object: Value) -> Value {
     object
 }
 
-/// The same without what v2 fills in.
+/// The same without the defaults of v2.
 pub(super) fn to_bare_v2(mut object: Value) -> Value {
     let mut note = |name: &str| -> Option<Value> {
         let text = take_annotation(kubewright_model::object::metadata_mut(&mut object), name)?;

@@ -8,7 +8,7 @@ use kubewright_schema::budget;
 use kubewright_schema::check::{At, Errors};
 use kubewright_schema::error::FieldError;
 
-/// The longest expression in bytes, and what it may cost.
+/// The longest expression in bytes, and its budget.
 const MAX_LENGTH: usize = 10 * 1024;
 const MAX_COST: u64 = 1_000_000;
 

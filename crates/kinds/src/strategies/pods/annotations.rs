@@ -1,5 +1,5 @@
-//! Annotations of pods that mean something: profiles of seccomp and AppArmor from before they had fields, and what a
-//! pod is worth.
+//! Annotations of pods with a meaning: profiles of seccomp and AppArmor from before they had fields, and the deletion
+//! cost.
 //!
 //! An AppArmor annotation becomes the field that replaced it ([`sync_app_armor`]); where both are given they must say
 //! the same.
@@ -120,8 +120,7 @@ pub(super) fn profiles(errors: &mut Errors, pod: &At<'_>) {
     }
 }
 
-/// Holds a profile against the annotation that says it, too. `what` is `seccomp` or `apparmor`.
-/// `validateAppArmorAnnotationsAndFieldsMatchOnCreate` and `validateSeccompAnnotationsAndFieldsMatch`.
+/// Compares a profile with the annotation for it. `what` is `seccomp` or `apparmor`.
 fn matching(errors: &mut Errors, at: &At<'_>, profile: &Value, annotation: Option<&str>, what: &str) {
     let Some(annotation) = annotation else { return };
     let same = match get(profile, &["type"]).as_str() {

@@ -1,6 +1,6 @@
-//! Defaults of a pod's spec: `SetDefaults_…` of core/v1 and what conversion to the internal type fills in.
+//! Defaults of a pod's spec: `SetDefaults_…` of core/v1 and the defaults of the conversion to the internal type.
 //!
-//! [`spec`] is for a pod and for every pod template; [`pod`] adds what only a pod itself gets.
+//! [`spec`] is for a pod and for every pod template; [`pod`] adds the defaults that only a pod itself gets.
 
 use std::str::FromStr;
 
@@ -198,7 +198,7 @@ fn quantity(value: &Value) -> Option<Quantity> {
 /// Defaults the pod-level requests: the sum of the containers' requests, or else the pod-level limit.
 fn whole_requests(pod: &mut Object) {
     const COMPUTED: [&str; 2] = ["cpu", "memory"];
-    // Few pods say it, and what their containers need is counted in a copy.
+    // Few pods have pod-level resources, and counting their containers' needs takes a copy.
     if !pod.contains_key("resources") {
         return;
     }
@@ -221,7 +221,7 @@ fn whole_requests(pod: &mut Object) {
     }
 }
 
-/// A pod's container without a request for what it limits requests the limit.
+/// A pod's container without a request for a limited resource requests the limit.
 fn requests_from_limits(container: &mut Object) {
     let Some(resources) = child(container, "resources") else {
         return;

@@ -103,7 +103,7 @@ fn prepare_create(pod: &mut Value, context: &StrategyContext<'_>) {
     object.insert("status".to_owned(), status);
 }
 
-/// Takes away what the template of a workload says in vain (`DropDisabledTemplateFields`).
+/// Removes fields of a workload's template that have no effect (`DropDisabledTemplateFields`).
 pub(crate) fn drop_disabled_in_template(workload: &mut Value) {
     for place in ["/template", "/spec/template", "/spec/jobTemplate/spec/template"] {
         if let Some(template) = workload.pointer_mut(place).and_then(Value::as_object_mut) {
@@ -112,7 +112,7 @@ pub(crate) fn drop_disabled_in_template(workload: &mut Value) {
     }
 }
 
-/// Takes away what a new pod says in vain: fields that Kubernetes has behind gates that are shut.
+/// Removes fields of a new pod that have no effect: those behind feature gates that are off.
 fn drop_disabled(pod: &mut Object) {
     let Some(spec) = child(pod, "spec") else { return };
     spec.remove("schedulingGroup");

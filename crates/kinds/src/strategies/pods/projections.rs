@@ -49,7 +49,7 @@ pub(super) fn projections(errors: &mut Errors, volume: &At<'_>) {
     }
 }
 
-/// Notes a path in the volume; `shown` is what the error names when it is taken.
+/// Notes a path in the volume; `shown` is the path in the error when it is taken.
 fn take<'a>(errors: &mut Errors, path: &At<'a>, volume: &At<'_>, shown: &str, paths: &mut BTreeSet<&'a str>) {
     if !path.text().is_empty() && !paths.insert(path.text()) {
         errors.invalid_value(volume, shown, "conflicting duplicate paths");

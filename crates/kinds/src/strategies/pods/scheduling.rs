@@ -221,7 +221,7 @@ fn selected_twice(errors: &mut Errors, at: &At<'_>) {
     }
 }
 
-/// Puts what `matchLabelKeys` and `mismatchLabelKeys` stand for into the selectors beside them: the values of the pod's
+/// Puts the meaning of `matchLabelKeys` and `mismatchLabelKeys` into the selectors beside them: the values of the pod's
 /// own labels.
 pub(super) fn narrow_selectors(pod: &mut Object) {
     let labels = pod

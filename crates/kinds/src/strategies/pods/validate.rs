@@ -1,4 +1,4 @@
-//! Rules for a pod's spec, and for what may change in one that exists.
+//! Rules for a pod's spec, and for changes of a stored one.
 //!
 //! [`spec`] serves pods and every pod template. Errors come in the order of Kubernetes' own validation where it is
 //! cheap to keep.
@@ -185,7 +185,7 @@ fn details(errors: &mut Errors, pod: &Value) {
     }
 }
 
-/// `allocatedResourcesStatus`: how what a container asked for is doing.
+/// `allocatedResourcesStatus`: the health of a container's requested devices.
 fn devices(errors: &mut Errors, at: &At<'_>, container: &At<'_>) {
     let resources = container.key("resources");
     for entry in at.items() {

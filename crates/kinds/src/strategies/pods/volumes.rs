@@ -91,7 +91,7 @@ fn source(errors: &mut Errors, volume: &At<'_>) {
     let source = volume.key(first).moved(volume.path.key(shown));
     one_source(errors, first, &source);
     if *first == "iscsi" {
-        // Pods tell what is wrong more closely than volumes of the cluster do.
+        // The error in a pod is more precise than that in a PersistentVolume.
         iscsi(errors, &source, "must be valid format starting with iqn, eui, or naa");
     }
     for source in given {
@@ -201,7 +201,7 @@ pub(crate) fn one_source(errors: &mut Errors, kind: &str, at: &At<'_>) {
     }
 }
 
-/// The metadata of what is made later: labels and annotations, nothing else (`ValidateTemplateObjectMeta`).
+/// The metadata of a template: labels and annotations, nothing else (`ValidateTemplateObjectMeta`).
 pub(crate) fn template_metadata(errors: &mut Errors, at: &At<'_>) {
     const NAMED_LATER: [&str; 13] = [
         "name",
@@ -270,8 +270,7 @@ fn host_path(errors: &mut Errors, at: &At<'_>) {
 /// The error for a name that begins like an iSCSI name but does not have its format.
 pub(crate) const ISCSI_FORMAT: &str = "must be valid format";
 
-/// The rules of an `iscsi` source. `unknown`: what is said of a name that begins in none of the three forms.
-/// `validateISCSIVolumeSource`.
+/// The rules of an `iscsi` source. `unknown`: the error for a name that begins in none of the three forms.
 pub(crate) fn iscsi(errors: &mut Errors, at: &At<'_>, unknown: &str) {
     let name = |errors: &mut Errors, name: &At<'_>| {
         if !is_iscsi_name(name.text()) {

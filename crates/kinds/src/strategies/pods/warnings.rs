@@ -1,6 +1,6 @@
 //! Warnings about a pod: fields that are allowed, but do not do what their author may expect.
 //!
-//! Not here: what is refused (see `validate` and its neighbours).
+//! Not here: errors (see `validate` and its neighbours).
 
 mod ports;
 
@@ -100,7 +100,7 @@ pub(crate) fn of_new(pod: &Value) -> Vec<String> {
     hostname.into_iter().chain(warnings(&at)).collect()
 }
 
-/// Whether what a template says is told again: only when something was changed.
+/// Whether warnings about a template are given again: only after a change.
 pub(crate) fn are_told(new: &Value, old: Option<&Value>) -> bool {
     old.is_none_or(|old| kubewright_model::object::generation(old) != kubewright_model::object::generation(new))
 }

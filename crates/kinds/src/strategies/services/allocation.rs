@@ -121,7 +121,7 @@ fn is_taken(ip: IpAddr, taken: &Taken, context: &StrategyContext<'_>) -> bool {
     taken.has(Holding::Ip(ip)) || context.held_ips.is_held(ip)
 }
 
-/// Who leaves out what was allocated keeps it.
+/// A client that leaves out allocated values keeps them.
 fn keep_allocated(service: &mut Value, old: &Value) {
     if needs_cluster_ip(service) && needs_cluster_ip(old) {
         if word(service, "clusterIP").is_empty() {
@@ -345,8 +345,8 @@ fn free_ip(taken: &Taken, context: &StrategyContext<'_>) -> Option<Ipv4Addr> {
         .find(|ip| !is_taken(IpAddr::V4(*ip), taken, context))
 }
 
-/// Takes away what the new type does not have, unless the client changed it in the same request: then validation
-/// speaks.
+/// Removes fields that the new type does not have, unless the client changed them in the same request: then validation
+/// refuses them.
 fn drop_what_the_type_lacks(service: &mut Value, old: &Value) {
     let same = |service: &Value, field: &str| get(service, &["spec", field]) == get(old, &["spec", field]);
     let goes = |has: fn(&Value) -> bool, service: &Value| has(old) && !has(service);

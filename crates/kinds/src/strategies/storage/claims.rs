@@ -1,4 +1,4 @@
-//! PersistentVolumeClaims: their defaults, their rules, and what of them may change.
+//! PersistentVolumeClaims: their defaults, their rules, and their mutable fields.
 
 use std::str::FromStr;
 

@@ -1,6 +1,6 @@
 //! PersistentVolumes: defaults, rules and warnings, also of the volumes that attachments carry inline.
 //!
-//! Not here: what sources share with those of pods (see `pods::volumes`).
+//! Not here: the parts that sources share with those of pods (see `pods::volumes`).
 
 use std::str::FromStr;
 
@@ -303,8 +303,7 @@ fn attributes_class(errors: &mut Errors, spec: &At<'_>) {
     }
 }
 
-/// One source: the rules that those of pods have, and what a volume beyond any namespace must say besides.
-/// `ValidatePersistentVolumeSpec`.
+/// One source: the rules that those of pods have, and the further fields of a cluster-scoped volume.
 fn source(errors: &mut Errors, spec: &At<'_>, kind: &str, place: Place<'_>) {
     let at = match kind {
         "gcePersistentDisk" => spec.key(kind).moved(spec.path.key("persistentDisk")),

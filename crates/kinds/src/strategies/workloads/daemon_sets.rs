@@ -48,7 +48,7 @@ pub(super) fn daemon_set(new: &Value) -> Vec<FieldError> {
             let surge = rolling.key("maxSurge");
             int_or_percent(&mut errors, &unavailable);
             int_or_percent(&mut errors, &surge);
-            // A text without a percent sign may be a number; what is none is nothing.
+            // A text without a percent sign may be a number; any other counts as zero.
             let number = |at: &At<'_>| percent_or_number(at).or(at.text().parse().ok()).unwrap_or(0);
             match (number(&unavailable), number(&surge)) {
                 (0, 0) => errors.required(&unavailable, "cannot be 0 when maxSurge is 0"),

@@ -1,4 +1,4 @@
-//! StatefulSets: their rules, and what of them may change.
+//! StatefulSets: their rules, and their mutable fields.
 
 use kubewright_schema::error::FieldError;
 use serde_json::Value;

@@ -77,7 +77,7 @@ pub(crate) fn pod_security(errors: &mut Errors, spec: &At<'_>) {
     windows::options(errors, &at.key("windowsOptions"));
 }
 
-/// The field by which a pod shares with its host what a sysctl would change.
+/// The field by which a pod shares the namespace of a sysctl with its host.
 fn shared_with_host(spec: &At<'_>, sysctl: &str) -> Option<&'static str> {
     let of_ipc = |name: &str| {
         name == "kernel.sem"

@@ -57,8 +57,7 @@ pub(crate) fn update(new: &Value, old: &Value) -> Vec<FieldError> {
     errors.into_vec()
 }
 
-/// The new spec with the old values of what may change, so that the rest can be compared.
-/// `ValidatePodUpdate` and `validateNodeSelectorMutation`.
+/// The new spec with the old values of mutable fields, so that the rest can be compared.
 fn with_what_may_change(errors: &mut Errors, at: &At<'_>, was: &At<'_>) -> Value {
     let mut munged = at.value.clone();
     for list in ["containers", "initContainers"] {
