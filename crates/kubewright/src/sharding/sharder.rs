@@ -1,8 +1,6 @@
-//! The task that takes part in the sharding: obeys the engine's [`Machine`], one request for each Lease at a time, and
-//! publishes the terms.
+//! Takes part in the sharding: obeys the engine's [`Machine`], one request a Lease at a time, and publishes the terms.
 //!
-//! One watch shows all Leases of the operator; without one they are listed every retry period. The end of a term is a
-//! timer of its own.
+//! One watch shows all Leases of the operator; without one they are listed every retry period. A term ends by a timer.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -501,8 +499,7 @@ impl Part {
         }
     }
 
-    /// Leases of replicas that have not been heard of for long go. The fastest replica deletes them; that the others
-    /// fail does not matter.
+    /// Deletes Leases of replicas that are long gone. The fastest replica deletes them; the others may fail.
     fn delete_dead(&self) {
         for (name, version) in self.machine.dead(self.now()) {
             let (api, name, limit) = (
@@ -550,8 +547,7 @@ fn at_version(version: &str) -> DeleteParams {
     }
 }
 
-/// The events of the Leases, for ever: a list and a watch from there. When that ends or fails, another list after the
-/// retry period.
+/// The events of the Leases, for ever: a list and a watch from there, and again after the retry period.
 fn watching(api: Api<DynamicObject>, name: &str, settings: Settings) -> BoxStream<'static, Told> {
     let selector: Arc<str> = Arc::from(format!("{LABEL}={name}"));
     stream::unfold(0_u64, move |round| {
