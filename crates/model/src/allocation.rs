@@ -22,7 +22,7 @@ impl HeldIps for () {
     }
 }
 
-/// How what is unique in a store is handed out.
+/// How unique values of a store are handed out.
 #[derive(Clone, Copy)]
 pub struct Allocation {
     /// The values that a stored object holds.
@@ -82,12 +82,12 @@ impl Taken {
     }
 }
 
-/// Why an object does not get what is unique in its store.
+/// Why an object does not get a unique value of its store.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Unallocated {
-    /// The object asks for what it cannot have: 422.
+    /// The object asks for a value that it cannot have: 422.
     Invalid(Vec<FieldError>),
-    /// There is nothing left, or what is asked for is another's: 500 with the reason `InternalError`.
+    /// There is nothing left, or the requested value is another object's: 500 with the reason `InternalError`.
     Failed(String),
     /// An error that upstream reports without a reason: 500.
     Untyped(String),

@@ -1,4 +1,4 @@
-//! The built-in kinds as a value: what the crate of the kinds hands to the server, which knows none of them.
+//! The built-in kinds as a value: the crate of the kinds hands it to the server, which knows none of them.
 
 use std::sync::Arc;
 

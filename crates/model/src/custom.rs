@@ -25,7 +25,7 @@ pub struct Custom {
     pub source: Source,
     /// Changes whenever documents about the kind do.
     pub fingerprint: String,
-    /// The version of the definition: an object that was written before may lack what the schema fills in by now.
+    /// The version of the definition: an object that was written before may lack the defaults of the present schema.
     pub revision: u64,
     /// Whether the schema has defaults.
     pub has_defaults: bool,

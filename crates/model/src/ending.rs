@@ -1,4 +1,4 @@
-//! Kinds whose objects end in steps: what a delete does to an object that still has a step to go.
+//! Kinds whose objects end in steps: the effect of a delete on an object that still has a step to go.
 
 use jiff::Timestamp;
 use serde_json::Value;

@@ -34,7 +34,7 @@ pub fn uuid(env: &dyn Env) -> String {
     let low = env.random();
     let high = (high & 0xffff_ffff_ffff_0fff) | 0x4000;
     let low = (low & 0x3fff_ffff_ffff_ffff) | 0x8000_0000_0000_0000;
-    // Every object gets one: digit by digit is a tenth of what the formatter costs.
+    // Every object gets one: digit by digit is a tenth of the cost of the formatter.
     let bits = (u128::from(high) << 64) | u128::from(low);
     let mut text = String::with_capacity(36);
     for digit in 0..32 {

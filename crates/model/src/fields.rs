@@ -1,5 +1,4 @@
-//! Rules of single fields that decide nothing: which field, what it must be, and the function of Kubernetes that says
-//! so.
+//! Rules of single fields without decisions: the field, its rule, and the function of Kubernetes that has it.
 //!
 //! A strategy lists them ([`Strategy::fields`](super::Strategy::fields)); they are told after the errors of its
 //! functions. A rule about several fields, or about a part of a list, is code of the kind.
@@ -62,8 +61,8 @@ pub(super) fn errors(rules: &[FieldRule], new: &Value, old: Option<&Value>) -> V
     errors.into_vec()
 }
 
-/// Adds what the rules say of a part of an object, whose fields their paths lead to. Code of a kind asks this where the
-/// order of errors, or a place in a list, matters.
+/// Adds the errors of the rules in a part of an object, to whose fields their paths lead. Code of a kind asks this
+/// where the order of errors, or a place in a list, matters.
 pub fn tell(errors: &mut Errors, rules: &[FieldRule], at: &At<'_>, old: Option<&At<'_>>) {
     for rule in rules {
         let field = at.keys(rule.path);

@@ -1,7 +1,7 @@
 //! The metadata of objects: reading it, the fields that the server sets, its errors.
 //!
 //! Invariants: `uid`, `creationTimestamp`, `deletionTimestamp` and `deletionGracePeriodSeconds` come from the server
-//! alone; on an update they are what they were. `resourceVersion` is never set here (the API server's storage does).
+//! alone; an update does not change them. `resourceVersion` is never set here (the API server's storage does).
 
 use std::collections::BTreeSet;
 
@@ -118,7 +118,7 @@ pub fn metadata_mut(object: &mut Value) -> &mut Map<String, Value> {
     metadata.expect("it is there, and an object")
 }
 
-/// Drops what only the server may set, before admission sees a new object.
+/// Drops the fields that only the server may set, before admission sees a new object.
 pub fn wipe_system_fields(object: &mut Value) {
     let metadata = metadata_mut(object);
     for field in [
@@ -370,7 +370,7 @@ fn validate_owners(owners: &Value, at: &FieldPath) -> Vec<FieldError> {
             ("name", "must not be empty"),
             ("uid", "must not be empty"),
         ] {
-            // A group alone says no version; what has more slashes than one says nothing.
+            // A group alone has no version; a text with more slashes than one has no meaning.
             let said = match field(name).split_once('/') {
                 Some((_, version)) if name == "apiVersion" => !version.is_empty() && !version.contains('/'),
                 _ => !field(name).is_empty(),

@@ -1,7 +1,7 @@
 //! Calls that the server makes: admission webhooks and conversion webhooks.
 //!
 //! A call is an effect: the core decides the request and its destination, the shell sends it (HTTPS, a function in the
-//! same process, or a test's script) and reports the answer. The core decides what an answer or a failure means.
+//! same process, or a test's script) and reports the answer. The core decides the effect of an answer or a failure.
 //!
 //! Here: the trait; in `client` how a webhook's configuration becomes a call and its HTTP answer a document. Not here:
 //! sockets, TLS, the meaning of the document.
@@ -109,7 +109,7 @@ pub enum OutboundError {
     /// they are known.
     #[error("{0}")]
     Failed(String),
-    /// The same for what the call was sent on to.
+    /// The same for the target of a redirect.
     #[error("{why}")]
     Elsewhere {
         /// Where that is.

@@ -73,7 +73,7 @@ pub struct Resource {
 
 /// Moves fields between a served version and the stored form. Neither direction may lose anything.
 ///
-/// The functions of the strategy see the served version; only what is stored and shown is converted.
+/// The functions of the strategy see the served version; only the stored and the shown form are converted.
 #[derive(Clone, Copy, Debug)]
 pub struct Conversion {
     /// From the served version to the stored form, before storing.
@@ -93,7 +93,7 @@ pub enum Verbs {
     AllButDeleteCollection,
     /// Only `create`: reviews, which are answered and not stored.
     CreateOnly,
-    /// `get` and `list`: what is computed when it is asked for (ComponentStatus).
+    /// `get` and `list`: the objects are computed at each request (ComponentStatus).
     ReadOnly,
 }
 

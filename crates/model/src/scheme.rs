@@ -1,5 +1,5 @@
-//! Group, version and kind as Go's scheme speaks of them: how an `apiVersion` is read, and what is said of a kind that
-//! is not the one wanted.
+//! Group, version and kind in the words of Go's scheme: how an `apiVersion` is read, and the error for an unwanted
+//! kind.
 
 use serde_json::Value;
 

@@ -20,13 +20,14 @@ const MAX_TOLD: usize = 1000;
 pub struct Status {
     /// HTTP code.
     pub code: u16,
-    /// Machine-readable reason such as `NotFound`; empty when upstream gives none. A webhook may say what it likes.
+    /// Machine-readable reason such as `NotFound`; empty when upstream gives none. A webhook may set any.
     pub reason: Cow<'static, str>,
     /// Text for people.
     pub message: String,
     /// The object that the status is about.
     pub details: Option<Box<Details>>,
-    /// `metadata` (a `ListMeta`): the `continue` with which an expired list may go on, and what a webhook says there.
+    /// `metadata` (a `ListMeta`): the `continue` with which an expired list may go on, and the metadata of a webhook's
+    /// status.
     pub metadata: Map<String, Value>,
     /// Whether it reports success (`status: Success`).
     pub success: bool,
@@ -133,7 +134,7 @@ impl Status {
         Status::failure(400, "BadRequest", message)
     }
 
-    /// 500 InternalError (`NewInternalError`), with what went wrong as its cause.
+    /// 500 InternalError (`NewInternalError`), with the error as its cause.
     pub fn internal(why: &str) -> Status {
         let cause = Cause {
             reason: String::new(),
@@ -278,7 +279,7 @@ impl Status {
         Status::failure(501, "NotImplemented", message)
     }
 
-    /// 415 naming what is accepted.
+    /// 415 naming the accepted types.
     pub fn unsupported_media_type(accepted: &str) -> Status {
         let message =
             format!("the body of the request was in an unknown format - accepted media types include: {accepted}");
@@ -314,7 +315,7 @@ impl Status {
         })
     }
 
-    /// Success of a delete: what was deleted, no code.
+    /// Success of a delete: the deleted object, no code.
     pub fn deleted(resource: &Resource, name: &str, uid: &str) -> Status {
         let details = Details {
             uid: uid.to_owned(),

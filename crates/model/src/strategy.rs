@@ -15,7 +15,7 @@ use crate::env::Env;
 pub enum StatusMetadata {
     /// Nothing: all of it stays (custom resources).
     Kept,
-    /// Everything but these fields, as any write (what may not change is refused, not put back).
+    /// Everything but these fields, as any write (a change of an immutable field is refused, not put back).
     WrittenBut(&'static [&'static str]),
 }
 
@@ -37,7 +37,7 @@ impl StatusMetadata {
 /// How often a kind looks at the metadata of an update: each look tells its errors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Looks {
-    /// As at that of an update: what may not change, then labels and the like (`ValidateObjectMetaUpdate`).
+    /// As at that of an update: immutable fields, then labels and the like (`ValidateObjectMetaUpdate`).
     pub changed: bool,
     /// How many times as at that of a new object, names included (`ValidateObjectMeta`).
     pub whole: usize,
@@ -84,7 +84,7 @@ pub enum GracePeriod {
 /// When `metadata.generation` grows. It is 1 after create for every rule but `Never`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GenerationRule {
-    /// The kind does not manage a generation: what the client sends is kept (ConfigMap, Secret, Service, …).
+    /// The kind does not manage a generation: the client's value is kept (ConfigMap, Secret, Service, …).
     Never,
     /// `spec` changed.
     Spec,
@@ -106,7 +106,7 @@ pub enum Empties {
     Absent,
     /// The rules see it (where Go asks for `!= nil`); it changes nothing.
     Seen,
-    /// The rules see it, and it is a change of what is absent, each time that it is sent (`reflect.DeepEqual`).
+    /// The rules see it, and it is a change of an absent one, each time that it is sent (`reflect.DeepEqual`).
     Changes,
 }
 
@@ -115,7 +115,7 @@ pub enum Empties {
 pub enum NameRule {
     /// RFC 1123 subdomain (most kinds).
     Subdomain,
-    /// The same, where what is too long is told in bytes (kinds whose rules are declared with their types).
+    /// The same, where the error about a long text counts bytes (kinds whose rules are declared with their types).
     SubdomainInBytes,
     /// RFC 1123 label (Namespace).
     Label,
@@ -183,7 +183,7 @@ pub struct Strategy {
     /// Fields that a write to a subresource (empty: to the object) does not change, so that it is not entered for them
     /// in `managedFields` (upstream's reset fields). That the status has a subresource of its own need not be said.
     pub reset: &'static [(&'static str, &'static [&'static str])],
-    /// Reads go to storage and never to a watch cache, which shows in what they answer (Event, whose
+    /// Reads go to storage and never to a watch cache, which shows in their answers (Event, whose
     /// `DefaultWatchCacheSizes` are 0).
     pub is_never_cached: bool,
     /// Whether the fields differ between the groups that serve the kind, so that each manager's are looked at in its
@@ -200,7 +200,7 @@ pub struct Strategy {
     /// A delete that leaves this to the default is warned that it leaves pods behind (Job, whose default is older than
     /// the API's).
     pub warns_of_orphans: bool,
-    /// Whether other objects may depend on one of this kind: a delete says what becomes of them.
+    /// Whether other objects may depend on one of this kind: a delete says how they are handled.
     pub has_dependents: bool,
     /// Whether its objects change how others are served or judged, so that they are read and checked whole with each
     /// write.
@@ -220,8 +220,8 @@ pub struct Strategy {
     pub prepare_create: fn(&mut Value, &StrategyContext<'_>),
     /// `PrepareForUpdate` (new, old).
     pub prepare_update: fn(&mut Value, &Value, &StrategyContext<'_>),
-    /// `PrepareForUpdate` of a write to `/status` (new, old); the pipeline has put back what such a write may not
-    /// change.
+    /// `PrepareForUpdate` of a write to `/status` (new, old); the pipeline has put back the fields that such a write
+    /// may not change.
     pub prepare_status: fn(&mut Value, &Value, &StrategyContext<'_>),
     /// Errors in a new object. Metadata is validated by the pipeline.
     pub validate_create: fn(&Value) -> Vec<FieldError>,

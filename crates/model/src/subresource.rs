@@ -12,8 +12,8 @@ use super::{StrategyContext, Text};
 /// A subresource of a kind.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Subresource {
-    /// `/status`: only `status` is written (and what [`Strategy::status_metadata`](super::Strategy::status_metadata)
-    /// says).
+    /// `/status`: only `status` is written (and the metadata of
+    /// [`Strategy::status_metadata`](super::Strategy::status_metadata)).
     Status,
     /// `/scale`, an `autoscaling/v1` Scale made from these paths.
     Scale(ScalePaths),
@@ -43,7 +43,7 @@ pub enum Way {
     Attach,
     /// To a process that is started for it.
     Exec,
-    /// To what a container wrote.
+    /// To the log of a container.
     Log,
     /// To ports of a pod.
     PortForward,
@@ -91,15 +91,16 @@ pub struct Portion {
     pub name: &'static str,
     /// The verbs that it takes, as discovery lists them.
     pub verbs: &'static [&'static str],
-    /// Makes the new object (first), as it was sent, what such a write may make of the old one (second).
+    /// Restricts the new object (first), as it was sent, to the changes that such a write may make of the old one
+    /// (second).
     pub restrict: fn(&mut Value, &Value),
-    /// Whether all that was sent counts as written in `managedFields`, also what `restrict` takes away.
+    /// Whether all sent fields count as written in `managedFields`, also those that `restrict` removes.
     pub owns_all_that_is_sent: bool,
     /// Whether the status is written.
     pub writes_status: bool,
     /// Whether the generation grows as with a write of the object.
     pub counts_generation: bool,
-    /// Fills in what the server sets (new, old).
+    /// Fills in the fields that the server sets (new, old).
     pub prepare: fn(&mut Value, &Value, &StrategyContext<'_>),
     /// Errors in the change (new, old).
     pub validate: fn(&Value, &Value) -> Vec<FieldError>,

@@ -4,7 +4,7 @@ use super::status::Status;
 
 /// Why a patched object is not one of its kind.
 pub enum Unfit {
-    /// It cannot be read; what the decoder says.
+    /// It cannot be read; the error of the decoder.
     Unreadable(String),
     /// It can, and is refused.
     Refused(Status),

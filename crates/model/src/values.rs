@@ -82,7 +82,7 @@ pub fn get<'a>(value: &'a Value, keys: &[&str]) -> &'a Value {
         .fold(value, |value, key| value.get(key).unwrap_or(&Value::Null))
 }
 
-/// Takes `key` of `old` into `new`, or removes it when `old` has none: for what a client may not change in this
+/// Takes `key` of `old` into `new`, or removes it when `old` has none: for a field that a client may not change in this
 /// request.
 pub fn keep(new: &mut Value, old: &Value, key: &str) {
     let Some(map) = new.as_object_mut() else { return };

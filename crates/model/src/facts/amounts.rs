@@ -9,7 +9,7 @@ use serde_json::Value;
 /// Amounts by the name of their resource, such as `requests.cpu` or `count/deployments.apps`.
 pub type ResourceList = BTreeMap<String, Quantity>;
 
-/// The amounts in a JSON object; what is no quantity is left out.
+/// The amounts in a JSON object; a value that is not a quantity is left out.
 pub fn parse(list: &Value) -> ResourceList {
     let entries = list.as_object().into_iter().flatten();
     entries

@@ -14,8 +14,8 @@ use super::{
 };
 use crate::{NameRule, Resource};
 
-/// Carries over what an update may not change or may leave out (the counterpart of `rest.BeforeUpdate`). The namespace
-/// is the request's to check.
+/// Carries over the fields that an update may not change or may leave out (the counterpart of `rest.BeforeUpdate`). The
+/// namespace is the request's to check.
 pub fn keep_system_fields(new: &mut Value, old: &Value, namespaced: bool) {
     let old_metadata = old.get("metadata").unwrap_or(&Value::Null);
     let metadata = metadata_mut(new);
