@@ -1,12 +1,11 @@
 //! The server: one pipeline for every request and every kind.
 //!
-//! [`ApiServer::handle`] routes a request, asks the authorizer, and hands it to a verb. The verbs stand in files of
-//! their own: `read` (get, list, watch), `create`, `update`, `patch`, `apply`, `delete`, `subresource`; what all writes
-//! share is in `write`. The behaviour of a kind comes out of its row (see [`crate::model::Resource`]).
+//! [`ApiServer::handle`] routes a request, asks the authorizer, and hands it to a verb, each in a file of its own;
+//! `write` has the parts that all writes share. The behaviour of a kind is in its row ([`crate::model::Resource`]).
 //!
 //! Invariants: a request works on one snapshot of the registry; a write is a function of the present object, and runs
-//! again after a conflict; no request makes a verb panic; one that costs too much is cancelled before it commits (see
-//! [`kubewright_schema::budget`]).
+//! again after a conflict; no request makes a verb panic; one beyond its [budget](kubewright_schema::budget) ends
+//! before it commits.
 
 mod admit;
 mod apply;
