@@ -465,7 +465,7 @@ impl<'a> Estimator<'a> {
     }
 }
 
-/// `cel.bind`, and what `optMap` makes: a loop over nothing.
+/// `cel.bind`, and the expansion of `optMap`: a loop over nothing.
 fn is_binding(loop_: &Comprehension) -> bool {
     let empty = matches!(&loop_.range.kind, ExprKind::List { elements, .. } if elements.is_empty());
     let never = matches!(loop_.condition.kind, ExprKind::Literal(Literal::Bool(false)));

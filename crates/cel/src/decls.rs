@@ -1,10 +1,10 @@
 //! The functions that expressions may call: names, overloads and their types, as data.
 //!
 //! `data/cel-functions.txt` has one line per overload: `id = name(types) -> type`; a dot before the name says that the
-//! first type is a receiver (`'a'.size()`). Checker, cost estimator and interpreter share the table; what a function
-//! does is told apart by the overload's id. It is the set of Kubernetes 1.36: the standard library with mixed numeric
-//! comparisons and optional types, strings (version 2), lists (version 3), sets, two-variable comprehensions, and
-//! Kubernetes' own.
+//! first type is a receiver (`'a'.size()`). Checker, cost estimator and interpreter share the table; the behaviour of a
+//! function is told apart by the overload's id. It is the set of Kubernetes 1.36: the standard library with mixed
+//! numeric comparisons and optional types, strings (version 2), lists (version 3), sets, two-variable comprehensions,
+//! and Kubernetes' own.
 //!
 //! Invariant: the overloads of one name stand in the order in which they are tried.
 

@@ -63,7 +63,7 @@ use ast::{Expr, ExprId, ExprKind};
 use kubewright_values::budget;
 use types::{Decl, Type};
 
-/// The variables that an expression may name, and what else its place offers.
+/// The variables that an expression may name, and the further offers of its place.
 #[derive(Clone, Debug, Default)]
 pub struct Environment {
     variables: BTreeMap<Arc<str>, Decl>,
@@ -83,7 +83,8 @@ impl Environment {
         self
     }
 
-    /// Allows what mutating policies may say: `Object{…}`, `Object.spec{…}`, `JSONPatch{…}` and `jsonpatch.escapeKey`.
+    /// Allows the constructors of mutating policies: `Object{…}`, `Object.spec{…}`, `JSONPatch{…}` and
+    /// `jsonpatch.escapeKey`.
     #[must_use]
     pub fn constructing_objects(mut self) -> Self {
         self.constructs_objects = true;

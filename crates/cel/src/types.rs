@@ -1,7 +1,7 @@
-//! Types of values, and declarations: types with what a schema promises about sizes.
+//! Types of values, and declarations: types with the sizes that a schema promises.
 //!
-//! A [`Type`] is what the checker reasons with. A [`Decl`] is a type as a schema gives it: the same type, plus the most
-//! elements that a value may have, from which the cost of a rule is estimated. Both share the [`ObjectType`]s.
+//! A [`Type`] is the checker's notion. A [`Decl`] is a type as a schema gives it: the same type, plus the most elements
+//! that a value may have, from which the cost of a rule is estimated. Both share the [`ObjectType`]s.
 //!
 //! Invariants: two object types are the same when their names are; names of fields are escaped
 //! ([`escape`]), so that each can be written in an expression.

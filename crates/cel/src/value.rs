@@ -1,10 +1,10 @@
 //! Values of the Common Expression Language at run time.
 //!
 //! A [`Value`] mostly points into the JSON of an object: a list or a map of the object is converted element by element,
-//! when an expression asks for it, with the [`Decl`] of its schema if there is one. Without a declaration a value is
-//! what JSON says: numbers without a fraction are `int`, the others `double`.
+//! when an expression asks for it, with the [`Decl`] of its schema if there is one. Without a declaration a value has
+//! the type of its JSON: numbers without a fraction are `int`, the others `double`.
 //!
-//! Invariants: a value of `'a` borrows only from what lives for the whole evaluation (the program, the object, the
+//! Invariants: a value of `'a` borrows only from data that lives for the whole evaluation (the program, the object, the
 //! declarations); clones are cheap, since everything that grows is behind an `Rc`; keys of maps are ordered, so that
 //! loops over a map go through it in the order of its keys (Go's order is random).
 //!
@@ -39,7 +39,7 @@ pub(crate) use operators::{add, is_ordered};
 pub use operators::{compare, equal};
 pub use time::{Duration, Timestamp};
 
-/// A string: part of what is evaluated, or made by the evaluation.
+/// A string: part of the evaluated object, or made by the evaluation.
 #[derive(Clone)]
 pub enum Text<'a> {
     /// Part of the object or of the program.
@@ -290,7 +290,7 @@ impl<'a> Value<'a> {
         }
     }
 
-    /// Characters of a string, bytes, elements of a list, entries of a map; none for what has no size.
+    /// Characters of a string, bytes, elements of a list, entries of a map; none for a value without a size.
     pub fn size(&self) -> Option<u64> {
         let size = match self {
             Self::String(text) => {
@@ -306,7 +306,7 @@ impl<'a> Value<'a> {
         Some(size as u64)
     }
 
-    /// True for what `optional.ofNonZeroValue` takes as nothing.
+    /// True for the values that `optional.ofNonZeroValue` takes as nothing.
     pub fn is_zero(&self) -> bool {
         match self {
             Self::Null => true,
@@ -324,7 +324,7 @@ impl<'a> Value<'a> {
         }
     }
 
-    /// The value as JSON: what a constructed object or a patch carries into an object.
+    /// The value as JSON: the form in which a constructed object or a patch enters an object.
     ///
     /// # Errors
     /// Values that JSON does not know, such as types and quantities.

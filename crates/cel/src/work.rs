@@ -4,8 +4,8 @@ use kubewright_values::budget;
 
 use crate::error::Error;
 
-/// Says that an evaluation did something. Beyond what the request may cost it is too expensive, as beyond the limit of
-/// its own cost.
+/// Says that an evaluation did something. Beyond the request's budget it is too expensive, as beyond the limit of its
+/// own cost.
 pub(crate) fn worked(steps: usize) -> Result<(), Error> {
     if !budget::affords(steps, 0) {
         return Err(Error::CostExceeded);

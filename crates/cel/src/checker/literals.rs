@@ -159,7 +159,7 @@ fn unwrap(ty: &Type, optional: bool) -> &Type {
     }
 }
 
-/// The same type; what a type holds counts, too.
+/// The same type; the types inside of it count, too.
 fn equivalent(a: &Type, b: &Type) -> bool {
     kubewright_values::budget::spend(1);
     match (a, b) {

@@ -1,7 +1,7 @@
 //! Types of expressions.
 //!
-//! Walks the tree once, gives each node a type, and rewrites what only types can tell: qualified names of variables,
-//! functions and types. One mistake is reported once: its type is [`Type::Error`], which fits everywhere.
+//! Walks the tree once, gives each node a type, and rewrites the parts that only types can tell: qualified names of
+//! variables, functions and types. One mistake is reported once: its type is [`Type::Error`], which fits everywhere.
 
 mod literals;
 mod unify;

@@ -1,4 +1,4 @@
-//! Which type fits where, and what type parameters stand for.
+//! Which type fits where, and the types of type parameters.
 //!
 //! The rules of cel-go: dynamic values and errors fit everywhere; `null` fits objects, opaque types, durations and
 //! timestamps; a parameter takes the more general of the types that it meets.
@@ -120,7 +120,7 @@ impl Mapping {
         }
     }
 
-    /// The type with parameters replaced by what they stand for; the others become dynamic when `open_to_dyn`.
+    /// The type with its bound parameters replaced; the others become dynamic when `open_to_dyn`.
     pub(super) fn substitute(&self, ty: &Type, open_to_dyn: bool) -> Type {
         budget::spend(4);
         if let Some(bound) = self.find(ty) {

@@ -457,7 +457,7 @@ impl Parser {
         self.measured(global(id, offset, function, vec![left, right]), 0)
     }
 
-    /// A call, or what a macro of this name makes of it.
+    /// A call, or the expansion of a macro of this name.
     fn call(&mut self, id: ExprId, offset: u32, function: &str, target: Option<Expr>, args: Vec<Expr>) -> Expr {
         match self.expand(offset, function, target, args) {
             Ok(Ok(expanded)) => expanded,

@@ -1,9 +1,9 @@
 //! Source text to a tree, with macros expanded.
 //!
-//! A parser by recursive descent that makes the same mistakes out of wrong input as the generated parser of cel-go:
-//! what it expected, whether it leaves a token out (`extraneous input`), takes one as given (`missing`) or gives a rule
-//! up (`mismatched input`) and goes on where the text fits again. For that, every rule knows what may follow it (the
-//! stack `follow`).
+//! A parser by recursive descent that makes the same mistakes out of wrong input as the generated parser of cel-go: the
+//! expected tokens, whether it leaves a token out (`extraneous input`), takes one as given (`missing`) or gives a rule
+//! up (`mismatched input`) and goes on where the text fits again. For that, every rule knows the tokens that may follow
+//! it (the stack `follow`).
 //!
 //! Invariant: a tree is handed out only when nothing was wrong.
 
@@ -73,7 +73,7 @@ pub fn parse(source: &str) -> Result<Expr, Vec<Issue>> {
     }
 }
 
-/// A rule cannot go on; what is to be said about it.
+/// A rule cannot go on; the error to report.
 struct Stuck {
     /// The token at fault.
     at: usize,
@@ -88,7 +88,7 @@ struct Parser {
     /// Where text stands that is no token.
     left_out: Vec<Range<usize>>,
     at: usize,
-    /// For each rule under way: what may follow it, and whether the rule around may end there.
+    /// For each rule under way: the tokens that may follow it, and whether the rule around may end there.
     follow: Vec<(Set, bool)>,
     /// A mistake was reported and nothing matched since; more mistakes are consequences.
     recovering: bool,
@@ -204,7 +204,7 @@ impl Parser {
         }
     }
 
-    /// Everything that may come at this point when `local` may, and with `nullable` what follows the rules around.
+    /// All tokens that may come at this point when `local` may, and with `nullable` those that follow the rules around.
     fn expected(&self, local: Set, nullable: bool) -> Set {
         let (mut set_, mut open) = (local, nullable);
         for (follow, nullable) in self.follow.iter().rev() {
@@ -303,13 +303,13 @@ impl Parser {
         self.at = self.tokens.len() - 1;
     }
 
-    /// Begins a rule that may be stuck: what may follow it. Answers where it begins.
+    /// Begins a rule that may be stuck: the tokens that may follow it. Answers where it begins.
     fn enter(&mut self, follow: Set, nullable: bool) -> u32 {
         self.follow.push((follow, nullable));
         self.token().offset
     }
 
-    /// Ends a rule; when it is stuck, reports that and skips to what may follow here or further out.
+    /// Ends a rule; when it is stuck, reports that and skips to a token that may follow here or further out.
     fn leave(&mut self, begin: u32, result: Result<Expr, Stuck>) -> Expr {
         let expr = match result {
             Ok(expr) => expr,
