@@ -37,7 +37,7 @@ fn share(size: u64, factor: f64) -> u64 {
     (size as f64 * factor).ceil() as u64
 }
 
-/// Whether the API server computes an expression once, when it compiles it: what consists of constants is free.
+/// Whether the API server computes an expression once, when it compiles it: constant expressions are free.
 pub(super) fn is_constant(expr: &Expr) -> bool {
     kubewright_values::budget::spend(1);
     match &expr.kind {

@@ -147,7 +147,8 @@ impl<'a> Interpreter<'a, '_> {
     }
 }
 
-/// A value that a function made, counted as far as it is new: what is in a list is, or was counted when it was made.
+/// A value that a function made, counted as far as it is new: the items of a list are older, or were counted when they
+/// were made.
 fn made_of<'a>(result: Result<Value<'a>, Error>) -> Result<Value<'a>, Error> {
     let value = result?;
     made(match &value {

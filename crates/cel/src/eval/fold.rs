@@ -1,4 +1,4 @@
-//! Loops: what the macros `all`, `exists`, `map`, … come to.
+//! Loops: the expansions of the macros `all`, `exists`, `map`, …
 
 use super::{Error, Interpreter};
 use crate::ast::{Call, Comprehension, Expr, ExprKind, op};

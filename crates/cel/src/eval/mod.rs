@@ -121,8 +121,8 @@ pub(crate) fn evaluate_expr<'a>(
     }
 }
 
-/// Whether a program can be run at all: computes what depends on constants only, as the API server does when a rule is
-/// written (`int('x')`, `'a'.matches('[')`).
+/// Whether a program can be run at all: computes the parts that depend on constants only, as the API server does when a
+/// rule is written (`int('x')`, `'a'.matches('[')`).
 ///
 /// # Errors
 /// The error of the constant.
