@@ -233,7 +233,7 @@ impl Clause {
     }
 }
 
-/// The digits behind a point, with what follows them.
+/// The digits behind a point, with the rest.
 fn precision(text: &str) -> Result<(usize, &str), String> {
     let digits = text.bytes().take_while(u8::is_ascii_digit).count();
     let (digits, rest) = text.split_at(digits);
@@ -281,7 +281,7 @@ fn superscript(exponent: i32) -> String {
     sign.chars().chain(digits).collect()
 }
 
-/// How the American locale that Kubernetes asks for prints what is no number.
+/// How Kubernetes' American locale prints a value that is not a number.
 fn not_finite(number: f64) -> Option<&'static str> {
     if number.is_nan() {
         Some("NaN")

@@ -1,7 +1,7 @@
 //! The functions that expressions may call, by overload.
 //!
 //! The table of signatures is [`decls`](super::decls); the interpreter has found the overload that fits the values, so
-//! that a function only takes apart what it was promised. An argument that does not fit all the same is answered with
+//! that a function gets only the types of its signature. An argument that does not fit all the same is answered with
 //! `None`, which is `no such overload`. Operators and conversions are those of [`value`](super::value), and so are the
 //! functions of opaque values.
 

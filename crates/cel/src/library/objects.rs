@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use crate::error::Error;
 use crate::value::{Object, Text, Value};
 
-/// The object of a declared type: `Object` and what is below it takes any field, `JSONPatch` its own.
+/// The object of a declared type: `Object` and the types below it take any field, `JSONPatch` its own.
 pub(crate) fn construct<'a>(type_name: &'a str, fields: BTreeMap<Text<'a>, Value<'a>>) -> Result<Object<'a>, Error> {
     if type_name == "JSONPatch" {
         for (name, value) in &fields {

@@ -56,7 +56,7 @@ const VALUE: usize = 64;
 const KEPT: usize = 128;
 const KEPT_WEIGHT: usize = 2_000;
 
-/// The most memory in which a compiled expression notes what it has seen of a text, for each thread.
+/// The most memory in which a compiled expression notes its states for a text, for each thread.
 const NOTES: usize = 256 * 1024;
 
 /// The compiled expressions of a caller that evaluates rules again and again: a server has one. At most `KEPT` of them,
@@ -87,8 +87,8 @@ impl Patterns {
     }
 }
 
-/// A compiled expression, and how large it is. It is shared and never copied: a copy of a [`Regex`] begins without the
-/// notes of what it has seen, and making those anew costs far more than a short match does.
+/// A compiled expression, and how large it is. It is shared and never copied: a copy of a [`Regex`] begins without
+/// those notes, and making them anew costs far more than a short match does.
 #[derive(Debug)]
 pub struct GoRegex {
     regex: Regex,
@@ -131,8 +131,8 @@ pub fn compile(pattern: &str) -> Result<Arc<GoRegex>, String> {
     Ok(Arc::new(GoRegex { regex, weight }))
 }
 
-/// About how many parts an expression has when its repetitions are written out: what compiling it costs, and at worst
-/// each character of a text.
+/// About how many parts an expression has when its repetitions are written out: the cost of compiling it, and at worst
+/// that of each character of a text.
 fn weight(pattern: &str) -> usize {
     /// A class of Unicode's characters.
     const CLASS: usize = 500;
@@ -180,7 +180,7 @@ fn translate(pattern: &str) -> String {
     let mut rest = pattern;
     // Whether a set is open, and whether its first element is still to come.
     let (mut in_set, mut first) = (false, false);
-    // Where the last name of characters ends: what is not there is not looked for again and again.
+    // Where the last name of characters ends: a missing one is not searched for again and again.
     let last_name = pattern.rfind(":]");
     while let Some(c) = rest.chars().next() {
         let mut taken = c.len_utf8();
@@ -224,7 +224,7 @@ fn translate(pattern: &str) -> String {
     translated
 }
 
-/// Writes what follows a backslash; gives back how many bytes that was.
+/// Writes the escape behind a backslash; gives back how many bytes that was.
 fn escape(translated: &mut String, after: &str, in_set: bool) -> usize {
     let Some(c) = after.chars().next() else {
         translated.push('\\');

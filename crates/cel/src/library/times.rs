@@ -84,7 +84,7 @@ fn named_offset(name: &str, time: Timestamp) -> Result<i64, Error> {
         .filter(|(canonical, _)| *canonical == name)
         .and_then(|(_, rules)| TimeZone::tzif(name, rules).ok())
         .ok_or_else(|| Error::new(format!("unknown time zone {name}")))?;
-    // The last day of the year 9999 is beyond what the rules know, and is ruled as the day before it.
+    // The last day of the year 9999 is beyond the rules of time zones, and is ruled as the day before it.
     let instant = jiff::Timestamp::from_second(time.seconds()).unwrap_or(jiff::Timestamp::MAX);
     Ok(i64::from(zone.to_offset(instant).seconds()))
 }
