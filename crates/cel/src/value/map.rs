@@ -164,7 +164,7 @@ impl<'a> Map<'a> {
         Self(Entries::Json(object, decl), 1)
     }
 
-    /// An object whose fields are computed. It may not lie in another value: what a field holds could be the object
+    /// An object whose fields are computed. It may not lie in another value: a field of it could hold the object
     /// itself.
     pub fn computed(fields: Rc<dyn Fields<'a> + 'a>) -> Self {
         Self(Entries::Computed(fields), u32::MAX)

@@ -1,7 +1,7 @@
 //! Asking whether a user may do something:
 //! `authorizer.group('').resource('pods').namespace('a').check('list').allowed()`.
 //!
-//! Who may do what is the caller's to say, through [`Authorizer`]; this module collects the question.
+//! The caller decides the rights, through [`Authorizer`]; this module collects the question.
 
 use std::fmt;
 use std::rc::Rc;

@@ -1,4 +1,4 @@
-//! Formats of names: `format.dns1123Label().validate(x)` gives what is wrong, or none.
+//! Formats of names: `format.dns1123Label().validate(x)` gives the errors, or none.
 
 use super::Opaque;
 use super::{Called, url};

@@ -97,7 +97,7 @@ impl Opaque<'_> {
         }
     }
 
-    /// Bytes of an address or a prefix, for the cost of what is done with it.
+    /// Bytes of an address or a prefix, for the cost of work with it.
     pub(crate) fn size(&self) -> Option<u64> {
         match self {
             Self::Ip(IpAddr::V4(_)) => Some(4),

@@ -78,8 +78,8 @@ fn of_two<'a>(overload: &str, left: &Quantity, right: &Quantity, integral: bool)
     }))
 }
 
-/// Kubernetes keeps an amount as an integer if its text is short and has no fraction once its suffix is counted in;
-/// what it keeps otherwise has no integer value, even if it is whole (`1000m`).
+/// Kubernetes keeps an amount as an integer if its text is short and has no fraction once its suffix is counted in; any
+/// other amount has no integer value, even if it is whole (`1000m`).
 fn is_integral(text: &str) -> bool {
     let text = text.trim_start_matches(['+', '-']);
     let number = text.bytes().take_while(|b| b.is_ascii_digit() || *b == b'.').count();

@@ -55,7 +55,7 @@ impl Url {
     /// Reads a URL as `url.Parse` does.
     ///
     /// # Errors
-    /// Go's text about what is no URL.
+    /// Go's error about a text that is no URL.
     ///
     /// ```
     /// use kubewright_cel::value::opaque::url::Url;
@@ -229,7 +229,7 @@ fn check_host(host: &str) -> Result<(), String> {
     for (at, c) in host.char_indices() {
         if c == '%' {
             let escape = &host[at..at + 3];
-            // Only what is not ASCII may be encoded in a host.
+            // Only characters beyond ASCII may be encoded in a host.
             if escape.as_bytes()[1] < b'8' && escape != "%25" {
                 return Err(format!("invalid URL escape {}", quote(escape)));
             }
