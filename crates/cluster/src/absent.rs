@@ -1,4 +1,4 @@
-//! Says to a client that what it creates will stay as it is, because the controller of that kind does not exist here
+//! Tells a client that its new object will stay as it is, because the controller of that kind does not exist here
 //! (yet).
 //!
 //! A user should not wait for the Jobs of a CronJob that no controller looks at. A cluster without controllers warns

@@ -5,7 +5,7 @@
 //! (`audit-2026-11-23T12-00-00.000.log`), and a new one begins; old ones are compressed, and removed by number and age,
 //! on a thread of their own.
 //!
-//! Invariants: what cannot be written is an error to the caller, which logs it; no line is lost in a rotation.
+//! Invariants: a failed write is an error to the caller, which logs it; no line is lost in a rotation.
 
 use std::ffi::OsString;
 use std::fs::{self, DirBuilder, File, OpenOptions};
@@ -23,7 +23,7 @@ const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 /// How the time stands in the name of an old file.
 const STAMP: &str = "%Y-%m-%dT%H-%M-%S%.3f";
 
-/// When an audit file gives way to a new one, and what becomes of the old ones. The defaults are kube-apiserver's.
+/// When an audit file gives way to a new one, and how many old ones are kept. The defaults are kube-apiserver's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rotation {
     /// The size, in bytes, that a file does not exceed; 0: it grows for ever (`--audit-log-maxsize`, in megabytes).

@@ -196,7 +196,7 @@ impl Certified {
         self.key.serialize_pem()
     }
 
-    /// The key in the form that kubeadm's kubeconfigs have for ECDSA (SEC 1, RFC 5915): its label says what it is, and
+    /// The key in the form that kubeadm's kubeconfigs have for ECDSA (SEC 1, RFC 5915): its label names the type, and
     /// some clients take a key for RSA whose label does not.
     pub(crate) fn key_sec1_pem(&self) -> String {
         /// Where the private number stands in the PKCS #8 of a P-256 key, behind a version and its own length.

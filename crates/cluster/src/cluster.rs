@@ -6,7 +6,7 @@
 //! - a cluster lives as long as one of its handles; the tasks that it runs never hold one;
 //! - [`Cluster::stop`] leaves nothing running, within a second.
 //!
-//! Not here: what a data folder looks like inside (see `durable`); how a test moves the time (`kubewright-testing`).
+//! Not here: the contents of a data folder (see `durable`); how a test moves the time (`kubewright-testing`).
 
 mod authority;
 mod builder;
@@ -75,10 +75,10 @@ struct Inner {
     outbound: Arc<HttpsOutbound>,
     /// Writes to the data folder, when there is one.
     journal: Option<Arc<FileJournal>>,
-    /// The controllers, which are stopped first, while the server still answers what they are at.
+    /// The controllers, which are stopped first, while the server still answers their requests.
     controllers: Mutex<Option<JoinHandle<()>>>,
     controllers_stop: StopSource,
-    /// Listeners, and what removes old Events.
+    /// Listeners, and the task that removes old Events.
     tasks: Mutex<Vec<JoinHandle<()>>>,
 }
 
@@ -109,7 +109,7 @@ impl Cluster {
         self.inner.client.clone()
     }
 
-    /// [`Cluster::client`] for a service account, which may do what its roles say. The account need not exist.
+    /// [`Cluster::client`] for a service account, with the rights of its roles. The account need not exist.
     pub fn client_of_service_account(&self, namespace: &str, name: &str) -> kube::Client {
         let user = UserInfo::service_account(namespace, name);
         inprocess::client(self.inner.front.clone(), user)
@@ -125,9 +125,9 @@ impl Cluster {
         &self.inner.front.api
     }
 
-    /// Answers what the API server would post to `url` with a function from now on, as
-    /// [`ClusterBuilder::webhook_function`] does from the beginning. An error stands for a webhook that cannot be
-    /// reached, in words such as `dial tcp: connect: connection refused`.
+    /// Answers requests of the API server to `url` with a function from now on, as [`ClusterBuilder::webhook_function`]
+    /// does from the beginning. An error stands for a webhook that cannot be reached, in words such as `dial tcp:
+    /// connect: connection refused`.
     pub fn answer_webhook<F, R>(&self, url: &str, function: F)
     where
         F: Fn(serde_json::Value) -> R + Send + Sync + 'static,
@@ -213,8 +213,8 @@ impl Cluster {
         Ok(taken)
     }
 
-    /// Stops the cluster: watches end cleanly, requests under way are answered, controllers finish what they are at.
-    /// Returns when everything has ended, within a second.
+    /// Stops the cluster: watches end cleanly, requests under way are answered, controllers finish their work. Returns
+    /// when everything has ended, within a second.
     pub async fn stop(&self) {
         let inner = &self.inner;
         let begun = tokio::time::Instant::now();
@@ -252,7 +252,7 @@ impl std::fmt::Debug for Cluster {
     }
 }
 
-/// Waits for a task that was told to end; what has not ended by the deadline is cut off.
+/// Waits for a task that was told to end; a task that has not ended by the deadline is cut off.
 async fn ended(mut task: JoinHandle<()>, deadline: tokio::time::Instant) {
     match tokio::time::timeout_at(deadline, &mut task).await {
         Ok(Err(error)) if error.is_panic() => tracing::error!(%error, "a part of the cluster panicked"),

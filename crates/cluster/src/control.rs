@@ -15,8 +15,7 @@ use crate::error::{Error, Result};
 
 /// How long to wait before controllers that ended with an error start again.
 const RESTART: Duration = Duration::from_secs(1);
-/// How long the controllers may take to end when the cluster stops; half of it is for reconciles to finish what they
-/// are at.
+/// How long the controllers may take to end when the cluster stops; half of it is for reconciles to finish.
 const GRACE: Duration = Duration::from_millis(400);
 /// How much text of decoded objects each informer keeps. A crowd of pods is read again and again by many controllers, a few of them at a
 /// time: keeping all of them decoded takes eight times their text and saves little.
@@ -170,7 +169,7 @@ pub struct ControllerManager {
 }
 
 impl ControllerManager {
-    /// All of them, with what this client may do. `kubewright controllers --role` prints what that has to be.
+    /// All of them, with the rights of this client. `kubewright controllers --role` prints the rights that they need.
     pub fn new(client: kube::Client) -> ControllerManager {
         ControllerManager {
             client,

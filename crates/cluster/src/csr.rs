@@ -1,8 +1,8 @@
-//! Certificate signing requests (PKCS #10): what one asks for, and the certificate that the cluster's authority makes
-//! of it.
+//! Certificate signing requests (PKCS #10): their contents, and the certificate that the cluster's authority makes of
+//! one.
 //!
-//! Invariant: of a request only the subject, the alternative names and the key enter the certificate; what it may be
-//! used for says the API object, and it is never an authority (`PermissiveSigningPolicy`).
+//! Invariant: of a request only the subject, the alternative names and the key enter the certificate; the API object
+//! decides its usages, and it is never an authority (`PermissiveSigningPolicy`).
 
 use std::time::Duration;
 

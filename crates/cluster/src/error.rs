@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use crate::durable::DataDirError;
 
-/// Why a cluster could not do what was asked of it.
+/// Why a cluster could not do a requested step.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -58,7 +58,7 @@ pub enum Error {
     /// The data folder cannot be used.
     #[error(transparent)]
     DataDir(#[from] DataDirError),
-    /// The disk of the data folder refuses what every cluster begins with.
+    /// The disk of the data folder refuses the first objects of every cluster.
     #[error("the cluster cannot keep anything: {}", .0.message)]
     NotKept(kubewright_apiserver::Status),
     /// The threads that serve HTTPS could not be started.

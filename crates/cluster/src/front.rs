@@ -74,7 +74,7 @@ impl Peer {
     }
 }
 
-/// The server with what is needed to answer its requests; cheap to clone.
+/// The server with the parts that answer its requests; cheap to clone.
 #[derive(Clone)]
 pub(crate) struct Front {
     pub(crate) api: ApiServer,
@@ -83,7 +83,7 @@ pub(crate) struct Front {
     pub(crate) body_timeout: Duration,
     /// A permit for each byte that bodies under way may still take.
     pub(crate) bodies: Arc<Semaphore>,
-    /// Answer what may take long.
+    /// Threads for requests that may take long.
     pub(crate) workers: Workers,
     /// Whether clients are told of controllers that do not exist.
     pub(crate) warns: bool,
@@ -239,7 +239,7 @@ impl Front {
     }
 
     /// The answer to a request whose body is not wanted. A client that sends it all the same gets to read the answer:
-    /// what it sends is read for a while, and thrown away.
+    /// its bytes are read for a while, and thrown away.
     fn refused<B>(&self, parts: &http::request::Parts, body: B, refusal: Response<Body>) -> Response<ResponseBody>
     where
         B: http_body::Body<Data = Bytes> + Send + Unpin + 'static,
@@ -274,7 +274,7 @@ impl Front {
         }
         drop(held);
         // A client that asked whether it should send the body at all waits for our answer instead of sending. Another
-        // one may send on before it reads: what comes is thrown away meanwhile, and no client waits for that.
+        // one may send on before it reads: its bytes are thrown away meanwhile, and no client waits for that.
         let waits = announced_too_large && parts.headers.contains_key(header::EXPECT);
         if !waits {
             tokio::spawn(drain(body));
@@ -283,7 +283,7 @@ impl Front {
     }
 }
 
-/// An answer, and what it counts until it is sent.
+/// An answer, and its count until it is sent.
 type Answer = (Response<Body>, Option<Counted>);
 
 /// A request with all that its answer takes.
@@ -463,7 +463,7 @@ fn late_body(timeout: Duration) -> Response<Body> {
     status(StatusCode::REQUEST_TIMEOUT, "Timeout", &message)
 }
 
-/// A `Status` failure, for what goes wrong before the API server sees the request.
+/// A `Status` failure, for errors before the API server sees the request.
 pub(crate) fn status(code: StatusCode, reason: &str, message: &str) -> Response<Body> {
     let body = serde_json::json!({
         "kind": "Status",

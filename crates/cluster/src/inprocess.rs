@@ -1,7 +1,7 @@
 //! A `kube::Client` that reaches the API server by a function call: no socket, no TLS, no HTTP framing.
 //!
 //! The maker of a client decides its user. Requests and answers are the same as over HTTPS: both doors lead to the same
-//! front. A watch's body streams; dropping it, or the future of a request, cancels what it was for.
+//! front. A watch's body streams; dropping it, or the future of a request, cancels its work.
 
 use std::sync::Arc;
 

@@ -106,7 +106,7 @@ fn private_key(section: &Pem) -> Result<Option<PrivateKey>, String> {
         "RSA PRIVATE KEY" => RsaKeyPair::from_der(der)
             .map(|pair| Some(PrivateKey::Rsa(Box::new(pair))))
             .map_err(|why| format!("the RSA key cannot be used: {why}; keys of 2048 to 8192 bits are served")),
-        // PKCS #8 wraps what SEC1 says: a version, the algorithm, and the key as a string of octets.
+        // PKCS #8 wraps a SEC1 key: a version, the algorithm, and the key as a string of octets.
         "EC PRIVATE KEY" => p256(&der_of(0x30, &[&[0x02, 0x01, 0x00], &P256, &der_of(0x04, &[der])])).map(Some),
         _ => Ok(None),
     }

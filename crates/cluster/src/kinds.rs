@@ -1,4 +1,4 @@
-//! The built-in kinds of every cluster of this process: what is made of them is made once.
+//! The built-in kinds of every cluster of this process: derived data is made once.
 
 use std::sync::{Arc, LazyLock};
 

@@ -20,7 +20,7 @@
 //!
 //! Inside: `front` answers one request whichever door it came through; `inprocess` and `listen` are the doors;
 //! `control` runs the controllers; `processes` runs pods where they are not simulated; `durable` keeps a cluster in a
-//! folder. Not here: what a request means (`kubewright-apiserver`), a clock that a test may move.
+//! folder. Not here: the meaning of a request (`kubewright-apiserver`), a clock that a test may move.
 
 mod absent;
 mod audit;
@@ -63,7 +63,7 @@ pub use kubewright_apiserver::audit::{
     AuditLog, AuditSink, Format as AuditFormat, Policy as AuditPolicy, PolicyError as AuditPolicyError,
 };
 pub use kubewright_apiserver::authentication::{StaticTokens, TokenFileError};
-/// Who decides what users may do, and how another server is asked.
+/// The authorizers of requests, and how another server is asked.
 pub mod authorization {
     pub use kubewright_apiserver::authorization::Verdict;
     pub use kubewright_apiserver::authorization::webhook::{

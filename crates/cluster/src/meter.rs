@@ -3,7 +3,7 @@
 //!
 //! Of a simulated pod of which nothing is said, nothing runs and so nothing is used. Of a process nothing is known
 //! before it was looked at for the first time, some seconds after its start. Decided elsewhere: which pods are asked
-//! about (the API server), what follows from it.
+//! about (the API server), the effect of the figures.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,10 +15,10 @@ use serde_json::Value;
 use crate::objects::{meta, usage};
 use crate::processes::{Processes, Usage};
 
-/// The window of what annotations say, which is so at all times: as often as metrics-server looks.
+/// The window of annotated figures, which hold at all times: as often as metrics-server looks.
 const STEADY: Duration = Duration::from_secs(15);
 
-/// Knows what pods use. Cheap to clone.
+/// Measures the usage of pods. Cheap to clone.
 #[derive(Clone, Default)]
 pub(crate) struct Meter {
     processes: Option<Processes>,

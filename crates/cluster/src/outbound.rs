@@ -8,7 +8,7 @@
 //! Invariants: nothing is trusted but the `caBundle`, or without one the machine's authorities; an answer of more than
 //! 3 MiB is an error; connections end with the cluster.
 //!
-//! Not here: what is said (the API server's), client certificates, proxies.
+//! Not here: the content of a call (the API server's), client certificates, proxies.
 
 mod idle;
 mod redirect;
@@ -54,8 +54,8 @@ pub(crate) type WebhookFunction = Arc<dyn Fn(Value) -> BoxFuture<'static, Result
 pub(crate) struct Functions(BTreeMap<String, WebhookFunction>);
 
 impl Functions {
-    /// Answers what goes to `url` (as a configuration has it, or `https://name.namespace.svc:port/path` for a service)
-    /// with a function.
+    /// Answers calls to `url` (as a configuration has it, or `https://name.namespace.svc:port/path` for a service) with
+    /// a function.
     pub(crate) fn add<F, R>(&mut self, url: &str, function: F)
     where
         F: Fn(Value) -> R + Send + Sync + 'static,
@@ -93,7 +93,7 @@ impl HttpsOutbound {
 }
 
 impl HttpsOutbound {
-    /// Answers what goes to `url` with this function from now on.
+    /// Answers calls to `url` with this function from now on.
     pub(crate) fn add<F, R>(&self, url: &str, function: F)
     where
         F: Fn(Value) -> R + Send + Sync + 'static,
@@ -136,7 +136,7 @@ struct Authority {
     secure: bool,
 }
 
-/// An answer, and what it says to do.
+/// An answer, and the next step by it.
 struct Answered {
     answer: OutboundAnswer,
     location: Option<String>,
@@ -178,7 +178,7 @@ impl Shared {
         let url: Uri = format!("{url}?{}", call.query)
             .parse()
             .map_err(|error| failed(format!("parse {url:?}: {error}")))?;
-        // A configuration names HTTPS only; what it is sent on to may be anything.
+        // A configuration names HTTPS only; the target of a redirect may have any scheme.
         if url.scheme_str() != Some("https") {
             let scheme = url.scheme_str().unwrap_or("");
             return Err(failed(format!("unsupported protocol scheme {scheme:?}")));

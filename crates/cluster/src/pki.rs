@@ -3,7 +3,7 @@
 //!
 //! Everything is read before the cluster starts. Roots of clients and of the server have nothing to do with each other.
 //!
-//! Not here: what the keys of tokens are (`keys`), the authority of a cluster (`certificates`).
+//! Not here: the keys of tokens (`keys`), the authority of a cluster (`certificates`).
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -41,8 +41,8 @@ pub struct Pki {
 }
 
 impl Pki {
-    /// The serving certificate with what its authority adds to it, and its private key, both PEM. No client is known by
-    /// a certificate.
+    /// The serving certificate with the certificates of its authority, and its private key, both PEM. No client is
+    /// known by a certificate.
     ///
     /// # Errors
     /// When they cannot be read, or do not belong together.

@@ -77,7 +77,7 @@ impl ServiceAccountKey {
     /// The key of a data folder: the one that is there, or a new one that is then kept.
     ///
     /// # Errors
-    /// When the folder refuses, or what is there is no such key.
+    /// When the folder refuses, or the present file is no such key.
     pub(crate) fn kept(folder: &Folder) -> Result<ServiceAccountKey, Error> {
         let text = folder.keep("pki/sa.key", || {
             let made = rcgen::KeyPair::generate().map(|key| key.serialize_pem());

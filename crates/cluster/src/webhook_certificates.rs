@@ -1,4 +1,4 @@
-//! Certificates for the webhook server of an operator that runs on this machine: what cert-manager does in a real
+//! Certificates for the webhook server of an operator that runs on this machine: the work of cert-manager in a real
 //! cluster.
 //!
 //! Invariants: keys are readable by their owner only; each file changes at once, by a rename. Not here: the reader of
@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use crate::certificates::Authority;
 use crate::error::{Error, Result};
 
-/// An authority for webhook servers, and what it has signed.
+/// An authority for webhook servers, and its certificates.
 ///
 /// ```
 /// # let directory = tempfile::tempdir()?;

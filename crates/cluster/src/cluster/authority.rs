@@ -1,4 +1,4 @@
-//! The certificate authority of a cluster, made when it is first needed, and what it signs.
+//! The certificate authority of a cluster, made when it is first needed, and the certificates that it signs.
 
 use std::path::PathBuf;
 use std::sync::Arc;

@@ -1,7 +1,7 @@
 //! How a cluster is to be, and its start.
 //!
-//! Invariant: nothing is started before everything that was asked for has been looked at.
-//! Not here: what a cluster does when it runs ([`Cluster`]).
+//! Invariant: nothing is started before everything that was asked for has been looked at. Not here: the work of a
+//! running cluster ([`Cluster`]).
 
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -137,7 +137,7 @@ impl ClusterBuilder {
     /// its own; nodes that are well say so without a Lease that is renewed all the time; watches are told nothing for
     /// hours when there is nothing to tell.
     ///
-    /// `TestCluster::in_virtual_time` of `kubewright-testing` does what else is needed.
+    /// `TestCluster::in_virtual_time` of `kubewright-testing` sets the other things that this needs.
     #[must_use]
     pub fn virtual_time(mut self, clock: Arc<dyn Clock>) -> ClusterBuilder {
         self.settings.clock = clock;
@@ -187,16 +187,17 @@ impl ClusterBuilder {
     }
 
     /// Keeps everything in this folder, which is made when it is missing: objects, the certificate authority, keys. A
-    /// cluster that is started with it later goes on where this one ended, however it ended: what was acknowledged is
-    /// on the disk. Default in memory.
+    /// cluster that is started with it later goes on where this one ended, even if it was killed: every acknowledged
+    /// write is on the disk. Default in memory.
     #[must_use]
     pub fn data_dir(mut self, path: impl Into<PathBuf>) -> ClusterBuilder {
         self.data_dir = Some(path.into());
         self
     }
 
-    /// Does not wait for the disk of [`data_dir`](ClusterBuilder::data_dir): what was acknowledged survives the end of
-    /// the process, however it ends, but not that of the machine. Default no. As etcd's `--unsafe-no-fsync`, for tests.
+    /// Does not wait for the disk of [`data_dir`](ClusterBuilder::data_dir): an acknowledged write survives the end of
+    /// the process, even by a signal, but not that of the machine. Default no. As etcd's `--unsafe-no-fsync`, for
+    /// tests.
     #[must_use]
     pub fn unsynced(mut self, unsynced: bool) -> ClusterBuilder {
         self.unsynced = unsynced;

@@ -6,7 +6,7 @@
 use http::uri::InvalidUri;
 use http::{Method, Uri};
 
-/// A step of a call: what is requested next.
+/// A step of a call: the next request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Step {
     pub(super) method: Method,

@@ -28,8 +28,7 @@ pub struct Limits {
     pub idle: Duration,
     /// How long the body of a request may take to arrive. Default 60 seconds.
     pub body: Duration,
-    /// How long a client may take nothing of what waits to be sent to it, such as the events of a watch. Default 60
-    /// seconds.
+    /// How long a client may take none of the waiting bytes, such as the events of a watch. Default 60 seconds.
     pub stall: Duration,
     /// After how much silence an HTTP/2 client is asked whether it is still there; it has 15 seconds to answer. Default
     /// 30 seconds, as client-go asks its server.

@@ -7,7 +7,7 @@
 //! - a proven client with a request under way keeps its place, however long the request takes;
 //! - where there is no room, the silent go first: unproven clients, then the ones that have rested longest.
 //!
-//! Nothing here waits: connections say what they do ([`Place`]), one [`Places::sweep`] now and then looks at all of
+//! Nothing here waits: connections report their state ([`Place`]), one [`Places::sweep`] now and then looks at all of
 //! them. So a connection that rests costs no timer.
 
 use std::collections::BTreeMap;
@@ -199,7 +199,7 @@ impl Places {
         Ok(())
     }
 
-    /// Frees a place for what else the process wants to open.
+    /// Frees a place for a file or socket that the process wants to open.
     pub(crate) fn send_somebody_away(&self) {
         self.state().send_away(|_| true);
     }
@@ -367,7 +367,7 @@ impl Place {
         true
     }
 
-    /// Waits until the connection is to end when what is under way is answered.
+    /// Waits until the connection is to end after its request under way.
     pub(crate) async fn leaves(&self) {
         self.leave.notified().await;
     }
@@ -487,7 +487,7 @@ mod tests {
         text.parse().expect("an address")
     }
 
-    /// A connection, what it has under way, and the task that it is.
+    /// A connection, its request under way, and its task.
     type Open = (Taken, Option<UnderWay>, tokio::task::JoinHandle<()>);
 
     fn open(places: &Arc<Places>, from: IpAddr, does: Does) -> Result<Open, Full> {

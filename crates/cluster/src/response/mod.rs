@@ -1,7 +1,7 @@
 //! The body of an answer, as HTTP sends it: at once, in pieces, or event by event.
 //!
-//! Each frame of a watch costs a TLS record, a system call and a client that wakes up, however little is in it. So what
-//! is there goes together ([`FRAME`]), and where many watch the same, an event that follows closely on another waits
+//! Each frame of a watch costs a TLS record, a system call and a client that wakes up, however little is in it. So all
+//! ready lines go together ([`FRAME`]), and where many watch the same, an event that follows closely on another waits
 //! for those behind it ([`Pace`]).
 //!
 //! Invariants:
@@ -89,7 +89,7 @@ pub(crate) trait Lines: Send + 'static {
 
     fn poll_line(&mut self, cx: &mut Context<'_>) -> Poll<Option<Bytes>>;
 
-    /// How many watches get what this one gets.
+    /// How many watches get the same events as this one.
     fn company(&self) -> usize;
 }
 
@@ -127,12 +127,12 @@ impl ResponseBody {
     }
 }
 
-/// When a watch sends what it has.
+/// When a watch sends its gathered lines.
 ///
 /// A round of frames to all watches of a store takes a while, and the requests that come meanwhile wait for it. If each
 /// of their changes had a round of its own, a server with hundreds of watches would do little else. So a round is
-/// followed by a rest of several times its length, in which requests are answered; what they change goes into the next
-/// round together.
+/// followed by a rest of several times its length, in which requests are answered; their changes go into the next round
+/// together.
 #[derive(Default)]
 struct Pace {
     /// When the latest frame was sent.
@@ -183,8 +183,8 @@ impl<L: Lines> Watch<L> {
         }
     }
 
-    /// The next frame. A panic ends the watch: what was sent of it is whole, and its reader goes on from there with
-    /// another one.
+    /// The next frame. A panic ends the watch: the sent part is whole, and its reader goes on from there with another
+    /// one.
     pub(crate) fn poll_guarded(&mut self, cx: &mut Context<'_>) -> Poll<Option<Bytes>> {
         guarded(|| self.poll_frame(cx)).unwrap_or_else(|Panicked| {
             self.ended = true;
@@ -201,7 +201,7 @@ impl<L: Lines> Watch<L> {
             self.note_sent();
             return Poll::Ready(self.ready_lines(first, cx));
         }
-        // First what has happened, then the end: a write that was acknowledged before the stop reaches its watchers.
+        // First the ready lines, then the end: a write that was acknowledged before the stop reaches its watchers.
         if let Some(frame) = self.ready_lines(None, cx) {
             let company = self.company();
             let Some(until) = self.pace.until(Instant::now(), frame.len(), company) else {
@@ -457,7 +457,7 @@ mod tests {
             &[(0, "a"), (15, "b"), (30, "c")],
         )
         .await;
-        // The end comes after what was gathered.
+        // The end comes after the gathered lines.
         check(500, &[(0, "a"), (1, "b")], &[(0, "a"), (15, "b")]).await;
     }
 

@@ -5,8 +5,8 @@
 //! client that takes none of them loses the answer.
 //!
 //! Invariants:
-//! - a request is answered only while less waits than [`Bounds`] allow, for its connection and for all; what is beyond
-//!   them are the answers that were made at that moment;
+//! - a request is answered only while less waits than [`Bounds`] allow, for its connection and for all; only answers
+//!   that were made at that moment go beyond them;
 //! - a request waits for room for [`PATIENCE`] before it is refused, so that a client that reads never sees the bound;
 //! - an answer counts until it is sent or its stream has ended, and a stream of which nothing is taken ends: after
 //!   `stall`, and after [`HASTE`] where half of all room is taken.
