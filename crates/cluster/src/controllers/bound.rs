@@ -1,4 +1,4 @@
-//! Which pods are bound to which node: what a `watches` of Nodes answers, without a list of all pods.
+//! Which pods are bound to which node: the answer to a `watches` of Nodes, without a list of all pods.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

@@ -1,5 +1,5 @@
-//! CertificateSigningRequests: requests of kubelets for their own certificate are approved when they may, what is
-//! approved for one of Kubernetes' signers is signed by the cluster's authority, and old requests are removed.
+//! CertificateSigningRequests: requests of kubelets for their own certificate are approved when they may, approved
+//! requests for one of Kubernetes' signers are signed by the cluster's authority, and old requests are removed.
 //!
 //! Upstream: `sarApprover`, `signer`, `CSRCleanerController`. Invariant: nothing is signed that was not approved;
 //! requests for other signers are theirs.
@@ -137,7 +137,7 @@ fn lifetime(seconds: Option<i32>) -> Duration {
     wanted.map_or(LONGEST, |seconds| Duration::from_secs(seconds).clamp(SHORTEST, LONGEST))
 }
 
-/// Whether the signer signs what the request asks for; none when it is the signer of others.
+/// Whether the signer signs the request; none when it is a foreign signer.
 fn allowed(spec: &CertificateSigningRequestSpec) -> Option<std::result::Result<(), String>> {
     let usages: BTreeSet<&str> = spec.usages.iter().flatten().map(String::as_str).collect();
     let verdict = |judge: fn(&Wish, &BTreeSet<&str>) -> std::result::Result<(), String>| {

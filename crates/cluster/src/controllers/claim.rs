@@ -1,8 +1,8 @@
 //! Which objects a controller may count as its own: adoption and release (client-go's `ControllerRefManager`).
 //!
-//! A workload controller owns what carries its controller reference and fits its selector. An orphan that fits is
-//! adopted; one of its own that no longer fits is released. The decision is pure ([`decide`]); the two writes are here
-//! as well, because both say on which version of the object they were decided: a dependent that changed in between
+//! A workload controller owns the objects that carry its controller reference and fit its selector. An orphan that fits
+//! is adopted; one of its own that no longer fits is released. The decision is pure ([`decide`]); the two writes are
+//! here as well, because both say on which version of the object they were decided: a dependent that changed in between
 //! answers with a conflict and is looked at again.
 //!
 //! Invariants: something that another controller owns is never touched; an owner under deletion neither adopts nor
@@ -181,8 +181,8 @@ async fn write<K: Object>(
 
 /// The selectors of all objects of a controller: the possible owners of an orphan. Cheap to clone.
 ///
-/// Remember a selector *before* listing what it selects: an orphan that comes before is in the list, one that comes
-/// later finds the selector.
+/// Remember a selector *before* listing the objects that it selects: an orphan that comes before is in the list, one
+/// that comes later finds the selector.
 #[derive(Clone, Default)]
 pub(crate) struct Selectors(Selecting);
 

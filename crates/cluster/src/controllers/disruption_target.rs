@@ -26,7 +26,7 @@ pub(crate) fn condition(pod: &Pod, ctx: &Context, status: &str, because: Option<
     }
 }
 
-/// Writes the condition, and what else of the status changes with it. `false` when the pod is gone.
+/// Writes the condition, and the other changes of the status with it. `false` when the pod is gone.
 pub(crate) async fn write(ctx: &Context, pod: &Pod, condition: &PodCondition, mut status: Value) -> Result<bool> {
     status["conditions"] = json!([condition]);
     patch_status(ctx, pod, status).await

@@ -1,6 +1,6 @@
-//! ControllerRevisions: what the template of a StatefulSet or DaemonSet was, under names that pods carry as a label.
+//! ControllerRevisions: earlier templates of a StatefulSet or DaemonSet, under names that pods carry as a label.
 //!
-//! Which revision is the present one is decided by [`decide`], which is pure; [`present`] writes what follows from it.
+//! Which revision is the present one is decided by [`decide`], which is pure; [`present`] makes the writes that follow.
 //!
 //! Invariants: the revision of the present template has the highest number; going back to an older template uses its
 //! revision again under the next number; a hash that collides with another template is counted and another name is
@@ -43,7 +43,7 @@ pub(crate) fn template_of(revision: &ControllerRevision) -> Option<PodTemplateSp
     serde_json::from_value(template).ok()
 }
 
-/// A patch that brings the template back, which is what revisions keep (`getPatch`).
+/// A patch that brings the template back: the data of a revision (`getPatch`).
 fn data(template: &PodTemplateSpec) -> Result<Value> {
     let mut template = serde_json::to_value(template).map_err(Error::terminal)?;
     if let Some(fields) = template.as_object_mut() {

@@ -1,10 +1,11 @@
 //! Numbers that may be percentages (`intstr.GetScaledValueFromIntOrPercent`).
 //!
-//! Pure. Invariant: what cannot be read counts as 0; the API server has refused it before.
+//! Pure. Invariant: a value that cannot be read counts as 0; the API server has refused it before.
 
 use kubewright::k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 
-/// A number, or a percentage of `total`. The API server has validated it; what cannot be read all the same counts as 0.
+/// A number, or a percentage of `total`. The API server has validated it; a value that cannot be read all the same
+/// counts as 0.
 pub(crate) fn resolve(value: &IntOrString, total: i32, round_up: bool) -> i32 {
     match value {
         IntOrString::Int(number) => (*number).max(0),

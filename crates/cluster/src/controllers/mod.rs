@@ -1,4 +1,4 @@
-//! The built-in controllers: what kube-controller-manager, kube-scheduler and a kubelet do, as operators on the
+//! The built-in controllers: the work of kube-controller-manager, kube-scheduler and a kubelet, as operators on the
 //! `kubewright` crate.
 //!
 //! Each is written with the public API alone, as a user would write an operator. Each keeps its decisions (pure
@@ -108,7 +108,7 @@ pub const NAMES: &[&str] = &[
     "service-proxy",
 ];
 
-/// The ClusterRole with what all of them together need, as YAML.
+/// The ClusterRole with the rights that all of them together need, as YAML.
 pub const ROLE: &str = include_str!("../../data/controllers-role.yaml");
 
 /// Where the certificate of the cluster's authority comes from (PEM); `None` when there is none to publish.
@@ -296,7 +296,7 @@ pub fn add(manager: ManagerBuilder, name: &str, settings: &Settings) -> ManagerB
     }
 }
 
-/// Keys that wait for an object of another kind: what a `watches` of that kind answers. Cheap to clone.
+/// Keys that wait for an object of another kind: the answer to a `watches` of that kind. Cheap to clone.
 #[derive(Clone, Default)]
 struct Waiting(Arc<Mutex<BTreeSet<Request>>>);
 

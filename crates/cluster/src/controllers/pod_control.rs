@@ -38,7 +38,7 @@ pub(crate) fn from_template<O: Object>(template: &PodTemplateSpec, owner: &O) ->
 /// Makes these pods.
 ///
 /// # Errors
-/// The first refusal; what was made before stays.
+/// The first refusal; pods made before stay.
 pub(crate) async fn create<O: Object>(ctx: &Context, owner: &O, pods: &[Pod]) -> Result<()> {
     let (mut rest, mut batch) = (pods, 1);
     while !rest.is_empty() {

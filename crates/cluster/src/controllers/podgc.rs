@@ -30,7 +30,7 @@ const TERMINATED: usize = 12_500;
 const OUT_OF_SERVICE: &str = "node.kubernetes.io/out-of-service";
 const ORPHANED: (&str, &str) = ("DeletionByPodGC", "PodGC: node no longer exists");
 
-/// Removes what is left over.
+/// Removes left-over pods.
 #[derive(Default)]
 pub(crate) struct PodGc {
     bound: Bound,

@@ -1,6 +1,6 @@
 //! Readings of a Pod for the workload controllers, and which of several goes first when there are too many.
 //!
-//! Pure. Not here: what a kubelet makes of a pod (`node`), where it may run (`scheduler`).
+//! Pure. Not here: the kubelet's work on a pod (`node`), its placement (`scheduler`).
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;

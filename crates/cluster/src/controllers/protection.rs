@@ -1,9 +1,9 @@
 //! Volumes and claims that are in use are not taken away: the finalizers `kubernetes.io/pvc-protection` and
 //! `kubernetes.io/pv-protection`.
 //!
-//! The API server puts the finalizers on; what is here takes them off once the object is being deleted and nothing uses
-//! it. A claim is in use while a pod that names it is bound to a node, also when that pod has finished; a pod that no
-//! node has taken yet does not hold it. A volume is in use while it is bound to a claim.
+//! The API server puts the finalizers on; this controller takes them off once the object is being deleted and nothing
+//! uses it. A claim is in use while a pod that names it is bound to a node, also when that pod has finished; a pod that
+//! no node has taken yet does not hold it. A volume is in use while it is bound to a claim.
 //!
 //! Invariant: a claim goes only after the API server itself has said that no pod uses it: the cache may not have seen
 //! the newest pod.

@@ -1,4 +1,4 @@
-//! ResourceQuotas: `status.hard` follows the spec, and `status.used` says what the objects of the namespace use.
+//! ResourceQuotas: `status.hard` follows the spec, and `status.used` is the usage of the objects in the namespace.
 //!
 //! The API server charges created objects; this controller gives back the usage of deleted ones, and counts everything
 //! once when a quota is new or its spec changes. It counts again when an object of a kind with a name of its own goes
@@ -96,7 +96,7 @@ fn is_gone<K>(event: &Event<K>) -> bool {
     matches!(event, Event::Deleted { .. })
 }
 
-/// Whether the status does not show what the spec wants.
+/// Whether the status lags behind the spec.
 fn is_behind(quota: &ResourceQuota) -> bool {
     let hard = |hard: Option<&BTreeMap<String, Quantity>>| hard.cloned().unwrap_or_default();
     let wanted = hard(quota.spec.as_ref().and_then(|spec| spec.hard.as_ref()));

@@ -1,7 +1,7 @@
-//! Which Services or budgets select an object: what a `watches` of Pods answers.
+//! Which Services or budgets select an object: the answer to a `watches` of Pods.
 //!
-//! Invariant: a selector is remembered *before* what it selects is listed. An object that comes before is in the list;
-//! one that comes later finds the selector.
+//! Invariant: a selector is remembered *before* the objects that it selects are listed. An object that comes before is
+//! in the list; one that comes later finds the selector.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

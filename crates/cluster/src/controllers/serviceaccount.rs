@@ -19,7 +19,7 @@ use crate::objects::meta;
 
 const ACCOUNT: &str = "default";
 const ROOT_CA: &str = "kube-root-ca.crt";
-/// The annotation that says what the ConfigMap is for.
+/// The annotation with the purpose of the ConfigMap.
 const DESCRIPTION: &str = "kubernetes.io/description";
 
 /// Nothing of its own: everything is in the objects.

@@ -6,9 +6,9 @@
 //! kube-controller-manager).
 //!
 //! - `schedule.rs`: when a schedule is due,
-//! - `due.rs`: what that means now.
+//! - `due.rs`: the run that is due now.
 //!
-//! Not here: what Jobs do.
+//! Not here: the work of Jobs.
 
 mod due;
 mod schedule;
@@ -34,7 +34,7 @@ const SCHEDULED: &str = "batch.kubernetes.io/cronjob-scheduled-timestamp";
 /// How long a conflict with another writer of the status waits, if no event comes before.
 const CONFLICT: Duration = Duration::from_millis(50);
 
-/// Remembers what it has looked at: a change of nothing but the schedule starts nothing (`updateCronJob` only sets the
+/// Remembers the last seen specs: a change of nothing but the schedule starts nothing (`updateCronJob` only sets the
 /// timer).
 #[derive(Default)]
 pub(crate) struct CronJobReconciler {
@@ -266,7 +266,7 @@ impl Run<'_> {
         zone
     }
 
-    /// The schedule; what cannot be used, or never comes, is told in an event, and waits for a change.
+    /// The schedule; one that cannot be used, or never comes, is reported in an event, and waits for a change.
     fn schedule(&self, zone: TimeZone, now: Timestamp) -> Option<Schedule> {
         let text = &self.spec.schedule;
         let Some(schedule) = Schedule::parse(text, zone) else {

@@ -1,8 +1,8 @@
 //! When a schedule is due: five fields, or a word with `@`, as `robfig/cron` reads them for Kubernetes.
 //!
-//! Pure. Where clocks are set forward, what falls into the gap does not run; where they are set back, the hour that
-//! comes twice runs twice. A schedule that is never due (the 30th of February) is given up after five years. Not here:
-//! the checks of what users write, which are the API server's (`crates/kinds/src/strategies/cron.rs`).
+//! Pure. Where clocks are set forward, a time in the gap does not run; where they are set back, the hour that comes
+//! twice runs twice. A schedule that is never due (the 30th of February) is given up after five years. Not here: the
+//! validation of schedules, which is the API server's (`crates/kinds/src/strategies/cron.rs`).
 
 use std::time::Duration;
 

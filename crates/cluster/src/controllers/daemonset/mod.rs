@@ -1,7 +1,7 @@
 //! The DaemonSet controller: a pod on each node that the template fits.
 //!
 //! A reconcile finds the revisions (`history`), decides about each node (`placement`, `plan`), makes and deletes pods,
-//! and writes what it sees. A step of an update is taken only when no node lacks a pod or has one too many.
+//! and writes the status. A step of an update is taken only when no node lacks a pod or has one too many.
 //!
 //! Invariants: a set under deletion makes and deletes nothing, and its status is not written; a pod that fails again
 //! and again on a node is replaced there ever more slowly. Not here: binding, which is the scheduler's.

@@ -1,5 +1,5 @@
-//! On which nodes the pods of a DaemonSet belong, and what ties a pod to its node (`NodeShouldRunDaemonPod`,
-//! `CreatePodTemplate`).
+//! On which nodes the pods of a DaemonSet belong, and the affinity that ties a pod to its node
+//! (`NodeShouldRunDaemonPod`, `CreatePodTemplate`).
 //!
 //! Pure. Invariant: a pod is tied to one node by a required affinity to the node's name, so that the scheduler binds it
 //! there or not at all.

@@ -21,7 +21,7 @@ use crate::objects::meta;
 #[derive(Debug)]
 pub(crate) struct View<'a> {
     pub(crate) set: &'a DaemonSet,
-    /// Every node, and what it is for the set.
+    /// Every node, with its use for the set.
     pub(crate) places: BTreeMap<&'a str, Place>,
     /// The pods of each node, the oldest first, bound ones before others; nodes that do not exist are among them.
     pub(crate) pods: BTreeMap<&'a str, Vec<&'a Pod>>,

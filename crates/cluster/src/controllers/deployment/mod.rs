@@ -1,8 +1,8 @@
 //! The Deployment controller: ReplicaSets that follow a template, one step at a time.
 //!
-//! A reconcile loads the ReplicaSets, decides one step (`rollout`), takes it, and writes what it sees (`status`). The
-//! next step is decided when the ReplicaSets have said what became of this one: their change enqueues the Deployment
-//! again.
+//! A reconcile loads the ReplicaSets, decides one step (`rollout`), takes it, and writes the status (`status`). The
+//! next step is decided when the status of the ReplicaSets shows the result of this one: their change enqueues the
+//! Deployment again.
 //!
 //! Why there are no expectations here (client-go's counters of writes that the cache has not shown yet): the client
 //! reads its own writes, so a ReplicaSet that was created or scaled is in the next list. Writes of others are caught by
@@ -75,7 +75,7 @@ impl Reconciler for DeploymentReconciler {
 /// One reconcile of one Deployment.
 struct Step<'a> {
     ctx: &'a Context,
-    /// The Deployment, with what this step has already written.
+    /// The Deployment, with the writes of this step.
     deployment: Deployment,
     spec: DeploymentSpec,
     bounds: Bounds,

@@ -78,7 +78,7 @@ fn remember(history: &str, former: &str) -> String {
     revisions.join(",")
 }
 
-/// Adds what a ReplicaSet is told when it is scaled.
+/// Adds the annotations of a scaled ReplicaSet.
 pub(crate) fn note_size(annotations: &mut BTreeMap<String, String>, bounds: &Bounds) {
     annotations.insert(DESIRED.to_owned(), bounds.replicas.to_string());
     annotations.insert(MAX.to_owned(), bounds.max_total().to_string());

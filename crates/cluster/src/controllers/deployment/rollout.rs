@@ -1,7 +1,7 @@
 //! The arithmetic of a rollout: how many replicas each ReplicaSet of a Deployment shall have next.
 //!
 //! Pure: everything looks at [`Size`]s and answers with [`Scale`]s. One call decides one step; the next step is decided
-//! when the ReplicaSets say what became of this one.
+//! when the status of the ReplicaSets shows the result of this one.
 //!
 //! Invariants of a rolling update: no more than `replicas + maxSurge` pods exist (not counting terminating ones), and
 //! no ready pod is given up while fewer than `replicas - maxUnavailable` are available. Never both zero: then nothing
@@ -92,8 +92,8 @@ pub(crate) struct Size {
 }
 
 impl Size {
-    /// How many available pods stay. One that was told to shrink may not have counted again; the pods it gives up are
-    /// no reserve, and counting them would give up the same pod twice and break maxUnavailable.
+    /// How many available pods stay. A ReplicaSet that was told to shrink may not have counted again; the pods it gives
+    /// up are no reserve: counting them would give up the same pod twice and break maxUnavailable.
     pub(crate) fn kept(&self) -> i32 {
         self.available.min(self.wanted)
     }
@@ -122,8 +122,8 @@ fn total(sizes: &[Size]) -> i32 {
 }
 
 /// How many pods there are or will be: a ReplicaSet that was told to shrink still has those that it has not deleted
-/// yet. Kubernetes counts only what was asked for, so that a new pod can come before the old one has gone and maxSurge
-/// is exceeded for a moment.
+/// yet. Kubernetes counts only the wanted pods, so that a new pod can come before the old one has gone and maxSurge is
+/// exceeded for a moment.
 pub(crate) fn occupied(size: &Size) -> i32 {
     size.wanted.max(size.there)
 }
@@ -161,7 +161,7 @@ pub(crate) fn scale_old(bounds: &Bounds, new: &Size, old: &[Size]) -> Vec<Scale>
     let mut old: Vec<Size> = old.iter().filter(|size| size.wanted > 0).cloned().collect();
     old.sort_by(|a, b| a.created.cmp(&b.created).then_with(|| a.name.cmp(&b.name)));
     let before = old.clone();
-    // New pods that are not available yet may all fail: they must not be what the available ones are given up for.
+    // New pods that are not available yet may all fail: no available pod may be given up for them.
     let new_unavailable = new.wanted - new.kept();
     let mut may_go = new.wanted + total(&old) - bounds.min_available() - new_unavailable;
     if may_go <= 0 {
@@ -203,8 +203,8 @@ pub(crate) fn was_scaled(bounds: &Bounds, all: &[&Size]) -> bool {
 ///
 /// One active ReplicaSet (or only the newest): it gets all. The new one complete: the old ones go. In the middle of a
 /// rolling update every active one grows or shrinks in proportion, so that the share of the new template stays as it
-/// is; what rounding leaves over goes to the largest. Active ones are named even when their number stays: their
-/// annotations must say what they were scaled for.
+/// is; the remainder of rounding goes to the largest. Active ones are listed even when their number stays: their
+/// annotations must have the sizes they were scaled for.
 pub(crate) fn scale_all(bounds: &Bounds, status_replicas: i32, new: Option<&Size>, old: &[Size]) -> Vec<Scale> {
     let active: Vec<&Size> = old.iter().chain(new).filter(|size| size.wanted > 0).collect();
     match active.as_slice() {
@@ -475,8 +475,8 @@ mod tests {
 
     #[test]
     fn pods_that_were_given_up_are_no_reserve() {
-        // 20 replicas of which 15 must be available: what the first step gave up still counts as available in a status
-        // that lags.
+        // 20 replicas of which 15 must be available: pods given up in the first step still count as available in a
+        // status that lags.
         let twenty = bounds(20, "25%", "25%");
         let check = |old: &str, new: &str, expected: &str| {
             assert_eq!(

@@ -129,8 +129,7 @@ pub(crate) fn judge(
     let counts = Counts::of(status);
     let before = deployment.status.as_ref().map(Counts::of).unwrap_or_default();
     let present = get(status, PROGRESSING).cloned();
-    // Complete and said so, with nothing of an old ReplicaSet left: what happens to its pods from now on is not a
-    // rollout.
+    // Complete and reported so, with nothing of an old ReplicaSet left: later changes of its pods are not a rollout.
     let over = counts.replicas == counts.updated
         && present
             .as_ref()

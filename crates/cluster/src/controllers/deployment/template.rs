@@ -1,4 +1,4 @@
-//! Which ReplicaSet belongs to the template of a Deployment, and what its name ends with.
+//! Which ReplicaSet belongs to the template of a Deployment, and the hash at the end of its name.
 //!
 //! Pure. Invariants: two templates are the same when they are equal without the label `pod-template-hash`; the hash
 //! only makes names, it is never compared to find a ReplicaSet (an adopted one keeps the name that another Deployment

@@ -35,8 +35,8 @@ pub(super) fn desired_healthy(spec: &PodDisruptionBudgetSpec, expected: i32) -> 
     }
 }
 
-/// A number, or a percentage that is rounded up. The API server has validated it; what cannot be read all the same
-/// counts as 0.
+/// A number, or a percentage that is rounded up. The API server has validated it; a value that cannot be read all the
+/// same counts as 0.
 fn resolve(value: &IntOrString, total: i32) -> i32 {
     match value {
         IntOrString::Int(number) => *number,
@@ -48,7 +48,7 @@ fn resolve(value: &IntOrString, total: i32) -> i32 {
     }
 }
 
-/// The status of a budget, and what follows from it.
+/// The status of a budget, and its effects.
 pub(super) struct Outcome {
     pub(super) status: PodDisruptionBudgetStatus,
     /// When an evicted pod that is still there counts again.

@@ -164,7 +164,7 @@ enum Scale {
     Of(i32),
     /// There is no such owner.
     Gone,
-    /// Owners of this kind have no scale: what is said of them.
+    /// Owners of this kind have no scale: the message.
     Lacking(String),
 }
 

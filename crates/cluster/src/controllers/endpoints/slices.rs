@@ -1,4 +1,4 @@
-//! Which EndpointSlices a Service is to have, and what to do about those that it has.
+//! Which EndpointSlices a Service is to have, and the changes of those that it has.
 //!
 //! Pure. One slice holds endpoints of one family that have the same ports, [`MAX`] at most. Invariant: an endpoint that
 //! stays is not moved to another slice, so that a change of one pod is a change of one slice

@@ -185,7 +185,7 @@ impl Graph {
         }
     }
 
-    /// An owner is unknown, or is not what the reference says, or waits for its dependents.
+    /// An owner is unknown, or differs from the reference, or waits for its dependents.
     fn has_questionable_owner(&self, node: &Node) -> bool {
         node.owners.iter().any(|owner| match self.nodes.get(&owner.uid) {
             Some(known) => !known.is_meant_by(owner, node.namespace.as_deref()) || known.waits_for_dependents(),

@@ -36,7 +36,8 @@ const WORKERS: usize = 8;
 const UNTIL_SYNCED: Duration = Duration::from_millis(20);
 /// How soon discovery is asked again after a CustomResourceDefinition changed; the pause doubles up to the last one.
 const FIRST_REFRESH: Duration = Duration::from_millis(100);
-/// Definitions and APIServices are watched: what else makes a kind is a server behind one of them that says nothing.
+/// Definitions and APIServices are watched: other new kinds come only from a server behind one of them, which gives no
+/// notice.
 const LAST_REFRESH: Duration = Duration::from_secs(3600);
 /// In time that is a test's an hour is nothing, and no such server grows a kind meanwhile.
 const LAST_VIRTUAL_REFRESH: Duration = Duration::from_secs(24 * 3600);
@@ -126,8 +127,8 @@ struct Collector {
 
 impl Collector {
     /// Keeps the kinds current: at the start, when a CustomResourceDefinition or an APIService changes and for a while
-    /// after it (discovery may follow with a delay), and from time to time (what is behind an APIService may change by
-    /// itself).
+    /// after it (discovery may follow with a delay), and from time to time (the server behind an APIService may change
+    /// by itself).
     async fn learn(&self, longest: Duration) {
         let changed = Arc::new(tokio::sync::Notify::new());
         let sources = [
@@ -191,7 +192,7 @@ impl Collector {
         }
     }
 
-    /// Looks at one object and does what has to be done; answers when to look again if nothing happens.
+    /// Looks at one object and takes the due step; answers when to look again if nothing happens.
     async fn look(&self, uid: &str) -> Result<Option<Duration>> {
         let Some(known) = self.memory.graph().get(uid).cloned() else {
             return Ok(None);
@@ -330,7 +331,8 @@ impl Collector {
             )));
         };
         if namespaced && node.namespace.is_none() {
-            // It cannot be looked up: which namespace is not said. Rather keep what a mistake refers to than delete it.
+            // It cannot be looked up: which namespace is not said. Rather keep the target of a mistaken reference than
+            // delete it.
             return Ok(Owner::Solid);
         }
         let namespace = node.namespace.as_deref().filter(|_| namespaced);

@@ -31,7 +31,7 @@ pub(super) struct Wanted<'a> {
 
 #[derive(Clone, Copy)]
 pub(super) enum Target {
-    /// Percent of what is requested.
+    /// Percent of the request.
     Utilization(i32),
     /// Thousandths for each pod.
     Average(i128),
@@ -73,7 +73,7 @@ fn request(pod: &Pod, wanted: &Wanted<'_>) -> Result<i128, String> {
     Ok(sum)
 }
 
-/// Whether what a pod uses does not count yet, because it only begins.
+/// Whether the usage of a pod does not count yet, because the pod only begins.
 fn begins(pod: &Pod, now: Timestamp) -> bool {
     let ready = pods::condition(pod, "Ready");
     let start = pod.status.as_ref().and_then(|status| status.start_time.as_ref());
@@ -96,7 +96,7 @@ fn begins(pod: &Pod, now: Timestamp) -> bool {
 }
 
 fn ratio(used: i128, of: i128) -> f64 {
-    // Amounts of pods are far below what a float holds exactly.
+    // Amounts of pods are far below the exact range of a float.
     used as f64 / of.max(1) as f64
 }
 

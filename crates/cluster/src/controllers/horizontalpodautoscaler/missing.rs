@@ -1,9 +1,9 @@
-//! Metrics that cannot be had, and what is said of them.
+//! Metrics that cannot be had, and the messages about them.
 //!
 //! Pure. An event and the condition quote why a metric is missing; the event `FailedComputeMetricsReplicas` sums up,
-//! and says of the first also what it was wanted for (`computeReplicasForMetric`). Metrics of pods, objects and other
-//! systems come from APIs that a cluster has only when they are registered; here they are not queried, and the words
-//! are those of a cluster without.
+//! and adds the purpose of the first one (`computeReplicasForMetric`). Metrics of pods, objects and other systems come
+//! from APIs that a cluster has only when they are registered; here they are not queried, and the words are those of a
+//! cluster without.
 
 use kubewright::k8s_openapi::api::autoscaling::v2::{MetricSpec, ObjectMetricSource, PodsMetricSource};
 

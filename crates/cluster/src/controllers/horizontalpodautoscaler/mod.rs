@@ -1,5 +1,5 @@
 //! HorizontalPodAutoscalers (`horizontal.go`): the target follows the usage of its pods, within bounds and rates, and
-//! the conditions report what is known and done.
+//! the conditions report the findings and the changes.
 //!
 //! The usage of pods is measured or annotated (`crate::meter`), the wanted size is computed in `measure`; how fast the
 //! size follows is decided in `pace`. Not here: metrics of pods, objects and other systems, of which the conditions say
@@ -55,7 +55,7 @@ pub(crate) fn controller(meter: Meter) -> Controller {
     };
     Controller::of(autoscaler)
         .named("horizontal-pod-autoscaler")
-        // Its own status must not lead back here: what is done between two looks would come at once.
+        // Its own status must not lead back here: the step between two looks would come at once.
         .with_predicate(|event: &Event<HorizontalPodAutoscaler>| match event {
             Event::Modified { old, new } => {
                 (old.metadata.generation, &old.metadata.annotations)
@@ -185,7 +185,7 @@ fn status_of(spec: &MetricSpec, resource: &str, container: Option<&str>, found: 
 struct Sum {
     /// The largest size, and the name of the metric that asks for it; none when it may not be followed.
     wanted: Option<(i32, String)>,
-    /// One for each metric; an empty one for what is missing.
+    /// One for each metric; an empty one for a missing metric.
     statuses: Vec<MetricStatus>,
     missing: Vec<Missing>,
 }
@@ -224,7 +224,7 @@ struct Outcome {
 }
 
 impl Outcome {
-    /// No size follows: the present one stays, and so does what was wished before.
+    /// No size follows: the present one stays, and so does the earlier wish.
     fn unknown(reason: &'static str, message: String, metrics: Vec<MetricStatus>) -> Outcome {
         Outcome {
             wanted: None,
@@ -254,7 +254,7 @@ impl Autoscaler {
         names
     }
 
-    /// The pods of the target; or what is said when it is not clear which they are (`validateAndParseSelector`).
+    /// The pods of the target; or the error when it is not clear which they are (`validateAndParseSelector`).
     async fn pods(
         &self,
         scaler: &HorizontalPodAutoscaler,
@@ -288,7 +288,7 @@ impl Autoscaler {
         Ok(Err(Outcome::unknown("AmbiguousSelector", why, vec![])))
     }
 
-    /// The size that the metrics ask for now, as fast as it may come; why; and what is said of it.
+    /// The size that the metrics ask for now, as fast as it may come; the reason; and the messages about it.
     async fn measured(
         &self,
         scaler: &HorizontalPodAutoscaler,

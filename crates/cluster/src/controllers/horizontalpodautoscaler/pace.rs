@@ -1,4 +1,4 @@
-//! How fast an autoscaler may follow what its metrics say: stabilization, rates, bounds (`horizontal.go`).
+//! How fast an autoscaler may follow its metrics: stabilization, rates, bounds (`horizontal.go`).
 //!
 //! Pure. Earlier recommendations and changes are in [`Past`]; they are lost at a restart, as upstream.
 
@@ -37,7 +37,7 @@ fn within(now: Timestamp, time: Timestamp, seconds: i32) -> bool {
 }
 
 impl Past {
-    /// The first recommendation is what there is.
+    /// The first recommendation is the present size.
     pub(super) fn begin(&mut self, now: Timestamp, current: i32) {
         if self.recommended.is_empty() {
             self.recommended.push((now, current));

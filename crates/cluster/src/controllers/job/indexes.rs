@@ -1,6 +1,6 @@
 //! Sets of completion indexes, as `completedIndexes` writes them: `0,1`, `0-2`, `1,3-5`.
 //!
-//! Pure. Kept as intervals, so that a Job of a hundred thousand completions costs what its text costs
+//! Pure. Kept as intervals, so that the cost of a Job of a hundred thousand completions is that of its text
 //! (`k8s.io/kubernetes/pkg/controller/job/indexed_job_utils.go`).
 
 use std::fmt;

@@ -1,8 +1,8 @@
 //! The Job controller: pods that run to their end, as often as wished.
 //!
-//! A reconcile claims the pods, makes or deletes what is missing or too many, looks at them again, names in the status
-//! those that are to be counted, takes their finalizers away, and counts them. Each step can be the last one before the
-//! process ends: the next reconcile goes on from what is written.
+//! A reconcile claims the pods, creates missing or deletes surplus ones, looks at them again, names in the status those
+//! that are to be counted, takes their finalizers away, and counts them. Each step can be the last one before the
+//! process ends: the next reconcile goes on from the written state.
 //!
 //! - `state.rs`: the state of a Job and its pods,
 //! - `status.rs`: its status and events,
@@ -46,7 +46,7 @@ const NAME: &str = "kubernetes.io/job-controller";
 /// How long a conflict with another writer of the status waits, if no event comes before.
 const CONFLICT: Duration = Duration::from_millis(50);
 
-/// Remembers who selects what, and when pods failed; everything else is in the objects.
+/// Remembers all selectors, and when pods failed; everything else is in the objects.
 #[derive(Default)]
 pub(crate) struct JobReconciler {
     selectors: Selectors,
@@ -194,7 +194,7 @@ impl JobReconciler {
         Ok(wait.map_or_else(Action::await_change, Action::requeue_after))
     }
 
-    /// Names what is to be counted, frees it, counts it, and ends the Job when everything is.
+    /// Names the pods to be counted, frees them, counts them, and ends the Job when all are counted.
     async fn track(
         &self,
         ctx: &Context,

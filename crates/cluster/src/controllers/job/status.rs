@@ -133,7 +133,7 @@ pub(super) fn note_end(over: &End, status: &mut JobStatus, now: Timestamp) {
     set(status, type_, "True", &over.reason, &over.message, now);
 }
 
-/// Counts what was named and carries no finalizer any more: the pods in `open` still do.
+/// Counts the named pods that carry no finalizer any more: the pods in `open` still do.
 pub(super) fn count(status: &mut JobStatus, open: &BTreeSet<&str>) {
     let uncounted = status.uncounted_terminated_pods.get_or_insert_default();
     let settle = |uids: &mut Option<Vec<String>>, total: &mut Option<i32>| {

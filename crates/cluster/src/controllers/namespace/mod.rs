@@ -1,8 +1,8 @@
 //! The namespace controller: empties namespaces that are being deleted, and lets them go.
 //!
 //! A namespace under deletion keeps the finalizer `kubernetes` in its spec until this controller has found nothing in
-//! it, of any kind that discovery knows. Pods go first; while any is left, nothing else is touched, so that what they
-//! need stays until they have stopped.
+//! it, of any kind that discovery knows. Pods go first; while any is left, nothing else is touched, so that the objects
+//! that they need stay until they have stopped.
 //!
 //! Invariants: nothing is deleted in a namespace that is not under deletion (asked of the API server, not of the
 //! cache); the finalizer goes only after every kind was listed and found empty, and the conditions say so. Content that
@@ -85,8 +85,8 @@ impl Reconciler for NamespaceReconciler {
             },
         };
         let is_empty = found.is_empty() && !pods_left(&ctx).await?;
-        // Said before the end as well: another finalizer may keep the namespace, and its conditions then say what is
-        // left.
+        // Reported before the end as well: another finalizer may keep the namespace, and its conditions then list the
+        // remaining content.
         let Some(namespace) = say(&ctx, namespace, &found).await? else {
             return Ok(Action::await_change());
         };
@@ -150,7 +150,7 @@ fn is_pod(resource: &ApiResource) -> bool {
     resource.group.is_empty() && resource.plural == "pods"
 }
 
-/// Deletes the content, pods first, and says what is left of it.
+/// Deletes the content, pods first, and reports the rest of it.
 async fn empty(ctx: &Context, kinds: &[ApiResource]) -> Found {
     let mut pods = Found::default();
     for kind in kinds.iter().filter(|kind| is_pod(kind)) {
@@ -160,8 +160,8 @@ async fn empty(ctx: &Context, kinds: &[ApiResource]) -> Found {
         return pods;
     }
     if !pods.remaining.is_empty() {
-        // Pods that have their time to stop are not yet "remaining content": it is too early to say what will be. So
-        // says Kubernetes.
+        // Pods that have their time to stop are not yet "remaining content": it is too early to tell the rest.
+        // Kubernetes does the same.
         return Found::default();
     }
     let mut found = Found::default();

@@ -3,8 +3,8 @@
 //! An annotation stands for all ordinary containers of the pod; with a dot and the name of a container behind it for
 //! that one alone, which may be an init container: `kubewright.dev/exit-code.migrate: "1"`.
 //!
-//! Pure. No program runs, so that a container ends only when an annotation or a delete says so. Invariant: what is
-//! decided follows from the pod alone, so that a cluster that starts again goes on where it was.
+//! Pure. No program runs, so that a container ends only when an annotation or a delete says so. Invariant: all
+//! decisions follow from the pod alone, so that a cluster that starts again goes on where it was.
 
 use std::time::Duration;
 
@@ -42,7 +42,7 @@ pub(crate) const USAGE_MEMORY: &str = "usage-memory";
 /// `true`: the simulation leaves the pod alone, and a test writes its status.
 pub(crate) const HANDS_OFF: &str = "hands-off";
 
-/// All of them, and what their values are.
+/// All of them, and the types of their values.
 const WORDS: [(&str, Value); 13] = [
     (EXIT_CODE, Value::Number),
     (EXIT_REASON, Value::Text),
@@ -157,7 +157,7 @@ fn seconds(text: &str) -> Option<Duration> {
     Duration::try_from_secs_f64(text.parse().ok()?).ok()
 }
 
-/// Annotations of the simulation that say nothing: unknown ones, and values that are not what they should be.
+/// Annotations of the simulation without an effect: unknown ones, and values of the wrong type.
 pub(super) fn misunderstood(pod: &Pod) -> Vec<String> {
     let all = pod.metadata.annotations.iter().flatten();
     let ours = all.filter_map(|(key, value)| Some((key, key.strip_prefix(PREFIX)?, value)));

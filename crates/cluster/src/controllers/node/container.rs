@@ -1,7 +1,8 @@
 //! The life of one simulated container: it waits, runs, ends, and is started again after a back-off.
 //!
-//! Pure. [`go_on`] takes it as far as it comes by now, several steps at once if need be, so that one write says what a
-//! kubelet would say in many. Invariant: what is decided follows from the status and the pod, never from memory.
+//! Pure. [`go_on`] takes it as far as it comes by now, several steps at once if need be, so that one write has the
+//! states that a kubelet would write one by one. Invariant: all decisions follow from the status and the pod, never
+//! from memory.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -85,9 +86,9 @@ impl Notes {
 /// How far a container has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Progress {
-    /// It waits or runs: what comes after it may have to wait.
+    /// It waits or runs: later containers may have to wait.
     Under,
-    /// It has done what the next one waits for: an init container is over, any other has started.
+    /// The next one need not wait for it any more: an init container is over, any other has started.
     Reached,
     /// It has ended with this code and is not started again.
     Over(i32),
@@ -181,7 +182,7 @@ pub(super) fn restarts(pod: &Pod, container: &Container, role: Role, code: i32) 
     }
 }
 
-/// A container that waits: for what it lacks, for its image, for the end of its back-off.
+/// A waiting container: for missing objects, for its image, for the end of its back-off.
 fn start(scene: &Scene<'_>, container: &Container, status: &mut ContainerStatus, notes: &mut Notes) -> bool {
     if let Some((reason, message)) = scene.obstacles.get(&container.name) {
         status.state = Some(waits(reason, message));
@@ -360,7 +361,7 @@ pub(super) fn fall(status: &mut ContainerStatus, reason: &str, message: &str) {
     status.state = Some(waits(reason, message));
 }
 
-/// Whether the back-off holds up the next start is known now; what is known later is when it ends.
+/// Whether the back-off holds up the next start is known now; its end is known later.
 fn fall_back(
     scene: &Scene<'_>,
     container: &Container,
@@ -439,7 +440,7 @@ mod tests {
 
     #[test]
     fn lives() {
-        /// Each look: the image, the second, and what is found then.
+        /// Each look: the image, the second, and the expected state.
         fn check(annotations: Value, policy: &str, looks: &[(&str, i64, &str)]) {
             let mut status = None;
             for (image, now, expected) in looks {

@@ -1,7 +1,7 @@
-//! Which pods a kubelet evicts when its node is short of something, and what it says (`pkg/kubelet/eviction`).
+//! Which pods a kubelet evicts when its node is short of something, and its messages (`pkg/kubelet/eviction`).
 //!
-//! Pure. A node is short of what its annotation `kubewright.dev/pressure` says. Nothing is reclaimed but by evicting:
-//! images and dead containers take no room here.
+//! Pure. A node is short of the resources in its annotation `kubewright.dev/pressure`. Nothing is reclaimed but by
+//! evicting: images and dead containers take no room here.
 
 use std::cmp::Reverse;
 
@@ -78,7 +78,7 @@ struct Ranked<'a> {
 }
 
 /// The pod that goes next (`rankMemoryPressure`, `rankDiskPressure`, `rankPIDPressure`): one that uses more than it
-/// requests before others, then those of the lowest priority, then the one that is the farthest above what it requests.
+/// requests before others, then those of the lowest priority, then the one that is the farthest above its request.
 /// Never one that is critical.
 pub(super) fn next(all: &[Pod], short: Short, used: impl Fn(&Pod) -> i128) -> Option<&Pod> {
     let candidates = all.iter().filter(|pod| is_active(pod) && !is_critical(pod));

@@ -1,8 +1,8 @@
 //! Evicts pods of simulated nodes that are short of something: one at a time, as a kubelet does
 //! (`managerImpl.synchronize`), as long as the node is short of it.
 //!
-//! Which pod goes and what is said of it is decided in `eviction`. The kubelet ends a pod's processes when it sees the
-//! new status. Invariant: a critical pod stays, and a node that is silent or not ready evicts nothing.
+//! `eviction` decides which pod goes, and makes the message. The kubelet ends a pod's processes when it sees the new
+//! status. Invariant: a critical pod stays, and a node that is silent or not ready evicts nothing.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

@@ -1,4 +1,4 @@
-//! The simulated nodes: which there are, what they say of themselves, and how a node is told to fail.
+//! The simulated nodes: which there are, their status, and how a node is told to fail.
 //!
 //! A Node is simulated when it has the label `kubewright.dev/simulated: "true"`, or the annotation `kwok.x-k8s.io/node:
 //! fake` as kwok has it, whichever client created it. Pure. Invariant: capacity and addresses that the creator of a
@@ -20,7 +20,7 @@ pub(crate) const SIMULATED: &str = "kubewright.dev/simulated";
 const KWOK: (&str, &str) = ("kwok.x-k8s.io/node", "fake");
 /// The annotation that says how a node is.
 pub(crate) const STATE: &str = "kubewright.dev/node";
-/// The annotation with what the node is short of: `memory`, `disk`, `pid`, with commas.
+/// The annotation with the resources that the node is short of: `memory`, `disk`, `pid`, with commas.
 pub(crate) const PRESSURE: &str = "kubewright.dev/pressure";
 /// The taint of a node that is not ready.
 pub(super) const NOT_READY: &str = "node.kubernetes.io/not-ready";
@@ -354,7 +354,7 @@ mod tests {
         assert_eq!(fleet().names(), ["node-0", "node-1", "node-2"]);
     }
 
-    /// `(ready, memory pressure, cpu)` of what a node posts; nothing when it says so already.
+    /// `(ready, memory pressure, cpu)` of a node's status; nothing when it is unchanged.
     #[test]
     fn what_nodes_post() {
         let check = |metadata: Value, status: Value, expected: Option<(bool, bool, &str)>| {

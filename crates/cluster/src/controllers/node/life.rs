@@ -1,5 +1,4 @@
-//! The life of a simulated pod: its init containers in order, sidecars beside them, then the others; and what its
-//! status says of them.
+//! The life of a simulated pod: its init containers in order, sidecars beside them, then the others; and its status.
 //!
 //! Pure. Invariants: no container starts before those that it waits for; a client of the API sees no state that a
 //! kubelet could not have written; conditions that others write are kept.
@@ -40,7 +39,7 @@ impl<'a> Place<'a> {
     }
 }
 
-/// A container of the pod, and what it is to it.
+/// The containers of the pod, with their roles.
 fn all(spec: &PodSpec) -> impl Iterator<Item = (&Container, Role)> {
     let init = spec.init_containers.iter().flatten();
     let init = init.map(|container| (container, Role::of_init(container)));
@@ -483,7 +482,7 @@ mod tests {
 
     use super::*;
 
-    /// Plays a pod at these seconds, and says what is to be seen each time.
+    /// Plays a pod at these seconds, and compares the state each time.
     fn check(metadata: Value, spec: Value, looks: &[(i64, &str)]) {
         let mut pod: Pod = serde_json::from_value(json!({ "metadata": metadata, "spec": spec })).expect("a pod");
         for (now, expected) in looks {

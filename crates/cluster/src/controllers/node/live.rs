@@ -191,7 +191,7 @@ mod tests {
             self.live.insert(name.to_owned(), Seen { attempt, state, about });
         }
 
-        /// Looks at this second, and says what the pod and its orders are.
+        /// Looks at this second, and compares the pod and its orders.
         fn check(&mut self, second: i64, expected: &str) {
             let mut notes = Notes::default();
             let scene = Scene {

@@ -1,5 +1,5 @@
-//! Simulated nodes and their kubelets: pods that are bound to them pass through what a kubelet writes, and no container
-//! is started.
+//! Simulated nodes and their kubelets: pods that are bound to them pass through the states that a kubelet writes, and
+//! no container is started.
 //!
 //! `fleet` says which nodes there are, `keeper` keeps them. The annotations of a container's pod say how it behaves
 //! (`behaviour`), those of the pod itself or of all with certain labels (`rules`), or stages do (`stage`); from this
@@ -151,7 +151,7 @@ impl Kubelet {
         self.addresses.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Looks at what is remembered of a pod.
+    /// Looks at the memory of a pod.
     fn with<T>(&self, pod: &Pod, look: impl FnOnce(&mut OfPod) -> T) -> T {
         let mut memory = self.memory();
         let of_pod = memory.pods.entry(Request::of(pod)).or_default();
@@ -269,7 +269,7 @@ impl Kubelet {
         Ok(notes.again.map_or_else(Action::await_change, Action::requeue_after))
     }
 
-    /// Sends the events, and remembers what was told and pulled.
+    /// Sends the events, and remembers the messages and pulled images.
     fn tell(
         &self,
         ctx: &Context,
@@ -411,7 +411,7 @@ impl Kubelet {
 const PULL_FAILED: &str = "ErrImagePull: ";
 const NO_SUCH_REGISTRY: &str = "registries under .invalid do not exist";
 
-/// Says what holds a pod up, when that is new.
+/// Reports the obstacles of a pod, when they are new.
 fn hindrances(ctx: &Context, pod: &Pod, next: &PodStatus, mount: Option<&str>) {
     let waits = |status: Option<&PodStatus>| -> BTreeMap<String, (String, String)> {
         let init = status

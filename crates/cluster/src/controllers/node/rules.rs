@@ -55,7 +55,7 @@ impl Behaviours {
         Ok(())
     }
 
-    /// The pod with what is said of it.
+    /// The pod with the annotations of the rules.
     pub(super) fn apply(&self, pod: Arc<Pod>) -> Arc<Pod> {
         let rules = self.rules();
         let of_pod = |rule: &&Rule| {

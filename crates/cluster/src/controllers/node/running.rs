@@ -1,7 +1,7 @@
-//! Pods whose containers really run: what the kubelet sees of them, asks for, and writes.
+//! Pods whose containers really run: the kubelet observes them, orders the next steps, and writes the status.
 //!
-//! The decisions are those of simulated pods (`life`, `live`); what they ask for is done here. Invariants: a pod that
-//! is over has no process; a deleted pod goes when its last process has ended.
+//! The decisions are those of simulated pods (`life`, `live`); their orders are carried out here. Invariants: a pod
+//! that is over has no process; a deleted pod goes when its last process has ended.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -21,7 +21,7 @@ use crate::processes::{self, Processes};
 
 /// Nodes that run processes are this machine.
 const HOST: &str = "127.0.0.1";
-/// How long after a failure what a pod lacks is looked for again.
+/// How long after a failure the missing objects of a pod are looked for again.
 const AGAIN: Duration = Duration::from_secs(10);
 
 /// Registers the RuntimeClasses by which pods say whether they are processes.

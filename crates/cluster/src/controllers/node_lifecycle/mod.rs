@@ -2,7 +2,7 @@
 //! that follow from conditions, pods that are not ready because their node is not; and the annotation of the TTL
 //! controller.
 //!
-//! Invariant: what a kubelet says of itself is changed only when it has fallen silent.
+//! Invariant: a kubelet's own status is changed only when the kubelet has fallen silent.
 //!
 //! Not here: the eviction of pods (`taint_eviction`); limits of how many nodes of a zone are tainted at once
 //! (`handleDisruption`).
@@ -144,8 +144,7 @@ fn is_passed(error: &Error) -> bool {
     error.is_not_found() || error.is_conflict()
 }
 
-/// Labels under the names of before Kubernetes 1.14 that do not yet say what the present ones say
-/// (`reconcileNodeLabels`).
+/// Labels under the names of before Kubernetes 1.14 that differ from the present ones (`reconcileNodeLabels`).
 fn old_labels(node: &Node) -> BTreeMap<String, String> {
     let label = |name: &str| node.metadata.labels.as_ref().and_then(|labels| labels.get(name));
     let stale = OLD_LABELS.iter().filter_map(|(old, new)| {
@@ -178,7 +177,7 @@ async fn follow(node: &Node, ctx: &Context) -> Result<()> {
     }
 }
 
-/// Pods of a node that is not ready are not ready either (`MarkPodsNotReady`; for what was missed, `processPod`). This
+/// Pods of a node that is not ready are not ready either (`MarkPodsNotReady`; for missed ones, `processPod`). This
 /// happens so rarely that all pods are looked at.
 async fn mark_pods(ctx: &Context, node: &str) -> Result<()> {
     for pod in ctx.client().list::<Pod>(None).await? {

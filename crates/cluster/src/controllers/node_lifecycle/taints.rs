@@ -1,6 +1,6 @@
-//! The taints of a node that follow from what is known about it: it gets no new pods while it is not ready, cannot be
-//! heard, lacks memory, disk, processes or its network, or is cordoned; and while it is not ready or cannot be heard,
-//! its pods leave.
+//! The taints of a node that follow from its state: it gets no new pods while it is not ready, cannot be heard, lacks
+//! memory, disk, processes or its network, or is cordoned; and while it is not ready or cannot be heard, its pods
+//! leave.
 //!
 //! Pure. Invariant: only taints with the keys of [`CONDITIONS`] and [`UNSCHEDULABLE`] are touched, and of the effect
 //! `NoExecute` only those of the condition Ready. Admission taints every new node as not ready; a node that reports

@@ -159,7 +159,7 @@ async fn manage<K: Replicated>(
         .map_err(failed("FailedDelete"))
 }
 
-/// The pods of all siblings (ReplicaSets of the same Deployment): what makes a node crowded. Without nodes there is no
+/// The pods of all siblings (ReplicaSets of the same Deployment): they make a node crowded. Without nodes there is no
 /// crowd and no need to look.
 async fn related_pods<K: Replicated>(ctx: &Context, set: &K, active: &[&Pod]) -> Result<Vec<Arc<Pod>>> {
     let bound = active

@@ -65,7 +65,7 @@ impl Ledger {
         there.is_some_and(|there| **there == *resident)
     }
 
-    /// Enters what is known of a pod as one of this node.
+    /// Enters the facts about a pod as one of this node.
     pub(super) fn put(&mut self, request: &Request, resident: Arc<Resident>, node: &str) {
         self.remove(request);
         let taken = self.nodes.entry(node.to_owned()).or_default();

@@ -54,7 +54,7 @@ const TRY_AGAIN: Duration = Duration::from_secs(60);
 /// How long a pod steps back for a more important one, which is in the queue already.
 const STEP: Duration = Duration::from_millis(5);
 
-/// Remembers who waits for a node, and what is taken.
+/// Remembers the waiting pods, and the used resources.
 #[derive(Default)]
 pub(crate) struct Scheduler {
     /// Its names: it places the pods with these. All of them know of each other's, as the profiles of one
@@ -65,7 +65,7 @@ pub(crate) struct Scheduler {
     beside: Waiting,
     /// Those of them that may fit when a volume comes.
     unbound: Waiting,
-    /// All of them by what they are.
+    /// All waiting pods, in order.
     line: Line,
     /// None until all pods have been entered once.
     ledger: Mutex<Option<Ledger>>,
@@ -261,7 +261,7 @@ impl Scheduler {
         Some(self.reserved(request, pod).unwrap_or(there))
     }
 
-    /// Who gives way to a pod that every node refuses; or what it is told.
+    /// Finds the victims for a pod that every node refuses; or the message for it.
     async fn make_room(
         &self,
         ctx: &Context,

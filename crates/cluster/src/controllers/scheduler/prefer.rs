@@ -116,7 +116,7 @@ pub(super) fn is_choosy(affinity: Option<&Affinity>) -> bool {
     !wishes_of(affinity).is_empty() || !neighbours::wanted(affinity).is_empty()
 }
 
-/// Whether the labels of namespaces matter for what a pod prefers.
+/// Whether the labels of namespaces matter for a pod's preferences.
 pub(super) fn asks_namespaces(pod: &Pod) -> bool {
     let mut wishes = wishes_of(Neighbour::of(pod).affinity).into_iter();
     wishes.any(|(term, _)| term.namespace_selector.is_some())

@@ -24,7 +24,7 @@ pub(super) struct Question<'a> {
     ledger: &'a Ledger,
     neighbours: Neighbours,
     pub(super) all: Vec<&'a Node>,
-    /// Another pod uses what only one may.
+    /// Another pod uses a volume that only one may use.
     taken: Option<Refusal>,
 }
 

@@ -31,7 +31,7 @@ pub(super) struct Volumes {
     exclusive: Vec<String>,
 }
 
-/// The access mode of what one pod alone may use.
+/// The access mode of a volume that one pod alone may use.
 const ONE_POD: &str = "ReadWriteOncePod";
 /// The reason of every node while another pod uses it.
 const IN_USE: &str =
@@ -81,7 +81,7 @@ impl Volumes {
         !self.unplaced.is_empty()
     }
 
-    /// Why no node will do as long as the pods are there that have their place: one of them uses what only one may.
+    /// Why no node will do while the placed pods are there: one of them uses a volume that only one may use.
     pub(super) fn taken(&self, pod: &Pod, ledger: &Ledger) -> Option<Refusal> {
         let namespace = pod.metadata.namespace.as_deref();
         let is_used = self.exclusive.iter().any(|claim| ledger.uses(namespace, claim));

@@ -1,6 +1,6 @@
 //! The StatefulSet controller: pods with names, an order, and claims of their own.
 //!
-//! A reconcile finds the revisions (`history`), decides (`plan`), acts, looks at the pods again and writes what it sees
+//! A reconcile finds the revisions (`history`), decides (`plan`), acts, looks at the pods again and writes the status
 //! (`status`). Events wake it while it waits: a change of a pod, of a claim, or minReadySeconds.
 //!
 //! Invariants: there is never a second pod of an ordinal, because its name is taken; claims come before their pod; a
@@ -266,7 +266,8 @@ impl<'a> Sync<'a> {
 
     async fn create(&self, shape: &Shape<'_>, ordinal: usize, updated: bool) -> Result<()> {
         let revision = if updated { &self.update } else { &self.current };
-        // The present template is taken from the spec: a revision keeps only what was known when it was made.
+        // The present template is taken from the spec: a revision keeps only the fields that were known when it was
+        // made.
         let template = match updated {
             true => self.spec.template.clone(),
             false => history::template_of(revision).unwrap_or_else(|| self.spec.template.clone()),

@@ -269,7 +269,7 @@ mod tests {
         shape
     }
 
-    /// Only what is made and deleted: `+0` (update revision), `+0old`, `-db-0`.
+    /// Only the creates and deletes: `+0` (update revision), `+0old`, `-db-0`.
     fn text(steps: &[Step<'_>]) -> String {
         let said = steps.iter().filter_map(|step| match step {
             Step::Create { ordinal, updated } => Some(format!("+{ordinal}{}", if *updated { "" } else { "old" })),

@@ -1,4 +1,4 @@
-//! Which volume a claim gets, and what both look like when they belong together.
+//! Which volume a claim gets, and the form of both when they belong together.
 //!
 //! Pure. Upstream: `FindMatchingVolume`, `checkVolumeSatisfyClaim`, `GetBindVolumeToClaim`, `bindClaimToVolume`.
 

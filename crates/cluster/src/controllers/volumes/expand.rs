@@ -24,7 +24,7 @@ const RESIZING: &str = "Resizing";
 /// The next step of a claim's growth.
 #[derive(Debug, PartialEq)]
 enum Step {
-    /// It has what it asks for.
+    /// It has the requested size.
     Nothing,
     /// Its driver is to do it.
     Wait,
@@ -36,7 +36,7 @@ enum Step {
     Finish(Box<PersistentVolumeClaim>),
 }
 
-/// Takes the next step; what it changes leads back here.
+/// Takes the next step; its write leads back here.
 pub(super) async fn grow(claim: &PersistentVolumeClaim, volume: &PersistentVolume, ctx: &Context) -> Result<Action> {
     let (client, name) = (ctx.client(), meta::name(&volume.metadata));
     let signs = format!("external-resizer {}", binding::SIMULATED);

@@ -336,7 +336,7 @@ async fn fail(volume: &PersistentVolume, reason: &str, message: &str, ctx: &Cont
     }
 }
 
-/// Says what state volumes are in, and takes those away that were made for a claim which is gone.
+/// Writes the state of volumes, and removes those that were made for a claim which is gone.
 pub(crate) struct Volumes;
 
 /// The controller of volumes.

@@ -1,9 +1,9 @@
-//! Stages: what becomes of pods, in kwok's vocabulary (`kwok.x-k8s.io/v1alpha1`, kind Stage).
+//! Stages: the lives of pods, in kwok's vocabulary (`kwok.x-k8s.io/v1alpha1`, kind Stage).
 //!
 //! The first stage whose selector fits a pod on a simulated node plays for it: after its delay it sends an event,
 //! changes finalizers, merges its template into the status, or deletes. The pod of which a stage has said the status is
-//! the stages' from then on; all others live as simulated pods do. Pure. Invariant: what a stage says that is not
-//! understood is refused when it is read, in words.
+//! the stages' from then on; all others live as simulated pods do. Pure. Invariant: a field of a stage that is not
+//! understood is refused when the stage is read, in words.
 //!
 //! Not here: stages of other kinds than Pod, weights, Go templates beyond values (`template`), jq beyond paths and
 //! `select` (`select`).

@@ -1,4 +1,4 @@
-//! Requirements of a stage's selector: a path into the object, and what its values must be.
+//! Requirements of a stage's selector: a path into the object, and the rule for its values.
 //!
 //! A path is as kwok writes it in jq: names, `["keys"]`, `[]` for all items, and `select(.name == "text")` between
 //! pipes.
@@ -67,7 +67,7 @@ pub(super) fn at<'a>(path: &str, object: &'a Value) -> Result<Option<&'a Value>,
     Ok(follow(&pipe(path)?, vec![object]).into_iter().next())
 }
 
-/// A value as text: of a string what it says.
+/// A value as text: a string without quotes.
 pub(super) fn text(value: &Value) -> String {
     value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }
