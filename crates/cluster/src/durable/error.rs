@@ -44,7 +44,7 @@ pub enum DataDirError {
         /// The newest that is known here.
         known: u64,
     },
-    /// The folder's contents are not what was written. Nothing in it was touched.
+    /// The folder's contents differ from the written ones. Nothing in it was touched.
     #[error("{} is damaged:\n  {}\n{rescue}", file.display(), damage.join("\n  "))]
     Damaged {
         /// The damaged file.
@@ -65,7 +65,7 @@ pub enum DataDirError {
 }
 
 impl DataDirError {
-    /// Wraps what the file system said.
+    /// Wraps an error of the file system.
     pub(super) fn io(doing: &'static str, path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> DataDirError {
         let path = path.into();
         move |source| DataDirError::Io { doing, path, source }

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use super::OBJECTS_FILE;
 use super::error::DataDirError;
 
-/// The version of everything in the folder. Raise it when an older kubewright would misread what is written.
+/// The version of everything in the folder. Raise it when an older kubewright would misread the files.
 pub(super) const FORMAT: u64 = 1;
 const MARK: &str = "kubewright.json";
 const LOCK: &str = "lock";
@@ -46,17 +46,18 @@ impl Folder {
         &self.path
     }
 
-    /// Whether the folder says what it is: it does from the first complete start on.
+    /// Whether the folder has its mark: it does from the first complete start on.
     pub(super) fn is_marked(&self) -> bool {
         self.marked
     }
 
-    /// Hands over what keeps others out: it must live as long as something in the folder is written, and no longer.
+    /// Hands over the lock that keeps others out: it must live as long as something in the folder is written, and no
+    /// longer.
     pub(super) fn take_lock(&mut self) -> Option<File> {
         self.lock.take()
     }
 
-    /// Writes down what the folder is, unless it says so already.
+    /// Writes the mark of the folder, unless it has one already.
     pub(super) fn mark(&self) -> Result<(), DataDirError> {
         if self.marked {
             return Ok(());

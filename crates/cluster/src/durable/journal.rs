@@ -95,7 +95,7 @@ impl Inbox {
 
 impl Journal for FileJournal {
     fn start(&self, listener: Listener) {
-        // A journal serves one storage; a second listener would hear what is not its own.
+        // A journal serves one storage; a second listener would hear outcomes of another.
         let _ = self.inbox.listener.set(listener);
     }
 
@@ -137,8 +137,8 @@ impl FileJournal {
         })
     }
 
-    /// Writes what waits, closes the file and lets go of the folder; changes that come later are refused. Waits for the
-    /// disk: not for an asynchronous thread.
+    /// Writes the waiting records, closes the file and lets go of the folder; changes that come later are refused.
+    /// Waits for the disk: not for an asynchronous thread.
     pub(crate) fn close(&self) {
         self.inbox.close();
         let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
@@ -150,7 +150,7 @@ impl FileJournal {
 
 impl Drop for FileJournal {
     fn drop(&mut self) {
-        // The thread writes what waits and ends by itself.
+        // The thread writes the waiting records and ends by itself.
         self.inbox.close();
     }
 }
@@ -203,7 +203,7 @@ impl Writer {
         );
         self.database = None;
         self.inbox.tell(Outcome::Failed(why));
-        // From here on the storage sends nothing, and what it had sent it has taken back.
+        // From here on the storage sends nothing, and has taken back its earlier records.
         self.inbox.waiting().records.clear();
         let mut pause = RETRY;
         loop {

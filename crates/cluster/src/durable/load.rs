@@ -1,4 +1,4 @@
-//! From the file to what a storage begins with.
+//! From the file to the initial state of a storage.
 //!
 //! Everything is verified before anything is used: the pages by the database, the records by their checksums, the texts
 //! by reading them.
@@ -98,7 +98,7 @@ pub(super) fn write_new<'a>(
     write().map_err(words)
 }
 
-/// Opens a file of objects and reads it; a damaged one is an error that says what can be saved.
+/// Opens a file of objects and reads it; a damaged one is an error that lists the objects that can be saved.
 pub(super) fn open(file: &Path, synced: bool) -> Result<(Database, Restored), DataDirError> {
     // A file that is damaged in a way that the database does not expect must not end the process.
     let opened = catch_unwind(AssertUnwindSafe(|| -> Result<_, DatabaseFailure> {

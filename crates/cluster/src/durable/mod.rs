@@ -8,12 +8,12 @@
 //! ```
 //!
 //! Objects are served from memory; the file is written behind them, several changes at a time, and an answer waits
-//! until what it tells is on the disk (see [`kubewright_apiserver::storage::journal`]). Opening reads the whole file
-//! and verifies every page and every record: a damaged one is an error that names the damage and the objects that can
-//! be saved, never a start with missing objects.
+//! until the write that it reports is on the disk (see [`kubewright_apiserver::storage::journal`]). Opening reads the
+//! whole file and verifies every page and every record: a damaged one is an error that names the damage and the objects
+//! that can be saved, never a start with missing objects.
 //!
 //! `folder` is the folder, `journal` writes, `load` reads, `record` is the form of an object on the disk, `salvage`
-//! saves what can be saved.
+//! saves objects of a damaged file.
 //!
 //! Invariants: nothing is acknowledged that is not on the disk; a file appears whole or not at all; one process at a
 //! time.

@@ -42,7 +42,7 @@ pub struct Report {
     pub kept: Option<PathBuf>,
 }
 
-/// Repairs the data folder of a cluster: saves what can be saved into a new file, and keeps the damaged one.
+/// Repairs the data folder of a cluster: saves all recoverable objects into a new file, and keeps the damaged one.
 ///
 /// # Errors
 /// When the folder is in use or is no folder of a cluster, or the file system refuses.
@@ -198,12 +198,13 @@ impl Found {
         }
     }
 
-    /// Reads what the database can still read, from both ends; answers up to where each end came.
+    /// Reads the part that the database can still read, from both ends; answers up to where each end came.
     fn read_database(&mut self, file: &Path) -> Readable {
         let copy = file.with_extension("salvage.new");
         let mut readable = Readable::default();
         if fs::copy(file, &copy).is_ok() {
-            // In a damaged file the database may fail in ways that it does not expect; what was read until then counts.
+            // In a damaged file the database may fail in ways that it does not expect; the objects read until then
+            // count.
             let _ = catch_unwind(AssertUnwindSafe(|| self.read_copy(&copy, &mut readable)));
         }
         // A copy that stays is overwritten by the next one.

@@ -169,7 +169,7 @@ fn everything_is_there_after_a_restart() {
             let refused = storage.create("s", "late", object(1));
             assert!(matches!(refused, Err(StorageError::Unavailable(_))), "{refused:?}");
         } else {
-            // Dropped without a word: what is written is written, and the folder is free soon after.
+            // Dropped without a close: written records stay, and the folder is free soon after.
             let lock = path.join("lock");
             drop(storage);
             while std::fs::File::open(&lock).expect("it is there").try_lock().is_err() {

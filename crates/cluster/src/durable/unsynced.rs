@@ -1,4 +1,4 @@
-//! A file that is never waited for: what is written is the kernel's at once, and on the disk when the kernel likes.
+//! A file that is never waited for: written bytes are the kernel's at once, and on the disk when the kernel likes.
 //!
 //! Written data survives this process, even a killed one. It does not survive a crash of the machine. The lock of the
 //! folder keeps others out.

@@ -9,7 +9,7 @@ use super::super::journal::FileJournal;
 use super::super::load;
 use super::*;
 
-/// A disk in memory that does what the test says.
+/// A scripted disk in memory.
 #[derive(Clone, Debug, Default)]
 struct Disk(Arc<Mutex<State>>);
 
@@ -247,7 +247,7 @@ fn a_failing_disk_fails_writes_and_nothing_else() {
     }
 }
 
-/// Cuts the power again and again, and says what was acknowledged and is not there.
+/// Cuts the power again and again, and reports acknowledged writes that are missing.
 fn cut_power(rounds: u64, lies: bool) -> Result<(), String> {
     let mut random = Random(42);
     let mut disk = Disk::new();
