@@ -18,7 +18,7 @@ use crate::places::Place;
 /// A stream with limits on silence. `Unpin`, as long as the stream is.
 pub(crate) struct Guarded<S> {
     stream: S,
-    /// Hears of what is read, where that begins a request.
+    /// Learns of read bytes that begin a request.
     place: Option<Arc<Place>>,
     stall: Duration,
     stalled: Option<Pin<Box<Sleep>>>,

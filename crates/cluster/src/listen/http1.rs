@@ -1,9 +1,9 @@
 //! HTTP/1.1: requests are hyper's, and a watch is sent by ourselves.
 //!
-//! A watch may last for hours in which nothing happens, and what reads and writes requests keeps 16 KiB of buffers all
-//! the while. So when a request is answered with a watch, the connection is taken back from hyper, which costs nothing
-//! from then on; the watch is sent in chunks as its events come, and when it has ended hyper gets the connection again.
-//! A watch over a WebSocket is what the connection ends with ([`watch_socket`]).
+//! A watch may last for hours in which nothing happens, and the reader and writer of requests keeps 16 KiB of buffers
+//! all the while. So when a request is answered with a watch, the connection is taken back from hyper, which costs
+//! nothing from then on; the watch is sent in chunks as its events come, and when it has ended hyper gets the
+//! connection again. A watch over a WebSocket is the last answer of its connection ([`watch_socket`]).
 //!
 //! Invariants:
 //! - a client sees what hyper would have sent: a chunked body, and a connection that can be used again;
@@ -49,7 +49,7 @@ where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     loop {
-        // In boxes of their own: a watch does not carry what requests and its beginning need.
+        // In boxes of their own: a watch does not carry the memory that requests and its beginning need.
         let turn = Box::pin(requests(stream, http, session)).await?;
         let watching = match turn {
             None => return Ok(()),
@@ -237,10 +237,10 @@ fn after(headers: &HeaderMap) -> After {
     }
 }
 
-/// How what follows a head is told apart.
+/// The framing of the body behind a head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Framed {
-    /// A body in chunks, and what becomes of the connection.
+    /// A body in chunks, and the fate of the connection.
     Chunks(After),
     /// The rest is not HTTP.
     Not,
@@ -271,7 +271,7 @@ fn written(head: &response::Parts, framed: Framed) -> Vec<u8> {
     text
 }
 
-/// Sends the head of a watch, with what it begins with.
+/// Sends the head of a watch, with its first lines.
 ///
 /// # Errors
 /// When the client goes, or takes nothing for too long.

@@ -44,7 +44,7 @@ use guard::Guarded;
 pub(crate) use threads::Threads;
 use tls_stream::TlsStream;
 
-/// How long a stopping listener waits for its connections; what is left then is cut off. A cluster stops within a
+/// How long a stopping listener waits for its connections; the remaining ones are cut off. A cluster stops within a
 /// second.
 const GRACE: Duration = Duration::from_millis(500);
 
@@ -68,7 +68,7 @@ struct Shared {
     room: Arc<Room>,
 }
 
-/// Serves `socket` until the cluster stops and every connection is gone. Never fails: what goes wrong is one client's.
+/// Serves `socket` until the cluster stops and every connection is gone. Never fails: an error concerns one client.
 pub(crate) async fn serve(socket: TcpListener, front: Front, tls: Tls, limits: Limits, threads: Threads) {
     let places = Places::new(Bounds::of(limits.places()), limits.clone());
     let room = Room::new(unsent::Bounds::default(), limits.stall);
@@ -164,7 +164,7 @@ pub(crate) fn http2_builder(limits: &Limits) -> http2::Builder<Streams> {
     http.timer(TokioTimer::new())
         .max_concurrent_streams(limits.streams)
         .max_header_list_size(MAX_HEADERS)
-        // Of each stream; what else waits is counted.
+        // Of each stream; other waiting bytes are counted.
         .max_send_buf_size(2 * PIECE)
         .max_pending_accept_reset_streams(MAX_RESETS)
         .max_local_error_reset_streams(MAX_RESETS)

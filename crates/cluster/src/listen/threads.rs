@@ -8,7 +8,7 @@
 //! - a connection is served by one thread from its handshake to its end, the one that had the fewest when it came;
 //! - the threads end when the last [`Threads`] is dropped, and with them the connections that they still serve.
 //!
-//! Not here: which connections are accepted, and what they may cost (see the module above).
+//! Not here: which connections are accepted, and their limits (see the module above).
 
 use std::io;
 use std::sync::Arc;

@@ -10,7 +10,7 @@
 //! - bytes leave in the order in which rustls made them: its own messages go out before data that is encrypted after
 //!   them;
 //! - nothing is read while decrypted bytes wait, and nothing is encrypted while encrypted bytes wait: each has a bound;
-//! - a client that ends without a goodbye is an error, never the end of what it sent.
+//! - a client that ends without a goodbye is an error, never the end of its data.
 
 use std::cell::RefCell;
 use std::future::poll_fn;
@@ -27,13 +27,13 @@ use rustls::unbuffered::{
 use rustls::{ProtocolVersion, ServerConfig};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-/// One record of TLS as it is sent: 16 KiB of plain text and what is around it.
+/// One record of TLS as it is sent: 16 KiB of plain text with its header and trailer.
 const RECORD: usize = 16 * 1024 + 1024;
 
 /// How much is encrypted at a time, and written with one call of the system.
 const BATCH: usize = 4 * 16 * 1024;
 
-/// The most that is kept of what a client sent: the longest message of a handshake that rustls takes, and the record
+/// The most bytes that are kept of a client: the longest message of a handshake that rustls takes, and the record
 /// behind it.
 const MAX_INCOMING: usize = 64 * 1024 + 2 * RECORD;
 
@@ -165,7 +165,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> TlsStream<S> {
         &self.session
     }
 
-    /// Reads once and works on what has come: plain text, the client's goodbye, something to answer.
+    /// Reads once and processes the bytes: plain text, the client's goodbye, a message to answer.
     fn poll_hear(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         READ.with_borrow_mut(|buffer| {
             buffer.resize(RECORD, 0);
@@ -194,7 +194,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> TlsStream<S> {
         Ok(())
     }
 
-    /// Works on what has been kept: rustls counts on seeing all of it each time.
+    /// Processes the kept bytes: rustls counts on seeing all of them each time.
     fn process_incoming(&mut self, idle: impl FnOnce(Traffic<'_>) -> io::Result<()>) -> io::Result<()> {
         let mut incoming = mem::take(&mut self.incoming);
         let used = self.process(&mut incoming, idle)?;
@@ -250,7 +250,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> TlsStream<S> {
 
     /// Encodes the alert of rustls for the error that it has just reported.
     fn encode_alert(&mut self, records: &mut [u8]) -> io::Result<()> {
-        // Beyond what it has to say it would come across the error again.
+        // Beyond its own messages it would come across the error again.
         while self.session.wants_write() {
             let Ok(ConnectionState::EncodeTlsData(data)) = self.session.process_tls_records(records).state else {
                 break;
@@ -260,7 +260,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> TlsStream<S> {
         Ok(())
     }
 
-    /// Gives the socket what waits for it.
+    /// Gives the socket the waiting bytes.
     fn poll_send(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         while !self.outgoing.is_empty() {
             match ready!(Pin::new(&mut self.socket).poll_write(cx, self.outgoing.rest()))? {

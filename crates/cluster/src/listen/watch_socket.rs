@@ -1,7 +1,8 @@
 //! Watches over WebSockets: each event is a message, as text where it is JSON.
 //!
-//! Browsers can watch in no other way, and the Java client of fabric8 tries this first. Who may have one is what Go's
-//! `golang.org/x/net/websocket` says, which kube-apiserver serves them with; its refusals have no `Status`.
+//! Browsers can watch in no other way, and the Java client of fabric8 tries this first. Go's
+//! `golang.org/x/net/websocket`, with which kube-apiserver serves them, decides which clients may have one; its
+//! refusals have no `Status`.
 //!
 //! Not here: the WebSockets of programs, whose messages are numbered streams (`streams::websocket`).
 
@@ -24,7 +25,7 @@ pub(super) enum Asked {
     Refused(Response<Bytes>),
 }
 
-/// Whether a client asks for a WebSocket, and what it is told then.
+/// Whether a client asks for a WebSocket, and the answer to it.
 pub(super) fn asked(headers: &HeaderMap) -> Option<Asked> {
     if !is_wanted(headers) {
         return None;
