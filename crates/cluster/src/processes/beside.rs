@@ -1,7 +1,7 @@
 //! Commands that clients run beside a container's program, with their streams; and clients who join the program itself.
 //!
-//! Invariant: what joins a program never holds it up: output that a client does not take in time is missed, and the log
-//! has it.
+//! Invariant: an attached client never holds the program up: output that it does not take in time is missed, and the
+//! log has it.
 
 use std::fs::File;
 use std::io;

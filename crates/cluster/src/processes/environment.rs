@@ -28,7 +28,7 @@ pub(crate) struct Sources {
 }
 
 impl Sources {
-    /// Reads what a pod refers to, in its environment and in its volumes.
+    /// Reads the objects that a pod refers to, in its environment and in its volumes.
     pub(super) async fn read(client: &Client, pod: &Pod, api: Option<(String, u16)>) -> Result<Sources> {
         let namespace = pod.metadata.namespace.as_deref();
         let mut sources = Sources {

@@ -119,7 +119,7 @@ impl Gauges {
         Gauges { all, looking }
     }
 
-    /// Measures what is below this process from now on, and kills it when it holds more memory than it may.
+    /// Measures the processes below this one from now on, and kills them when they hold more memory than they may.
     pub(super) fn add(&self, shim: u32, reins: Reins, limit: Option<u64>) -> Arc<Gauge> {
         let readings = Mutex::new(Readings {
             last: (Instant::now(), Duration::ZERO),

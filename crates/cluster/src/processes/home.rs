@@ -12,7 +12,7 @@
 //! ```
 //!
 //! Invariants: all files of a cluster below HOME go with it; folders that a program may not change belong to the
-//! cluster; no other user may read them. Not here: what is in volumes (`volumes`).
+//! cluster; no other user may read them. Not here: the contents of volumes (`volumes`).
 
 use std::fs;
 use std::io;
@@ -174,14 +174,14 @@ impl Home {
         fs::set_permissions(path, fs::Permissions::from_mode(of_owner << 6 | of_group << 3))
     }
 
-    /// Takes away what is left of a pod.
+    /// Removes the folders of a pod.
     pub(super) fn forget(&self, uid: &str) {
         for folder in [self.pod(uid), self.run(uid)] {
             remove(&folder);
         }
     }
 
-    /// Takes everything away but what is to be kept.
+    /// Removes all folders except those that are to be kept.
     pub(super) fn clear(&self) {
         if !self.keeps_volumes {
             remove(&self.volumes);
@@ -190,7 +190,7 @@ impl Home {
     }
 }
 
-/// Takes away what clusters have left behind that were killed: shims that were killed with them, then their folders.
+/// Removes the left-overs of killed clusters: shims that were killed with them, then their folders.
 fn clear_up(temp: &Path) {
     let own = rustix::process::geteuid().as_raw();
     for entry in fs::read_dir(temp).into_iter().flatten().flatten() {

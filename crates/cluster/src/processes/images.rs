@@ -38,7 +38,7 @@ impl Images {
     /// Whether a program that stands for the image is on this machine.
     ///
     /// # Errors
-    /// In words, with what to do about it, when there is none.
+    /// In words, with the fix, when there is none.
     pub fn check(&self, image: &str) -> Result<(), String> {
         self.find(image).map(drop)
     }
@@ -46,7 +46,7 @@ impl Images {
     /// The program that stands for an image.
     ///
     /// # Errors
-    /// In words, with what to do about it, when there is none or it is not on this machine.
+    /// In words, with the fix, when there is none or it is not on this machine.
     pub(crate) fn find(&self, image: &str) -> Result<Program, String> {
         let image = canonical(image);
         if let Some((_, line)) = self.rows.iter().find(|(pattern, _)| fits(&canonical(pattern), &image)) {
@@ -137,7 +137,7 @@ pub(crate) struct Program {
     pub(crate) environment: BTreeMap<String, String>,
     /// Folders of the image that lead into the container's own.
     pub(crate) owned: &'static [&'static str],
-    /// The user says what it is, so it gets the user's own settings.
+    /// The user names the program, so it gets the user's own settings.
     pub(crate) is_users: bool,
 }
 

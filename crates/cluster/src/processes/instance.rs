@@ -1,4 +1,4 @@
-//! One life of a container: what it is started with, its program, its hook postStart, its end.
+//! One life of a container: its start, its program, its hook postStart, its end.
 //!
 //! Invariants: a container has one life at a time; the news of its end come after the last line of its log; commands
 //! that run beside its program end with it. Not here: probes (`probes`), the way to its end (`stop`).
@@ -92,7 +92,7 @@ impl Instance {
         matches!(*lock(&self.state), State::Running { .. })
     }
 
-    /// Sets what probes say; false when it was known.
+    /// Sets the results of probes; false when they were known.
     pub(super) fn found(&self, started: bool, ready: bool) -> bool {
         let mut state = lock(&self.state);
         let next = State::Running { started, ready };
@@ -185,7 +185,7 @@ impl Processes {
             .unwrap_or_else(|panicked| std::panic::resume_unwind(panicked.into_panic())))
     }
 
-    /// Starts a container; what comes of it is to be seen.
+    /// Starts a container; its state is observed.
     pub(crate) async fn start_container(&self, pod: &Pod, container: &Container, attempt: i32, prepared: &Prepared) {
         let uid = meta::uid(&pod.metadata).to_owned();
         let before = self.instance(&uid, &container.name);
@@ -403,7 +403,7 @@ impl Processes {
         Ok(all.into_iter().map(rewritten).collect())
     }
 
-    /// Reads what a program writes, and says how it ended.
+    /// Reads the output of a program, and reports its end.
     async fn attend(self, uid: String, instance: Arc<Instance>, mut launched: Launched) {
         let (out, err) = (launched.shim.stdout.take(), launched.shim.stderr.take());
         let (log, output) = (&instance.log, &instance.output);

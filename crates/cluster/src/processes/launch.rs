@@ -1,8 +1,8 @@
 //! Starts programs through shims, and hears how they end.
 //!
 //! Invariants: a shim is written down while it lives (`HOME/shims/PID`, with its start time), so that a cluster that
-//! starts after one that was killed finds what may have been left; dropping a [`Launched`] ends its program and all
-//! that it started. Not here: what becomes of the news (`instance`, `run`).
+//! starts after one that was killed finds left-over programs; dropping a [`Launched`] ends its program and all that it
+//! started. Not here: the handling of the news (`instance`, `run`).
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -64,7 +64,7 @@ pub(super) struct Launched {
     record: Record,
 }
 
-/// Tells a shim what to do with its program. Cheap to clone; when the last is dropped, the program ends.
+/// Gives a shim orders for its program. Cheap to clone; when the last is dropped, the program ends.
 #[derive(Clone)]
 pub(crate) struct Reins(Arc<OwnedWriteHalf>);
 
@@ -162,7 +162,7 @@ impl Launcher {
         let reported = async {
             let mut shim = spawned?;
             let record = Record::of(&self.home.shims(), shim.id())?;
-            // Waiting for a process closes what it reads.
+            // Waiting for a process closes its standard input.
             let stdin = shim.stdin.take();
             let mut stream = tokio::select! {
                 stream = receiver => stream.map_err(io::Error::other)?,

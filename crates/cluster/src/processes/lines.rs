@@ -44,7 +44,7 @@ fn stamp(time: Timestamp) -> String {
     format!("{time:.9}")
 }
 
-/// Turns lines into what the client gets of them.
+/// Turns lines into those that the client gets.
 #[derive(Debug)]
 pub(crate) struct Filter {
     since: Option<Timestamp>,

@@ -1,8 +1,8 @@
 //! The log of a container: a file for each of its lives, in the form of a kubelet's (`TIME STREAM F TEXT`).
 //!
-//! Invariants: a file has a bound ([`LARGEST`]); when it is full it becomes the older half, and what was older is gone;
-//! readers are told of every line, and of the end, and hold no more of a log than a piece of it ([`PIECE`]). Not here:
-//! which lines a client wants (`lines`).
+//! Invariants: a file has a bound ([`LARGEST`]); when it is full it becomes the older half, and the previous one is
+//! gone; readers are told of every line, and of the end, and hold no more of a log than a piece of it ([`PIECE`]). Not
+//! here: which lines a client wants (`lines`).
 
 use std::collections::VecDeque;
 use std::fs::{File, OpenOptions};
@@ -197,7 +197,7 @@ impl Reader {
         }
     }
 
-    /// Opens what there is of the log, the older half first.
+    /// Opens the present files of the log, the older half first.
     fn open(&mut self, turns: u64) -> io::Result<()> {
         self.files.extend(File::open(older(&self.path)).ok());
         self.files.push_back(File::open(&self.path)?);
@@ -205,7 +205,7 @@ impl Reader {
         Ok(())
     }
 
-    /// Takes the whole lines out of what was read.
+    /// Takes the whole lines out of the read bytes.
     fn whole_lines(&mut self) -> Vec<Line> {
         let end = self
             .rest
@@ -218,7 +218,7 @@ impl Reader {
         whole.split(|byte| *byte == b'\n').filter_map(Line::read).collect()
     }
 
-    /// Goes on at the last so many lines of what there is now. Call it before anything is read.
+    /// Goes on at the last so many present lines. Call it before anything is read.
     ///
     /// # Errors
     /// When the files cannot be read.
@@ -270,7 +270,7 @@ impl Reader {
     }
 }
 
-/// Where the last `left` lines of a file begin, or the file does; `left` is what it does not have of them.
+/// Where the last `left` lines of a file begin, or the file does; `left` is the number of them that it does not have.
 fn from_the_end(file: &mut File, left: &mut u64) -> io::Result<u64> {
     let length = file.metadata()?.len();
     // The end of the last line is not that of the one before the wanted ones.

@@ -1,4 +1,4 @@
-//! Containers as processes of this machine: what a container runtime is to a kubelet.
+//! Containers as processes of this machine: the counterpart of a kubelet's container runtime.
 //!
 //! The user who starts a cluster may allow it ([`ProcessRuntime`]): then the containers of a pod are programs that run,
 //! each in a session and a folder of its own, without privileges, at a loopback address of its pod. They are no
@@ -167,7 +167,7 @@ pub(crate) enum State {
     CannotStart { reason: &'static str, message: String },
 }
 
-/// Locks what no panic leaves half changed.
+/// Locks data that no panic leaves half changed.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -325,7 +325,7 @@ impl Processes {
         lock(&self.0.pods).get(uid)?.containers.get(container).cloned()
     }
 
-    /// Looks at what is known of a pod.
+    /// Looks at the state of a pod.
     fn with<T>(&self, pod: &Pod, look: impl FnOnce(&mut OfPod) -> T) -> T {
         let mut pods = lock(&self.0.pods);
         let known = pods.entry(meta::uid(&pod.metadata).to_owned());
@@ -370,13 +370,13 @@ impl Processes {
             }
         }
         let home = self.0.home.clone();
-        // It says itself what it could not do.
+        // It logs its own failures.
         let _ = tokio::task::spawn_blocking(move || home.clear()).await;
     }
 }
 
-/// Has the API server take loopback addresses for what they are where pods are processes: pods' in the lower half of
-/// their network, Services' in the upper half. A configured range of Services stays.
+/// Has the API server accept loopback addresses where pods are processes: pods' in the lower half of their network,
+/// Services' in the upper half. A configured range of Services stays.
 pub(crate) fn adapt(processes: Option<&Processes>, config: &mut Config) -> io::Result<()> {
     let Some(processes) = processes else { return Ok(()) };
     config.loopback_endpoints = true;

@@ -2,9 +2,9 @@
 //!
 //! A cluster has a DNS server, at port 53 and with every container's `resolv.conf` naming it. A process has this
 //! machine's files; but where the system lets it, its shim gives it a mount namespace of its own, with this file in the
-//! place of `/etc/hosts`, which every resolver reads first. The file has what the records of KEP-496's specification
-//! say: Services by their four names, Services without a head with the addresses of their endpoints, and endpoints with
-//! a hostname below their Service. A file of hosts has no aliases of names, so that of an `externalName` the addresses
+//! place of `/etc/hosts`, which every resolver reads first. The file has the records of KEP-496's specification:
+//! Services by their four names, Services without a head with the addresses of their endpoints, and endpoints with a
+//! hostname below their Service. A file of hosts has no aliases of names, so that of an `externalName` the addresses
 //! are written: those of the other Service, or those that this machine's resolver has found.
 //!
 //! Invariants: the lines of the machine's own file come first; a file keeps its inode, because it is the inode that is

@@ -4,7 +4,7 @@
 //! below its own root folder, so its command, its arguments and its environment are rewritten: each of these paths
 //! becomes the path of the folder.
 //!
-//! Pure. Not here: what lies in the folders (`volumes`). Paths in a program's own files are not rewritten; nothing
+//! Pure. Not here: the contents of the folders (`volumes`). Paths in a program's own files are not rewritten; nothing
 //! could do that.
 
 use std::path::Path;

@@ -408,7 +408,7 @@ mod tests {
             let failed = proxy.set(&Request::new(Some("default"), name), [(at, vec![server])].into());
             assert!(failed.is_empty(), "{failed:?}");
         }
-        // Clients that say nothing and do not go hold what they have, of whichever Service.
+        // Silent clients that do not go keep their connections, whichever Service they are of.
         let mut held = Vec::new();
         for at in [one, one] {
             let mut stream = TcpStream::connect(at).await.expect("it is accepted");

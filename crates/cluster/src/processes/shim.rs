@@ -1,16 +1,16 @@
 //! The shim: a small process between the cluster and one program, as containerd's shims are.
 //!
 //! The program `kubewright` starts itself as a shim ([`called`]) for each container and each `exec`. The shim connects
-//! to the cluster's control socket, is told what to run, starts it in a session of its own, and says how it ended. It
+//! to the cluster's control socket, gets its order, starts the program in a session of its own, and reports its end. It
 //! is the parent of everything that the program leaves behind (a subreaper), so it can end all of it.
 //!
 //! Invariants:
 //! - when the connection to the cluster ends, however the cluster ended, everything that the program started is killed;
-//! - when the program ends, what it started is killed as well, as with the pid namespace of a container;
+//! - when the program ends, its child processes are killed as well, as with the pid namespace of a container;
 //! - when the shim itself is killed, the kernel kills the program (`PR_SET_PDEATHSIG`);
 //! - a program never gains privileges (`no_new_privs`).
 //!
-//! Not here: what is run and with which environment (the rest of `processes`).
+//! Not here: the program and its environment (the rest of `processes`).
 
 use std::ffi::OsString;
 use std::fs;
@@ -26,7 +26,7 @@ use serde_json::Value;
 
 use super::table::Table;
 
-/// The first argument of a shim, and of what becomes the program.
+/// The first argument of a shim, and of the process that becomes the program.
 pub(super) const SHIM: &str = "process-shim";
 const EXEC: &str = "process-exec";
 /// The exit code when a program cannot be started (`StartError` of a container runtime).
@@ -162,7 +162,7 @@ fn own_hosts(_: &str) -> io::Result<()> {
     Err(io::ErrorKind::Unsupported.into())
 }
 
-/// Does what the cluster says, until it says nothing more.
+/// Obeys the cluster's orders, until the connection ends.
 fn listen(mut orders: impl Read, main: &Mutex<Option<Pid>>) {
     let mut order = [0];
     loop {

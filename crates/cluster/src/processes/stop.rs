@@ -139,7 +139,7 @@ impl Processes {
         instance.ended().await;
     }
 
-    /// Forgets a pod: what still runs of it is killed, its folders go.
+    /// Forgets a pod: its running processes are killed, its folders go.
     pub(crate) fn forget(&self, uid: &str) {
         let Some(known) = lock(&self.0.pods).remove(uid) else {
             return;
@@ -151,7 +151,7 @@ impl Processes {
                 instance.kill();
                 instance.ended().await;
             }
-            // It says itself what it could not do.
+            // It logs its own failures.
             let _ = tokio::task::spawn_blocking(move || home.forget(&uid)).await;
         });
     }

@@ -1,4 +1,4 @@
-//! The processes of this machine, as `/proc` lists them: whose child each is, and what it has used.
+//! The processes of this machine, as `/proc` lists them: the parent of each, and its usage.
 //!
 //! A process in the table may be gone a moment later; an entry that cannot be read is no process.
 
@@ -84,7 +84,7 @@ fn parse(stat: &str) -> Option<Entry> {
     })
 }
 
-/// The bytes that a process holds in memory: of what it shares with others its share, where the kernel says so.
+/// The bytes that a process holds in memory: of shared pages its share, where the kernel tells it.
 pub(super) fn resident(pid: u32) -> u64 {
     let kilobytes = |file: &str, key: &str| -> Option<u64> {
         let text = fs::read_to_string(format!("/proc/{pid}/{file}")).ok()?;

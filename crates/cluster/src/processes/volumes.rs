@@ -37,7 +37,7 @@ pub(super) struct Given<'a> {
     pub(super) tokens: &'a BTreeMap<(String, String), String>,
 }
 
-/// Makes the volumes of a pod, or puts what is in them right; answers where they are.
+/// Makes the volumes of a pod, or corrects their contents; answers where they are.
 ///
 /// # Errors
 /// In words, with the volume, when one cannot be made.
@@ -393,7 +393,7 @@ fn own_folders(home: &Home, root: &Path, folder: &Path) -> io::Result<()> {
         .try_for_each(|path| home.make_own(path))
 }
 
-/// A folder or file of a volume, which a program may have changed: what leads out of it is refused.
+/// A folder or file of a volume, which a program may have changed: a path that leads out of it is refused.
 fn sub_path(home: &Home, volume: &Path, within: &str) -> Result<PathBuf, String> {
     let path = volume.join(within);
     let in_words = |error: io::Error| format!("subPath {within}: {error}");
