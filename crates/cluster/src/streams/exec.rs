@@ -1,7 +1,7 @@
 //! Runs a command beside a container's program, or joins the program itself, and connects the streams with a client.
 //!
-//! Invariants: a command ends with its client and with its container, a container's program does not; what the client
-//! does not take is not read. As `ServeExec` and `ServeAttach` of the CRI's streaming server.
+//! Invariants: a command ends with its client and with its container, a container's program does not; output that the
+//! client does not take is not read. As `ServeExec` and `ServeAttach` of the CRI's streaming server.
 
 use std::io;
 use std::sync::Arc;
@@ -93,7 +93,7 @@ async fn read(from: Option<Box<dyn AsyncRead + Send + Unpin>>, stream: u8, to: O
     }
 }
 
-/// Hears what the client says until it goes.
+/// Reads the client's messages until it goes.
 async fn hear(
     mut said: mpsc::Receiver<Said>,
     mut input: Option<Box<dyn AsyncWrite + Send + Unpin>>,

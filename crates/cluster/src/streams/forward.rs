@@ -2,9 +2,9 @@
 //! words.
 //!
 //! As `httpStreamHandler` in pkg/kubelet of upstream's CRI streaming (`portforward`), over a connection of SPDY's own
-//! or tunnelled in a WebSocket (`SPDY/3.1+portforward.k8s.io`, KEP-4006). Connections go to the pod's own address: what
-//! listens elsewhere on this machine is not the pod's. Invariants: a connection ends when either side resets it, when
-//! the client goes, and when the pod's container ends with it.
+//! or tunnelled in a WebSocket (`SPDY/3.1+portforward.k8s.io`, KEP-4006). Connections go to the pod's own address: a
+//! program that listens elsewhere on this machine is not the pod's. Invariants: a connection ends when either side
+//! resets it, when the client goes, and when the pod's container ends with it.
 //!
 //! Not here: clients that number their messages instead (`ports`).
 
@@ -116,7 +116,7 @@ async fn forward(pod: &Pod, mut opened: mpsc::Receiver<Opened>) {
             stream = opened.recv() => stream,
             Some(()) = serving.next() => continue,
             () = patience, if oldest.is_some() => {
-                // Dropping a stream gives back its place, and the room of what came on it. There are no more than the
+                // Dropping a stream gives back its place, and the room of its bytes. There are no more than the
                 // connection may have.
                 waiting.retain(|_, (since, _)| since.elapsed() < PAIRING);
                 continue;

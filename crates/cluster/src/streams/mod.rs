@@ -1,11 +1,12 @@
 //! Connects clients with running containers: logs that go on, and connections in both directions.
 //!
-//! The API server has decided who may be connected with what ([`Connect`]); this does it. Invariants:
-//! - a stream ends when its client goes, when what it is connected with ends, and when the cluster stops;
-//! - what a client does not take is not read: nothing is gathered for a client that is slow.
+//! The API server has decided which client may be connected to which stream ([`Connect`]); this connects them.
+//! Invariants:
+//! - a stream ends when its client goes, when its other end does, and when the cluster stops;
+//! - bytes that a client does not take are not read: nothing is gathered for a slow client.
 //!
-//! `exec` and `attach` are in `exec`, over what `remote` makes of a client: WebSockets (`websocket`) or SPDY/3.1
-//! (`spdy`). `forward` and `ports` have the ports. `simulated` is what a pod says in which nothing runs.
+//! `exec` and `attach` are in `exec`, over the transports of `remote`: WebSockets (`websocket`) or SPDY/3.1 (`spdy`).
+//! `forward` and `ports` have the ports. `simulated` is the log of a pod without processes.
 
 mod exec;
 mod forward;
@@ -42,14 +43,14 @@ const PIECES: usize = 8;
 pub(crate) struct Streams {
     /// The pods that run as processes.
     pub(crate) processes: Option<Processes>,
-    /// Makes a client of the API server, which sees what happens to pods.
+    /// Makes a client of the API server, which watches pods.
     pub(crate) client: Arc<dyn Fn() -> kube::Client + Send + Sync>,
     /// Ends all streams.
     pub(crate) stop: Stop,
 }
 
 impl Streams {
-    /// Connects a client with what it wants.
+    /// Connects a client with the requested stream.
     ///
     /// # Errors
     /// `refusal`, which says that this is not served, where nothing runs or the client speaks none of the protocols.

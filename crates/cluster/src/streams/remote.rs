@@ -1,7 +1,8 @@
 //! A client and the streams of a program, whichever protocol carries them: messages of a WebSocket, or streams of SPDY.
 //!
-//! Invariants: when the client goes, [`Remote::said`] ends; when [`Remote`] is dropped, what was sent still goes out,
-//! then the connection ends. As `ServeExec` and `createStreams` in `k8s.io/streaming`. Not here: what is run (`exec`).
+//! Invariants: when the client goes, [`Remote::said`] ends; when [`Remote`] is dropped, the bytes sent before still go
+//! out, then the connection ends. As `ServeExec` and `createStreams` in `k8s.io/streaming`. Not here: the program
+//! (`exec`).
 
 use std::io;
 use std::pin::pin;
@@ -49,8 +50,8 @@ enum Carrier {
     Spdy,
 }
 
-/// The answer to a client that wants these streams, and what serves them; none when it asks for no protocol that is
-/// spoken here.
+/// The answer to a client that wants these streams, and the code that serves them; none when it asks for no protocol
+/// that is spoken here.
 pub(super) fn answer<S, F>(head: &Parts, streams: Streams, stop: &Stop, serve: S) -> Option<Response<ResponseBody>>
 where
     S: FnOnce(Remote) -> F + Send + 'static,
@@ -79,7 +80,7 @@ where
 }
 
 /// The answer that turns a connection into one of SPDY; none when the client did not ask for one of these versions of
-/// what it carries.
+/// the streams.
 pub(super) fn accept_spdy(head: &Parts, versions: &[&'static str]) -> Option<Response<()>> {
     let says =
         |name: &str, word: &str| websocket::words(&head.headers, name).any(|said| said.eq_ignore_ascii_case(word));
@@ -245,7 +246,7 @@ async fn hear(stdin: Option<Opened>, resize: Option<Opened>, saying: mpsc::Sende
     tokio::join!(input, sizes);
 }
 
-/// Sends what there is on the streams for standard output, standard error and the status, then ends them.
+/// Sends the pieces on the streams for standard output, standard error and the status, then ends them.
 async fn send(mut pieces: mpsc::Receiver<(u8, Bytes)>, streams: [Option<Opened>; 3]) {
     while let Some((number, piece)) = pieces.recv().await {
         let index = usize::from(number.saturating_sub(STDIN + 1));
@@ -278,7 +279,7 @@ where
     Box::pin(first.chain(rest))
 }
 
-/// Writes what is put in.
+/// Writes the bytes that are put in.
 pub(super) fn sink_of<W: tokio::io::AsyncWrite + Unpin>(to: W) -> impl Sink<Bytes, Error = io::Error> + Unpin {
     Box::pin(futures::sink::unfold(to, |mut to, bytes: Bytes| async move {
         use tokio::io::AsyncWriteExt as _;
@@ -292,7 +293,7 @@ pub(super) fn sink_of<W: tokio::io::AsyncWrite + Unpin>(to: W) -> impl Sink<Byte
 mod tests {
     use super::*;
 
-    /// A client's messages, and what is heard of them.
+    /// A client's messages, and the input that is read from them.
     async fn check(messages: Vec<Message>, expected: &[u8]) {
         let (ours, theirs) = tokio::io::duplex(1024);
         let streams = Streams {

@@ -2,7 +2,7 @@
 //!
 //! Each message begins with the number of its stream: standard input, output and error, the Status at the end, the size
 //! of the terminal; in version 5 also the end of a stream. As `k8s.io/apiserver/pkg/util/remotecommand` and
-//! `…/wsstream` have it. Not here: what the streams are connected with (`remote`).
+//! `…/wsstream` have it. Not here: the other ends of the streams (`remote`).
 
 use bytes::{Bytes, BytesMut};
 use http::request::Parts;
@@ -53,7 +53,7 @@ pub(crate) fn is_wanted(headers: &HeaderMap) -> bool {
     says(header::UPGRADE, "websocket") && says(header::CONNECTION, "upgrade")
 }
 
-/// The answer behind which a connection is a WebSocket; none when what the client sent cannot be in one.
+/// The answer behind which a connection is a WebSocket; none when the client's key cannot be in one.
 pub(crate) fn accepted(key: &HeaderValue, protocol: Option<&str>) -> Option<Response<()>> {
     let mut answer = Response::new(());
     *answer.status_mut() = StatusCode::SWITCHING_PROTOCOLS;
@@ -98,8 +98,8 @@ pub(super) enum Said {
     Nothing,
 }
 
-/// The bytes of a message, if it has any of the client's: some clients send what is text as text, and the API server
-/// reads either (`wsstream.Conn`).
+/// The bytes of a message, if it has any of the client's: some clients send text messages, and the API server reads
+/// either (`wsstream.Conn`).
 pub(super) fn payload(message: Message) -> Option<Bytes> {
     match message {
         Message::Binary(bytes) => Some(bytes),

@@ -51,7 +51,7 @@ impl Reader {
         }
     }
 
-    /// Takes what has come.
+    /// Takes the bytes that have come.
     pub(super) fn take(&mut self, bytes: &[u8]) {
         self.buffer.extend_from_slice(bytes);
     }
@@ -105,7 +105,7 @@ impl Reader {
             RST_STREAM => Frame::Reset(stream),
             PING => Frame::Ping(stream),
             GOAWAY => Frame::Leave,
-            // They are read all the same: what follows refers to them.
+            // They are read all the same: later headers refer to them.
             SYN_REPLY | HEADERS => {
                 self.headers.read(&body)?;
                 Frame::Other

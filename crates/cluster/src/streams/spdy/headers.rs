@@ -13,7 +13,7 @@ use super::dictionary::{CHECKSUM, dictionary};
 
 /// How many bytes of a block are read, as they are when they are inflated.
 const LARGEST: usize = 16 * 1024;
-/// How far back what is inflated may refer.
+/// How far back inflated data may refer.
 const WINDOW: usize = 32 * 1024;
 
 /// The headers of a stream; names are in small letters.
@@ -111,8 +111,8 @@ fn parse(mut block: &[u8]) -> Result<Headers, &'static str> {
 
 /// No headers, as a block; `is_first` on its connection.
 pub(super) fn none(is_first: bool) -> Vec<u8> {
-    // RFC 1951: a stored block of four bytes, which are the count, and an empty one: it makes inflaters hand out what
-    // they have.
+    // RFC 1951: a stored block of four bytes, which are the count, and an empty one: it makes inflaters hand out their
+    // data.
     let block = [0x00, 0x04, 0x00, 0xfb, 0xff, 0, 0, 0, 0, 0x00, 0x00, 0x00, 0xff, 0xff];
     let beginning: &[u8] = if is_first { &[0x78, 0x01] } else { &[] };
     [beginning, &block].concat()

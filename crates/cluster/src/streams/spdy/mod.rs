@@ -5,8 +5,8 @@
 //! (`k8s.io/streaming/pkg/httpstream/spdy`). As in `moby/spdystream`, there are no windows: bytes that a stream does
 //! not take hold up the whole connection, and are not gathered.
 //!
-//! Invariants: so many streams at a time ([`STREAMS`]); a queue has a bound, and so has what waits in all of them
-//! ([`WAITING`]); when the connection ends, all its streams do. Not here: what the streams are for (`forward`,
+//! Invariants: so many streams at a time ([`STREAMS`]); a queue has a bound, and so have the waiting bytes of all of
+//! them ([`WAITING`]); when the connection ends, all its streams do. Not here: the use of the streams (`forward`,
 //! `remote`).
 
 mod dictionary;
@@ -165,7 +165,7 @@ struct Hearing {
 }
 
 impl Hearing {
-    /// Takes what has come; false when the client leaves.
+    /// Takes the bytes that have come; false when the client leaves.
     async fn take(&mut self, piece: &[u8]) -> io::Result<bool> {
         self.reader.take(piece);
         let broken = |why| io::Error::new(io::ErrorKind::InvalidData, format!("SPDY: the client sent {why}"));
