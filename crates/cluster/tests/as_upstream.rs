@@ -1,8 +1,8 @@
-//! Scenarios that were played against kube-controller-manager and kube-scheduler 1.36.3, with what came of them there.
+//! Scenarios that were played against kube-controller-manager and kube-scheduler 1.36.3, with the results there.
 //!
 //! A scenario is a list of steps: requests, what a kubelet would say of pods, and states that come. A state is a part
-//! of an object: what is not mentioned may be anything, `null` is absent, and `*` is anything that is there. Here are
-//! only those in which these controllers once differed.
+//! of an object: fields that are not mentioned may have any value, `null` is absent, and `*` is any present value. Here
+//! are only those in which these controllers once differed.
 
 mod common;
 
@@ -97,7 +97,7 @@ async fn changes(client: &Client, path: &str) -> impl Stream<Item = kube::Result
     events.expect("it can be watched")
 }
 
-/// Looks again whenever something changes, until what is at the path is as it should be.
+/// Looks again at each change, until the object at the path is as it should be.
 async fn until(client: &Client, what: &str, path: &str, is: impl Fn(&Value) -> bool) -> Value {
     let mut found = Value::Null;
     let waiting = async {

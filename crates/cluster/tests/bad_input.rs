@@ -18,12 +18,12 @@ use tokio::net::TcpStream;
 const JSON: &[(&str, &str)] = &[("Content-Type", "application/json")];
 const CONFIG_MAPS: &str = "/api/v1/namespaces/default/configmaps";
 
-/// A cluster without controllers: what these tests are about is the server.
+/// A cluster without controllers: these tests are about the server.
 async fn server(limits: Limits) -> (Cluster, Listening) {
     listening(Cluster::builder().controllers(Controllers::None).limits(limits)).await
 }
 
-/// A request and what the server must say to it.
+/// A request and the expected answer.
 struct Case {
     what: &'static str,
     method: &'static str,
@@ -644,7 +644,7 @@ async fn a_client_that_stops_reading_a_watch_disturbs_nobody() {
     };
     let (written, seen) = soon("all events", futures::future::join(writing, seeing)).await;
     assert_eq!(seen, written, "every event, in order");
-    // The deaf one stays deaf for longer than it may, and is cut off: what was on its way arrives, and then the end.
+    // The deaf one stays deaf for longer than it may, and is cut off: the bytes on the way arrive, and then the end.
     tokio::time::sleep(2 * stall).await;
     let mut rest = Vec::new();
     let _ = soon("the end of the deaf connection", deaf.read_to_end(&mut rest)).await;

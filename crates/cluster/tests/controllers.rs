@@ -1,7 +1,8 @@
 //! The built-in controllers as a user meets them: a cluster in this process, objects that are made, and states that
 //! come.
 //!
-//! The whole behaviour is compared with recordings of the real controllers elsewhere; here is what must never break.
+//! The whole behaviour is compared with recordings of the real controllers elsewhere; here are the promises that must
+//! never break.
 
 mod common;
 
@@ -484,7 +485,7 @@ async fn a_claim_goes_when_no_pod_uses_it() {
     .await;
 }
 
-/// A quota is counted, charged, refuses, and gets back what goes; custom resources count as well.
+/// A quota is counted, charged, refuses, and gets the usage of deleted objects back; custom resources count as well.
 #[tokio::test]
 async fn a_quota_is_charged_and_gets_back() {
     check(async |client| {
@@ -533,8 +534,8 @@ async fn a_quota_is_charged_and_gets_back() {
     .await;
 }
 
-/// A cluster that stops in the middle of a rollout lets its controllers finish what they are at: none is told that its
-/// server is gone.
+/// A cluster that stops in the middle of a rollout lets its controllers finish their work: none sees that its server is
+/// gone.
 #[tokio::test]
 async fn controllers_stop_before_the_server() {
     let failures = Arc::new(Mutex::new(Vec::new()));

@@ -120,7 +120,7 @@ async fn where_everybody_has_something_under_way_a_new_client_is_told() {
 #[tokio::test]
 async fn the_place_of_a_watch_is_free_when_its_client_goes() {
     let (cluster, listening) = server(64).await;
-    // However the client goes: with what it was sent unread, in the middle of a word, with a goodbye.
+    // However the client goes: with unread data, in the middle of a word, with a goodbye.
     for way in 0..3 {
         let all = async {
             let mut opened = Vec::new();
@@ -172,7 +172,7 @@ async fn short_watch(stream: &mut TlsStream<TcpStream>, version: &str, rest: &st
     }
 }
 
-/// A watch sees what is there; whether its connection can be used again.
+/// A watch sees the present objects; whether its connection can be used again.
 async fn check_after_watch(listening: &Listening, version: &str, rest: &str, goes_on: bool) {
     let mut stream = raw(listening, Who::Admin).await;
     for _ in 0..2 {

@@ -142,7 +142,7 @@ impl Random {
     }
 }
 
-/// A refusal is a failure of the test; an answer that does not come is what it is about.
+/// A refusal is a failure of the test; a missing answer is its subject.
 fn lost(error: kube::Error, killed: &AtomicBool) {
     let refused = matches!(error, kube::Error::Api(_));
     assert!(!refused && killed.load(Ordering::SeqCst), "{error:?}");
@@ -196,7 +196,7 @@ async fn write(
     }
 }
 
-/// Notes what a watch tells until the server is gone: key, content, revision.
+/// Notes the events of a watch until the server is gone: key, content, revision.
 async fn watch(api: Api<ConfigMap>, from: u64) -> Vec<(String, Option<u64>, u64)> {
     let mut seen = Vec::new();
     let Ok(stream) = api.watch(&WatchParams::default(), &from.to_string()).await else {

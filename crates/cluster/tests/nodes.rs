@@ -305,7 +305,7 @@ async fn hands_off() {
     .await;
 }
 
-/// A stage plays for the pods that it selects: what it says stays, others live as they do.
+/// A stage plays for the pods that it selects: the status that it writes stays, other pods live as usual.
 #[tokio::test]
 async fn stages_play_for_pods() {
     let stages = r#"
@@ -459,8 +459,8 @@ async fn places_are_kept_for_the_nominated() {
     .await;
 }
 
-/// A scheduler under two names: each says in its own what becomes of the pods that ask for it; the pods of a third are
-/// left alone.
+/// A scheduler under two names: each reports on the pods that ask for it in its own name; the pods of a third are left
+/// alone.
 #[tokio::test]
 async fn schedulers_by_name() {
     let builder = Cluster::builder().schedulers(["default-scheduler", "batch"]);

@@ -210,7 +210,7 @@ async fn the_typed_api() {
     .await;
 }
 
-/// Longer than what is sent in one piece.
+/// Longer than one piece of a response.
 #[tokio::test]
 async fn a_list_of_a_megabyte() {
     check(Controllers::None, async |client| {

@@ -1,4 +1,4 @@
-//! A webhook that is a function: what the book shows.
+//! A webhook that is a function: the example of the book.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 

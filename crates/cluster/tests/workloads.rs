@@ -1,5 +1,5 @@
-//! Workloads as a user meets them: what was made comes to life, changes, and goes. The controllers' own decisions are
-//! tested beside them.
+//! Workloads as a user meets them: new objects come to life, change, and go. The controllers' own decisions are tested
+//! beside them.
 
 mod common;
 
@@ -139,7 +139,7 @@ async fn an_empty_namespace_says_so_before_it_is_finalized() {
     .await;
 }
 
-/// Pods come, are ready, and go with what made them.
+/// Pods come, are ready, and go with their owner.
 #[tokio::test]
 async fn workloads_come_and_go() {
     async fn lives<K>(client: Client, object: Value, ready: impl Fn(&Value) -> bool)

@@ -19,7 +19,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpSocket, TcpStream};
 use tokio_rustls::client::TlsStream;
 
-/// Nothing in these tests takes longer; what does is a failure.
+/// Nothing in these tests takes longer; a longer wait is a failure.
 pub(crate) const SOON: Duration = Duration::from_secs(60);
 
 /// A future that must be ready soon.
@@ -56,7 +56,7 @@ pub(crate) enum Who {
     Nobody,
 }
 
-/// A TLS connection on which the test writes what it likes; HTTP/1.1.
+/// A TLS connection on which the test writes any bytes; HTTP/1.1.
 pub(crate) async fn raw(listening: &Listening, who: Who) -> TlsStream<TcpStream> {
     raw_with(listening, who, &[b"http/1.1"]).await
 }
@@ -67,7 +67,7 @@ pub(crate) async fn raw_with(listening: &Listening, who: Who, alpn: &[&[u8]]) ->
     secure(listening, who, alpn, stream).await
 }
 
-/// A connection whose client has little room for what it does not read.
+/// A connection whose client has little room for unread bytes.
 pub(crate) async fn raw_small(listening: &Listening, who: Who) -> TlsStream<TcpStream> {
     let socket = TcpSocket::new_v4().expect("a socket");
     socket.set_recv_buffer_size(16 * 1024).expect("a small buffer");

@@ -118,7 +118,7 @@ fn floods() -> Vec<Flood> {
             [begin, each(|_| frame(CONTINUATION, 0, 1, &[]))].concat()
         }),
         flood("a header that is kept once and named 16,000 times", || {
-            // Index 62 is what was kept last.
+            // Index 62 is the last kept header.
             let kept = [&[0x40, 1][..], b"x", &[127, 0x81, 0x1d], "y".repeat(3_840).as_bytes()].concat();
             let head = [request(GET, "/version"), kept, vec![0x80 | 62; 12_000]].concat();
             frame(HEADERS, END_STREAM | END_HEADERS, 1, &head)

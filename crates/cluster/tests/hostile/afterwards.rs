@@ -28,7 +28,7 @@ pub(crate) fn made(request: &Request, answers: &[Answer]) -> Vec<Made> {
     own.chain(before.collect::<Vec<_>>().into_iter().rev()).collect()
 }
 
-/// Takes away what was there before and is too much to be looked at one by one.
+/// Deletes the objects made before that are too many to be looked at one by one.
 pub(crate) async fn clear(server: &Server, request: &Request) -> Result<(), String> {
     let mut client = Connection::open(server).await?;
     for request in &request.afterwards {
@@ -57,7 +57,7 @@ async fn until_empty(client: &mut Connection, path: &str) -> Result<(), String> 
     }
 }
 
-/// Waits a little for what is still there; not for ever.
+/// Waits a little for an object that is still there; not for ever.
 async fn look_again(began: Instant, answer: &Answer) -> Result<(), String> {
     if began.elapsed() > SOON {
         return Err(format!("still there: {answer:?}"));

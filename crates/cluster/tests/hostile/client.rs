@@ -1,4 +1,4 @@
-//! A client that writes what it likes: a head and a body, over TLS, HTTP/1.1.
+//! A client that writes any bytes: a head and a body, over TLS, HTTP/1.1.
 
 use std::fmt;
 use std::sync::Arc;

@@ -23,7 +23,7 @@ pub(crate) fn input(
     }
 }
 
-/// A request, and what has to be asked for before it.
+/// A request, and those that must come before it.
 #[derive(Clone, Debug)]
 pub(crate) struct Request {
     pub(crate) method: &'static str,

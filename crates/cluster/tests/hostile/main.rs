@@ -7,8 +7,8 @@
 //! Nothing here is timed but for one bound: an answer comes within a minute, in a debug build on a busy machine. The
 //! cost of an input is for the book: `KUBEWRIGHT_HOSTILE_REPORT=FILE cargo test --release -p kubewright-cluster --test
 //! hostile` writes a table. `KUBEWRIGHT_HOSTILE_ONLY=WORDS` picks inputs by their names or those of their groups.
-//! `KUBEWRIGHT_HOSTILE_SERVER=KUBECONFIG` asks another server instead, such as a real kube-apiserver, and prints what
-//! it answers.
+//! `KUBEWRIGHT_HOSTILE_SERVER=KUBECONFIG` asks another server instead, such as a real kube-apiserver, and prints its
+//! answers.
 //!
 //! Not here: connections that misbehave (`tests/bad_input.rs`), sequences of requests (`tests/stateful`).
 

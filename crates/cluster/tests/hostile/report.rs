@@ -46,7 +46,7 @@ impl Report {
         writeln!(self.text, "{line}").expect("a string takes everything");
     }
 
-    /// Prints what another server says.
+    /// Prints the answer of another server.
     pub(crate) fn answered(&self, input: &Input, answer: &Answer) {
         if self.loud {
             println!("{} | {:?} | {answer:?}", input.name, input.answers);

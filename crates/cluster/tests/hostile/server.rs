@@ -1,4 +1,4 @@
-//! The server under test: a process of its own, so that it may die alone, and so that what it costs can be read from
+//! The server under test: a process of its own, so that it may die alone, and so that its cost can be read from
 //! outside.
 
 use std::fs;
@@ -64,7 +64,7 @@ impl Drop for Process {
 pub(crate) struct Figures {
     /// Processor time, in nanoseconds.
     pub(crate) cpu: u64,
-    /// The growth of what is resident at its peak, in KiB.
+    /// The growth of its resident memory at its peak, in KiB.
     pub(crate) memory: u64,
 }
 

@@ -1,4 +1,4 @@
-//! Bodies, made as text: what nests deeply or is no JSON cannot be made of values.
+//! Bodies, made as text: deep nesting and invalid JSON cannot be made of values.
 
 pub(crate) const CONFIG_MAPS: &str = "/api/v1/namespaces/default/configmaps";
 pub(crate) const SECRETS: &str = "/api/v1/namespaces/default/secrets";

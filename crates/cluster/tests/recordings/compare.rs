@@ -1,4 +1,4 @@
-//! Whether an answer is what was recorded: values with placeholders against values.
+//! Whether an answer matches the recording: values with placeholders against values.
 //!
 //! A placeholder such as `${uid:1}` stands for any UUID, the same one wherever the number is the same, another one
 //! where it differs; `${rv:1}` < `${rv:2}` holds for the numbers that they stand for. Values that Kubernetes itself
@@ -88,7 +88,7 @@ impl Bindings {
         })
     }
 
-    /// Appends what differs, as `path: expected …, got …`.
+    /// Appends the differences, as `path: expected …, got …`.
     pub(crate) fn compare(&mut self, expected: &Value, actual: &Value, path: &str, out: &mut Vec<String>) {
         let mut differ = |why: &str| {
             out.push(format!(
@@ -234,7 +234,7 @@ pub(crate) fn unordered(body: &mut Value) {
     }
 }
 
-/// Deletes what a JSON pointer names, where `*` is any member.
+/// Deletes the value at a JSON pointer, where `*` is any member.
 pub(crate) fn drop_at(value: &mut Value, pointer: &str) {
     let (head, rest) = match pointer[1..].split_once('/') {
         Some((head, rest)) => (head, Some(format!("/{rest}"))),

@@ -1,4 +1,4 @@
-//! The webhook that sequences call: it answers as the recording says and keeps what it was sent.
+//! The webhook that sequences call: it answers as the recording says and keeps the requests.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -57,7 +57,7 @@ impl Hook {
                     };
                     let service = service_fn(move |request| answer(request, rules.clone(), log.clone()));
                     let server = hyper_util::server::conn::auto::Builder::new(TokioExecutor::new());
-                    // A caller that gave up in the middle is part of what is recorded.
+                    // A caller that gave up in the middle is part of the recording.
                     let _ = server.serve_connection(TokioIo::new(stream), service).await;
                 });
             }
@@ -89,7 +89,7 @@ async fn answer(
         .push((path.clone(), review.clone()));
     let rule = &rules[path.as_str()];
     if let Some(delay) = rule["delay"].as_f64() {
-        // A webhook that is slow is what the recording is about.
+        // The recording is about a slow webhook.
         tokio::time::sleep(Duration::from_secs_f64(delay)).await;
     }
     let mut response = json!({ "uid": review["request"]["uid"] });

@@ -15,7 +15,7 @@ use crate::common::{self, Who};
 /// The answer, in the form that is compared.
 pub(crate) struct Answer {
     pub(crate) code: u16,
-    /// `content-type`, `warning`, `retry-after`, `etag`, and what the step wants to see.
+    /// `content-type`, `warning`, `retry-after`, `etag`, and the headers that the step asks for.
     pub(crate) headers: Map<String, Value>,
     pub(crate) body: Value,
 }

@@ -1,6 +1,6 @@
 //! The answers of a real API server, request by request, played against ours: the sequences in `testdata/recordings`,
-//! recorded from kube-apiserver 1.36.3 without controllers. Its README says how a sequence is written and what is
-//! compared.
+//! recorded from kube-apiserver 1.36.3 without controllers. Its README describes the form of a sequence and the
+//! comparison.
 
 #[path = "../common/mod.rs"]
 mod common;

@@ -334,7 +334,7 @@ impl Player<'_> {
         }
     }
 
-    /// Removes what the sequence made; a server that refuses is no matter here.
+    /// Removes the objects of the sequence; a server that refuses is no matter here.
     async fn clean_up(&self) {
         for path in self.created.iter().rev() {
             let background = json!({"propagationPolicy": "Background"});

@@ -1,4 +1,4 @@
-//! Texts that are not quite what they say: broken UTF-8, other encodings, YAML in its corners.
+//! Texts that are not quite of their stated encoding: broken UTF-8, other encodings, YAML in its corners.
 
 use crate::input::{Input, Request, create_as, input, post};
 use crate::values::{CONFIG_MAPS, config_map, items, scaled};

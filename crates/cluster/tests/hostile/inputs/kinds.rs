@@ -1,4 +1,4 @@
-//! Lists of other kinds, reviews, subresources, and what definitions may say about their printing.
+//! Lists of other kinds, reviews, subresources, and the printer columns of definitions.
 
 use crate::input::{Input, Request, any, create, delete, get, input, merge_patch, post};
 use crate::values::{

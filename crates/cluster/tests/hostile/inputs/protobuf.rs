@@ -1,4 +1,4 @@
-//! Bodies in protobuf that lie about their lengths, nest, repeat, or hold what no JSON could.
+//! Bodies in protobuf that lie about their lengths, nest, repeat, or hold values that no JSON could.
 
 use crate::input::{Input, Request, create_as, input, post};
 use crate::values::{CONFIG_MAPS, DEFINITIONS, QUOTAS, SERVICES, scaled};

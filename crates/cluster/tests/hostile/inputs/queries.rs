@@ -1,4 +1,4 @@
-//! Selectors, tokens of pages, and what else stands in a query; watches with them.
+//! Selectors, tokens of pages, and other parameters of a query; watches with them.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;

@@ -5,7 +5,7 @@ use crate::values::{DEFINITION, DEFINITIONS, THINGS, definition, definition_of_s
 
 pub(crate) fn inputs() -> Vec<Input> {
     vec![
-        // 500 is what etcd says of an object that has become too large.
+        // 500 is etcd's answer about an object that has become too large.
         input(
             "78 KB that become 44 MB by nested defaults",
             &[201, 400, 413, 500],
