@@ -4,8 +4,8 @@
 //! `write` has the parts that all writes share. The behaviour of a kind is in its row ([`crate::model::Resource`]).
 //!
 //! Invariants: a request works on one snapshot of the registry; a write is a function of the present object, and runs
-//! again after a conflict; no request makes a verb panic; one beyond its [budget](kubewright_schema::budget) ends
-//! before it commits.
+//! again after a conflict; no request makes a verb panic; one beyond its [budget](kubewright_schema::budget) never
+//! commits.
 
 mod admit;
 mod apply;
