@@ -1,4 +1,4 @@
-//! The strict-order queue between a reflector and a store (client-go's RealFIFO), and what comes out of the store.
+//! The strict-order queue between a reflector and a store (client-go's RealFIFO), and the events of the store.
 //!
 //! A [`Delta`] is a message of the server; an [`Event`] is the change of the store because of it. Between them stands
 //! [`crate::Store::apply`]. A relist is not a special queue content with a second copy of all objects: it is a bracket
@@ -37,9 +37,9 @@ pub enum Delta<V: ?Sized> {
     ReplaceUnreadable(Vec<Unreadable>),
     /// An object of the initial stream was deleted before the stream was complete.
     ReplaceDeleted(ObjectKey),
-    /// The list broke off: what was staged is dropped, the store stays as it was.
+    /// The list broke off: the staged objects are dropped, the store stays as it was.
     ReplaceAborted,
-    /// The list is complete: the store becomes what was listed.
+    /// The list is complete: it becomes the content of the store.
     ReplaceEnd {
         /// The version of the whole list.
         resource_version: ResourceVersion,
@@ -124,8 +124,8 @@ impl<V: ?Sized> Event<V> {
         }
     }
 
-    /// The same event of other objects: each of this one's is replaced by what `of` makes of it, such as a view or the
-    /// type that it is of.
+    /// The same event of other objects: each of this one's is replaced by the result of `of`, such as a view or its own
+    /// type.
     pub fn map<W: ?Sized>(&self, of: impl Fn(&Arc<V>) -> Arc<W>) -> Event<W> {
         match self {
             Event::Added { object, initial } => Event::Added {
@@ -237,7 +237,7 @@ impl<V: ?Sized> DeltaQueue<V> {
         self.synced
     }
 
-    /// Takes no more deltas; what is queued may still be popped.
+    /// Takes no more deltas; queued ones may still be popped.
     pub fn close(&mut self) {
         self.closed = true;
     }
@@ -257,7 +257,7 @@ impl<V: ?Sized> DeltaQueue<V> {
         self.queue.is_empty()
     }
 
-    /// How many objects wait; this is what is bounded.
+    /// How many objects wait; their number is bounded.
     pub fn objects(&self) -> usize {
         self.objects
     }

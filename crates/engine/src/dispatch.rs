@@ -1,7 +1,7 @@
 //! Events to handlers: the registry of a shared informer.
 //!
 //! Every handler sees, for each key, a valid history `(Added Modified* Deleted)*` (SI1): one that joins late is given
-//! synthetic `Added` events for what the store holds, then every later event. A handler that panics is counted and
+//! synthetic `Added` events for the objects in the store, then every later event. A handler that panics is counted and
 //! reported; the others, and the store, go on (SI7). A removed handler is not called again (SI6).
 //!
 //! Handlers run synchronously and in order of registration, so they must be quick: map the event to keys and add them

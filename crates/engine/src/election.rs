@@ -141,7 +141,7 @@ pub struct Election {
     settings: Settings,
     identity: String,
     seen: Option<Seen>,
-    /// Whether what was seen may be old: a write of ours has an unknown outcome, or lost a race.
+    /// Whether the seen Lease may be old: a write of ours has an unknown outcome, or lost a race.
     doubtful: bool,
     held: Option<Held>,
     /// The greatest number of a term that is known: a Lease that is deleted and made again must not count from the
@@ -153,7 +153,7 @@ pub struct Election {
 }
 
 impl Election {
-    /// A candidate that has seen nothing yet. `identity` is what it writes as the holder; no two replicas may have the
+    /// A candidate that has seen nothing yet. `identity` is the holder that it writes; no two replicas may have the
     /// same.
     pub fn new(identity: impl Into<String>, settings: Settings) -> Election {
         Election {
@@ -253,7 +253,7 @@ impl Election {
     }
 
     /// The Lease as it was read or as a watch shows it; `None`: it was read, and there is none. A watch that is behind
-    /// what this replica knows says nothing.
+    /// this replica's knowledge is ignored.
     pub fn seen(&mut self, record: Option<Record>, now: Instant) {
         let known = self.seen.as_ref().and_then(|seen| seen.record.as_ref());
         let order = match (known, &record) {
@@ -278,7 +278,7 @@ impl Election {
         self.stand_down_if_late(now);
     }
 
-    /// A write succeeded that was sent at `sent`; `record` is what the Lease says now.
+    /// A write succeeded that was sent at `sent`; `record` is the Lease now.
     pub fn wrote(&mut self, write: &Write, record: Record, sent: Instant, now: Instant) {
         let held = Held {
             term: record.transitions,
@@ -300,7 +300,7 @@ impl Election {
         self.stand_down_if_late(now);
     }
 
-    /// A write lost a race (409), or a watch says that the Lease is deleted: what it says now is to be read.
+    /// A write lost a race (409), or a watch says that the Lease is deleted: it is to be read again.
     pub fn lost_race(&mut self) {
         self.doubtful = true;
     }
@@ -445,7 +445,7 @@ mod tests {
         assert_eq!(election.next(at(1)), Next::Wait(at(2)));
         let renew = write(Purpose::Renew, Some("8"), 3);
         assert_eq!(election.next(at(2)), Next::Write(renew.clone()));
-        // The answer takes 5 seconds; what counts is when the request was sent.
+        // The answer takes 5 seconds; the time counts at which the request was sent.
         election.wrote(&renew, record("me", 3, "9"), at(2), at(7));
         assert_eq!(election.leads_until(), Some(at(12)));
         assert_eq!((election.term(at(11)), election.term(at(12))), (Some(3), None));
@@ -522,7 +522,7 @@ mod tests {
         let mut candidate = Election::new("me", SETTINGS);
         candidate.leave();
         assert!(candidate.has_left());
-        // And what cannot be given back is given up in time.
+        // And a Lease that cannot be given back is given up in time.
         let mut election = leader();
         election.leave();
         election.failed(at(1), 0);

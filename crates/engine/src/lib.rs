@@ -2,7 +2,7 @@
 //!
 //! This crate is the pure part of kubewright's runtime: Reflector → delta queue → [`store`] with indexes → [`dispatch`]
 //! → [work queue](queue). Nothing here reads a clock, waits, opens a socket or draws a random number. Time
-//! ([`time::Instant`]) and entropy (a plain `u64`) are passed in, and what should happen outside is handed back as data
+//! ([`time::Instant`]) and entropy (a plain `u64`) are passed in, and effects outside are handed back as data
 //! ([`reflector::Action`], [`queue::Next`]). A shell (the `kubewright` crate) does the input and output and holds the
 //! locks.
 //!

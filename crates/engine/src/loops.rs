@@ -1,4 +1,4 @@
-//! Controllers that wake themselves: each reconcile of a key writes what wakes the next one.
+//! Controllers that wake themselves: the write of each reconcile of a key wakes the next one.
 //!
 //! Told which versions the controller's own writes gave to objects, and which changes woke a key, it says when a key
 //! was woken by nothing but own writes [`LENGTH`] times in a row within [`WITHIN`]. A controller that goes through some
@@ -9,7 +9,7 @@
 //! until it was interrupted; the memory is bounded, and a forgotten write counts as one of another client.
 //!
 //! Not here: two controllers that wake each other, which cannot be told from two that work hand in hand without
-//! comparing what they write.
+//! comparing their writes.
 
 use crate::time::Instant;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -19,7 +19,7 @@ use std::time::Duration;
 pub const LENGTH: u32 = 10;
 /// …when the first is not longer ago than this.
 pub const WITHIN: Duration = Duration::from_secs(30);
-/// How many writes are remembered: what a controller has written that its watches have not shown yet.
+/// How many writes are remembered: those of a controller that its watches have not shown yet.
 const WRITES: usize = 1024;
 /// How many keys are followed.
 const KEYS: usize = 1024;

@@ -50,8 +50,7 @@ impl ResourceVersion {
         compare(&self.0, &other.0)
     }
 
-    /// Whether a cache at this version contains what was written at `wanted`. Versions without an order reach only
-    /// themselves.
+    /// Whether a cache at this version contains the write at `wanted`. Versions without an order reach only themselves.
     pub fn reached(&self, wanted: &ResourceVersion) -> bool {
         self == wanted || self.compare(wanted).is_some_and(|order| order != Ordering::Less)
     }

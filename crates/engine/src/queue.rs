@@ -3,8 +3,8 @@
 //! Idea: an item is in at most one place. It is *ready* (in one of two first-in-first-out lists), *delayed* (in the
 //! order of due times), *running* (handed to a worker), or running with something pending that is held until
 //! [`WorkQueue::done`]. Delays, deduplication and retries are states of the item and not queues behind queues as in
-//! client-go, which is why an item cannot be handed out twice for one reason. Each pending item carries what asked for
-//! it ([`Merge`], [`Causes`]).
+//! client-go, which is why an item cannot be handed out twice for one reason. Each pending item carries its causes
+//! ([`Merge`], [`Causes`]).
 //!
 //! Invariants:
 //! * Q1 any number of adds of a pending item is one hand-out. Q2, R1 an item is never handed out again before `done`.
@@ -13,7 +13,7 @@
 //! * Q7 failures of an item are counted until it is forgotten, or until a run ends without asking for a retry.
 //! * Q8 the numbers in [`Metrics`] are the sizes of the lists, not counters beside them.
 //! * Q9 an item of low priority waits at most [`Fairness::ageing`], and then [`Fairness::weight`] + 1 hand-outs for
-//!   each low item before it; what has normal priority yields at most one in `weight` + 1 hand-outs.
+//!   each low item before it; items of normal priority yield at most one in `weight` + 1 hand-outs.
 //! * Q10 nothing happens without a call; [`Next::Wait`] says when the next call is due. Q11 an idle item takes no
 //!   memory.
 //! * No operation looks at all items, except a shutdown.
@@ -259,7 +259,7 @@ impl<T: Hash + Eq + Clone, C: Merge, S: BuildHasher + Default> WorkQueue<T, C, S
 
     /// [`WorkQueue::done`] by item, for hand-written loops.
     pub fn done_item(&mut self, item: &T, now: Instant) -> Option<Finished> {
-        // Most loops have one worker, which ends what began first.
+        // Most loops have one worker, which ends the oldest run first.
         let oldest = self.running.front();
         let slot = match oldest.filter(|id| self.slot(*id).item == *item) {
             Some(id) => id,
@@ -332,14 +332,14 @@ impl<T: Hash + Eq + Clone, C: Merge, S: BuildHasher + Default> WorkQueue<T, C, S
         }
     }
 
-    /// Shuts down at once: what waits is dropped, nothing more is handed out, adds are ignored. Runs may end. Harmless
-    /// when repeated. The shell must wake all workers.
+    /// Shuts down at once: waiting items are dropped, nothing more is handed out, adds are ignored. Runs may end.
+    /// Harmless when repeated. The shell must wake all workers.
     pub fn shut_down(&mut self) {
         self.mode = Mode::Closed;
         self.drop_pending(|_| true);
     }
 
-    /// Shuts down after what is ready was handed out; delayed items are dropped, adds are ignored. Harmless when
+    /// Shuts down after the ready items were handed out; delayed items are dropped, adds are ignored. Harmless when
     /// repeated.
     pub fn shut_down_with_drain(&mut self) {
         if self.mode == Mode::Open {
@@ -410,7 +410,7 @@ impl<T: Hash + Eq + Clone, C: Merge, S: BuildHasher + Default> WorkQueue<T, C, S
         }
     }
 
-    /// Makes ready what is due, in the order of due times.
+    /// Makes due items ready, in the order of due times.
     fn promote(&mut self, now: Instant) {
         while let Some(entry) = self.delayed.first_entry().filter(|entry| entry.key().0 <= now) {
             let ((due, _), id) = entry.remove_entry();

@@ -96,8 +96,8 @@ impl RateLimiter for FastSlow {
     }
 }
 
-/// The longer delay of two (`MaxOfRateLimiter`). Both are always asked, so that a bucket counts what the other delays
-/// more.
+/// The longer delay of two (`MaxOfRateLimiter`). Both are always asked, so that a bucket counts also the delays in
+/// which the other is longer.
 #[derive(Clone, Copy, Debug)]
 pub struct Max<A, B>(pub A, pub B);
 

@@ -3,7 +3,7 @@
 //! The API server acknowledges a write before the watch delivers it. A receipt is left in between, and a read is held
 //! while a receipt says that the store still shows an older state. A read takes a [`Ticket`] first: only writes that
 //! were acknowledged before it hold it, so writers that never rest starve no reader. Every receipt knows two things,
-//! and they differ: whether what the store shows *now* is too old ([`Hold`]), and whether it can never be too old
+//! and they differ: whether the present state of the store is too old ([`Hold`]), and whether it can never be too old
 //! again, so that the receipt is dropped.
 //!
 //! Invariants, for every interleaving of writes, acknowledgements and watch events (`tests.rs` enumerates them):
@@ -11,7 +11,8 @@
 //! * K2 a write outside the scope holds no read, unless the store still shows the object as inside.
 //! * K3 after a delete the deleted incarnation is not shown, also when the store had not seen it when it was deleted.
 //! * K4 a write with an unknown outcome holds reads until the API server was asked.
-//! * When the store has caught up, no receipt is left; what a reset of the server's history leaves behind is asked for.
+//! * When the store has caught up, no receipt is left; receipts left behind by a reset of the server's history are
+//!   asked for.
 //!
 //! Memory is bounded by the keys that were written, not by the number of writes. Not here: which objects a scope
 //! selects, requests, waiting and deadlines, the lock. The caller evaluates and reads the store under one lock.
@@ -79,7 +80,7 @@ pub struct Ticket(u64);
 pub enum Hold {
     /// It may.
     Nothing,
-    /// The watch will bring what is missing.
+    /// The watch will bring the missing change.
     Wait,
     /// Only the API server knows; ask it, then tell [`Receipts::asked`].
     Ask,
@@ -425,7 +426,7 @@ impl Receipts {
         }
     }
 
-    /// Takes out what the answer to a question at this ticket replaces; the number of the oldest.
+    /// Takes out the receipts that the answer to a question at this ticket replaces; answers the number of the oldest.
     fn take(&mut self, key: &ObjectKey, ticket: Ticket) -> Option<u64> {
         let entries = self.keys.get_mut(key)?;
         let mut first = None;
@@ -465,8 +466,9 @@ impl Receipts {
         }
     }
 
-    /// The store has changed: drops what it has reached. `history_resets`: [`crate::Store::history_resets`]. Versions
-    /// of another history mean nothing, so after a reset the API server is asked about all that is left.
+    /// The store has changed: drops the receipts that it has reached. `history_resets`:
+    /// [`crate::Store::history_resets`]. Versions of another history mean nothing, so after a reset the API server is
+    /// asked about all that is left.
     pub fn settle<'a>(&mut self, history_resets: u64, view: impl Fn(&ObjectKey) -> View<'a>) {
         let reset = self.history_resets != history_resets;
         self.history_resets = history_resets;

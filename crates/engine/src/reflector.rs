@@ -1,4 +1,4 @@
-//! List and watch: which request comes next, and what its answer means for the store.
+//! List and watch: which request comes next, and the effect of its answer on the store.
 //!
 //! A [`Reflector`] takes each event ([`Input`]) and answers the next steps ([`Action`]), in order. It sends nothing
 //! itself and keeps no objects. A cycle is: get the whole state (a watch with `sendInitialEvents`, or LIST page by
@@ -6,7 +6,7 @@
 //! (410).
 //!
 //! Invariants (the letters are those of the crate's table):
-//! * RF1 a list that is older than what was shown is refused, unless the server was asked for its newest state.
+//! * RF1 a list that is older than the state shown before is refused, unless the server was asked for its newest state.
 //! * RF3 the resume version is that of the last event passed on as a delta; events of an initial stream do not move it.
 //! * RF4 a list is a bracket of deltas; one that breaks off is aborted. RF5 a server that takes `sendInitialEvents` but
 //!   never ends the initial events is listed instead, from then on.
@@ -422,7 +422,7 @@ impl<V: ?Sized, M: Meta<V>> Reflector<V, M> {
                 }
                 Err(failure) => self.watch_failed(progressed, failure, step),
             },
-            // A clean end is what the timeout is for: not an error, no list, no wait.
+            // A clean end is the purpose of the timeout: not an error, no list, no wait.
             Input::Ended { clean: true } if progressed || lasted => self.watch(step),
             Input::Ended { clean } => {
                 let how = if clean {

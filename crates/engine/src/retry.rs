@@ -5,9 +5,10 @@
 //! caller's to judge, because only the caller knows the write's meaning: a POST that is sent twice makes two objects, a
 //! PUT that is sent twice finds its own first attempt as a conflict.
 //!
-//! Invariants: no wait reaches past the deadline; waits grow, are jittered, and are at least what the server asked for.
+//! Invariants: no wait reaches past the deadline; waits grow, are jittered, and are at least the server's
+//! `Retry-After`.
 //!
-//! Not here: sending, the clock, and what an operator does after the last attempt, which is the work queue's.
+//! Not here: sending, the clock, and the time after the last attempt, which is the work queue's.
 
 use std::time::Duration;
 

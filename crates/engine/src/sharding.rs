@@ -84,7 +84,7 @@ pub struct Sharding {
 
 impl Sharding {
     /// A replica that has seen nothing yet. `name` tells the members apart, and is the same on all replicas (the name
-    /// of its Lease); `identity` is what it writes as the holder. No two replicas may have the same of either.
+    /// of its Lease); `identity` is the holder that it writes. No two replicas may have the same of either.
     pub fn new(name: impl Into<String>, identity: impl Into<String>, shards: usize, settings: Settings) -> Sharding {
         let identity = identity.into();
         let shard = Shard {

@@ -94,7 +94,7 @@ impl<V: ?Sized> Merge for States<V> {
                 continue;
             }
             if first.kept.len() == States::<V>::MAX {
-                // The last one stays the newest: it is what the others were replaced by.
+                // The last one stays the newest: it replaced the others.
                 first.kept.pop();
                 first.overflown = true;
             }

@@ -1,18 +1,18 @@
 //! The objects of one informer, with indexes, as of one resource version.
 //!
-//! Idea: one store, never two. A relist is staged as the *difference* to what is there (mark and sweep): an object
-//! whose uid and version did not change is only marked, its old `Arc` stays, and it emits nothing. The end of the list
-//! makes the difference visible in one step.
+//! Idea: one store, never two. A relist is staged as the *difference* to the present objects (mark and sweep): an
+//! object whose uid and version did not change is only marked, its old `Arc` stays, and it emits nothing. The end of
+//! the list makes the difference visible in one step.
 //!
 //! Invariants:
 //! * S1, S4, RF4: one call changes the content, the indexes and the version together; a staged list is not visible.
-//! * S2, S7: an index holds exactly what its function says of each object, and no empty sets.
+//! * S2, S7: an index holds exactly its function's values of each object, and no empty sets.
 //! * S5: the version moves forward only, except when the server itself says, asked for its newest state, that its
 //!   history was replaced ([`Delta::ReplaceEnd`] with `authoritative`; counted in [`Store::history_resets`]).
 //! * S6: an index function that fails or panics loses that object in that index, is reported, and nothing else.
 //! * RF1: an event that is older than the stored state of the same object is ignored.
 //! * RF11: an object that could not be decoded is remembered as such until it changes or is deleted. Its last readable
-//!   state, when there is one of the same uid, stays: "deleted" is said only of what is gone.
+//!   state, when there is one of the same uid, stays: "deleted" is reported only for a deleted object.
 //!
 //! Not here: the lock (a shell keeps the store in one), handlers, objects of other kinds.
 
@@ -255,7 +255,7 @@ impl<V: ?Sized, M: Meta<V>> Store<V, M> {
 
 /// Changing.
 impl<V: ?Sized, M: Meta<V>> Store<V, M> {
-    /// Applies a delta and answers what changed, in order. Objects without a name are skipped (the reflector does not
+    /// Applies a delta and answers the changes, in order. Objects without a name are skipped (the reflector does not
     /// pass any).
     pub fn apply(&mut self, delta: Delta<V>) -> Vec<Event<V>> {
         let mut events = Vec::new();
@@ -306,7 +306,7 @@ impl<V: ?Sized, M: Meta<V>> Store<V, M> {
             self.forget_unreadable(&key);
         }
         if !stale && let Some(last) = self.remove(&key) {
-            // Another uid: the deletion of what we hold was missed, and this one speaks of its successor.
+            // Another uid: the deletion of our object was missed, and this one is about its successor.
             let known = same_object::<V, M>(&last, &object);
             let object = if known { object } else { last };
             events.push(Event::Deleted {
@@ -320,7 +320,7 @@ impl<V: ?Sized, M: Meta<V>> Store<V, M> {
         }
     }
 
-    /// The object exists and cannot be read: what is held of it stays, unless that is another incarnation.
+    /// The object exists and cannot be read: its last state stays, unless that is another incarnation.
     fn set_unreadable(&mut self, object: Unreadable, events: &mut Vec<Event<V>>) {
         if let Some(version) = object.resource_version.clone() {
             self.move_to(&version);

@@ -1,9 +1,9 @@
 //! An object that the server delivered and the shell could not turn into its type.
 //!
-//! The wire format of a Kubernetes object may hold what a Rust type does not expect: a field of a newer version, a
-//! custom resource whose schema was widened. Such an object must not stop its neighbours (invariant RF11), and it must
-//! not be taken for absent either. So it travels beside the readable ones, through the reflector and into the store,
-//! which remembers it until it changes or is deleted.
+//! The wire format of a Kubernetes object may hold values that a Rust type does not expect: a field of a newer version,
+//! a custom resource whose schema was widened. Such an object must not stop its neighbours (invariant RF11), and it
+//! must not be taken for absent either. So it travels beside the readable ones, through the reflector and into the
+//! store, which remembers it until it changes or is deleted.
 //!
 //! Not here: decoding, and telling people.
 

@@ -229,7 +229,7 @@ impl View {
     }
 }
 
-/// The client: what a shell does with the engine.
+/// The client: the work of a shell with the engine.
 struct World {
     server: Server,
     reflector: Reflector<Object, ObjectMeta>,
@@ -532,7 +532,7 @@ impl World {
         }
     }
 
-    /// Time passes until the reflector's timer, if that is what it waits for.
+    /// Time passes until the reflector's timer, if it waits for it.
     fn pass(&mut self) {
         if let Some(deadline) = self.reflector.deadline() {
             self.now = self.now.max(deadline);

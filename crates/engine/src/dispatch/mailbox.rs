@@ -1,8 +1,8 @@
 //! The changes that wait for one handler that may be slow: at most one of each key.
 //!
-//! A later change of a key that waits is folded into it, so that the handler, once it has caught up, knows exactly what
-//! the store holds. The handler still sees a valid history (SI1), and the old object of a modification is the one that
-//! it was told last (SI3):
+//! A later change of a key that waits is folded into it, so that the handler, once it has caught up, knows the exact
+//! content of the store. The handler still sees a valid history (SI1), and the old object of a modification is the one
+//! that it was told last (SI3):
 //!
 //! | waits | comes | then waits |
 //! |---|---|---|
@@ -15,8 +15,8 @@
 //! | deleted, added | deleted | the first deletion |
 //!
 //! Invariants: the length is bounded by the keys that the handler knows and those of the store (SI7). A key keeps its
-//! place in the line when changes are folded into it, so that a busy one does not wait for ever, and so that what was
-//! put in before a [`Mailbox::mark`] is known to be told when the line has passed the mark (SI5).
+//! place in the line when changes are folded into it, so that a busy one does not wait for ever, and so that changes
+//! from before a [`Mailbox::mark`] are known to be told when the line has passed the mark (SI5).
 //!
 //! Not here: handlers whose every event counts. A mapping from a state to keys must see each state, since the owner in
 //! between may have acted on it; such a handler is quick and runs inline.
@@ -32,7 +32,7 @@ pub struct Mailbox<V: ?Sized> {
     line: BTreeMap<u64, ObjectKey>,
     waiting: BTreeMap<ObjectKey, Waiting<V>>,
     next: u64,
-    /// The place of what was taken and is not done.
+    /// The place of the mail that was taken and is not done.
     out: Option<u64>,
 }
 
@@ -95,7 +95,8 @@ impl<V: ?Sized> Mailbox<V> {
         spent
     }
 
-    /// Takes what has waited longest. Tell the handler, then call [`Mailbox::done`]. `None` when nothing waits.
+    /// Takes the mail that has waited longest. Tell the handler, then call [`Mailbox::done`]. `None` when nothing
+    /// waits.
     pub fn take(&mut self) -> Option<Mail<V>> {
         let (place, key) = self.line.pop_first()?;
         let waiting = self.waiting.remove(&key)?;
@@ -103,7 +104,7 @@ impl<V: ?Sized> Mailbox<V> {
         Some(waiting.mail)
     }
 
-    /// The handler has returned for what was taken last.
+    /// The handler has returned for the last mail.
     pub fn done(&mut self) {
         self.out = None;
     }
@@ -212,7 +213,7 @@ mod tests {
         Step::Take,
     ];
 
-    /// A store, a handler behind a mailbox, and what the handler believes.
+    /// A store, a handler behind a mailbox, and the objects that the handler believes in.
     #[derive(Default)]
     struct World {
         store: BTreeMap<ObjectKey, Object>,
@@ -254,7 +255,7 @@ mod tests {
             self.put(key, event);
         }
 
-        /// SI1 and SI3: each event fits what the handler was told before.
+        /// SI1 and SI3: each event fits the earlier ones of the handler.
         fn hear(&mut self, event: &Event<(ObjectKey, Object)>) {
             let (key, object) = &**event.object();
             match event {

@@ -126,7 +126,7 @@ pub struct Metrics {
     pub adds: u64,
     /// How often a retry was asked for (`workqueue_retries_total`).
     pub retries: u64,
-    /// The time spent so far on what runs, added up (`workqueue_unfinished_work_seconds`).
+    /// The time spent so far on running items, added up (`workqueue_unfinished_work_seconds`).
     pub unfinished: Duration,
     /// The longest present run (`workqueue_longest_running_processor_seconds`).
     pub longest_running: Duration,

@@ -2,7 +2,7 @@
 
 /// Something that can take in a later one of its kind.
 pub trait Merge {
-    /// Adds what a later request brought.
+    /// Adds the causes of a later request.
     fn merge(&mut self, later: Self);
 }
 
@@ -10,8 +10,7 @@ impl Merge for () {
     fn merge(&mut self, (): ()) {}
 }
 
-/// The causes of a run, in order, bounded: the first ones and the last one are kept, what is dropped between is
-/// counted.
+/// The causes of a run, in order, bounded: the first ones and the last one are kept, those dropped between are counted.
 ///
 /// ```
 /// use kubewright_engine::queue::{Causes, Merge};

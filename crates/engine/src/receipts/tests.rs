@@ -56,12 +56,12 @@ struct World {
     uids: u32,
     /// Up to here the watch has delivered.
     delivered: u32,
-    /// The store's version, and the uid and version of what it shows.
+    /// The store's version, and the uid and version of its object.
     store: u32,
     shown: Option<(u32, u32)>,
     receipts: Receipts,
     tasks: Vec<Task>,
-    /// A question that is on its way: the ticket, and what the server said.
+    /// A question that is on its way: the ticket, and the server's answer.
     asked: Option<(Ticket, u32, Place)>,
     selective: bool,
     /// Readers may lose their patience.
@@ -76,7 +76,7 @@ fn version(number: u32) -> ResourceVersion {
     ResourceVersion::new(&number.to_string())
 }
 
-/// Calls `run` with what a store shows.
+/// Calls `run` with the state of a store.
 fn with_view<T>(store: u32, shown: Option<(u32, u32)>, run: impl FnOnce(View<'_>) -> T) -> T {
     let store = version(store);
     let texts = shown.map(|(uid, version)| (uid.to_string(), version.to_string()));
@@ -381,7 +381,7 @@ fn k1_later_writes_hold_no_earlier_reader() {
     assert_eq!(hold_at(&receipts, receipts.ticket(), 20, None), Hold::Nothing);
 }
 
-/// An acknowledgement that comes late says nothing new; it must not undo what is known of the later write.
+/// An acknowledgement that comes late has no effect; it must not undo the record of the later write.
 #[test]
 fn k1_acknowledgements_out_of_order() {
     let mut receipts = Receipts::default();

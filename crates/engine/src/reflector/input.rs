@@ -68,7 +68,8 @@ pub enum Input<V: ?Sized> {
     },
     /// [`super::Reflector::deadline`] has come.
     Timer,
-    /// The last [`Action::Apply`] could not be carried out. The shell drops what is open and does not apply the rest.
+    /// The last [`Action::Apply`] could not be carried out. The shell drops its open request and does not apply the
+    /// rest.
     ApplyFailed {
         /// Why.
         message: String,
@@ -127,7 +128,7 @@ impl<V: ?Sized> WatchEvent<V> {
     }
 }
 
-/// A failure, as far as it matters for what to do next.
+/// A failure, as far as it matters for the next step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FailureKind {
     /// 410 Gone, reason `Expired` or `Gone`: the version or the continue token is too old.

@@ -94,7 +94,7 @@ impl<V: ?Sized> Index<V> {
         self.file(key, values)
     }
 
-    /// Files a changed object anew, if its values changed: most changes of objects do not touch what they are found by.
+    /// Files a changed object anew, if its values changed: most changes do not touch them.
     pub(super) fn update(
         &mut self,
         key: &ObjectKey,

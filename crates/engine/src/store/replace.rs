@@ -1,4 +1,4 @@
-//! Replacing everything: what a list brings is staged, and becomes the content of the store at once.
+//! Replacing everything: the objects of a list are staged, and become the content of the store at once.
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;

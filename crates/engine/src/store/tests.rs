@@ -43,7 +43,7 @@ fn end(version: &str) -> Delta<Object> {
     }
 }
 
-/// Lists `objects` at `version`; answers what changed, in words.
+/// Lists `objects` at `version`; answers the changes, in words.
 fn replace(store: &mut TestStore, version: &str, objects: &[Arc<Object>]) -> Vec<String> {
     apply(
         store,
@@ -351,7 +351,7 @@ fn s6_failing_index_function_is_isolated() {
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Any history: the index answers exactly what its function says of the stored objects.
+    /// Any history: the index answers exactly its function's values of the stored objects.
     #[test]
     fn s2_index_equals_function(steps in prop::collection::vec((0..4u8, 0..6u8, 1..3u32, 0..4u8), 1..60)) {
         let mut store = TestStore::new();
@@ -427,7 +427,7 @@ fn rf11_the_last_readable_state_stays_until_the_object_is_gone() {
     check(Delta::Modified(object("a", 1, 9)), &["modified a 4->9"], &[]);
     // Another incarnation: the one that was held is gone.
     check(Delta::Unreadable(unreadable("a", 2, 9)), &["lost a 4"], &["a"]);
-    // RF1: what is older says nothing.
+    // RF1: an older object has no effect.
     check(Delta::Modified(object("a", 1, 7)), &[], &["a"]);
     check(Delta::UnreadableDeleted(unreadable("a", 1, 3)), &[], &["a"]);
     check(Delta::Unreadable(unreadable("a", 2, 7)), &[], &["a"]);
