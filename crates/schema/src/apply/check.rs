@@ -20,7 +20,7 @@ enum Leave {
     /// None: only fields of the schema, and each item once. This holds for applied configurations and converted
     /// objects.
     Nothing,
-    /// Items that stand twice, and fields that the schema had once: what is stored.
+    /// Items that stand twice, and fields that the schema had once: for stored objects.
     Stored,
 }
 

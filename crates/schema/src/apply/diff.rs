@@ -102,7 +102,7 @@ fn compare(old: &Value, new: &Value, shape: Shape<'_>) -> Found {
     }
 }
 
-/// Compares what may be on one side only.
+/// Compares values that may be on one side only.
 fn compare_parts(old: Option<&Value>, new: Option<&Value>, shape: Shape<'_>) -> Found {
     match (old, new) {
         (Some(old), Some(new)) => compare(old, new, shape),
@@ -189,7 +189,7 @@ fn compare_lists(old: &Value, new: &Value, form: Form<'_>, items: Shape<'_>) -> 
     let (old, new) = (index(old, form), index(new, form));
     let (mut old, mut new) = (&old[..], &new[..]);
     let mut found = Found::default();
-    // In order, so that what is found is put at the end.
+    // In order, so that each result is put at the end.
     while let Some(element) = first(old).into_iter().chain(first(new)).min() {
         let (olds, news) = (split_off(&mut old, element), split_off(&mut new, element));
         let below = match (olds, news) {

@@ -62,7 +62,7 @@ pub struct Owned {
     pub time: Option<String>,
 }
 
-/// Who owns what of one object.
+/// The field managers of one object.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ManagedFields {
     /// The entries.
@@ -87,7 +87,7 @@ impl ManagedFields {
     /// Reads `metadata.managedFields`; absent and null are no entries.
     ///
     /// # Errors
-    /// A text that says what is wrong with an entry.
+    /// The error in an entry.
     pub fn decode(managed_fields: Option<&Value>) -> Result<ManagedFields, String> {
         let list = match managed_fields {
             None | Some(Value::Null) => return Ok(ManagedFields::default()),

@@ -8,14 +8,15 @@ use super::set::field;
 use super::shape::{Form, Shape, element};
 use crate::budget;
 
-/// The live object with what is applied on top: granular maps and lists are joined, everything else is replaced.
+/// The live object with the applied configuration on top: granular maps and lists are joined, everything else is
+/// replaced.
 pub(super) fn merge(live: &Value, applied: &Value, shape: Shape<'_>) -> Value {
     join(Some(live), Some(applied), shape).unwrap_or(Value::Null)
 }
 
-/// Whether what is applied is there already, so that merging it would change nothing. Who applies the same again and
-/// again, as controllers do, is answered without a copy of the object. Only what is certain is said: where identities
-/// are in doubt, merging decides.
+/// Whether the applied values are there already, so that merging them would change nothing. A client that applies the
+/// same again and again, as controllers do, is answered without a copy of the object. Only certain results are given:
+/// where identities are in doubt, merging decides.
 pub(super) fn is_there(live: &Value, applied: &Value, shape: Shape<'_>) -> bool {
     match (shape.form([Some(live), Some(applied)]), live, applied) {
         (Form::Map, Value::Object(live), Value::Object(applied)) => applied.iter().all(|(key, applied)| {
@@ -148,8 +149,8 @@ impl<'a> Lists<'a> {
     }
 }
 
-/// Joins two lists: the applied items are in the applied order, and what is only live stays as near as it can to where
-/// it was.
+/// Joins two lists: the applied items are in the applied order, and items that are only live stay as near as they can
+/// to their places.
 fn join_lists(live: Option<&Value>, applied: Option<&Value>, form: Form<'_>, items: Shape<'_>) -> Value {
     fn list(value: Option<&Value>) -> &[Value] {
         value.and_then(Value::as_array).map_or(&[], Vec::as_slice)

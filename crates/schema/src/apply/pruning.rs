@@ -1,6 +1,6 @@
-//! Taking out what a manager gave up, in the versions that have something to say about it.
+//! Taking out the fields that a manager gave up, in all versions that concern them.
 //!
-//! Objects and their field sets are large: what does not change is borrowed, and each set is made once.
+//! Objects and their field sets are large: unchanged parts are borrowed, and each set is made once.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -74,7 +74,7 @@ impl Pruning<'_> {
             pruned = add_back(&whole, &all, left.into_owned(), Some(fields), kind.shape());
             (other, at) = (whole, version);
         }
-        // And so does what went with its parent although this manager never owned it.
+        // And so do fields that went with their parent although this manager never owned them.
         let (_, pruned) = self.seen(Cow::Owned(pruned), at, first);
         let dangling = all.difference(&named(&pruned, shape)).intersection(&gone);
         drop((pruned, all, gone));

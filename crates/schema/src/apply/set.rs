@@ -95,7 +95,7 @@ impl FieldSet {
         self.nodes.is_empty()
     }
 
-    /// The elements of the first level with what is said about each, in order.
+    /// The elements of the first level with their entries, in order.
     pub(super) fn iter(&self) -> impl Iterator<Item = (&str, &Node)> {
         self.nodes.iter().map(|(element, node)| (element.as_str(), node))
     }
@@ -131,7 +131,7 @@ impl FieldSet {
         }
     }
 
-    /// The set of these elements, which come in any order; `twice` says what an element is that comes again.
+    /// The set of these elements, which come in any order; `twice` makes the entry of an element that comes again.
     pub(super) fn of_elements(mut elements: Vec<(String, Node)>, twice: fn(Node) -> Node) -> FieldSet {
         // Mostly they are in order already, which is seen at once.
         elements.sort_by(|(one, _), (other, _)| one.cmp(other));
@@ -301,7 +301,7 @@ impl FieldSet {
         both
     }
 
-    /// Replaces what is below a list or a map that is owned as a whole by itself; answers whether there was any.
+    /// Replaces the elements below a list or a map that is owned as a whole by itself; answers whether there were any.
     pub(super) fn close_atomic(&mut self, shape: Shape<'_>) -> bool {
         let mut changed = false;
         for (element, node) in self.nodes.iter_mut().filter(|(_, node)| !node.children.is_empty()) {
@@ -331,7 +331,7 @@ impl FieldSet {
     }
 
     /// The paths as messages show them (`.spec.ports[port=53,protocol="TCP"].name`): at each level the members first,
-    /// then what is below.
+    /// then the paths below.
     pub fn paths(&self) -> Vec<String> {
         fn walk(set: &FieldSet, prefix: &str, found: &mut Vec<String>) {
             let members = set.iter().filter(|(_, node)| node.member);
@@ -353,7 +353,7 @@ impl FieldSet {
     /// Reads `fieldsV1`.
     ///
     /// # Errors
-    /// A text that says which element is none, for what is not written as `fieldsV1` is.
+    /// The error, with the element, for a value that is not of the form of `fieldsV1`.
     pub fn decode(fields: &Value) -> Result<FieldSet, String> {
         let Value::Object(map) = fields else {
             return Err(format!("fieldsV1 must be an object, not {}", measure::shown(fields)));

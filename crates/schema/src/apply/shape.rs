@@ -1,4 +1,4 @@
-//! How a value is taken apart: what its schema says about lists and maps, and which path elements its parts have.
+//! How a value is taken apart: its schema's types of lists and maps, and the path elements of its parts.
 
 use serde_json::{Map, Value};
 
@@ -164,7 +164,7 @@ impl<'a> Shape<'a> {
         composed && special(schema).is_none() && matches!(self.form([None, None]), Form::Leaf)
     }
 
-    /// Whether the schema leaves open what this is, so that values tell.
+    /// Whether the schema leaves the type open, so that values tell.
     pub(super) fn is_deduced(self) -> bool {
         match self {
             Shape::Deduced => true,
@@ -221,7 +221,7 @@ impl<'a> Shape<'a> {
         }
     }
 
-    /// The type of what an element of a path leads to, and whether the schema knows that by name.
+    /// The type of the value behind an element of a path, and whether the schema knows that by name.
     pub(super) fn below(self, element: &str) -> (Shape<'a>, bool) {
         match element.split_once(':') {
             Some(("f", name)) => {

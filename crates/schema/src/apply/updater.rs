@@ -71,7 +71,7 @@ pub enum ApplyError {
     Live(String),
     /// The object cannot be had in a version in which one of its managers wrote: the whole message.
     Unconverted(String),
-    /// Others own what it would change.
+    /// Other managers own fields that it would change.
     Conflicts(Vec<Conflict>),
 }
 
@@ -106,8 +106,8 @@ fn shown(manager: &Manager) -> String {
     text
 }
 
-/// The fields of a configuration that the live object has with the same values, as [`Conflict::field`] names them: what
-/// its author may be said to own (`lastAppliedManager` upstream).
+/// The fields of a configuration that the live object has with the same values, as [`Conflict::field`] names them: the
+/// fields that its author may be said to own (`lastAppliedManager` upstream).
 pub fn unchanged(kind: &ObjectType, config: &Value, live: &Value) -> BTreeSet<String> {
     let shape = kind.shape();
     let mut same = fields(config, shape).children;
@@ -122,8 +122,8 @@ pub fn unchanged(kind: &ObjectType, config: &Value, live: &Value) -> BTreeSet<St
     same.paths().into_iter().collect()
 }
 
-/// Follows an ordinary write from `live` (null: it creates) to `new`, neither with `managedFields`: what changed
-/// belongs to the manager from now on. Answers whether the entries changed. `now` is the time for the manager's entry.
+/// Follows an ordinary write from `live` (null: it creates) to `new`, neither with `managedFields`: changed fields
+/// belong to the manager from now on. Answers whether the entries changed. `now` is the time for the manager's entry.
 ///
 /// An object that has no entries any more is not tracked again before the next apply.
 ///
@@ -151,7 +151,7 @@ pub fn update(
     update_seen(kind, live, new, managed, manager, version, now, &Views::new())
 }
 
-/// [`update`] for a kind whose versions differ in their fields: what a manager loses is judged in the version in which
+/// [`update`] for a kind whose versions differ in their fields: a manager's losses are judged in the version in which
 /// it wrote.
 #[expect(clippy::too_many_arguments, reason = "a write is that many things, each once")]
 pub fn update_seen(
@@ -300,8 +300,8 @@ fn cap(managed: &mut ManagedFields) -> bool {
 
 /// Applies a configuration to the live object (null: it creates), neither with `managedFields`.
 ///
-/// Answers the new object, or none when nothing changes but perhaps who owns what. Removed fields that leave an empty
-/// struct leave null. `now` is the time for the manager's entry.
+/// Answers the new object, or none when nothing changes except perhaps the ownership. Removed fields that leave an
+/// empty struct leave null. `now` is the time for the manager's entry.
 ///
 /// ```
 /// use kubewright_schema::apply::{ApplyError, ManagedFields, Manager, ObjectType, Operation, apply, conflict_message};
@@ -344,7 +344,7 @@ pub fn apply(
 /// Whether a configuration is of the kind's type: every field is declared, and items of lists can be told apart.
 ///
 /// # Errors
-/// [`ApplyError::Invalid`] with what is wrong and where.
+/// [`ApplyError::Invalid`] with the errors and their places.
 pub fn fits(kind: &ObjectType, config: &Value) -> Result<(), ApplyError> {
     let errors = check::check(config, kind.shape());
     if errors.is_empty() {
@@ -466,7 +466,7 @@ pub fn apply_seen(
     Ok(Some(new.into_owned()))
 }
 
-/// Refuses an apply of which some version cannot read what comes of it: `last` is the manager's entry so far.
+/// Refuses an apply whose result some version cannot read: `last` is the manager's entry so far.
 fn refuse_unwritable(views: &Views, last: Option<&Owned>) -> Result<(), ApplyError> {
     let Some((version, why)) = unwritable(views) else {
         return Ok(());

@@ -1,7 +1,7 @@
 //! A write in the versions in which its managers wrote (`merge.Converter` upstream).
 //!
-//! Who owns what is judged in the version that an entry names. Where the object cannot be had in that version, an
-//! ordinary write drops all tracking, and an apply is refused: its conflicts cannot be told.
+//! Ownership is judged in the version that an entry names. Where the object cannot be had in that version, an ordinary
+//! write drops all tracking, and an apply is refused: its conflicts cannot be told.
 
 use std::collections::BTreeMap;
 

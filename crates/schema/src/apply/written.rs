@@ -78,7 +78,7 @@ fn scalar(text: &str) -> Option<&str> {
     }
 }
 
-/// A string without escapes, and what follows it.
+/// A string without escapes, and the rest.
 fn string(text: &str) -> Option<(&str, &str)> {
     let inner = text.strip_prefix('"')?;
     let end = inner.find(|c: char| c == '"' || c == '\\' || c < ' ')?;
