@@ -2,8 +2,7 @@
 //! refuse a change elsewhere.
 //!
 //! A value has an old one when it is reached by the same names in both objects; items of a list only by the keys of a
-//! list of type map. Only what the schema knows is followed, so an object with a field that the schema does not know is
-//! never unchanged.
+//! list of type map. Only fields of the schema are followed, so an object with an unknown field is never unchanged.
 
 use std::collections::BTreeMap;
 
@@ -107,7 +106,7 @@ impl<'a> OldItems<'a> {
     }
 }
 
-/// The keys of an item as a text; what is absent is not null.
+/// The keys of an item as a text; an absent key is not null.
 fn keys(item: &Value, names: &[String]) -> Option<String> {
     let item = item.as_object()?;
     let mut text = String::new();

@@ -1,8 +1,8 @@
 //! Declarations out of schemas.
 //!
 //! Values without a schema are not visible to expressions: properties below `x-kubernetes-preserve-unknown-fields`
-//! alone, names that cannot be escaped, values without a type. Sizes that no keyword bounds are bounded by what fits
-//! into one request.
+//! alone, names that cannot be escaped, values without a type. Sizes that no keyword bounds are bounded by the size of
+//! one request.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

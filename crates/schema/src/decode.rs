@@ -1,12 +1,12 @@
 //! Bytes from outside become values, with the checks and the words of Kubernetes' decoders.
 //!
-//! [`json`] and [`yaml`] keep what strict field validation wants to know: keys that stand twice. The last one wins.
-//! [`stored`] reads what this server has written before.
+//! [`json`] and [`yaml`] keep the findings for strict field validation: keys that stand twice. The last one wins.
+//! [`stored`] reads texts that this server has written before.
 //!
 //! Invariants: no input makes them panic, run out of stack or out of proportion to its size; a number is an `i64` where
 //! it is written as a whole number that fits, otherwise an `f64`, as in Kubernetes' unstructured objects. A tree of
-//! values is many times as large as its text where the text is all brackets, so what a document adds to its text counts
-//! (see [`budget::produce`](crate::budget::produce)).
+//! values is many times as large as its text where the text is all brackets, so the surplus of a document counts (see
+//! [`budget::produce`](crate::budget::produce)).
 //!
 //! Not here: whether the fields are known and have the right types ([`structural`](crate::structural)).
 
@@ -19,8 +19,8 @@ use serde_json::Value;
 /// How deep lists and objects may nest. Go allows 10,000; no object comes near either, and every later step recurses.
 pub const MAX_DEPTH: usize = 500;
 
-/// How deep a text may nest that was stored: earlier versions let in what is a little deeper than [`MAX_DEPTH`] with
-/// its managed fields.
+/// How deep a stored text may nest: earlier versions let in objects that are a little deeper than [`MAX_DEPTH`] with
+/// their managed fields.
 pub const MAX_STORED_DEPTH: usize = 2 * MAX_DEPTH;
 
 /// Kubernetes reports no more doubled keys than this of one document.
@@ -138,7 +138,7 @@ pub fn nesting(text: &[u8]) -> usize {
             }
             b'}' | b']' => depth = depth.saturating_sub(1),
             b'"' => {
-                // Up to the closing quote; what a backslash escapes is no quote.
+                // Up to the closing quote; an escaped one does not count.
                 while let Some(byte) = bytes.next() {
                     match byte {
                         b'"' => break,

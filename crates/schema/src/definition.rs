@@ -1,10 +1,10 @@
 //! Whether a CustomResourceDefinition may be: its names, versions, columns, subresources, selectable fields,
 //! conversion, and its schemas.
 //!
-//! Kubernetes validates its internal type, where what all versions have in common stands at the top: the paths in its
+//! Kubernetes validates its internal type, where the fields that all versions share stand at the top: the paths in its
 //! messages say `spec.validation` where the user wrote `spec.versions[0].schema`. `Spec::place` gives those paths.
 //!
-//! Not here: the rules for a structural schema ([`structural`]), and what may change in a definition that exists.
+//! Not here: the rules for a structural schema ([`structural`]), and the mutable fields of a stored definition.
 
 mod root;
 
@@ -252,7 +252,7 @@ impl<'a> Spec<'a> {
     }
 }
 
-/// The versions as the internal type has them: without what stands at the top.
+/// The versions as the internal type has them: without the fields at the top.
 fn shown(spec: &Spec<'_>) -> Value {
     let versions = spec.at.key("versions");
     let kept = versions.items().map(|version| {
@@ -301,7 +301,7 @@ fn versions(errors: &mut Errors, spec: &Spec<'_>, old: Option<&Value>) {
     }
 }
 
-/// Where what a version says is in the internal type.
+/// The place of a version's fields in the internal type.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Level {
     /// At the top: all versions say the same, and it is checked once.

@@ -200,7 +200,7 @@ impl Selector {
         Self { requirements: None }
     }
 
-    /// Selects what fulfils all of the requirements.
+    /// Selects the objects that fulfil all of the requirements.
     pub fn from_requirements(mut requirements: Vec<Requirement>) -> Self {
         requirements.sort_by(|left, right| left.key.cmp(&right.key));
         Self {

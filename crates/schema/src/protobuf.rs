@@ -2,13 +2,13 @@
 //! stand for, and back.
 //!
 //! Kubernetes' protobuf is an envelope ([`Envelope`], `runtime.Unknown` behind four magic bytes) around the message of
-//! one object. A table, committed as data, says for every message which tag is which JSON field of what type; one walk
-//! over the bytes with that table in hand builds a [`serde_json::Value`]. From there on nothing knows that the object
-//! was not JSON.
+//! one object. A table, committed as data, has for every message the JSON field and the type of each tag; one walk over
+//! the bytes with that table in hand builds a [`serde_json::Value`]. From there on nothing knows that the object was
+//! not JSON.
 //!
 //! Invariants:
 //! - No input panics, recurses deeper than [`MAX_DEPTH`] messages or makes more than [`MAX_VALUES`] values.
-//! - The result is what a Go client would have sent as JSON. Go's encoder writes every field that is not a pointer,
+//! - The result is the JSON that a Go client would have sent. Go's encoder writes every field that is not a pointer,
 //!   zero or not; such a zero says nothing and is left out, as `omitempty` does. Structs stay (`"status": {}`), a zero
 //!   behind a pointer is a value. Values that JSON clients do send beyond that (`"rules": null`) are added by
 //!   [`structural::go_normalize`](crate::structural::go_normalize).
@@ -92,7 +92,7 @@ pub enum ProtobufError {
         /// The name of the field in Go: the JSON name with a capital, but `ObjectMeta` for the metadata.
         field: String,
     },
-    /// Neither the envelope nor the caller says what kind of object this is.
+    /// Neither the envelope nor the caller names the kind of the object.
     #[error("Object 'Kind' is missing in 'runtime.TypeMeta{{APIVersion:{api_version:?}, Kind:\"\"}}'")]
     MissingKind {
         /// The `apiVersion` of the envelope.
@@ -170,7 +170,7 @@ pub fn decode(body: &[u8]) -> Result<Decoded, ProtobufError> {
     })
 }
 
-/// The outside of a body (`runtime.Unknown`): of what kind the object is, and the bytes of it, not yet looked at.
+/// The outside of a body (`runtime.Unknown`): the kind of the object, and the bytes of it, not yet looked at.
 ///
 /// A server that knows the kind from the path fills in the missing `apiVersion` and `kind` before it decodes.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -205,7 +205,7 @@ impl<'a> Envelope<'a> {
             match tag {
                 1 => envelope.type_meta(wire.bytes("typeMeta")?)?,
                 2 => envelope.raw = wire.bytes("raw")?,
-                // How the bytes are encoded and what they are is said by the path and the headers of a request.
+                // The path and the headers of a request say how the bytes are encoded and of which kind they are.
                 _ => {}
             }
         }

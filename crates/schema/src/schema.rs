@@ -1,4 +1,4 @@
-//! One representation of what a value may be, for built-in kinds and custom resources alike.
+//! One representation of types and their constraints, for built-in kinds and custom resources alike.
 //!
 //! A [`Schema`] holds the keywords of an OpenAPI v3 schema that Kubernetes gives a meaning to, with the
 //! `x-kubernetes-*` extensions. A [`SchemaRef`] points at one. It is an `Arc` or a name in the
@@ -9,7 +9,7 @@
 //! (`allOf: [{$ref}]` with a default or a description, as kube-apiserver publishes it) resolves to the target
 //! with those words on top, so that readers never meet that `allOf`.
 //!
-//! Not here: what the keywords mean. [`structural`](crate::structural) prunes, defaults and validates by them.
+//! Not here: the effect of the keywords. [`structural`](crate::structural) prunes, defaults and validates by them.
 
 pub mod catalog;
 pub(crate) mod go;
@@ -161,7 +161,7 @@ pub struct Schema {
     pub min_properties: Option<i64>,
     /// `maxProperties` of an object.
     pub max_properties: Option<i64>,
-    /// `default`: what an absent value becomes.
+    /// `default`: the value in place of an absent one.
     pub default: Option<Value>,
     /// `description`, for `kubectl explain`.
     pub description: Option<Arc<str>>,
@@ -255,7 +255,7 @@ struct Lazy {
 impl UnwindSafe for Lazy {}
 impl RefUnwindSafe for Lazy {}
 
-/// A name in the catalog, what the place that refers to it says on top, and the answer once it was looked up.
+/// A name in the catalog, the keywords of the place that refers to it, and the schema once it was looked up.
 struct Named {
     name: &'static str,
     overlay: Option<Box<Schema>>,
@@ -290,7 +290,7 @@ impl SchemaRef {
         parse::crd(schema, &FieldPath::root()).map(Self::new)
     }
 
-    /// A schema that is read when it is first asked for: until then, only what `read` holds is kept.
+    /// A schema that is read when it is first asked for: until then, only the data of `read` is kept.
     pub fn lazy(read: impl Fn() -> SchemaRef + Send + Sync + 'static) -> Self {
         Self(Target::Lazy(Arc::new(Lazy {
             read: Box::new(read),
@@ -370,7 +370,7 @@ impl Deref for SchemaRef {
 }
 
 impl fmt::Debug for SchemaRef {
-    /// A name prints as the name: printing what it points at would not end for recursive types.
+    /// A name prints as the name: printing its schema would not end for recursive types.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.0 {
             Target::Inline(schema) => schema.fmt(f),

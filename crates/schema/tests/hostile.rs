@@ -1,5 +1,5 @@
-//! Inputs that were made to cost much, and what they cost: the steps and bytes that the budget of a request counts,
-//! never a clock.
+//! Inputs that were made to cost much, and their cost: the steps and bytes that the budget of a request counts, never a
+//! clock.
 //!
 //! A table for each part of the crate, all through one `check`. An input that upstream takes is taken cheaply; one that
 //! it refuses is refused with its words; one that it would work on for long is cancelled.
@@ -287,7 +287,7 @@ fn regular_expressions() {
         let schema = crd(&json!({"type": "string", "pattern": part.repeat(5_000)}));
         let valid = || structural::validate(&json!("x"), &schema, &FieldPath::root()).is_empty();
         let limits = Limits::REQUEST;
-        // Taken, refused or cancelled: the work is what it must be.
+        // Taken, refused or cancelled: the work must be as expected.
         let _ = budget::within(limits, valid);
     }
 }
@@ -617,7 +617,7 @@ fn definitions() {
     });
 }
 
-/// A write by `kubectl` on top of what others own.
+/// A write by `kubectl` on top of fields of other managers.
 fn updated(kind: &ObjectType, live: &Value, new: &Value, owners: &Value) -> bool {
     let Ok(mut managed) = ManagedFields::decode(Some(owners)) else {
         return false;

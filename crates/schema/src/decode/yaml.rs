@@ -1,8 +1,8 @@
 //! YAML as Kubernetes reads it: the events of a YAML parser, resolved by the rules of YAML 1.1 as `goyaml.v2` keeps
-//! them, and turned into what JSON can say, as `sigs.k8s.io/yaml` does.
+//! them, and turned into JSON values, as `sigs.k8s.io/yaml` does.
 //!
-//! Values are built with a stack of their own, so depth costs no program stack. An alias copies its value; what copies
-//! may add to a document is bounded, for a few lines of aliases of aliases would fill any memory.
+//! Values are built with a stack of their own, so depth costs no program stack. An alias copies its value; the copies
+//! of a document are bounded, because a few lines of aliases of aliases would fill any memory.
 
 mod resolve;
 
@@ -533,7 +533,7 @@ fn half_character(written: &str) -> Option<usize> {
 }
 
 /// Finds the bytes of a text by the places of their characters, which the parser tells. They are asked for in order:
-/// what lies before is not counted again.
+/// earlier ones are not counted again.
 struct Places<'a> {
     text: &'a str,
     character: usize,

@@ -1,7 +1,7 @@
 //! A unified diff with three lines around each change, as Python's and Go's `difflib` make it.
 //!
 //! Which lines they call equal is a matter of taste where lines repeat, so their taste is followed: the longest common
-//! block first, then what is left and right of it; in texts of 200 lines and more, lines that make up more than a
+//! block first, then the parts left and right of it; in texts of 200 lines and more, lines that make up more than a
 //! hundredth of the text are not looked for.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -12,7 +12,7 @@ use crate::budget;
 const CONTEXT: usize = 3;
 const POPULAR_FROM: usize = 200;
 
-/// A run of lines that both texts have, or of what one has in place of the other's.
+/// A run of lines that both texts have, or of lines of one in place of the other's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Step {
     equal: bool,
@@ -57,7 +57,7 @@ fn range(start: usize, end: usize) -> String {
     }
 }
 
-/// Changes that are near each other, with what stands around them.
+/// Changes that are near each other, with the lines around them.
 fn hunks(mut steps: Vec<Step>) -> Vec<Vec<Step>> {
     if steps.iter().all(|step| step.equal) {
         return Vec::new();

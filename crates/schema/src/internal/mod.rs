@@ -1,6 +1,6 @@
 //! Values as the messages of kube-apiserver show them: by the Go structs that it works with.
 //!
-//! Those structs have the fields of the API in another order, under Go's names, and show what is absent as `null`, `""`
+//! Those structs have the fields of the API in another order, under Go's names, and show absent values as `null`, `""`
 //! or `0`. Which struct a value has follows from the kind and the field's path, so that a rule names the field and the
 //! value alone. Kinds that no struct is known of show their values as they are.
 //!

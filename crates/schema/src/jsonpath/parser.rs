@@ -6,7 +6,7 @@ use super::{Comparison, Filter, Node, Operand, Step};
 
 /// Filters within filters, and ranges within ranges.
 const MAX_NESTING: usize = 8;
-/// Each `..` multiplies what is visited.
+/// Each `..` multiplies the visited values.
 const MAX_RECURSIVE: usize = 2;
 
 type Parsed<T> = Result<T, String>;
@@ -110,7 +110,7 @@ fn unrecognized(rest: &str) -> String {
     )
 }
 
-/// A quoted text at the start, without quotes and escapes, and what follows it.
+/// A quoted text at the start, without quotes and escapes, and the rest.
 fn quoted(text: &str, quote: char) -> Parsed<(String, &str)> {
     let mut plain = String::new();
     let mut characters = text.char_indices().skip(1);
@@ -140,7 +140,7 @@ fn whole_path(text: &str, nesting: usize) -> Parsed<Vec<Step>> {
     }
 }
 
-/// The path at the start of the text, and what follows it.
+/// The path at the start of the text, and the rest.
 fn path(text: &str, nesting: usize) -> Parsed<(Vec<Step>, &str)> {
     let mut steps = Vec::new();
     let mut rest = text.strip_prefix(['$', '@']).unwrap_or(text);
@@ -166,7 +166,7 @@ fn path(text: &str, nesting: usize) -> Parsed<(Vec<Step>, &str)> {
     }
 }
 
-/// A field without quotes: up to what cannot be part of one, unless it is escaped.
+/// A field without quotes: up to a character that cannot be part of one, unless it is escaped.
 fn field<'a>(text: &'a str, steps: &mut Vec<Step>) -> Parsed<&'a str> {
     let mut name = String::new();
     let mut end = text.len();
@@ -268,7 +268,7 @@ fn number(written: &str) -> Parsed<i64> {
         .map_err(|_| format!("invalid array index {written}"))
 }
 
-/// A filter after its opening parenthesis, and what follows the closing one.
+/// A filter after its opening parenthesis, and the rest behind the closing one.
 fn filter(text: &str, nesting: usize) -> Parsed<(Filter, &str)> {
     let (left, rest) = operand(text.trim_start(), nesting)?;
     let rest = rest.trim_start();

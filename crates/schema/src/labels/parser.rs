@@ -46,7 +46,7 @@ struct Parser<'a> {
 }
 
 impl<'a> Parser<'a> {
-    /// The next token with its text, and what is left after it.
+    /// The next token with its text, and the rest.
     fn scan(&self) -> (Token, &'a str, &'a str) {
         let text = self.rest.trim_start_matches(is_space);
         let Some(first) = text.chars().next() else {

@@ -68,7 +68,7 @@ fn read(groups: &mut dyn Iterator<Item = &'static str>) -> Result<Facts, String>
 ///
 /// Nulls and empty optional values go, plain values that are absent appear (`"status": {}`, `"rules": null`), times are
 /// written in UTC and quantities in their canonical form. Unknown fields stay: [`prune`](crate::structural::prune) is
-/// for them. The value should have passed [`type_check`](crate::structural::type_check); what is of the wrong type is
+/// for them. The value should have passed [`type_check`](crate::structural::type_check); a value of the wrong type is
 /// left alone.
 ///
 /// ```
@@ -179,7 +179,7 @@ pub(crate) struct GoStruct {
 struct Zero {
     /// As the struct holds it: `{}` for a plain struct.
     held: Value,
-    /// As it is written, with what is in it.
+    /// As it is written, with the zeros of its parts.
     written: Value,
     /// Its size in the map that it is put into.
     bytes: usize,

@@ -112,7 +112,7 @@ fn binary(written: &str) -> Result<Scalar, DecodeError> {
     let compact: String = written.split_whitespace().collect();
     let bytes =
         base64::decode(&compact).map_err(|_| DecodeError::new("yaml: !!binary value contains invalid base64 data"))?;
-    // JSON has no bytes: what is no text is replaced, as Go does.
+    // JSON has no bytes: invalid UTF-8 is replaced, as Go does.
     Ok(Scalar::Text(String::from_utf8(bytes).unwrap_or_else(|error| {
         String::from_utf8_lossy(error.as_bytes()).into_owned()
     })))

@@ -1,5 +1,5 @@
 //! How Go's decoder names a field whose value has the wrong type: the type of the field, and the structs on the way to
-//! it that are embedded in others. Neither is in the OpenAPI; what is needed of both is in `data/go-names.txt`.
+//! it that are embedded in others. Neither is in the OpenAPI; the needed part of both is in `data/go-names.txt`.
 
 use std::collections::BTreeMap;
 use std::sync::LazyLock;

@@ -1,7 +1,7 @@
 //! The tables in `data` about built-in types, a line for each.
 //!
 //! `[prefix]` opens a section, whose lines are about the definitions `prefix.NAME`; a line is `NAME group, group …`;
-//! `#` begins a comment. Not here: what the groups mean. Each table has a reader of its own.
+//! `#` begins a comment. Not here: the meaning of the groups. Each table has a reader of its own.
 
 use std::collections::BTreeMap;
 
