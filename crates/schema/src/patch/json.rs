@@ -453,7 +453,7 @@ impl<'v> Patching<'v> {
     }
 }
 
-/// Takes a value out of what holds it.
+/// Takes a value out of its container.
 fn take<'v>((holder, key): (Holder<'_, 'v>, &str)) -> Result<Tree<'v>, String> {
     match holder {
         Holder::Fields(fields) => fields

@@ -1,7 +1,7 @@
-//! The three kinds of patches that say what shall change, each in a file of its own. All of them leave the original as
-//! it is and return the patched document; what the result may be is for decoding and validation to say.
+//! The three kinds of patches that describe a change, each in a file of its own. All of them leave the original as it
+//! is and return the patched document; decoding and validation judge the result.
 //!
-//! Not here: server-side apply, which says what shall be.
+//! Not here: server-side apply, which describes a result.
 
 pub mod json;
 pub mod merge;

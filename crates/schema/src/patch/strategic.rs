@@ -35,7 +35,7 @@ pub enum StrategicError {
         /// The key that it lacks.
         key: String,
     },
-    /// `$setElementOrder/x` does not list what the patch changes, or in another order.
+    /// `$setElementOrder/x` does not list the changed items, or in another order.
     #[error("The order in patch list:\n{list}\n doesn't match $setElementOrder list:\n{order}\n")]
     Order {
         /// The patch's items, as Go prints them.
@@ -46,10 +46,10 @@ pub enum StrategicError {
     /// `$setElementOrder/x`, or the list that it orders, is no list.
     #[error("expected a []interface {{}}, but received a {0}")]
     OrderType(&'static str),
-    /// `$setElementOrder` does not say of what.
+    /// `$setElementOrder` does not name its list.
     #[error("invalid patch format of setElementOrder list")]
     OrderFormat,
-    /// `$deleteFromPrimitiveList` does not say from what.
+    /// `$deleteFromPrimitiveList` does not name its list.
     #[error("invalid patch format of primitive list")]
     DeleteFormat,
     /// `$setElementOrder/x` orders a field that is not there.
@@ -60,7 +60,7 @@ pub enum StrategicError {
         /// The field.
         field: String,
     },
-    /// `$setElementOrder/x` orders what is no list by its type.
+    /// `$setElementOrder/x` orders a field that is not a list.
     #[error("expected slice or array type, but got: struct")]
     NotAList,
     /// `$setElementOrder/x` orders a list that is empty and stays so.
@@ -95,7 +95,7 @@ pub enum StrategicError {
 }
 
 impl StrategicError {
-    /// The code that kube-apiserver answers with: 400 for a malformed directive, 422 for what it does not do, and 500
+    /// The code that kube-apiserver answers with: 400 for a malformed directive, 422 for an unsupported one, and 500
     /// for everything else.
     pub fn code(&self) -> u16 {
         match self {
@@ -191,7 +191,7 @@ fn merge_map(
     Ok(merged)
 }
 
-/// Whether every `$setElementOrder/x` can order what it names.
+/// Whether every `$setElementOrder/x` can order its items.
 fn check_orders(
     original: &Map<String, Value>,
     patch: &Map<String, Value>,
@@ -385,7 +385,7 @@ fn merge_list(
         _ => Identity::Value,
     };
     let (mut merged, changes) = apply_item_directives(original, change, identity)?;
-    // Only an order asks what was there before the items were merged.
+    // Only an order needs the items from before the merge.
     let kept = if order.is_some() { merged.clone() } else { Vec::new() };
     let item_schema = schema.and_then(|schema| schema.items.as_ref());
     let mut places = identity.index(&merged);
@@ -425,7 +425,7 @@ fn overwritten<'v>(original: &'v [Value], kept: &'v [Value], merged: &'v [Value]
     before
 }
 
-/// Takes `{$patch: delete|replace}` items out of the patch and does what they say.
+/// Takes `{$patch: delete|replace}` items out of the patch and applies them.
 fn apply_item_directives<'c>(
     original: &[Value],
     change: &'c [Value],
@@ -593,7 +593,7 @@ mod tests {
             json!({"metadata": {"labels": {"$patch": "delete"}}}),
             json!({"metadata": {"labels": {}}}),
         );
-        // `merge` is what happens anyway; said aloud it is refused.
+        // `merge` is the default; as an explicit directive it is refused.
         assert_eq!(
             patched(
                 &json!({"metadata": {"labels": {"x": "1"}}}),

@@ -47,7 +47,7 @@ impl<'a, 'v> Holder<'a, 'v> {
         self.find(part).ok().flatten()
     }
 
-    /// The same, with what is wrong with an index.
+    /// The same, with the error about an index.
     pub(super) fn find(self, part: &str) -> Result<Option<&'a mut Tree<'v>>, String> {
         match self {
             Holder::Fields(fields) => Ok(fields.get_mut(part)),
@@ -151,7 +151,7 @@ impl<'v> Tree<'v> {
     }
 }
 
-/// The container of the document or the patch, with what is in it only pointed at.
+/// The container of the document or the patch, with references to its parts.
 fn opened(value: &Value) -> Option<Tree<'_>> {
     match value {
         Value::Object(fields) => {
@@ -168,7 +168,7 @@ fn opened(value: &Value) -> Option<Tree<'_>> {
     }
 }
 
-/// The container that a copy is; its parts are moved. Copies are never larger than what `copy` may add.
+/// The container that a copy is; its parts are moved. Copies are never larger than the limit of `copy`.
 fn opened_copy<'v>(value: &mut Value) -> Option<Tree<'v>> {
     match value {
         Value::Object(fields) => {
