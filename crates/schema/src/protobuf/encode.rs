@@ -27,7 +27,7 @@ pub enum EncodeError {
         /// The `kind` of the object.
         kind: String,
     },
-    /// A field does not hold what its type asks for.
+    /// A field does not hold a value of its type.
     #[error("field {field} cannot be written as protobuf: {value}")]
     Field {
         /// The JSON name of the field.
@@ -40,7 +40,7 @@ pub enum EncodeError {
     TooDeep,
 }
 
-/// Writes an object: prefix, envelope, message. Its kind is what `apiVersion` and `kind` in it say.
+/// Writes an object: prefix, envelope, message. Its kind is that of its `apiVersion` and `kind`.
 ///
 /// ```
 /// use kubewright_schema::protobuf;
@@ -99,8 +99,7 @@ pub fn encode_list<'a>(
     Ok(envelope(api_version, list_kind, &out))
 }
 
-/// Writes an event of a watch: the length of what follows in four bytes, the type, and the object, which is a whole
-/// body.
+/// Writes an event of a watch: the length of the rest in four bytes, the type, and the object, which is a whole body.
 pub fn encode_event(kind: &str, object: &[u8]) -> Vec<u8> {
     let mut event = Vec::with_capacity(object.len() + 32);
     bytes(1, kind.as_bytes(), &mut event);

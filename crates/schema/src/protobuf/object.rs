@@ -136,7 +136,7 @@ impl Decoder {
         Ok((key, value))
     }
 
-    /// One value of a field's type. `before`: what an earlier occurrence of the field has left, for messages.
+    /// One value of a field's type. `before`: the value of an earlier occurrence of the field, for messages.
     fn value(
         &mut self,
         field: &'static Field,

@@ -2,8 +2,8 @@
 //! first.
 //!
 //! Clients that compare bytes see the difference, and people find `metadata.name` where they look for it. The table of
-//! messages is written in that order, so it knows. Maps (`labels`, `data`), custom resources and what a struct does not
-//! have are sorted, as in Go.
+//! messages is written in that order, so it knows. Maps (`labels`, `data`), custom resources and fields that a struct
+//! does not have are sorted, as in Go.
 //!
 //! Invariant: the order never changes the written value.
 
@@ -13,7 +13,7 @@ use serde_json::{Map, Value};
 use super::special::Special;
 use super::table::{self, Message, Shape, Type};
 
-/// The order of the fields of a value, and of what is in it.
+/// The order of the fields of a value, and of its parts.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Order(Inner);
 
@@ -43,7 +43,7 @@ impl Order {
     /// Keys in the order of their bytes.
     pub const SORTED: Order = Order(Inner::Sorted);
 
-    /// That of a kind such as `apps/v1`, `Deployment`; [`Order::SORTED`] for what is not built in.
+    /// That of a kind such as `apps/v1`, `Deployment`; [`Order::SORTED`] for a kind that is not built in.
     pub fn of_kind(api_version: &str, kind: &str) -> Order {
         let message = match api_version.strip_prefix("meta.k8s.io/") {
             Some(_) => table::of_meta(kind),
@@ -79,7 +79,7 @@ impl Order {
                 (rank, &**key, value, order)
             })
             .collect();
-        // Stable: what the struct does not have stays sorted.
+        // Stable: fields that the struct does not have stay sorted.
         entries.sort_by_key(|(rank, ..)| *rank);
         let without_rank = |(_, key, value, order)| (key, value, order);
         entries.into_iter().map(without_rank).collect()

@@ -179,7 +179,7 @@ pub(super) fn kind(api_version: &str, kind: &str) -> Option<&'static Message> {
     if everywhere {
         return message(META, kind);
     }
-    // Objects and lists have metadata; what has none is a part of one.
+    // Objects and lists have metadata; a message without it is a part of one.
     message(TABLE.prefixes.get(api_version)?, kind)
         .filter(|message| message.fields().first().is_some_and(|field| field.json == "metadata"))
 }

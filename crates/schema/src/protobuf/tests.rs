@@ -362,7 +362,7 @@ fn limits() {
     );
 }
 
-/// The type of one field of a message, at random: what a client may put there.
+/// A random value of one field's type: any that a client may put there.
 fn any_value(message: &'static table::Message, depth: u32) -> BoxedStrategy<Value> {
     use special::Special;
     use table::{Shape, Type};

@@ -34,7 +34,7 @@ impl<'a> Wire<'a> {
         }
     }
 
-    /// A string. Go does not check that it is UTF-8, and replaces what is not when it writes JSON.
+    /// A string. Go does not check that it is UTF-8, and replaces invalid bytes when it writes JSON.
     pub(super) fn text(self, field: &str) -> Result<String, ProtobufError> {
         self.bytes(field)
             .map(|bytes| String::from_utf8_lossy(bytes).into_owned())
