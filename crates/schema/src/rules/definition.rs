@@ -23,8 +23,8 @@ const SELF_TYPE: &str = "selfType";
 ///
 /// `schema` is the `openAPIV3Schema` of a version, `at` its place. `mistakes` are the errors that were already found in
 /// it: the rules of a schema with a mistake in it, or below it, are not compiled. `unchanged` says that the definition
-/// had the same schema before: then no single rule is too expensive, so that a newer server takes what an older one
-/// took.
+/// had the same schema before: then no single rule is too expensive, so that a newer server takes the definitions of an
+/// older one.
 ///
 /// ```
 /// use kubewright_schema::{SchemaRef, rules::check, path::FieldPath};

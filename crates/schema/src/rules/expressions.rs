@@ -1,4 +1,5 @@
-//! Expressions with the answers that kube-apiserver 1.36.3 gave (`testdata/cel_*.json`), and what no expression may do.
+//! Expressions with the answers that kube-apiserver 1.36.3 gave (`testdata/cel_*.json`), and the bounds of every
+//! expression.
 
 use std::rc::Rc;
 
@@ -371,7 +372,7 @@ fn types_of_constructed_objects() {
     }
 }
 
-/// How often an expression may be repeated in one evaluation tells what the API server charges for it.
+/// How often an expression may be repeated in one evaluation tells its cost in the API server.
 #[test]
 fn costs_of_the_api_server() {
     #[derive(Deserialize)]

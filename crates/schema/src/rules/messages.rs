@@ -27,7 +27,7 @@ pub(crate) fn follow(path: &str, schema: &Schema) -> Option<FieldPath> {
     Some(at)
 }
 
-/// The first name of a path, and what follows it.
+/// The first name of a path, and the rest.
 fn step(path: &str) -> Option<(String, &str)> {
     if let Some(rest) = path.strip_prefix('.') {
         let end = rest.find(['.', '[', ']']).unwrap_or(rest.len());

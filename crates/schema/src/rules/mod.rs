@@ -4,8 +4,8 @@
 //! where an old value can be found. A [`Validator`] holds the compiled rules of one version and runs them when a
 //! resource is written.
 //!
-//! Not here: what rules may say without being compiled (a message without line breaks), which
-//! [`check_crd_schema`](crate::structural::check_crd_schema) looks at with the other words of a schema.
+//! Not here: the checks of rules without compiling them (a message without line breaks), which
+//! [`check_crd_schema`](crate::structural::check_crd_schema) makes with those of the other keywords.
 
 mod definition;
 #[cfg(test)]

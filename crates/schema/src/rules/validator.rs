@@ -77,7 +77,7 @@ impl Validator {
         Some(Self { root })
     }
 
-    /// Runs the rules on a resource that is otherwise valid. `old` is what it was before, when it is changed.
+    /// Runs the rules on a resource that is otherwise valid. `old` is the object before the change, if it is one.
     pub fn validate(&self, object: &Value, old: Option<&Value>, patterns: &Patterns) -> Outcome {
         let ratchet = Ratchet {
             current: old.map(|old| Correlation::new(object, old, &self.root.schema)),
