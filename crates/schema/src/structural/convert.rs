@@ -64,7 +64,7 @@ pub fn convert_check(value: &Value, schema: &SchemaRef) -> Result<(), String> {
         }
         (Some(Type::Number), Value::Number(_)) => Ok(()),
         (Some(Type::Integer), Value::Number(number)) if number.as_f64().is_some_and(|n| n.fract() == 0.0) => Ok(()),
-        // Go converts these pairs in principle, and Kubernetes refuses what would change the value.
+        // Go converts these pairs in principle, and Kubernetes refuses a conversion that would change the value.
         (Some(Type::String), Value::Number(number)) if !number.is_f64() => {
             Err("cannot convert int64 to string".to_owned())
         }

@@ -77,7 +77,7 @@ pub fn check_crd_schema_update(schema: &Value, at: &FieldPath, unchanged: bool) 
     errors
 }
 
-/// Whether a schema says by `$schema` what it is written in, which no structural one does.
+/// Whether a schema names its dialect by `$schema`, which no structural one does.
 fn says_dialect(schema: &Value) -> bool {
     let Some(words) = schema.as_object() else {
         return false;
@@ -133,7 +133,7 @@ fn below<'a>(schema: &'a Map<String, Value>, at: &FieldPath) -> Vec<(&'a Map<Str
     found
 }
 
-/// Each default must be what the server would store: nothing unknown in it, and valid.
+/// Each default must be a value that the server would store: valid, and without unknown fields.
 fn defaults(schema: &Map<String, Value>, at: &FieldPath, errors: &mut Vec<FieldError>) {
     for (below, at) in below(schema, at) {
         defaults(below, &at, errors);

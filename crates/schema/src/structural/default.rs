@@ -1,8 +1,7 @@
 //! Defaults of custom resources.
 //!
 //! As apiextensions does it: first go the nulls that the schema does not allow (so that they count as absent), then
-//! each absent property with a default gets it, and the defaults inside of what is there, or was just filled in,
-//! follow.
+//! each absent property with a default gets it, and the defaults inside of present values, or of new ones, follow.
 
 use serde_json::{Number, Value};
 
@@ -70,7 +69,7 @@ fn settle(value: &mut Value, schema: Option<&Schema>, given: bool) {
     }
 }
 
-/// Settles what is under a key; false when that counts as absent.
+/// Settles the value under a key; false when that counts as absent.
 fn settle_entry(key: &str, value: &mut Value, schema: Option<&Schema>, given: bool) -> bool {
     let field: Option<&Schema> = schema.and_then(|schema| schema.field(key)).map(|field| &**field);
     if let (Some(outer), Some(schema)) = (schema, field)

@@ -1,6 +1,6 @@
 //! Unknown fields: found, reported, dropped.
 //!
-//! Custom resources follow apiextensions' pruning: what the schema does not name goes, except below
+//! Custom resources follow apiextensions' pruning: fields that the schema does not name go, except below
 //! `x-kubernetes-preserve-unknown-fields`; `apiVersion`, `kind` and `metadata` of the resource and of embedded ones are
 //! known without being named. Built-in kinds follow Go's decoder: fields that a struct lacks are ignored, free-form
 //! types keep everything.
@@ -185,7 +185,7 @@ fn is_open(schema: &Schema) -> bool {
     schema.is_free_form() && schema.type_name() != Some("CustomResourceSubresourceStatus")
 }
 
-/// Schemas inside a schema are read by code of their own, which drops what it does not know without a word.
+/// Schemas inside a schema are read by code of their own, which drops unknown keywords silently.
 fn schema_or(value: &mut Value) {
     let mut silent = Pruner {
         path: Path::default(),
@@ -201,8 +201,8 @@ fn schema_or(value: &mut Value) {
 
 /// The paths of unknown fields in the order in which a JSON body has them, for a built-in kind.
 ///
-/// Go's decoder reports them so, and no more than the first 100 (`saveStrictError`). A body that is no JSON gives what
-/// was found up to the place where it breaks.
+/// Go's decoder reports them so, and no more than the first 100 (`saveStrictError`). A body that is not JSON gives the
+/// findings up to the place where it breaks.
 ///
 /// ```
 /// use kubewright_schema::{catalog, structural::unknown_fields_as_written};

@@ -1,4 +1,4 @@
-//! Whether a value can be read into the Go type behind a built-in schema, and what Go's decoder says when it cannot.
+//! Whether a value can be read into the Go type behind a built-in schema, and the error of Go's decoder when it cannot.
 //!
 //! The texts are those of `encoding/json` as Kubernetes carries it: the struct is the innermost one, the field is the
 //! whole path without indexes and map keys (`EnvVar.spec.template.spec.containers.env.value`). Types with readers of
@@ -256,7 +256,7 @@ fn time(text: &str, micro: bool) -> Result<(), String> {
     .check(micro)
 }
 
-/// As Go's package `time` quotes: what is no printable ASCII byte by byte.
+/// As Go's package `time` quotes: characters that are not printable ASCII byte by byte.
 fn quote(text: &str) -> String {
     use std::fmt::Write as _;
     crate::budget::spend_on_text(text.len());

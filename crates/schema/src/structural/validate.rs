@@ -1,6 +1,6 @@
 //! A custom resource against its schema, in Kubernetes' words.
 //!
-//! The order of checks within a value and what ends them follow kube-openapi's validator, so that the same mistake
+//! The order of checks within a value and their early ends follow kube-openapi's validator, so that the same mistake
 //! gives the same list of errors: type first (a wrong type still goes through the other checks), then combinators,
 //! text, format, number, list, enum, object. Lists with `x-kubernetes-list-type` are looked at afterwards, on the whole
 //! value.
@@ -82,7 +82,7 @@ impl Outcome {
 
 struct Validator {
     at: String,
-    /// Whether it says what is wrong. Of alternatives it is first asked which fits: their errors are many, and mostly
+    /// Whether it makes error texts. Of alternatives it is first asked which fits: their errors are many, and mostly
     /// dropped.
     speaks: bool,
 }
@@ -117,8 +117,8 @@ fn same(a: &Value, b: &Value) -> bool {
     }
 }
 
-/// Says what an error costs. Most errors of alternatives are dropped when another one fits, so that those of a common
-/// size count as work, which is as good a bound, and only what is long counts as made.
+/// Charges the cost of an error. Most errors of alternatives are dropped when another one fits, so that those of a
+/// common size count as work, which is as good a bound, and only long ones count as made.
 fn counted(error: FieldError) -> FieldError {
     const COMMON: usize = 512;
     let shown = error.bad_value.as_ref().map_or(0, measure::held);
@@ -377,7 +377,7 @@ impl Validator {
         }
     }
 
-    /// Adds what is wrong with the alternative that got furthest, in words if there are to be any.
+    /// Adds the errors of the alternative that got furthest, in words if there are to be any.
     fn furthest(&self, value: &Value, best: (Outcome, &SchemaRef), path: &Place<'_>, outcome: &mut Outcome) {
         let (silent, alternative) = best;
         outcome.add(if self.speaks {

@@ -1,4 +1,4 @@
-//! The structural rules: every place has a type, and what combines schemas only restricts values.
+//! The structural rules: every place has a type, and combinators only restrict values.
 
 use serde_json::{Map, Value};
 
@@ -24,7 +24,7 @@ pub(super) fn check(root: &Schema, at: &FieldPath) -> Vec<FieldError> {
         uncovered: Vec::new(),
     };
     form.core(root, Level::Root, at);
-    // Whether combinators speak of what is there is asked when each of them may stand where it does.
+    // Whether combinators name only fields of the core is checked when each of them may stand where it does.
     if form.errors.is_empty() {
         form.errors = form.uncovered;
     }
@@ -35,7 +35,7 @@ pub(super) fn check(root: &Schema, at: &FieldPath) -> Vec<FieldError> {
 
 struct Form {
     errors: Vec<FieldError>,
-    /// Where a combinator says something about what the core does not have.
+    /// Where a combinator names a field that the core does not have.
     uncovered: Vec<FieldError>,
 }
 
@@ -132,7 +132,7 @@ impl Form {
         }
     }
 
-    /// The schema of a resource may restrict its names; the rest of what all resources have is known.
+    /// The schema of a resource may restrict its names; the other fields of all resources are known.
     fn metadata(&mut self, properties: &Schema, at: &FieldPath) {
         for key in ["kind", "apiVersion"] {
             if let Some(schema) = object(properties, key)
