@@ -1,7 +1,7 @@
 //! The budget of one request, in steps of work and in bytes that it makes.
 //!
-//! Many small rules walk over what a client sent, and some of them look at pairs of items, or make something larger out
-//! of something small. Each has its own bound where Kubernetes has one; this is the bound of all of them together. Code
+//! Many small rules walk over a client's data, and some of them look at pairs of items, or make something larger out of
+//! something small. Each has its own bound where Kubernetes has one; this is the bound of all of them together. Code
 //! that walks over a client's data says so ([`spend`]), code that makes a lot out of little says how much
 //! ([`produce`]), and the code that answers the request sets the limits ([`within`], [`Metered`]). Beyond them the
 //! request is cancelled: its stack is unwound, and the caller gets [`Exhausted`].
@@ -32,7 +32,7 @@ use crate::stack::with_room;
 pub struct Limits {
     /// Steps of work: about one for each value that is looked at, or for every 32 bytes of a text.
     pub steps: u64,
-    /// Bytes made beyond what was sent, all together, whether they are still held or not.
+    /// Bytes made beyond the request's own, all together, whether they are still held or not.
     pub bytes: u64,
 }
 
@@ -153,8 +153,8 @@ pub fn affords(steps: usize, bytes: usize) -> bool {
     })
 }
 
-/// Raises the limits by what an object of so many bytes may cost that was stored before: it is the server's to read,
-/// however many there are.
+/// Raises the limits by the cost of a stored object of so many bytes: it is the server's to read, however many there
+/// are.
 #[inline]
 pub fn allow_stored(bytes: usize) {
     const EACH: u64 = 1000;
@@ -267,7 +267,7 @@ pub fn share<T>(least: u64, work: impl FnOnce() -> T) -> Option<T> {
     }
 }
 
-/// Runs a commit and what must follow it, without limits. A [`Trial`] is over: what was done may not be done again.
+/// Runs a commit and its necessary effects, without limits. A [`Trial`] is over: a commit may not be repeated.
 pub fn commit<T>(work: impl FnOnce() -> T) -> T {
     LEFT.with(|left| left.set(left.get().map(|now| Left { trial: None, ..now })));
     unlimited(work)
@@ -311,7 +311,7 @@ impl Trial {
     }
 }
 
-/// A future with limits, wherever and however often it is polled; and with room on the stack for what nests.
+/// A future with limits, wherever and however often it is polled; and with room on the stack for nested values.
 pub struct Metered<'t, F> {
     /// Dropped when it is cancelled, as a panicking future may not be polled again.
     future: Option<Pin<Box<F>>>,

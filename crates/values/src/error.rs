@@ -1,7 +1,7 @@
 //! Errors in fields, with Kubernetes' own words (`field.Error` of apimachinery).
 //!
-//! A [`FieldError`] says which field, what was wrong with it and which value it had; its texts are compared with
-//! recordings of the real server. Not here: `Status` answers, which the API server builds from these.
+//! A [`FieldError`] has the field, the error and the value; its texts are compared with recordings of the real server.
+//! Not here: `Status` answers, which the API server builds from these.
 //!
 //! An error holds a copy of the value that it is about, which may be all that was sent, and there may be as many errors
 //! as values: each says how much it holds when it is made and when it is copied (see [`budget::produce`]).
@@ -90,7 +90,7 @@ impl FieldError {
         .counted()
     }
 
-    /// Says what the error takes: there may be one for each value that a client sent, each with a path and a value of
+    /// Charges the memory of the error: there may be one for each value of a client, each with a path and a value of
     /// its own.
     pub fn counted(self) -> FieldError {
         let shown = self.bad_value.as_ref().map_or(0, measure::held);
@@ -170,7 +170,7 @@ impl FieldError {
         FieldError::new(Reason::Internal, field, None, detail)
     }
 
-    /// The text without the field (`ErrorBody`): what stands in the message of a cause.
+    /// The text without the field (`ErrorBody`): the message of a cause.
     pub fn body(&self) -> String {
         self.body_showing(None)
     }

@@ -1,6 +1,6 @@
 //! Values as Go prints them: clients compare messages, and many of Kubernetes' messages show a value in Go's words.
 //!
-//! Not here: kube-apiserver's own structs and what its decoder says about types, which belong to the schemas.
+//! Not here: kube-apiserver's own structs and its decoder's errors about types, which belong to the schemas.
 
 use std::fmt;
 

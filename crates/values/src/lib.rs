@@ -8,7 +8,7 @@
 
 #![cfg_attr(not(test), warn(clippy::arithmetic_side_effects))] // of times: clippy.toml lists what else is added
 
-// what it may cost
+// the cost of a request
 pub mod budget;
 pub mod measure;
 pub mod stack;

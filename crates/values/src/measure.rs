@@ -1,6 +1,6 @@
-//! How much a value is: for code that copies, compares or prints what a client sent, and says so to the [`budget`].
+//! The size of a value: for code that copies, compares or prints a client's data, and charges it to the [`budget`].
 //!
-//! Not here: what one request may cost.
+//! Not here: the limits of one request.
 
 use std::fmt::{self, Write};
 
@@ -69,7 +69,7 @@ pub fn copy(value: &Value) -> Value {
     value.clone()
 }
 
-/// Whether two values are equal, as `==` has it; what is looked at is counted, by the container.
+/// Whether two values are equal, as `==` has it; compared values are counted, by the container.
 pub fn same(left: &Value, right: &Value) -> bool {
     match (left, right) {
         (Value::Array(left), Value::Array(right)) if left.len() == right.len() => {

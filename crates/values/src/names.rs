@@ -166,7 +166,7 @@ pub fn dns1035_label(name: &str) -> Vec<String> {
     bounded(name, LABEL_MAX, &DNS1035_LABEL)
 }
 
-/// A label key and what is spelled like one, such as `app` or `example.com/app` (`IsQualifiedName`).
+/// A label key and other names of its form, such as `app` or `example.com/app` (`IsQualifiedName`).
 ///
 /// ```
 /// use kubewright_values::names;
@@ -212,8 +212,7 @@ pub fn label_value(value: &str) -> Vec<String> {
     in_bytes(bounded(value, LABEL_MAX, &LABEL_VALUE))
 }
 
-/// Labels and what is spelled like them are measured in bytes; other names, for all that their messages say, in
-/// characters.
+/// Labels and names of their form are measured in bytes; other names, despite their messages, in characters.
 pub fn in_bytes(mut messages: Vec<String>) -> Vec<String> {
     for message in &mut messages {
         if message.starts_with("must be no more than ") {

@@ -4,8 +4,8 @@
 //! and prints in Kubernetes' canonical form: no fraction, the largest suffix that loses nothing, an exponent that is a
 //! multiple of three.
 //!
-//! Invariants: nothing finer than a nano unit (`n`) exists, what is finer is rounded away from zero; an amount of more
-//! than 18 digits is capped at 2⁶³-1, as Kubernetes does; equal amounts are equal however they are written.
+//! Invariants: nothing finer than a nano unit (`n`) exists, a finer amount is rounded away from zero; an amount of more
+//! than 18 digits is capped at 2⁶³-1, as Kubernetes does; equal amounts are equal in any notation.
 
 use std::cmp::Ordering;
 use std::fmt;
@@ -108,12 +108,12 @@ impl Quantity {
         self.format
     }
 
-    /// The amount in whole units, rounded away from zero (`Value`); at most what an `i128` holds.
+    /// The amount in whole units, rounded away from zero (`Value`); at most the largest `i128`.
     pub fn value(&self) -> i128 {
         self.scaled(0)
     }
 
-    /// The amount in thousandths, rounded away from zero (`MilliValue`); at most what an `i128` holds.
+    /// The amount in thousandths, rounded away from zero (`MilliValue`); at most the largest `i128`.
     pub fn milli_value(&self) -> i128 {
         self.scaled(-3)
     }
@@ -174,7 +174,7 @@ impl Ord for Quantity {
             };
             match (digits(self), digits(other)) {
                 (Some(left), Some(right)) => left.cmp(&right),
-                // Only the one with the larger exponent is scaled, so only it can pass what 128 bits hold.
+                // Only the one with the larger exponent is scaled, so only it can exceed 128 bits.
                 (None, _) => Ordering::Greater,
                 (_, None) => Ordering::Less,
             }
@@ -360,7 +360,7 @@ fn interpret(suffix: &str) -> Option<(Format, i32)> {
 impl FromStr for Quantity {
     type Err = QuantityError;
 
-    /// Reads what Kubernetes reads (`ParseQuantity`).
+    /// Reads the texts that Kubernetes reads (`ParseQuantity`).
     ///
     /// # Errors
     /// [`QuantityError`], with the text of the API server.

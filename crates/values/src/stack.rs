@@ -1,4 +1,4 @@
-//! Room on the stack for what nests.
+//! Room on the stack for nested values.
 //!
 //! Everything that looks at an object recurses into it, and an object may nest `kubewright_schema::decode::MAX_DEPTH`
 //! levels deep, a stored one twice that. How much stack the caller's thread has is the caller's matter: a test runs on

@@ -1,6 +1,6 @@
 //! Names of time zones, as Go's `time.LoadLocation` knows them.
 //!
-//! Not here: what time it is in a zone.
+//! Not here: the present time in a zone.
 
 /// Copies of the database and links into it that machines have besides the zones themselves.
 const COPIES: [&str; 2] = ["posix/", "right/"];
