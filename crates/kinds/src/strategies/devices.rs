@@ -313,7 +313,7 @@ fn named<'a>(at: &At<'a>) -> &'a str {
     at.key("name").text()
 }
 
-/// Each request has a name and one way of describing the wanted devices.
+/// Each request has a name and one way of describing the wanted devices (`validateDeviceRequest`).
 fn request(errors: &mut Errors, request: &At<'_>) {
     label(errors, &request.key("name"));
     let (exactly, any) = (request.key("exactly"), request.key("firstAvailable"));

@@ -227,6 +227,7 @@ fn series(errors: &mut Errors, new: &Value) {
 }
 
 /// A new-style event is a fact: only its series changes. Events that came through the core group are not held to it.
+/// `ValidateEventUpdate`.
 fn update_events(new: &Value, old: &Value) -> Vec<FieldError> {
     let mut errors = Errors::default();
     namespace(&mut errors, new, "regarding");

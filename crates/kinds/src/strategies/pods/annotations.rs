@@ -121,6 +121,7 @@ pub(super) fn profiles(errors: &mut Errors, pod: &At<'_>) {
 }
 
 /// Compares a profile with the annotation for it. `what` is `seccomp` or `apparmor`.
+/// `validateAppArmorAnnotationsAndFieldsMatchOnCreate` and `validateSeccompAnnotationsAndFieldsMatch`.
 fn matching(errors: &mut Errors, at: &At<'_>, profile: &Value, annotation: Option<&str>, what: &str) {
     let Some(annotation) = annotation else { return };
     let same = match get(profile, &["type"]).as_str() {

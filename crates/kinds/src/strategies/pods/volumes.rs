@@ -271,6 +271,7 @@ fn host_path(errors: &mut Errors, at: &At<'_>) {
 pub(crate) const ISCSI_FORMAT: &str = "must be valid format";
 
 /// The rules of an `iscsi` source. `unknown`: the error for a name that begins in none of the three forms.
+/// `validateISCSIVolumeSource`.
 pub(crate) fn iscsi(errors: &mut Errors, at: &At<'_>, unknown: &str) {
     let name = |errors: &mut Errors, name: &At<'_>| {
         if !is_iscsi_name(name.text()) {

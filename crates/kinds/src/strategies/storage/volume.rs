@@ -304,6 +304,7 @@ fn attributes_class(errors: &mut Errors, spec: &At<'_>) {
 }
 
 /// One source: the rules that those of pods have, and the further fields of a cluster-scoped volume.
+/// `ValidatePersistentVolumeSpec`.
 fn source(errors: &mut Errors, spec: &At<'_>, kind: &str, place: Place<'_>) {
     let at = match kind {
         "gcePersistentDisk" => spec.key(kind).moved(spec.path.key("persistentDisk")),

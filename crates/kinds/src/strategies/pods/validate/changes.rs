@@ -58,6 +58,7 @@ pub(crate) fn update(new: &Value, old: &Value) -> Vec<FieldError> {
 }
 
 /// The new spec with the old values of mutable fields, so that the rest can be compared.
+/// `ValidatePodUpdate` and `validateNodeSelectorMutation`.
 fn with_what_may_change(errors: &mut Errors, at: &At<'_>, was: &At<'_>) -> Value {
     let mut munged = at.value.clone();
     for list in ["containers", "initContainers"] {
