@@ -19,11 +19,20 @@ pub fn with_kind(resource: &Resource, mut object: Value) -> Value {
     object
 }
 
+/// The same of a stored form that nobody else needs: it is not copied.
+pub fn full_of(resource: &Resource, stored: Value) -> Value {
+    with_kind(resource, bare_of(resource, stored))
+}
+
 /// A stored object in the served version, without `apiVersion` and `kind`.
 pub fn bare(resource: &Resource, stored: &Value) -> Value {
+    bare_of(resource, stored.clone())
+}
+
+fn bare_of(resource: &Resource, stored: Value) -> Value {
     let mut object = match resource.conversion {
-        Some(conversion) => (conversion.from_stored)(stored.clone()),
-        None => stored.clone(),
+        Some(conversion) => (conversion.from_stored)(stored),
+        None => stored,
     };
     if let Some(map) = object.as_object_mut() {
         map.remove("apiVersion");

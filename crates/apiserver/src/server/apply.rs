@@ -64,15 +64,33 @@ impl Seen {
     }
 }
 
-/// The data of an apply besides the live object.
+/// An apply of this configuration.
 struct Apply<'a> {
     configuration: &'a Configuration,
+    around: Around<'a>,
+}
+
+/// What an apply needs to know besides the configuration and the live object.
+#[derive(Clone, Copy)]
+struct Around<'a> {
     resource: &'a Resource,
     options: &'a WriteOptions,
     part: Part,
-    now: String,
+    now: &'a str,
     /// Shows an object in another version, for kinds whose versions are converted by functions.
     convert: Option<apply::Convert<'a>>,
+}
+
+impl<'a> Around<'a> {
+    fn with<'c>(self, configuration: &'c Configuration) -> Apply<'c>
+    where
+        'a: 'c,
+    {
+        Apply {
+            configuration,
+            around: self,
+        }
+    }
 }
 
 /// Takes out the nulls of fields that have a default and do not allow null.
@@ -227,7 +245,8 @@ impl Apply<'_> {
     /// The configuration without fields that this part does not write.
     fn restricted(&self) -> Cow<'_, Value> {
         let given = &self.configuration.value;
-        let fits = self.part != Part::Status && !(self.resource.has_status() && given.get("status").is_some());
+        let fits =
+            self.around.part != Part::Status && !(self.around.resource.has_status() && given.get("status").is_some());
         if fits {
             return Cow::Borrowed(given);
         }
@@ -235,10 +254,10 @@ impl Apply<'_> {
         let Some(map) = config.as_object_mut() else {
             return Cow::Owned(config);
         };
-        match self.part {
+        match self.around.part {
             Part::Status => {
                 map.retain(|key, _| ["apiVersion", "kind", "metadata", "status"].contains(&key.as_str()));
-                let metadata = self.resource.strategy.status_metadata;
+                let metadata = self.around.resource.strategy.status_metadata;
                 object::metadata_mut(&mut config).retain(|key, _| match metadata {
                     _ if ["name", "namespace", "uid", "resourceVersion"].contains(&key.as_str()) => true,
                     StatusMetadata::Kept => false,
@@ -256,97 +275,110 @@ impl Apply<'_> {
     /// A custom resource in which giving fields up left a struct without any: defaulting, which drops such a null from
     /// other writes, is not asked here.
     fn refuse_nulls(&self, new: &Value) -> Result<(), Status> {
-        if self.resource.custom.is_none() || !has_null(new) {
+        if self.around.resource.custom.is_none() || !has_null(new) {
             return Ok(());
         }
         // A null where there is a default is the default.
         let mut filled = new.clone();
-        drop_defaulted(&mut filled, &self.resource.schema);
-        let mut errors = structural::validate(&filled, &self.resource.schema, &FieldPath::root());
+        drop_defaulted(&mut filled, &self.around.resource.schema);
+        let mut errors = structural::validate(&filled, &self.around.resource.schema, &FieldPath::root());
         errors.retain(|error| error.reason == Reason::TypeInvalid && error.bad_value == Some(json!("null")));
         if errors.is_empty() {
             return Ok(());
         }
-        let has_rules = |custom: &Custom| custom.rules(&self.resource.schema).is_some();
-        if self.resource.custom.as_ref().is_some_and(has_rules) {
+        let has_rules = |custom: &Custom| custom.rules(&self.around.resource.schema).is_some();
+        if self.around.resource.custom.as_ref().is_some_and(has_rules) {
             errors.push(super::custom::unchecked());
         }
-        let (group, kind) = (&self.resource.group, &self.resource.kind);
+        let (group, kind) = (&self.around.resource.group, &self.around.resource.kind);
         Err(Status::invalid(group, kind, object::name(new), &errors))
     }
 
-    /// The object that comes of the live one (null: there is none), with its entries.
-    fn run(&self, live: &Value, seen: &Seen, warnings: &mut Vec<String>) -> Result<Value, Status> {
-        let version = self.resource.api_version();
-        self.configuration.check(&version, &self.resource.kind)?;
-        let mut managed = managed::decode(live);
-        let bare = managed::without(live);
+    /// The object that comes of the live one (null: there is none), with its entries. The live one stays as it was.
+    fn run(&self, live: &mut Value, seen: &Seen, warnings: &mut Vec<String>) -> Result<Value, Status> {
+        let entries = managed::take(live);
+        let applied = self.applied(live, entries.as_ref(), seen, warnings);
+        managed::put_if_any(live, entries);
+        applied
+    }
+
+    /// The same with the entries of the live object beside it: they are often the larger part of it.
+    fn applied(
+        &self,
+        bare: &Value,
+        entries: Option<&Value>,
+        seen: &Seen,
+        warnings: &mut Vec<String>,
+    ) -> Result<Value, Status> {
+        let version = self.around.resource.api_version();
+        self.configuration.check(&version, &self.around.resource.kind)?;
+        let mut managed = managed::decode_entries(entries);
         let manager = Manager::new(
-            &self.options.field_manager,
+            &self.around.options.field_manager,
             Operation::Apply,
             &version,
-            self.part.subresource(),
+            self.around.part.subresource(),
         );
-        let kind = managed::type_written(self.resource, self.part.subresource());
+        let kind = managed::type_written(self.around.resource, self.around.part.subresource());
         let config = self.restricted();
         if managed.entries.is_empty()
-            && let Some(why) = apply::untyped(&kind, &bare)
+            && let Some(why) = apply::untyped(&kind, bare)
         {
             return Err(Status::untyped(format!(
                 "failed to create manager for existing fields: failed to convert new object ({}/{}; {}) to smd typed: {why}",
-                object::namespace(live),
-                object::name(live),
+                object::namespace(bare),
+                object::name(bare),
                 self.configuration.group_version_kind()
             )));
         }
         let attempt = |managed: &mut ManagedFields, force: bool| {
             if managed.entries.is_empty() && !bare.is_null() {
-                let reached = reached(self.resource, bare.clone(), self.part);
-                apply::enter_untracked(&kind, &reached, managed, &manager, &version, &self.now);
+                let reached = reached(self.around.resource, bare.clone(), self.around.part);
+                apply::enter_untracked(&kind, &reached, managed, &manager, &version, self.around.now);
             }
             apply::apply_seen(
                 &kind,
-                &bare,
+                bare,
                 &config,
                 managed,
                 &manager,
                 &version,
                 force,
-                &self.now,
+                self.around.now,
                 seen.views(),
-                self.convert,
+                self.around.convert,
             )
         };
         if let Cow::Owned(_) = config {
             // Fields of the configuration that are not written must fit the kind's type, too.
-            apply::fits(&kind, &self.configuration.value).map_err(|error| self.configuration.refused(error, live))?;
+            apply::fits(&kind, &self.configuration.value).map_err(|error| self.configuration.refused(error, bare))?;
         }
-        let mut applied = attempt(&mut managed, self.options.force || matches!(seen, Seen::Probing));
+        let mut applied = attempt(&mut managed, self.around.options.force || matches!(seen, Seen::Probing));
         if let Err(ApplyError::Conflicts(conflicts)) = &mut applied
-            && let Some(own) = last_applied::fields(&manager, &kind, live)
+            && let Some(own) = last_applied::fields(&manager, &kind, bare)
         {
             conflicts.retain(|conflict| !own.contains(&conflict.field));
             if conflicts.is_empty() {
-                managed = managed::decode(live);
+                managed = managed::decode_entries(entries);
                 applied = attempt(&mut managed, true);
             }
         }
-        let mut new = match applied.map_err(|error| self.configuration.refused(error, live))? {
+        let mut new = match applied.map_err(|error| self.configuration.refused(error, bare))? {
             Some(mut new) => {
-                if self.resource.custom.is_none() {
-                    structural::convert_check(&new, &self.resource.schema)
+                if self.around.resource.custom.is_none() {
+                    structural::convert_check(&new, &self.around.resource.schema)
                         .map_err(|why| self.configuration.unfit(&why))?;
-                    structural::convert(&mut new, &self.resource.schema);
+                    structural::convert(&mut new, &self.around.resource.schema);
                 }
-                decode::fit_changed(&mut new, &bare, self.resource, Vec::new()).map_err(Status::untyped)?;
+                decode::fit_changed(&mut new, bare, self.around.resource, Vec::new()).map_err(Status::untyped)?;
                 self.refuse_nulls(&new)?;
                 new
             }
-            None => bare,
+            None => bare.clone(),
         };
         last_applied::renew(&manager, &self.configuration.value, &mut new);
         managed::set(&mut new, managed);
-        let how = self.options.field_validation;
+        let how = self.around.options.field_validation;
         self.configuration.check_duplicates(how, warnings)?;
         Ok(new)
     }
@@ -370,12 +402,12 @@ impl Call<'_> {
         } else {
             None
         };
-        let apply = Apply {
-            configuration: &configuration,
+        let now = crate::env::rfc3339(self.server.env.now());
+        let around = Around {
             resource: &resource,
             options: &options,
             part,
-            now: crate::env::rfc3339(self.server.env.now()),
+            now: &now,
             convert,
         };
         let mut writer = Writer {
@@ -384,8 +416,11 @@ impl Call<'_> {
             options: options.to_value(),
             ..self.writer(options.dry_run)
         };
-        if part == Part::Main && self.server.storage.get(&resource.store, &self.key()).is_none() {
-            match self.apply_new(&apply, &mut writer).await {
+        // It may be large, and is done with once it is applied: only where somebody was faster is it read once more.
+        let mut sent = Some(configuration);
+        let is_new = part == Part::Main && self.server.storage.get(&resource.store, &self.key()).is_none();
+        if let Some(configuration) = sent.take_if(|_| is_new) {
+            match self.apply_new(around, configuration, &mut writer).await {
                 // Another client created the object first: now it exists.
                 Err(status) if status.reason == "AlreadyExists" => writer.warnings.clear(),
                 result => {
@@ -396,12 +431,15 @@ impl Call<'_> {
         }
         let (namespace, name) = (self.namespace().to_owned(), self.name().to_owned());
         loop {
-            let seen = self.seen(&apply).await?;
+            let configuration = sent.take().map_or_else(|| Configuration::read(self.body), Ok)?;
+            let seen = self.seen(&around.with(&configuration)).await?;
+            sent = Some(configuration);
             let mut stale = false;
             let written = writer
                 .update(&namespace, &name, part, |old, warnings| {
                     stale = seen.is_stale(old);
-                    let mut new = apply.run(old, &seen, warnings)?;
+                    let configuration = sent.take().map_or_else(|| Configuration::read(self.body), Ok)?;
+                    let mut new = around.with(&configuration).run(old, &seen, warnings)?;
                     self.fit_namespace(&mut new)?;
                     self.fit_name(&new)?;
                     if object::text(&new, "resourceVersion").is_empty() {
@@ -424,11 +462,11 @@ impl Call<'_> {
 
     /// How the apply looks in the versions in which other managers wrote.
     async fn seen(&self, apply: &Apply<'_>) -> Result<Seen, Status> {
-        if apply.resource.custom.is_none() && apply.convert.is_none() {
+        if apply.around.resource.custom.is_none() && apply.around.convert.is_none() {
             return Ok(Seen::Same);
         }
         let live = self.get_stored().await?;
-        let own = apply.resource.api_version();
+        let own = apply.around.resource.api_version();
         let written = managed::versions(managed::entries(live.value()));
         if written.into_iter().all(|version| version == own) {
             return Ok(Seen::Apart(
@@ -436,20 +474,27 @@ impl Call<'_> {
                 Views::new(),
             ));
         }
-        let live = full(apply.resource, live.value());
-        let new = apply.run(&live, &Seen::Probing, &mut Vec::new())?;
-        let views = self.server.views(apply.resource, &live, &new, None).await?;
+        let mut live = full(apply.around.resource, live.value());
+        let new = apply.run(&mut live, &Seen::Probing, &mut Vec::new())?;
+        let views = self.server.views(apply.around.resource, &live, &new, None).await?;
         Ok(Seen::Apart(object::text(&live, "resourceVersion").to_owned(), views))
     }
 
     /// Creates the object out of nothing but the configuration.
-    async fn apply_new(&self, apply: &Apply<'_>, writer: &mut Writer<'_>) -> Result<Reply, Status> {
-        let mut object = apply.run(&Value::Null, &Seen::Same, &mut writer.warnings)?;
+    async fn apply_new(
+        &self,
+        around: Around<'_>,
+        configuration: Configuration,
+        writer: &mut Writer<'_>,
+    ) -> Result<Reply, Status> {
+        let apply = around.with(&configuration);
+        let mut object = apply.run(&mut Value::Null, &Seen::Same, &mut writer.warnings)?;
+        drop(configuration);
         let uid = object::uid(&object);
         if !uid.is_empty() {
             let why =
                 format!("uid mismatch: the provided object specified uid {uid}, and no existing object was found");
-            return Err(Status::conflict(apply.resource, self.name(), &why));
+            return Err(Status::conflict(around.resource, self.name(), &why));
         }
         self.fit_namespace(&mut object)?;
         self.fit_name(&object)?;

@@ -62,11 +62,11 @@ pub(crate) fn prune(object: &mut Value, resource: &Resource) {
 }
 
 /// A stored object as it is, with its kind and its own version.
-pub(crate) fn as_stored(resource: &Resource, stored: &Value) -> Value {
+pub(crate) fn as_stored(resource: &Resource, stored: Value) -> Value {
     let Some(several) = several(resource) else {
-        return crate::model::form::full(resource, stored);
+        return crate::model::form::full_of(resource, stored);
     };
-    let mut object = stored.clone();
+    let mut object = stored;
     if let Some(map) = object.as_object_mut() {
         map.insert("kind".to_owned(), json!(resource.kind));
         map.entry("apiVersion")
@@ -138,7 +138,7 @@ impl Converter {
         let mut foreign = Vec::with_capacity(items.len());
         let mut objects = Vec::with_capacity(items.len());
         for item in &items {
-            let mut object = as_stored(resource, item.value());
+            let mut object = as_stored(resource, item.value().clone());
             foreign.push(text(&object, "apiVersion") != to);
             // It may have been written before there was a default.
             let own = text(&object, "apiVersion").rsplit('/').next().unwrap_or("").to_owned();

@@ -15,16 +15,10 @@ impl Call<'_> {
     /// The object that the body of a create or an update holds, with its unknown fields told or refused as the client
     /// wishes.
     pub(super) fn object_in_body(&mut self, options: &WriteOptions) -> Result<Value, Status> {
-        let format = negotiate::input(self.headers)?;
-        let validation = options.field_validation;
-        let object = decode::object(
-            self.body,
-            format,
-            &self.resource,
-            &self.kinds,
-            validation,
-            &mut self.warnings,
-        )?;
+        let mut warnings = std::mem::take(&mut self.warnings);
+        let object = self.read_object(options, &mut warnings);
+        self.warnings = warnings;
+        let object = object?;
         if let Some(entry) = self.audit {
             let shown = || {
                 let mut shown = object.clone();
@@ -34,6 +28,13 @@ impl Call<'_> {
             entry.sent(shown, &object);
         }
         Ok(object)
+    }
+
+    /// The same without the audit log.
+    pub(super) fn read_object(&self, options: &WriteOptions, warnings: &mut Vec<String>) -> Result<Value, Status> {
+        let format = negotiate::input(self.headers)?;
+        let validation = options.field_validation;
+        decode::object(self.body, format, &self.resource, &self.kinds, validation, warnings)
     }
 
     /// Enters a patch in the audit log, as it was sent.

@@ -214,7 +214,7 @@ impl Writer<'_> {
             self.admit_delete(namespace, name, &old, options, admit).await?;
             let mut marked = None;
             let done = budget::commit(|| {
-                let old = as_stored(&resource, present.value());
+                let old = as_stored(&resource, present.value().clone());
                 let (deleted, after) = self.delete_once(&key, &present, old, options)?;
                 match after {
                     After::Nothing => {}
@@ -249,7 +249,7 @@ impl Writer<'_> {
             Admit::Nameless => marked.end_now()?,
             Admit::Named | Admit::Nothing => marked.end_in_a_moment().await?,
         };
-        Ok(Deleted::Gone(as_stored(&self.resource, gone.value())))
+        Ok(Deleted::Gone(as_stored(&self.resource, gone.value().clone())))
     }
 
     /// The state of an object after its delete, in the version of the request.
@@ -333,7 +333,7 @@ impl Writer<'_> {
         let resource = self.resource.clone();
         let key = crate::model::form::key(namespace, name);
         while let Some(present) = self.server.storage.get(&resource.store, &key) {
-            let old = as_stored(&resource, present.value());
+            let old = as_stored(&resource, present.value().clone());
             let result = self.delete_once(&key, &present, old, &DeleteOptions::default());
             // An object that was only marked now is removed in the next turn.
             if !matches!(result, Err(StorageError::Conflict { .. }) | Ok((_, After::End(_)))) {
@@ -397,7 +397,10 @@ impl Writer<'_> {
             present.clone()
         };
         let gone = self.server.storage.delete(&resource.store, key, last.revision())?;
-        Ok((Deleted::Gone(as_stored(&resource, gone.value())), After::Delete(gone)))
+        Ok((
+            Deleted::Gone(as_stored(&resource, gone.value().clone())),
+            After::Delete(gone),
+        ))
     }
 
     fn store_mark(

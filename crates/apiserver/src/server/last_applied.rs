@@ -13,8 +13,6 @@ use kubewright_schema::apply::{Manager, ObjectType, unchanged};
 use kubewright_schema::{decode, go};
 use serde_json::Value;
 
-use crate::model::object;
-
 const ANNOTATION: &str = "kubectl.kubernetes.io/last-applied-configuration";
 const KUBECTL: &str = "kubectl";
 /// All annotations of an object together, in bytes.
@@ -25,16 +23,13 @@ fn annotation(object: &Value) -> Option<&str> {
     annotations.get(ANNOTATION)?.as_str().filter(|text| !text.is_empty())
 }
 
-/// The fields that the annotation of the live object may speak for; none when this is not kubectl, or there is no such
-/// annotation.
+/// The fields that the annotation of the live object, which is without its `managedFields`, may speak for; none when this is not kubectl, or there is no such annotation.
 pub(super) fn fields(manager: &Manager, kind: &ObjectType, live: &Value) -> Option<BTreeSet<String>> {
     if manager.name != KUBECTL {
         return None;
     }
     let config = decode::json(annotation(live)?.as_bytes()).ok()?.value;
-    let mut bare = live.clone();
-    object::metadata_mut(&mut bare).remove("managedFields");
-    Some(unchanged(kind, &config, &bare))
+    Some(unchanged(kind, &config, live))
 }
 
 /// Writes the configuration that kubectl has applied into an annotation that is there.

@@ -107,7 +107,24 @@ pub(crate) fn without(object: &Value) -> Value {
 
 /// The entries of an object; none where they cannot be read.
 pub(crate) fn decode(object: &Value) -> ManagedFields {
-    ManagedFields::decode(entries(object)).unwrap_or_default()
+    decode_entries(entries(object))
+}
+
+/// The same of entries by themselves.
+pub(crate) fn decode_entries(entries: Option<&Value>) -> ManagedFields {
+    ManagedFields::decode(entries).unwrap_or_default()
+}
+
+/// Takes the written entries of an object out of it.
+pub(crate) fn take(object: &mut Value) -> Option<Value> {
+    object.get_mut("metadata")?.as_object_mut()?.remove(KEY)
+}
+
+/// Puts them back.
+pub(crate) fn put_if_any(object: &mut Value, entries: Option<Value>) {
+    if entries.is_some() {
+        put(object, entries);
+    }
 }
 
 /// Replaces the entries of an object.

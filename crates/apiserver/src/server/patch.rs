@@ -74,9 +74,12 @@ impl Call<'_> {
         let kinds = self.kinds.clone();
         let (namespace, name) = (self.namespace().to_owned(), self.name().to_owned());
         let mut writer = self.tracked_writer(&options);
+        // It may be large, and is done with once it is applied: only where somebody was faster is it read once more.
+        let mut sent = Some(patch);
         let written = writer
             .update(&namespace, &name, part, |old, warnings| {
                 let how = options.field_validation;
+                let patch = sent.take().map_or_else(|| self.read_patch(how), Ok)?;
                 let mut new = patch.finished(old, &resource, &kinds, part == Part::Main, how, warnings)?;
                 self.fit_name(&new)?;
                 self.fit_namespace(&mut new)?;

@@ -36,17 +36,26 @@ impl Call<'_> {
             return Ok(self.show(201, written?));
         }
         let key = self.key();
+        // It may be large: only where somebody was faster is it read once more.
+        let mut sent = Some(object);
         let written = writer
             .update(self.namespace(), &name, part, |old, warnings| {
+                let mut new = sent.take().map_or_else(|| self.sent_again(&options), Ok)?;
                 // Its version is looked at after the plugins that may change it.
-                check_uid(&resource, &key, &name, &object, object::uid(old), options.dry_run)?;
-                let mut new = object.clone();
+                check_uid(&resource, &key, &name, &new, object::uid(old), options.dry_run)?;
                 warnings.extend(object::dedup_owners(&mut new, false));
                 Ok(new)
             })
             .await;
         self.warnings.append(&mut writer.warnings);
         Ok(self.show(200, written?))
+    }
+
+    /// The object in the body, which was read before.
+    fn sent_again(&self, options: &WriteOptions) -> Result<Value, Status> {
+        let mut object = self.read_object(options, &mut Vec::new())?;
+        self.fit_namespace(&mut object)?;
+        Ok(object)
     }
 
     /// The name in the body must be that of the path.

@@ -25,7 +25,7 @@ use super::{Call, Inner};
 use crate::admission::Session;
 use crate::audit::Entry;
 use crate::authorization::{self, Inquiry, escalation};
-use crate::model::form::{full, key};
+use crate::model::form::key;
 use crate::model::object;
 use crate::model::status::Status;
 use crate::model::user::UserInfo;
@@ -34,6 +34,7 @@ use crate::storage::StoredObject;
 
 pub(super) use restrict::reached;
 use stages::Storable;
+use store::Present;
 
 /// How often a write is tried again after a conflict with another one. Upstream never gives up; a bound keeps a defect
 /// from hanging.
@@ -262,14 +263,14 @@ impl<'a> Writer<'a> {
 
     /// Replaces the object at `key` by the result of `next`; tries again after a conflict with another write.
     ///
-    /// `next` gets the present object with `apiVersion` and `kind`. A resourceVersion that it leaves in place is the
+    /// `next` gets the present object with `apiVersion` and `kind`, and leaves it as it was. A resourceVersion that it leaves in place is the
     /// present one.
     pub(crate) async fn update(
         &mut self,
         namespace: &str,
         name: &str,
         part: Part,
-        mut next: impl FnMut(&Value, &mut Vec<String>) -> Result<Value, Status>,
+        mut next: impl FnMut(&mut Value, &mut Vec<String>) -> Result<Value, Status>,
     ) -> Result<Written, Status> {
         let resource = self.resource.clone();
         let key = key(namespace, name);
@@ -278,16 +279,15 @@ impl<'a> Writer<'a> {
                 return Err(Status::not_found(&resource, name));
             };
             self.warnings.clear();
-            let shown = self.server.show_one(&resource, present.clone()).await?;
-            let old = full(&resource, shown.value());
+            let mut present = Present::of(self.server, &resource, present).await?;
             let mut warnings = Vec::new();
-            let new = next(&old, &mut warnings);
+            let new = next(&mut present.old, &mut warnings);
             self.warnings.append(&mut warnings);
             let new = new?;
-            let Storable { object: mut new, claim } = self.change(new, &old, name, part).await?;
+            let Storable { object: mut new, claim } = self.change(new, &present.old, name, part).await?;
             self.unlink(&mut new);
             let stored = self.server.stored_form(&resource, new).await?;
-            match self.replace(&key, name, &present, &old, stored)? {
+            match self.replace(&key, name, present, stored)? {
                 None => {}
                 Some(Written::Stored(stored)) => {
                     claim.keep();
@@ -301,7 +301,7 @@ impl<'a> Writer<'a> {
 
     /// The object that was to be stored, in the version of the request.
     async fn as_shown(&self, stored: Value) -> Result<Value, Status> {
-        let object = as_stored(&self.resource, &stored);
+        let object = as_stored(&self.resource, stored);
         self.server.show_full(&self.resource, object).await
     }
 

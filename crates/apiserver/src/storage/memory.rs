@@ -342,8 +342,8 @@ fn check_revision(key: &str, current: u64, expected: u64) -> Result<(), StorageE
 }
 
 /// Whether the prepared object may be stored in the place of the present one.
-fn fitting(prepared: Prepared, present: Option<&StoredObject>) -> Result<Prepared, StorageError> {
-    if prepared.fits(present.map(|present| &**present.encoded())) {
+fn fitting(prepared: Prepared, present: Option<&[u8]>) -> Result<Prepared, StorageError> {
+    if prepared.fits(present) {
         Ok(prepared)
     } else {
         Err(StorageError::TooDeep {
@@ -353,10 +353,11 @@ fn fitting(prepared: Prepared, present: Option<&StoredObject>) -> Result<Prepare
 }
 
 impl MemoryStorage {
-    /// The object that a write expects to find.
-    fn expect(&self, store: &str, key: &str, expected: u64) -> Result<Arc<StoredObject>, StorageError> {
-        let present = self.get(store, key);
-        let present = present.ok_or_else(|| StorageError::NotFound(key.to_owned()))?;
+    /// What a write expects to find.
+    fn expect(&self, store: &str, key: &str, expected: u64) -> Result<Arc<Entry>, StorageError> {
+        let state = self.shared.read();
+        let present = state.stores.get(store).and_then(|store| store.objects.get(key));
+        let present = present.ok_or_else(|| StorageError::NotFound(key.to_owned()))?.clone();
         check_revision(key, present.revision(), expected)?;
         Ok(present)
     }
@@ -432,18 +433,33 @@ impl Storage for MemoryStorage {
         value: Value,
         limit: &SizeLimit<'_>,
     ) -> Result<Arc<StoredObject>, StorageError> {
-        let present = self.expect(store, key, expected)?;
+        let entry = self.expect(store, key, expected)?;
+        let present = self.shared.open(&entry);
         if same_content(present.value(), &value) {
             return Ok(present);
         }
+        drop(present);
+        self.replace_up_to(store, key, expected, value, limit)
+    }
+
+    fn replace_up_to(
+        &self,
+        store: &str,
+        key: &str,
+        expected: u64,
+        value: Value,
+        limit: &SizeLimit<'_>,
+    ) -> Result<Arc<StoredObject>, StorageError> {
+        let present = self.expect(store, key, expected)?;
+        let present = present.encoded();
         // An object that is too large already may become smaller step by step.
-        let prepared = Prepared::up_to(value, self.order(store), limit, present.encoded().len())?;
-        self.swap(store, key, expected, fitting(prepared, Some(&present))?, false)
+        let prepared = Prepared::up_to(value, self.order(store), limit, present.len())?;
+        self.swap(store, key, expected, fitting(prepared, Some(present))?, false)
     }
 
     fn delete(&self, store: &str, key: &str, expected: u64) -> Result<Arc<StoredObject>, StorageError> {
-        let present = self.expect(store, key, expected)?;
-        let last = Prepared::new(present.value().clone(), self.order(store));
+        let last = self.expect(store, key, expected)?.object().into_value();
+        let last = Prepared::new(last, self.order(store));
         self.swap(store, key, expected, last, true)
     }
 

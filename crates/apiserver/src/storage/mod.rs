@@ -300,6 +300,21 @@ pub trait Storage: Send + Sync + 'static {
         limit: &SizeLimit<'_>,
     ) -> Result<Arc<StoredObject>, StorageError>;
 
+    /// The same for a caller who has compared it with what is there, and knows that it has another content.
+    ///
+    /// # Errors
+    /// As [`Storage::update_up_to`].
+    fn replace_up_to(
+        &self,
+        store: &str,
+        key: &str,
+        expected: u64,
+        value: Value,
+        limit: &SizeLimit<'_>,
+    ) -> Result<Arc<StoredObject>, StorageError> {
+        self.update_up_to(store, key, expected, value, limit)
+    }
+
     /// Removes the object if its revision is still `expected`. Answers with the last state at the revision of the
     /// delete.
     ///

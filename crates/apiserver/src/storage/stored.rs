@@ -98,6 +98,17 @@ impl StoredObject {
         })
     }
 
+    /// The same for somebody who needs it for himself: it is copied only where somebody else holds the object, too.
+    pub fn into_value(self: Arc<Self>) -> Value {
+        match Arc::try_unwrap(self) {
+            Ok(mut own) => {
+                own.value();
+                own.forms.value.take().unwrap_or_default()
+            }
+            Err(shared) => shared.value().clone(),
+        }
+    }
+
     /// An object that has at least the `metadata` of this one: enough for labels and names, and much cheaper than
     /// [`StoredObject::value`] when that was not read yet.
     pub fn head(&self) -> &Value {
@@ -212,6 +223,8 @@ impl Prepared {
         {
             let metadata = value.get_mut("metadata").and_then(Value::as_object_mut);
             metadata.and_then(|metadata| metadata.remove("managedFields"));
+            // The text that is too long goes before there is another one.
+            drop(prepared);
             prepared = Prepared::new(value, order);
         }
         match exceeded(&prepared) {
@@ -232,22 +245,24 @@ impl Prepared {
         }
     }
 
-    /// The object as it is after `revision`.
+    /// The object as it is after `revision`. The digits are put into the text where it is: it may be long.
     pub(super) fn finish(mut self, revision: u64) -> StoredObject {
-        let digits = revision.to_string();
-        let (head, tail) = self.encoded.split_at(self.at.unwrap_or(self.encoded.len()));
-        let digits = if self.at.is_some() { digits } else { String::new() };
-        let mut encoded = Vec::with_capacity(self.encoded.len() + digits.len());
-        encoded.extend_from_slice(head);
-        encoded.extend_from_slice(digits.as_bytes());
-        encoded.extend_from_slice(tail);
+        let digits = if self.at.is_some() {
+            revision.to_string()
+        } else {
+            String::new()
+        };
+        let at = self.at.unwrap_or(self.encoded.len());
+        self.encoded.splice(at..at, digits.bytes());
+        // It is kept for as long as the object is.
+        self.encoded.shrink_to_fit();
         let value = self.value.take().map(|mut value| {
             set_resource_version(&mut value, digits);
             value
         });
         StoredObject::of(
             revision,
-            OnceLock::from(Bytes::from(encoded)),
+            OnceLock::from(Bytes::from(self.encoded)),
             value.map_or_else(OnceLock::new, OnceLock::from),
         )
     }

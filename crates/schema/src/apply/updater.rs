@@ -455,7 +455,7 @@ pub fn apply_seen(
         Cow::Borrowed(_) => Diff::default(),
         Cow::Owned(new) => difference(kind, live, new),
     };
-    give_way(&difference, managed, manager, force, &others)?;
+    give_way(difference, managed, manager, force, others)?;
     // The order of items belongs to no field, and yet is a change.
     if !creates && *live == *new {
         return Ok(None);
@@ -483,38 +483,47 @@ fn refuse_unwritable(views: &Views, last: Option<&Owned>) -> Result<(), ApplyErr
     }))
 }
 
+/// What a write takes from others: fields that have another value, and those that are gone.
+struct Lost {
+    changed: FieldSet,
+    removed: FieldSet,
+}
+
+impl Lost {
+    fn of(difference: Diff) -> Lost {
+        let mut changed = difference.modified;
+        changed.extend(difference.added);
+        Lost {
+            changed,
+            removed: difference.removed,
+        }
+    }
+}
+
 /// Takes the changed fields away from the other managers, or answers the conflicts.
 fn give_way(
-    difference: &Diff,
+    difference: Diff,
     managed: &mut ManagedFields,
     manager: &Manager,
     force: bool,
-    others: &Changes,
+    others: Changes,
 ) -> Result<(), ApplyError> {
     let mut conflicts = Vec::new();
-    let changed = |difference: &Diff| {
-        let mut changed = difference.modified.clone();
-        changed.extend(difference.added.clone());
-        changed
-    };
-    let here = changed(difference);
-    let there: BTreeMap<&str, FieldSet> = others
-        .iter()
-        .map(|(version, seen)| (version.as_str(), changed(seen)))
-        .collect();
+    let here = Lost::of(difference);
+    let there = others.into_iter().map(|(version, seen)| (version, Lost::of(seen)));
+    let there: BTreeMap<String, Lost> = there.collect();
     for (other, owned) in managed.entries.iter_mut().filter(|(other, _)| *other != manager) {
-        let difference = others.get(&owned.api_version).unwrap_or(difference);
-        let changed = there.get(owned.api_version.as_str()).unwrap_or(&here);
-        let lost = owned.fields.intersection(changed);
+        let lost = there.get(&owned.api_version).unwrap_or(&here);
         if !force {
-            conflicts.extend(lost.paths().into_iter().map(|field| {
+            let fields = owned.fields.intersection(&lost.changed).paths();
+            conflicts.extend(fields.into_iter().map(|field| {
                 let manager = shown(other);
                 budget::produce(measure::text_held(manager.len()));
                 Conflict { manager, field }
             }));
         }
-        owned.fields.subtract(&lost);
-        owned.fields.subtract(&difference.removed);
+        owned.fields.subtract(&lost.changed);
+        owned.fields.subtract(&lost.removed);
     }
     if !conflicts.is_empty() {
         return Err(ApplyError::Conflicts(conflicts));

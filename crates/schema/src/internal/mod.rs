@@ -257,6 +257,7 @@ fn pod_as_worked_with(value: &Value) -> Option<Value> {
         "shareProcessNamespace",
         "hostUsers",
     ];
+    budget::produce(measure::held(value));
     let mut spec = value.as_object()?.clone();
     let moved: Map<String, Value> = MOVED
         .iter()

@@ -92,7 +92,7 @@ impl Inner {
             ..Writer::new(self, row, &user)
         };
         let name = object::name(api_service.value()).to_owned();
-        let next = |old: &Value, _: &mut Vec<String>| {
+        let next = |old: &mut Value, _: &mut Vec<String>| {
             let mut new = old.clone();
             if let Some(status) = self.availability(old) {
                 new["status"] = status;

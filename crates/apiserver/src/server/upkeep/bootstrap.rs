@@ -109,7 +109,7 @@ fn reconcile(server: &Inner, expected: Value) {
             create(server, crate::authorization::GROUP, &plural, expected);
         }
         Step::Update(_) => {
-            let next = |old: &Value, _: &mut Vec<String>| {
+            let next = |old: &mut Value, _: &mut Vec<String>| {
                 Ok(match rbac::reconcile(&expected, old) {
                     Step::Update(next) => next,
                     Step::Keep | Step::Recreate => old.clone(),

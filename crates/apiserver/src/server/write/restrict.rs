@@ -71,6 +71,14 @@ pub(in crate::server) fn reached(resource: &Resource, mut object: Value, part: P
     object
 }
 
+/// The same where nobody asks what was sent.
+pub(super) fn restrict_for_good(resource: &Resource, new: &mut Value, old: &Value, part: Part) {
+    match part {
+        Part::Of(portion) => (portion.restrict)(new, old),
+        _ => drop(restrict(resource, new, old, part)),
+    }
+}
+
 /// Puts back the fields that a write to this part may not change. [`managed`] handles their ownership.
 pub(super) fn restrict(resource: &Resource, new: &mut Value, old: &Value, part: Part) -> Aside {
     let none = Map::new();

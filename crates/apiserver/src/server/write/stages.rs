@@ -19,7 +19,7 @@ use kubewright_schema::error::FieldError;
 use serde_json::{Map, Value};
 
 use super::generation::count_generation;
-use super::restrict::{Aside, restrict};
+use super::restrict::{Aside, restrict, restrict_for_good};
 use super::{Part, Writer, Written};
 use crate::admission::{Attributes, Operation, Session};
 use crate::model::status::Status;
@@ -364,7 +364,7 @@ impl<'a> Writer<'a> {
         // Plugins may not change more than the request itself may.
         if exceeds || resource.custom.is_none() || shown.session.was_changed() {
             let owners = object::metadata_mut(&mut object).remove("managedFields");
-            restrict(resource, &mut object, old, part);
+            restrict_for_good(resource, &mut object, old, part);
             managed::put(&mut object, owners);
         }
         if part == Part::Main {

@@ -1,13 +1,17 @@
 //! Storing a written object: the create, the compare-and-swap, and the size limit (`registry.Store.Create`, `.Update`).
 
+use std::sync::Arc;
+
 use kubewright_schema::{budget, protobuf};
 use serde_json::Value;
 
 use super::{Writer, Written};
 use crate::json;
-use crate::model::form::{full, key};
+use crate::model::form::{full, full_of, key};
 use crate::model::status::Status;
 use crate::model::{Resource, object};
+use crate::server::Inner;
+use crate::server::respond::is_shown_as_stored;
 use crate::server::settle::refused;
 use crate::storage::{SizeLimit, StorageError, StoredObject, same_content};
 
@@ -59,34 +63,31 @@ impl Writer<'_> {
         &self,
         key: &str,
         name: &str,
-        present: &StoredObject,
-        old: &Value,
+        mut present: Present,
         stored: Value,
     ) -> Result<Option<Written>, Status> {
-        let (resource, storage) = (&self.resource, &self.server.storage);
+        let revision = present.revision;
         let shown = |mut value: Value| {
             // The answer to a write that stores nothing shows the version that is there.
-            object::metadata_mut(&mut value)
-                .insert("resourceVersion".to_owned(), present.revision().to_string().into());
+            object::metadata_mut(&mut value).insert("resourceVersion".to_owned(), revision.to_string().into());
             Written::Shown(value)
         };
         if self.dry_run {
             return Ok(Some(shown(stored)));
         }
+        let resource = &self.resource;
         let result = budget::commit(|| {
-            if is_finished(resource, &stored, old) {
-                let gone = storage.delete(&resource.store, key, present.revision())?;
+            if is_finished(resource, &stored, &present.old) {
+                let gone = self.server.storage.delete(&resource.store, key, revision)?;
                 self.server.after_delete(resource, &gone);
                 return Ok(shown(stored));
             }
-            let unchanged = same_content(present.value(), &stored);
-            let counted = |value: &Value, length| counted(resource, key, value, length);
-            let stored = storage.update_up_to(&resource.store, key, present.revision(), stored, &limit(&counted))?;
-            if !unchanged {
-                self.server.after_write(resource, &stored);
-                self.server.after_update(resource, old, &stored);
-            }
-            Ok(Written::Stored(stored))
+            let written = if present.holds(&stored) {
+                self.still_there(key, revision)
+            } else {
+                self.exchange(key, &present, stored)
+            };
+            written.map(Written::Stored)
         });
         match result {
             Ok(written) => Ok(Some(written)),
@@ -94,6 +95,66 @@ impl Writer<'_> {
             Err(StorageError::TooLarge(length)) => Err(too_large(length)),
             Err(error) => refused(&error).map_or(Ok(None), Err),
         }
+    }
+
+    /// Replaces the present object by one of another content.
+    fn exchange(&self, key: &str, present: &Present, stored: Value) -> Result<Arc<StoredObject>, StorageError> {
+        let (resource, server) = (&self.resource, self.server);
+        let counted = |value: &Value, length| counted(resource, key, value, length);
+        let limit = limit(&counted);
+        let stored = server
+            .storage
+            .replace_up_to(&resource.store, key, present.revision, stored, &limit)?;
+        server.after_write(resource, &stored);
+        server.after_update(resource, &present.old, &stored);
+        Ok(stored)
+    }
+
+    /// The present object, which a write left as it is, if it is still at its revision.
+    fn still_there(&self, key: &str, expected: u64) -> Result<Arc<StoredObject>, StorageError> {
+        let found = self.server.storage.get(&self.resource.store, key);
+        let found = found.ok_or_else(|| StorageError::NotFound(key.to_owned()))?;
+        let current = found.revision();
+        if current == expected {
+            return Ok(found);
+        }
+        let key = key.to_owned();
+        Err(StorageError::Conflict { key, expected, current })
+    }
+}
+
+/// The object that a write finds. Trees of large objects are many times their texts, so it is held once where it can be.
+pub(super) struct Present {
+    revision: u64,
+    /// As the version of the request shows it, with `apiVersion` and `kind`.
+    pub(super) old: Value,
+    /// As it is stored, where that is something else.
+    stored: Option<Arc<StoredObject>>,
+}
+
+impl Present {
+    pub(super) async fn of(server: &Inner, resource: &Resource, stored: Arc<StoredObject>) -> Result<Present, Status> {
+        let revision = stored.revision();
+        let shown = server.show_one(resource, stored.clone()).await?;
+        let is_shown = Arc::ptr_eq(&shown, &stored) && is_shown_as_stored(resource, stored.encoded());
+        let stored = (!is_shown).then_some(stored);
+        Ok(Present {
+            revision,
+            old: full_of(resource, shown.into_value()),
+            stored,
+        })
+    }
+
+    /// Whether the stored object has the same content. Afterwards `old` does not say any more what it is.
+    fn holds(&mut self, new: &Value) -> bool {
+        if let Some(stored) = &self.stored {
+            return same_content(stored.value(), new);
+        }
+        if let Some(map) = self.old.as_object_mut() {
+            map.remove("apiVersion");
+            map.remove("kind");
+        }
+        same_content(&self.old, new)
     }
 }
 

@@ -12,7 +12,7 @@ pub(crate) static EPHEMERAL_CONTAINERS: Portion = Portion {
     verbs: READ_WRITE,
     restrict: |new, old| {
         let wanted = std::mem::replace(new, old.clone());
-        take_ephemeral_containers(new, &wanted);
+        take_ephemeral_containers(new, wanted);
     },
     owns_all_that_is_sent: true,
     writes_status: false,
@@ -55,10 +55,16 @@ pub(crate) static EVICTION: Document = Document {
 };
 
 /// Takes the containers for debugging of `wanted` into the pod.
-fn take_ephemeral_containers(pod: &mut Value, wanted: &Value) {
-    if let Some(spec) = pod.get_mut("spec") {
-        keep(spec, get(wanted, &["spec"]), "ephemeralContainers");
-    }
+fn take_ephemeral_containers(pod: &mut Value, mut wanted: Value) {
+    const FIELD: &str = "ephemeralContainers";
+    let Some(spec) = pod.get_mut("spec").and_then(Value::as_object_mut) else {
+        return;
+    };
+    let taken = wanted.get_mut("spec").and_then(Value::as_object_mut);
+    match taken.and_then(|spec| spec.remove(FIELD)) {
+        Some(containers) => spec.insert(FIELD.to_owned(), containers),
+        None => spec.remove(FIELD),
+    };
 }
 
 /// Takes the resources and resize policies of `wanted` into the pod. Containers that are others, or stand in another

@@ -250,7 +250,7 @@ fn ensure(server: &Inner, resource: &Resource, wanted: Value) {
         ..Writer::new(server, resource.into(), &user)
     };
     let written = if is_there {
-        let next = |old: &Value, _: &mut Vec<String>| {
+        let next = |old: &mut Value, _: &mut Vec<String>| {
             let mut next = old.clone();
             for (field, value) in wanted.as_object().into_iter().flatten() {
                 if !["apiVersion", "kind", "metadata"].contains(&field.as_str()) {
