@@ -157,8 +157,8 @@ fn merge_map(
         match (merged.get_mut(list), items) {
             (Some(Value::Array(items)), Value::Array(gone)) => {
                 check_types(items, gone)?;
-                let gone = Identity::Value.index(gone);
-                items.retain(|item| !gone.contains_key(&Identity::Value.of(item)));
+                let gone: BTreeSet<String> = gone.iter().map(id).collect();
+                items.retain(|item| !gone.contains(&id(item)));
             }
             (_, Value::Null) => {
                 merged.remove(list);
@@ -182,10 +182,14 @@ fn merge_map(
     // An order without a change of the list only sorts it.
     for (key, order) in patch {
         if let Some(list) = key.strip_prefix(ORDER_PREFIX).filter(|list| !patch.contains_key(*list))
-            && let Some(Value::Array(items)) = merged.get(list).cloned()
+            && let Some(Value::Array(items)) = merged.get_mut(list)
         {
-            let sorted = merge_list(&items, &[], Some(order), child(schema, list))?;
-            merged.insert(list.to_owned(), Value::Array(sorted));
+            let merging = Merging {
+                change: &[],
+                order: Some(order),
+                schema: child(schema, list),
+            };
+            *items = merge_list(std::mem::take(items), &merging)?;
         }
     }
     Ok(merged)
@@ -227,7 +231,8 @@ fn check_orders(
                 None => Identity::Value,
             };
             let named: Vec<&Value> = change.iter().filter(|item| item.get(DIRECTIVE).is_none()).collect();
-            check_order(&named, order, identity)?;
+            let (ids, order_ids) = (identity.all(named.iter().copied()), identity.all(order));
+            check_order((&named, &ids), (order, &places(&order_ids)))?;
         }
         let mut lists = [original.get(field), change]
             .into_iter()
@@ -304,7 +309,8 @@ fn merge_value(
         }
         (Value::Array(before), Value::Array(change)) if follows(schema, "merge") => {
             check_types(before, change)?;
-            *before = merge_list(before, change, order, schema)?;
+            let merging = Merging { change, order, schema };
+            *before = merge_list(std::mem::take(before), &merging)?;
         }
         (Value::Array(_), Value::Array(_)) => *present = change.clone(),
         // Where there was nothing of that type, there is nothing to merge with.
@@ -333,104 +339,141 @@ fn fresh(change: &Value) -> Option<Value> {
     }
 }
 
+/// What items that are the same have in common; none of an item that is like no other.
+type Id = Option<String>;
+
 /// Where the items of a list are.
-type Places = BTreeMap<Option<String>, usize>;
+type Places<'i> = BTreeMap<&'i Id, usize>;
+
+/// The first place of each item. Lists come from requests and may be long: no searching in loops.
+fn places<'i>(ids: impl IntoIterator<Item = &'i Id>) -> Places<'i> {
+    let mut places = BTreeMap::new();
+    for (place, id) in ids.into_iter().enumerate() {
+        places.entry(id).or_insert(place);
+    }
+    places
+}
 
 /// How items of a list are recognised.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq)]
 enum Identity<'a> {
     Key(&'a str),
     Value,
 }
 
 impl Identity<'_> {
-    /// The identity of an item, as JSON: equal for items that are the same. An item without the key is like no other.
-    fn of(self, item: &Value) -> Option<String> {
+    /// What an item is recognised by. An item without the key is like no other.
+    fn of(self, item: &Value) -> Id {
         match self {
-            Identity::Key(key) => item.get(key).map(Value::to_string),
-            Identity::Value => Some(item.to_string()),
+            Identity::Key(key) => item.get(key).map(id),
+            Identity::Value => Some(id(item)),
         }
     }
 
-    /// The first place of each item. Lists come from requests and may be long: no searching in loops.
-    fn index<'v>(self, list: impl IntoIterator<Item = &'v Value>) -> Places {
-        let mut places = BTreeMap::new();
-        for (place, item) in list.into_iter().enumerate() {
-            places.entry(self.of(item)).or_insert(place);
-        }
-        places
+    /// Of all items of a list.
+    fn all<'v>(self, list: impl IntoIterator<Item = &'v Value>) -> Vec<Id> {
+        list.into_iter().map(|item| self.of(item)).collect()
     }
 
-    fn check(self, item: &Value) -> Result<Option<String>, StrategicError> {
-        match (self, self.of(item)) {
+    fn check(self, item: &Value) -> Result<Id, StrategicError> {
+        let found = self.of(item);
+        self.check_id(item, &found)?;
+        Ok(found)
+    }
+
+    fn check_id(self, item: &Value, id: &Id) -> Result<(), StrategicError> {
+        match (self, id) {
             (Identity::Key(key), None) => Err(StrategicError::NoMergeKey {
                 item: go::text(item),
                 key: key.to_owned(),
             }),
-            (_, identity) => Ok(identity),
+            _ => Ok(()),
         }
     }
 }
 
-fn merge_list(
-    original: &[Value],
-    change: &[Value],
-    order: Option<&Value>,
-    schema: Option<&SchemaRef>,
-) -> Result<Vec<Value>, StrategicError> {
-    let schema = schema.map(SchemaRef::get);
-    let items_are_maps = change.first().or(original.first()).is_some_and(Value::is_object);
+/// A value as a text that only equal values have: as JSON but for strings, which begin with their quote and need no escapes.
+fn id(value: &Value) -> String {
+    match value {
+        Value::String(text) => ["\"", text].concat(),
+        other => other.to_string(),
+    }
+}
+
+/// What a list merges with.
+struct Merging<'a> {
+    change: &'a [Value],
+    order: Option<&'a Value>,
+    schema: Option<&'a SchemaRef>,
+}
+
+/// Takes the original, whose items are many or large: none of them is copied.
+fn merge_list(original: Vec<Value>, merging: &Merging<'_>) -> Result<Vec<Value>, StrategicError> {
+    let schema = merging.schema.map(SchemaRef::get);
+    let items_are_maps = merging
+        .change
+        .first()
+        .or(original.first())
+        .is_some_and(Value::is_object);
     let identity = match schema.and_then(|schema| schema.patch_merge_key.as_deref()) {
         Some(key) if items_are_maps => Identity::Key(key),
         _ => Identity::Value,
     };
-    let (mut merged, changes) = apply_item_directives(original, change, identity)?;
-    // Only an order needs the items from before the merge.
-    let kept = if order.is_some() { merged.clone() } else { Vec::new() };
+    let original_ids = identity.all(&original);
+    let (kept, changes) = apply_item_directives(&original_ids, merging.change, identity)?;
+    let kept_ids: Vec<&Id> = original_ids
+        .iter()
+        .zip(&kept)
+        .filter_map(|(id, kept)| kept.then_some(id))
+        .collect();
+    let items = original.into_iter().zip(&kept);
+    let mut merged: Vec<Value> = items.filter_map(|(item, kept)| kept.then_some(item)).collect();
+    let change_ids = identity.all(changes.iter().copied());
     let item_schema = schema.and_then(|schema| schema.items.as_ref());
-    let mut places = identity.index(&merged);
-    for &item in &changes {
-        let id = identity.check(item)?;
-        match (places.get(&id).map(|place| &mut merged[*place]), item) {
+    let mut known = places(kept_ids.iter().copied());
+    for (&item, id) in changes.iter().zip(&change_ids) {
+        identity.check_id(item, id)?;
+        match (known.get(id).map(|place| &mut merged[*place]), item) {
             (Some(Value::Object(before)), Value::Object(change)) => {
                 *before = merge_map(std::mem::take(before), change, item_schema)?;
             }
             (Some(before), _) => before.clone_from(item),
             (None, _) => {
-                places.insert(id, merged.len());
+                known.insert(id, merged.len());
                 // Taken as it stands, with any directives in it.
                 merged.push(item.clone());
             }
         }
     }
-    let (named, before) = match order {
-        None => (identity.index(changes), identity.index(original)),
-        Some(Value::Array(order)) => {
-            check_order(&changes, order, identity)?;
-            check_order_items(&merged, order, identity)?;
-            let before = overwritten(original, &kept, &merged);
-            (identity.index(order), identity.index(before))
-        }
+    let order = match merging.order {
+        None => return Ok(sort(merged, &places(&change_ids), &places(&original_ids), identity)),
+        Some(Value::Array(order)) => order,
         Some(other) => return Err(StrategicError::OrderType(go::type_name(other))),
     };
-    Ok(sort(merged, &named, &before, identity))
+    let order_ids = identity.all(order);
+    let named = places(&order_ids);
+    check_order((&changes, &change_ids), (order, &named))?;
+    check_order_items(&merged, (order, &order_ids, &named), identity)?;
+    let added = identity.all(merged.get(kept_ids.len()..).unwrap_or_default());
+    let before = overwritten(&original_ids, &kept_ids, &added);
+    Ok(sort(merged, &named, &places(before), identity))
 }
 
 /// The old list as it stands when the order is made: upstream deletes and appends in its memory, so new items take the
 /// room that deleted ones left at the end. This decides where they stand among items that the order does not name.
-fn overwritten<'v>(original: &'v [Value], kept: &'v [Value], merged: &'v [Value]) -> Vec<&'v Value> {
-    let added = merged.get(kept.len()..).unwrap_or_default();
-    let mut before: Vec<&Value> = kept.iter().chain(added).take(original.len()).collect();
+fn overwritten<'i>(original: &'i [Id], kept: &[&'i Id], added: &'i [Id]) -> Vec<&'i Id> {
+    let now = kept.iter().copied().chain(added);
+    let mut before: Vec<&Id> = now.take(original.len()).collect();
     before.extend(original.iter().skip(before.len()));
     before
 }
 
-/// Takes `{$patch: delete|replace}` items out of the patch and applies them.
+/// Takes `{$patch: delete|replace}` items out of the patch and says which items of the original stay, and what else is changed.
 fn apply_item_directives<'c>(
-    original: &[Value],
+    original: &[Id],
     change: &'c [Value],
     identity: Identity<'_>,
-) -> Result<(Vec<Value>, Vec<&'c Value>), StrategicError> {
+) -> Result<(Vec<bool>, Vec<&'c Value>), StrategicError> {
     let mut changes = Vec::new();
     let mut gone = BTreeSet::new();
     let mut replaced = false;
@@ -445,16 +488,16 @@ fn apply_item_directives<'c>(
             Some((directive, _)) => return Err(unknown(directive, item.as_object().unwrap_or(&Map::new()))),
         }
     }
-    let kept = original
-        .iter()
-        .filter(|item| !replaced && !gone.contains(&identity.of(item)));
-    Ok((kept.cloned().collect(), changes))
+    let kept = original.iter().map(|id| !replaced && !gone.contains(id));
+    Ok((kept.collect(), changes))
 }
 
 /// Everything that the patch changes must be in the order, and in that order.
-fn check_order(changes: &[&Value], order: &[Value], identity: Identity<'_>) -> Result<(), StrategicError> {
-    let places = identity.index(order);
-    let positions: Option<Vec<&usize>> = changes.iter().map(|item| places.get(&identity.of(item))).collect();
+fn check_order(
+    (changes, ids): (&[&Value], &[Id]),
+    (order, places): (&[Value], &Places<'_>),
+) -> Result<(), StrategicError> {
+    let positions: Option<Vec<&usize>> = ids.iter().map(|id| places.get(id)).collect();
     if order.is_empty() || positions.is_some_and(|positions| positions.is_sorted()) {
         return Ok(());
     }
@@ -465,30 +508,37 @@ fn check_order(changes: &[&Value], order: &[Value], identity: Identity<'_>) -> R
 }
 
 /// The items of an order are looked through for each item of the list, as far as to the one that it is.
-fn check_order_items(list: &[Value], order: &[Value], identity: Identity<'_>) -> Result<(), StrategicError> {
+fn check_order_items(
+    list: &[Value],
+    (order, ids, places): (&[Value], &[Id], &Places<'_>),
+    identity: Identity<'_>,
+) -> Result<(), StrategicError> {
     let Identity::Key(_) = identity else { return Ok(()) };
-    let places = identity.index(order);
     let place = |item: &Value| places.get(&identity.of(item)).map_or(order.len(), |place| place + 1);
     let seen = list.iter().map(place).max().unwrap_or(0);
-    for (at, item) in order.iter().enumerate().take(seen) {
+    for (at, (item, id)) in order.iter().zip(ids).enumerate().take(seen) {
         if !item.is_object() {
             return Err(StrategicError::OrderItem(at));
         }
-        identity.check(item)?;
+        identity.check_id(item, id)?;
     }
     Ok(())
 }
 
 /// Interleaves the items that the patch names (in its order) with the others (in the old order).
-fn sort(merged: Vec<Value>, named: &Places, before: &Places, identity: Identity<'_>) -> Vec<Value> {
-    let place = |places: &Places, item: &Value| places.get(&identity.of(item)).copied();
+fn sort(merged: Vec<Value>, named: &Places<'_>, before: &Places<'_>, identity: Identity<'_>) -> Vec<Value> {
     // Each with its place in the patch and its old place; equal scalars count once.
     let mut seen = BTreeSet::new();
-    let placed = merged
-        .into_iter()
-        .filter(|item| matches!(identity, Identity::Key(_)) || item.is_object() || seen.insert(item.to_string()))
-        .map(|item| (place(named, &item), place(before, &item), item));
-    let (mut ours, mut others): (Vec<_>, Vec<_>) = placed.partition(|(named, _, _)| named.is_some());
+    let mut placed = Vec::with_capacity(merged.len());
+    for item in merged {
+        let id = identity.of(&item);
+        placed.push((named.get(&id).copied(), before.get(&id).copied(), item));
+        let counts_once = identity == Identity::Value && placed.last().is_some_and(|(_, _, item)| !item.is_object());
+        if counts_once && !seen.insert(id) {
+            placed.pop();
+        }
+    }
+    let (mut ours, mut others): (Vec<_>, Vec<_>) = placed.into_iter().partition(|(named, _, _)| named.is_some());
     ours.sort_by_key(|(named, _, _)| *named);
     // Items that the patch adds without naming them in its order come last.
     others.sort_by_key(|(_, before, _)| before.unwrap_or(usize::MAX));
