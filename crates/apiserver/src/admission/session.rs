@@ -212,20 +212,17 @@ impl<'a> Session<'a> {
         self.server.convert(object, from, to).await
     }
 
-    /// Makes an object of its kind out of a patched `before`, which is one: types are checked, unknown fields dropped,
-    /// defaults filled in.
+    /// Types and unknown fields of what merging left of `before`, which is an object of its kind.
     ///
     /// # Errors
     /// The error of Go's decoder for an object that does not fit.
-    pub fn complete(&self, object: &mut Value, before: &Value, resource: &Resource) -> Result<(), String> {
+    pub fn fit(&self, object: &mut Value, before: &Value, resource: &Resource) -> Result<(), String> {
         self.server
             .decode(object, before, resource, &self.kinds)
-            .map_err(Unfit::into_text)?;
-        self.default(object, resource);
-        Ok(())
+            .map_err(Unfit::into_text)
     }
 
-    /// The first half of [`Session::complete`]: types and unknown fields.
+    /// The same of what a patch left.
     ///
     /// # Errors
     /// The error of Go's decoder for an object that does not fit, as an answer to the request.
@@ -243,12 +240,12 @@ impl<'a> Session<'a> {
         self.server.decode_posted(document, kind)
     }
 
-    /// The second half of [`Session::complete`]: defaults.
+    /// Fills in defaults.
     pub fn default(&self, object: &mut Value, resource: &Resource) {
         self.server.default(object, resource);
     }
 
-    /// The same, where unknown fields are errors.
+    /// Types, unknown fields, which are errors here, and defaults.
     ///
     /// # Errors
     /// The error of Go's strict decoder for an object that does not fit.
@@ -308,9 +305,12 @@ impl<'a> Session<'a> {
     /// The plugin is done with its round and leaves this object.
     pub fn end(&self, plugin: &'static str, object: &Value) {
         let mut notes = self.notes();
-        // There is no third round that would ask.
-        if !notes.second {
-            notes.plugins.entry(plugin).or_default().output = object.clone();
+        // There is no third round that would ask, and where nothing may run again nobody asks in the second: the object may be large.
+        if notes.second {
+            return;
+        }
+        if let Some(round) = notes.plugins.get_mut(plugin).filter(|round| !round.eligible.is_empty()) {
+            round.output = object.clone();
         }
     }
 

@@ -13,6 +13,7 @@
 
 mod access;
 mod activation;
+mod aside;
 mod authorizer;
 mod compiled;
 pub(super) mod conditions;

@@ -3,19 +3,18 @@
 //! All policies in force are chosen on the object as it came; then they change it one after the other, each seeing the
 //! changes of those before it. A patch whose `test` fails changes nothing and is no error.
 
-use std::borrow::Cow;
-
 use kubewright_cel::eval::RUNTIME_BUDGET;
 use kubewright_cel::names::unescape;
 use kubewright_cel::value::Value as Cel;
 use kubewright_schema::apply::{ObjectType, merge_configuration};
 use kubewright_schema::catalog;
 use kubewright_schema::patch::json::{self as json_patch, JsonPatchError};
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use super::super::matching::Matched;
 use super::super::{Admission, Admitted, Attributes, Operation, Session};
 use super::activation::{Inputs, Scope};
+use super::aside::Aside;
 use super::authorizer;
 use super::compiled::{Binding, Expression, MutatingPolicy, Mutation, Policy};
 use super::conditions::{Met, conditions};
@@ -27,6 +26,7 @@ use crate::model::Resource;
 use crate::model::form::object_type;
 use crate::model::object;
 use crate::model::status::{Cause, Status};
+use crate::values::get;
 
 /// The plugin's name, under which it is asked for a second round.
 const PLUGIN: &str = "MutatingAdmissionPolicy";
@@ -212,20 +212,76 @@ async fn invoke(
     namespace: &Value,
     denied: &mut Denied,
 ) -> Result<(), Status> {
+    let matched = &invocation.matched;
+    let old = matched.show(session, attributes, old.unwrap_or(&Value::Null)).await?;
+    let is_own = !matched.is_converted(attributes);
+    // It may be large: where it is shown as it is, it is changed where it is.
+    let mut shown = if is_own {
+        std::mem::take(object)
+    } else {
+        matched.show(session, attributes, object).await?.into_owned()
+    };
+    let mut changed = Changed::default();
+    let mutated = run(
+        invocation,
+        session,
+        attributes,
+        &mut shown,
+        &old,
+        namespace,
+        denied,
+        &mut changed,
+    )
+    .await;
+    if is_own {
+        *object = shown;
+        mutated?;
+        if let Some(before) = changed.owners {
+            session.check_owners(object, &json!({"metadata": {"managedFields": before}}));
+        }
+    } else {
+        mutated?;
+        if changed.any {
+            let mut new = session.convert(shown, &matched.resource, &attributes.resource).await?;
+            session.check_owners(&mut new, object);
+            *object = new;
+        }
+    }
+    Ok(())
+}
+
+/// What the mutations of a policy did.
+#[derive(Default)]
+struct Changed {
+    any: bool,
+    /// The `managedFields` as they were, if a mutation might have changed them.
+    owners: Option<Value>,
+}
+
+/// The mutations of one policy, on the object as it sees it.
+#[expect(clippy::too_many_arguments, reason = "an invocation is that many things, each once")]
+async fn run(
+    invocation: &Invocation<'_>,
+    session: &Session<'_>,
+    attributes: &Attributes,
+    shown: &mut Value,
+    old: &Value,
+    namespace: &Value,
+    denied: &mut Denied,
+    changed: &mut Changed,
+) -> Result<(), Status> {
     let (mutating, binding, matched) = (invocation.mutating, invocation.binding, &invocation.matched);
     let policy = &mutating.policy;
-    let mut shown = matched.show(session, attributes, object).await?;
-    let old = matched.show(session, attributes, old.unwrap_or(&Value::Null)).await?;
     let request = attributes.review(matched);
     let around = Inputs {
         object: &Value::Null,
-        old: &old,
+        old,
         params: &invocation.param,
         request: &request,
         namespace,
         patterns: session.patterns(),
     };
-    let met = session.settled(|| conditions(policy, around.with(&shown), session, attributes));
+    let met = session.settled(|| conditions(policy, around.with(shown), session, attributes));
     match met.await {
         Met::Yes => {}
         Met::No => return Ok(()),
@@ -238,71 +294,91 @@ async fn invoke(
     if !session.may_invoke(PLUGIN, &id) {
         return Ok(());
     }
-    let mut changed = false;
     for mutation in &mutating.mutations {
         if shown.is_null() {
             break;
         }
-        let mutated = session.settled(|| mutate(mutation, policy, around.with(&shown), session, attributes, matched));
-        match mutated.await {
-            Ok(new) => {
-                // Upstream looks again at everything after any patch, whether it changed something or not.
-                changed = true;
-                shown = Cow::Owned(new);
-            }
+        let wanted = session.settled(|| wanted(mutation, policy, around.with(shown), session, attributes));
+        let made = match wanted.await {
+            Ok(wanted) => make(wanted, shown, session, matched, changed),
+            Err(why) => Err(Failure::Policy(why)),
+        };
+        match made {
+            // Upstream looks again at everything after any patch, whether it changed something or not.
+            Ok(()) => changed.any = true,
             Err(Failure::Policy(why)) => denied.add(policy, Some(binding), &why, "Invalid"),
             Err(Failure::Request(status)) => return Err(status),
         }
     }
-    if changed {
-        let mut new = back(session, attributes, matched, shown.into_owned()).await?;
-        session.check_owners(&mut new, object);
-        *object = new;
-    }
-    session.invoked(PLUGIN, &id, changed, mutating.reinvocable);
-    if changed && mutating.reinvocable {
+    session.invoked(PLUGIN, &id, changed.any, mutating.reinvocable);
+    if changed.any && mutating.reinvocable {
         // Its own change calls for itself, too.
         session.invoked(PLUGIN, &id, true, false);
     }
     Ok(())
 }
 
-/// The object in the version of the request.
-async fn back(
-    session: &Session<'_>,
-    attributes: &Attributes,
-    matched: &Matched,
-    object: Value,
-) -> Result<Value, Status> {
-    if !matched.is_converted(attributes) {
-        return Ok(object);
-    }
-    session.convert(object, &matched.resource, &attributes.resource).await
+/// What a mutation says is to be done.
+enum Wanted {
+    Configuration(Value),
+    Patches(Value),
 }
 
-fn mutate(
+fn wanted(
     mutation: &Mutation,
     policy: &Policy,
     inputs: Inputs<'_>,
     session: &Session<'_>,
     attributes: &Attributes,
-    matched: &Matched,
-) -> Result<Value, Failure> {
-    let scope = || Scope::new(inputs, &policy.variables, authorizer::bind(session, attributes));
-    let row = (matched.kind == matched.resource.group_version_kind()).then_some(&*matched.resource);
+) -> Result<Wanted, String> {
+    let scope = Scope::new(inputs, &policy.variables, authorizer::bind(session, attributes));
     match mutation {
-        Mutation::Configuration(expression) => {
-            let configuration = configuration(&scope(), expression)?;
-            let merged = merge(inputs.object, configuration, matched, row)?;
-            finish_merged(merged, inputs.object, session, matched, row)
-        }
-        Mutation::Patches(expression) => {
-            let patch = patches(&scope(), expression)?;
-            match json_patch::apply(inputs.object, &patch) {
-                Ok(patched) => finish_patched(patched, session, row),
-                Err(JsonPatchError::TestFailed(_)) => Ok(inputs.object.clone()),
-                Err(error) => Err(Failure::Policy(format!("JSON Patch: {error}"))),
+        Mutation::Configuration(expression) => configuration(&scope, expression).map(Wanted::Configuration),
+        Mutation::Patches(expression) => patches(&scope, expression).map(Wanted::Patches),
+    }
+}
+
+/// Does it. An object for which that fails is as it was.
+fn make(
+    wanted: Wanted,
+    object: &mut Value,
+    session: &Session<'_>,
+    matched: &Matched,
+    changed: &mut Changed,
+) -> Result<(), Failure> {
+    let row = (matched.kind == matched.resource.group_version_kind()).then_some(&*matched.resource);
+    match wanted {
+        Wanted::Configuration(configuration) => {
+            // What it does not name stays as it is, and much of a large object is not named.
+            let aside = Aside::take(object, &configuration);
+            if aside.owners.is_none() {
+                changed.note_owners(object);
             }
+            let merged = merge(object, configuration, matched, row)
+                .and_then(|merged| fit_merged(merged, object, session, matched, row));
+            let made = merged.map(|merged| *object = merged);
+            aside.put_back(object);
+            made?;
+            if let Some(row) = row {
+                session.default(object, row);
+            }
+        }
+        Wanted::Patches(patch) => {
+            changed.note_owners(object);
+            match json_patch::apply(object, &patch) {
+                Ok(patched) => *object = finish_patched(patched, session, row)?,
+                Err(JsonPatchError::TestFailed(_)) => {}
+                Err(error) => return Err(Failure::Policy(format!("JSON Patch: {error}"))),
+            }
+        }
+    }
+    Ok(())
+}
+
+impl Changed {
+    fn note_owners(&mut self, object: &Value) {
+        if self.owners.is_none() {
+            self.owners = Some(get(object, &["metadata", "managedFields"]).clone());
         }
     }
 }
@@ -444,16 +520,16 @@ fn merge(live: &Value, mut configuration: Value, matched: &Matched, row: Option<
     merged.map_err(|why| format!("error applying patch: {why}"))
 }
 
-/// Makes an object of its kind out of the merge of `before` and a configuration.
-fn finish_merged(
+/// Fits what merging left of `before` into its kind, but for defaults.
+fn fit_merged(
     mut object: Value,
     before: &Value,
     session: &Session<'_>,
     matched: &Matched,
     row: Option<&Resource>,
-) -> Result<Value, Failure> {
+) -> Result<Value, String> {
     let Some(row) = row else { return Ok(object) };
-    session.complete(&mut object, before, row).map_err(|why| {
+    session.fit(&mut object, before, row).map_err(|why| {
         let kind = &matched.kind;
         let why = whole_number(&why).unwrap_or(why);
         format!(
