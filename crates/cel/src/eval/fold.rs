@@ -3,17 +3,18 @@
 use super::{Error, Interpreter};
 use crate::ast::{Call, Comprehension, Expr, ExprKind, op};
 use crate::value::Value;
+use crate::work::worked;
 
-/// The items of a loop.
-enum Range<'a> {
-    List(Vec<Result<Value<'a>, Error>>),
-    Entries(Vec<(Value<'a>, Result<Value<'a>, Error>)>),
-}
+/// Steps of a turn, whatever is evaluated in it.
+const TURN: usize = 2;
+
+/// What the one variable of a loop is in a turn, or its two. Made turn by turn: most loops over much end early.
+type Turn<'a> = [Option<Result<Value<'a>, Error>>; 2];
 
 impl<'a> Interpreter<'a, '_> {
     pub(super) fn fold(&mut self, fold: &'a Comprehension) -> Result<Value<'a>, Error> {
         let range = self.eval(&fold.range)?;
-        let range = entries(&range, fold.iter_var2.is_some())?;
+        let mut turns = turns(&range, fold.iter_var2.is_some())?;
         let accumulator = self.eval(&fold.accu_init);
         if let Err(error) = &accumulator
             && error.is_fatal()
@@ -22,14 +23,7 @@ impl<'a> Interpreter<'a, '_> {
         }
         let scope = self.scopes.len();
         self.scopes.push((&fold.accu_var, accumulator));
-        let looped = match range {
-            Range::List(items) => items
-                .into_iter()
-                .try_for_each(|item| self.turn(fold, scope, [Some(item), None])),
-            Range::Entries(entries) => entries
-                .into_iter()
-                .try_for_each(|(key, value)| self.turn(fold, scope, [Some(Ok(key)), Some(value)])),
-        };
+        let looped = turns.try_for_each(|turn| self.turn(fold, scope, turn));
         self.scopes.truncate(scope + 1);
         let result = match looped {
             Ok(()) | Err(Stop::Condition) => self.eval(&fold.result),
@@ -40,12 +34,8 @@ impl<'a> Interpreter<'a, '_> {
     }
 
     /// One turn of the loop.
-    fn turn(
-        &mut self,
-        fold: &'a Comprehension,
-        scope: usize,
-        [first, second]: [Option<Result<Value<'a>, Error>>; 2],
-    ) -> Result<(), Stop> {
+    fn turn(&mut self, fold: &'a Comprehension, scope: usize, [first, second]: Turn<'a>) -> Result<(), Stop> {
+        worked(TURN).map_err(Stop::Fatal)?;
         self.scopes.truncate(scope + 1);
         if let Some(value) = first {
             self.scopes.push((&fold.iter_var, value));
@@ -122,29 +112,22 @@ enum Stop {
     Fatal(Error),
 }
 
-fn entries<'a>(range: &Value<'a>, two: bool) -> Result<Range<'a>, Error> {
-    crate::work::worked(
-        range
-            .size()
-            .map_or(0, |size| usize::try_from(size).unwrap_or(usize::MAX)),
-    )?;
+/// The turns of a loop over a value.
+fn turns<'r, 'a>(range: &'r Value<'a>, two: bool) -> Result<Box<dyn Iterator<Item = Turn<'a>> + 'r>, Error> {
     let index = |at: usize| Value::Int(i64::try_from(at).unwrap_or(i64::MAX));
+    let pair = |key: Value<'a>, value| [Some(Ok(key)), Some(value)];
     Ok(match range {
         Value::List(list) if two => {
-            Range::Entries(list.iter().enumerate().map(|(at, item)| (index(at), item)).collect())
+            let items = list.iter().enumerate();
+            Box::new(items.map(move |(at, item)| pair(index(at), item)))
         }
-        Value::List(list) => Range::List(list.iter().collect()),
-        Value::Map(map) if two => Range::Entries(
-            map.keys()
-                .into_iter()
-                .map(|key| {
-                    let key = key.to_value();
-                    let value = map.get(&key).map(|value| value.unwrap_or(Value::Null));
-                    (key, value)
-                })
-                .collect(),
-        ),
-        Value::Map(map) => Range::List(map.keys().iter().map(|key| Ok(key.to_value())).collect()),
+        Value::List(list) => Box::new(list.iter().map(|item| [Some(item), None])),
+        Value::Map(map) if two => Box::new(map.iter_keys().map(move |key| {
+            let key = key.to_value();
+            let value = map.get(&key).map(|value| value.unwrap_or(Value::Null));
+            pair(key, value)
+        })),
+        Value::Map(map) => Box::new(map.iter_keys().map(|key| [Some(Ok(key.to_value())), None])),
         other if two => {
             let message = format!("unsupported comprehension range type: {}", go_type(other));
             return Err(Error::new(message));

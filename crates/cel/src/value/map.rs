@@ -283,16 +283,17 @@ impl<'a> Map<'a> {
     /// The keys in order.
     pub fn keys(&self) -> Vec<Key<'a>> {
         budget::spend(self.len());
+        self.iter_keys().collect()
+    }
+
+    /// The keys in order, each made when it is asked for: who goes over them says what that costs.
+    pub(crate) fn iter_keys(&self) -> Box<dyn Iterator<Item = Key<'a>> + '_> {
         match &self.0 {
-            Entries::Owned(entries) => entries.keys().cloned().collect(),
-            Entries::Computed(fields) => fields
-                .names()
-                .into_iter()
-                .map(|name| Key::String(name.into()))
-                .collect(),
+            Entries::Owned(entries) => Box::new(entries.keys().cloned()),
+            Entries::Computed(fields) => Box::new(fields.names().into_iter().map(|name| Key::String(name.into()))),
             Entries::Json(object, decl) => {
                 let known = decl.and_then(Decl::as_object);
-                let key = |name: &'a String| match known {
+                let key = move |name: &'a String| match known {
                     None => Some(Key::String(Text::Borrowed(name))),
                     Some(known) => {
                         let escaped = names::escape(name)?;
@@ -302,7 +303,7 @@ impl<'a> Map<'a> {
                             .then(|| Key::String(escaped.into()))
                     }
                 };
-                object.keys().filter_map(key).collect()
+                Box::new(object.keys().filter_map(key))
             }
         }
     }
