@@ -8,6 +8,7 @@
 //! Each object's fields are visited by name, where upstream visits them in no order.
 
 mod scalars;
+mod unique;
 
 use serde_json::{Value, json};
 
@@ -415,12 +416,7 @@ impl Validator {
         {
             outcome.errors.push(self.too_many(path, count, max));
         }
-        if schema.unique_items
-            && list
-                .iter()
-                .enumerate()
-                .any(|(i, a)| list[..i].iter().any(|b| same(a, b)))
-        {
+        if schema.unique_items && !unique::are(list) {
             outcome
                 .errors
                 .push(self.invalid(path, &Value::Null, "shouldn't contain duplicates"));
@@ -512,7 +508,7 @@ impl Validator {
                             return errors.push(mistake);
                         }
                         let names = &schema.list_map_keys;
-                        let text = |item: &Value| item.is_object().then(|| keys(item, names).to_string());
+                        let text = |item: &Value| key_text(item, names);
                         self.duplicates(list, text, |item| keys(item, names), path, errors);
                     }
                     _ => {}
@@ -558,6 +554,18 @@ impl Validator {
             errors.push(FieldError::duplicate(field, shown(&list[i])));
         }
     }
+}
+
+/// The same as a text that only equal keys have; none when it is no object.
+fn key_text(item: &Value, names: &[String]) -> Option<String> {
+    let item = item.as_object()?;
+    let mut text = Vec::new();
+    for value in names.iter().map(|name| item.get(name)) {
+        // What is absent is not null. Neither a list of bytes nor a value of JSON refuses anything.
+        let _ = value.map(|value| serde_json::to_writer(&mut text, value));
+        text.push(b',');
+    }
+    String::from_utf8(text).ok()
 }
 
 /// The key fields of an item of a map list; null when it is no object.
