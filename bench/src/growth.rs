@@ -26,7 +26,7 @@ const WRITES: usize = 200;
 const ROUNDS: usize = 9;
 const MOST: f64 = 1.5;
 
-/// A kind: what it is called here, its path, how many there are to be, and the object of a number.
+/// A kind: its name here, its path, how many there are to be, and the object of a number.
 struct Kind {
     name: &'static str,
     path: &'static str,

@@ -1,7 +1,7 @@
 //! The smallest HTTPS client that can ask for `/readyz`, used alike for us and for the peer.
 //!
-//! It checks no certificate (both servers make their own at start) and opens a connection for each try: what is
-//! measured is a server that was not there a moment ago.
+//! It checks no certificate (both servers make their own at start) and opens a connection for each try: the measured
+//! server was not there a moment ago.
 
 use std::net::SocketAddr;
 use std::sync::Arc;

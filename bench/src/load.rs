@@ -279,7 +279,7 @@ pub(crate) async fn watching(server: &Server) -> Result<Connection, String> {
     Ok(watch)
 }
 
-/// One write seen by many watchers, each on a connection of its own: CPU per event, above what the writes alone cost.
+/// One write seen by many watchers, each on a connection of its own: CPU per event, above the cost of the writes alone.
 async fn fan_out(server: &Server, writes: usize, figures: &mut Figures) -> Result<(), String> {
     let mut writer = Connection::open(server.address).await?;
     let mut write = async |kind: &str| -> Result<f64, String> {

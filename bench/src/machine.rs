@@ -33,7 +33,7 @@ pub(crate) fn descriptors(process: Option<u32>) -> Result<usize, String> {
 }
 
 /// Time that the threads of a process have spent on a processor, in milliseconds (Linux: `schedstat`, exact to the
-/// nanosecond; what ended threads have used is not in it, and servers keep theirs).
+/// nanosecond; the time of ended threads is not in it, and servers keep theirs).
 pub(crate) fn cpu_milliseconds(process: Option<u32>) -> Result<f64, String> {
     let process = process.ok_or("the process has ended")?;
     let failed = |why: std::io::Error| format!("cannot read the time of process {process}: {why}");

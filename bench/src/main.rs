@@ -2,7 +2,8 @@
 //!
 //! `cargo run --release -p kubewright-bench` measures; the figures of the peer are taken in the same run, in turns,
 //! when its binaries are given: `KUBEWRIGHT_BENCH_KUBE_APISERVER` and `KUBEWRIGHT_BENCH_ETCD`. Only ratios of one run
-//! are worth quoting: absolute times depend on the machine. Each line says what is measured, from where to where.
+//! are worth quoting: absolute times depend on the machine. Each line names the measured quantity, with its start and
+//! end.
 //!
 //! Without arguments everything is measured; `start`, `load`, `queue`, `memory`, `growth`, `definitions`, `watchers`,
 //! `cluster`, `time` and `webhooks` name parts.

@@ -138,8 +138,8 @@ impl RunningPeer {
             .sum()
     }
 
-    /// Starts what makes a cluster of a server that is ready: kube-controller-manager, kube-scheduler and kwok, in this
-    /// order.
+    /// Starts the rest of a cluster beside a server that is ready: kube-controller-manager, kube-scheduler and kwok, in
+    /// this order.
     pub(crate) fn start_the_rest(&mut self, programs: &[PathBuf; 3], folder: &Path) -> Result<(), String> {
         let config = folder.join("kubeconfig");
         let server = self.address;
@@ -203,7 +203,7 @@ impl RunningPeer {
 
     pub(crate) async fn stop(mut self) {
         for process in &mut self.processes {
-            // A process that is gone already is what we want.
+            // The process may be gone already, which is the aim.
             let _ = process.kill().await;
         }
     }

@@ -1,8 +1,8 @@
 //! Whether the events that wait for watchers become more and more: 500 watchers, 1,000 writes a second, which are
 //! 500,000 events a second.
 //!
-//! * The writers keep to a clock: a write that is late does not move those after it, so what is offered does not depend
-//!   on the server.
+//! * The writers keep to a clock: a write that is late does not move those after it, so the offered load does not
+//!   depend on the server.
 //! * *behind*: writes that are acknowledged, less the events that the slowest watcher has read, looked at every 20 ms.
 //!   It holds everything between the two: the server's queue, sockets, and a client that shares the two cores with the
 //!   server and takes a good part of them.

@@ -1,4 +1,4 @@
-//! The tables of the load: ours, the peer's, the ratio, what it is to be, whether it is.
+//! The tables of the load: ours, the peer's, the ratio, the goal, whether it is met.
 
 use std::path::Path;
 
@@ -129,7 +129,7 @@ async fn theirs(peer: &Peer, folder: &Path) -> Result<Figures, String> {
     Ok(figures)
 }
 
-/// Prints what 100,000 objects of 2 KB need.
+/// Prints the memory for 100,000 objects of 2 KB.
 pub(crate) async fn memory(kubewright: &Path) -> Result<(), String> {
     const OBJECTS: usize = 100_000;
     const MOST: f64 = 1.3;

@@ -118,7 +118,7 @@ impl Server {
     pub(crate) async fn stop(self) {
         match self.processes {
             Processes::Ours(mut child) => {
-                // A process that is gone already is what we want.
+                // The process may be gone already, which is the aim.
                 let _ = child.kill().await;
             }
             Processes::Theirs(running) => running.stop().await,

@@ -1,12 +1,12 @@
-//! 10,000 watchers on 10,000 connections: how soon they see 200 writes a second, and what each of them costs.
+//! 10,000 watchers on 10,000 connections: how soon they see 200 writes a second, and the cost of each of them.
 //!
 //! * *latency*: from the first byte of a write's request to each of its events, read by each of its watchers. The
 //!   writes keep to a clock, as in `queue`. *spread*: a hundred watchers for each of a hundred namespaces, which are
 //!   written to in turns, 20,000 events a second. *crowd*: all of them watch all namespaces, 2,000,000 events a second.
 //!   The clients decrypt every event, on the same cores.
 //! * *memory*: the private memory of the server a moment after the last watch was opened, and a moment after the
-//!   writes, less that before the first, over their number. One watcher has come and gone before, so that what the
-//!   first one makes for all is not counted.
+//!   writes, less that before the first, over their number. One watcher has come and gone before, so that shared data
+//!   made by the first one is not counted.
 //! * *descriptors*: open files of the server before, and after the clients are gone.
 //! * *silent*: how long a new client needs for a connection, its handshake and a GET beside 2,000 connections that say
 //!   nothing and 2,000 that sent half a head.
@@ -43,7 +43,7 @@ const OPENERS: usize = 16;
 const LONGEST: f64 = 100.0;
 const MOST_MEMORY: f64 = 10.0;
 
-/// How long nothing happens before memory is read: the server gives back what it had for requests.
+/// How long nothing happens before memory is read: the server gives back the memory of requests.
 const REST: Duration = Duration::from_secs(3);
 
 /// The text before the number of a written object in an event.

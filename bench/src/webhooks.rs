@@ -5,7 +5,7 @@
 //!   one another on one connection, in turns (no webhook, ours, theirs), so that a machine that slows down slows all of
 //!   them down.
 //! * *added*: the median of the creates with the webhook less the median of those without.
-//! * *in process*: the same through a client without a socket, the webhook called without one: what tests and `dev` do.
+//! * *in process*: the same through a client without a socket, the webhook called without one, as by tests and `dev`.
 //! * *admissions a second*: creates that keep to a clock, on several connections. Their time runs from the moment in
 //!   which each was due, so that one that is late makes those behind it late as well.
 //! * *CPU*: of the webhook's process, over the admissions of that load.

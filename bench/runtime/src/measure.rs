@@ -6,20 +6,18 @@
 //! * *first sync, CPU of an object*: time on processors from the word to begin until the store is synced, by object.
 //! * *watch, CPU of an event*: the same, from the first of as many events as there are objects, one for each, until a
 //!   handler is told of the last; the store then holds them.
-//! * *relist, peak*: the server answers 410, and nothing has changed. The most that was private until the next event
-//!   was told, over what was private before (after a collection). As a stream, page by page, and from a server that
-//!   ignores `limit`.
+//! * *relist, peak*: the server answers 410, and nothing has changed. The most private memory until the next event was
+//!   told, over that before (after a collection). As a stream, page by page, and from a server that ignores `limit`.
 //! * *reading*: a list of all objects, and a look at each: microseconds by object, the first time and again.
 //! * *reconciles a second*: from the first of as many events as there are objects, one for each, until the last of as
 //!   many reconciles that do nothing; of whole objects, and of a controller that asks for their metadata only.
 //! * *event to reconcile*: a thousand events a second for ten seconds, over a thousand objects: from the server's clock
 //!   when it writes the event to the beginning of the reconcile.
 //! * *queue*: 500,000 keys added, then taken and done one after the other; and one at a time: add, get, done.
-//! * *idle*: a controller of one object: what is private to the process (`RssAnon`), that with its share of the pages
-//!   that processes have in common (`Pss`), all that is resident, and how often its threads wake, in ten seconds
-//!   without an event.
+//! * *idle*: a controller of one object: its private memory (`RssAnon`), that with its share of common pages (`Pss`),
+//!   all resident memory, and how often its threads wake, in ten seconds without an event.
 //!
-//! Every measurement checks that the subject has and was told what it should: the counts of objects, of events, of
+//! Every measurement checks that the subject has all objects and events: the counts of objects, of events, of
 //! containers within.
 
 use std::collections::BTreeMap;

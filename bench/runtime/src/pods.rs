@@ -1,7 +1,7 @@
 //! The objects: Pods as a cluster has them, 4.8 KB each, with the managedFields that the API server adds.
 //!
-//! The text is fixed but for what differs between the pods of one Deployment in a real cluster; pieces are put together
-//! when they are sent, which takes the server less than a microsecond.
+//! The text is fixed except for the values that differ between the pods of one Deployment in a real cluster; pieces are
+//! put together when they are sent, which takes the server less than a microsecond.
 
 use std::fmt::Write;
 

@@ -27,7 +27,7 @@ pub(crate) struct Memory {
     pub(crate) private: f64,
     /// All that is resident, with the pages of the program: `VmRSS`.
     pub(crate) resident: f64,
-    /// The most that was private since [`Subject::forget_peak`]: `VmHWM` less what is not private now.
+    /// The most that was private since [`Subject::forget_peak`]: `VmHWM` less the memory that is not private now.
     pub(crate) peak: f64,
 }
 

@@ -5,7 +5,7 @@
 //! WatchList with its bookmark, the metadata-only form, and an ERROR of 410 when the bench says so. Only the bench
 //! changes objects, and only while no client lists, so that a list is a consistent state without a history.
 //!
-//! It runs in the process of the bench; what it uses is never counted as a subject's. Not here: fields and labels, any
+//! It runs in the process of the bench; its usage is never counted as a subject's. Not here: fields and labels, any
 //! other verb or kind.
 
 use std::convert::Infallible;

@@ -35,7 +35,7 @@ const ROWS: [(&str, Goal); 22] = [
     ("idle: wake-ups in 10 s", Goal::Most(0.0)),
 ];
 
-/// Prints what was measured.
+/// Prints the figures.
 pub(crate) fn print(columns: &[Option<Figures>; 3]) {
     println!(
         "{:<38}{:>12}{:>14}{:>20}",

@@ -10,7 +10,7 @@ use crate::servers::Server;
 /// How long a work may take on either side.
 const PATIENCE: Duration = Duration::from_secs(900);
 
-/// The events of a watch, those of what is there first.
+/// The events of a watch, those of present objects first.
 pub(super) struct Events {
     connection: Connection,
     /// Bytes that have come and are not yet a whole line.

@@ -1,5 +1,5 @@
-//! Workloads: what a cluster with its controllers, scheduler and nodes makes of them, ours beside kube-apiserver with
-//! etcd, kube-controller-manager, kube-scheduler and kwok.
+//! Workloads: the work of a cluster with its controllers, scheduler and nodes, ours beside kube-apiserver with etcd,
+//! kube-controller-manager, kube-scheduler and kwok.
 //!
 //! Time runs from the request that creates (or changes, or deletes) to the event in which a watch sees the end; CPU is
 //! that of all programs of a side over the same time. Both sides have the same nodes and the same pods, which no
@@ -7,8 +7,8 @@
 //! but for the limits of requests per second (20 for a controller, 50 for the scheduler), which are lifted: it does not
 //! wait for itself.
 //!
-//! Invariant: during a rolling update the pods themselves are counted at each event, not what a status says. A number
-//! below maxUnavailable or above maxSurge fails the run.
+//! Invariant: during a rolling update the pods themselves are counted at each event, not the numbers of a status. A
+//! number below maxUnavailable or above maxSurge fails the run.
 //!
 //! Only ours is measured at 10,000 pods, where the peer takes its minutes; and with time that is a test's, which the
 //! peer does not have.
@@ -63,7 +63,7 @@ pub(crate) async fn measure(kubewright: &Path, peer: Option<&Peer>) -> Result<()
     }
 }
 
-/// Measures and prints what only our side has: time that is a test's, and pods that are processes.
+/// Measures and prints the features of our side alone: time that is a test's, and pods that are processes.
 pub(crate) async fn time_and_processes(kubewright: &Path) -> Result<(), String> {
     println!();
     let (year, postgres) = (time::a_year().await, time::postgres(kubewright).await);
@@ -99,7 +99,7 @@ fn row(what: &str, ours: Cost, theirs: Option<Cost>) {
     println!("{what:<44} {}{beside}", show(ours));
 }
 
-/// 10,000 pods on 100 nodes, and what they cost beside 1,000.
+/// 10,000 pods on 100 nodes, and their cost beside 1,000.
 async fn large(kubewright: &Path) -> Result<(), String> {
     let few = works::crowd(&Side::ours(kubewright, 100).await?, 1_000).await?;
     let many = works::crowd(&Side::ours(kubewright, 100).await?, 10_000).await?;

@@ -1,4 +1,4 @@
-//! Time that is a test's, and pods that are processes: what only our side has.
+//! Time that is a test's, and pods that are processes: only our side has them.
 
 use std::collections::BTreeSet;
 use std::path::Path;

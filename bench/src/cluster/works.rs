@@ -1,4 +1,4 @@
-//! The works: what is asked for, and when it is over.
+//! The works: their requests, and when they are over.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -230,7 +230,7 @@ pub(super) struct Crowd {
 
 /// How many pods each Deployment of a crowd has.
 const OF_ONE: usize = 500;
-/// How long idleness is looked at, after as long a time for what is still to do.
+/// How long idleness is looked at, after as long a time for remaining work.
 const IDLE: Duration = Duration::from_secs(10);
 
 /// Deployments of 500 pods until there are so many; then nothing; then all of them deleted.
