@@ -14,7 +14,7 @@ pub(crate) struct Form {
     pub(crate) max_event_size: Option<usize>,
 }
 
-/// The log, and what is to be said about its policy.
+/// The log, and the warnings about its policy.
 ///
 /// # Errors
 /// Why the policy cannot be used or the file not be written, in kube-apiserver's words where it has some.

@@ -1,4 +1,4 @@
-//! Where the kubeconfig of an embedded cluster goes, and what is done to a file that is already there.
+//! The place of an embedded cluster's kubeconfig, and the handling of a file that is already there.
 //!
 //! Invariants: the file appears whole or not at all, readable by its owner only; a file that is not one of ours is
 //! never overwritten (`--kubeconfig ~/.kube/config` must not cost a user his clusters); a file without a given name is

@@ -127,8 +127,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Says what is wrong with the arguments, or the help that was asked for. Without a command the help is what a person
-/// wants.
+/// Prints the error in the arguments, or the requested help. Without a command the help is what a person wants.
 fn misused(wrong: &clap::Error, plugins: &external::Chain) -> ExitCode {
     use clap::error::ErrorKind::{DisplayHelp, DisplayHelpOnMissingArgumentOrSubcommand, DisplayVersion};
     // The output is gone, so there is no place for the error.

@@ -1,4 +1,4 @@
-//! Tells what the runtime does, as it happens: each reconcile with why it ran, each write with the fields that it
+//! Prints the work of the runtime, as it happens: each reconcile with its cause, each write with the fields that it
 //! changed.
 //!
 //! The narrator is an [`Observer`]: it is called from the tasks that do the work, so it only puts the observation into

@@ -77,7 +77,7 @@ pub(crate) fn shell_word(word: &str) -> String {
 }
 
 impl Format {
-    /// Prints what happened: `text` for people or `event` for machines.
+    /// Prints an event: `text` for people or `event` for machines.
     ///
     /// A closed pipe (`kubewright demo | head`) ends the process quietly, as it does for other commands.
     pub(crate) fn say(self, text: &str, event: &Value) {
@@ -112,7 +112,7 @@ impl Format {
     }
 }
 
-/// Why a command did not do what it promised.
+/// Why a command did not keep its promise.
 #[derive(Debug)]
 pub(crate) struct Failure {
     attempted: String,
@@ -123,7 +123,7 @@ pub(crate) struct Failure {
 }
 
 impl Failure {
-    /// `attempted`: what could not be done, such as `cannot write the kubeconfig /x`.
+    /// `attempted`: the failed attempt, such as `cannot write the kubeconfig /x`.
     pub(crate) fn new(attempted: impl Into<String>) -> Failure {
         Failure {
             attempted: attempted.into(),

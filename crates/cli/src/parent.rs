@@ -1,5 +1,5 @@
-//! The process that started this one, for programs that end with it: what a test run that is killed has started must
-//! not stay.
+//! The process that started this one, for programs that end with it: the child processes of a killed test run must not
+//! stay.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! The project that a command works on: where it is, and what of it `dev`, `run` and `doctor` need to know.
+//! The project that a command works on: its place, and the facts that `dev`, `run` and `doctor` need of it.
 
 use std::path::{Path, PathBuf};
 
@@ -55,7 +55,7 @@ impl Project {
         Project::find(&folder)
     }
 
-    /// Where `dev` keeps what it needs between two runs: `.kubewright`, which git does not see.
+    /// Where `dev` keeps its files between two runs: `.kubewright`, which git does not see.
     ///
     /// # Errors
     /// When it cannot be made.

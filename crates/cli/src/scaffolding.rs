@@ -213,7 +213,7 @@ pub(crate) fn ask(given: Option<bool>, question: &str, flag: &str, attempted: &s
     }
 }
 
-/// Finishes what an interrupted command had begun to write, and says so.
+/// Finishes the writes of an interrupted command, and reports it.
 ///
 /// # Errors
 /// When it cannot be finished, or another command is writing.
@@ -226,7 +226,7 @@ pub(crate) fn recover(disk: &Disk, output: Format) -> Result<(), Diagnostic> {
 }
 
 impl Writing {
-    /// Carries a plan out, or shows it, and says what happened.
+    /// Carries a plan out, or shows it, and reports the result.
     pub(crate) fn finish(&self, disk: &Disk, plan: &Plan<'_>, output: Format) -> Result<(), Failure> {
         for warning in &plan.warnings {
             output.warning(&warning.to_string(), &json!({"event": "warning", "warning": warning}));

@@ -1,8 +1,8 @@
 //! The cluster of a kubeconfig, and whether it is a local test cluster or a production one.
 //!
 //! `dev` works against clusters of this machine only, unless a person names the context ([`Target::allow`]): the
-//! commonest accident with such tools is the wrong current context. Invariant: what looks local but leads away (a
-//! proxy, a tunnel whose certificate belongs to another name) is not local.
+//! commonest accident with such tools is the wrong current context. Invariant: a context that looks local but leads
+//! away (a proxy, a tunnel whose certificate belongs to another name) is not local.
 
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
@@ -35,8 +35,8 @@ pub(crate) enum Reach {
 }
 
 impl Target {
-    /// Reads the kubeconfig and finds the context: the one named, or the current one. `file` is what `--kubeconfig`
-    /// says; without it `$KUBECONFIG` and `~/.kube/config` count, as for kubectl.
+    /// Reads the kubeconfig and finds the context: the one named, or the current one. `file` is the value of
+    /// `--kubeconfig`; without it `$KUBECONFIG` and `~/.kube/config` count, as for kubectl.
     ///
     /// # Errors
     /// KWR0801 when there is no such file, context or server.

@@ -2,10 +2,10 @@
 //! listened to.
 //!
 //! Which ones is said by `--plugins`, or by `layout` in PROJECT for all commands. [`Chain::prepare`] looks before the
-//! arguments are read, because a plug-in has flags of its own: they are taken out, and what is left is kubewright's.
-//! [`Chain::run`] hands the plan to one program after the other; each sees what the ones before it wrote. As with
-//! kubebuilder, external plug-ins that are named alone for `create` run instead of the layout, and after it when its
-//! key is named, too. Not here: the protocol ([`kubewright_codegen::external`]); running a program (`process`).
+//! arguments are read, because a plug-in has flags of its own: they are taken out, and the rest is kubewright's.
+//! [`Chain::run`] hands the plan to one program after the other; each sees the files that the ones before it wrote. As
+//! with kubebuilder, external plug-ins that are named alone for `create` run instead of the layout, and after it when
+//! its key is named, too. Not here: the protocol ([`kubewright_codegen::external`]); running a program (`process`).
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -35,8 +35,8 @@ struct Program {
 }
 
 impl Program {
-    /// Asks about a command: `flags` or `metadata`. None when the program does not know it; what is wrong with it is
-    /// said when it runs.
+    /// Asks about a command: `flags` or `metadata`. None when the program does not know it; its errors are reported
+    /// when it runs.
     fn ask(&self, command: &str, what: &str) -> Option<Response> {
         let asked = Request::about(command, what);
         let answer = process::run(&self.key, &self.path, Path::new("."), &asked, process::Words::Hidden).ok()?;
@@ -60,7 +60,7 @@ pub(crate) struct Chain {
 }
 
 impl Chain {
-    /// Finds the plug-ins of a command line, and takes what is theirs out of it.
+    /// Finds the plug-ins of a command line, and takes their flags out of it.
     pub(crate) fn prepare(typed: Vec<OsString>) -> (Vec<OsString>, Chain) {
         // An argument that is not text is refused by the reader of the arguments.
         let arguments: Option<Vec<String>> = typed.iter().map(|word| word.to_str().map(str::to_owned)).collect();
@@ -123,7 +123,7 @@ impl Chain {
     /// Lets each program add to the plan.
     ///
     /// # Errors
-    /// When one fails, takes too long, or answers what cannot be taken. The plan is not to be carried out then.
+    /// When one fails, takes too long, or gives an answer that cannot be taken. The plan is not to be carried out then.
     pub(crate) fn run(&self, root: &Path, plan: &mut Plan<'_>) -> Result<(), Diagnostic> {
         if let Some(key) = self.missing.first() {
             return Err(

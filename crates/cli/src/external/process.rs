@@ -25,7 +25,7 @@ const SECONDS: &str = "KUBEWRIGHT_PLUGIN_SECONDS";
 /// The variable with the folder of all plug-ins.
 const FOLDER: &str = "EXTERNAL_PLUGINS_PATH";
 
-/// Whether what a program says on standard error is shown.
+/// Whether a program's standard error is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Words {
     Shown,
@@ -70,7 +70,7 @@ pub(super) fn find(key: &Key) -> Option<PathBuf> {
     found.into_iter().next()
 }
 
-/// Asks a program, and answers what it printed.
+/// Asks a program, and answers its output.
 ///
 /// # Errors
 /// When it cannot be started, fails, takes too long or prints too much.
@@ -101,7 +101,7 @@ pub(super) fn run(
                 Words::Shown => Stdio::inherit(),
                 Words::Hidden => Stdio::null(),
             })
-            // A group of its own, so that what it starts can be ended with it.
+            // A group of its own, so that its child processes can be ended with it.
             .process_group(0)
             .kill_on_drop(true)
             .spawn()

@@ -51,7 +51,7 @@ impl Disk {
         &self.root
     }
 
-    /// Carries a plan out, after what an interrupted command had begun.
+    /// Carries a plan out, after the rest of an interrupted command.
     ///
     /// # Errors
     /// When a file changed since the plan was made, something is in the way, or the operating system refuses. Nothing

@@ -68,7 +68,7 @@ fn lock(disk: &Disk) -> Result<File, Diagnostic> {
     }
 }
 
-/// Finishes or forgets what another command began. Answers whether something was finished.
+/// Finishes or forgets the work of an interrupted command. Answers whether something was finished.
 pub(super) fn recover(disk: &Disk) -> Result<bool, Diagnostic> {
     if !disk.root().join(STAGE).is_dir() {
         return Ok(false);
@@ -184,7 +184,7 @@ impl<'d> Staged<'d> {
                 match self.roll_back() {
                     Ok(()) => Err(wrong),
                     Err((place, again)) => {
-                        // The folder stays: it holds what the files were.
+                        // The folder stays: it holds the old contents of the files.
                         return Err(wrong
                             .because(format!("and {} could not be put back: {again}", place.display()))
                             .fix(format!("the files as they were are in {STAGE}; copy them back by hand")));
@@ -256,7 +256,7 @@ impl<'d> Staged<'d> {
             .skip(1)
             .take_while(|folder| *folder != self.disk.root());
         for folder in above {
-            // Refused when something is in it, which is what stops this.
+            // Refused when something is in it, which ends this loop.
             if fs::remove_dir(folder).is_err() {
                 break;
             }
