@@ -1,6 +1,6 @@
 //! `kubewright assets`: a folder with `kube-apiserver` and `etcd`, for the test environments of other languages.
 //!
-//! Both are links to this program, which knows by its name what it is (`dropin`). The folder is printed as
+//! Both are links to this program, which decides by its name which program it is (`dropin`). The folder is printed as
 //! `setup-envtest use -p` does.
 
 use std::fs;

@@ -1,4 +1,4 @@
-//! `kubewright delete api` and `delete webhook`: what `create` added, away again.
+//! `kubewright delete api` and `delete webhook`: remove the files that `create` added.
 
 use clap::{Args, Subcommand};
 use kubewright_codegen::scaffold::{self, Delete};

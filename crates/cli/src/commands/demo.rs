@@ -60,7 +60,7 @@ pub(crate) struct Arguments {
     kubeconfig: Option<PathBuf>,
 }
 
-/// How long what is created may take to be Ready.
+/// How long the new objects may take to be Ready.
 const PATIENCE: Duration = Duration::from_secs(30);
 /// How often the hero of a story is looked at.
 const LOOK: Duration = Duration::from_millis(100);
@@ -263,7 +263,7 @@ impl Demo {
         }
     }
 
-    /// Creates what a story needs, and waits for its hero.
+    /// Creates the objects of a story, and waits for its hero.
     async fn tell(&self, story: &Story, once: bool) -> Result<(), Failure> {
         self.narrator.begin().await;
         for object in &story.objects {
@@ -305,8 +305,8 @@ impl Demo {
         std::future::pending().await
     }
 
-    /// Creates the Guestbook and waits until it is Ready, or does what the story says; with `once` that is all, else it
-    /// goes on for ever.
+    /// Creates the Guestbook and waits until it is Ready, or plays the story; with `once` that is all, else it goes on
+    /// for ever.
     async fn play(&self, story: Option<&Story>, once: bool) -> Result<(), Failure> {
         if let Some(story) = story {
             return self.tell(story, once).await;
@@ -320,7 +320,7 @@ impl Demo {
         }
         let took = self.started.elapsed().as_secs_f64();
         if once {
-            // This is the end of the story: what happens while the word is printed is not part of it.
+            // This is the end of the story: later events are not part of it.
             self.narrator.end();
         }
         let text = format!(

@@ -1,4 +1,4 @@
-//! `kubewright edit`: what holds for the whole project.
+//! `kubewright edit`: the settings of the whole project.
 
 use clap::Args;
 use kubewright_codegen::scaffold::{self, Edit};

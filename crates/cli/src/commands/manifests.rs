@@ -55,7 +55,7 @@ impl Arguments {
             allow_dangerous_types: self.allow_dangerous_types || decided.allow_dangerous_types,
             ..decided
         };
-        // A first build takes a minute: a person sees how far it is, a script sees what is wrong.
+        // A first build takes a minute: a person sees its progress, a script sees its errors.
         let watched = std::io::IsTerminal::is_terminal(&std::io::stderr());
         let how = How {
             root: root.clone(),

@@ -1,4 +1,5 @@
-//! `kubewright cluster --repair`: what was saved of a damaged data folder, told so that a person sees his own objects.
+//! `kubewright cluster --repair`: the objects saved of a damaged data folder, reported so that a person recognises his
+//! own.
 //!
 //! A cluster stores some two hundred objects for itself, which it makes anew when they are missing; of those only the
 //! number is told. `--output json` names all. Not here: the repair (`kubewright-cluster`).
@@ -9,7 +10,7 @@ use serde_json::json;
 
 use crate::output::{Failure, Format, count};
 
-/// Saves what can be saved of a damaged folder.
+/// Saves all recoverable objects of a damaged folder.
 pub(super) fn repair(folder: &Path, output: Format) -> Result<(), Failure> {
     let report = kubewright_cluster::repair(folder)
         .map_err(|why| Failure::new(format!("cannot repair {}", folder.display())).because(why))?;

@@ -164,7 +164,7 @@ impl Arguments {
     }
 }
 
-/// Of all that is wrong with a declaration what is told when only one thing can be.
+/// The error to show of a declaration's errors when only one can be.
 fn first(wrong: Vec<Diagnostic>) -> Failure {
     let found = wrong.into_iter().next();
     found.map_or_else(|| Failure::new("the declaration is wrong"), Failure::from)

@@ -1,4 +1,5 @@
-//! `kubewright upgrade` (kubebuilder's `alpha update`): a project brought to what this version of the command writes.
+//! `kubewright upgrade` (kubebuilder's `alpha update`): brings a project to the scaffold of this version of the
+//! command.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};

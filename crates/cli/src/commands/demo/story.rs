@@ -30,9 +30,9 @@ pub(super) struct Story {
     pub(super) operators: Vec<Operator>,
     /// Created one after the other, in the namespace `default` where they have one.
     pub(super) objects: Vec<Value>,
-    /// The kind whose object must be ready before what comes after it is created.
+    /// The kind whose object must be ready before the later ones are created.
     pub(super) waits_for: Option<&'static str>,
-    /// The object that is waited for: its kind and name, and what it is then.
+    /// The object that is waited for: its kind and name, and its state then.
     pub(super) hero: (&'static str, &'static str, &'static str),
     /// Whether it is.
     pub(super) is_there: fn(&Value) -> bool,

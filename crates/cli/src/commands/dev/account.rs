@@ -62,7 +62,7 @@ impl Account {
         format!("system:serviceaccount:{}:{ACCOUNT}", self.namespace())
     }
 
-    /// Creates the account and brings its roles to what is declared now; those of rules that are gone go, too.
+    /// Creates the account and brings its roles to the present declaration; those of removed rules go, too.
     ///
     /// # Errors
     /// KWR0703 with the server's words.

@@ -4,7 +4,7 @@
 //! reconciler that wakes itself, writes that change nothing, conflicts without end, a reconcile that does not return, a
 //! finalizer that no controller removes), and the texts of errors ([`about_error`]). Invariants: each piece of advice
 //! is given once for each subject while an operator runs, because a person who has read it once is only disturbed by
-//! the second; what is remembered is bounded.
+//! the second; the memory is bounded.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::{Duration, Instant};

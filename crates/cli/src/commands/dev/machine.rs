@@ -71,7 +71,7 @@ pub(crate) enum Action {
     Build,
     /// Stop compiling; [`Event::Built`] follows.
     CancelBuild,
-    /// Apply what the build declares; [`Event::Prepared`] follows.
+    /// Apply the declaration of the build; [`Event::Prepared`] follows.
     Prepare(Generation),
     /// Start the program of a build; [`Event::Exited`] follows one day.
     Start(Generation),
@@ -136,7 +136,7 @@ impl Machine {
         }
     }
 
-    /// Whether the operator's end would be what was asked for.
+    /// Whether the end of the operator was requested.
     pub(crate) fn expects_exit(&self) -> bool {
         self.operator == Operator::Stopping
     }

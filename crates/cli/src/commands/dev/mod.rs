@@ -1,8 +1,8 @@
 //! `kubewright dev`: a cluster, the definitions, the operator; built again and restarted on every save.
 //!
-//! The parts: `machine` decides what comes next, and knows nothing but events; `session` does it; `operator`, `watch`,
-//! `objects`, `observations` and `program` (which other commands use, too) are its hands and ears; `story` is what is
-//! known, `teller` and `screen` show it.
+//! The parts: `machine` decides the next steps, and knows nothing but events; `session` does them; `operator`, `watch`,
+//! `objects`, `observations` and `program` (which other commands use, too) are its hands and ears; `story` is the known
+//! state, `teller` and `screen` show it.
 //!
 //! A person may rely on this: the cluster and its objects stay while the operator is replaced; the last good build runs
 //! until a better one is there; no cluster outside of this machine is touched unless it was named.

@@ -1,8 +1,8 @@
 //! The objects that `dev` puts into the cluster: definitions, webhook configurations, samples. All by server-side
-//! apply, so that what others own stays.
+//! apply, so that fields of other managers stay.
 //!
 //! Invariants: an object that is as it should be keeps its resourceVersion; a definition counts only when the server
-//! serves it; what the server refuses is told in its own words.
+//! serves it; the server's refusals are shown in its own words.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -71,7 +71,7 @@ impl Item {
 /// that does not exist is empty.
 ///
 /// # Errors
-/// KWR0705 or what `code` says, with file and line, when a file is not YAML or holds something that is no object.
+/// KWR0705 or `code`, with file and line, when a file is not YAML or holds a document that is no object.
 pub(crate) fn read(root: &Path, folder: &str, code: Code) -> Result<Vec<Item>, Diagnostic> {
     let mut files: Vec<PathBuf> = match std::fs::read_dir(root.join(folder)) {
         Ok(entries) => entries.flatten().map(|entry| entry.path()).collect(),
@@ -223,7 +223,7 @@ pub(crate) const WEBHOOKS: (&str, &[&str]) = (
     "admissionregistration.k8s.io",
     &["MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"],
 );
-/// Group and kinds of what an account may do.
+/// Group and kinds of an account's rights.
 pub(crate) const RIGHTS: (&str, &[&str]) = (
     "rbac.authorization.k8s.io",
     &["ClusterRoleBinding", "RoleBinding", "ClusterRole", "Role"],
@@ -276,7 +276,7 @@ pub(crate) async fn remove_others(
 /// Applies a sample.
 ///
 /// # Errors
-/// KWR0705 with the server's words, and what to do about the commonest of them.
+/// KWR0705 with the server's words, and the fix for the commonest of them.
 pub(crate) async fn apply_sample(client: &Client, item: &Item) -> Result<Applied, Diagnostic> {
     apply(client, item).await.map_err(|why| {
         let why = words(&why);

@@ -1,4 +1,4 @@
-//! Hears what the operator does: the reading end of the socket that its environment names.
+//! Receives the operator's observations: the reading end of the socket that its environment names.
 //!
 //! Invariants: `dev` never makes an operator wait (observations that it cannot take are lost and counted at the other
 //! end); one operator speaks at a time, and late observations of an older one are shown as its own.

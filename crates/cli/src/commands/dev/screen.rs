@@ -1,5 +1,5 @@
 //! The live screen: the state on top, then the one thing that matters: the first compiler error while there is one,
-//! else what happens.
+//! else the events.
 //!
 //! [`frame`] draws a [`Story`] into lines; the [`Terminal`] puts them on the screen and leaves the terminal as it found
 //! it, even after a panic or a signal. No cursor addressing of single cells: a frame is small, and the terminal shows
@@ -15,9 +15,9 @@ use unicode_width::UnicodeWidthChar as _;
 use super::story::{BuildState, OperatorState, Story};
 use crate::output::{BAD, CHANGE, DIM, GOOD, STRONG, paint, shell_word};
 
-/// Lines of advice that are pinned at most; what is older waits until these are answered.
+/// The most pieces of advice that are pinned; older ones wait until these are answered.
 const PINNED: usize = 3;
-/// The columns that an entry's time takes; what it says stays to the right of them.
+/// The columns of an entry's time; its text stays to the right of them.
 const INDENT: usize = 12;
 
 /// The lines of a screen of this size. Never more than `height`, never wider than `width`.
@@ -45,7 +45,7 @@ pub(crate) fn frame(story: &Story, width: usize, height: usize, now: Instant) ->
             width,
         ));
         body.extend(wrapped(failed.rendered.lines().map(str::to_owned), width));
-        // At least a few lines of what happens meanwhile.
+        // At least a few lines of the events meanwhile.
         body.truncate(room.saturating_sub(4).max(room.min(6)));
         body.push(String::new());
         body.truncate(room);

@@ -1,4 +1,4 @@
-//! Does what the machine decides: one loop that takes events and carries out actions.
+//! Carries out the machine's decisions: one loop that takes events and does actions.
 //!
 //! Invariants: only this loop talks to the machine; work that takes time is a task that answers with an event; a
 //! program that runs is kept under a name of its own, so that cargo may write the next one meanwhile.
@@ -29,7 +29,7 @@ use super::webhooks::{self, Address};
 use crate::output::Failure;
 use crate::program::{self, Built, How, Outcome, build, declaration};
 
-/// An operator that has not introduced itself after so long does not tell what it does.
+/// An operator that has not introduced itself after so long sends no observations.
 const SILENT: Duration = Duration::from_secs(3);
 
 /// The equipment of a session.
@@ -199,7 +199,7 @@ impl Session {
         self.tell(Fact::Trouble(Box::new(diagnostic))).await;
     }
 
-    /// Says later what happens, from a task.
+    /// Reports the result of a task later.
     fn later(&self, work: impl Future<Output = Report> + Send + 'static) {
         let reports = self.reports.clone();
         tokio::spawn(async move {
@@ -299,7 +299,7 @@ impl Session {
         }
     }
 
-    /// Asks the program what it declares, and applies its definitions.
+    /// Asks the program for its declaration, and applies its definitions.
     fn prepare(&self, generation: Generation) {
         let Some(program) = self.programs.get(&generation).cloned() else {
             return;

@@ -33,7 +33,7 @@ pub(crate) enum News {
     Log(String),
     /// So many built-in observations could not be kept.
     Missed(u64),
-    /// Show or hide what the operator prints.
+    /// Show or hide the operator's output.
     ToggleLog,
 }
 
@@ -190,7 +190,7 @@ impl Story {
         &self.advice
     }
 
-    /// Learns the news and gives what is to be printed about it.
+    /// Takes the news and gives the entries to print about it.
     pub(crate) fn hear(&mut self, news: &News, now: Instant) -> Vec<Entry> {
         let mut entries = Vec::new();
         match news {
@@ -599,7 +599,7 @@ mod tests {
     use super::*;
     use kubewright::{FieldChange, ObjectRef, Request};
 
-    /// Tells the news, one millisecond apart, and gives what is printed.
+    /// Plays the news, one millisecond apart, and gives the output.
     fn printed(story: &mut Story, news: Vec<News>) -> String {
         let mut text = String::new();
         for (index, news) in news.into_iter().enumerate() {

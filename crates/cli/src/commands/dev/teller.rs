@@ -27,7 +27,7 @@ pub(crate) fn channel() -> (mpsc::Sender<News>, mpsc::Receiver<News>) {
     mpsc::channel(WAITING)
 }
 
-/// Tells what the built-in controllers do, once it is switched on.
+/// Shows the work of the built-in controllers, once it is switched on.
 pub(crate) struct Scenery {
     news: mpsc::Sender<News>,
     missed: AtomicU64,

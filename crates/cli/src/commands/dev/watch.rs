@@ -89,7 +89,7 @@ fn temporary(name: &str) -> bool {
         || name == "4913"
 }
 
-/// Files that were saved, by what they are good for.
+/// Saved files, by their use.
 pub(crate) type Saved = BTreeMap<Interest, BTreeSet<PathBuf>>;
 
 /// Watches a project.
@@ -179,8 +179,8 @@ impl Watcher {
         self.watcher.watch(folder, RecursiveMode::Recursive)
     }
 
-    /// Remembers what is in the files now, so that the first save counts only if it changes something. Files that were
-    /// saved after `since` have changed.
+    /// Remembers the present contents of the files, so that the first save counts only if it changes something. Files
+    /// that were saved after `since` have changed.
     fn remember(&mut self, folder: &Path, since: Option<SystemTime>) {
         for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
             let path = entry.path();
@@ -214,8 +214,8 @@ impl Watcher {
         within(&self.root).or_else(|| self.packages.iter().find_map(source))
     }
 
-    /// The next files that were saved. Never ends while the project is there. May be dropped half way: what was
-    /// collected is kept for the next call.
+    /// The next files that were saved. Never ends while the project is there. May be dropped half way: collected paths
+    /// are kept for the next call.
     pub(crate) async fn next(&mut self) -> Saved {
         loop {
             if self.collected.is_empty() {
@@ -242,7 +242,7 @@ impl Watcher {
         }
     }
 
-    /// Of these paths the files that are not what they were.
+    /// The files among these paths whose contents changed.
     fn changed(&mut self, paths: BTreeSet<PathBuf>) -> Saved {
         let mut saved = Saved::new();
         for path in paths {
@@ -274,7 +274,7 @@ fn cannot(folder: &Path, why: notify::Error) -> Diagnostic {
         .fix("on Linux the limits are fs.inotify.max_user_watches and max_user_instances (sysctl)")
 }
 
-/// A fingerprint of what is in a file; none when there is no such file.
+/// A fingerprint of a file's content; none when there is no such file.
 fn content(path: &Path) -> Option<u64> {
     let bytes = std::fs::read(path).ok()?;
     let mut hasher = DefaultHasher::new();

@@ -83,7 +83,7 @@ fn is_nothing(value: &Value) -> bool {
     }
 }
 
-/// Collects the paths at which the two differ. `exact`: what only they have counts, too.
+/// Collects the paths at which the two differ. `exact`: fields that only the cluster has count, too.
 fn compare(path: &str, ours: &Value, theirs: &Value, exact: bool, found: &mut Vec<String>) {
     match (ours, theirs) {
         (Value::Object(ours), Value::Object(_)) if path.ends_with(".clientConfig") && ours.contains_key("service") => {}

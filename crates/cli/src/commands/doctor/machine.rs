@@ -1,5 +1,5 @@
-//! The machine and the cluster: what `doctor` sees there. Each look is followed by a judgement that is a function of
-//! what was seen.
+//! The machine and the cluster in the eyes of `doctor`. Each look is followed by a judgement that is a function of the
+//! finding.
 
 use std::net::TcpListener;
 use std::path::Path;
@@ -13,7 +13,7 @@ use super::installed::installed;
 use super::{Check, State};
 use crate::target::{Reach, Target, chain};
 
-/// The oldest Rust that builds kubewright and what it scaffolds.
+/// The oldest Rust that builds kubewright and its scaffold.
 const RUST: (u32, u32) = (1, 90);
 /// The oldest kubectl that gets along with OpenAPI version 3 alone.
 const KUBECTL: (u32, u32) = (1, 30);
@@ -59,7 +59,7 @@ pub(super) async fn machine(folder: &Path) -> Vec<Check> {
     checks
 }
 
-/// The cluster of the kubeconfig, if there is one, and what it has of the project in `root`.
+/// The cluster of the kubeconfig, if there is one, and its parts of the project in `root`.
 pub(super) async fn cluster(context: Option<&str>, root: Option<&Path>) -> Vec<Check> {
     let target = match Target::read(None, context) {
         Ok(target) => target,

@@ -1,9 +1,9 @@
-//! `kubewright doctor`: looks at the machine, the cluster and the project, and says of each thing whether it will do,
-//! and if not what to do.
+//! `kubewright doctor`: looks at the machine, the cluster and the project, and reports of each thing whether it will
+//! do, and if not the fix.
 //!
 //! A [`Check`] is a fact with a judgement. `machine` looks (processes, files, sockets) and judges with pure functions;
-//! `drift` judges PROJECT against what the operator declares, and looks at nothing; `installed` holds a cluster's
-//! definitions against the project's. Invariant: the exit status is 1 exactly when a check is [`State::Bad`].
+//! `drift` judges PROJECT against the operator's declaration, and looks at nothing; `installed` compares a cluster's
+//! definitions with the project's. Invariant: the exit status is 1 exactly when a check is [`State::Bad`].
 
 use std::path::Path;
 
@@ -207,7 +207,7 @@ impl Arguments {
     }
 }
 
-/// Whether the generated files are what the code says; nothing in a project that has none yet.
+/// Whether the generated files agree with the code; nothing in a project that has none yet.
 fn generated(declaration: &manifests::Declaration, root: &Path) -> Option<Check> {
     let disk = Disk::new(root);
     if !root.join(manifests::CRDS).is_dir() && !root.join(manifests::ROLES).is_file() {
