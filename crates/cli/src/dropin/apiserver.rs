@@ -1,7 +1,7 @@
 //! `kube-apiserver`: the API server of a cluster, with the certificates, keys and rules that its flags name, and
 //! without controllers unless `--controllers` says otherwise.
 //!
-//! Objects are in the folder that the etcd behind `--etcd-servers` names. Not here: what flags mean (`settings`).
+//! Objects are in the folder that the etcd behind `--etcd-servers` names. Not here: the meaning of flags (`settings`).
 
 use std::fs::{self, DirBuilder, OpenOptions};
 use std::io::{self, Write as _};
@@ -17,7 +17,7 @@ use super::{etcd, failed, flags, names, print, warn};
 use crate::parent::Parent;
 use crate::signals::stop_signal;
 
-/// How long the end may take; what is acknowledged is written by then.
+/// How long the end may take; all acknowledged writes are on the disk by then.
 const STOP: Duration = Duration::from_secs(1);
 
 pub(super) fn main(arguments: &[String], started: Instant) -> ExitCode {
@@ -151,7 +151,7 @@ fn pki(settings: &Settings) -> Result<Pki, String> {
 }
 
 pub(super) fn text(path: &Path) -> Result<String, String> {
-    // Go's words for what the system says of a file.
+    // Go's words for the system's error about a file.
     fs::read_to_string(path).map_err(|why| match why.kind() {
         io::ErrorKind::NotFound => format!("open {}: no such file or directory", path.display()),
         _ => format!("open {}: {why}", path.display()),

@@ -1,8 +1,8 @@
-//! Who decides what users may do: `--authorization-mode` and the flags of its webhook, or the file that
-//! `--authorization-config` names (`AuthorizationConfiguration` of `apiserver.config.k8s.io`, KEP-3221).
+//! The authorizers: `--authorization-mode` and the flags of its webhook, or the file that `--authorization-config`
+//! names (`AuthorizationConfiguration` of `apiserver.config.k8s.io`, KEP-3221).
 //!
-//! Invariants: what is said twice, or beside its mode, is an error; a file is accepted only when all of it acts. It is
-//! read once, at the start: kube-apiserver reads it again when it changes.
+//! Invariants: a setting that is given twice, or beside its mode, is an error; a file is accepted only when all of it
+//! acts. It is read once, at the start: kube-apiserver reads it again when it changes.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};

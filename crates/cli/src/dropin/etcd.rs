@@ -2,7 +2,7 @@
 //! beside it keeps its objects.
 //!
 //! There is no etcd API behind its port, and a client that asks for one is told so. A kube-apiserver asks at [`PLACE`]
-//! for the folder; that is how one that is started again finds what another one left.
+//! for the folder; so one that is started again finds the objects of an earlier one.
 //!
 //! Invariants: a client costs one small buffer, and never longer than [`PATIENCE`]; [`CLIENTS`] at most at a time.
 

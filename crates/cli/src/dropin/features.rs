@@ -1,8 +1,8 @@
 //! The requests of `--feature-gates` and `--runtime-config`, and those that are not served.
 //!
 //! The gates, their stages and defaults are those of kube-apiserver 1.36 (`data/feature-gates.txt`, recorded from its
-//! metrics). This server is that of a default cluster: a gate or a version at its default says nothing, another value
-//! is accepted and warned of, and what upstream refuses is refused in its words.
+//! metrics). This server is that of a default cluster: a gate or a version at its default is silent, another value is
+//! accepted with a warning, and a value that upstream refuses is refused in its words.
 
 use super::flags::{Given, truth};
 

@@ -1,4 +1,4 @@
-//! This program under other names: what it is when a link named `kube-apiserver` or `etcd` leads to it, as in the
+//! This program under other names: its behaviour when a link named `kube-apiserver` or `etcd` leads to it, as in the
 //! folder of `kubewright assets`.
 //!
 //! Test environments such as envtest start these two as children, with flags in Go's forms, ask whether they are well,
@@ -43,7 +43,7 @@ fn failed(why: &str) -> ExitCode {
     ExitCode::FAILURE
 }
 
-/// Says on standard error what is not as in the original.
+/// Warns on standard error of a difference to the original.
 fn warn(text: &str) {
     use std::io::Write as _;
     let _ = writeln!(anstream::stderr().lock(), "Warning: {text}");
