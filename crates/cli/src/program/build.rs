@@ -1,4 +1,4 @@
-//! Compiles the operator with cargo, and reads what cargo says about it.
+//! Compiles the operator with cargo, and reads cargo's messages.
 //!
 //! The meaning of a line is a function of the line ([`Said::of`]); the rest starts a process and reads its two pipes.
 //! Invariants: a build that is dropped or cancelled takes its compilers with it (they are one process group); of the
@@ -19,7 +19,7 @@ use tokio::sync::{mpsc, oneshot};
 /// The output of a build for a person.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Voice {
-    /// Nothing: this command tells what matters.
+    /// Nothing: this command reports the parts that matter.
     #[default]
     Gathered,
     /// Everything that cargo says, on standard error.

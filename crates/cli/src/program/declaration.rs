@@ -24,7 +24,7 @@ const PATIENCE: Duration = Duration::from_secs(20);
 /// Asks a program for its declaration.
 ///
 /// # Errors
-/// KWR0390 when it gives none, with what it did instead.
+/// KWR0390 when it gives none, with its output instead.
 pub(crate) async fn ask(program: &Path, root: &Path) -> Result<Declaration, Diagnostic> {
     let mut command = Command::new(program);
     command
@@ -107,7 +107,7 @@ pub(crate) fn controllers(declaration: &Declaration) -> BTreeMap<String, String>
 }
 
 /// The definitions and webhook configurations that `kubewright manifests` would write. `root`: the project, for the
-/// places of what is wrong.
+/// places of errors.
 ///
 /// # Errors
 /// All that is wrong.

@@ -2,7 +2,7 @@
 //! process, as dry runs.
 //!
 //! The configurations are whole, with the fields that patches added, so exactly the written ones are judged. Not here:
-//! which webhook an answer is about and what it means to a person ([`manifests::refused`]); definitions, which
+//! which webhook an answer is about and its meaning for a person ([`manifests::refused`]); definitions, which
 //! `kubewright-codegen` judges itself.
 
 use kubewright::kube::api::{Api, ApiResource, DynamicObject, GroupVersionKind, PostParams};

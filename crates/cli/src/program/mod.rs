@@ -1,8 +1,8 @@
-//! The operator's program: built with cargo, and asked what it consists of.
+//! The operator's program: built with cargo, and asked for its declaration.
 //!
-//! The one way to it for every command: `build` says which program of the package is the operator, `declaration` asks
-//! it, `judge` asks an API server what it would say to the webhooks. Errors that stop a command are KWR0391 (there is
-//! no program) and KWR0390 (it does not say what it consists of); `dev`, which goes on, shows the same.
+//! The one way to it for every command: `build` finds the program of the package that is the operator, `declaration`
+//! asks it, `judge` asks an API server for its errors about the webhooks. Errors that stop a command are KWR0391 (there
+//! is no program) and KWR0390 (it prints no declaration); `dev`, which goes on, shows the same.
 
 use std::path::PathBuf;
 use std::time::Duration;
