@@ -1,8 +1,8 @@
-//! Server-side apply of many objects, and waiting until they do what they are for.
+//! Server-side apply of many objects, and waiting until they are ready.
 //!
-//! The order is that of the rendering, in which what others need comes first, with two stops: definitions are
-//! established before objects of their kinds are sent, and webhook configurations come last, when the operator is
-//! available. A webhook that is asked before it answers would keep the very pods from starting that are to answer.
+//! The order is that of the rendering, in which dependencies come first, with two stops: definitions are established
+//! before objects of their kinds are sent, and webhook configurations come last, when the operator is available. A
+//! webhook that is asked before it answers would keep the very pods from starting that are to answer.
 
 use std::time::Duration;
 
@@ -35,8 +35,8 @@ pub(crate) struct Applying {
     pub(crate) mode: Mode,
 }
 
-/// Applies the objects and waits until they are ready; a trial waits for nothing, and changes nothing. Says what became
-/// of them.
+/// Applies the objects and waits until they are ready; a trial waits for nothing, and changes nothing. Reports their
+/// outcomes.
 ///
 /// # Errors
 /// When a kind is not served, an object is refused, or something is not ready in time.

@@ -1,10 +1,10 @@
-//! A project's objects on their way to a cluster and back: what `install`, `deploy`, `build-installer` and their
-//! opposites share.
+//! A project's objects on their way to a cluster and back: the shared parts of `install`, `deploy`, `build-installer`
+//! and their opposites.
 //!
 //! - `render`: folders of `config/` into objects;
 //! - `cluster`: the cluster of a kubeconfig and the kinds that it serves;
 //! - `apply`: server-side apply, in an order that does not get in its own way;
-//! - `ready`: what is still missing, and why;
+//! - `ready`: the missing conditions, and the reasons;
 //! - `remove`: the opposite, custom resources first, while the operator can still clean up behind them;
 //! - `trial`: all of it without doing it (`--dry-run`, `--diff`).
 //!
@@ -129,7 +129,7 @@ impl RemovalArguments {
     }
 }
 
-/// The image of the operator: what the flag says, else `$IMG`, as the Makefile of the project has it.
+/// The image of the operator: the flag's value, else `$IMG`, as the Makefile of the project has it.
 pub(crate) fn image_or_variable(image: Option<String>) -> Option<String> {
     let variable = || std::env::var("IMG").ok().filter(|image| !image.is_empty());
     image.or_else(variable)

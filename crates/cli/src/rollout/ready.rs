@@ -1,7 +1,7 @@
 //! Whether objects are ready, and the reasons if they are not.
 //!
-//! [`missing`] decides from an object alone; waiting asks the server again and again, tells each change of what is
-//! missing, and at the end of its time looks at pods and their events for the reasons.
+//! [`missing`] decides from an object alone; waiting asks the server again and again, reports each change of the
+//! missing conditions, and at the end of its time looks at pods and their events for the reasons.
 
 use std::time::Duration;
 
@@ -76,7 +76,7 @@ fn missing_of_definition(object: &Value) -> Option<String> {
 /// Waits until all of the objects are ready.
 ///
 /// # Errors
-/// When time is over, with what is missing and why.
+/// When time is over, with the missing conditions and the reasons.
 pub(super) async fn wait_ready(
     cluster: &Cluster,
     kinds: &Kinds,
@@ -154,7 +154,7 @@ async fn reasons(cluster: &Cluster, object: &Value) -> Vec<String> {
             plural: plural.to_owned(),
         };
         let api: Api<DynamicObject> = Api::namespaced_with(cluster.client.clone(), namespace, &resource);
-        // Reasons are a help: without them the message says what is missing all the same.
+        // Reasons are a help: without them the message names the missing conditions all the same.
         async move { api.list(&parameters).await.map(|list| list.items).unwrap_or_default() }
     };
     let pods = list("Pod", "pods", ListParams::default().labels(&selector.join(","))).await;

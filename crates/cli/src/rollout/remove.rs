@@ -24,7 +24,7 @@ const NAMED: usize = 5;
 /// How objects are removed.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Removing {
-    /// Takes what is not there for removed.
+    /// Takes a missing object for removed.
     pub(crate) ignore_not_found: bool,
     pub(crate) timeout: Duration,
 }

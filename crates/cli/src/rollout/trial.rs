@@ -1,9 +1,9 @@
 //! The effect of a rollout: objects are sent as dry runs, and removed ones are looked up. Nothing changes in the
 //! cluster.
 //!
-//! The API server defaults, validates and admits a dry run as it would the real thing, so what it refuses here it
-//! refuses there. An object that it cannot try (in a namespace, or of a kind, that the same rollout brings) is shown as
-//! it is written. Not here: the order, and waiting, which a trial has not.
+//! The API server defaults, validates and admits a dry run as it would the real thing, so it refuses the same objects
+//! here and there. An object that it cannot try (in a namespace, or of a kind, that the same rollout brings) is shown
+//! as it is written. Not here: the order, and waiting, which a trial has not.
 
 use kubewright::kube;
 use kubewright::kube::api::{ListParams, Patch};
@@ -114,7 +114,7 @@ fn comes_with(object: &Value, objects: &[Value]) -> bool {
     })
 }
 
-/// An object without what the server keeps for itself.
+/// An object without the fields that the server keeps for itself.
 fn plain(object: &Value) -> Value {
     let mut object = object.clone();
     if let Some(map) = object.as_object_mut() {
@@ -154,7 +154,8 @@ fn tell_diff(title: &str, before: Option<&Value>, after: Option<&Value>, output:
     Ok(())
 }
 
-/// Says what would be removed: the custom resources of the definitions first, then the objects that are there.
+/// Lists the objects that would be removed: the custom resources of the definitions first, then the objects that are
+/// there.
 ///
 /// # Errors
 /// When the cluster does not answer.
