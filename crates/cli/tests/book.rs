@@ -1,6 +1,6 @@
-//! The pages of the book say what the command says: every `console` block of `docs/src/commands` is typed and compared.
+//! The pages of the book agree with the command: every `console` block of `docs/src/commands` is typed and compared.
 //!
-//! A line `$ kubewright …` is run in a project; the lines below it are what it prints (standard output, then standard
+//! A line `$ kubewright …` is run in a project; the lines below it are its output (standard output, then standard
 //! error). `[..]` stands for any text within a line, a line `...` for any lines. A command that runs until Ctrl-C gets
 //! it when all lines were seen, in this order.
 //!
@@ -44,7 +44,7 @@ fn blocks(page: &str) -> Vec<(Vec<String>, Vec<String>)> {
     blocks
 }
 
-/// Whether a line is what was expected, with `[..]` for anything.
+/// Whether a line matches the expected one, with `[..]` for anything.
 fn fits(expected: &str, line: &str) -> bool {
     let mut parts = expected.split("[..]");
     let first = parts.next().unwrap_or_default();
@@ -64,7 +64,7 @@ fn fits(expected: &str, line: &str) -> bool {
     rest.ends_with(last)
 }
 
-/// Whether lines are what was expected, with `...` for any lines.
+/// Whether lines match the expected ones, with `...` for any lines.
 fn all_fit(expected: &[String], lines: &[&str]) -> bool {
     match expected.split_first() {
         None => lines.is_empty(),

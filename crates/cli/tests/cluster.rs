@@ -1,4 +1,4 @@
-//! `kubewright cluster` as its user meets it: the line, the file, the signals, and what it refuses.
+//! `kubewright cluster` as its user meets it: the line, the file, the signals, and its refusals.
 
 #![allow(clippy::unwrap_used, clippy::print_stderr, reason = "a test fails by panicking")]
 

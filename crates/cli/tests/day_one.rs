@@ -1,8 +1,8 @@
 //! A project on its first day: its CI is green, its image can be built, and its tests prove something.
 //!
 //! The steps of the workflows are typed as they stand in the files. Building the operator is asked for (see
-//! `support::operators`); that actions and images are pinned, and that the image's build is handed what it needs, is
-//! looked at always.
+//! `support::operators`); that actions and images are pinned, and that the image's build gets its inputs, is looked at
+//! always.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -20,7 +20,7 @@ const COMMANDS: [&str; 2] = [
     "kubewright create api --group webapp --version v1 --kind Guestbook --resource --controller",
 ];
 
-/// A project whose dependency is what `init` takes when nothing is said.
+/// A project with the default dependency of `init`.
 fn project() -> (tempfile::TempDir, std::path::PathBuf) {
     let place = tempfile::tempdir().unwrap();
     let project = place.path().join("guestbook");

@@ -40,7 +40,7 @@ fn once_tells_the_walk_and_succeeds() {
     );
 }
 
-/// The other stories. Those of databases need a PostgreSQL, and say what to install where there is none.
+/// The other stories. Those of databases need a PostgreSQL, and name the package to install where there is none.
 #[test]
 fn every_story_comes_to_its_end() {
     let has_postgres = std::fs::read_dir("/usr/lib/postgresql").is_ok();

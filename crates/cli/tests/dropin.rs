@@ -516,7 +516,7 @@ fn mistakes_are_told_as_upstream_tells_them() {
 #[test]
 fn a_program_ends_when_its_parent_is_gone() {
     let world = World::new();
-    // A shell that starts etcd and is killed: what is left of it must not stay.
+    // A shell that starts etcd and is killed: its child processes must not stay.
     let url = format!("http://127.0.0.1:{}", world.etcd);
     let script = format!(
         "{} --data-dir={} --listen-client-urls={url} & wait",

@@ -1,5 +1,5 @@
-//! Each example is what the command writes, and its own code: `scaffold.sh` of each is run with the program under test,
-//! and file by file compared with what is there. A scaffold that changes changes the examples, or this fails.
+//! Each example consists of the command's files and its own code: `scaffold.sh` of each is run with the program under
+//! test, and the files are compared one by one. A scaffold that changes changes the examples, or this fails.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -17,7 +17,7 @@ const EXAMPLES: &[&str] = &["autorebooter", "database", "guestbook", "sidecarset
 /// sources of an image, GitHub's workflows.
 const OF_THE_REPOSITORY: &[&str] = &["Cargo.toml", "api/Cargo.toml", "Dockerfile", ".gitignore", ".github/"];
 
-/// Where an author writes: these differ, or are other files, and that is what the example shows.
+/// The author's own files: these differ, or are other files, and they are the content of the example.
 const OF_THE_AUTHOR: &[&str] = &["README.md", "api/src/v", "src/", "config/samples/"];
 
 /// Files of the command that must stand as they were written, though they lie where an author writes.
@@ -155,7 +155,8 @@ fn each_example_can_be_deployed() {
         assert!(done.status.success(), "{example}: {arguments:?} said:\n{said}");
         said
     };
-    // Those with webhooks want cert-manager's kinds, which no embedded cluster has; what they would apply is whole.
+    // Those with webhooks want cert-manager's kinds, which no embedded cluster has; the objects that they would apply
+    // are complete.
     for example in EXAMPLES {
         let said = run(example, Path::new("/nonexistent"), &["build-installer", "--dry-run"]);
         assert!(

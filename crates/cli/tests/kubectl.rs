@@ -1,4 +1,4 @@
-//! Real kubectl against `kubewright cluster`: what a person at a terminal sees, as snapshots.
+//! Real kubectl against `kubewright cluster`: the output for a person at a terminal, as snapshots.
 //!
 //! Each file of `tests/kubectl` is a script of commands; its transcript is compared with `tests/snapshots`. Values that
 //! differ from run to run (ages, uids, versions, addresses, generated suffixes) are replaced before. The tests run when
@@ -33,7 +33,7 @@ const VARYING: &[(&str, &str)] = &[
     (r"gen-[a-z0-9]{5}", "gen-[suffix]"),
     (r"(?m)(\s)(\d+m)?\d+s(\s|$)", "$1[age]$3"),
     (r"edit-\d+\.yaml", "edit-[n].yaml"),
-    // Column widths follow the lengths of what was replaced.
+    // Column widths follow the lengths of the replaced texts.
     (r"[ \t]{2,}", "  "),
 ];
 

@@ -1,8 +1,8 @@
 //! `kubewright manifests` as its user meets it: the files and messages it writes, the output of `--check` and `--diff`,
 //! and errors that lead to the Rust.
 //!
-//! The operator is the small one of `support::project`, which declares what a file says. The manifests of a declaration
-//! are tested in `kubewright-codegen`; that real types make the right declaration in `testdata/fixtures`.
+//! The operator is the small one of `support::project`, whose declaration is a file. The manifests of a declaration are
+//! tested in `kubewright-codegen`; that real types make the right declaration in `testdata/fixtures`.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 

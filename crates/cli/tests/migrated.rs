@@ -1,5 +1,5 @@
 //! A project that was carried over from Go: its operator compiles, its definition and role are those of Go's markers,
-//! and it says what was left to a person. Building it is asked for (see `support::operators`).
+//! and it lists the tasks left to a person. Building it is asked for (see `support::operators`).
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 

@@ -48,7 +48,7 @@ fn copied(from: &Path, to: &Path) {
     }
 }
 
-/// Every file and folder, with what is in it.
+/// Every file and folder, with its content.
 fn tree(folder: &Path) -> BTreeMap<String, Vec<u8>> {
     let mut found = BTreeMap::new();
     for entry in std::fs::read_dir(folder).unwrap() {

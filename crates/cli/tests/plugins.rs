@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 use support::KUBEWRIGHT;
 
-/// A plug-in in Python: tells its flags, and answers with a file that says what it was given.
+/// A plug-in in Python: tells its flags, and answers with a file that holds its input.
 const SAMPLE: &str = r#"#!/usr/bin/env python3
 import json, sys
 request = json.load(sys.stdin)
@@ -79,7 +79,7 @@ impl Place {
         let done = self.command(line).output().unwrap();
         let told = String::from_utf8([done.stdout, done.stderr].concat()).unwrap();
         let told = told.replace(&*self.root.path().to_string_lossy(), "HOME");
-        // clap prints the whole usage; its first lines are what matters.
+        // clap prints the whole usage; only its first lines matter.
         let told = told.split("\n\nUsage:").next().unwrap_or_default();
         format!(
             "$ kubewright {line}\n{}\n[{}]\n",
@@ -129,7 +129,7 @@ fn a_plug_in_takes_part_in_all_four_commands() {
         project.contains("- sample/v1\n"),
         "the project has it from then on:\n{project}"
     );
-    // Without a word it takes part in what comes, after the layout.
+    // Without a word it takes part in the later commands, after the layout.
     for (line, command) in [
         (format!("{API} --resource --controller --fast"), "create-api"),
         (

@@ -1,5 +1,5 @@
-//! The commands that made kubebuilder's recorded projects, typed to ours: `config/` renders to the same objects but for
-//! what is meant.
+//! The commands that made kubebuilder's recorded projects, typed to ours: `config/` renders to the same objects except
+//! for intended differences.
 //!
 //! Where operators are built (see `support::operators`), `make manifests` is typed for some, too; elsewhere definitions
 //! and webhook configurations are those of the recording, and the role is derived from the project.
@@ -15,8 +15,8 @@ use std::process::Command;
 use kubebuilder::{Meant, recordings};
 use support::operators;
 
-/// Projects whose manifests are made for real where operators are built: what the others declare, one of these
-/// declares, too.
+/// Projects whose manifests are made for real where operators are built: together they have all declarations of the
+/// others.
 const BUILT: [&str; 6] = [
     "conversion",
     "core-types",

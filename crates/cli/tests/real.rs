@@ -3,7 +3,7 @@
 //!
 //! Runs where the environment names the server (`support/real.rs`); elsewhere it says that it was left out. No node
 //! exists, so the program runs on this machine, with the arguments of the Deployment and a token of the account that
-//! `config/rbac` made: what the generated role does not allow fails here. Not here: pods, and cert-manager, whose two
+//! `config/rbac` made: a request beyond the generated role fails here. Not here: pods, and cert-manager, whose two
 //! effects (certificate files, `caBundle`) the test brings about.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
@@ -124,7 +124,7 @@ fn guestbook(name: &str, spec: Value) -> DynamicObject {
     serde_json::from_value(object).unwrap()
 }
 
-/// Asks until the answer is yes; fails with what the operator said meanwhile.
+/// Asks until the answer is yes; fails with the operator's output meanwhile.
 async fn until<F: Future<Output = bool>>(what: &str, operator: &Operator, mut ask: impl FnMut() -> F) {
     let end = Instant::now() + SOON;
     while !ask().await {
@@ -566,7 +566,7 @@ async fn with_webhooks(project: &Project, cluster: &RealCluster) {
 
 /// The role of one namespace is enough for that namespace.
 async fn in_one_namespace(project: &mut Project) {
-    // Another server: nothing there is allowed by what was deployed before.
+    // Another server: the roles deployed before do not exist there.
     let cluster = RealCluster::start().await.unwrap();
     let client = cluster.client().await;
     project.kubeconfig = cluster.kubeconfig();

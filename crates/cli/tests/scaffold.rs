@@ -39,7 +39,7 @@ impl Folder {
         let text = [done.stdout, done.stderr]
             .map(|text| String::from_utf8(text).unwrap())
             .concat();
-        // clap prints the whole usage; its first line is what matters.
+        // clap prints the whole usage; only its first line matters.
         let text = text
             .split("\n\nUsage:")
             .next()

@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 
 use support::operators;
 
-/// How long `dev` may take until it says what is waited for.
+/// How long `dev` may take until the expected line.
 const PATIENCE: Duration = Duration::from_secs(180);
 
 struct Walk {
@@ -52,7 +52,7 @@ impl Walk {
         shell
     }
 
-    /// Types a command line and records what it prints. It must succeed.
+    /// Types a command line and records its output. It must succeed.
     fn type_in(&mut self, line: &str) {
         let output = self.shell(line).output().unwrap();
         let out = String::from_utf8(output.stdout).unwrap();
@@ -126,7 +126,7 @@ impl Dev {
         panic!("dev never said {words:?}:\n{}", self.seen);
     }
 
-    /// Presses Ctrl-C; what is said afterwards belongs to the walk, too.
+    /// Presses Ctrl-C; the output afterwards belongs to the walk, too.
     fn end(mut self) -> String {
         let sent = Command::new("kill")
             .args(["-INT", &self.process.id().to_string()])
@@ -170,7 +170,7 @@ fn from_an_empty_folder_to_an_operator_that_reconciles() {
 
     let mut dev = Dev::start(&walk);
     dev.until("operator ready");
-    // In another terminal, with what `dev` says.
+    // In another terminal, with the line of `dev`.
     let export = dev
         .seen
         .lines()

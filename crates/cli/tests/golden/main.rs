@@ -1,8 +1,8 @@
-//! The projects in `testdata/golden`: they are what the command makes, they work, and a cluster takes them.
+//! The projects in `testdata/golden`: the command makes them, they work, and a cluster takes them.
 //!
 //! `KUBEWRIGHT_UPDATE_GOLDEN=1 cargo test -p kubewright-cli --test golden made` makes them anew. Building them takes
-//! minutes and is asked for (see `support::operators`); what is generated from their code is compared there, everything
-//! else always.
+//! minutes and is asked for (see `support::operators`); files generated from their code are compared there, all others
+//! always.
 
 #![allow(clippy::unwrap_used, clippy::print_stderr, reason = "a test fails by panicking")]
 
@@ -31,7 +31,7 @@ fn folder(golden: &Golden) -> PathBuf {
     checkout().join("testdata/golden").join(golden.name)
 }
 
-/// Makes a project below `place`, up to what is generated from its code.
+/// Makes a project below `place`, except the files that are generated from its code.
 fn made(golden: &Golden, place: &Path) -> MemoryFiles {
     // As deep below a checkout as the committed one, because its path to the checkout is relative.
     let project = place.join("testdata/golden").join(golden.name);
@@ -53,7 +53,7 @@ fn made(golden: &Golden, place: &Path) -> MemoryFiles {
     files(&project)
 }
 
-/// The files of a project, without what git does not see.
+/// The files of a project, without those that git does not see.
 fn files(project: &Path) -> MemoryFiles {
     let mut found = BTreeMap::new();
     let mut folders = vec![project.to_path_buf()];

@@ -1,5 +1,4 @@
-//! How each golden project comes about: the words that are typed, then what a user writes by hand. `kubewright
-//! manifests` comes last.
+//! How each golden project comes about: the commands, then the edits of a user. `kubewright manifests` comes last.
 
 /// A project in `testdata/golden`, called like its folder.
 pub(crate) struct Golden {
@@ -159,7 +158,7 @@ pub enum Rank {
             },
         ],
     },
-    // Two versions of a kind: the second can say what the first keeps in an annotation.
+    // Two versions of a kind: the second has a field that the first keeps in an annotation.
     Golden {
         name: "conversion",
         commands: &[

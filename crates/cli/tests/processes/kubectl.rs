@@ -1,4 +1,4 @@
-//! kubectl as a person types it, and waits for what it says.
+//! kubectl as a person types it, and waits for its output.
 
 use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
@@ -70,7 +70,7 @@ impl Kubectl {
         pipes.spawn().expect("kubectl starts")
     }
 
-    /// Waits until a command says what it should.
+    /// Waits until the output of a command is as it should be.
     pub(crate) fn until(&self, arguments: &[&str], is_so: impl Fn(&Said) -> bool) -> Said {
         let started = Instant::now();
         loop {

@@ -1,4 +1,4 @@
-//! Real kubectl against pods: their logs, programs in them, their ports, what they use. Of simulated pods, and of pods
+//! Real kubectl against pods: their logs, programs in them, their ports, their usage. Of simulated pods, and of pods
 //! that are processes.
 //!
 //! The tests run when kubectl is on the PATH, and say so when it is not.

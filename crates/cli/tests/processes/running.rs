@@ -349,7 +349,7 @@ fn nothing_is_left_behind() {
     cluster.process.wait().unwrap();
     gone(&before);
 
-    // The next cluster takes away what the one before could not, and starts the pod again.
+    // The next cluster removes the left-overs of the one before, and starts the pod again.
     let folder = std::mem::replace(&mut cluster.folder, tempfile::tempdir().unwrap());
     let cluster = RunningCluster::start_in(folder, &["--runtime", "process", "--data-dir", "data"]);
     let mine = format!("kubewright-{}-0", cluster.process.id());

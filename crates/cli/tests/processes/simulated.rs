@@ -1,4 +1,4 @@
-//! Pods in which nothing runs: their log is what happened to them.
+//! Pods without processes: their log is their history.
 
 use std::io::{BufRead as _, BufReader};
 

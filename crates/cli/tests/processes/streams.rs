@@ -200,7 +200,7 @@ fn a_container_is_added_to_look_at_a_pod() {
     let mut child = kubectl.background(&flags);
     let mut input = child.stdin.take().unwrap();
     kubectl.until(&["logs", "box", "-c", "look"], |said| said.out == "looking\n");
-    // It is not known when the client has joined: what is written before is read, and shown in the log only.
+    // It is not known when the client has joined: earlier lines are read, and shown in the log only.
     input.write_all(b"this\n").unwrap();
     kubectl.until(&["logs", "box", "-c", "look"], |said| {
         said.out == "looking\nread this\n"

@@ -1,4 +1,4 @@
-//! `kubectl top`: what pods and nodes use.
+//! `kubectl top`: the usage of pods and nodes.
 
 use crate::kubectl::Kubectl;
 use crate::support::{RunningCluster, kubectl_is_there};

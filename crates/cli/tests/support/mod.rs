@@ -132,8 +132,8 @@ pub fn kubectl_version() -> String {
         .to_string()
 }
 
-/// Runs the commands of a script, one a line, and records what a person sees: standard output, `! ` standard error, `?
-/// ` exit status.
+/// Runs the commands of a script, one a line, and records the output for a person: standard output, `! ` standard
+/// error, `? ` exit status.
 ///
 /// Lines that begin with `#` are kept as headings; a line that ends with `\` goes on in the next one; `@until TEXT`
 /// before a command repeats it until its output contains the text (20 s at most).

@@ -1,8 +1,8 @@
 //! Operators that are built for real: scaffolded projects with the library of this checkout behind them.
 //!
 //! Building takes minutes, so it is asked for: `KUBEWRIGHT_BUILD_OPERATORS=1`, as `.ci/run` does. All of them share the
-//! target folder of this workspace and the versions of its `Cargo.lock`: what is compiled is compiled once, and nothing
-//! is downloaded.
+//! target folder of this workspace and the versions of its `Cargo.lock`: each crate is compiled once, and nothing is
+//! downloaded.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -33,8 +33,7 @@ pub fn lock(project: &Path) {
     std::fs::copy(checkout().join("Cargo.lock"), project.join("Cargo.lock")).expect("Cargo.lock can be copied");
 }
 
-/// A program in a project: the one under test for `kubewright`, and what it builds goes where the workspace's own
-/// builds go.
+/// A program in a project: the one under test for `kubewright`; its builds go where the workspace's own builds go.
 pub fn command(program: &str, project: &Path) -> Command {
     let program_folder = Path::new(KUBEWRIGHT).parent().expect("a program is in a folder");
     let target = program_folder
@@ -67,7 +66,7 @@ pub fn command(program: &str, project: &Path) -> Command {
     command
 }
 
-/// Types a command line, and panics with what it said when it fails.
+/// Types a command line, and panics with its output when it fails.
 pub fn type_in(line: &str, project: &Path) -> String {
     let mut words = line.split_whitespace();
     let mut command = command(words.next().expect("a command line has words"), project);

@@ -61,7 +61,7 @@ pub fn svg(title: &str, lines: &[String]) -> String {
     svg
 }
 
-/// The picture with one digit for every number: what is compared.
+/// The picture with one digit for every number: the compared form.
 pub fn without_numbers(svg: &str) -> String {
     let body = svg.split_once("<g ").map_or(svg, |(_, body)| body);
     let mut plain = String::new();

@@ -1,5 +1,5 @@
-//! A real kube-apiserver with its etcd on loopback, without nodes and controllers: what an operator is run against, on
-//! this machine.
+//! A real kube-apiserver with its etcd on loopback, without nodes and controllers: the server for an operator on this
+//! machine.
 
 use std::fs;
 use std::io::Write as _;
@@ -121,7 +121,7 @@ impl RealCluster {
         self.client_of(ADMIN).await
     }
 
-    /// Writes the kubeconfig of a service account: it may what its roles say, and nothing else.
+    /// Writes the kubeconfig of a service account, with the rights of its roles alone.
     pub async fn kubeconfig_of_account(&self, namespace: &str, name: &str) -> PathBuf {
         let accounts: Api<ServiceAccount> = Api::namespaced(self.client().await, namespace);
         let wanted = TokenRequest {
