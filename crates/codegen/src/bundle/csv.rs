@@ -1,4 +1,4 @@
-//! The ClusterServiceVersion: what people said in the base, with everything that follows from `config/`.
+//! The ClusterServiceVersion: the people's texts in the base, with everything that follows from `config/`.
 
 use serde_json::{Value, json};
 

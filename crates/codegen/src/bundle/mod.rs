@@ -4,7 +4,7 @@
 //! [`bundle`] renders `config/default`, without certificates, which OLM makes itself, and says it as a
 //! ClusterServiceVersion: Deployments, the rules of the roles that the operator's account is bound to, webhooks,
 //! definitions with the examples of `config/samples`. Texts that only people can write (a description, its maintainers,
-//! an icon) stand in `config/manifests/bases`, which is written once and is theirs. Invariants: what is written has
+//! an icon) stand in `config/manifests/bases`, which is written once and is theirs. Invariants: a written bundle has
 //! passed `check`; files that this command did not write are left alone. Inside: `csv` makes the ClusterServiceVersion,
 //! `rights` takes roles apart, `webhooks` the configurations, `check` are the rules of operator-framework/api,
 //! `scorecard` the tests. Not here: building images and catalogs (docker, opm).
@@ -75,7 +75,7 @@ pub struct Asked {
 /// Plans the bundle of a project.
 ///
 /// # Errors
-/// When `config/` cannot be rendered, the base is no ClusterServiceVersion, or what came of it would be refused by OLM.
+/// When `config/` cannot be rendered, the base is no ClusterServiceVersion, or OLM would refuse the result.
 pub fn bundle<'a>(files: &'a dyn Files, asked: &Asked) -> Result<Plan<'a>, Diagnostic> {
     let project = Project::load(files)?;
     let package = asked.package.clone().unwrap_or_else(|| project.name.clone());

@@ -1,4 +1,4 @@
-//! Bundles of golden projects, looked at; and what is refused.
+//! Bundles of golden projects, looked at; and the refused ones.
 
 #![allow(clippy::disallowed_methods, reason = "tests read the golden projects")]
 

@@ -26,7 +26,7 @@ const SAME: [&str; 8] = [
 /// The definitions of all webhooks.
 ///
 /// # Errors
-/// When a webhook is reached by a URL, or asks about what OLM lets no webhook ask about.
+/// When a webhook is reached by a URL, or matches a kind that OLM does not allow.
 pub(super) fn of(objects: &[Value], plan: &mut Plan<'_>) -> Result<Vec<Value>, Diagnostic> {
     let deployment = objects.iter().find(|object| object["kind"] == "Deployment");
     let deployment = deployment
@@ -119,7 +119,7 @@ fn may_be(webhook: &Value) -> Result<(), Diagnostic> {
     }
 }
 
-/// Says what a definition cannot say.
+/// Reports the fields that a definition cannot have.
 fn lost(webhook: &Value, plan: &mut Plan<'_>) {
     for (field, instead) in [
         (
