@@ -4,7 +4,7 @@ use super::{Code, Explanation};
 
 /// A kustomization uses something that the built-in renderer does not know.
 pub const UNSUPPORTED: Code = Code(600);
-/// A kustomization, or a file that it names, is not what it has to be.
+/// A kustomization, or a file that it names, is not as it has to be.
 pub const KUSTOMIZATION: Code = Code(601);
 /// A generated manifest is missing.
 pub const NOT_GENERATED: Code = Code(602);

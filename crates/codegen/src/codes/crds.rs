@@ -38,7 +38,7 @@ pub const PATH: Code = Code(316);
 pub const COLUMN: Code = Code(317);
 /// kube's generator panicked.
 pub const PANIC: Code = Code(318);
-/// A schema that may not be what is meant.
+/// A schema that may not be as intended.
 pub const DOUBT: Code = Code(319);
 /// A path of `scale` is wrong.
 pub const SCALE: Code = Code(320);

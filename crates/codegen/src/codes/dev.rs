@@ -1,4 +1,4 @@
-//! KWR0700–KWR0799: `dev` and `run`, and what they notice about an operator while it works.
+//! KWR0700–KWR0799: `dev` and `run`, and their findings about an operator while it works.
 
 use super::{Code, Explanation};
 
@@ -18,7 +18,7 @@ pub const LOOP: Code = Code(720);
 pub const FIGHT: Code = Code(721);
 /// Writes meet conflicts again and again.
 pub const CONFLICTS: Code = Code(722);
-/// The operator may not do what it tries.
+/// The operator lacks the right for a request.
 pub const FORBIDDEN: Code = Code(723);
 /// The API server does not know a kind.
 pub const UNKNOWN_KIND: Code = Code(724);

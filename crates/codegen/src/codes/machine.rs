@@ -1,4 +1,4 @@
-//! KWR0800–KWR0899: the machine, its tools, and clusters: what `doctor` looks at.
+//! KWR0800–KWR0899: the machine, its tools, and clusters: the findings of `doctor`.
 
 use super::{Code, Explanation};
 

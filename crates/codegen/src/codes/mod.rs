@@ -1,4 +1,4 @@
-//! The codes of errors, and the long story of each: what `kubewright explain KWR0001` prints.
+//! The codes of errors, and the long story of each: the output of `kubewright explain KWR0001`.
 //!
 //! One file for each area, with a block of a hundred numbers; a code stands beside its story. Invariants: a code that
 //! was released never changes its meaning and is never used again; every code has a story; numbers are unique and stand
@@ -42,7 +42,7 @@ pub struct Explanation {
     pub code: Code,
     /// The error in one line, without a full stop.
     pub title: &'static str,
-    /// Why it happens, how to find the cause and what to do, in Markdown.
+    /// Why it happens, how to find the cause and the fix, in Markdown.
     pub story: &'static str,
 }
 

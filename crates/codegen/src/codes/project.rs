@@ -1,4 +1,4 @@
-//! KWR0100–KWR0199: the PROJECT file, and what is asked of the scaffold.
+//! KWR0100–KWR0199: the PROJECT file, and requests to the scaffold.
 
 use super::{Code, Explanation};
 
@@ -28,7 +28,7 @@ pub const KEPT: Code = Code(110);
 pub const SOURCE: Code = Code(111);
 /// The scaffold and its users changed the same lines.
 pub const CONFLICT: Code = Code(112);
-/// An external plug-in failed, or answered what cannot be taken.
+/// An external plug-in failed, or its answer cannot be taken.
 pub const EXTERNAL: Code = Code(113);
 /// The settings of the project cannot be used.
 pub const SETTINGS: Code = Code(114);

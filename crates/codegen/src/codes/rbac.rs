@@ -2,7 +2,7 @@
 
 use super::{Code, Explanation};
 
-/// A rule allows nothing, or what cannot be.
+/// A rule allows nothing, or something that does not exist.
 pub const RULE: Code = Code(401);
 
 /// A ClusterRole has no binding.

@@ -1,4 +1,4 @@
-//! KWR0550–KWR0599: operators that run: their webhooks and conversions, what they are told at their start.
+//! KWR0550–KWR0599: running operators: their webhooks and conversions, their arguments.
 //!
 //! The runtime does not know this crate; it writes the code into its message, and `crates/cli` holds the two together.
 
