@@ -70,7 +70,7 @@ pub(crate) fn split_image(image: &str) -> Option<(&str, Option<&str>, Option<&st
         _ => (rest, None),
     };
     let fits = |text: &str| !text.is_empty() && !text.chars().any(|letter| letter.is_whitespace() || letter == '@');
-    // A registry's host may be in capitals, what it holds may not.
+    // A registry's host may be in capitals, the path behind it may not.
     let held = name
         .split_once('/')
         .filter(|(host, _)| host.contains(['.', ':']))

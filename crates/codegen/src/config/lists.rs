@@ -1,9 +1,9 @@
 //! Lists in kustomization files, edited as a person would: one item more or less, and everything else stays as it is.
 //!
-//! The file is read as YAML to know what is in the list, and its lines are edited, so that comments, order and
-//! additions of the user survive. Invariants: an item that is there is not added again, however it is written; what
-//! cannot be edited safely (a list between brackets, a list that is none) is left alone and answered with the lines to
-//! write by hand. The edited text is read again and must be what was meant.
+//! The file is read as YAML to know the items of the list, and its lines are edited, so that comments, order and
+//! additions of the user survive. Invariants: an item that is there is not added again, in any notation; a list that
+//! cannot be edited safely (between brackets, or none at all) is left alone and answered with the lines to write by
+//! hand. The edited text is read again and must have the intended items.
 
 use kubewright_schema::decode;
 use serde_json::Value;
@@ -53,7 +53,7 @@ impl Item {
         normal(&self.yaml).unwrap_or_default()
     }
 
-    /// Why the file cannot be edited, and what to write by hand.
+    /// Why the file cannot be edited, and the lines to write by hand.
     fn cannot(&self, verb: &str, line: Option<usize>, why: &str) -> Diagnostic {
         let mut place = Place::file(&self.file).field(self.list);
         place.line = line;
@@ -108,7 +108,7 @@ pub(super) fn add(text: &str, item: &Item) -> Result<String, Diagnostic> {
             lines.extend(item.lines(""));
         }
         Some((line, value)) if list.is_empty() => {
-            // `resources:` or `resources: []`: what stood behind the colon goes, but not a comment.
+            // `resources:` or `resources: the text behind the colon goes, but not a comment.
             let head = &mut lines[line - 1];
             if value.flow && value.last == line {
                 *head = head.replacen("[]", "", 1).trim_end().to_owned();

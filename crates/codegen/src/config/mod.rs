@@ -1,12 +1,12 @@
-//! The `config/` folder: what a project brings to a cluster, as kustomize reads it.
+//! The `config/` folder: the objects that a project brings to a cluster, as kustomize reads it.
 //!
 //! [`sync`] brings the folder from the project's old state to its new one; every command that changes PROJECT calls it.
 //! Optional parts (metrics, webhooks, certificates, Prometheus, network policies) are kustomize components: one line of
 //! `config/default` switches each.
 //!
 //! Invariants: a file that the user edited is never overwritten; a list in a kustomization keeps the user's comments,
-//! order and additions; a command that changes nothing in PROJECT changes nothing here. Inside: `tree` says what a
-//! project has, `lists` edits lists, `templates` has the texts. Not here: the three kinds of file that are written from
+//! order and additions; a command that changes nothing in PROJECT changes nothing here. Inside: `tree` has the parts of
+//! a project, `lists` edits lists, `templates` has the texts. Not here: the three kinds of file that are written from
 //! the code (`manifests`), and rendering ([`crate::kustomize`]).
 
 use crate::codes;

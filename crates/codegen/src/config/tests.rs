@@ -21,7 +21,7 @@ fn with_webhooks() -> Project {
     project
 }
 
-/// The files after `sync`, and what was noted.
+/// The files after `sync`, and the notes.
 fn synced(
     before: Option<&Project>,
     after: &Project,

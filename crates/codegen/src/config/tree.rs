@@ -15,8 +15,8 @@ use crate::project::{Project, Resource};
 /// A project's `config/`.
 #[derive(Debug, Default)]
 pub(super) struct Tree {
-    /// Files as they are first written. Users may edit them; they are changed only when the project changes what is in
-    /// them.
+    /// Files as they are first written. Users may edit them; they are changed only when the project changes their
+    /// contents.
     pub(super) files: BTreeMap<String, String>,
     /// Kustomizations as they are first written; later only their lists are edited.
     pub(super) kustomizations: BTreeMap<String, String>,
@@ -162,7 +162,7 @@ impl Tree {
         for (role, purpose, verbs) in ROLES {
             let values = context! {
                 project => project.name,
-                // A Role in a namespace grants nothing on what lives outside of namespaces.
+                // A Role in a namespace grants nothing on cluster-scoped kinds.
                 namespaced => project.namespaced && api.api.as_ref().is_some_and(|api| api.namespaced),
                 purpose => purpose.replace("KIND", &api.kind),
                 name => format!("{prefix}{kind}-{role}-role"),
