@@ -107,7 +107,7 @@ pub struct Diagnostic {
 }
 
 impl Diagnostic {
-    /// `attempted`: what could not be done, such as `cannot add the API webapp/v1 Guestbook`.
+    /// `attempted`: the failed attempt, such as `cannot add the API webapp/v1 Guestbook`.
     #[must_use]
     pub fn new(code: Code, attempted: impl Into<String>) -> Diagnostic {
         Diagnostic {
@@ -133,7 +133,7 @@ impl Diagnostic {
         self
     }
 
-    /// Says what to do.
+    /// Adds the fix.
     #[must_use]
     pub fn fix(mut self, fix: impl Into<String>) -> Diagnostic {
         self.fix = Some(fix.into());

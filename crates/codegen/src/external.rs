@@ -177,7 +177,7 @@ pub struct Response {
 }
 
 impl Response {
-    /// Reads what a program printed.
+    /// Reads the output of a program.
     ///
     /// # Errors
     /// When it is no answer of the protocol, or the program says that it failed.

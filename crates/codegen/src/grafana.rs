@@ -1,4 +1,4 @@
-//! Grafana dashboards for what an operator measures: the plugin `grafana/v1-alpha`, as kubebuilder names it.
+//! Grafana dashboards for the metrics of an operator: the plugin `grafana/v1-alpha`, as kubebuilder names it.
 //!
 //! [`dashboards`] writes `grafana/controller-runtime-metrics.json` (reconciles, queues, caches) and
 //! `controller-resources-metrics.json` (CPU, memory, files), and, out of `grafana/custom-metrics/config.yaml`, one with
@@ -30,7 +30,7 @@ customMetrics: []
 #   unit: short                          # Grafana's unit
 ";
 
-/// A panel: its title, what is drawn with its legend, and the unit.
+/// A panel: its title, its queries with their legends, and the unit.
 type Panel = (&'static str, &'static [(&'static str, &'static str)], &'static str);
 
 /// Every query looks at one job and namespace, which are variables of the dashboard.

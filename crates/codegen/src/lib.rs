@@ -1,8 +1,8 @@
-//! Text in, text out: what `kubewright init`, `create`, `manifests` and `build-installer` write.
+//! Text in, text out: the files of `kubewright init`, `create`, `manifests` and `build-installer`.
 //!
-//! Everything here is a pure function of the files of a project (a [`Files`]) and of what a person asked for. The
-//! answer is a [`Plan`]: all changes, ready to be shown or written at once. The command reads and writes the files;
-//! this crate decides what is in them.
+//! Everything here is a pure function of the files of a project (a [`Files`]) and of a person's request. The answer is
+//! a [`Plan`]: all changes, ready to be shown or written at once. The command reads and writes the files; this crate
+//! decides their contents.
 //!
 //! - [`scaffold`]: what `init`, `edit`, `create` and `delete` do; [`source`]: edits of Rust; [`names`]: what things may
 //!   be called.

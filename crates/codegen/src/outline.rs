@@ -2,8 +2,7 @@
 //! the rest alone.
 //!
 //! An [`Outline`] is the shape of a document without its values; [`kubewright_schema::decode`] reads those. Lists and
-//! fields of both stand in the same order. Lines count from 1. Not here: what is in a value, anchors (an alias is a
-//! leaf).
+//! fields of both stand in the same order. Lines count from 1. Not here: the values, anchors (an alias is a leaf).
 
 use granit_parser::{Event, Options, Parser, ScalarStyle, Span, StructureStyle};
 
@@ -68,7 +67,7 @@ impl Outline {
         }
     }
 
-    /// The line of what a path of field names and indices leads to, or of the last part of it that is there.
+    /// The line of the node at a path of field names and indices, or of the last part of it that is there.
     pub(crate) fn line_of(&self, path: &[&str]) -> usize {
         let (mut here, mut line) = (self, self.first);
         for step in path {

@@ -1,7 +1,7 @@
 //! Changes before they happen: a command decides everything first, then writes all or nothing.
 //!
 //! A [`Plan`] starts from a [`Files`], the project as it is, and remembers for each touched file its old and its new
-//! content. Reading through the plan gives what the file will be, so that steps of one command see each other's edits.
+//! content. Reading through the plan gives the new content, so that steps of one command see each other's edits.
 //! Invariants: a change that changes nothing is not in the plan, so a command that runs twice does nothing the second
 //! time; `before` is the content that the decision was based on, so that the writer can notice an edit by another
 //! program meanwhile. A file whose lines end with CR LF is read with plain ends and keeps its own when it is written,
@@ -23,8 +23,8 @@ pub trait Files {
     /// When there is something that cannot be read, or is not UTF-8 text.
     fn read(&self, path: &str) -> Result<Option<String>, Diagnostic>;
 
-    /// The paths of all files below a folder (`""`: the project), in order, without what is never ours (`.git`,
-    /// `target`).
+    /// The paths of all files below a folder (`""`: the project), in order, without folders that are never ours
+    /// (`.git`, `target`).
     ///
     /// # Errors
     /// When the folder cannot be listed. A folder that does not exist is empty.
@@ -99,11 +99,11 @@ impl Change {
     }
 }
 
-/// All that a command is going to do, and what it has to say about it.
+/// All changes of a command, and its notes.
 pub struct Plan<'a> {
     files: &'a dyn Files,
     changes: BTreeMap<String, Change>,
-    /// The texts that were read, as they were then: what is decided from a text replaces that text and no newer one.
+    /// The texts as they were when they were read: a decision about a text replaces that text and no newer one.
     seen: RefCell<BTreeMap<String, Option<String>>>,
     /// Doubts that do not keep the command from going on.
     pub warnings: Vec<Diagnostic>,
@@ -127,7 +127,7 @@ impl<'a> Plan<'a> {
         }
     }
 
-    /// Sets what a file is to contain, creating it if need be.
+    /// Sets the content of a file, creating it if need be.
     ///
     /// # Errors
     /// When the present file cannot be read.

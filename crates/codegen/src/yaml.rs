@@ -1,7 +1,7 @@
 //! YAML as Kubernetes' own tools write it: keys sorted, lists not indented below their key, texts in quotes only where
 //! they need them.
 //!
-//! Invariant: what is written is read back equal, by this project's reader and by `kubectl` (YAML 1.1 included: `yes`,
+//! Invariant: a written value is read back equal, by this project's reader and by `kubectl` (YAML 1.1 included: `yes`,
 //! `010` and `1:30` are quoted). Not here: comments, which a caller puts in front of a document.
 
 use serde_json::Value;
@@ -123,7 +123,7 @@ fn needs_long_key(key: &str) -> bool {
 }
 
 /// A text on one line: bare, in single quotes where its letters would mean something, in double quotes where it would
-/// be another type, or holds what only escapes can say.
+/// be another type, or needs escapes.
 fn text(words: &str, out: &mut String) {
     if words.chars().any(needs_escape) {
         double_quoted(words, out);

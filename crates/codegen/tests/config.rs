@@ -141,7 +141,7 @@ fn what_users_add_renders_as_kustomize_does() {
     ];
     for (appended, more) in table {
         let mut files = base.clone();
-        // A field stands once: what is appended replaces the one that is there.
+        // A field stands once: an appended one replaces the one that is there.
         let field = appended.split_once('\n').unwrap().0;
         let mut text = default.clone();
         if let Some(at) = text.find(&format!("\n{field}\n")) {

@@ -117,8 +117,8 @@ const WHOLE_WORDS: &[(&str, &str)] = &[
     ("use", "uses"),
 ];
 
-/// Endings and what becomes of them; the first that fits counts. A word that has the ending of a plural already stays
-/// as it is.
+/// Endings and their plurals; the first that fits counts. A word that has the ending of a plural already stays as it
+/// is.
 const ENDINGS: &[(&str, &str)] = &[
     ("tive", "tives"),
     ("eaf", "eaves"),

@@ -1,7 +1,7 @@
-//! Kinds whose controller runs an image: what PROJECT remembers of the plugin deploy-image, in kubebuilder's form.
+//! Kinds whose controller runs an image: PROJECT's memory of the plugin deploy-image, in kubebuilder's form.
 //!
-//! The entry is a list of resources with their options, all of them texts. Invariant: what is not known in an entry
-//! stays there. Not here: what is scaffolded for such a kind ([`crate::scaffold`]), and the image in `config/manager`
+//! The entry is a list of resources with their options, all of them texts. Invariant: unknown parts of an entry stay
+//! there. Not here: the scaffold of such a kind ([`crate::scaffold`]), and the image in `config/manager`
 //! ([`crate::config`]).
 
 use serde::{Deserialize, Serialize};
@@ -82,7 +82,7 @@ impl Project {
         self.deployed().into_iter().find(is_it).map(|there| there.options)
     }
 
-    /// Enters a kind, or replaces what is said of it.
+    /// Enters a kind, or replaces its entry.
     pub(crate) fn remember_image(&mut self, resource: &Resource, options: &DeployedImage) {
         self.forget_image(resource);
         let mut entry = json!({"domain": resource.domain});
@@ -105,7 +105,7 @@ impl Project {
     }
 
     /// The same for a kind, once the project has no version of it any more: until then the fields of the others follow
-    /// from what was said.
+    /// from the entry.
     pub(crate) fn forget_images_of_kind(&mut self, resource: &Resource) {
         if !self.apis().any(|other| other.same_kind(resource)) {
             self.forget_images(|entry| entry.is_kind(resource));

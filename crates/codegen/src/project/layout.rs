@@ -1,4 +1,4 @@
-//! Where the files of a resource live, and what its modules are called in Rust.
+//! Where the files of a resource live, and the names of its modules in Rust.
 //!
 //! One group: `api/src/v1`, `src/controller`, `src/webhook/v1`. Several: the group's folder comes before
 //! (`api/src/crew/v1`, `src/controller/crew`, `src/webhook/crew/v1`). Types of other projects that have no crate live

@@ -1,9 +1,9 @@
-//! PROJECT: what a project has, in kubebuilder's file of version 3.
+//! PROJECT: the parts of a project, in kubebuilder's file of version 3.
 //!
 //! [`Project`] is the file as data: read with [`Project::load`], changed by commands, written with
 //! [`Project::to_text`]. Invariants: unknown fields are kept; reading and writing an unchanged file gives the same
-//! data; the result of [`Project::load`] names nothing twice and only things that exist. Inside: `check` says what
-//! contradicts itself, `layout` where files of a resource live, `deployed` which kinds run an image, `yaml` writes. Not
+//! data; the result of [`Project::load`] names nothing twice and only things that exist. Inside: `check` finds
+//! contradictions, `layout` where files of a resource live, `deployed` which kinds run an image, `yaml` writes. Not
 //! here: the files themselves ([`crate::scaffold`]).
 
 use std::collections::BTreeMap;

@@ -2,9 +2,9 @@
 //!
 //! A [`Source`] is parsed, so an edit lands in its place in any layout; it changes a range of bytes, so comments, order
 //! and layout of everything else stay. Invariants: an edit that was made already changes nothing; one whose place was
-//! rewritten by hand is refused with the line to add; what was formatted by rustfmt still is afterwards. Inside:
-//! `modules` (`mod` and `use` items), `chain` (calls at the end of a function), `paths` (what moved), `attributes`. Not
-//! here: which edits a command wants ([`crate::scaffold`]).
+//! rewritten by hand is refused with the line to add; text formatted by rustfmt still is afterwards. Inside: `modules`
+//! (`mod` and `use` items), `chain` (calls at the end of a function), `paths` (moved items), `attributes`. Not here:
+//! which edits a command wants ([`crate::scaffold`]).
 
 use std::ops::Range;
 

@@ -62,8 +62,8 @@ impl Source {
         self.remove_item(|item| used_module(item).as_deref() == Some(module))
     }
 
-    /// Puts a line into the block of items that `name_of` knows, in order; without such a block, after what opens the
-    /// file.
+    /// Puts a line into the block of items that `name_of` knows, in order; without such a block, after the opening of
+    /// the file.
     fn add_item(&mut self, line: &str, name: &str, name_of: impl Fn(&Item) -> Option<String>) {
         let named: Vec<(String, &Item)> = self
             .file
@@ -130,7 +130,7 @@ fn is_public(visibility: &Visibility) -> bool {
     matches!(visibility, Visibility::Public(_))
 }
 
-/// The first segment of what a `use` item names.
+/// The first segment of the path of a `use` item.
 fn used_module(item: &Item) -> Option<String> {
     let Item::Use(used) = item else { return None };
     let mut tree = &used.tree;

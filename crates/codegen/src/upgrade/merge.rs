@@ -20,7 +20,7 @@ struct Hunk {
     side: std::ops::Range<usize>,
 }
 
-/// Merges what two sides made of a text. The names stand beside the marks of conflicts.
+/// Merges the changes of two sides to a text. The names stand beside the marks of conflicts.
 ///
 /// ```
 /// use kubewright_codegen::upgrade::merge;

@@ -6,7 +6,7 @@
 //! the files that the scaffold has in either version. Invariants: a change of people alone stays, a change of the
 //! scaffold alone follows; where both changed the same lines, both stand in the file between marks, and only with
 //! `force`; no text of the project is lost otherwise, and a file that people deleted stays deleted. Inside: `merge`
-//! merges one text. Not here: what `manifests` writes out of the code.
+//! merges one text. Not here: the files that `manifests` writes out of the code.
 
 use std::collections::BTreeSet;
 

@@ -90,7 +90,7 @@ impl Allowed {
     }
 }
 
-/// Whether the text is what the pattern says; `*` is any part.
+/// Whether the text matches the pattern; `*` is any part.
 fn fits(pattern: &str, text: &str) -> bool {
     match pattern.split_once('*') {
         None => pattern == text,
@@ -153,7 +153,7 @@ fn title(object: &Value) -> String {
     format!("{}/{}", text(&object["kind"]), text(&object["metadata"]["name"]))
 }
 
-/// The form in which what means the same is equal.
+/// The normal form, in which equivalent values are equal.
 pub(crate) fn normal(value: &Value) -> Value {
     let kind = value["kind"].as_str().unwrap_or_default();
     match (kind, value["rules"].as_array()) {

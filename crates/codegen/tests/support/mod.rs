@@ -100,8 +100,8 @@ impl Recording {
         indices.map(|index| self.objects[*index].clone()).collect()
     }
 
-    /// In how far the renderings of a tree are not those that were recorded, but for what is meant; a line for each
-    /// difference.
+    /// The differences between the renderings of a tree and the recorded ones, except for intended ones; a line for
+    /// each.
     pub(crate) fn differences(&self, tree: &MemoryFiles, meant: &mut Meant) -> String {
         let mut wrong = String::new();
         for (rendering, expected) in self.renderings() {
@@ -258,7 +258,7 @@ impl Recording {
             .roles
     }
 
-    /// Adds what is generated from the code: the role as ours is, the rest from the recording. JSON is YAML.
+    /// Adds the files that are generated from the code: the role as ours is, the rest from the recording. JSON is YAML.
     pub(crate) fn generated(&self, files: &mut MemoryFiles) {
         for mut crd in self.objects_of("crd") {
             let spec = crd["spec"].as_object_mut().unwrap();
