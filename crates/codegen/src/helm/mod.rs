@@ -1,12 +1,12 @@
 //! A Helm chart out of `config/`: the plugin `helm/v2-alpha`, as kubebuilder names it.
 //!
 //! [`chart`] renders `config/default` with every optional part switched on, and turns each object into a template:
-//! names and the namespace come from the release, optional parts ask a value, and what people change (image, replicas,
-//! resources, …) is in `values.yaml`. Invariants: rendered with its defaults, the chart is `config/default` (a test
-//! compares them); a template says where it came from, and only such files are written over or removed; `Chart.yaml` is
-//! written once; `values.yaml`, `NOTES.txt`, `_helpers.tpl` and `.helmignore` stay as they are without `force`. Inside:
-//! `object` decides what of an object is a value, `text` writes templates, `values` writes values.yaml. Not here: the
-//! Namespace, which `helm install --create-namespace` makes.
+//! names and the namespace come from the release, optional parts ask a value, and the settings that people change
+//! (image, replicas, resources, …) are in `values.yaml`. Invariants: rendered with its defaults, the chart is
+//! `config/default` (a test compares them); a template says where it came from, and only such files are written over or
+//! removed; `Chart.yaml` is written once; `values.yaml`, `NOTES.txt`, `_helpers.tpl` and `.helmignore` stay as they are
+//! without `force`. Inside: `object` decides which fields of an object are values, `text` writes templates, `values`
+//! writes values.yaml. Not here: the Namespace, which `helm install --create-namespace` makes.
 
 use minijinja::{Environment, UndefinedBehavior, context};
 use serde_json::Value;

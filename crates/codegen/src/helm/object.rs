@@ -11,7 +11,7 @@ use crate::config::split_image;
 use crate::diagnostic::{Diagnostic, Place};
 use crate::project::Project;
 
-/// The templates, by their path below `templates/`, and what the values start with.
+/// The templates, by their path below `templates/`, and the initial values.
 pub(super) struct Made {
     pub(super) files: BTreeMap<String, String>,
     pub(super) facts: Facts,
@@ -45,11 +45,11 @@ pub(super) fn templates(project: &Project, objects: &[Value]) -> Result<Made, Di
         let mut changed = object.clone();
         let is_crd = object["kind"] == "CustomResourceDefinition";
         if object["kind"] == "Deployment" && name(object).ends_with("controller-manager") {
-            // Before the names: what becomes a value cannot ask the release.
+            // Before the names: a field that becomes a value cannot ask the release.
             deployment(&mut changed, &mut pieces, &mut facts);
         }
         names.put(&mut changed, is_crd, &mut pieces);
-        // After the names: what depends on a value is out of their sight.
+        // After the names: parts that depend on a value are out of their sight.
         if is_crd {
             crd(&mut changed, &mut pieces);
         }

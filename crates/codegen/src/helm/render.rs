@@ -1,5 +1,4 @@
-//! As much of Go's template language as our charts use, so that a test can say what Helm would make of them without
-//! Helm.
+//! As much of Go's template language as our charts use, so that a test can render them without Helm.
 
 use std::collections::BTreeMap;
 
@@ -12,11 +11,11 @@ enum Node {
     Text(String),
     Print(String),
     Assign(String, String),
-    /// `if`, `with` or `range`: the word, its branches, and what else is.
+    /// `if`, `with` or `range`: the word, its branches, and the `else`.
     Block(String, Vec<(String, Vec<Node>)>, Vec<Node>),
 }
 
-/// A chart: its definitions, and what a release is given.
+/// A chart: its definitions, and the values of a release.
 pub(super) struct Chart {
     defines: BTreeMap<String, Vec<Node>>,
     root: Value,
@@ -52,7 +51,7 @@ fn tokens(text: &str) -> Vec<Token> {
 }
 
 impl Chart {
-    /// `values` is values.yaml with what a release says instead.
+    /// `values` is values.yaml with the release's own values.
     pub(super) fn new(helpers: &str, values: Value, name: &str, release: &str, namespace: &str) -> Chart {
         let mut chart = Chart {
             defines: BTreeMap::new(),

@@ -133,7 +133,7 @@ fn released_by_helm(files: &MemoryFiles, release: &str, namespace: &str, said: &
         .collect()
 }
 
-/// The test's own renderer, which the other tests use, says what Helm says, for every value that there is.
+/// The test's own renderer, which the other tests use, agrees with Helm, for every value that there is.
 #[test]
 fn helm_makes_of_a_chart_what_the_tests_make_of_it() {
     if !helm_is_there() {
@@ -156,7 +156,7 @@ fn helm_makes_of_a_chart_what_the_tests_make_of_it() {
     }
 }
 
-/// Without what only releases have, and with lists whose order means nothing in order.
+/// Without the parts that only releases have, and with unordered lists sorted.
 fn plain(value: &mut Value) {
     match value {
         Value::Object(fields) => {
@@ -220,7 +220,7 @@ fn every_value_does_something() {
     let files = with_chart("conversion");
     let defaults = released(&files, "conversion", &[]);
     for (pointer, value) in values_said() {
-        // The release's name contains the chart's; only another name shows what nameOverride is for.
+        // The release's name contains the chart's; only another name shows the effect of nameOverride.
         let (release, before) = if pointer == "/nameOverride" {
             ("other", released(&files, "other", &[]))
         } else {

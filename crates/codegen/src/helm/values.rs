@@ -1,4 +1,4 @@
-//! `values.yaml`: what was found in `config/`, as the defaults of the chart.
+//! `values.yaml`: the values found in `config/`, as the defaults of the chart.
 
 use minijinja::context;
 use serde_json::Value;
