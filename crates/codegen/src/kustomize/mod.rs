@@ -50,7 +50,7 @@ pub fn build(dir: &str, files: &dyn Files) -> Result<Vec<Value>, Diagnostic> {
     Ok(objects.into_iter().map(|object| object.value).collect())
 }
 
-/// The objects of a YAML file with several documents, such as what `kustomize build` prints. `file` is for messages.
+/// The objects of a YAML file with several documents, such as the output of `kustomize build`. `file` is for messages.
 ///
 /// # Errors
 /// When a document is no YAML, or names a field twice.

@@ -1,4 +1,4 @@
-//! Objects on their way through a kustomization, which remember what they were called before.
+//! Objects on their way through a kustomization, which remember their earlier names.
 
 use serde_json::Value;
 

@@ -1,4 +1,4 @@
-//! The order in which objects come out: what others need comes first.
+//! The order in which objects come out: dependencies come first.
 
 use super::object::{Id, Object};
 

@@ -33,7 +33,7 @@ pub(super) fn field(field: Field) -> FieldSpec {
     }
 }
 
-/// Adds what a configuration says.
+/// Adds the references of a configuration.
 pub(super) fn configure(configured: Vec<NameReference>, references: &mut Vec<Reference>) {
     for reference in configured {
         for spec in reference.field_specs {

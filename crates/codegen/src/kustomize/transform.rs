@@ -74,7 +74,7 @@ fn set(value: &mut Value, field: &str, text: &str) {
     }
 }
 
-/// Puts a prefix before all names but those that have to be what they are.
+/// Puts a prefix before all names but those that must not change.
 pub(super) fn prefix(prefix: &str, objects: &mut [Object]) {
     for object in objects {
         let original = object.original();
