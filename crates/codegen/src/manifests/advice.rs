@@ -3,7 +3,7 @@
 use crate::codes::Code;
 use crate::codes::crds as codes;
 
-/// The code of an error, and what usually helps.
+/// The code of an error, and the usual fix.
 pub(super) fn cause(field: &str, said: &str) -> (Code, Option<&'static str>) {
     if field.contains("x-kubernetes-validations") {
         let costs = said.contains("cost") || said.contains("budget");

@@ -1,8 +1,8 @@
 //! The files that are generated from the code, compared with those that the kustomizations of `config/` name.
 //!
 //! A list that names a file that the code no longer makes cannot be rendered, and a file that no list names reaches no
-//! cluster. Both are warnings: `manifests` writes what the code says all the same, and `--check` fails on the first. A
-//! project without the kustomization in question has decided otherwise, and nothing is said. Not here: the lists
+//! cluster. Both are warnings: `manifests` writes the files of the code all the same, and `--check` fails on the first.
+//! A project without the kustomization in question has decided otherwise, and nothing is said. Not here: the lists
 //! themselves ([`crate::config`]).
 
 use crate::codes::crds as codes;

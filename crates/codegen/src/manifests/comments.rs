@@ -1,8 +1,8 @@
-//! Markers of Go in comments of Rust: `+kubebuilder:validation:Minimum=1` says nothing here, and the user learns what
-//! does.
+//! Markers of Go in comments of Rust: `+kubebuilder:validation:Minimum=1` has no effect here, and the user is told the
+//! attribute that has.
 //!
 //! A comment is a warning, not an error: notes of a project that came over may stay as long as their author likes. One
-//! warning for each marker, with all its places. Not here: what the attributes do.
+//! warning for each marker, with all its places. Not here: the effect of the attributes.
 
 use std::collections::BTreeMap;
 

@@ -3,7 +3,7 @@
 //!
 //! Versions are put together (in the order of their names), one is chosen to be stored, a kind with a conversion hub
 //! gets its webhook, and what controller-gen adds is added: list kind, `apiVersion`, `kind` and `metadata` with their
-//! words. Then `schema.rs` finishes each schema and `check.rs` asks what an API server would say.
+//! words. Then `schema.rs` finishes each schema and `check.rs` finds the errors of an API server.
 
 use std::collections::BTreeMap;
 
@@ -324,7 +324,7 @@ fn root(schema: &mut Value, kind: &str, plural: &str) {
     schema["type"] = json!("object");
 }
 
-/// Takes out what is null or empty outside the schemas.
+/// Removes null and empty values outside the schemas.
 fn tidy(crd: &mut Value) {
     fn clean(map: &mut Map<String, Value>) {
         map.retain(|key, value| {

@@ -2,7 +2,7 @@
 //! prints.
 //!
 //! The form is kept by its version number. Fields that a newer operator adds are passed over, so that an older command
-//! still works with it; a newer form is refused in words. Not here: what follows from it.
+//! still works with it; a newer form is refused in words. Not here: the manifests that follow from it.
 
 use serde::Deserialize;
 use serde_json::Value;
@@ -85,7 +85,7 @@ pub struct Kind {
 pub struct Controller {
     /// The name.
     pub name: String,
-    /// The cluster of that kind and of what is owned, if it is not the one that the operator runs in.
+    /// The cluster of that kind and of the owned ones, if it is not the one that the operator runs in.
     pub cluster: Option<String>,
     /// The kind that is reconciled.
     #[serde(rename = "for")]
@@ -183,7 +183,7 @@ pub struct Conversion {
 }
 
 impl Declaration {
-    /// Reads what the operator printed.
+    /// Reads the operator's output.
     ///
     /// # Errors
     /// KWR0390 when it is no declaration, or one of a newer form.

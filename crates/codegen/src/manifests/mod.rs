@@ -6,7 +6,7 @@
 //! `config/rbac/role.yaml`, - `webhook.rs`: `config/webhook/manifests.yaml`, - `agree.rs`: whether the lists in
 //! `config/` name what is written, - `place.rs`: from a field to its line of Rust, - `scope.rs`: which type a name
 //! means there, - `comments.rs`: markers of Go, which say nothing here,
-//! - `settings.rs`: what a project has decided.
+//! - `settings.rs`: the settings of a project.
 //!
 //! Invariants: the same declaration gives the same bytes; a file that is as it should be is not in the plan; when
 //! anything is wrong nothing is written, and all that is wrong is told at once.
@@ -96,7 +96,7 @@ pub struct Objects {
     pub warnings: Vec<Diagnostic>,
 }
 
-/// The objects that follow from a declaration. `files` are the project's, for the places of what is wrong.
+/// The objects that follow from a declaration. `files` are the project's, for the places of errors.
 ///
 /// # Errors
 /// All that is wrong.
@@ -119,7 +119,7 @@ pub fn objects(declaration: &Declaration, files: &dyn Files, options: &Options) 
     }
 }
 
-/// Brings the generated files of a project up to date: writes what differs, removes definitions of kinds that are no
+/// Brings the generated files of a project up to date: writes changed ones, removes definitions of kinds that are no
 /// longer declared.
 ///
 /// A definition that was not written here (another header) is not touched. The file of the webhooks is removed with the

@@ -70,7 +70,7 @@ pub(super) fn check(crd: &Value, versions: &[Version<'_>], sources: &Sources<'_>
     }
 }
 
-/// Follows a path from the root of a schema: the schema of what it leads to, `None` when the schema does not say.
+/// Follows a path from the root of a schema: the schema at its end, `None` when there is none.
 fn follow<'s>(path: &str, schema: &'s Value) -> Result<Option<&'s Value>, String> {
     let Some(steps) = steps(path) else { return Ok(None) };
     let mut at = schema;

@@ -226,7 +226,7 @@ const TRANSPARENT: &[&str] = &[
     "IndexSet",
 ];
 
-/// The path of the innermost type: `Option<Vec<Box<net::Port>>>` is `net::Port`, a map is what its values are.
+/// The path of the innermost type: `Option<Vec<Box<net::Port>>>` is `net::Port`, a map is the type of its values.
 fn last_type(ty: &Type) -> Option<Vec<String>> {
     match ty {
         Type::Path(path) => {

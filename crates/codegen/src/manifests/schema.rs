@@ -1,5 +1,5 @@
-//! A schema, finished: Kubernetes' own types with what their crate does not say, descriptions as long as wanted, and
-//! mistakes that no server reports.
+//! A schema, finished: Kubernetes' own types with the keywords that their crate lacks, descriptions as long as wanted,
+//! and mistakes that no server reports.
 //!
 //! The operator marks the schema of each Kubernetes type with its name (`x-kubewright-type`). `k8s-openapi` knows
 //! fields and words; which lists are maps and which defaults there are, the published OpenAPI says
@@ -153,7 +153,7 @@ fn enrich(schema: &mut Value, options: &Options) {
                 overlay(schema, &definition, &name, false, 0);
             }
             if name == OBJECT_META {
-                // A template's metadata is plain: what the catalog says of a whole object's does not apply.
+                // A template's metadata is plain: the catalog's keywords of a whole object's do not apply.
                 below(schema, |property| {
                     if let Some(map) = property.as_object_mut() {
                         map.retain(|word, _| !word.starts_with("x-kubernetes-"));
@@ -203,7 +203,7 @@ fn overlay(schema: &mut Value, definition: &Value, of: &str, required: bool, dep
             map.entry(word).or_insert_with(|| value.clone());
         }
     }
-    // A required field has Go's zero value there, which no marker says; an empty object is what absent means.
+    // A required field has Go's zero value there, which no marker states; an empty object means an absent one.
     if let Some(default) = definition.get("default")
         && !required
         && *default != json!({})

@@ -1,9 +1,9 @@
-//! Which type a name means in a module: what the compiler knows, as far as the sources of the project say it.
+//! Which type a name means in a module: the compiler's knowledge, as far as the sources of the project have it.
 //!
 //! Modules are known by their path, the crate's name first: `["shop_api", "v1", "cart_types"]`, from the `Cargo.toml`
 //! above a file and the file's place below `src`. A path is followed through `crate`, `self`, `super`, `use` (with
 //! `as`, lists and globs) and re-exports. A path that leads out of the project, or is made by a macro, is not resolved:
-//! [`Scopes::resolve`] answers only certain results. Not here: what stands in a type.
+//! [`Scopes::resolve`] answers only certain results. Not here: the contents of a type.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -34,8 +34,8 @@ struct Scope {
     globs: Vec<Vec<String>>,
 }
 
-/// Paths that were looked for in a module, in one search: what was not found there once is not found there again.
-/// Modules whose globs lead to each other would be searched in every order otherwise.
+/// Paths that were looked for in a module, in one search: a missing one is not looked for there again. Modules whose
+/// globs lead to each other would be searched in every order otherwise.
 type Seen = BTreeSet<(Vec<String>, Vec<String>)>;
 
 /// The modules of a project.
@@ -45,8 +45,7 @@ pub(super) struct Scopes {
 }
 
 impl Scopes {
-    /// Reads all Rust files. A file that cannot be read or parsed is passed over: the compiler says what is wrong with
-    /// it.
+    /// Reads all Rust files. A file that cannot be read or parsed is passed over: the compiler reports its errors.
     pub(super) fn read(files: &dyn Files) -> Scopes {
         let mut scopes = Scopes::default();
         let paths = files.list("").unwrap_or_default();
@@ -167,7 +166,7 @@ impl Scopes {
     /// A path from the root of a crate.
     fn absolute(&self, path: &[String], steps: usize, seen: &mut Seen) -> Option<&Found> {
         let steps = steps.checked_sub(1)?;
-        // The longest part that is a module; what follows is looked up in there.
+        // The longest part that is a module; the rest is looked up in there.
         let (at, _) = (1..path.len())
             .rev()
             .map(|at| (at, &path[..at]))

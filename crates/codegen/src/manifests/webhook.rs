@@ -174,7 +174,7 @@ fn check(webhook: &Webhook, errors: &mut Vec<Diagnostic>) {
                 "start the url with `https://`",
             );
         }
-        // A path of its own was given, so the operator is meant to answer there; what the URL leads to is asked
+        // A path of its own was given, so the operator is meant to answer there; but the server at the URL is called
         // instead.
         (Some(path), Some(url)) if path != usual_path(webhook) && !before_query(url).ends_with(path) => {
             say(
