@@ -109,7 +109,7 @@ fn rules(source: &Source) -> Vec<Said> {
     found
 }
 
-/// A controller's skeleton: it does nothing yet, may do what Go's may, and has Go's text below, where there is one.
+/// A controller's skeleton: it does nothing yet, has the rights of Go's, and has Go's text below, where there is one.
 pub(super) fn controller(text: &str, source: Option<&Source>) -> String {
     let mut out = String::new();
     let mut skips = false;

@@ -34,7 +34,7 @@ const SCAFFOLDED: [&str; 18] = [
     "webhookcainjection_",
 ];
 
-/// … and what they end with, or are called.
+/// … and their endings, or whole names.
 const ROLES: [&str; 6] = [
     "_admin_role.yaml",
     "_editor_role.yaml",
@@ -57,7 +57,7 @@ pub(super) struct Config {
     pub(super) left: Vec<String>,
 }
 
-/// Carries over what can be, into the project that was made.
+/// Carries over the files that can be, into the new project.
 pub(super) fn carry(files: &dyn Files, made: &mut MemoryFiles) -> Result<Config, Diagnostic> {
     let mut kept = Vec::new();
     for folder in FOLDERS {

@@ -1,5 +1,5 @@
 //! Kinds as the Go text declares them. PROJECT is written by hand or forgotten; controller-gen makes definitions of
-//! what embeds `TypeMeta` and `ObjectMeta` in a package with `+groupName`.
+//! types that embed `TypeMeta` and `ObjectMeta` in a package with `+groupName`.
 //!
 //! [`complete`] brings PROJECT in line with that: the group that Go says, kinds and versions that PROJECT does not
 //! list, and none that is no kind. Each change is noted.
@@ -179,8 +179,8 @@ fn reconcile_once(fields: &mut Value, notes: &mut Vec<String>) {
     }
 }
 
-/// A type without metadata is a file's, such as a configuration: no server has it. Neither has it what was deleted in
-/// Go.
+/// A type without metadata is a file's, such as a configuration: no server has it. Neither has it a kind that was
+/// deleted in Go.
 fn leave_out(fields: &mut Value, sources: &[Source], declared: &[Declared<'_>], notes: &mut Vec<String>) {
     let Some(listed) = fields.get_mut("resources").and_then(Value::as_array_mut) else {
         return;

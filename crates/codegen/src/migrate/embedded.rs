@@ -53,7 +53,7 @@ impl<'p> Types<'p> {
             return String::new();
         }
         if said.text.starts_with("k8s_openapi::") && name != "RawExtension" {
-            // serde takes the fields one by one, and what Kubernetes says of them beside their types is lost.
+            // serde takes the fields one by one, and Kubernetes' descriptions of them beside their types are lost.
             self.note(format!(
                 "{whole}: defaults and list types of the fields of {name} are not known: bring its module (go mod download k8s.io/api), then migrate again"
             ));
@@ -75,8 +75,7 @@ impl<'p> Types<'p> {
         out
     }
 
-    /// The keywords of a struct with those of the types that it embeds. serde's `flatten` brings them along, but of
-    /// the same keyword only one: what several say is said here.
+    /// The keywords of a struct with those of the types that it embeds.
     pub(super) fn with_inherited(
         &mut self,
         path: &str,
@@ -145,7 +144,7 @@ impl<'p> Types<'p> {
         keywords
     }
 
-    /// Where a type says which values there are, controller-gen does not hear what a field of it says.
+    /// Where a type lists its values, controller-gen ignores the keyword of a field of it.
     pub(super) fn of_type_alone(
         &mut self,
         path: &str,

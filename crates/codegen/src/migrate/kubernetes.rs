@@ -31,7 +31,7 @@ pub(super) fn known(import: &str, name: &str) -> Option<Said> {
         return Some(Said {
             // A length of time has no default in kube.
             has_default: said != "kube::core::Duration",
-            // Go writes what is in it; controller-gen calls it an object.
+            // Go writes its content; controller-gen calls it an object.
             schemars: match name {
                 "RawMessage" => vec!["extend(\"type\" = \"object\")".to_owned()],
                 _ => Vec::new(),

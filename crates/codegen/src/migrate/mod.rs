@@ -2,12 +2,12 @@
 //!
 //! [`migrate`] reads PROJECT and the Go files (declarations, by a parser of the language's grammar), scaffolds a
 //! project with the same names, and writes the types with every marker said in Rust; controllers and webhooks are
-//! skeletons with the Go text beside them in comments. Invariants: the Go project is only read; what cannot be said is
-//! noted with its place and left to a person; the result compiles as far as the notes say. Inside: `go` parses,
-//! `origin`, `declared` and `modules` read the project and what it requires, `markers` markers; `types`, `embedded`,
-//! `shared`, `kinds`, `bodies` and `words` write Rust, `config` carries over added manifests, `record` writes
-//! MIGRATION.md, and `kubernetes` knows the types that Rust has. Not here: what Go's functions do, conversions between
-//! versions.
+//! skeletons with the Go text beside them in comments. Invariants: the Go project is only read; a part that cannot be
+//! expressed is noted with its place and left to a person; the result compiles as far as the notes say. Inside: `go`
+//! parses, `origin`, `declared` and `modules` read the project and its required modules, `markers` markers; `types`,
+//! `embedded`, `shared`, `kinds`, `bodies` and `words` write Rust, `config` carries over added manifests, `record`
+//! writes MIGRATION.md, and `kubernetes` knows the types that Rust has. Not here: the bodies of Go's functions,
+//! conversions between versions.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -423,7 +423,7 @@ impl Migration<'_> {
     }
 }
 
-/// A file of types, with what it imports.
+/// A file of types, with its imports.
 fn types_file(about: &str, folder: &str, text: &str, siblings: &str) -> String {
     let uses = [
         ("CustomResource", "use kube::CustomResource;\n"),

@@ -1,9 +1,9 @@
 //! Packages of other modules: their source as Go has it on this machine, in `vendor/`, in a folder that go.mod puts in
 //! a module's place, or in the module cache.
 //!
-//! [`Modules::package`] reads one. Invariants: go.mod says which version, nothing is fetched and no program is asked;
-//! what is not there is told with the command that brings it. Not here: the standard library, whose few types of APIs
-//! are in [`super::kubernetes`].
+//! [`Modules::package`] reads one. Invariants: go.mod decides the version, nothing is fetched and no program is asked;
+//! a missing package is reported with the command that brings it. Not here: the standard library, whose few types of
+//! APIs are in [`super::kubernetes`].
 
 use std::collections::BTreeSet;
 

@@ -1,7 +1,7 @@
 //! MIGRATION.md: the tasks that a migration left to a person, in the project itself, since the output of a terminal is
 //! soon gone.
 //!
-//! It lists the notes, the tests in Go, and the Go files of which nothing was made. Not here: what the notes say.
+//! It lists the notes, the tests in Go, and the Go files of which nothing was made. Not here: the texts of the notes.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -83,7 +83,7 @@ fn tests(files: &dyn Files) -> Result<Vec<String>, Diagnostic> {
 fn others(sources: &[Source], told: &BTreeSet<String>) -> Vec<String> {
     let mut folders: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
     for source in sources.iter().filter(|source| !told.contains(&source.path)) {
-        // Types were carried over; what their methods do was not.
+        // Types were carried over; the bodies of their methods were not.
         let is_types = !source.file.types.is_empty() && source.file.functions.is_empty();
         let name = source.path.rsplit('/').next().unwrap_or_default();
         if !is_types && !matches!(name, "doc.go" | "groupversion_info.go") {

@@ -77,7 +77,7 @@ pub(super) struct Attributes {
     pub(super) keywords: Vec<(String, Value)>,
 }
 
-/// All packages of a project, and what was noted.
+/// All packages of a project, and the notes.
 pub(super) struct Types<'p> {
     /// By the path that imports name.
     pub(super) packages: BTreeMap<String, Package<'p>>,
@@ -111,7 +111,7 @@ impl<'p> Types<'p> {
     }
 
     /// A declaration as Rust. `kind` has the attributes of a kind before the item, and its name when it is the kind
-    /// itself that is said, without what every kind has.
+    /// itself, without the fields that every kind has.
     pub(super) fn print(&mut self, path: &str, decl: &'p Decl, file: &'p File, kind: &Attributes) -> String {
         let name = kind.name.clone().unwrap_or_else(|| type_name(&decl.name));
         let mut out = docs(&decl.doc, "");
@@ -484,7 +484,7 @@ impl<'p> Types<'p> {
             return Said::of(type_name(name));
         }
         if builtin.is_empty() {
-            // Of a package of Kubernetes, only what its published API has not is carried over.
+            // Of a package of Kubernetes, only types that its published API does not have are carried over.
             if let Some(said) = kubernetes::known(path, name) {
                 return said;
             }

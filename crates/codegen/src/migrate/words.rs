@@ -1,4 +1,4 @@
-//! Words of both languages: names, comments, values, and which markers say what.
+//! Words of both languages: names, comments, values, and the keywords of markers.
 
 use std::collections::BTreeSet;
 

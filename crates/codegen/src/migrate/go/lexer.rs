@@ -1,7 +1,7 @@
 //! Go's source as tokens, with the comments that stand before declarations.
 //!
-//! As the language's specification has it, for what a declaration can hold: identifiers, literals, operators, automatic
-//! semicolons, comments. Not here: what literals of numbers mean; nothing of this project asks.
+//! As the language's specification has it, for the tokens of a declaration: identifiers, literals, operators, automatic
+//! semicolons, comments. Not here: the values of number literals; nothing of this project needs them.
 
 /// A token with its place.
 #[derive(Clone, Debug, PartialEq)]
@@ -45,7 +45,7 @@ const SIGNS: &[&str] = &[
 /// Tokens and comments of a file.
 ///
 /// # Errors
-/// The line and what is wrong, where the text is no Go.
+/// The line and the error, where the text is not Go.
 pub(super) fn read(text: &str) -> Result<(Vec<Token>, Vec<Comment>), (usize, String)> {
     let mut lexer = Lexer {
         text,

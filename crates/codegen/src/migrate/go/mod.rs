@@ -3,7 +3,7 @@
 //!
 //! [`parse`] reads one file by the grammar of the language's specification, as far as declarations go. Invariants: each
 //! declaration has its line; a text that is not Go is an error with its line, never a guess; nesting is bounded by
-//! [`DEPTH`]. Inside: `lexer`, `parser`. Not here: what the types mean ([`super::types`]).
+//! [`DEPTH`]. Inside: `lexer`, `parser`. Not here: the meaning of the types ([`super::types`]).
 
 use std::collections::BTreeMap;
 
@@ -82,7 +82,7 @@ pub(super) enum Type {
     List(Box<Type>),
     Map(Box<Type>, Box<Type>),
     Struct(Vec<Field>),
-    /// Functions, channels, interfaces, generic types: what no API has.
+    /// Functions, channels, interfaces, generic types: no API has them.
     Other(&'static str),
 }
 

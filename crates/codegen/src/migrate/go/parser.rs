@@ -6,7 +6,7 @@ use super::{Constant, DEPTH, Decl, Doc, Field, File, Function, Type};
 /// Reads a file.
 ///
 /// # Errors
-/// The line, and what was expected there.
+/// The line, and the expected token there.
 pub(in crate::migrate) fn parse(text: &str) -> Result<File, (usize, String)> {
     let (tokens, comments) = read(text)?;
     let markers = comments.iter().filter(|comment| !comment.trails);
@@ -231,7 +231,7 @@ impl Parser {
         self.skip_line()
     }
 
-    /// To the end of the statement, over what is in brackets.
+    /// To the end of the statement, over the text in brackets.
     fn skip_line(&mut self) -> Read<()> {
         loop {
             match self.peek() {
