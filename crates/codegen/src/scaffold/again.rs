@@ -1,8 +1,8 @@
-//! A project scaffolded again out of its PROJECT file: `alpha generate`, and what [`crate::upgrade`] compares with.
+//! A project scaffolded again out of its PROJECT file: `alpha generate`, and the base of [`crate::upgrade`].
 //!
 //! The commands that made the project are given once more, to an empty folder; [`whole`] runs the optional plugins of
 //! PROJECT, too. Invariant: for a project whose files are the scaffold's, the answer is those files (a test compares
-//! the golden projects). Not here: what `manifests` writes out of the code.
+//! the golden projects). Not here: the files that `manifests` writes out of the code.
 
 use crate::codes;
 use crate::diagnostic::{Diagnostic, Place};
@@ -58,7 +58,7 @@ pub struct Whole {
 }
 
 /// The same with the files of the optional plugins that PROJECT lists. A chart is made out of `config/` as the command
-/// writes it, with what `manifests` wrote for the project.
+/// writes it, with the project's files of `manifests`.
 ///
 /// # Errors
 /// See [`again`].
@@ -105,7 +105,7 @@ pub fn whole(files: &dyn Files, cli_version: &str) -> Result<Whole, Diagnostic> 
 /// The files of `manifests` beside definitions.
 const GENERATED: [&str; 2] = ["config/rbac/role.yaml", "config/webhook/manifests.yaml"];
 
-/// Carries out what one command plans for these files.
+/// Carries out the plan of one command for these files.
 pub(crate) fn step(
     made: &mut MemoryFiles,
     command: impl for<'a> FnOnce(&'a dyn Files) -> Result<Plan<'a>, Diagnostic>,

@@ -37,7 +37,7 @@ pub struct CreateApi {
     pub plugins: Vec<String>,
     /// The options of the plugin deploy-image.
     pub image: DeployedImage,
-    /// Whether to write over what is there.
+    /// Whether to write over existing files.
     pub force: bool,
 }
 
@@ -139,7 +139,7 @@ fn is_listed(change: &Change<'_>, resource: &Resource) -> bool {
         .is_some()
 }
 
-/// A type of the project's own, checked against what the project has.
+/// A type of the project's own, checked against the others of the project.
 fn own(change: &Change<'_>, asked: &CreateApi, attempted: &str) -> Result<Resource, Diagnostic> {
     let project = &change.project;
     let Subject { group, version, kind } = &asked.subject;

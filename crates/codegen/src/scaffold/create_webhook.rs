@@ -34,7 +34,7 @@ pub struct CreateWebhook {
     pub validation_path: Option<String>,
     /// Where the type of another project comes from.
     pub external: External,
-    /// Whether to write over what is there.
+    /// Whether to write over existing files.
     pub force: bool,
 }
 
@@ -327,7 +327,7 @@ fn convert(change: &mut Change<'_>, hub: &Resource, asked: &CreateWebhook) -> Re
             Ok(())
         })?;
     }
-    // The hub is what is stored, so that no read needs more than one conversion.
+    // The hub is the stored version, so that no read needs more than one conversion.
     for version in project.apis().filter(|other| other.same_kind(hub)) {
         let stored = version.version == hub.version;
         let path = project.layout(version).types_file();

@@ -24,7 +24,7 @@ pub struct Delete {
     pub validation: bool,
     /// Of webhooks, only the conversion.
     pub conversion: bool,
-    /// Whether to delete also what a person edited.
+    /// Whether to delete also edited files.
     pub force: bool,
 }
 

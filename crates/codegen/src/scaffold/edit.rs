@@ -1,4 +1,4 @@
-//! `edit`: what holds for the whole project. Several groups move files; namespaces change `config/`; licence and owner
+//! `edit`: the settings of the whole project. Several groups move files; namespaces change `config/`; licence and owner
 //! stand in the manifests.
 
 use crate::codes;
@@ -30,7 +30,7 @@ pub struct Edit {
     pub plugins: Vec<String>,
     /// The folder that the chart of the plugin helm stands in (`--output-dir`).
     pub output: Option<String>,
-    /// Whether to write over what a person edited.
+    /// Whether to write over edited files.
     pub force: bool,
 }
 
@@ -224,7 +224,7 @@ fn moves(old: &Project, new: &Project) -> Vec<Move> {
         if before.api.is_some()
             && let (Some((version, from)), Some((_, to))) = (from.api_modules.split_last(), to.api_modules.split_last())
         {
-            // A version's folder moves whole, with what a person put there.
+            // A version's folder moves whole, with a person's own files in it.
             add(API_LIB, from, to, version.clone());
         }
         let below = |first: &str, modules: &[String]| -> Vec<String> {
@@ -304,7 +304,7 @@ fn carry(change: &mut Change<'_>, moved: &Move) -> Result<(), Diagnostic> {
     change.declare_words(moved.root, &moved.to, &moved.module)
 }
 
-/// Mends the paths to what moved, in all Rust files.
+/// Mends the paths to moved items, in all Rust files.
 fn rename(change: &mut Change<'_>, old: &Project, new: &Project) -> Result<(), Diagnostic> {
     let mut renames: Vec<(&str, Vec<String>, Vec<String>)> = Vec::new();
     for moved in moves(old, new) {

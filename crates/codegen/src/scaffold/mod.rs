@@ -4,8 +4,8 @@
 //! write or edit files through the [`Plan`]; let [`crate::config`] bring `config/` after; write PROJECT. Invariants: a
 //! request is refused before anything is planned, or planned whole; a file that exists with other content is never
 //! written over without `force`; running twice changes nothing the second time. Inside: `subject` (which kind is
-//! meant), `standing` (whether what is built on is there), `render` (templates), `tree` (modules and registrations of a
-//! resource). Not here: questions to a person and the disk (the command), what is in `config/`.
+//! meant), `standing` (whether the code that is built on is there), `render` (templates), `tree` (modules and
+//! registrations of a resource). Not here: questions to a person and the disk (the command), the contents of `config/`.
 
 use crate::codes;
 use crate::diagnostic::{Diagnostic, Place};
@@ -107,7 +107,7 @@ impl<'a> Change<'a> {
     }
 }
 
-/// An error in what was asked: a flag with a value that cannot be.
+/// An error in the request: a flag with an impossible value.
 fn bad_name(attempted: &str, flag: &str, value: &str, wrong: &crate::names::BadName) -> Diagnostic {
     Diagnostic::new(
         codes::project::NAME,

@@ -1,4 +1,4 @@
-//! The optional plugins: how they are named, and what `edit` does for each.
+//! The optional plugins: how they are named, and the work of `edit` for each.
 //!
 //! The keys are kubebuilder's, long (`helm.kubebuilder.io/v2-alpha`) or short (`helm/v2-alpha`, `helm`), so that
 //! PROJECT means the same to both.
@@ -132,7 +132,7 @@ pub(super) fn asked(keys: &[String], command: &str, attempted: &str) -> Result<V
     Ok(found)
 }
 
-/// The plugin of this command that is typed almost so; its version is not what people misspell.
+/// The plugin of this command with a similar name; the version is ignored, because people do not misspell it.
 fn meant(typed: &str, command: &str) -> Option<&'static str> {
     let name = typed.split(['/', '.']).next().unwrap_or_default();
     let of_command = Optional::ALL.into_iter().filter(|plugin| plugin.command() == command);

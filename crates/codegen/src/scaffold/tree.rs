@@ -1,4 +1,4 @@
-//! The modules and registrations of a resource: what stands where, so that `create` writes it and `delete` finds it
+//! The modules and registrations of a resource, with their places, so that `create` writes them and `delete` finds them
 //! again.
 
 use minijinja::context;

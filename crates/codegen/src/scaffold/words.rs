@@ -1,6 +1,6 @@
 //! The contents of the files of a resource: its types and its controller, as words for templates.
 //!
-//! Not here: webhooks and conversions (`webhook_words.rs`), and where the files stand and what names them (`tree.rs`).
+//! Not here: webhooks and conversions (`webhook_words.rs`), and the places and registrations of the files (`tree.rs`).
 
 use minijinja::context;
 
