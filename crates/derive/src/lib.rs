@@ -1,8 +1,8 @@
-//! The markers of kubewright: thin macros that only write down what a person said.
+//! The markers of kubewright: thin macros that only write down a person's words.
 //!
 //! A macro here turns an attribute into a constant or a method that the declaration of an operator reads; it decides
-//! nothing. Not here: what follows from a marker (`kubewright`, `kubewright-codegen`). Use them through `kubewright`,
-//! which names them again.
+//! nothing. Not here: the effect of a marker (`kubewright`, `kubewright-codegen`). Use them through `kubewright`, which
+//! names them again.
 
 mod rbac;
 

@@ -24,7 +24,7 @@ const WORDS: &[(&str, &str)] = &[
 pub(crate) fn expand(arguments: TokenStream, item: TokenStream) -> TokenStream {
     match try_expand(arguments, item.clone()) {
         Ok(tokens) => tokens,
-        // The item stays, so that the compiler does not add errors about what is missing then.
+        // The item stays, so that the compiler does not add errors about missing items.
         Err(error) => {
             let error = error.to_compile_error();
             quote!(#error #item)
