@@ -1,4 +1,4 @@
-//! Informers: what controller-runtime has no metric of.
+//! Metrics of informers, which controller-runtime does not have.
 
 use std::sync::{Arc, Mutex, PoisonError};
 

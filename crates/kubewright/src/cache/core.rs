@@ -80,7 +80,7 @@ pub(crate) struct Core {
     reports: Reports,
 }
 
-/// Who is told of what happens to an informer.
+/// The listeners for the events of an informer.
 #[derive(Clone, Default)]
 pub(crate) struct Reports {
     pub(crate) observers: Observers,
@@ -268,7 +268,7 @@ impl Core {
         self.progress.borrow().synced
     }
 
-    /// Files what reads could not decode, unless it has changed since.
+    /// Files the objects that reads could not decode, unless they have changed since.
     fn file_broken(&self) {
         let broken = self.shelf.take_broken();
         if broken.is_empty() {

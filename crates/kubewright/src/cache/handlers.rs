@@ -22,7 +22,7 @@ use crate::form::Cached;
 /// After so many keys the task looks whether the handler is synced, and lets others use the thread.
 const BATCH: usize = 256;
 
-/// One handler and what waits for it.
+/// One handler and its waiting changes.
 pub(super) struct Slot {
     resource: String,
     handler: Handler<dyn Cached>,
@@ -35,7 +35,8 @@ pub(super) struct Slot {
 #[derive(Default)]
 struct Line {
     mailbox: Mailbox<dyn Cached>,
-    /// Where what the handler must have been told of to be synced ends; not known before the first list is complete.
+    /// The end of the changes that the handler must have been told of to be synced; not known before the first list is
+    /// complete.
     mark: Option<Mark>,
     synced: bool,
     /// It joined after the first list, so that the informer's own sync does not wait for it.
@@ -130,7 +131,7 @@ impl Slot {
         }
     }
 
-    /// Tells the handler of some of what waits.
+    /// Tells the handler some of the waiting changes.
     fn turn(&self, id: HandlerId) -> Turn {
         let _running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
         let mut turn = Turn::default();

@@ -82,7 +82,7 @@ pub enum Health {
     /// The store follows the server.
     Synced,
     /// The last list or watch failed and is tried again, or objects cannot be decoded ([`Informer::unreadable`]). The
-    /// store serves what it has; with objects that cannot be decoded the informer may well be synced.
+    /// store serves its present objects; with objects that cannot be decoded the informer may well be synced.
     Degraded {
         /// The failure.
         reason: String,
@@ -193,8 +193,8 @@ impl<K: AnyObject> Informer<K> {
     /// Adds a handler: it is told of everything that is in the store, and then of every change.
     ///
     /// A handler has a task of its own and may take its time: neither the store nor other handlers wait for it. Changes
-    /// that it has not been told of are folded by key, so that at most one of each key waits, and it knows what the
-    /// store holds when it has caught up. Of an object that came and went meanwhile it is not told.
+    /// that it has not been told of are folded by key, so that at most one of each key waits, and it knows the content
+    /// of the store when it has caught up. Of an object that came and went meanwhile it is not told.
     ///
     /// A handler must not remove itself.
     pub fn add_handler(&self, handler: impl Fn(&Event<K>) + Send + Sync + 'static) -> HandlerId {

@@ -11,7 +11,7 @@
 //! - `handlers.rs`: handlers that may be slow,
 //! - `watch.rs`: the task that lists and watches,
 //! - `wire.rs`: requests and decoding,
-//! - `change.rs`: what a handler of keys is told,
+//! - `change.rs`: the notice for a handler of keys,
 //! - `scope.rs`: which objects,
 //! - `parts.rs`: several namespaces,
 //! - `store.rs`: reading. Which writes a store does not show yet is decided by the engine's receipts.

@@ -2,7 +2,7 @@
 //!
 //! A manager that may work in some namespaces only has a Role in each and no ClusterRole, so each is listed and watched
 //! by itself. The streams share no version: that one has come to 100 says nothing of the others. So every read, receipt
-//! and handler belongs to the part that holds its namespace, and what concerns all is asked of each.
+//! and handler belongs to the part that holds its namespace, and questions about all are asked of each.
 //!
 //! Invariants: K1 holds in each part; the view is ordered by namespace and name, as one informer's is; it has no
 //! resourceVersion.

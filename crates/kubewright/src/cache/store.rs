@@ -1,4 +1,4 @@
-//! Reading what an informer holds.
+//! Reading the objects of an informer.
 //!
 //! Every answer is one consistent state (of each namespace, in a manager of several): objects, indexes and version
 //! change together. Objects are immutable and shared; nothing is copied.

@@ -52,7 +52,7 @@ pub(super) fn spawn(wire: Wire, config: Config, stop: Stop) {
 }
 
 /// Runs the task until the stop. Code of the objects' type runs within it, their `Drop` among others: when that panics,
-/// the task begins anew with a list, which the store compares with what it has.
+/// the task begins anew with a list, which the store compares with its objects.
 async fn supervise(wire: Arc<Wire>, config: Config, stop: Stop) {
     let core = wire.core.clone();
     let origin = tokio::time::Instant::now();
@@ -118,7 +118,7 @@ impl Task {
         }
     }
 
-    /// Hands an input to the reflector and does what it says; `false` when it is over.
+    /// Hands an input to the reflector and does its actions; `false` when it is over.
     fn obey(&mut self, input: Input<dyn Cached>) -> bool {
         let now = Instant::from_origin(self.origin.elapsed());
         for action in self.reflector.handle(input, now, entropy()) {
@@ -169,7 +169,7 @@ impl Task {
         }
     }
 
-    /// Applies what was collected, then tells how it stands.
+    /// Applies the collected events, then reports the progress.
     fn flush(&mut self) {
         self.apply_queue();
         match self.health.take() {

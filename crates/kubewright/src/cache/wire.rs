@@ -4,8 +4,8 @@
 //! An object for a cache is packed (`packed.rs`), and one that the cache already holds in this very version is not
 //! packed again. An object that cannot be decoded but has a name is handed on as [`Unreadable`], and its neighbours are
 //! kept. Invariants: managedFields never reach the cache; an object of a list that does not say its kind, as the API
-//! allows, gets the kind of the list when it is dynamic; what is no JSON, or has no name, is a failed answer; a panic
-//! in the type's `Deserialize` is an error of that object (RF11).
+//! allows, gets the kind of the list when it is dynamic; an object that is not JSON, or has no name, is a failed
+//! answer; a panic in the type's `Deserialize` is an error of that object (RF11).
 
 use std::io::BufRead as _;
 use std::sync::Arc;
@@ -378,7 +378,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// An object, or what is known of one that cannot be decoded.
+/// An object, or the facts about one that cannot be decoded.
 type Found = Result<Arc<dyn Cached>, Unreadable>;
 
 /// The event of this type for an object; `None` when the type is not about objects of the kind.

@@ -1,7 +1,7 @@
 //! Which objects the API server is being asked about: readers that wait for the same answer ask for it once.
 //!
 //! Invariant: a question ends with its [`Asking`], answered or not, and readers look again then; one that still needs
-//! an answer asks for it itself. Not here: what the answer means, which the engine's receipts decide.
+//! an answer asks for it itself. Not here: the effect of the answer, which the engine's receipts decide.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

@@ -1,7 +1,8 @@
 //! A handle of an informer, without the type of its objects: reads that see own writes, handlers, waiting for the sync.
 //!
-//! Invariants: SI9 the watch and the tasks of handlers end with the last handle; K1 a read waits for what its ticket
-//! covers, and for no more. Not here: which writes a store does not show yet, which the engine's receipts decide.
+//! Invariants: SI9 the watch and the tasks of handlers end with the last handle; K1 a read waits for the writes that
+//! its ticket covers, and for no more. Not here: which writes a store does not show yet, which the engine's receipts
+//! decide.
 
 use std::sync::{Arc, PoisonError, Weak};
 use std::time::Duration;
@@ -246,7 +247,7 @@ impl Shared {
         }
     }
 
-    /// A list in the namespace has waited in vain: the next one asks the API server for what was missing.
+    /// A list in the namespace has waited in vain: the next one asks the API server for the missing changes.
     pub(crate) fn overdue(&self, namespace: Option<&str>, ticket: Ticket) {
         let (mut receipts, store) = (self.core().receipts(), self.core().read());
         let held = receipts.held_in(namespace, ticket, |key| view_of(&store, key));
