@@ -32,7 +32,7 @@ pub struct Cause {
     place: Option<Place>,
 }
 
-/// A place among what may wait.
+/// A place in a bounded queue.
 type Place = Arc<OwnedSemaphorePermit>;
 
 /// The kind of cause.
@@ -154,7 +154,7 @@ impl Cause {
         self.change.as_ref()?.version.as_deref()
     }
 
-    /// Adds what happened later to the same object; `false` when the two cannot be told as one.
+    /// Adds a later change of the same object; `false` when the two cannot become one.
     fn absorb(&mut self, later: &Cause) -> bool {
         if self.object != later.object {
             return false;
@@ -238,7 +238,7 @@ impl<'de> Deserialize<'de> for Cause {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Cause, D::Error> {
         let Written { kind, object, changes } = Written::deserialize(deserializer)?;
         let change = (kind == CauseKind::Changed).then(|| {
-            // The objects stayed where they were; what differs between them is all that is known here.
+            // The objects stayed where they were; only their difference is known here.
             Arc::new(Change {
                 old: Arc::new(Value::Null),
                 new: Arc::new(Value::Null),

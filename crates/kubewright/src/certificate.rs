@@ -3,7 +3,7 @@
 //!
 //! Invariants: W5 a new pair serves new connections and drops none; a pair that cannot be read or does not fit together
 //! is reported once and the last good one stays. The contents are compared, not times or events: a mounted Secret
-//! changes by a switched link, and what is read half-way is read again.
+//! changes by a switched link, and a file that was read half-way is read again.
 //!
 //! - `managed.rs`: a certificate in a Secret that replicas share,
 //! - `issue.rs`: making and judging it,
@@ -28,7 +28,7 @@ pub(crate) use self::bundles::Served;
 pub(crate) use self::managed::manage;
 use crate::stop::Stop;
 
-/// How often the files are looked at. They are small; what costs is a certificate that is not used in time.
+/// How often the files are looked at. They are small; a certificate that is not used in time would cost more.
 const POLL: Duration = Duration::from_secs(1);
 
 /// The two files.
@@ -78,7 +78,7 @@ impl Files {
     }
 }
 
-/// A certificate and its key, in PEM; the names are what they are called in errors.
+/// A certificate and its key, in PEM; the names are for errors.
 fn parse(names: [&str; 2], certificate: &[u8], key: &[u8], provider: &CryptoProvider) -> Result<CertifiedKey, String> {
     let wrong = |name: &str, error: pem::Error| format!("{name} is not as it should be: {error}");
     let chain: Vec<CertificateDer<'static>> = CertificateDer::pem_slice_iter(certificate)
@@ -92,8 +92,8 @@ fn parse(names: [&str; 2], certificate: &[u8], key: &[u8], provider: &CryptoProv
         .map_err(|error| format!("{} and {} do not make a pair: {error}", names[0], names[1]))
 }
 
-/// Reads the pair for the first time; `server` is what logs call the one that serves it. The future keeps it current
-/// until the stop.
+/// Reads the pair for the first time; `server` is the name of its server in logs. The future keeps it current until the
+/// stop.
 pub(crate) fn load(
     files: Files,
     server: &'static str,

@@ -15,8 +15,8 @@ pub trait Clock: Send + Sync + 'static {
     /// Now.
     fn now(&self) -> Timestamp;
 
-    /// Whether the time is a test's, and goes on at once to what is due next. Then watches stay open and are not asked
-    /// for signs of life: that would be most of what is due.
+    /// Whether the time is a test's, and goes on at once to the next due timer. Then watches stay open and are not
+    /// asked for signs of life: most timers would be theirs.
     fn is_virtual(&self) -> bool {
         false
     }

@@ -41,7 +41,7 @@ pub(crate) struct Inner {
     pub(crate) term: Option<u64>,
 }
 
-/// Who owns what is applied.
+/// The owner of applied objects.
 #[derive(Clone)]
 pub(crate) enum Owning {
     Nobody,
@@ -94,7 +94,7 @@ impl Context {
         })
     }
 
-    /// The object of a key, and the context with it as the owner of what is applied.
+    /// The object of a key, and the context with it as the owner of applied objects.
     pub(crate) fn about<'a>(self, informer: &'a Shared, request: &'a Request) -> BoxFuture<'a, Result<Subject>> {
         Box::pin(async move {
             let found = self.client().get_requested(informer, request).await?;
@@ -163,8 +163,8 @@ impl Context {
     }
 
     /// The fencing token: the number of the time of leading that this reconcile belongs to (`leaseTransitions`),
-    /// greater than that of every leader before. A system outside the cluster that remembers the greatest one can
-    /// refuse what a leader of before sends late. `None` without leader election.
+    /// greater than that of every leader before. An outside system that remembers the greatest one can refuse late
+    /// writes of an earlier leader. `None` without leader election.
     pub fn term(&self) -> Option<u64> {
         self.0.term
     }
@@ -193,9 +193,8 @@ impl Context {
         }
     }
 
-    /// Changes the status of an object: `change` gets the newest state known, and what it changed in `status` is sent
-    /// as a merge patch of the status subresource. Nothing is sent when nothing changed. Returns the object as it is
-    /// now.
+    /// Changes the status of an object: `change` gets the newest known state, and its changes of `status` are sent as a
+    /// merge patch of the status subresource. Nothing is sent when nothing changed. Returns the object as it is now.
     ///
     /// A merge patch replaces lists, such as conditions, as a whole. One that does carries the resourceVersion that it
     /// was made from, so that items that other clients wrote into the list meanwhile are not lost; other patches carry

@@ -6,8 +6,8 @@
 //! `config/rbac/role.yaml` and `config/webhook/manifests.yaml` from it. A controller that is not registered is not in
 //! it: nothing is collected behind the program's back.
 //!
-//! Not here: what follows from it (which rules a role gets, how a CRD is checked), which the command decides, so that
-//! an improvement needs no new operator.
+//! Not here: the manifests that follow from it (the rules of a role, the checks of a CRD), which the command makes, so
+//! that an improvement needs no new operator.
 
 use serde::Serialize;
 use serde_json::Value;
@@ -57,7 +57,7 @@ pub struct DeclaredCrd {
     pub problems: Vec<Problem>,
 }
 
-/// A controller: what it reconciles, owns and watches.
+/// A controller: the kinds that it reconciles, owns and watches.
 #[derive(Clone, Debug, Serialize)]
 pub struct DeclaredController {
     /// The name.
@@ -86,7 +86,7 @@ impl Operator {
     /// The parts of this operator, as data.
     ///
     /// # Errors
-    /// None today: what is wrong with a type is told in [`DeclaredCrd::problems`], with its place.
+    /// None today: the problems of a type are in [`DeclaredCrd::problems`], with their places.
     pub fn declaration(&self) -> Result<Declaration> {
         Ok(Declaration {
             declaration: FORM,

@@ -4,8 +4,8 @@
 //! give up until the object changes. `?` works on [`kube::Error`] and on [`serde_json::Error`]; everything else goes
 //! through [`Error::retry`] or [`Error::terminal`].
 //!
-//! Invariant: every text says what was attempted and on which object. Not here: field errors of the API server, they
-//! arrive inside [`kube::core::Status`].
+//! Invariant: every text names the attempt and its object. Not here: field errors of the API server, they arrive inside
+//! [`kube::core::Status`].
 
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -21,7 +21,7 @@ pub type BoxError = Box<dyn std::error::Error + Send + Sync + 'static>;
 /// The result of everything in kubewright.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// Why an operation failed; the variant says what a controller does next.
+/// Why an operation failed; the variant decides the next step of a controller.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -55,7 +55,7 @@ pub enum Error {
         waited: Duration,
     },
 
-    /// The object exists and is not what its Rust type expects. Logged and dropped until it changes; see
+    /// The object exists and its Rust type cannot read it. Logged and dropped until it changes; see
     /// [`crate::Informer::unreadable`].
     #[error("{object} cannot be decoded into the Rust type: {reason}")]
     Undecodable {
@@ -138,7 +138,7 @@ pub enum Error {
     Configuration(String),
 }
 
-/// A request that the API server refused or never answered, with what was attempted.
+/// A request that the API server refused or never answered, with the attempt.
 #[derive(Debug)]
 pub struct ApiError {
     /// The attempted action, such as `create Deployment default/hello`. Empty when unknown.
@@ -219,7 +219,7 @@ impl Error {
         Error::Terminal(cause.into())
     }
 
-    /// Sorts a client error into [`Error::Conflict`] or [`Error::Api`], with what was attempted.
+    /// Sorts a client error into [`Error::Conflict`] or [`Error::Api`], with the attempt.
     pub fn from_api(attempted: impl Into<String>, source: kube::Error) -> Error {
         let conflict = matches!(&source, kube::Error::Api(status) if status.is_conflict());
         let error = Box::new(ApiError {
@@ -304,8 +304,8 @@ impl From<std::io::Error> for Error {
     }
 }
 
-/// Any error by `?`, with what it means for the key: errors of other crates know nothing of retries, so their place in
-/// the code says it.
+/// Any error by `?`, with its effect on the key: errors of other crates know nothing of retries, so their place in the
+/// code says it.
 ///
 /// (An error type of the operator's own may say it once and for all, by `impl From<MyError> for kubewright::Error`.)
 ///
@@ -383,7 +383,7 @@ mod tests {
         kube::Error::Api(Status::failure(message, reason).with_code(code).boxed()).into()
     }
 
-    /// R5: the variant, and with it what the queue does, follows from the server's reason.
+    /// R5: the variant, and with it the reaction of the queue, follows from the server's reason.
     #[test]
     fn server_refusals_sort_themselves() {
         let check = |error: Error, conflict: bool, missing: bool, exists: bool, unknown: bool| {

@@ -1,10 +1,10 @@
 //! Records core/v1 Events in the background (client-go's event broadcaster and recorder).
 //!
-//! Invariants: E1 recording never blocks: the queue is bounded and what does not fit is dropped and counted; E2 memory
-//! is bounded, and one chatty object cannot flood the API (25 events, then one in five minutes); E3 events on
+//! Invariants: E1 recording never blocks: the queue is bounded and an event that does not fit is dropped and counted;
+//! E2 memory is bounded, and one chatty object cannot flood the API (25 events, then one in five minutes); E3 events on
 //! cluster-scoped objects go to `default`; E4 a name that is taken is replaced by another, unless an attempt whose
 //! answer was lost took it: no event is written twice; E5 a namespace that is being deleted takes no events, which is
-//! no error; E6 what is queued at the stop is still written. Equal events (object, type, reason, message, component)
+//! no error; E6 queued events are still written at the stop. Equal events (object, type, reason, message, component)
 //! are one Event whose count grows; E7 events that differ only in their message are one as well from the tenth message
 //! on, which shows the latest and says that it stands for several.
 
@@ -95,7 +95,7 @@ struct Record {
 }
 
 impl EventRecorder {
-    /// Starts the writer; it ends, after writing what is queued, when `stop` is requested.
+    /// Starts the writer; it ends, after writing the queued events, when `stop` is requested.
     pub fn start(client: kube::Client, clock: Arc<dyn Clock>, stop: Stop) -> (EventRecorder, JoinHandle<()>) {
         let (sender, receiver) = mpsc::channel(QUEUE);
         let writer = Writer {

@@ -1,9 +1,9 @@
 //! Objects without their type, so that the machinery is compiled once and not for every kind of every operator.
 //!
-//! A cache holds [`Cached`] objects; what must be known of their type (its resource, how its JSON is read) is a
-//! [`Form`], a small table of functions. Only the edge of the public interface names a type: it makes the form going in
-//! and restores the type ([`typed`]) coming out. An operator is compiled anew after every edit, and it compiles all
-//! generic code: additions to the machinery must stay out of there.
+//! A cache holds [`Cached`] objects; the facts about their type (its resource, how its JSON is read) are in a [`Form`],
+//! a small table of functions. Only the edge of the public interface names a type: it makes the form going in and
+//! restores the type ([`typed`]) coming out. An operator is compiled anew after every edit, and it compiles all generic
+//! code: additions to the machinery must stay out of there.
 //!
 //! A future is boxed where it leaves for that edge: the crate that polls a coroutine compiles it, with all that it
 //! awaits.
@@ -207,7 +207,7 @@ impl fmt::Debug for Form {
 }
 
 impl Form {
-    /// A type that knows what it is.
+    /// A type with a static resource.
     pub(crate) fn of<K: Object>() -> Form {
         Form {
             cluster_scoped: is_cluster_scoped::<K>(),
@@ -249,7 +249,7 @@ pub(crate) fn without_place(error: &serde_json::Error) -> String {
     text.strip_suffix(&place).map(str::to_owned).unwrap_or(text)
 }
 
-/// Runs a user's `Deserialize`, which may panic (and so may a `Drop` of what it had read).
+/// Runs a user's `Deserialize`, which may panic (and so may a `Drop` of its remains).
 pub(crate) fn guarded<T>(decode: impl FnOnce() -> serde_json::Result<T>) -> Result<T, String> {
     match catch_unwind(AssertUnwindSafe(decode)) {
         Ok(Ok(value)) => Ok(value),

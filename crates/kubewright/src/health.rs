@@ -18,7 +18,7 @@ use crate::error::{Error, Result};
 use crate::net::{self, Answer};
 use crate::stop::Stop;
 
-/// A check: `Err` says in words what is wrong.
+/// A check: `Err` is the problem in words.
 pub(crate) type Check = Arc<dyn Fn() -> Result<(), String> + Send + Sync>;
 
 /// A remark beside a check that does not fail.

@@ -2,9 +2,9 @@
 //!
 //! An operator is a [`Reconciler`] for each kind, put into [`Controller`]s, run by a [`Manager`] (or declared as an
 //! [`Operator`]). A reconciler gets an object and a [`Context`], looks at the world through a [`Client`] whose reads
-//! come from a shared [`Cache`] and see its own writes, and does what is missing. Types and the plain client are kube's
-//! and k8s-openapi's, re-exported here, so that an operator names one dependency; it chooses the Kubernetes version by
-//! a feature of `k8s-openapi`.
+//! come from a shared [`Cache`] and see its own writes, and makes up the difference. Types and the plain client are
+//! kube's and k8s-openapi's, re-exported here, so that an operator names one dependency; it chooses the Kubernetes
+//! version by a feature of `k8s-openapi`.
 //!
 //! The machinery decides nothing here: list and watch, store, queue and backoff are `kubewright-engine`'s pure state
 //! machines; this crate does the input and output around them, on tokio. It works with any [`kube::Client`], over HTTPS

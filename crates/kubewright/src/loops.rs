@@ -1,8 +1,8 @@
 //! The writes of a controller, and which of its reconciles they woke; the engine's `loops` decides which of them are a
 //! loop.
 //!
-//! Invariants: one line of the log for each loop, with the fields that change; what it costs does not grow with the
-//! objects. Fields are compared only when there is a loop to report.
+//! Invariants: one line of the log for each loop, with the fields that change; its cost does not grow with the objects.
+//! Fields are compared only when there is a loop to report.
 
 use std::sync::{Arc, Mutex, PoisonError};
 

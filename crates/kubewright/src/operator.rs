@@ -1,4 +1,4 @@
-//! An operator, declared once: what runs it also knows its CRDs.
+//! An operator, declared once: the code that runs it also knows its CRDs.
 
 use std::fmt;
 use std::future::Future;
@@ -215,7 +215,7 @@ impl Operator {
 
     /// Sends observations to the program that started this process, if it asked: `kubewright dev` names a socket in
     /// [`OBSERVE_SOCKET`], and shows them. Without the variable nothing is observed. The operator never waits for the
-    /// reader; what it cannot take is counted.
+    /// reader; observations that it cannot take are counted.
     ///
     /// [`OBSERVE_SOCKET`]: crate::OBSERVE_SOCKET
     pub fn observe_from_environment(mut self) -> Operator {

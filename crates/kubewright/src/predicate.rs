@@ -33,7 +33,7 @@ pub fn annotations_changed<K: Resource>(event: &Event<K>) -> bool {
     changed(event, |object| object.meta().annotations.clone().unwrap_or_default())
 }
 
-/// Passes modifications that are any: not the repetition of what is known (`ResourceVersionChangedPredicate`).
+/// Passes real modifications: not the repetition of a known state (`ResourceVersionChangedPredicate`).
 pub fn version_changed<K: Resource>(event: &Event<K>) -> bool {
     changed(event, |object| object.meta().resource_version.clone())
 }
@@ -63,17 +63,17 @@ pub fn object<K>(holds: impl Fn(&K) -> bool) -> impl Fn(&Event<K>) -> bool {
     }
 }
 
-/// Passes what both let pass.
+/// Passes the events that both let pass.
 pub fn and<K>(one: impl Fn(&Event<K>) -> bool, other: impl Fn(&Event<K>) -> bool) -> impl Fn(&Event<K>) -> bool {
     move |event| one(event) && other(event)
 }
 
-/// Passes what one of them lets pass.
+/// Passes the events that one of them lets pass.
 pub fn or<K>(one: impl Fn(&Event<K>) -> bool, other: impl Fn(&Event<K>) -> bool) -> impl Fn(&Event<K>) -> bool {
     move |event| one(event) || other(event)
 }
 
-/// Passes what the predicate does not.
+/// Passes the events that the predicate does not.
 pub fn not<K>(predicate: impl Fn(&Event<K>) -> bool) -> impl Fn(&Event<K>) -> bool {
     move |event| !predicate(event)
 }

@@ -127,7 +127,7 @@ impl<T: Hash + Eq + Clone> WorkQueue<T> {
     }
 }
 
-/// The queue with what asked for each item, as controllers use it.
+/// The queue with the causes of each item, as controllers use it.
 pub(crate) struct Queue<T, C>(Arc<Inner<T, C>>);
 
 struct Inner<T, C> {

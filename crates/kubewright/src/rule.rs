@@ -1,4 +1,4 @@
-//! A rule of a role: what an operator may do.
+//! A rule of a role: a right of an operator.
 
 use std::fmt;
 use std::panic::Location;
@@ -34,8 +34,8 @@ pub struct Rule {
     at: Origin,
 }
 
-/// Where in the operator's source a rule stands, for errors about it. It says nothing about what is allowed: rules that
-/// stand in different places may be equal.
+/// Where in the operator's source a rule stands, for errors about it. It is no part of the right: rules that stand in
+/// different places may be equal.
 #[derive(Clone, Copy, Debug, Default)]
 struct Origin(Option<&'static Location<'static>>);
 

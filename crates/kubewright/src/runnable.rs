@@ -1,6 +1,6 @@
 //! Anything that runs beside the controllers until it is asked to stop: loops of the operator's own, servers, pollers.
 //!
-//! Not here: what starts them and in which order, see `manager`.
+//! Not here: their start and its order, see `manager`.
 
 use std::future::Future;
 

@@ -8,7 +8,7 @@
 //!
 //! Invariant: where no subscriber takes a span nothing is computed for it: a look at an atomic is all that it costs.
 //!
-//! Not here: logging, and what becomes of spans.
+//! Not here: logging, and the export of spans.
 
 use std::fmt;
 use std::time::Duration;

@@ -317,7 +317,7 @@ async fn k4_a_write_whose_future_was_dropped_is_looked_up() {
     assert_eq!(list.await.expect("no panic").expect("a list").len(), 2);
 }
 
-/// Many reconciles read what one write left in doubt.
+/// Many reconciles read the object of one write with an unknown outcome.
 #[tokio::test(start_paused = true)]
 async fn k4_readers_that_wait_for_the_same_answer_ask_once() {
     let fake = Fake::new();
@@ -367,7 +367,7 @@ async fn k4_readers_that_wait_for_the_same_answer_ask_once() {
     assert_eq!(looked_up(&fake, "two"), 2);
 }
 
-/// A scheduler has its own account of what it bound.
+/// A scheduler has its own account of its bindings.
 #[tokio::test(start_paused = true)]
 async fn k1_no_read_waits_for_a_write_without_a_receipt() {
     let fake = Fake::new();
@@ -848,7 +848,7 @@ async fn apply_does_not_repeat_a_patch_that_the_server_normalises_away() {
         assert_eq!(value_of(&applied), "1");
     }
     assert_eq!(fake.writes(), 1);
-    // Not for ever: what a server prunes today it may know tomorrow.
+    // Not for ever: a field that a server prunes today it may know tomorrow.
     tokio::time::sleep(Duration::from_secs(601)).await;
     ctx.apply(config("a", "child", "1000m")).await.expect("applied");
     assert_eq!(fake.writes(), 2);
@@ -1619,7 +1619,7 @@ async fn writes_are_observed_with_the_fields_they_changed() {
     assert_eq!(*told.lock().expect("quiet"), expected);
 }
 
-/// A plain kube client beside ours: what others write is seen through the watch.
+/// A plain kube client beside ours: its writes are seen through the watch.
 #[tokio::test]
 async fn what_others_write_arrives() {
     let fake = Fake::new();

@@ -78,7 +78,7 @@ impl Bundles {
         Ok(())
     }
 
-    /// Puts the bundle into what leads here; whether anything changed.
+    /// Puts the bundle into the entries that lead here; whether anything changed.
     fn put<'a>(&self, clients: impl Iterator<Item = &'a mut WebhookClientConfig>, authorities: &str) -> bool {
         let mut is_changed = false;
         for client in clients {

@@ -25,7 +25,7 @@ pub(super) const RENEW_BEFORE: Duration = Duration::from_secs(30 * 24 * 3600);
 /// Clocks differ.
 const BACKDATED: Duration = Duration::from_secs(3600);
 
-/// An authority's certificate with what it signed, in PEM.
+/// An authority's certificate with the one that it signed, in PEM.
 pub(super) struct Issued {
     pub(super) authority: String,
     pub(super) certificate: String,

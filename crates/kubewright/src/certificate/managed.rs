@@ -9,8 +9,8 @@
 //! 3. the staged pair becomes the one that is served; each replica takes it up at its next look.
 //!
 //! A certificate that is no good (expired, of another authority, for another namespace, swapped by hand) is replaced at
-//! once. Invariants: a Secret without our label is not written; what cannot be done is said once for each reason, tried
-//! again, and the pair that is served stays.
+//! once. Invariants: a Secret without our label is not written; a failure is logged once for each reason, tried again,
+//! and the served pair stays.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, RwLock};

@@ -224,13 +224,13 @@ impl Lister {
         self.enough = 0;
     }
 
-    /// The list without its items, and with what is not whole. Whether that is JSON is for the reader.
+    /// The list without its items, and with incomplete ones. Whether that is JSON is for the reader.
     pub(crate) fn finish(mut self) -> Vec<u8> {
         self.outer.append(&mut self.rest);
         self.outer
     }
 
-    /// Cuts what is whole, and answers up to where.
+    /// Cuts complete items, and answers up to where.
     fn cut(&mut self, text: &[u8], item: &mut impl FnMut(&[u8]) -> Result<(), String>) -> Result<usize, String> {
         let mut at = 0;
         if self.place == Place::Before {

@@ -4,16 +4,16 @@
 //! to their owners reads nothing but metadata. So a cache holds [`Packed`] objects: the text, and where the identity of
 //! the object stands in it. An object that a read decodes stays on the informer's [`Shelf`] until that is full: a kind
 //! whose texts fit is decoded once, of a larger one the objects that were read last are. A decoded object lives as long
-//! as it is held, and all readers share it. A shelf grows when what it gave up is read again and again: one whose
-//! objects are listed by every reconcile ends with all of them decoded.
+//! as it is held, and all readers share it. A shelf grows when objects that it gave up are read again and again: one
+//! whose objects are listed by every reconcile ends with all of them decoded.
 //!
 //! An object is decoded when it arrives if a consumer needs its type ([`Shelf::check`]: a handler, predicate, mapping
 //! or index that sees typed objects), so that one that cannot be decoded never replaces the last state that could.
 //! Otherwise that is found by the first read, which is told the error; the shelf notes it, for the informer to report.
 //!
-//! Invariants: a `Packed` never changes; its text is without managedFields; the shelf counts the texts of what it keeps
-//! decoded, and holds no object that the cache has dropped; a text is decoded by one function only, and a panic of that
-//! is an error of the object (RF11).
+//! Invariants: a `Packed` never changes; its text is without managedFields; the shelf counts the texts of the objects
+//! that it keeps decoded, and holds no object that the cache has dropped; a text is decoded by one function only, and a
+//! panic of that is an error of the object (RF11).
 
 use std::any::Any;
 use std::borrow::Cow;
@@ -63,7 +63,7 @@ impl Budget {
         }
     }
 }
-/// At most so many objects that turned out to be unreadable wait to be reported; what is left out is found by the next
+/// At most so many objects that turned out to be unreadable wait to be reported; further ones are found by the next
 /// read.
 const NOTED: usize = 1024;
 
@@ -135,7 +135,7 @@ struct Line {
     bytes: usize,
     /// How much there may be now, beyond the least.
     grown: usize,
-    /// How much of what was given up was decoded again, and since when that is counted.
+    /// How many of the given-up bytes were decoded again, and since when they are counted.
     again: usize,
     since: Option<Instant>,
 }
@@ -373,7 +373,7 @@ impl Shelf {
     }
 }
 
-/// Decodes what is packed once, so that its shelf notes whether it can be.
+/// Decodes a packed object once, so that its shelf notes whether it can be.
 pub(crate) fn with_decoded(object: &dyn Cached) {
     let any: &dyn Any = object;
     if let Some(packed) = any.downcast_ref::<Packed>() {

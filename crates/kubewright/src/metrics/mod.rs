@@ -150,7 +150,7 @@ impl Metrics {
             .set(i64::from(leads));
     }
 
-    /// A request for a webhook begins; what comes back is told of its end.
+    /// A request for a webhook begins; the returned value reports its end.
     pub(crate) fn webhook(&self, path: &str) -> WebhookCall {
         let labels = [("webhook", path.to_owned())];
         self.0.webhooks.in_flight.get_or_create(&labels).inc();

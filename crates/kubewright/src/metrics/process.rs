@@ -66,7 +66,7 @@ fn resident() -> Option<f64> {
     Some(kilobytes * 1024.0)
 }
 
-/// Fields 14 and 15 of `/proc/self/stat`. The second field may contain spaces and brackets; what follows is counted
+/// Fields 14 and 15 of `/proc/self/stat`. The second field may contain spaces and brackets; the later ones are counted
 /// from its end.
 fn cpu() -> Option<f64> {
     let stat = fs::read_to_string("/proc/self/stat").ok()?;

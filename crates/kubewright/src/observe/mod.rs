@@ -24,7 +24,7 @@ use crate::error::end_of_panic;
 use crate::object::ObjectRef;
 use crate::request::Request;
 
-/// Receives what the runtime does.
+/// Receives observations of the runtime.
 ///
 /// ```
 /// use kubewright::{Observation, Observer};
@@ -128,7 +128,7 @@ pub enum Observation {
         /// The error of serde.
         error: String,
     },
-    /// A cache's list or watch failed; it serves what it has and tries again.
+    /// A cache's list or watch failed; it serves its present objects and tries again.
     CacheDegraded {
         /// The kind and scope.
         resource: String,

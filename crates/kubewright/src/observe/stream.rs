@@ -1,8 +1,8 @@
 //! Observations out of the process, to the program that started it.
 //!
-//! Invariants: the operator never waits for the reader (what does not fit into the queue is counted, and the count is
-//! told); an operator that was started to be observed ends when the reader is gone, however that came about; nothing of
-//! this exists unless the environment asks for it.
+//! Invariants: the operator never waits for the reader (observations that do not fit into the queue are counted, and
+//! the count is sent); an operator that was started to be observed ends when the reader is gone, for any reason;
+//! nothing of this exists unless the environment asks for it.
 
 use std::io::{self, BufWriter, Read, Write};
 use std::sync::Arc;
@@ -13,8 +13,8 @@ use tokio::sync::oneshot;
 
 use super::{Message, Observation, Observer};
 
-/// The environment variable that names the Unix socket on which an operator tells what it does, one JSON [`Message`] a
-/// line. When the reader there is gone, an operator that runs by [`run`](crate::run()) or
+/// The environment variable that names the Unix socket on which an operator sends its observations, one JSON
+/// [`Message`] a line. When the reader there is gone, an operator that runs by [`run`](crate::run()) or
 /// [`Operator::run`](crate::Operator::run) ends as after SIGTERM.
 pub const OBSERVE_SOCKET: &str = "KUBEWRIGHT_OBSERVE";
 

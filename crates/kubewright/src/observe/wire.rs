@@ -7,7 +7,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 
 use super::Observation;
 
-/// One line of what an operator tells `kubewright dev`.
+/// One line of an operator's messages to `kubewright dev`.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]

@@ -30,7 +30,7 @@ async fn server() -> (SocketAddr, crate::stop::StopSource) {
     (address, source)
 }
 
-/// The parts of a protobuf message: numbers and what has a length.
+/// The parts of a protobuf message: numbers and fields with a length.
 fn parts(mut message: &[u8]) -> Vec<(u64, u64, &[u8])> {
     fn varint(from: &mut &[u8]) -> u64 {
         let (mut value, mut shift) = (0, 0);

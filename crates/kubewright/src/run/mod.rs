@@ -5,7 +5,7 @@
 //! manifests start our operators as they are.
 //!
 //! - `flags.rs`: the command line,
-//! - `settings.rs`: what follows from it and from the environment,
+//! - `settings.rs`: the settings that follow from it and from the environment,
 //! - `logging.rs`: where events go,
 //! - `telemetry.rs`: where spans go, with the feature `opentelemetry`.
 //!

@@ -30,7 +30,7 @@ impl Environment {
 pub(super) struct Settings {
     pub(super) kubeconfig: Option<String>,
     pub(super) health: Option<String>,
-    /// None for all, or what the operator says.
+    /// None for all, or the operator's own.
     pub(super) namespaces: Vec<String>,
     pub(super) webhooks: bool,
     pub(super) leader_election: bool,
@@ -89,7 +89,7 @@ impl Settings {
         })
     }
 
-    /// Says once what was asked for and is not done.
+    /// Logs once the requests that are not fulfilled.
     pub(super) fn warn(&self) {
         for warning in &self.warnings {
             tracing::warn!("{warning}");

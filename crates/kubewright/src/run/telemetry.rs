@@ -75,7 +75,7 @@ where
     }
 }
 
-/// Everything that the runtime tells, and what the operator's own code tells at level info.
+/// All spans of the runtime, and those of the operator's own code at level info.
 fn of<S>(provider: &SdkTracerProvider) -> Box<dyn Layer<S> + Send + Sync>
 where
     S: tracing::Subscriber + for<'a> LookupSpan<'a> + Send + Sync,
@@ -90,7 +90,7 @@ where
         .boxed()
 }
 
-/// `endpoint`: instead of what the environment says.
+/// `endpoint`: instead of the environment's.
 fn exporting(endpoint: Option<&str>, operator: &str) -> Result<SdkTracerProvider, String> {
     let runtime = Handle::try_current().map_err(|error| error.to_string())?;
     let builder = SpanExporter::builder()
@@ -113,14 +113,14 @@ fn exporting(endpoint: Option<&str>, operator: &str) -> Result<SdkTracerProvider
 }
 
 impl Exporting {
-    /// Says what went wrong before there was a log.
+    /// Reports errors from before there was a log.
     pub(super) fn tell(&self) {
         if let Some(trouble) = &self.trouble {
             tracing::warn!("{trouble}");
         }
     }
 
-    /// Sends what is left.
+    /// Sends the rest.
     pub(super) async fn end(self) {
         let Some(provider) = self.provider else { return };
         // It blocks until our runtime has sent the spans.

@@ -26,15 +26,15 @@ const MOST: usize = 256;
 ///
 /// Each shard has a Lease, as [`LeaderElection`](crate::LeaderElection) has one, and each replica another, by which the
 /// others see that it lives. A replica that comes is given its share, those of one that ends or crashes are taken by
-/// the others; all have the same number, or one more. A shard changes hands in order: what runs there is waited for, 30
-/// seconds at most, its Lease is given back, another replica takes it and looks at every object of it once. At no time
-/// do two replicas work on one object. [`Context::term`](crate::Context::term) is the fencing token of the object's
-/// shard.
+/// the others; all have the same number, or one more. A shard changes hands in order: its running reconciles are waited
+/// for, 30 seconds at most, its Lease is given back, another replica takes it and looks at every object of it once. At
+/// no time do two replicas work on one object. [`Context::term`](crate::Context::term) is the fencing token of the
+/// object's shard.
 ///
-/// It is for controllers. Every replica watches everything, as it must to take over in a moment: what is shared is the
-/// work, not the cache. Runnables are not shared out; a manager with some needs a
-/// [`LeaderElection`](crate::LeaderElection) beside it. A key that a [`Waker`](crate::Waker) wakes is worked on only
-/// where its shard is, so wake it on all replicas.
+/// It is for controllers. Every replica watches everything, as it must to take over in a moment: the work is shared,
+/// not the cache. Runnables are not shared out; a manager with some needs a [`LeaderElection`](crate::LeaderElection)
+/// beside it. A key that a [`Waker`](crate::Waker) wakes is worked on only where its shard is, so wake it on all
+/// replicas.
 ///
 /// The operator needs the verbs `get`, `list`, `watch`, `create`, `update` and `delete` on `leases` of
 /// `coordination.k8s.io` in the namespace of the Leases. The role `leader-election-role` in a project's `config/rbac`
@@ -62,8 +62,8 @@ impl Sharding {
     /// and of no other operator in the namespace. Take a few times as many as there will ever be replicas; each is a
     /// Lease that is renewed every two seconds.
     ///
-    /// The number counts when the Lease `<name>-shards` is made, by the first replica ever. Later ones take what it
-    /// says and log a warning when they were told another: a key must not belong to two shards. To change it, end all
+    /// The number counts when the Lease `<name>-shards` is made, by the first replica ever. Later ones take its number
+    /// and log a warning when they were given another: a key must not belong to two shards. To change it, end all
     /// replicas, delete that Lease, and start them again.
     pub fn new(name: impl Into<String>, shards: usize) -> Sharding {
         Sharding {

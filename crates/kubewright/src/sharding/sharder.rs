@@ -210,13 +210,13 @@ struct Part {
     machine: Machine,
     /// The name of its own Lease.
     member: String,
-    /// The Leases as they were last seen; what others wrote into them is kept.
+    /// The Leases as they were last seen; fields of other clients in them are kept.
     present: BTreeMap<Slot, DynamicObject>,
     /// Of the shards that are worked on.
     reigns: Vec<Option<Reign>>,
     busy: BTreeSet<Slot>,
     flights: FuturesUnordered<BoxFuture<'static, (Slot, Outcome)>>,
-    /// Shards that take no more work and are still renewed, until what runs there has ended, or until this moment.
+    /// Shards that take no more work and are still renewed, until their work has ended, or until this moment.
     closing: BTreeMap<usize, (Reign, Instant)>,
     /// Shards whose work comes to its end.
     ending: FuturesUnordered<BoxFuture<'static, usize>>,
@@ -279,7 +279,7 @@ impl Part {
         (lease == self.member).then_some(Slot::Member)
     }
 
-    /// Makes what is published agree with the machine.
+    /// Publishes the state of the machine.
     fn publish(&mut self, now: Instant) {
         if self.machine.refresh(now) {
             let members = self.machine.members(now);
@@ -298,7 +298,7 @@ impl Part {
             if let Some((reign, due)) = self.closing.get(&shard) {
                 match until.filter(|_| term == Some(reign.number) && now < *due) {
                     Some(until) => reign.lasts(until),
-                    // Dropped, it is over, and what works in it ends.
+                    // Dropped, it is over, and the work in it ends.
                     None => drop(self.closing.remove(&shard)),
                 }
             }
@@ -333,7 +333,7 @@ impl Part {
         self.sharder.metrics.shard(&self.sharder.of.name, true);
     }
 
-    /// Lets a shard take no more work. Until `until`, if it is held so long, what runs there may go on.
+    /// Lets a shard take no more work. Until `until`, if it is held so long, its work may go on.
     fn stop_work(&mut self, shard: usize, until: Option<Instant>) {
         let Some(mut reign) = self.reigns[shard].take() else {
             return;
@@ -365,7 +365,7 @@ impl Part {
         });
     }
 
-    /// Sends what is to be sent; answers until when nothing more is.
+    /// Sends the due requests; answers until when no more are due.
     fn ask(&mut self, now: Instant) -> Instant {
         let mut wake = Instant::MAX;
         for slot in self.slots() {
@@ -572,7 +572,7 @@ fn watching(api: Api<DynamicObject>, name: &str, settings: Settings) -> BoxStrea
     .boxed()
 }
 
-/// One watch. That it fails is no matter: what it would have shown is listed.
+/// One watch. That it fails is no matter: a list shows the same.
 fn changes(api: Api<DynamicObject>, selector: Arc<str>, version: String) -> BoxStream<'static, Told> {
     let watch = async move {
         let params = WatchParams::default().labels(&selector).timeout(WATCH_SECONDS);

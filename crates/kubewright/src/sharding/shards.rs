@@ -18,7 +18,7 @@ pub(super) struct Held {
     pub(super) term: Term,
 }
 
-/// The other end: what is held of all shards. Before the replicas have agreed on their number there are none.
+/// The other end: the held terms of all shards. Before the replicas have agreed on their number there are none.
 pub(super) type Publisher = watch::Sender<Vec<Option<Held>>>;
 
 impl Shards {
@@ -40,8 +40,8 @@ impl Shards {
         (!held.term.lead().is_over()).then(|| held.term.clone())
     }
 
-    /// Resolves when shards are held that were not, or that were given up meanwhile; answers which. `known` is what the
-    /// caller knows.
+    /// Resolves when shards are held that were not, or that were given up meanwhile; answers which. `known` are the
+    /// caller's terms.
     pub(crate) async fn gained(&mut self, known: &mut Vec<Option<u64>>) -> Gained {
         loop {
             let now: Vec<Option<u64>> = {

@@ -128,8 +128,7 @@ impl Fake {
         self.refuse(move |seen| rule(seen).then_some((NEVER, "Never", true)));
     }
 
-    /// Another history, as after a restore from a backup: versions begin anew, and what was known of the old ones is
-    /// void.
+    /// Another history, as after a restore from a backup: versions begin anew, and knowledge of the old ones is void.
     pub(crate) fn restore(&self) {
         let mut state = self.state();
         state.version = 10;
