@@ -1,6 +1,6 @@
 //! Server-side apply: make an object be as desired, and send nothing when it is.
 //!
-//! The desired object says only what the operator cares about, and the server merges it: fields that it mentions become
+//! The desired object has only the fields that the operator cares about, and the server merges it: these fields become
 //! the operator's, fields that it no longer mentions go, everything else (defaults, other people's labels, fields that
 //! the linked k8s-openapi does not know) stays. Lists merge by their keys. The operator is the field manager and takes
 //! fields over from others (`force`), as controllers do.
@@ -9,9 +9,9 @@
 //! an object in a process is always sent. Afterwards digests of the applied configuration and of the server's result
 //! are remembered: as long as both are the same, nothing would change.
 //!
-//! Invariants: `status` is never written here; null means "not set"; what the server does not show as it was applied,
-//! because it normalises (`1000m` is stored as `1`) or prunes it, is applied again after [`RESEND`] and not for ever
-//! taken for done.
+//! Invariants: `status` is never written here; null means "not set"; a value that the server does not show as it was
+//! applied, because it normalises (`1000m` is stored as `1`) or prunes it, is applied again after [`RESEND`] and not
+//! for ever taken for done.
 //!
 //! Not here: the merge, it is the server's.
 
@@ -35,7 +35,7 @@ use crate::object::{Object, ObjectRef, group_of};
 /// have learned them.
 const RESEND: Duration = Duration::from_secs(600);
 
-/// The object that owns what is applied.
+/// The object that owns applied objects.
 #[derive(Debug, Clone)]
 pub(crate) struct Owner {
     resource: ApiResource,
@@ -270,7 +270,8 @@ pub(crate) fn merge_patch_between(before: &Value, after: &Value) -> Option<Value
     Some(Value::Object(patch))
 }
 
-/// Whether a merge patch would replace a list: then it needs a lock, or what others wrote into the list is lost (K6).
+/// Whether a merge patch would replace a list: then it needs a lock, or items that other clients wrote into the list
+/// are lost (K6).
 pub(crate) fn replaces_a_list(patch: &Value) -> bool {
     match patch {
         Value::Array(_) => true,

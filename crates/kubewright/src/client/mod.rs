@@ -262,7 +262,7 @@ impl Client {
     }
 
     /// The same client, whose writes no read waits for: a cached read may show the object as it was before. For a
-    /// controller that keeps its own account of what it wrote, as a scheduler of the pods that it bound (`AssumePod` in
+    /// controller that keeps its own account of its writes, as a scheduler of the pods that it bound (`AssumePod` in
     /// kube-scheduler), where readers of other controllers have nothing to gain by waiting.
     #[must_use]
     pub fn without_receipts(&self) -> Client {
@@ -409,7 +409,7 @@ impl Client {
         self.leave_receipt(|cache| cache.arm(target.resource, &Written { key, meta, json }));
     }
 
-    /// As `arm`, for an answer that is not what the type expects.
+    /// As `arm`, for an answer that the type cannot read.
     fn arm_text(&self, target: &Target<'_>, text: &str) {
         let object: Value = serde_json::from_str(text).unwrap_or_default();
         match ObjectMeta::deserialize(&object["metadata"]) {

@@ -23,8 +23,8 @@ impl Client {
     /// One object from the cache; `None` when it does not exist. Waits for writes of our own to the object.
     ///
     /// # Errors
-    /// [`Error::NotSynced`] when the kind cannot be listed; [`Error::Undecodable`] when the object is not what the type
-    /// expects; [`Error::Api`] when the cache lags and the live read fails too.
+    /// [`Error::NotSynced`] when the kind cannot be listed; [`Error::Undecodable`] when the type cannot read the
+    /// object; [`Error::Api`] when the cache lags and the live read fails too.
     pub async fn get<K: Object>(&self, namespace: Option<&str>, name: &str) -> Result<Option<Arc<K>>> {
         self.get_of(&Form::of::<K>(), namespace, name)
             .await
@@ -242,7 +242,7 @@ impl Client {
         })
     }
 
-    /// Asks the API server what became of writes, one by one or all at once.
+    /// Asks the API server for the results of writes, one by one or all at once.
     async fn ask_for(
         &self,
         informer: &Shared,

@@ -1,4 +1,4 @@
-//! From a request to its answer: deadline, retries, and what kind of fault it was.
+//! From a request to its answer: deadline, retries, and the kind of fault.
 //!
 //! Every request of the runtime's client goes through here. The engine's `retry` decides whether it is sent again;
 //! nothing below may do so as well ([`connect`] makes a client that does not). Invariants: a request ends by its

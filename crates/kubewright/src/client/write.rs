@@ -297,7 +297,7 @@ impl Client {
         })
     }
 
-    /// Server-side apply, taking over the fields of others. `verb` is what it comes to.
+    /// Server-side apply, taking over the fields of others. `verb` is the resulting verb.
     pub(crate) async fn send_apply(
         &self,
         form: &Form,
