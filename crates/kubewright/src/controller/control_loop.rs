@@ -1,5 +1,5 @@
-//! From keys to reconciles: waits until every source is synced, then workers take keys, reconcile and decide what
-//! becomes of them.
+//! From keys to reconciles: waits until every source is synced, then workers take keys, reconcile and decide about
+//! their retries.
 //!
 //! Invariants: R4 no reconcile before all sources of the controller are synced; R5 success forgets the key's failures,
 //! an error lets the delay grow, a terminal error drops the key until the next event; R6 after the stop no reconcile
@@ -42,14 +42,14 @@ use crate::trace;
 /// A controller whose informers run and fill its queue.
 pub(crate) struct Prepared {
     pub(crate) name: Arc<str>,
-    /// Where it works, and what it watches.
+    /// The cluster of its work, and those that it watches.
     pub(crate) clusters: BTreeSet<String>,
     drive: Box<dyn Drive>,
     /// Of the controller's own kind.
     own: Parts,
     /// Of the controller, in its cluster.
     client: Client,
-    /// Of its own kind and of what it owns and watches.
+    /// Of its own kind and of those that it owns and watches.
     feeds: Vec<Feed>,
     queue: Queue<Request, Causes>,
     own_writes: OwnWrites,
@@ -186,7 +186,7 @@ impl Prepared {
         }
     }
 
-    /// Looks at every key of the shards that are gained, for ever: what happened before was another replica's (SH7).
+    /// Looks at every key of the gained shards, for ever: earlier changes were another replica's (SH7).
     async fn take_over(&self) -> Infallible {
         let Some(mut shards) = self.shards.clone() else {
             return std::future::pending().await;
@@ -294,8 +294,8 @@ impl Drop for Taken<'_> {
 static NEXT_ID: AtomicU64 = AtomicU64::new(1);
 
 impl Workshop {
-    /// Waits for the workers: at the stop they finish what they have, at the end of the term they are dropped where
-    /// they wait.
+    /// Waits for the workers: at the stop they finish their keys, at the end of the term they are dropped where they
+    /// wait.
     async fn work_until(&self, mut workers: JoinSet<()>, term: &Term, stop: &Stop) -> Result<Ended> {
         let died = tokio::select! {
             biased;
@@ -376,7 +376,7 @@ impl Workshop {
         Ok(())
     }
 
-    /// Something around a reconcile panicked: the `Drop` of what it had left, of its error or of an object.
+    /// Something around a reconcile panicked: the `Drop` of its remains, of its error or of an object.
     fn broken(&self, request: &Request, message: String) {
         let controller = &self.prepared.name;
         tracing::error!(%controller, object = %request, message, "code around a reconcile panicked; it is repeated");

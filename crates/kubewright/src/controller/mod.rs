@@ -78,7 +78,7 @@ pub trait Reconciler: Send + Sync + 'static {
     fn reconcile(&self, object: Arc<Self::Object>, ctx: Context) -> impl Future<Output = Result<Action>> + Send;
 
     /// The object of this key is gone from the API server: it was deleted, or a key that a source made up names none.
-    /// Usually there is nothing to do: what it owned is garbage collected. Forget what was kept about it.
+    /// Usually there is nothing to do: its dependents are garbage collected. Forget the memory of it.
     ///
     /// An object that merely left the controller's selection ([`Controller::within`]), or that the cache has not seen
     /// yet, exists; neither this nor `reconcile` is called for it.
@@ -87,8 +87,8 @@ pub trait Reconciler: Send + Sync + 'static {
         async { Ok(Action::await_change()) }
     }
 
-    /// The object is being deleted, and carries the finalizer of [`Controller::finalizer`]: take away what was made for
-    /// it elsewhere, in steps if need be. It runs until it answers [`Cleanup::Done`]; failures are retried as those of
+    /// The object is being deleted, and carries the finalizer of [`Controller::finalizer`]: undo the effects of it
+    /// elsewhere, in steps if need be. It runs until it answers [`Cleanup::Done`]; failures are retried as those of
     /// `reconcile`. Objects that it owns in the cluster are garbage collected and no reason for a finalizer.
     fn cleanup(&self, object: Arc<Self::Object>, ctx: Context) -> impl Future<Output = Result<Cleanup>> + Send {
         let _ = (object, ctx);
@@ -218,8 +218,8 @@ impl Controller {
         self.source(Watch::<W>::new().all())
     }
 
-    /// Reconciles what a source says: [`Watch`] makes sources with selectors, predicates of their own and mappings that
-    /// look things up.
+    /// Reconciles the keys of a source: [`Watch`] makes sources with selectors, predicates of their own and mappings
+    /// that look things up.
     #[must_use]
     pub fn source(mut self, source: Source) -> Controller {
         self.sources.push(source);
@@ -330,12 +330,12 @@ impl Controller {
     }
 
     /// Reconciles the kind in another cluster of the manager, which
-    /// [`ManagerBuilder::cluster`](crate::ManagerBuilder::cluster) has named: there are what it owns and watches
-    /// (unless a [`Watch::in_cluster`](crate::Watch::in_cluster) says another), its client and its events.
+    /// [`ManagerBuilder::cluster`](crate::ManagerBuilder::cluster) has named: there are the kinds that it owns and
+    /// watches (unless a [`Watch::in_cluster`](crate::Watch::in_cluster) says another), its client and its events.
     /// [`Client::cluster`](crate::Client::cluster) leads to the others. For the same work in several clusters add a
     /// controller for each, with a name of its own.
     ///
-    /// The generated role says nothing about other clusters: what may be done there is a matter of their kubeconfig.
+    /// The generated role has no rules for other clusters: the rights there are a matter of their kubeconfig.
     #[must_use]
     pub fn in_cluster(mut self, name: impl Into<String>) -> Controller {
         self.settings.cluster = name.into();

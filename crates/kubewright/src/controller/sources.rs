@@ -67,7 +67,7 @@ pub(crate) struct Wiring<'a> {
     pub(crate) own: Parts,
 }
 
-/// A source at work: what it has set up goes when this is dropped.
+/// A source at work: its handlers go when this is dropped.
 pub(crate) struct Feed {
     comes_from: Origin,
     /// Of a mapping that takes its time.
@@ -304,8 +304,9 @@ pub(crate) fn feed_self(own: &Parts, predicates: &Predicates, sink: Sink) -> Fee
 }
 
 impl Source {
-    /// Wakes every object of the controller's kind again and again, for what nothing reports (controller-runtime's
-    /// `SyncPeriod`). Each time it is up to a tenth later, so that replicas and operators do not act in step.
+    /// Wakes every object of the controller's kind again and again, for changes that no watch reports
+    /// (controller-runtime's `SyncPeriod`). Each time it is up to a tenth later, so that replicas and operators do not
+    /// act in step.
     pub fn every(period: Duration) -> Source {
         Source(Declared::Timer(period.max(SHORTEST)))
     }

@@ -155,7 +155,7 @@ impl Waker {
         self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// From now on what is woken goes there, until [`Waker::disconnect`] with the number that is answered.
+    /// From now on woken keys go there, until [`Waker::disconnect`] with the number that is answered.
     pub(crate) fn connect(&self, sink: Sink, own: Keys) -> u64 {
         let mut state = self.state();
         let number = state.next;
