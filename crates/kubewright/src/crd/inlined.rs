@@ -2,8 +2,8 @@
 //!
 //! `schemars` writes `#[schemars(length(max = 5))]` only where it knows that the value is a string or a list, and of a
 //! field whose type has a schema of its own it sees no more than a `$ref`: the rule would vanish without a word. In the
-//! inlined schema it is there, but the rule of the type is gone, since the field's took its place. Both together say
-//! what holds: a rule of the inlined schema that the type does not have is the field's.
+//! inlined schema it is there, but the rule of the type is gone, since the field's took its place. Both together give
+//! the rules: a rule of the inlined schema that the type does not have is the field's.
 
 use serde_json::{Map, Value};
 

@@ -92,7 +92,7 @@ impl Writer {
                 json!({"rule": "self == oldSelf", "message": "field is immutable"}),
             );
         }
-        // A rule on a field is not asked when the field goes: that is for what the field stands in.
+        // A rule on a field is not checked when the field goes: that is for a rule on its parent.
         for (name, property) in raw.get("properties").and_then(Value::as_object).into_iter().flatten() {
             let names = node.get("required").and_then(Value::as_array);
             let required = names.is_some_and(|names| names.iter().any(|other| other == name));
@@ -117,7 +117,7 @@ fn add_rule(node: &mut Node, rule: Value) {
     }
 }
 
-/// The name of a field in a CEL rule: what is no identifier, or a word of CEL, is written out.
+/// The name of a field in a CEL rule: a name that is no identifier, or a word of CEL, is escaped.
 fn in_cel(name: &str) -> String {
     const WORDS: [&str; 21] = [
         "true",

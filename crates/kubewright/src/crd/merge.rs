@@ -1,6 +1,6 @@
 //! Two schemas together: a field's own keywords with those of its type, and the parts of an `allOf`.
 //!
-//! Rules add up; what a schema says about itself (words, defaults, extensions) is said once.
+//! Rules add up; a schema's own keywords (texts, defaults, extensions) are written once.
 
 use serde_json::{Value, json};
 
@@ -78,7 +78,7 @@ pub(super) fn both(node: &mut Node, other: Node) {
     }
 }
 
-/// As [`both`], but what `node` says about itself wins: a field's words over those of its type.
+/// As [`both`], but the own keywords of `node` win: a field's over those of its type.
 pub(super) fn under(node: &mut Node, other: Node) {
     let own = std::mem::replace(node, other);
     both(node, own);

@@ -69,8 +69,8 @@ impl Generated {
         Generated::from(std::any::type_name::<K>(), schemas, catch(|| K::crd()), name)
     }
 
-    /// All that is the same for every type, apart from it: an operator compiles what names a type anew whenever the
-    /// type changes.
+    /// All that is the same for every type, apart from it: an operator compiles code that names a type anew whenever
+    /// the type changes.
     fn from(
         rust: &'static str,
         [raw, inlined]: [Value; 2],
@@ -112,7 +112,7 @@ fn bare(name: &str, resource: &ApiResource) -> Value {
     })
 }
 
-/// Runs `body`; what a panic says becomes an error, and is not printed besides.
+/// Runs `body`; the message of a panic becomes an error, and is not printed besides.
 fn catch<T>(body: impl FnOnce() -> T) -> std::result::Result<T, String> {
     // The hook belongs to the whole process: one at a time.
     static HOOK: Mutex<()> = Mutex::new(());

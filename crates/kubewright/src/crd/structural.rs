@@ -2,8 +2,8 @@
 //!
 //! A schema becomes a [`Node`]: references are resolved, keywords that Kubernetes does not know are said in its words
 //! or reported, `null` is taken out, enums with data become one object (`union.rs`). Besides JSON Schema's keywords and
-//! `x-kubernetes-*`, `root:…` on a spec says a keyword of the whole kind; kubebuilder's markers are in `markers.rs`,
-//! what several schemas say together in `merge.rs`.
+//! `x-kubernetes-*`, `root:…` on a spec is a keyword of the whole kind; kubebuilder's markers are in `markers.rs`,
+//! merging schemas in `merge.rs`.
 //!
 //! Absent and `null` are one thing for an optional field, as in Go: the API server drops such a `null`. Only who says
 //! `extend("nullable" = true)` gets a `null` that is kept. Items of lists and values of maps may be `null` when their
@@ -86,7 +86,7 @@ const TAKEN_BY_NULL: &[&str] = &["description", "format", "maximum", "minimum", 
 /// The prefix of a marker about the whole kind; it stands on the spec.
 const ROOT: &str = "root:";
 
-/// The schema of a whole object, and what is wrong with it.
+/// The schema of a whole object, and its problems.
 pub(super) fn root(raw: &Value, inlined: Value) -> (Value, Vec<Problem>) {
     let mut writer = Writer {
         inlined: Inlined(inlined),
@@ -268,7 +268,7 @@ impl Writer {
     /// One keyword.
     pub(super) fn word(&mut self, word: &str, value: &Value, raw: &Node, at: &str, node: &mut Node, null: &mut bool) {
         match word {
-            // `extend("minimum" = null)` takes away what the type says of itself.
+            // `extend("minimum" = null)` takes the type's own keyword away.
             _ if value.is_null() && TAKEN_BY_NULL.contains(&word) => {}
             "$ref" | "allOf" | "anyOf" | "oneOf" => {}
             "properties" => {
@@ -474,7 +474,7 @@ impl Writer {
         }
     }
 
-    /// The type is one word; what `null` there was is out of the enum too.
+    /// The type is one word; a `null` in it is out of the enum too.
     fn one_type(&mut self, node: &mut Node, null: &mut bool, at: &str) {
         if let Some(Value::Array(values)) = node.get_mut("enum") {
             let before = values.len();
