@@ -37,7 +37,7 @@ pub(crate) struct Elector {
     recorder: EventRecorder,
     metrics: Metrics,
     election: Election,
-    /// The Lease as it was last seen; what others wrote into it is kept.
+    /// The Lease as it was last seen; fields of other clients in it are kept.
     present: Option<DynamicObject>,
     terms: watch::Sender<Option<Term>>,
     leading: Option<Reign>,
@@ -140,7 +140,7 @@ impl Elector {
         Instant::from_origin(self.origin.elapsed())
     }
 
-    /// Makes what is published agree with the election.
+    /// Publishes the state of the election.
     fn publish(&mut self) {
         let number = self.election.term(self.now());
         if self

@@ -66,7 +66,7 @@ pub(crate) fn written(
     object
 }
 
-/// Whole seconds, never less than what is meant.
+/// Whole seconds, never less than the duration.
 fn seconds(lease: Duration) -> i32 {
     let up = lease.as_secs() + u64::from(lease.subsec_nanos() > 0);
     i32::try_from(up).unwrap_or(i32::MAX)
@@ -77,7 +77,7 @@ fn micro(now: Timestamp) -> String {
     format!("{now:.6}")
 }
 
-/// The Lease, as events name what they are about.
+/// The Lease, as events name their object.
 pub(super) fn reference(lease: &DynamicObject) -> ObjectReference {
     let resource = resource();
     ObjectReference {

@@ -1,4 +1,4 @@
-//! Requests for a Lease, and what an election learns from their answers.
+//! Requests for a Lease, and the findings of an election in their answers.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -49,7 +49,7 @@ impl Requests {
         self.in_time(async move { Outcome::Read(api.get_opt(&name).await) })
     }
 
-    /// `prepare` adds what a new Lease has besides.
+    /// `prepare` adds the other fields of a new Lease.
     pub(crate) fn write(
         &self,
         name: &str,
@@ -85,7 +85,7 @@ impl Requests {
         Box::pin(async move { timeout(limit, request).await.unwrap_or(Outcome::Late) })
     }
 
-    /// Tells the election what became of a request.
+    /// Tells the election the outcome of a request.
     pub(crate) fn learn(
         &self,
         outcome: Outcome,
@@ -148,7 +148,7 @@ impl Requests {
         let version = lease
             .as_ref()
             .and_then(|lease| lease.metadata.resource_version.as_deref());
-        // A watch may be behind: the election says what counts.
+        // A watch may be behind: the election decides which state counts.
         if election.version() == version {
             *present = lease;
         }
