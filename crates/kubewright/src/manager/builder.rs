@@ -215,7 +215,7 @@ impl ManagerBuilder {
         self
     }
 
-    /// The client of the home cluster, which leads to the others, and what those that come later are made with.
+    /// The client of the home cluster, which leads to the others, and the common parts for later ones.
     fn clients(&mut self) -> Result<(Client, Common)> {
         let common = Common {
             name: self.name.clone(),

@@ -63,7 +63,7 @@ impl Drop for Group {
     }
 }
 
-/// Stops one group after the other; answers the names of what did not stop in time (it is then aborted).
+/// Stops one group after the other; answers the names of those that did not stop in time (they are then aborted).
 pub(super) async fn stop_in_order(groups: [Group; 6], graceful: Duration) -> Vec<String> {
     let begin = Instant::now();
     let mut stuck = Vec::new();

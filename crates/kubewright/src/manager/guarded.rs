@@ -13,11 +13,11 @@ use crate::error::Result;
 use crate::runnable::Runnable;
 use crate::stop::Stop;
 
-/// How long a runnable may take to end when this replica leads no more; less than what lies between the renew deadline
+/// How long a runnable may take to end when this replica leads no more; less than the time between the renew deadline
 /// and the end of a lease.
 const TERM_END: Duration = Duration::from_secs(1);
 
-/// Counts what has begun to work, once each.
+/// Counts the runnables that have begun to work, once each.
 #[derive(Clone)]
 pub(super) struct Started(Arc<Waiting>);
 

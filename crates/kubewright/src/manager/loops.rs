@@ -149,7 +149,7 @@ pub(super) struct Loops {
 /// One controller at work.
 struct Running {
     stop: StopSource,
-    /// Where it works, and what it watches.
+    /// The cluster of its work, and those that it watches.
     clusters: BTreeSet<String>,
     /// Closed when it has ended.
     alive: watch::Receiver<()>,
@@ -187,7 +187,7 @@ impl Loops {
         (self.group, self.clusters.into_group())
     }
 
-    /// Does what is asked for. A step that takes its time is left to a task.
+    /// Carries out a command. A step that takes its time is left to a task.
     pub(super) fn obey(&mut self, command: Command) {
         match command {
             Command::Add(controller, reply) => {

@@ -8,7 +8,7 @@
 //! Invariants: M2, W6 probes and webhooks are answered before the first list; M3 runnables begin when the caches of all
 //! controllers are synced; R4 a controller reconciles when its own are, so one kind that cannot be listed does not hold
 //! up the others (C8); M5 `run` returns when it is asked to, or with the first error; M7 it never takes longer than the
-//! graceful period, and names what did not stop; M1 a replica that does not lead is ready, and waits.
+//! graceful period, and names the parts that did not stop; M1 a replica that does not lead is ready, and waits.
 
 mod builder;
 mod clusters;
