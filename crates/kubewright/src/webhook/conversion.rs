@@ -1,7 +1,7 @@
 //! Conversion between the versions of one kind, through a hub.
 //!
 //! Invariants: objects come back in the order in which they were asked for, and a single one that cannot be converted
-//! is named; the metadata is the library's: of what the user's conversion returns only labels and annotations count
+//! is named; the metadata is the library's: of the result of the user's conversion only labels and annotations count
 //! (W4).
 
 use std::any::type_name;
@@ -222,7 +222,7 @@ impl<H: Object> Conversion<H> {
     }
 }
 
-/// Kind, version and metadata of what a conversion returned.
+/// Kind, version and metadata of a converted object.
 fn finish(original: &Value, mut converted: Value, to: &str) -> Result<Value, String> {
     let Some(object) = converted.as_object_mut() else {
         return Err("the conversion did not return an object".to_owned());

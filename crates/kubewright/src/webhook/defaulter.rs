@@ -13,7 +13,7 @@ use super::request::{AdmissionRequest, Operation};
 use super::{json_patch, merge};
 use crate::object::Object;
 
-/// Fills in what an object leaves open (controller-runtime's `admission.Defaulter`).
+/// Fills in absent fields of an object (controller-runtime's `admission.Defaulter`).
 ///
 /// It is called when an object is created or updated, perhaps more than once for one write, so it must give the same
 /// result when it is applied to its own result. Its changes are answered as a minimal patch; fields that the Rust type

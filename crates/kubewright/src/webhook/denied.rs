@@ -1,7 +1,7 @@
 //! A refusal, and the `Status` that it becomes.
 //!
-//! Invariant: codes, reasons and messages are controller-runtime's, so that what `kubectl` shows does not depend on who
-//! wrote the webhook.
+//! Invariant: codes, reasons and messages are controller-runtime's, so that the output of `kubectl` does not depend on
+//! the webhook's language.
 
 use std::fmt;
 
@@ -30,7 +30,7 @@ use crate::error::Error;
 /// assert_eq!(check(1, true).unwrap_err().to_string(), "the guestbook is locked");
 /// ```
 ///
-/// `?` works on [`kubewright::Error`](crate::Error): what the API server refused keeps its status, everything else is
+/// `?` works on [`kubewright::Error`](crate::Error): a refusal of the API server keeps its status, everything else is
 /// an internal error (500) of the webhook, which is not held against the object.
 #[derive(Debug)]
 pub struct Denied(Why);

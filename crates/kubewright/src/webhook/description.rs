@@ -250,7 +250,7 @@ impl Description {
     }
 }
 
-/// Whether a group is one of Kubernetes itself: such kinds are what operators are made of.
+/// Whether a group is one of Kubernetes itself: operators themselves consist of such kinds.
 fn is_built_in(group: &str) -> bool {
     !group.contains('.') || group.ends_with(".k8s.io")
 }

@@ -39,8 +39,8 @@ pub(crate) struct Parts {
 
 /// Everything that an operator answers to the API server, by path. Cheap to clone.
 ///
-/// [`Manager::webhooks`](crate::Manager::webhooks) hands it out. A server of your own, or a test, gives it what the API
-/// server posts:
+/// [`Manager::webhooks`](crate::Manager::webhooks) hands it out. A server of your own, or a test, gives it the body
+/// that the API server posts:
 ///
 /// ```
 /// # use kubewright::webhook::WebhookHandlers;

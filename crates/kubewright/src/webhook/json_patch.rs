@@ -89,7 +89,7 @@ pub(super) mod tests {
         operations
     }
 
-    /// Applies what `walk` can say, as the RFC has it.
+    /// Applies the operations of `walk`, as the RFC has it.
     pub(in crate::webhook) fn apply(mut document: Value, operations: &[Operation]) -> Value {
         for operation in operations {
             let (Operation::Add { path, .. } | Operation::Remove { path } | Operation::Replace { path, .. }) =

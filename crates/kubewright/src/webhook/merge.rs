@@ -1,7 +1,7 @@
 //! Carries a change of a typed object over to the object as it was sent.
 //!
-//! A Rust type may be older than the API: what it does not know is not in the typed object, neither before nor after
-//! the change. So the difference between the two typed states is taken, and only that is done to the raw object.
+//! A Rust type may be older than the API: unknown fields are not in the typed object, neither before nor after the
+//! change. So the difference between the two typed states is taken, and only that is done to the raw object.
 //!
 //! Invariants: a part that did not change between the typed states stays as it was sent, byte for byte; an unknown
 //! field stays unless its parent was removed. Items of lists are matched by their names, or by being equal; where that
@@ -85,7 +85,7 @@ fn maps(raw: &Map<String, Value>, before: &Map<String, Value>, after: &Map<Strin
         if old == Some(new) {
             continue;
         }
-        // A type may leave out what is empty: then it was there, and is still known to be an empty map.
+        // A type may leave out an empty value: then it was there, and is still known to be an empty map.
         let old = old.unwrap_or(&nothing);
         let value = match raw.get(key) {
             Some(raw) => onto(raw, old, new),
@@ -228,7 +228,7 @@ mod tests {
             prop_assert_eq!(apply(raw.clone(), &changes(&raw, &before, &after)), onto(&raw, &before, &after));
         }
 
-        /// For a type that knows everything the result is what the type says.
+        /// For a type that knows everything the result is the typed object.
         #[test]
         fn w2_without_unknown_fields_the_change_is_exact(before in any_json(), after in any_json()) {
             prop_assert_eq!(onto(&before, &before, &after), after);

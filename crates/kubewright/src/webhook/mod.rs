@@ -1,7 +1,7 @@
-//! Webhooks: what the API server asks before it stores an object, and when it needs another version of one.
+//! Webhooks: the API server calls them before it stores an object, and when it needs another version of one.
 //!
-//! A [`Webhook`] puts a [`Defaulter`] and a [`Validator`] of one kind together with what the API server is told about
-//! them ([`Registration`]); a [`Conversion`] knows the versions of one kind. Both are declared with the operator, and
+//! A [`Webhook`] puts a [`Defaulter`] and a [`Validator`] of one kind together with their registration
+//! ([`Registration`]); a [`Conversion`] knows the versions of one kind. Both are declared with the operator, and
 //! everything else follows from the declaration: the manifests (`Description`), the HTTPS server of a manager
 //! ([`WebhookServer`]), the calls without a socket in tests ([`WebhookHandlers`]).
 //!
@@ -17,7 +17,7 @@
 //! - `defaulter.rs`, `validator.rs`: the traits for users,
 //! - `request.rs`: their argument,
 //! - `denied.rs`, `field_errors.rs`: their refusals,
-//! - `registration.rs`, `description.rs`: what the API server is told,
+//! - `registration.rs`, `description.rs`: their registration with the API server,
 //! - `merge.rs`, `json_patch.rs`: from a changed object to a minimal patch,
 //! - `conversion.rs`,
 //! - `review.rs`: the documents on the wire,
@@ -152,13 +152,13 @@ impl<K: Object> Webhook<K> {
         self
     }
 
-    /// Changes what the API server is told about the defaulter.
+    /// Changes the registration of the defaulter.
     pub fn mutating(mut self, change: impl FnOnce(Registration) -> Registration) -> Webhook<K> {
         self.mutating = change(self.mutating);
         self
     }
 
-    /// Changes what the API server is told about the validator.
+    /// Changes the registration of the validator.
     pub fn validating(mut self, change: impl FnOnce(Registration) -> Registration) -> Webhook<K> {
         self.validating = change(self.validating);
         self

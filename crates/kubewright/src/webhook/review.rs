@@ -1,6 +1,6 @@
 //! The documents on the wire: `AdmissionReview` and `ConversionReview`, read and answered.
 //!
-//! Invariant: an answer repeats version and uid of what was asked (W1), and texts are controller-runtime's.
+//! Invariant: an answer repeats version and uid of the review (W1), and texts are controller-runtime's.
 
 use base64::Engine as _;
 use kube::core::Status;

@@ -1,12 +1,12 @@
 //! The HTTPS server of the webhooks.
 //!
 //! Invariants: W5 see `certificate.rs`; W6 it listens before a cache lists (`manager` starts it first and stops it
-//! late); W7 what is read of a request is bounded in size, in time and in number, so that a client which misbehaves
+//! late); W7 the reading of a request is bounded in size, in time and in number, so that a client which misbehaves
 //! costs others nothing: a request takes one of the places in which work is done only after its body has arrived;
 //! HTTP/1.1 only unless HTTP/2 is asked for, because of its history of resets (CVE-2023-44487). A stop lets requests in
 //! flight finish.
 //!
-//! Not here: what is answered (`handlers.rs`), how bodies are read (`body.rs`), client certificates.
+//! Not here: the answers (`handlers.rs`), how bodies are read (`body.rs`), client certificates.
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
@@ -144,7 +144,7 @@ impl WebhookServer {
         self
     }
 
-    /// The certificate, and what keeps it current.
+    /// The certificate, and the future that keeps it current.
     async fn certificate(
         &self,
         handlers: &WebhookHandlers,

@@ -14,7 +14,7 @@ use crate::cache::Cache;
 use crate::client::Client;
 use crate::error::Error;
 
-/// Does what the object's name says.
+/// Obeys the object's name.
 struct Obedient;
 
 impl Defaulter for Obedient {
