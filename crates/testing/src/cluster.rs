@@ -1,4 +1,4 @@
-//! The kit: a cluster with what a test needs around it.
+//! The kit: a cluster with the helpers of a test around it.
 
 use std::ops::ControlFlow;
 use std::path::Path;
@@ -27,7 +27,7 @@ use crate::troubles::{self, Troubles};
 use crate::usage::Usage;
 use crate::wait::{Seen, selector, until};
 
-/// How long a wait takes at most unless the test says otherwise. Generous, for machines that are busy: what works takes
+/// How long a wait takes at most unless the test says otherwise. Generous, for machines that are busy: a success takes
 /// milliseconds.
 const DEADLINE: Duration = Duration::from_secs(30);
 
@@ -83,7 +83,7 @@ impl TestCluster {
     }
 
     /// A cluster whose time is the test's, beginning with `start`: hours pass in milliseconds, because the time goes on
-    /// at once to what is due next whenever nothing is left to do. That goes for everything that runs on tokio's
+    /// at once to the next due timer whenever nothing is left to do. That goes for everything that runs on tokio's
     /// timers, operators under test among it. The deadlines of waits are in this time, too.
     ///
     /// The test runs on one thread, as `#[tokio::test]` does by default; work on other threads and over sockets looks
@@ -134,8 +134,7 @@ impl TestCluster {
         Ok(())
     }
 
-    /// Waits until nothing is left to do but what is due at a later time: until half a second has passed in which
-    /// nothing changed.
+    /// Waits until only timers of a later time are left: until half a second has passed in which nothing changed.
     ///
     /// # Errors
     /// [`Error::RealTime`], and [`Error::Unsettled`] when there is no such half second within a minute.
@@ -297,10 +296,9 @@ impl TestCluster {
         Ok(self.usage.noting(&kube))
     }
 
-    /// The rules of the operators' roles that no request has used so far, each with the verbs that are left: what a
-    /// deployment would allow and this test did not try. A test that plays a whole life (create, change, delete) is the
-    /// place to look at them. A request that was refused uses no rule; operators that run as the administrator have
-    /// none.
+    /// The rules of the operators' roles that no request has used so far, each with the unused verbs: rights of a
+    /// deployment that this test did not try. A test that plays a whole life (create, change, delete) is the place to
+    /// look at them. A request that was refused uses no rule; operators that run as the administrator have none.
     ///
     /// ```no_run
     /// # async fn test(cluster: kubewright_testing::TestCluster) {
@@ -394,8 +392,8 @@ impl TestCluster {
         }
     }
 
-    /// Waits until the object exists and `condition` holds for it, and returns it as it then was. `expected` says what
-    /// is waited for, in words that complete "… was not as expected (…)".
+    /// Waits until the object exists and `condition` holds for it, and returns it as it then was. `expected` describes
+    /// the state, in words that complete "… was not as expected (…)".
     ///
     /// # Errors
     /// [`Error::Deadline`] with the object as it was last seen, [`Error::OperatorEnded`], [`Error::Api`].

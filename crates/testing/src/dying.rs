@@ -1,9 +1,9 @@
-//! An operator that dies after one of its writes and is started anew: what tests of crash safety need.
+//! An operator that dies after one of its writes and is started anew: for tests of crash safety.
 //!
 //! Invariant: the write after which it dies is carried out and its answer is lost, as when a process is killed between
 //! the two; none of its memory survives. Writes of events and dry runs are not counted, because a death after one of
-//! them is no other than one before. Not here: what the end should look like, which is for the test to compare; how
-//! writes are counted (`line`).
+//! them is no other than one before. Not here: the expected end, which is for the test to compare; how writes are
+//! counted (`line`).
 
 use std::sync::Arc;
 
@@ -81,7 +81,7 @@ impl TestCluster {
     }
 }
 
-/// A task that ends with what holds it.
+/// A task that ends with its owner.
 struct AbortOnDrop<T>(JoinHandle<T>);
 
 impl<T> Drop for AbortOnDrop<T> {

@@ -6,14 +6,14 @@ use std::time::Duration;
 
 use kubewright::kube;
 
-/// Why the kit could not do what a test asked for.
+/// Why the kit could not do a step of a test.
 #[derive(thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// A state did not come about in time. The text holds what was there instead.
+    /// A state did not come about in time. The text holds the state that was there instead.
     #[error("{object} was not as expected ({expected}) within {deadline:?}; {seen}{troubles}")]
     Deadline {
-        /// Kind and name of what was waited for.
+        /// Kind and name of the awaited object.
         object: String,
         /// The expectation, in the test's words.
         expected: String,
@@ -32,7 +32,7 @@ pub enum Error {
         /// Its error, or its panic.
         why: String,
     },
-    /// The API server refused what the kit asked for on the test's behalf.
+    /// The API server refused a request that the kit made on the test's behalf.
     #[error("cannot {attempted}: {source}")]
     Api {
         /// The attempted action.

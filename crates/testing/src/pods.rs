@@ -42,8 +42,8 @@ impl Pods {
         self
     }
 
-    /// The containers of the pods that are there end once, with code 1; `restartPolicy` says what follows. Pods to come
-    /// are well.
+    /// The containers of the pods that are there end once, with code 1; `restartPolicy` decides the next step. Pods to
+    /// come are well.
     ///
     /// # Errors
     /// [`Error::Api`], and [`Error::Selector`] when the selector is none.
@@ -97,7 +97,7 @@ impl Pods {
         self.say(&[("ready-seconds", time.as_secs_f64().to_string())]).await
     }
 
-    /// Takes back what was said.
+    /// Takes the behaviour back.
     ///
     /// # Errors
     /// As [`crash`](Pods::crash).

@@ -1,4 +1,4 @@
-//! Tests whose pods really run: the main function of a test program, and what a test does when a program is not on this
+//! Tests whose pods really run: the main function of a test program, and the case that a program is not on this
 //! machine.
 //!
 //! A cluster that runs processes starts its own program again, as the shim of each of them; so the main function must
@@ -118,7 +118,7 @@ macro_rules! process_tests {
 }
 
 /// Whether a program is on this machine: on the search path or in one of these folders, in which `*` stands for a
-/// version. When it is not, says aloud that the test did not run and what to install; with
+/// version. When it is not, prints that the test did not run and which package to install; with
 /// `KUBEWRIGHT_REQUIRE_DATABASES` in the environment that is a failure.
 ///
 /// # Panics

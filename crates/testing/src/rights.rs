@@ -1,9 +1,9 @@
-//! The operator runs under its own role: what is in the project's `config/rbac`, which `kubewright manifests` writes
-//! and a deployment applies.
+//! The operator runs under its own role: that of the project's `config/rbac`, which `kubewright manifests` writes and a
+//! deployment applies.
 //!
 //! A right that is missing there shows in a test as the API server's refusal, and not first in production. A project
-//! without these files has nothing to go by: its operator runs as the administrator. Not here: what the refusal is
-//! answered with, see `troubles.rs`.
+//! without these files has nothing to go by: its operator runs as the administrator. Not here: the advice about a
+//! refusal, see `troubles.rs`.
 
 use std::path::{Path, PathBuf};
 

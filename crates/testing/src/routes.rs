@@ -1,9 +1,9 @@
 //! Leads the API server to an operator's webhooks without a socket.
 //!
 //! Configurations name the service that a deployed operator would have (`guestbook-webhook-service` in
-//! `guestbook-system`), so that messages read as they do in a real cluster; what would be posted there goes to the
-//! operator's handlers. Invariant: what an ended operator held is let go, and calls to it fail as calls to a pod that
-//! is gone.
+//! `guestbook-system`), so that messages read as they do in a real cluster; a call to it goes to the operator's
+//! handlers. Invariant: the resources of an ended operator are freed, and calls to it fail as calls to a pod that is
+//! gone.
 
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;

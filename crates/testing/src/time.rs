@@ -1,4 +1,4 @@
-//! Time that a test owns: it goes on when nothing is left to do, and then at once to what is due next.
+//! Time that a test owns: it goes on when nothing is left to do, and then at once to the next due timer.
 //!
 //! All delays of the cluster and of operators run on tokio's timers; they are paused here, and tokio moves them on
 //! whenever all tasks wait. The time of day follows them. Invariant: an earlier timer fires earlier, and its effects

@@ -95,7 +95,7 @@ impl Granted {
     fn unused(&self, asked: &BTreeSet<Asked>) -> Vec<Rule> {
         let mut unused = Vec::new();
         for group in &self.api_groups {
-            // No request asks for it: it is what an owner reference that blocks deletion needs
+            // No request asks for it: an owner reference that blocks deletion needs it
             // (OwnerReferencesPermissionEnforcement).
             let asked_for = self
                 .resources
@@ -127,7 +127,7 @@ impl Granted {
         unused
     }
 
-    /// Whether this part of the rule is what allowed a request.
+    /// Whether this part of the rule allowed a request.
     fn allowed(&self, in_group: &str, of: &str, to: &str, asked: &Asked) -> bool {
         let Asked::Resource {
             group,

@@ -1,7 +1,7 @@
 //! Waits for a state: look, and look again at every change, until it is there or the deadline is.
 //!
-//! They ask the server itself, by list and watch, and not the cache of the operator under test: a test must not believe
-//! what the operator believes.
+//! They ask the server itself, by list and watch, and not the cache of the operator under test: a test must not share
+//! the operator's errors.
 
 use std::ops::ControlFlow;
 use std::pin::pin;

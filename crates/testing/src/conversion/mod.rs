@@ -23,8 +23,7 @@ const OBJECTS: u32 = 300;
 /// How many smaller objects are tried to find a small one that shows the loss.
 const SHRINKING: u32 = 2_000;
 
-/// Converts random objects of each version to the other and back, and panics with the first field that is not what it
-/// was.
+/// Converts random objects of each version to the other and back, and panics with the first field that changed.
 ///
 /// A value that one version does not have must be kept somewhere: in an annotation, which a conversion may set.
 ///
@@ -97,7 +96,8 @@ pub enum Problem {
     },
     /// A conversion refused.
     Refused(String),
-    /// No object of the type could be made out of its schema: most of what the schema allows the type cannot read.
+    /// No object of the type could be made out of its schema: the type cannot read most of the objects that the schema
+    /// allows.
     NoObjects(String),
 }
 
@@ -219,7 +219,8 @@ fn sample(kind: &Kind, schema: &Value, random: &mut Random) -> Value {
     object
 }
 
-/// The object as its Rust type writes it: what is left out, empty or unknown to the type is no concern of a conversion.
+/// The object as its Rust type writes it: fields that are left out, empty or unknown to the type are no concern of a
+/// conversion.
 fn as_type_sees<K: Object>(object: Value) -> Result<Value, String> {
     let typed: K = serde_json::from_value(object).map_err(|error| error.to_string())?;
     serde_json::to_value(&typed).map_err(|error| error.to_string())

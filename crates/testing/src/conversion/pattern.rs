@@ -4,7 +4,7 @@ use regex_syntax::hir::{Class, Hir, HirKind};
 
 use super::random::Random;
 
-/// How often what may be repeated without end is repeated at most.
+/// The most repetitions of a part that may be repeated without end.
 const REPEATED: u64 = 4;
 /// The longest text, in bytes: patterns may multiply repetitions.
 const LONGEST: usize = 4096;

@@ -247,7 +247,7 @@ pub(super) fn smaller(value: &Value) -> Vec<Value> {
 mod tests {
     use super::*;
 
-    /// Every value keeps to what the schema says about its kind.
+    /// Every value fits the schema of its kind.
     #[test]
     fn values_are_what_the_schema_allows() {
         let mut random = Random::new("seed");
