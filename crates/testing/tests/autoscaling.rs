@@ -61,7 +61,7 @@ async fn a_target_follows_its_load() -> Result<()> {
         scalers.patch("web", &PatchParams::default(), &patch).await?;
         Ok(())
     };
-    // The size, and what is said of it, after so many seconds.
+    // The size, and its conditions, after so many seconds.
     let check = async |seconds: u64, size: i32, able: &str, limited: &str| -> Result<()> {
         cluster.advance(Duration::from_secs(seconds)).await?;
         let found = deployments.get("web").await?.spec.and_then(|spec| spec.replicas);

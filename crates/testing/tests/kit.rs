@@ -30,7 +30,7 @@ struct EchoStatus {
     word: String,
 }
 
-/// Says in the status what the spec says.
+/// Copies the spec into the status.
 struct EchoReconciler;
 
 impl Reconciler for EchoReconciler {

@@ -1,5 +1,5 @@
-//! The spans that a tracing subscriber sees: a reconcile, and the requests within it. A program of its own, because
-//! what is taken of spans is remembered by the whole process, and other tests run in theirs.
+//! The spans that a tracing subscriber sees: a reconcile, and the requests within it. A program of its own, because the
+//! interest in spans is remembered by the whole process, and other tests run in theirs.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -38,7 +38,7 @@ impl Visit for Seen {
     }
 }
 
-/// Keeps what has closed.
+/// Keeps closed spans.
 #[derive(Clone, Default)]
 struct Collector(Arc<Mutex<Vec<Seen>>>);
 

@@ -1,6 +1,6 @@
 //! The contents of a cluster, in a form that is equal for runs that did the same.
 //!
-//! Left out: uids, revisions, times, owners of fields, what the server or a simulated node numbers by itself
+//! Left out: uids, revisions, times, owners of fields, values that the server or a simulated node numbers by itself
 //! (addresses, ids of containers), and the end of generated names. Everything else counts.
 
 use std::collections::BTreeMap;
@@ -94,7 +94,7 @@ async fn listed(cluster: &TestCluster) -> Result<Vec<String>> {
     Ok(paths)
 }
 
-/// The name of an object whose end the server made up, and what stands for it.
+/// The name of an object whose end the server made up, and its replacement.
 fn generated(object: &Value) -> Option<(String, String)> {
     let (name, stem) = (
         object["metadata"]["name"].as_str()?,
@@ -110,7 +110,7 @@ fn keys_only(data: &mut Value) {
     }
 }
 
-/// Takes away, or replaces with a word, what differs between any two runs.
+/// Removes, or replaces with a word, the values that differ between any two runs.
 fn plain(value: &mut Value, names: &BTreeMap<String, String>) {
     match value {
         Value::Object(fields) => {

@@ -42,7 +42,7 @@ async fn fields_that_are_no_longer_mentioned_go_and_those_of_others_stay() -> Re
     Ok(())
 }
 
-/// A list merges by its keys, and what its elements have beyond the linked types stays.
+/// A list merges by its keys, and fields of its elements beyond the linked types stay.
 #[tokio::test]
 async fn lists_merge_by_their_keys() -> Result<()> {
     let cluster = TestCluster::start().await?;

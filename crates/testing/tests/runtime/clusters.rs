@@ -99,7 +99,7 @@ async fn controllers_watch_and_work_in_other_clusters() -> Result<()> {
     let metrics = manager.metrics();
     let (stop, token) = Stop::pair();
     let running = tokio::spawn(async move { manager.run(async move { token.requested().await }).await });
-    // It changes over there, and what is here follows.
+    // It changes over there, and its copy here follows.
     for words in ["hello", "goodbye"] {
         put(west.kube(), "a", json!({"text": words})).await?;
         let copied = |config: &ConfigMap| text(config, "copied").as_deref() == Some(words);
@@ -155,7 +155,7 @@ async fn clusters_join_and_leave_a_manager_that_runs() -> Result<()> {
     let answerer = || Controller::of(Answerer).named("answerer").in_cluster("west");
     let unknown = "there is no cluster \"west\" (there is [])";
     refused(controllers.add(answerer()).await, unknown);
-    // Twice: what has left may come back.
+    // Twice: a cluster that has left may come back.
     for name in ["first", "second"] {
         controllers.add_cluster("west", west.kube()).await?;
         let taken = "cannot add cluster \"west\": each needs a name of its own";

@@ -1,4 +1,4 @@
-//! Controllers that come and go, and what becomes of their errors, with a real API server.
+//! Controllers that come and go, and the effects of their errors, with a real API server.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use kubewright_testing::{Cluster, Controllers as BuiltIn, Result, TestCluster};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
-/// Who reconciled what.
+/// The reconciles: controller and object.
 #[derive(Clone, Default)]
 struct Journal(Arc<watch::Sender<Vec<String>>>);
 
@@ -130,7 +130,7 @@ async fn m6_controllers_come_and_go_while_the_manager_runs() -> Result<()> {
 /// Fails in all ways, by name.
 struct Failing;
 
-/// An error that says for itself what it means.
+/// An error that states its own effect.
 #[derive(Debug)]
 struct Busy;
 

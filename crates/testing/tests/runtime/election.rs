@@ -273,7 +273,7 @@ async fn le2_a_leader_that_is_cut_off_stops_and_comes_back() -> Result<()> {
 
     cut.send_replace(false);
     second.stop().await;
-    // In its second term it looks at everything: what the other one had planned is lost.
+    // In its second term it looks at everything: the plans of the other one are lost.
     let again = |notes: &[Note]| {
         ["a", "b"]
             .iter()

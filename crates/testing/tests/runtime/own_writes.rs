@@ -1,4 +1,4 @@
-//! Reads that see own writes, where only a real API server shows what a write comes to.
+//! Reads that see own writes, where only a real API server shows the result of a write.
 
 use k8s_openapi::api::core::v1::ConfigMap;
 use kubewright::kube::api::{DeleteParams, Patch};

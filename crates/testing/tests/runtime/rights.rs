@@ -1,4 +1,4 @@
-//! An operator under its own role: what is not allowed there is seen in its test.
+//! An operator under its own role: a request beyond it fails in its test.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

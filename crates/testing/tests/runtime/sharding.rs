@@ -194,7 +194,7 @@ impl Reconciler for Sharer {
     }
 }
 
-/// Writes who was there; what is the same already is no change.
+/// Writes the name of the replica; an equal value is no change.
 async fn write(client: &Client, key: &str, replica: &str) -> kubewright::Result<()> {
     let (namespace, name) = key.split_once('/').unwrap_or_default();
     let patch = Patch::Merge(json!({"data": {"by": replica}}));
@@ -410,7 +410,7 @@ async fn sh8_a_replica_that_was_paused_writes_nothing_more() -> Result<()> {
     Ok(())
 }
 
-/// SH2: when a shard changes hands what runs there is waited for, and its Lease is kept meanwhile.
+/// SH2: when a shard changes hands its running work is waited for, and its Lease is kept meanwhile.
 #[tokio::test]
 async fn sh2_what_runs_is_waited_for_when_a_shard_changes_hands() -> Result<()> {
     const KEYS: usize = 4;
@@ -429,7 +429,7 @@ async fn sh2_what_runs_is_waited_for_when_a_shard_changes_hands() -> Result<()> 
     }
     let two = Replica::start(&cluster, "two", &journal);
     shares(&[&one], &[SHARDS / 2]).await;
-    // Longer than a Lease lasts: what is worked on is renewed.
+    // Longer than a Lease lasts: a shard with work is renewed.
     tokio::time::sleep(Duration::from_secs(4)).await;
     assert!(two.shards() < SHARDS / 2, "a shard that is worked on changed hands");
     assert_eq!(journal.state().active.len(), KEYS, "they run");
@@ -444,7 +444,7 @@ async fn sh2_what_runs_is_waited_for_when_a_shard_changes_hands() -> Result<()> 
     Ok(())
 }
 
-/// SH6: what the first replica said counts, and a number that is changed under way ends everything.
+/// SH6: the number of the first replica counts, and a number that is changed under way ends everything.
 #[tokio::test]
 async fn sh6_all_replicas_have_the_same_number_of_shards() -> Result<()> {
     let cluster = TestCluster::start().await?;

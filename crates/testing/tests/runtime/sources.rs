@@ -16,7 +16,7 @@ use kubewright_testing::{Cluster, Controllers, Result, TestCluster};
 use serde_json::{Value, json};
 use tokio::sync::{Semaphore, watch};
 
-/// The name of what was reconciled, and why.
+/// The name of a reconciled object, and the causes.
 type Note = (String, Vec<String>);
 
 /// The reconciles and their causes.
@@ -109,7 +109,7 @@ async fn labelled(secret: Arc<Secret>, client: Client) -> kubewright::Result<Vec
     Ok(found.iter().map(|found| Request::of(&**found)).collect())
 }
 
-/// R3: what an object said only while its mapping waited counts too.
+/// R3: a state of an object that it had only while its mapping waited counts too.
 #[tokio::test]
 async fn r3_every_state_of_an_object_is_mapped_however_late() -> Result<()> {
     let gate = Arc::new(Semaphore::new(0));
@@ -238,7 +238,7 @@ async fn what_is_woken_from_outside_is_reconciled_for_that_reason() -> Result<()
     waker.wake_all("for everybody").await;
     journal.woken(&["a", "b"], "for everybody").await;
     running.stop().await?;
-    // The next one gets what nothing has worked on.
+    // The next one gets the keys that were not worked on.
     waker.wake(key("b"), "between").await;
     let _running = operator().await?;
     journal.woken(&["b"], "between").await;

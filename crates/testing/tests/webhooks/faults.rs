@@ -1,4 +1,4 @@
-//! Webhooks that fail, each in its way: what the user who writes an object is told, and that `failurePolicy: Ignore`
+//! Webhooks that fail, each in its way: the error of the user who writes an object, and that `failurePolicy: Ignore`
 //! lets him pass.
 //!
 //! The other side is a program of bytes on a socket, so that it can be as wrong as a foreign webhook may be. Invariant:
@@ -54,7 +54,7 @@ enum Fault {
 const HTML: &str = "<html><body>It works!</body></html>";
 const ALLOWED: &str = r#"{"uid":"UID","allowed":true}"#;
 
-/// Each fault with what a client is told behind `failed calling webhook "fault.example.com": `; nothing when it is let
+/// Each fault with the client's error behind `failed calling webhook "fault.example.com": `; nothing when it is let
 /// through.
 const CASES: [(&str, Fault, Option<&str>); 20] = [
     ("well", Fault::Answers(ALLOWED), None),
@@ -142,7 +142,7 @@ const CASES: [(&str, Fault, Option<&str>); 20] = [
     ),
 ];
 
-/// An authority and what it signs.
+/// An authority and its certificates.
 struct Signer {
     pem: String,
     issuer: Issuer<'static, KeyPair>,
@@ -206,7 +206,7 @@ async fn serve(socket: TcpStream, acceptor: TlsAcceptor, fault: Fault) {
         let _kept = socket;
         return std::future::pending().await;
     }
-    // The other side may hang up, which is what some of the cases are about.
+    // The other side may hang up: some of the cases are about that.
     if let Ok(mut stream) = acceptor.accept(socket).await {
         while let Some(uid) = review(&mut stream).await {
             if answer(&mut stream, fault, &uid).await.is_err() {

@@ -274,7 +274,7 @@ async fn w5_a_rotation_fails_no_request() -> Result<()> {
     Ok(())
 }
 
-/// W7, W1: what is not a review gets an answer in words, and nothing large is read.
+/// W7, W1: a body that is not a review gets an answer in words, and nothing large is read.
 #[tokio::test]
 async fn w7_what_is_not_a_review_is_refused_in_words() -> Result<()> {
     let served = served().await?;
@@ -365,7 +365,7 @@ async fn w7_a_conversion_of_many_megabytes_is_answered() -> Result<()> {
     Ok(())
 }
 
-/// A server without a certificate says what to do.
+/// A server without a certificate names the fix.
 #[tokio::test]
 async fn a_missing_certificate_is_explained() -> Result<()> {
     let cluster = TestCluster::start_with(Cluster::builder().controllers(Controllers::None)).await?;

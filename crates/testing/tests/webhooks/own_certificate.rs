@@ -125,7 +125,7 @@ async fn nothing_is_installed_and_a_wrong_certificate_is_replaced() -> Result<()
     lead_to(&cluster, &first).await;
     is_called(&cluster, "first").await;
     let made = served(&cluster).await;
-    // Another replica reads what the first has written.
+    // Another replica reads the certificate of the first.
     let second = replica(&cluster).await?;
     lead_to(&cluster, &second).await;
     is_called(&cluster, "second").await;

@@ -1,4 +1,4 @@
-//! The property test of conversions finds what is lost, and shows it on a small object.
+//! The property test of conversions finds lost fields, and shows them on a small object.
 
 use kubewright::kube::CustomResource;
 use kubewright_testing::conversion::{check_round_trip, find_loss};
@@ -56,7 +56,7 @@ impl TryFrom<v1::Order> for v2::Order {
             note: hub.spec.note,
             items: hub.spec.items,
         };
-        // 007 EUR is 7 EUR: what was written is kept beside it.
+        // 007 EUR is 7 EUR: the original text is kept beside it.
         let mut metadata = hub.metadata;
         metadata
             .annotations
@@ -113,7 +113,7 @@ impl From<v3::Order> for v1::Order {
     }
 }
 
-// Refuses what its schema allows.
+// Refuses values that its schema allows.
 impl TryFrom<v3::Order> for v2::Order {
     type Error = &'static str;
 
