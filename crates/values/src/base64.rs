@@ -80,7 +80,7 @@ fn offset(text: &[u8]) -> usize {
     if digits % 4 == 2 {
         match counting.next() {
             Some((_, b'=')) => {}
-            // Another one is missed in front of what stands there.
+            // Another character means that one is missing before it.
             Some((other, _)) => return other - 1,
             None => return text.len(),
         }
