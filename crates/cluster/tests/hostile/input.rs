@@ -7,14 +7,14 @@ pub(crate) struct Input {
     /// The codes that are right.
     pub(crate) answers: &'static [u16],
     /// Made when it is needed: some are large.
-    pub(crate) request: Box<dyn Fn() -> Request>,
+    pub(crate) request: Box<dyn Fn() -> Request + Send + Sync>,
 }
 
 /// A row.
 pub(crate) fn input(
     name: impl Into<String>,
     answers: &'static [u16],
-    request: impl Fn() -> Request + 'static,
+    request: impl Fn() -> Request + Send + Sync + 'static,
 ) -> Input {
     Input {
         name: name.into(),

@@ -27,6 +27,7 @@ mod server;
 mod values;
 
 use std::env;
+use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
 use client::{Answer, Connection};
@@ -35,34 +36,54 @@ use neighbour::Neighbour;
 use report::{Report, Row};
 use server::Server;
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+/// So many inputs are tried side by side, each on a server of its own: some of them wait for somebody who never answers.
+const LANES: usize = 4;
+
+/// The inputs that are left, each with its group; the next one is the last of them.
+type Queue = Arc<Mutex<Vec<(&'static str, Input)>>>;
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn nothing_that_is_sent_hurts_the_server() {
     let only = env::var("KUBEWRIGHT_HOSTILE_ONLY").unwrap_or_default();
-    let mut report = Report::from_env();
-    let mut server = Server::start();
-    let mut problems = Vec::new();
-    for (group, list) in inputs::groups() {
-        report.begin(group);
-        let is_wanted = |input: &Input| group.contains(&only) || input.name.contains(&only);
-        for input in list.into_iter().filter(is_wanted) {
-            let began = Instant::now();
-            let checked = check(&server, &input, &mut report).await;
-            eprintln!("{:?} {}", began.elapsed(), input.name);
-            if let Err(problem) = checked {
-                eprintln!("{}: {problem}", input.name);
-                problems.push(format!("{}: {problem}", input.name));
-                // Leftovers of this input must not affect the next one.
-                server = Server::start();
-            }
-        }
+    let is_wanted = |(group, input): &(&str, Input)| group.contains(&only) || input.name.contains(&only);
+    let groups = inputs::groups().into_iter();
+    let all = groups.flat_map(|(group, list)| list.into_iter().map(move |input| (group, input)));
+    let mut wanted: Vec<(&str, Input)> = all.filter(is_wanted).collect();
+    let report = Report::from_env();
+    let lanes = if report.is_undisturbed() { 1 } else { LANES };
+    if lanes == 1 {
+        // In the order of the report. Otherwise the last group comes first, where the longest waits are.
+        wanted.reverse();
     }
-    report.write();
+    let (queue, report) = (Arc::new(Mutex::new(wanted)), Arc::new(Mutex::new(report)));
+    let lanes = (0..lanes).map(|_| tokio::spawn(lane(queue.clone(), report.clone())));
+    let problems: Vec<String> = futures::future::try_join_all(lanes).await.unwrap().concat();
+    report.lock().unwrap().write();
     assert!(
         problems.is_empty(),
         "{} inputs hurt:\n{}",
         problems.len(),
         problems.join("\n")
     );
+}
+
+/// Tries inputs until none is left, and says what was wrong.
+async fn lane(queue: Queue, report: Arc<Mutex<Report>>) -> Vec<String> {
+    let mut server = Server::start();
+    let mut problems = Vec::new();
+    loop {
+        let next = queue.lock().unwrap().pop();
+        let Some((group, input)) = next else { return problems };
+        let began = Instant::now();
+        let checked = check(&server, group, &input, &report).await;
+        eprintln!("{:?} {}", began.elapsed(), input.name);
+        if let Err(problem) = checked {
+            eprintln!("{}: {problem}", input.name);
+            problems.push(format!("{}: {problem}", input.name));
+            // Whatever it left behind is not the next one's fault.
+            server = Server::start();
+        }
+    }
 }
 
 /// The most expensive inputs of their sorts.
@@ -134,23 +155,24 @@ async fn server_process() {
 }
 
 /// Sends one input; answers the errors that follow.
-async fn check(server: &Server, input: &Input, report: &mut Report) -> Result<(), String> {
+async fn check(server: &Server, group: &'static str, input: &Input, report: &Mutex<Report>) -> Result<(), String> {
     let request = (input.request)();
     let neighbour = Neighbour::start(server);
     let answers = send(server, &request).await;
     let waited = neighbour.stop().await;
     let answers = answers?;
     for answer in &answers {
-        report.answered(input, answer);
+        report.lock().unwrap().answered(input, answer);
         is_expected(input, answer)?;
     }
     waited.map_err(|problem| format!("the neighbour: {problem}"))?;
     let made = afterwards::made(&request, &answers);
     afterwards::check(server, &made).await?;
     afterwards::clear(server, &request).await?;
-    if report.is_wanted() {
+    let is_measured = report.lock().unwrap().is_wanted();
+    if is_measured {
         let row = measured(&request).await?;
-        report.add(input, &request, row);
+        report.lock().unwrap().add(group, input, &request, row);
     }
     server.is_alive()
 }

@@ -18,6 +18,8 @@ pub(crate) struct Row {
 pub(crate) struct Report {
     file: Option<PathBuf>,
     text: String,
+    /// The group whose rows are being written.
+    group: &'static str,
     /// Whether answers are to be printed as they come.
     loud: bool,
 }
@@ -27,6 +29,7 @@ impl Report {
         Report {
             file: std::env::var_os("KUBEWRIGHT_HOSTILE_REPORT").map(PathBuf::from),
             text: String::new(),
+            group: "",
             loud: std::env::var_os("KUBEWRIGHT_HOSTILE_SERVER").is_some(),
         }
     }
@@ -35,7 +38,16 @@ impl Report {
         self.file.is_some()
     }
 
-    pub(crate) fn begin(&mut self, group: &str) {
+    /// Whether inputs must come one after the other: figures are of one alone, and so is what another server is asked.
+    pub(crate) fn is_undisturbed(&self) -> bool {
+        self.is_wanted() || self.loud
+    }
+
+    fn begin(&mut self, group: &'static str) {
+        if group == self.group {
+            return;
+        }
+        self.group = group;
         let separator = if self.text.is_empty() { "" } else { "\n" };
         self.line(&format!("{separator}### {group}\n"));
         self.line("| input | sent | answer | answered | CPU ms | peak MB |");
@@ -53,7 +65,8 @@ impl Report {
         }
     }
 
-    pub(crate) fn add(&mut self, input: &Input, request: &Request, row: Row) {
+    pub(crate) fn add(&mut self, group: &'static str, input: &Input, request: &Request, row: Row) {
+        self.begin(group);
         let cells = [
             input.name.clone(),
             size(request.path.len() + request.body.len()),
