@@ -46,9 +46,15 @@ pub(super) fn of_operator(library: &str, sources: &[Source], told: &BTreeSet<Str
 
 /// The arguments of a marker `+kubebuilder:rbac`: names and texts.
 #[derive(PartialEq)]
-struct Said(Vec<(&'static str, Vec<String>)>);
+pub(super) struct Said(Vec<(&'static str, Vec<String>)>);
 
 impl Said {
+    /// The words of a part.
+    pub(super) fn words(&self, part: &str) -> Vec<String> {
+        let parts = self.0.iter().filter(|(name, _)| *name == part);
+        parts.flat_map(|(_, words)| words.clone()).collect()
+    }
+
     /// As the attribute on a reconciler.
     fn attribute(&self) -> String {
         let parts: Vec<String> = self
@@ -70,7 +76,7 @@ impl Said {
 }
 
 /// The rules of roles that a file's markers ask for.
-fn rules(source: &Source) -> Vec<Said> {
+pub(super) fn rules(source: &Source) -> Vec<Said> {
     let mut found: Vec<Said> = Vec::new();
     for marker in &source.file.markers {
         let Some(said) = markers::Marker::arguments(marker, "kubebuilder:rbac") else {

@@ -179,8 +179,16 @@ impl Reader<'_> {
 /// `+kubebuilder:MaxLength` it has never heard.
 fn known(name: &str) -> Option<&str> {
     match name.strip_prefix("kubebuilder:") {
-        Some(rest) if rest.starts_with("validation:") || rest.starts_with("pruning:") => Some(rest),
-        Some(rest @ ("default" | "example" | "title")) => Some(rest),
+        // What comes behind `validation:` begins with a capital letter, but for `items`: of
+        // `+kubebuilder:validation:default` controller-gen has never heard, either.
+        Some(rest) if rest.starts_with("pruning:") => Some(rest),
+        Some(rest) => match rest.strip_prefix("validation:") {
+            Some(rule) if rule.starts_with("items:") || rule.starts_with(|first: char| first.is_ascii_uppercase()) => {
+                Some(rest)
+            }
+            Some(_) => None,
+            None => ["default", "example", "title"].contains(&rest).then_some(rest),
+        },
         None if name.starts_with("k8s:") => Some(name),
         None if ["default", "nullable", "listType", "mapType", "structType"].contains(&name) => Some(name),
         _ => None,
@@ -218,7 +226,7 @@ pub(super) fn keyword(name: &str, said: &str) -> Option<(String, Value)> {
         "Pattern" => ("pattern", text(said).into()),
         "Format" => ("format", text(said).into()),
         "Type" => ("type", text(said).into()),
-        "Title" | "title" => ("title", text(said).into()),
+        "title" => ("title", text(said).into()),
         "Enum" => match value(said) {
             Value::Array(values) => ("enum", values.into()),
             one => ("enum", json!([one])),
@@ -230,7 +238,7 @@ pub(super) fn keyword(name: &str, said: &str) -> Option<(String, Value)> {
         "XIntOrString" => ("x-kubernetes-int-or-string", true.into()),
         "example" => ("example", value(said)),
         "default" => ("default", value(said)),
-        "nullable" | "Nullable" => ("nullable", true.into()),
+        "nullable" => ("nullable", true.into()),
         "immutable" | "k8s:immutable" => ("immutable", true.into()),
         "listType" | "k8s:listType" => ("x-kubernetes-list-type", text(said).into()),
         "mapType" | "structType" | "k8s:mapType" | "k8s:structType" => ("x-kubernetes-map-type", text(said).into()),
@@ -274,6 +282,15 @@ mod tests {
         for (name, wanted) in [
             ("kubebuilder:validation:MaxLength", Some("maxLength")),
             ("kubebuilder:validation:items:MaxLength", Some("items:maxLength")),
+            ("kubebuilder:validation:default", None),
+            ("kubebuilder:validation:example", None),
+            ("kubebuilder:validation:nullable", None),
+            ("kubebuilder:validation:listType", None),
+            ("kubebuilder:validation:Nullable", None),
+            ("kubebuilder:validation:Title", None),
+            ("kubebuilder:validation:items:default", None),
+            ("kubebuilder:validation:items:Title", None),
+            ("kubebuilder:title", Some("title")),
             ("kubebuilder:MaxLength", None),
             ("MaxLength", None),
             ("kubebuilder:default", Some("default")),

@@ -24,6 +24,7 @@ mod config;
 mod declared;
 mod embedded;
 mod go;
+mod grants;
 mod kinds;
 mod kubernetes;
 mod markers;
@@ -101,9 +102,8 @@ pub fn migrate(
     migration.scaffold(&mut made)?;
     migration.types(&sources, &modules, &mut made)?;
     migration.bodies(&sources, &mut made)?;
-    if let Some(note) = decide(files, &mut made)? {
-        migration.notes.push(note);
-    }
+    migration.notes.extend(decide(files, &mut made)?);
+    migration.notes.extend(grants::by_hand(files, &sources)?);
     for path in files.list("config/samples")? {
         // An example that a person wrote says more than ours.
         if made.0.contains_key(&path)

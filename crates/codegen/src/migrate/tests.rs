@@ -273,6 +273,26 @@ fn project_is_brought_in_line_with_what_go_declares() {
 }
 
 #[test]
+fn what_no_definition_of_go_says_is_not_said() {
+    let mut files = project();
+    let types = TYPES.replace(
+        "type CaptainStatus struct {",
+        "type CaptainStatus struct {\n\t// +kubebuilder:validation:default:=abc\n\tWord string `json:\"word,omitempty\"`\n",
+    );
+    files.0.insert("api/v1/captain_types.go".to_owned(), types);
+    let done = carried(&files).unwrap();
+    let types = &done.files.0["api/src/v1/captain_types.rs"];
+    assert!(
+        types.contains("pub word: Option<String>") && !types.contains("abc"),
+        "{types}"
+    );
+    let notes = done.notes.join("\n");
+    let note =
+        "controller-gen does not know the marker +kubebuilder:validation:default:=abc, so nothing was made of it";
+    assert!(notes.contains(note), "{notes}");
+}
+
+#[test]
 fn every_rule_of_a_role_has_a_place() {
     let mut files = project();
     let mut add = |path: &str, text: &str| files.0.insert(path.to_owned(), text.to_owned());

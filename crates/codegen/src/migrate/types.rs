@@ -366,9 +366,11 @@ impl<'p> Types<'p> {
                 keywords.retain(|(there, _)| *there != key);
                 keywords.push((key, value));
             } else if !is_silent(name) {
-                self.note(format!(
-                    "{whole}: the marker +{marker} has no words in Rust here; say it by hand"
-                ));
+                self.note(if name.starts_with("kubebuilder:validation:") {
+                    format!("{whole}: controller-gen does not know the marker +{marker}, so nothing was made of it")
+                } else {
+                    format!("{whole}: the marker +{marker} has no words in Rust here; say it by hand")
+                });
             }
         }
         if markers.iter().any(|marker| Marker::of(marker).name == "k8s:required") {
