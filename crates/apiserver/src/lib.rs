@@ -37,12 +37,13 @@ pub use env::Env;
 pub use kubewright_model as model;
 pub use kubewright_model::{env, outbound};
 use kubewright_model::{scheme, values};
+pub use kubewright_schema::base64;
 pub use kubewright_schema::budget::Trial;
 pub use model::ServiceRange;
 pub use model::status::Status;
 pub use model::user::UserInfo;
 pub use model::{object, status, user};
 pub use server::{
-    Admitted, ApiServer, Config, Connect, LogOptions, MAX_BODY, Parts, Streams, TooLong, Wants, Weight,
+    Admitted, ApiServer, Config, Connect, LogOptions, MAX_BODY, Parts, Place, Streams, TooLong, Wants, Weight,
     first_broken_escape,
 };

@@ -302,16 +302,15 @@ async fn flags_say_who_may_and_what_is_asked_of_objects() {
     let flags = ["--disable-admission-plugins=ServiceAccount,NamespaceLifecycle"];
     check(&flags, vec![(Some("secret"), nowhere(), 200)]).await;
     // Where the server is, as it was told to say.
-    let mut server = world.start_server_with(&["--advertise-address=192.0.2.7"]);
-    let endpoints = get("/api/v1/namespaces/default/endpoints/kubernetes");
-    let text = world
-        .client(Some("secret"))
-        .await
-        .request_text(endpoints)
-        .await
-        .unwrap();
-    assert!(text.contains(r#""addresses":[{"ip":"192.0.2.7"}]"#), "{text}");
-    server.ends_well();
+    let somebody_elses = ["--advertise-address=192.0.2.8", "--endpoint-reconciler-type=none"];
+    for flags in [&["--advertise-address=192.0.2.7"][..], &somebody_elses] {
+        let mut server = world.start_server_with(flags);
+        let endpoints = get("/api/v1/namespaces/default/endpoints/kubernetes");
+        let client = world.client(Some("secret")).await;
+        let text = client.request_text(endpoints).await.unwrap();
+        assert!(text.contains(r#""addresses":[{"ip":"192.0.2.7"}]"#), "{flags:?} {text}");
+        server.ends_well();
+    }
 }
 
 /// An API server takes reviews as any webhook does: a request that its roles allow is allowed here, and any other may

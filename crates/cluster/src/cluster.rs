@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use kubewright::{StopSource, kube};
-use kubewright_apiserver::{ApiServer, UserInfo};
+use kubewright_apiserver::{ApiServer, Place, UserInfo};
 use tokio::net::TcpListener;
 use tokio::sync::Mutex;
 use tokio::task::JoinHandle;
@@ -71,6 +71,7 @@ struct Inner {
     authority: Arc<LazyAuthority>,
     pki: Option<Pki>,
     advertised: Option<IpAddr>,
+    has_endpoints: bool,
     /// Reaches webhooks.
     outbound: Arc<HttpsOutbound>,
     /// Writes to the data folder, when there is one.
@@ -190,7 +191,12 @@ impl Cluster {
         }
         let host = rustix::system::uname();
         let host = host.nodename().to_string_lossy();
-        self.inner.front.api.announce(address, &host, authorities);
+        self.inner.front.api.announce(&Place {
+            address,
+            host: &host,
+            client_authority: authorities,
+            endpoints: self.inner.has_endpoints,
+        });
     }
 
     async fn open(&self, address: SocketAddr, tls: Tls) -> Result<SocketAddr> {

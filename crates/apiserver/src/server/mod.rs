@@ -70,6 +70,7 @@ pub use config::{Config, Parts};
 pub use head::Admitted;
 use head::Target;
 pub use special::streams::{Connect, LogOptions, Streams, Wants};
+pub use upkeep::bootstrap::Place;
 pub use weight::{TRIAL, TooLong, Weight};
 
 use crate::admission::Admission;

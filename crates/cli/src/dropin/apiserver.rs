@@ -102,7 +102,7 @@ async fn start(settings: &Settings) -> Result<Cluster, String> {
     };
     let audit = settings.audit.as_ref().map(audit).transpose()?;
     let place = etcd::ask(settings.etcd).await?;
-    let mut builder = Cluster::builder();
+    let mut builder = Cluster::builder().endpoints(settings.has_endpoints);
     if let Some(address) = settings.advertised {
         builder = builder.advertise(address);
     }

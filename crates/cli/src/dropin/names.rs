@@ -231,6 +231,12 @@ pub(super) const APISERVER: &[Section] = &[
                 "Accepted for compatibility: privileged containers are a matter of Pod Security.",
             ),
             flag(
+                "endpoint-reconciler-type",
+                "string",
+                "Who writes the endpoints of the Service kubernetes: this server (lease, master-count) or nobody (none). \
+                 (default lease)",
+            ),
+            flag(
                 "service-cluster-ip-range",
                 "string",
                 "The addresses that Services get. (default 10.0.0.0/24)",

@@ -22,6 +22,8 @@ pub(super) struct Settings {
     pub(super) listen: SocketAddr,
     /// The address that the cluster announces, if it is another.
     pub(super) advertised: Option<IpAddr>,
+    /// Whether it writes the endpoints of the Service `kubernetes`.
+    pub(super) has_endpoints: bool,
     /// Address of the etcd beside it.
     pub(super) etcd: SocketAddr,
     /// The serving certificate and its key.
@@ -89,6 +91,7 @@ pub(super) fn read(given: &Given) -> Result<Settings, String> {
     let port = mistakes.take(port(given));
     let bound = mistakes.take(address(given, "bind-address"));
     let advertised = mistakes.take(address(given, "advertise-address"));
+    let has_endpoints = mistakes.take(has_endpoints(given));
     let etcd = mistakes.take(etcd(given).map(Some));
     let authorization = mistakes.take(authorization::of_flags(given));
     let anonymous = given.flag("anonymous-auth").unwrap_or(true);
@@ -115,6 +118,7 @@ pub(super) fn read(given: &Given) -> Result<Settings, String> {
         listen: SocketAddr::new(bound.unwrap_or(Ipv4Addr::UNSPECIFIED.into()), port),
         // No address at all is as good as none given (`ResolveAdvertiseAddress`).
         advertised: advertised.filter(|address| !address.is_unspecified()),
+        has_endpoints,
         etcd: etcd.ok_or("--etcd-servers must be specified")?,
         certificate,
         make_certificate,
@@ -167,6 +171,17 @@ fn address(given: &Given, flag: &str) -> Result<Option<IpAddr>, String> {
     };
     let wrong = |_| invalid(flag, text, &format!("failed to parse IP: {text:?}"));
     text.parse().map(Some).map_err(wrong)
+}
+
+/// `reconcilers.AllTypes`: one server is alone among several as well as among one.
+fn has_endpoints(given: &Given) -> Result<bool, String> {
+    match given.last("endpoint-reconciler-type").unwrap_or_default() {
+        "" | "lease" | "master-count" => Ok(true),
+        "none" => Ok(false),
+        other => Err(format!(
+            "--endpoint-reconciler-type={other}: reconciler not implemented; there are lease, master-count and none"
+        )),
+    }
 }
 
 /// The one address behind `--etcd-servers`.
@@ -405,6 +420,10 @@ mod tests {
         check(
             &["--bind-address=x"],
             "invalid argument \"x\" for \"--bind-address\" flag: failed to parse IP: \"x\"",
+        );
+        check(
+            &["--endpoint-reconciler-type=nonsense"],
+            "--endpoint-reconciler-type=nonsense: reconciler not implemented; there are lease, master-count and none",
         );
         check(
             &["--authorization-mode=Nonsense"],

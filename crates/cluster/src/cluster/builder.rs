@@ -46,6 +46,7 @@ pub struct ClusterBuilder {
     unsynced: bool,
     pki: Option<Pki>,
     advertised: Option<IpAddr>,
+    has_endpoints: bool,
     functions: Functions,
     audit: Option<AuditLog>,
     still: bool,
@@ -69,6 +70,7 @@ impl Default for ClusterBuilder {
             unsynced: false,
             pki: None,
             advertised: None,
+            has_endpoints: true,
             functions: Functions::default(),
             audit: None,
             still: false,
@@ -219,6 +221,13 @@ impl ClusterBuilder {
         self
     }
 
+    /// Whether it writes Endpoints and EndpointSlice `kubernetes` (`--endpoint-reconciler-type`). Default yes; otherwise
+    /// they are somebody else's.
+    pub fn endpoints(mut self, are_written: bool) -> ClusterBuilder {
+        self.has_endpoints = are_written;
+        self
+    }
+
     /// Pods run as processes of this machine: those of the RuntimeClass `process`, or all. Default none: pods are
     /// simulated.
     ///
@@ -361,6 +370,7 @@ impl ClusterBuilder {
             authority,
             pki: self.pki,
             advertised: self.advertised,
+            has_endpoints: self.has_endpoints,
             outbound,
             journal,
             controllers: Mutex::new(controllers),

@@ -8,6 +8,7 @@ mod announce;
 mod fresh;
 
 pub(crate) use announce::Identity;
+pub use announce::Place;
 
 use futures::FutureExt as _;
 use serde_json::{Value, json};

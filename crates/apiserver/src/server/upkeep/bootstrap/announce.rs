@@ -126,11 +126,27 @@ impl Inner {
     }
 }
 
+/// The kinds of the objects that Services have.
+const ENDPOINTS: [&str; 2] = ["endpoints", "endpointslices"];
+
+/// Where a server is reached, and by whom.
+#[derive(Clone, Copy, Debug)]
+pub struct Place<'a> {
+    /// The address that the cluster is told.
+    pub address: SocketAddr,
+    /// The name of its host.
+    pub host: &'a str,
+    /// The authority of its clients' certificates (PEM).
+    pub client_authority: Option<&'a str>,
+    /// Whether the endpoints of the Service `kubernetes` are the server's to write; somebody else's otherwise
+    /// (`--endpoint-reconciler-type=none`).
+    pub endpoints: bool,
+}
+
 impl ApiServer {
-    /// Says in the cluster that it is reached at this address of this host, by clients with certificates of this
-    /// authority (PEM).
-    pub fn announce(&self, address: SocketAddr, host: &str, client_authority: Option<&str>) {
-        for (group, plural, wanted) in objects(&self.inner, address, host, client_authority) {
+    /// Says in the cluster where it is reached.
+    pub fn announce(&self, place: &Place<'_>) {
+        for (group, plural, wanted) in objects(&self.inner, place) {
             if plural == "leases" {
                 self.inner.identity.announced(wanted.clone(), self.inner.env.now());
             }
@@ -152,12 +168,8 @@ impl ApiServer {
 }
 
 /// The objects that announce the server's address: group and plural of each.
-fn objects(
-    server: &Inner,
-    address: SocketAddr,
-    host: &str,
-    client_authority: Option<&str>,
-) -> Vec<(&'static str, &'static str, Value)> {
+fn objects(server: &Inner, place: &Place<'_>) -> Vec<(&'static str, &'static str, Value)> {
+    let Place { address, host, .. } = *place;
     let (ip, port) = (address.ip().to_string(), address.port());
     let family = if address.is_ipv4() { "IPv4" } else { "IPv6" };
     let port = json!([{"name": "https", "port": port, "protocol": "TCP"}]);
@@ -189,7 +201,10 @@ fn objects(
                     "renewTime": rfc3339_micros(env.now())}}),
         ),
     ];
-    if let Some(authority) = client_authority {
+    if !place.endpoints {
+        objects.retain(|(_, plural, _)| !ENDPOINTS.contains(plural));
+    }
+    if let Some(authority) = place.client_authority {
         let object = json!({"apiVersion": "v1", "kind": "ConfigMap",
             "metadata": {"name": "extension-apiserver-authentication", "namespace": "kube-system"},
             "data": {"client-ca-file": authority}});
@@ -291,11 +306,44 @@ mod tests {
     use super::*;
     use crate::server::tests::World;
 
+    fn place(address: SocketAddr, host: &str) -> Place<'_> {
+        Place {
+            address,
+            host,
+            client_authority: Some("PEM"),
+            endpoints: true,
+        }
+    }
+
+    #[test]
+    fn endpoints_may_be_somebody_elses() {
+        let world = World::new();
+        let address = SocketAddr::from(([127, 0, 0, 1], 6443));
+        world.api.announce(&Place {
+            endpoints: false,
+            ..place(address, "vm")
+        });
+        let check = |path: &str, code: u16| {
+            let found = world.send(&format!("GET {path}"), &[], "", UserInfo::admin());
+            assert_eq!(found.code, code, "{path}: {}", found.body);
+        };
+        check("/api/v1/namespaces/default/endpoints/kubernetes", 404);
+        check(
+            "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices/kubernetes",
+            404,
+        );
+        check("/api/v1/namespaces/default/services/kubernetes", 200);
+        check(
+            &format!("/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/{IDENTITY}"),
+            200,
+        );
+    }
+
     #[test]
     fn both_ways_of_writing_make_the_same() {
         let address = SocketAddr::from(([127, 0, 0, 1], 6443));
         let known = |world: &World| -> Vec<Value> {
-            let objects = objects(&world.api.inner, address, "", Some("PEM"));
+            let objects = objects(&world.api.inner, &place(address, ""));
             let stored = objects.iter().map(|(group, plural, object)| {
                 let resource = world
                     .api
@@ -324,8 +372,9 @@ mod tests {
         };
         for host in ["vm", "no label-"] {
             let (short, ordinary) = (World::new(), World::new());
-            short.api.announce(address, host, Some("PEM"));
-            for (group, plural, object) in objects(&ordinary.api.inner, address, host, Some("PEM")) {
+            let place = place(address, host);
+            short.api.announce(&place);
+            for (group, plural, object) in objects(&ordinary.api.inner, &place) {
                 let resource = ordinary
                     .api
                     .inner
@@ -343,9 +392,11 @@ mod tests {
                 json!({"kubernetes.io/peer-advertise-address": "127.0.0.1:6443"})
             );
             // Another listener: the present objects are corrected.
-            short
-                .api
-                .announce(SocketAddr::from(([192, 0, 2, 1], 1)), host, Some("PEM"));
+            let elsewhere = Place {
+                address: SocketAddr::from(([192, 0, 2, 1], 1)),
+                ..place
+            };
+            short.api.announce(&elsewhere);
             let corrected = known(&short);
             assert_eq!(corrected[0]["subsets"][0]["addresses"], json!([{"ip": "192.0.2.1"}]));
             assert_eq!(
@@ -376,7 +427,7 @@ mod tests {
         // A server without a listener has no identity.
         check(20, None, 0);
         let address = SocketAddr::from(([127, 0, 0, 1], 6443));
-        world.api.announce(address, "vm", None);
+        world.api.announce(&place(address, "vm"));
         let first = check(9, Some(9), 0);
         let mut renewed = check(1, Some(0), 1);
         check(0, Some(0), 0);
