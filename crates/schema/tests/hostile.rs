@@ -213,9 +213,15 @@ fn mistakes() {
     let unique = json!({"type": "object", "properties": {"list": {"type": "array", "uniqueItems": true}}});
     check(
         "items that must be unique",
-        2_000_000,
-        Cancelled,
-        valid(unique, of(numbered(20_000, |at| json!(at)))),
+        200_000,
+        Taken,
+        valid(unique.clone(), of(numbered(20_000, |at| json!(at)))),
+    );
+    check(
+        "items of which one stands twice",
+        200_000,
+        Refused,
+        valid(unique, of(numbered(20_000, |at| json!(at % 19_999)))),
     );
     let any =
         |count: usize| json!({"anyOf": numbered(count, |at| json!({"maximum": -(at as i64) - 1})), "type": "integer"});

@@ -334,11 +334,8 @@ fn check_revision(key: &str, current: u64, expected: u64) -> Result<(), StorageE
     if current == expected {
         return Ok(());
     }
-    Err(StorageError::Conflict {
-        key: key.to_owned(),
-        expected,
-        current,
-    })
+    let key = key.to_owned();
+    Err(StorageError::Conflict { key, expected, current })
 }
 
 /// Whether the prepared object may be stored in the place of the present one.
