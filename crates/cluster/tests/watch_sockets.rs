@@ -8,7 +8,7 @@ use futures::{SinkExt as _, StreamExt as _};
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::Api;
 use kube::api::{DeleteParams, PostParams};
-use kubewright_cluster::{Cluster, Controllers, Listening};
+use kubewright_cluster::{Cluster, Config, Controllers, Listening, StaticTokens};
 use tokio::net::TcpStream;
 use tokio_rustls::client::TlsStream;
 use tokio_tungstenite::WebSocketStream;
@@ -152,4 +152,42 @@ async fn who_gets_one() {
     // Another protocol does not count as an upgrade.
     let ends = format!("{WATCH}&timeoutSeconds=1");
     check("upgrade", &[("upgrade", "SPDY/3.1")], &ends, 200, "").await;
+}
+
+/// Answered as kube-apiserver 1.36 answers the same.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_token_may_be_a_protocol() {
+    let static_tokens = StaticTokens::parse("secret,jane,7,system:masters\n").expect("a file of tokens");
+    let config = Config {
+        static_tokens,
+        ..Config::default()
+    };
+    let server = Cluster::builder().controllers(Controllers::None).api(config);
+    let (_cluster, listening) = listening(server).await;
+    let check = async |protocols: &str, code: u16, chosen: Option<&str>| {
+        let headers = [
+            ("connection", "Upgrade"),
+            ("upgrade", "websocket"),
+            ("sec-websocket-version", "13"),
+            ("sec-websocket-key", "dGhlIHNhbXBsZSBub25jZQ=="),
+            ("origin", "https://localhost"),
+            ("sec-websocket-protocol", protocols),
+        ];
+        let ends = format!("{WATCH}&timeoutSeconds=1");
+        let answer = ask(&listening, Who::Nobody, "GET", &ends, &headers, b"").await;
+        assert_eq!(answer.code, code, "{protocols}: {answer:?}");
+        let mut lines = answer.head.lines();
+        let said = lines.find_map(|line| line.strip_prefix("sec-websocket-protocol: "));
+        assert_eq!(said, chosen, "{protocols}: {answer:?}");
+    };
+    let prefixed = |token: &str| format!("base64url.bearer.authorization.k8s.io.{token}");
+    let (right, wrong) = (prefixed("c2VjcmV0"), prefixed("d3Jvbmc"));
+    check(&format!("{right}, any"), 101, Some("any")).await;
+    check(&format!("any,{right}"), 101, Some("any")).await;
+    check(&right, 401, None).await;
+    check(&format!("{wrong}, any"), 401, None).await;
+    check(&format!("{}, any", prefixed("***")), 401, None).await;
+    check(&format!("{right},{right}, any"), 401, None).await;
+    check(&format!("{}, any", prefixed("")), 403, None).await;
+    check(&format!("{right}, a, b"), 400, None).await;
 }

@@ -1,9 +1,8 @@
 //! Who asks: from the credentials of a request to a user.
 //!
-//! The shell reports the identity that the client's certificate proves ([`Identity`]); the rest is in the headers. As
-//! in kube-apiserver the first credentials that prove something win: a certificate, then `Authorization: Bearer` with a
-//! token of the token file, then one of a service account. Credentials that prove nothing are refused (401) unless
-//! others do; a request without any is anonymous.
+//! The shell says what the client's certificate proves ([`Identity`]); the rest is in the headers. As in kube-apiserver the first
+//! credentials that prove something win: a certificate, then `Authorization: Bearer` with a token of the token file, then one of a
+//! service account, then a token among the protocols of a WebSocket (`socket`). Credentials that prove nothing are refused (401) unless others do; a request without any is anonymous.
 //!
 //! Invariants: nothing is remembered between requests, so that a token is worth nothing from the moment on at which its
 //! service account or the object that it is bound to is gone; a token never gets into a message.
@@ -13,6 +12,7 @@
 mod jwt;
 mod service_account;
 mod signer;
+mod socket;
 mod static_tokens;
 
 use std::sync::Arc;
@@ -22,6 +22,7 @@ use http::{HeaderMap, HeaderValue, Response};
 
 pub use service_account::{Bound, ServiceAccountTokens, TokenSubject};
 pub use signer::{NoSigner, Signer, SignerError};
+pub use socket::is_token as is_socket_token;
 pub use static_tokens::{StaticTokens, TokenFileError};
 
 use crate::model::user::{SYSTEM_AUTHENTICATED, UserInfo};
@@ -118,7 +119,11 @@ impl Authenticator {
         let header = headers
             .get(AUTHORIZATION)
             .map(|value| String::from_utf8_lossy(value.as_bytes()));
-        self.recognise(identity, header.as_deref().unwrap_or(""), audiences)
+        let given = Given {
+            header: header.as_deref().unwrap_or(""),
+            socket: socket::token(headers),
+        };
+        self.recognise(identity, &given, audiences)
     }
 
     /// The user of this token, as if a request came with nothing else.
@@ -126,10 +131,14 @@ impl Authenticator {
     /// # Errors
     /// The error in the token.
     pub fn review(&self, token: &str, audiences: &[String]) -> Result<Authenticated, String> {
-        self.recognise(&Identity::Anonymous, &format!("Bearer {token}"), audiences)
+        let given = Given {
+            header: &format!("Bearer {token}"),
+            socket: Ok(None),
+        };
+        self.recognise(&Identity::Anonymous, &given, audiences)
     }
 
-    fn recognise(&self, identity: &Identity, header: &str, audiences: &[String]) -> Result<Authenticated, String> {
+    fn recognise(&self, identity: &Identity, given: &Given<'_>, audiences: &[String]) -> Result<Authenticated, String> {
         let ours: Vec<String> = self
             .audiences()
             .iter()
@@ -150,7 +159,7 @@ impl Authenticator {
             Identity::Rejected => error = Some("x509: certificate signed by unknown authority".to_owned()),
         }
         let mut warning = None;
-        match bearer(header) {
+        match bearer(given.header) {
             Bearer::None => {}
             Bearer::Spaces => {
                 warning = Some(
@@ -161,6 +170,14 @@ impl Authenticator {
                 Ok(found) => return Ok(found),
                 Err(why) => error = Some(why),
             },
+        }
+        match &given.socket {
+            Ok(None) => {}
+            Ok(Some(token)) => match self.token(token, audiences, &ours) {
+                Ok(found) => return Ok(found),
+                Err(why) => error = Some(why),
+            },
+            Err(why) => error = Some((*why).to_owned()),
         }
         match error {
             Some(why) => Err(why),
@@ -193,6 +210,14 @@ impl Authenticator {
             Err(why) => Err(format!("[{INVALID}, {why}]")),
         }
     }
+}
+
+/// What a request says of who sends it, beside the certificate of its connection.
+struct Given<'a> {
+    /// `Authorization`.
+    header: &'a str,
+    /// The token among the protocols of a WebSocket, or what is wrong with it.
+    socket: Result<Option<String>, &'static str>,
 }
 
 fn with_authenticated(mut user: UserInfo) -> UserInfo {

@@ -149,6 +149,46 @@ fn the_first_credentials_that_prove_something_win() {
 }
 
 #[test]
+fn a_token_may_be_a_protocol_of_a_websocket() {
+    let world = World::new();
+    // In base64url without padding.
+    let (right, wrong) = ("c3RhdGlj", "d3Jvbmc");
+    let check = |identity: &Identity, authorization: &str, token: &str, want: Result<&str, &str>| {
+        let mut headers = HeaderMap::new();
+        let protocols = format!("v4.channel.k8s.io, base64url.bearer.authorization.k8s.io.{token}");
+        let all = [
+            ("upgrade", "websocket"),
+            ("connection", "Upgrade"),
+            ("authorization", authorization),
+        ];
+        for (name, value) in all.into_iter().chain([("sec-websocket-protocol", protocols.as_str())]) {
+            headers.insert(name, value.parse().expect("a header"));
+        }
+        let audiences = [ISSUER.to_owned()];
+        let got = world.authenticator.authenticate(identity, &headers, &audiences);
+        let got = got.map(|found| found.user.name);
+        assert_eq!(
+            got.as_deref().map_err(String::as_str),
+            want,
+            "{authorization:?} {token}"
+        );
+    };
+    let anonymous = Identity::Anonymous;
+    check(&anonymous, "", right, Ok("jane"));
+    check(&Identity::Rejected, "", right, Ok("jane"));
+    check(&anonymous, "Bearer wrong", right, Ok("jane"));
+    check(&anonymous, "Bearer static", wrong, Ok("jane"));
+    check(&anonymous, "", wrong, Err("invalid bearer token"));
+    check(
+        &anonymous,
+        "",
+        "*",
+        Err("invalid base64.bearer.authorization token encoding"),
+    );
+    check(&Identity::User(UserInfo::admin()), "", wrong, Ok("kubernetes-admin"));
+}
+
+#[test]
 fn a_token_is_good_while_its_account_is_there() {
     let world = World::new();
     world.put("serviceaccounts", "n/s", "u1");

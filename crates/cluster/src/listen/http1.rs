@@ -30,6 +30,7 @@ use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt as _, ReadBuf};
 
+use super::lent::lend;
 use super::watch_socket::{self, Asked, Framing};
 use super::{Ended, GRACE, MAX_HEADERS, Sent, Session};
 use crate::places::UnderWay;
@@ -66,7 +67,12 @@ where
                 back.flush().await?;
                 // The request is under way until the connection ends.
                 let _under_way = under_way;
-                (upgrade.0)(Box::new(back), begun).await;
+                let (lent, lender) = lend(back);
+                (upgrade.0)(Box::new(lent), begun).await;
+                if let Some(mut back) = lender.back() {
+                    // A client that has gone needs no goodbye, and one that takes none is not waited for.
+                    let _ = tokio::time::timeout(GRACE, back.shutdown()).await;
+                }
                 return Ok(());
             }
             Some((back, Taken::Watching(watching))) => {

@@ -11,6 +11,7 @@
 
 mod guard;
 mod http1;
+mod lent;
 mod threads;
 mod tls_stream;
 mod watch_socket;

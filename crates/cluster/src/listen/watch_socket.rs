@@ -16,7 +16,7 @@ use tokio_tungstenite::tungstenite::protocol::Role;
 use tokio_tungstenite::tungstenite::{Error, Message, Utf8Bytes};
 
 use crate::response::{Duplex, Upgrade, Watch};
-use crate::streams::websocket::{accepted, farewell, is_wanted, limits, words};
+use crate::streams::websocket::{accepted, farewell, is_wanted, limits, protocols};
 
 /// The outcome of a request for a watch over a WebSocket.
 pub(super) enum Asked {
@@ -44,8 +44,8 @@ pub(super) fn asked(headers: &HeaderMap) -> Option<Asked> {
         return refused(StatusCode::BAD_REQUEST, "missing or bad WebSocket Version");
     }
     // Of several protocols none could be chosen: a watch knows none.
-    let mut protocols = words(headers, header::SEC_WEBSOCKET_PROTOCOL).filter(|protocol| !protocol.is_empty());
-    let (protocol, others) = (protocols.next(), protocols.next());
+    let mut named = protocols(headers);
+    let (protocol, others) = (named.next(), named.next());
     let key = headers.get(header::SEC_WEBSOCKET_KEY).filter(|key| !key.is_empty());
     let Some(granted) = key.and_then(|key| accepted(key, protocol)) else {
         return refused(StatusCode::BAD_REQUEST, "mismatch challenge/response");

@@ -60,7 +60,7 @@ impl Pod {
 
 /// The answer to a client that wants ports; none when it asks for no protocol that is spoken here.
 pub(super) fn answer(head: &Parts, pod: Pod, stop: &Stop) -> Option<Response<ResponseBody>> {
-    let (is_tunnel, accepted) = match websocket::accept(head, &[TUNNEL]) {
+    let (is_tunnel, accepted) = match websocket::accept(head, |said| (said == TUNNEL).then_some(())) {
         Some((_, accepted)) => (true, accepted),
         None => (false, accept_spdy(head, &[VERSION])?),
     };

@@ -16,11 +16,10 @@ use kubewright::Stop;
 use kubewright_apiserver::Streams;
 use tokio::sync::mpsc;
 use tokio_tungstenite::WebSocketStream;
-use tokio_tungstenite::tungstenite::Message;
 use tokio_tungstenite::tungstenite::protocol::Role;
 
 use super::spdy::{self, Came, Opened};
-use super::websocket::{self, STATUS, STDERR, STDIN, STDOUT, Said};
+use super::websocket::{self, Channels, STATUS, STDERR, STDIN, STDOUT, Said};
 use crate::response::{Duplex, ResponseBody, Upgrade};
 
 /// How many pieces may wait for a client.
@@ -46,7 +45,7 @@ pub(super) struct Remote {
 
 /// How a client wants to have streams.
 enum Carrier {
-    WebSocket,
+    WebSocket(Channels),
     Spdy,
 }
 
@@ -57,8 +56,8 @@ where
     S: FnOnce(Remote) -> F + Send + 'static,
     F: Future<Output = ()> + Send + 'static,
 {
-    let (carrier, accepted) = match websocket::accept(head, &websocket::CHANNELS) {
-        Some((_, accepted)) => (Carrier::WebSocket, accepted),
+    let (carrier, accepted) = match websocket::accept_channels(head) {
+        Some((channels, accepted)) => (Carrier::WebSocket(channels), accepted),
         None => (Carrier::Spdy, accept_spdy(head, &VERSIONS)?),
     };
     let stop = stop.clone();
@@ -66,7 +65,7 @@ where
         Box::pin(async move {
             let carried = async {
                 match carrier {
-                    Carrier::WebSocket => over_websocket(stream, begun, streams, serve).await,
+                    Carrier::WebSocket(channels) => over_websocket(stream, begun, channels, streams, serve).await,
                     Carrier::Spdy => over_spdy(stream, begun, streams, serve).await,
                 }
             };
@@ -97,7 +96,7 @@ pub(super) fn accept_spdy(head: &Parts, versions: &[&'static str]) -> Option<Res
     Some(answer)
 }
 
-async fn over_websocket<S, F>(stream: Box<dyn Duplex>, begun: Bytes, streams: Streams, serve: S)
+async fn over_websocket<S, F>(stream: Box<dyn Duplex>, begun: Bytes, channels: Channels, streams: Streams, serve: S)
 where
     S: FnOnce(Remote) -> F,
     F: Future<Output = ()>,
@@ -113,11 +112,10 @@ where
         Streams { stderr: true, .. } => STDERR,
         _ => STATUS,
     };
-    let first = websocket::message(first, b"");
     let mut hearing = pin!(async {
         while let Some(Ok(message)) = from_client.next().await {
             if let Some(message) = websocket::payload(message)
-                && saying.send(websocket::read(message)).await.is_err()
+                && saying.send(channels.read(message)).await.is_err()
             {
                 break;
             }
@@ -127,11 +125,14 @@ where
         while let Some(Ok(_)) = from_client.next().await {}
     });
     let sending = async move {
-        let mut sent = to_client.send(Message::Binary(first)).await;
-        while let (Ok(()), Some((stream, piece))) = (&sent, pieces.recv().await) {
-            sent = to_client
-                .send(Message::Binary(websocket::message(stream, &piece)))
-                .await;
+        let mut next = Some((first, Bytes::new()));
+        while let Some((stream, piece)) = next {
+            if let Some(message) = channels.message(stream, &piece)
+                && to_client.send(message).await.is_err()
+            {
+                break;
+            }
+            next = pieces.recv().await;
         }
         drop(pieces);
         // It may have gone.
@@ -291,10 +292,12 @@ pub(super) fn sink_of<W: tokio::io::AsyncWrite + Unpin>(to: W) -> impl Sink<Byte
 
 #[cfg(test)]
 mod tests {
+    use tokio_tungstenite::tungstenite::Message;
+
     use super::*;
 
-    /// A client's messages, and the input that is read from them.
-    async fn check(messages: Vec<Message>, expected: &[u8]) {
+    /// A client's messages, and what it is told by a program that says them again until it hears `exit`.
+    async fn check(protocol: &str, messages: Vec<Message>, expected: &[Message]) {
         let (ours, theirs) = tokio::io::duplex(1024);
         let streams = Streams {
             stdin: true,
@@ -304,38 +307,64 @@ mod tests {
         let echo = |Remote { mut said, to }| async move {
             while let Some(word) = said.recv().await {
                 match word {
+                    Said::Input(bytes) if bytes == "exit" => break,
                     Said::Input(bytes) => to.send((STDOUT, bytes)).await.expect("the client is there"),
                     Said::InputEnds => break,
                     Said::Size(..) | Said::Nothing => {}
                 }
             }
+            let failed = websocket::failed("no");
+            to.send((STATUS, failed)).await.expect("the client is there");
         };
-        let serving = over_websocket(Box::new(ours), Bytes::new(), streams, echo);
+        let channels = Channels::of(protocol).expect("it is spoken");
+        let serving = over_websocket(Box::new(ours), Bytes::new(), channels, streams, echo);
         let talking = async {
             let mut client = WebSocketStream::from_raw_socket(theirs, Role::Client, None).await;
-            let ends = Message::Binary(Bytes::from_static(&[255, STDIN]));
-            for message in messages.into_iter().chain([ends]) {
+            for message in messages {
                 client.send(message).await.expect("it is taken");
             }
             let mut heard = Vec::new();
             while let Some(Ok(message)) = client.next().await {
-                if let Some((&STDOUT, rest)) = websocket::payload(message).as_deref().and_then(<[u8]>::split_first) {
-                    heard.extend_from_slice(rest);
+                if matches!(message, Message::Binary(_) | Message::Text(_)) {
+                    heard.push(message);
                 }
             }
             heard
         };
         let (heard, ()) = tokio::join!(talking, serving);
-        assert_eq!(String::from_utf8_lossy(&heard), String::from_utf8_lossy(expected));
+        assert_eq!(heard, expected, "{protocol}");
+    }
+
+    fn bytes(bytes: &'static [u8]) -> Message {
+        Message::Binary(Bytes::from_static(bytes))
     }
 
     #[tokio::test]
     async fn what_is_typed_arrives_as_text_and_as_bytes() {
-        check(vec![Message::Binary(Bytes::from_static(b"\0echo a\n"))], b"echo a\n").await;
-        check(
-            vec![Message::Text("\0echo b\n".into()), Message::Ping(Bytes::new())],
-            b"echo b\n",
-        )
-        .await;
+        let failed = websocket::failed("no");
+        let failed = Message::Binary([&[STATUS], &failed[..]].concat().into());
+        let first = || bytes(b"\x01");
+        let ends = || bytes(&[255, STDIN]);
+        let typed = vec![bytes(b"\0echo a\n"), ends()];
+        let echoed = [first(), bytes(b"\x01echo a\n"), failed.clone()];
+        check("v5.channel.k8s.io", typed, &echoed).await;
+        let typed = vec![
+            Message::Text("\0b".into()),
+            Message::Ping(Bytes::new()),
+            bytes(b"\0exit"),
+        ];
+        let echoed = [first(), bytes(b"\x01b"), failed];
+        check("v4.channel.k8s.io", typed, &echoed).await;
+        let typed = vec![bytes(b"\0c"), ends(), bytes(b"\0exit")];
+        let echoed = [first(), bytes(b"\x01c"), bytes(b"\x03Internal error occurred: no")];
+        check("channel.k8s.io", typed, &echoed).await;
+    }
+
+    #[tokio::test]
+    async fn what_is_typed_arrives_as_base64() {
+        let text = |text: &str| Message::Text(text.into());
+        let typed = vec![text("0ZWNobyBkCg=="), text("0no base64"), text("0ZXhpdA==")];
+        let why = text("3SW50ZXJuYWwgZXJyb3Igb2NjdXJyZWQ6IG5v");
+        check("base64.channel.k8s.io", typed, &[text("1"), text("1ZWNobyBkCg=="), why]).await;
     }
 }
