@@ -133,6 +133,33 @@ impl Rule {
         fits.then(|| Rule::default().groups([group]).resources([resource]).verbs([verb]))
     }
 
+    /// Whether it allows everything that another rule does.
+    ///
+    /// ```
+    /// use kubewright::Rule;
+    ///
+    /// let pods = || Rule::new().groups([""]).resources(["pods"]);
+    /// assert!(pods().verbs(["get", "list"]).covers(&pods().verbs(["list"])));
+    /// assert!(pods().verbs(["*"]).covers(&pods().resource_names(["web"]).verbs(["list"])));
+    /// assert!(!pods().resource_names(["web"]).verbs(["list"]).covers(&pods().verbs(["list"])));
+    /// ```
+    pub fn covers(&self, other: &Rule) -> bool {
+        let all = |given: &[String], wanted: &[String]| {
+            wanted
+                .iter()
+                .all(|word| given.iter().any(|given| given == "*" || given == word))
+        };
+        let names = self.resource_names.is_empty()
+            || !other.resource_names.is_empty() && all(&self.resource_names, &other.resource_names);
+        let place = self.namespace.is_empty() || self.namespace == other.namespace;
+        all(&self.groups, &other.groups)
+            && all(&self.resources, &other.resources)
+            && all(&self.urls, &other.urls)
+            && all(&self.verbs, &other.verbs)
+            && names
+            && place
+    }
+
     /// API groups; `""` is the core group, `*` all.
     pub fn groups(mut self, groups: impl IntoIterator<Item = impl Into<String>>) -> Rule {
         self.groups = texts(groups);

@@ -329,6 +329,7 @@ impl TestCluster {
     pub(crate) async fn run_with(&self, operator: Operator, kube: kube::Client) -> Result<RunningOperator> {
         let name = operator.name().to_owned();
         let mut crds = operator.crds()?;
+        self.troubles.declared(&operator.declaration()?);
         let observer = Arc::new(self.troubles.clone());
         let mut manager = operator.manager(kube).observe(observer);
         if let Some(clock) = &self.clock {

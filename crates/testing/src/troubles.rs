@@ -10,7 +10,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use kubewright::k8s_openapi::api::core::v1::Event;
 use kubewright::kube::api::ListParams;
 use kubewright::kube::{self, Api};
-use kubewright::{Observation, Observer, Outcome, Request, Rule};
+use kubewright::webhook::Kind;
+use kubewright::{Declaration, Observation, Observer, Outcome, Request, Rule};
 
 /// How many failures are kept, and how many failures and events are shown.
 const KEPT: usize = 1000;
@@ -25,6 +26,8 @@ struct Failing {
     reconciles: BTreeMap<(Arc<str>, Request), Failure>,
     /// By kind and scope.
     caches: BTreeMap<String, String>,
+    /// What the operators' code asks for.
+    declared: Vec<Rule>,
 }
 
 #[derive(Clone, Debug)]
@@ -73,6 +76,24 @@ impl Failing {
 }
 
 impl Troubles {
+    /// Notes what an operator's code asks for: of that only the role's file can be out of date.
+    pub(crate) fn declared(&self, operator: &Declaration) {
+        let mut failing = self.failing();
+        failing.declared.extend(operator.rbac.iter().cloned());
+        for controller in operator
+            .controllers
+            .iter()
+            .filter(|controller| controller.cluster.is_none())
+        {
+            failing.declared.extend(controller.rbac.iter().cloned());
+            let read = controller.watches.iter().chain([&controller.reconciles]);
+            failing.declared.extend(read.map(|kind| rule(kind, &READ)));
+            failing
+                .declared
+                .extend(controller.owns.iter().map(|kind| rule(kind, &ALL)));
+        }
+    }
+
     fn failing(&self) -> MutexGuard<'_, Failing> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -82,7 +103,11 @@ impl Troubles {
         let failing = self.failing();
         let mut text = String::new();
         for (resource, reason) in failing.caches.iter().take(SHOWN) {
-            let _ = write!(text, "\nthe cache of {resource} fails: {reason}{}", hint(reason));
+            let _ = write!(
+                text,
+                "\nthe cache of {resource} fails: {reason}{}",
+                failing.hint(reason)
+            );
         }
         let mut shown: Vec<_> = failing.reconciles.iter().collect();
         let is_meant = |request: &Request| name == Some(request.name()) && namespace == request.namespace();
@@ -95,7 +120,7 @@ impl Troubles {
                 1 => "once".to_owned(),
                 times => format!("{times} times"),
             };
-            let hint = hint(error);
+            let hint = failing.hint(error);
             let _ = write!(
                 text,
                 "\n  controller {controller}, {request}, failed {times}: {error}{hint}"
@@ -108,11 +133,28 @@ impl Troubles {
     }
 }
 
-/// The advice for a missing right.
-fn hint(error: &str) -> String {
-    Rule::missing_in(error).map_or_else(String::new, |rule| {
-        format!("\n    fix: above the impl of the reconciler: {rule}, then kubewright manifests")
-    })
+/// What a controller may do with what it watches, and with what it owns.
+const READ: [&str; 3] = ["get", "list", "watch"];
+const ALL: [&str; 7] = ["create", "delete", "get", "list", "patch", "update", "watch"];
+
+fn rule(kind: &Kind, verbs: &[&'static str]) -> Rule {
+    let rule = Rule::default().groups([kind.group.as_str()]);
+    rule.resources([kind.plural.as_str()]).verbs(verbs.iter().copied())
+}
+
+impl Failing {
+    /// The advice for a missing right.
+    fn hint(&self, error: &str) -> String {
+        let Some(missing) = Rule::missing_in(error) else {
+            return String::new();
+        };
+        let fix = if self.declared.iter().any(|rule| rule.covers(&missing)) {
+            "the code asks for it and the role does not say it: kubewright manifests".to_owned()
+        } else {
+            format!("above the impl of the reconciler: {missing}, then kubewright manifests")
+        };
+        format!("\n    fix: {fix}")
+    }
 }
 
 /// The events of an object; nothing when there are none, or they cannot be read.
