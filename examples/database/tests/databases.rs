@@ -11,7 +11,7 @@ use kubewright::k8s_openapi::api::core::v1::{Event, Namespace, PersistentVolumeC
 use kubewright::k8s_openapi::api::node::v1::RuntimeClass;
 use kubewright::kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use kubewright::kube::{Resource, ResourceExt as _, core::NamespaceResourceScope};
-use kubewright_testing::processes::{mariadb_is_there, postgres_is_there};
+use kubewright_testing::processes::{is_there, mariadb_is_there, postgres_is_there};
 use kubewright_testing::{Cluster, Images, ProcessRuntime, RunningOperator, TestCluster};
 use mysql_async::prelude::Queryable as _;
 use serde_json::{Value, json};
@@ -259,50 +259,90 @@ async fn s09_a_killed_postgres_comes_back() -> Outcome {
     Ok(())
 }
 
+impl Scene {
+    /// A Database with a row and backups, of this type.
+    async fn kept(&self, kind: &str, version: &str) -> Outcome {
+        let backup = json!({"schedule": "0 3 1 1 *"});
+        self.database(json!({"type": kind, "version": version, "backup": backup}))
+            .await?;
+        self.phase(Phase::Running).await?;
+        let password = self.password().await?;
+        let statements = ["CREATE TABLE kept (a int PRIMARY KEY)", "INSERT INTO kept VALUES (42)"];
+        if kind == "postgres" {
+            let client = self.postgres(&password).await?;
+            client.batch_execute(&statements.join(";")).await?;
+            return Ok(());
+        }
+        let mut client = self.mysql("app", &password).await?;
+        for statement in statements {
+            client.query_drop(statement).await?;
+        }
+        Ok(())
+    }
+
+    /// Makes a copy of it, as `kubectl create job --from=cronjob/mydb-backup now` does, and another Database that begins with the copy.
+    /// Answers where that is, and the password of its user `reader`.
+    async fn copied(&self, kind: &str, version: &str) -> Outcome<(String, String)> {
+        let cron_job = self.api::<CronJob>().get("mydb-backup").await?;
+        let template = cron_job.spec.job_template;
+        let now: Job = serde_json::from_value(json!({"metadata": {"name": "now"}, "spec": template.spec}))?;
+        self.api().create(&PostParams::default(), &now).await?;
+        let is_over = |job: &Job| job.status.as_ref().is_some_and(|status| status.succeeded == Some(1));
+        self.cluster.wait_for(Some(TEAM), "now", "is over", is_over).await?;
+
+        let spec = json!({"type": kind, "version": version, "user": "reader", "restoreFrom": {"database": "mydb"}});
+        let copy: Database = serde_json::from_value(json!({"metadata": {"name": "copy"}, "spec": spec}))?;
+        self.api().create(&PostParams::default(), &copy).await?;
+        let is_running = |database: &Database| {
+            let phase = database.status.as_ref().and_then(|status| status.phase);
+            phase == Some(Phase::Running)
+        };
+        self.cluster
+            .wait_for(Some(TEAM), "copy", "is Running", is_running)
+            .await?;
+        let secret = self.api::<Secret>().get("copy-credentials").await?;
+        let password = secret.data.unwrap_or_default().remove("password").ok_or("a password")?;
+        let pod = self.api::<Pod>().get("copy-0").await?;
+        let host = pod.status.and_then(|status| status.pod_ip).ok_or("it has an address")?;
+        Ok((host, String::from_utf8(password.0)?))
+    }
+}
+
 async fn a_copy_of_postgres_is_read_by_another() -> Outcome {
     if !postgres_is_there() {
         return Ok(());
     }
     let scene = Scene::start().await?;
-    let backup = json!({"schedule": "0 3 1 1 *"});
-    scene
-        .database(json!({"type": "postgres", "version": "15", "backup": backup}))
-        .await?;
-    scene.phase(Phase::Running).await?;
-    scene
-        .postgres(&scene.password().await?)
-        .await?
-        .batch_execute("CREATE TABLE kept (a int PRIMARY KEY); INSERT INTO kept VALUES (42)")
-        .await?;
-    // As `kubectl create job --from=cronjob/mydb-backup now` does.
-    let cron_job = scene.api::<CronJob>().get("mydb-backup").await?;
-    let template = cron_job.spec.job_template;
-    let now: Job = serde_json::from_value(json!({"metadata": {"name": "now"}, "spec": template.spec}))?;
-    scene.api().create(&PostParams::default(), &now).await?;
-    let is_over = |job: &Job| job.status.as_ref().is_some_and(|status| status.succeeded == Some(1));
-    scene.cluster.wait_for(Some(TEAM), "now", "is over", is_over).await?;
-
-    let spec = json!({"type": "postgres", "version": "15", "user": "reader", "restoreFrom": {"database": "mydb"}});
-    let copy: Database = serde_json::from_value(json!({"metadata": {"name": "copy"}, "spec": spec}))?;
-    scene.api().create(&PostParams::default(), &copy).await?;
-    let is_running = |database: &Database| {
-        let phase = database.status.as_ref().and_then(|status| status.phase);
-        phase == Some(Phase::Running)
-    };
-    scene
-        .cluster
-        .wait_for(Some(TEAM), "copy", "is Running", is_running)
-        .await?;
-    let secret = scene.api::<Secret>().get("copy-credentials").await?;
-    let password = secret.data.unwrap_or_default().remove("password").ok_or("a password")?;
-    let pod = scene.api::<Pod>().get("copy-0").await?;
-    let host = pod.status.and_then(|status| status.pod_ip).ok_or("it has an address")?;
+    scene.kept("postgres", "15").await?;
+    let (host, password) = scene.copied("postgres", "15").await?;
     let mut config = tokio_postgres::Config::new();
-    config.host(host).user("reader").password(password.0).dbname("copy");
+    config.host(host).user("reader").password(password).dbname("copy");
     let (client, connection) = config.connect(NoTls).await?;
     tokio::spawn(connection);
     let row = client.query_one("SELECT a FROM kept", &[]).await?;
     assert_eq!(row.get::<_, i32>(0), 42);
+    Ok(())
+}
+
+async fn a_copy_of_mariadb_is_read_by_another() -> Outcome {
+    // The dump is a program of its own package.
+    if !mariadb_is_there() || !is_there("mariadb-dump", &[], "apt-get install mariadb-client") {
+        return Ok(());
+    }
+    let scene = Scene::start().await?;
+    scene.kept("mariadb", "10.11").await?;
+    let (host, password) = scene.copied("mariadb", "10.11").await?;
+    let options = mysql_async::OptsBuilder::default()
+        .ip_or_hostname(host)
+        .user(Some("reader"))
+        .pass(Some(password))
+        .db_name(Some("copy"))
+        .prefer_socket(false);
+    let found: Option<i32> = mysql_async::Conn::new(options)
+        .await?
+        .query_first("SELECT a FROM kept")
+        .await?;
+    assert_eq!(found, Some(42));
     Ok(())
 }
 
@@ -340,5 +380,6 @@ kubewright_testing::process_tests!(
     s08_postgres_is_deleted_and_comes_back,
     s09_a_killed_postgres_comes_back,
     a_copy_of_postgres_is_read_by_another,
+    a_copy_of_mariadb_is_read_by_another,
     s02_s06_mariadb_from_the_seed_is_upgraded,
 );
