@@ -266,8 +266,18 @@ fn documents_that_are_made_begin_as_gos_structs_do() {
     check("/api/v1", json, binding);
     let list = r#"{"kind":"APIGroupDiscoveryList","apiVersion":"apidiscovery.k8s.io/v2","metadata":{},"items":[{"metadata":{"name":"#;
     check("/apis", AGGREGATED, list);
-    let storage = r#"{"kind":"ComponentStatusList","apiVersion":"v1","metadata":{},"items":[{"metadata":{"name":"storage"},"conditions":[{"type":"Healthy","#;
-    check("/api/v1/componentstatuses", json, storage);
+    let first = r#"{"kind":"ComponentStatusList","apiVersion":"v1","metadata":{},"items":[{"metadata":{"name":"controller-manager"},"conditions":[{"type":"Healthy","status":"Unknown","#;
+    check("/api/v1/componentstatuses", json, first);
+    for (name, status) in [
+        ("scheduler", "Unknown"),
+        ("controller-manager", "Unknown"),
+        ("storage", "True"),
+    ] {
+        let one = format!(
+            r#"{{"kind":"ComponentStatus","apiVersion":"v1","metadata":{{"name":"{name}"}},"conditions":[{{"type":"Healthy","status":"{status}","#
+        );
+        check(&format!("/api/v1/componentstatuses/{name}"), json, &one);
+    }
 }
 
 #[test]

@@ -247,28 +247,25 @@ pub(super) fn size(text: &[u8]) -> Said {
     }
 }
 
-/// The Status that says how a command ended (`remotecommand.ServeExec`).
+/// The Status that says how a command ended (`remotecommand.ServeExec`), its fields in Go's order.
 pub(super) fn ended(code: i32) -> Bytes {
-    let status = match code {
-        0 => json!({ "metadata": {}, "status": "Success" }),
-        code => json!({
-            "metadata": {},
-            "status": "Failure",
-            "message": format!("command terminated with non-zero exit code: exit status {code}"),
-            "reason": "NonZeroExitCode",
-            "details": { "causes": [{ "reason": "ExitCode", "message": code.to_string() }] },
-        }),
-    };
-    status.to_string().into()
+    if code == 0 {
+        return Bytes::from_static(br#"{"metadata":{},"status":"Success"}"#);
+    }
+    let why = format!("command terminated with non-zero exit code: exit status {code}");
+    let causes = format!(r#"[{{"reason":"ExitCode","message":"{code}"}}]"#);
+    let details = format!(r#""reason":"NonZeroExitCode","details":{{"causes":{causes}}}"#);
+    format!(r#"{{"metadata":{{}},"status":"Failure","message":"{why}",{details}}}"#).into()
 }
 
 /// The Status that says why a command did not run.
 pub(super) fn failed(why: &str) -> Bytes {
-    let status = json!({
-        "metadata": {}, "status": "Failure", "reason": "InternalError", "code": 500,
-        "message": format!("Internal error occurred: {why}"),
-    });
-    status.to_string().into()
+    let message = json!(format!("Internal error occurred: {why}"));
+    let details = format!(
+        r#""reason":"InternalError","details":{{"causes":[{{"message":{}}}]}}"#,
+        json!(why)
+    );
+    format!(r#"{{"metadata":{{}},"status":"Failure","message":{message},{details},"code":500}}"#).into()
 }
 
 #[cfg(test)]
@@ -384,13 +381,20 @@ mod tests {
 
     #[test]
     fn how_commands_end() {
-        let says = |message: Bytes| String::from_utf8_lossy(&message).into_owned();
-        assert_eq!(says(ended(0)), r#"{"metadata":{},"status":"Success"}"#);
-        assert!(
-            says(ended(3)).contains(r#""message":"3","reason":"ExitCode""#),
-            "{}",
-            says(ended(3))
+        #[track_caller]
+        fn check(status: &Bytes, expected: &str) {
+            assert_eq!(String::from_utf8_lossy(status), expected);
+            let read: Result<Value, _> = serde_json::from_slice(status);
+            assert!(read.is_ok(), "{read:?}");
+        }
+        check(&ended(0), r#"{"metadata":{},"status":"Success"}"#);
+        check(
+            &ended(3),
+            r#"{"metadata":{},"status":"Failure","message":"command terminated with non-zero exit code: exit status 3","reason":"NonZeroExitCode","details":{"causes":[{"reason":"ExitCode","message":"3"}]}}"#,
         );
-        assert!(says(failed("no")).contains("no"));
+        check(
+            &failed("no \"x\""),
+            r#"{"metadata":{},"status":"Failure","message":"Internal error occurred: no \"x\"","reason":"InternalError","details":{"causes":[{"message":"no \"x\""}]},"code":500}"#,
+        );
     }
 }
