@@ -1,181 +1,28 @@
 #!/usr/bin/env python3
 """The three operators on a cluster that is there already: a real one with controllers and nodes, or ours.
 
-    examples/real.py KUBECONFIG [sidecarset] [database] [autorebooter]
+    examples/real.py KUBECONFIG [sidecarset] [database] [autorebooter] [joint]
 
 Of each operator the generated configuration is applied, with the certificate that it makes itself in place of
 cert-manager's. Its program runs on this machine: as its service account, under its generated role, with the arguments
 of its Deployment, which has no pods. Webhooks reach it by its Service, of the type ExternalName. Then scenarios are
 played; every line says what was seen, so that the runs on two clusters can be compared; what never came is a NO, and
 the exit status is 1. Wanted: kubectl, the built programs (`cargo build -p sidecarset -p database -p autorebooter`),
-and, for the autorebooter, `POSTGRES` with the address of a PostgreSQL (`postgres://…`) and psql.
+and, for the autorebooter, `POSTGRES` with the address of a PostgreSQL (`postgres://…`) and psql. `joint` is a shop
+that is rolled when a value changes in a Database, of PostgreSQL and of MariaDB, with real servers (`real_servers.py`).
 
 Not here: what a kubelet must do (restarts of containers, processes), which nodes that nobody runs do not.
 """
 
+import base64
 import json
 import os
-import pathlib
-import shutil
-import socket
 import subprocess
 import sys
-import tempfile
 import time
 
-HERE = pathlib.Path(__file__).resolve().parent
-TARGET = pathlib.Path(os.environ.get("CARGO_TARGET_DIR", HERE.parent / "target"))
-MISSED = []
-SOON = float(os.environ.get("SOON", "60"))
-
-
-def kubectl(*arguments, given=None, fails=False):
-    """What kubectl says; of a command that is to fail, why it did."""
-    command = ["kubectl", "--kubeconfig", KUBECONFIG, *arguments]
-    done = subprocess.run(command, input=given, text=True, capture_output=True)
-    if (done.returncode != 0) != fails:
-        raise SystemExit(f"{' '.join(arguments)}: {done.returncode}\n{done.stdout}{done.stderr}")
-    return done.stderr.strip() if fails else done.stdout
-
-
-def documents(text):
-    """The JSON documents that follow one another in a text."""
-    found, at = [], 0
-    while at < len(text.rstrip()):
-        document, at = json.JSONDecoder().raw_decode(text, at)
-        found += document["items"] if document["kind"] == "List" else [document]
-        at += len(text[at:]) - len(text[at:].lstrip())
-    return found
-
-
-def get(*arguments):
-    return json.loads(kubectl("get", *arguments, "-o", "json"))
-
-
-def apply(*objects):
-    return kubectl(
-        "apply",
-        "--server-side",
-        "--force-conflicts",
-        "-f",
-        "-",
-        given=json.dumps({"apiVersion": "v1", "kind": "List", "items": objects}),
-    )
-
-
-def refused(*objects):
-    return kubectl(
-        "create", "-f", "-", given=json.dumps({"apiVersion": "v1", "kind": "List", "items": objects}), fails=True
-    )
-
-
-def until(what, ask):
-    """Waits for a state; what it was is said."""
-    end, seen = time.monotonic() + SOON, None
-    while time.monotonic() < end:
-        done = subprocess.run(
-            ["kubectl", "--kubeconfig", KUBECONFIG, "get", *ask[0], "-o", "json"], text=True, capture_output=True
-        )
-        seen = json.loads(done.stdout) if done.returncode == 0 else None
-        if seen is not None and ask[1](seen):
-            print(f"  {what}: yes")
-            return seen
-        time.sleep(0.1)
-    print(f"  {what}: NO; last seen {json.dumps(seen)[:1500]}")
-    MISSED.append(what)
-    return seen
-
-
-def free_port():
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return listener.getsockname()[1]
-
-
-class Operator:
-    def __init__(self, name):
-        self.name, self.folder = name, pathlib.Path(tempfile.mkdtemp(prefix=f"{name}-"))
-        self.namespace, self.account = f"{name}-system", f"{name}-controller-manager"
-        self.port, self.health = free_port(), free_port()
-        self.apply_configuration()
-        self.start()
-
-    def apply_configuration(self):
-        config = self.folder / "config"
-        shutil.copytree(HERE / self.name / "config", config)
-        whole = config / "default/kustomization.yaml"
-        text = (
-            whole.read_text()
-            .replace("#- ../certificates", "- ../certificates")
-            .replace("\n- ../certmanager", "\n#- ../certmanager")
-        )
-        whole.write_text(text)
-        rendered = kubectl("kustomize", str(config / "default"))
-        objects = documents(
-            kubectl("create", "--dry-run=client", "--validate=false", "-o", "json", "-f", "-", given=rendered)
-        )
-        for o in objects:
-            if o["kind"] == "Deployment":
-                self.container = o["spec"]["template"]["spec"]["containers"][0]
-                o["spec"]["replicas"] = 0
-            if o["kind"] == "Service" and "webhook" in o["metadata"]["name"]:
-                o["spec"] = {"type": "ExternalName", "externalName": "localhost"}
-            for webhook in o.get("webhooks", []):
-                webhook["clientConfig"]["service"]["port"] = self.port
-        first = ("Namespace", "CustomResourceDefinition")
-        apply(*[o for o in objects if o["kind"] in first])
-        # Webhooks come last: until the operator runs, they would refuse.
-        apply(*[o for o in objects if o["kind"] not in first])
-
-    def start(self):
-        token = kubectl("create", "token", self.account, "-n", self.namespace, "--duration=2h").strip()
-        config = json.loads(kubectl("config", "view", "--raw", "--minify", "-o", "json"))
-        config["users"][0]["user"] = {"token": token}
-        config["contexts"][0]["context"]["namespace"] = self.namespace
-        file = self.folder / "kubeconfig"
-        file.write_text(json.dumps(config))
-        elsewhere = ("--health-probe-bind-address", "--webhook-port", "--metrics-bind-address", "--webhook-cert-path")
-        arguments = [a for a in self.container.get("args", []) if not a.startswith(elsewhere)]
-        arguments += [
-            f"--health-probe-bind-address=127.0.0.1:{self.health}",
-            "--webhook-host=127.0.0.1",
-            f"--webhook-port={self.port}",
-        ]
-        environment = {**os.environ, "KUBECONFIG": str(file), "POD_NAMESPACE": self.namespace}
-        for e in self.container.get("env", []):
-            environment[e["name"]] = e.get("value", self.namespace)
-        self.log = open(self.folder / "log", "a")
-        self.process = subprocess.Popen(
-            [TARGET / "debug" / self.name, *arguments], env=environment, stdout=self.log, stderr=self.log
-        )
-        end = time.monotonic() + SOON
-        while subprocess.run(["curl", "-sf", f"http://127.0.0.1:{self.health}/readyz"], capture_output=True).returncode:
-            if time.monotonic() > end or self.process.poll() is not None:
-                raise SystemExit(f"{self.name} does not become ready:\n{self.said()}")
-            time.sleep(0.1)
-        print(f"{self.name}: runs as {self.account}, and is ready")
-        configurations = ("mutatingwebhookconfigurations", "validatingwebhookconfigurations")
-        trusted = lambda found: all(
-            w["clientConfig"].get("caBundle")
-            for c in found["items"]
-            if c["metadata"]["name"].startswith(self.name)
-            for w in c["webhooks"]
-        )
-        for each in configurations:
-            until(f"{each} have its caBundle", ([each], trusted))
-
-    def stop(self):
-        self.process.terminate()
-        print(f"{self.name}: ended with {self.process.wait(30)}")
-
-    def said(self):
-        return (self.folder / "log").read_text()
-
-    def end(self):
-        self.stop()
-        forbidden = [line for line in self.said().splitlines() if "orbidden" in line and "cannot" in line]
-        print(f"{self.name}: forbidden by its role: {forbidden or 'nothing'}")
-
+from real_cluster import HERE, KUBECONFIG, MISSED, Operator, apply, free_port, get, kubectl, refused, until
+from real_servers import Server
 
 def deployment(name, replicas, **template):
     labels = {"app": name}
@@ -542,11 +389,94 @@ def play_autorebooter():
     operator.end()
 
 
+def ask(type_, address, data, sql):
+    """Runs SQL as an application does: with the Secret of the Database. None where the server refuses it."""
+    part = {key: base64.b64decode(value).decode() for key, value in data.items()}
+    password = {"postgres": "PGPASSWORD", "mariadb": "MYSQL_PWD"}[type_]
+    user, database = part["username"], part["database"]
+    command = {
+        "postgres": ["psql", "-h", address, "-U", user, "-d", database, "-tA", "-v", "ON_ERROR_STOP=1", "-c"],
+        "mariadb": ["mariadb", "-h", address, "-u", user, "-N", database, "-e"],
+    }[type_]
+    environment = {**os.environ, password: part["password"]}
+    done = subprocess.run([*command, sql], env=environment, text=True, capture_output=True)
+    return done.stdout.strip() if done.returncode == 0 else None
+
+
+def play_joint():
+    database, autorebooter = Operator("database"), Operator("autorebooter")
+    for type_, watched in (("postgres", "postgres"), ("mariadb", "mysql")):
+        play_joint_of(type_, watched)
+    autorebooter.end()
+    database.end()
+
+
+def play_joint_of(type_, watched):
+    # A name of its own: the database `postgres` belongs to the server.
+    name = f"shop-{type_}"
+    print(f"joint: an UPDATE in a Database of type {type_} rolls the shop")
+    own = {"namespace": "default"}
+    mydb = {"apiVersion": "db.example.com/v1alpha1", "kind": "Database", "metadata": {"name": name, **own}}
+    group = "autoreboot.my.domain/v1alpha1"
+    prices = {"apiVersion": group, "kind": "RebootPolicy", "metadata": {"name": "prices", **own}}
+    table = {"name": "settings", "column": "version", "where": "name = 'price-list'"}
+    source = {"type": watched, "databaseRef": {"name": name}, "pollInterval": "1s", "watch": {"table": table}}
+    targets = [{"kind": "Deployment", "name": "shop"}]
+    policy = {"targets": targets, "source": source, "debounce": "100ms", "minRestartInterval": "0s"}
+    apply(volume(name), deployment("shop", 2))
+    apply({**mydb, "spec": {"type": type_}})
+    addressed = lambda p: p.get("status", {}).get("podIP")
+    found = until("its pod has an address", (["pod", f"{name}-0"], addressed))
+    before = get("database", name)
+    print("  Ready without a server:", condition(before, "Ready").get("status"))
+    data = lambda secret: get("secret", secret)["data"]
+    server = Server(found, data)
+    # 1, 4: somebody logged in; a password that is changed works, and the old one does not.
+    is_running = lambda d: d.get("status", {}).get("phase") == "Running"
+    until("somebody logged in", (["database", name], is_running))
+    secret, address = f"{name}-credentials", server.address
+    old = data(secret)
+    kubectl("patch", "secret", secret, "-p", json.dumps({"stringData": {"password": "another-password-of-mine"}}))
+    rotated = ["events", "--field-selector", "reason=PasswordRotated,involvedObject.name=" + name]
+    until("its password is rotated", (rotated, lambda l: l["items"]))
+    asked = [ask(type_, address, given, "SELECT 1") for given in (old, data(secret))]
+    print("  old password, new password:", asked)
+
+    def sql(text):
+        if ask(type_, address, data(secret), text) is None:
+            raise SystemExit(f"the database refuses: {text}")
+
+    sql("CREATE TABLE settings (name varchar(99), version varchar(99))")
+    sql("INSERT INTO settings VALUES ('price-list', '41')")
+    apply({**prices, "spec": policy})
+    until("it watches", (["rebootpolicy", "prices"], lambda p: condition(p, "Ready").get("reason") == "Watching"))
+    began = time.monotonic()
+    sql("UPDATE settings SET version = '42'")
+    mark = "kubectl.kubernetes.io/restartedAt"
+    marked = lambda d: mark in d["spec"]["template"]["metadata"].get("annotations", {})
+    until("the shop is restarted", (["deployment", "shop"], marked))
+    print("  within 5 s:", time.monotonic() - began < 5)
+    rolled = lambda d: d["status"].get("observedGeneration") == 2 and d["status"].get("updatedReplicas") == 2
+    until("the shop is rolled", (["deployment", "shop"], rolled))
+    server.down()
+    until("the Database tells that its server is gone", (["database", name], lambda d: not is_running(d)))
+    sick = get("rebootpolicy", "prices")["status"]
+    print("  restarts while the database is down:", sick["restarts"])
+    server.stop()
+    kubectl("delete", "rebootpolicy/prices", "deployment/shop")
+    kubectl("delete", "database", name, "--timeout=60s")
+    kubectl("delete", "--wait=false", f"pvc/data-{name}-0", f"pv/{name}")
+
+
 if __name__ == "__main__":
     if len(sys.argv) < 2:
         raise SystemExit(__doc__)
-    KUBECONFIG = sys.argv[1]
-    plays = {"sidecarset": play_sidecarset, "database": play_database, "autorebooter": play_autorebooter}
+    plays = {
+        "sidecarset": play_sidecarset,
+        "database": play_database,
+        "autorebooter": play_autorebooter,
+        "joint": play_joint,
+    }
     for name in sys.argv[2:] or plays:
         plays[name]()
     sys.exit(f"never came: {MISSED}" if MISSED else 0)
