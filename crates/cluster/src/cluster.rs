@@ -16,6 +16,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use kubewright::{StopSource, kube};
+use kubewright_apiserver::outbound::{AdmissionQuestion, AdmissionVerdict};
 use kubewright_apiserver::{ApiServer, Place, UserInfo};
 use tokio::net::TcpListener;
 use tokio::sync::Mutex;
@@ -135,6 +136,18 @@ impl Cluster {
         R: Future<Output = Result<serde_json::Value, String>> + Send + 'static,
     {
         self.inner.outbound.add(url, function);
+    }
+
+    /// Answers what admission asks at `url` with a function from now on, which is given the objects as they are: no `AdmissionReview` is
+    /// written and read, unlike with [`Cluster::answer_webhook`]. Only reviews of version `v1` are asked so; others, and conversions, go to
+    /// a function of documents, which must be added first if there is to be one. The function is told how long it is waited for. An error
+    /// stands for a webhook that cannot be reached.
+    pub fn answer_admission<F, R>(&self, url: &str, function: F)
+    where
+        F: Fn(AdmissionQuestion, Duration) -> R + Send + Sync + 'static,
+        R: Future<Output = Result<AdmissionVerdict, String>> + Send + 'static,
+    {
+        self.inner.outbound.add_admission(url, function);
     }
 
     /// Opens HTTPS on `address`, and only there; port 0 takes a free port. It answers as soon as this returns, until

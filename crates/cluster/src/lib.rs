@@ -71,6 +71,7 @@ pub mod authorization {
     };
 }
 pub use kubewright_apiserver::authorization::Mode as AuthorizationMode;
+pub use kubewright_apiserver::outbound::{AdmissionQuestion, AdmissionVerdict};
 pub use kubewright_apiserver::{ApiServer, Config, ServiceRange};
 pub use kubewright_apiserver::{OPTIONAL_PLUGINS, SEPARABLE_PLUGINS};
 pub use listen::Listening;

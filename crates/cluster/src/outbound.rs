@@ -28,7 +28,9 @@ use hyper::client::conn::http1::{self, SendRequest};
 use hyper_util::rt::TokioIo;
 use kubewright::Stop;
 use kubewright_apiserver::env::BoxFuture;
-use kubewright_apiserver::outbound::{Destination, Outbound, OutboundAnswer, OutboundCall, OutboundError};
+use kubewright_apiserver::outbound::{
+    AdmissionQuestion, AdmissionVerdict, Destination, Inside, Outbound, OutboundAnswer, OutboundCall, OutboundError,
+};
 use kubewright_apiserver::storage::Storage;
 use serde_json::Value;
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -49,9 +51,34 @@ const MAX_RETRIES: usize = 10;
 /// with why it could not be reached.
 pub(crate) type WebhookFunction = Arc<dyn Fn(Value) -> BoxFuture<'static, Result<Value, String>> + Send + Sync>;
 
+/// An admission webhook in this process that takes what is asked without its text.
+type AdmissionFunction =
+    Arc<dyn Fn(AdmissionQuestion, Duration) -> BoxFuture<'static, Result<AdmissionVerdict, String>> + Send + Sync>;
+
+struct AdmissionInside(AdmissionFunction);
+
+impl Inside for AdmissionInside {
+    fn ask(
+        &self,
+        question: AdmissionQuestion,
+        timeout: Duration,
+    ) -> BoxFuture<'static, Result<AdmissionVerdict, OutboundError>> {
+        let asking = (self.0)(question, timeout);
+        Box::pin(async move {
+            match tokio::time::timeout(timeout, asking).await {
+                Ok(answer) => answer.map_err(failed),
+                Err(_) => Err(OutboundError::Timeout),
+            }
+        })
+    }
+}
+
 /// Webhooks in this process, by the URL that requests to them would go to.
 #[derive(Clone, Default)]
-pub(crate) struct Functions(BTreeMap<String, WebhookFunction>);
+pub(crate) struct Functions {
+    documents: BTreeMap<String, WebhookFunction>,
+    admission: BTreeMap<String, Arc<AdmissionInside>>,
+}
 
 impl Functions {
     /// Answers calls to `url` (as a configuration has it, or `https://name.namespace.svc:port/path` for a service) with
@@ -62,7 +89,20 @@ impl Functions {
         R: Future<Output = Result<Value, String>> + Send + 'static,
     {
         let function: WebhookFunction = Arc::new(move |document| Box::pin(function(document)));
-        self.0.insert(Destination::Url(url.to_owned()).url(), function);
+        let url = Destination::Url(url.to_owned()).url();
+        self.admission.remove(&url);
+        self.documents.insert(url, function);
+    }
+
+    /// Answers what admission asks at `url` with a function. What else comes there is not for it.
+    fn add_admission<F, R>(&mut self, url: &str, function: F)
+    where
+        F: Fn(AdmissionQuestion, Duration) -> R + Send + Sync + 'static,
+        R: Future<Output = Result<AdmissionVerdict, String>> + Send + 'static,
+    {
+        let function: AdmissionFunction = Arc::new(move |question, timeout| Box::pin(function(question, timeout)));
+        let url = Destination::Url(url.to_owned()).url();
+        self.admission.insert(url, Arc::new(AdmissionInside(function)));
     }
 }
 
@@ -102,6 +142,16 @@ impl HttpsOutbound {
         let mut functions = self.0.functions.write().unwrap_or_else(PoisonError::into_inner);
         functions.add(url, function);
     }
+
+    /// Answers what admission asks at `url` with this function from now on.
+    pub(crate) fn add_admission<F, R>(&self, url: &str, function: F)
+    where
+        F: Fn(AdmissionQuestion, Duration) -> R + Send + Sync + 'static,
+        R: Future<Output = Result<AdmissionVerdict, String>> + Send + 'static,
+    {
+        let mut functions = self.0.functions.write().unwrap_or_else(PoisonError::into_inner);
+        functions.add_admission(url, function);
+    }
 }
 
 impl Outbound for HttpsOutbound {
@@ -113,6 +163,12 @@ impl Outbound for HttpsOutbound {
                 .await
                 .unwrap_or(Err(OutboundError::Timeout))
         })
+    }
+
+    fn inside(&self, url: &str) -> Option<Arc<dyn Inside>> {
+        let functions = self.0.functions.read().unwrap_or_else(PoisonError::into_inner);
+        let inside = functions.admission.get(url)?.clone();
+        Some(inside)
     }
 }
 
@@ -252,7 +308,7 @@ impl Shared {
 
     fn function(&self, url: &str) -> Option<WebhookFunction> {
         let functions = self.functions.read().unwrap_or_else(PoisonError::into_inner);
-        functions.0.get(url).cloned()
+        functions.documents.get(url).cloned()
     }
 
     async fn send(&self, mut sender: Sender, step: &Step, call: &OutboundCall, key: &Key) -> Result<Answered, Broken> {

@@ -22,7 +22,7 @@ use crate::observe::{Listener, Observer};
 use crate::rule::Rule;
 use crate::runnable::Runnable;
 use crate::sharding::Sharding;
-use crate::webhook::{Conversion, ConversionDescription, Description, Parts, Webhook, WebhookServer};
+use crate::webhook::{Authenticator, Conversion, ConversionDescription, Description, Parts, Webhook, WebhookServer};
 
 /// How long a CRD may take to be established.
 const ESTABLISHED_WITHIN: Duration = Duration::from_secs(30);
@@ -148,6 +148,15 @@ impl Operator {
     /// Adds the conversions between the versions of a kind. They are served like webhooks.
     pub fn conversion<H: Object>(mut self, conversion: Conversion<H>) -> Operator {
         self.webhooks.conversions.push(Box::new(conversion));
+        self
+    }
+
+    /// Answers whose tokens are, under this path. It is served like webhooks; the API server is told of it by its flag
+    /// `--authentication-token-webhook-config-file`.
+    pub fn authenticator(mut self, path: impl Into<String>, authenticator: impl Authenticator) -> Operator {
+        self.webhooks
+            .authenticators
+            .push((path.into(), Box::new(authenticator)));
         self
     }
 

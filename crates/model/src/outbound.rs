@@ -3,11 +3,15 @@
 //! A call is an effect: the core decides the request and its destination, the shell sends it (HTTPS, a function in the
 //! same process, or a test's script) and reports the answer. The core decides the effect of an answer or a failure.
 //!
-//! Here: the trait; in `client` how a webhook's configuration becomes a call and its HTTP answer a document. Not here:
-//! sockets, TLS, the meaning of the document.
+//! An admission webhook in the same process is asked without text ([`Inside`]): what would be written on one side is read on the other,
+//! which takes longer than most webhooks think.
+//!
+//! Here: the traits; in `client` how a webhook's configuration becomes a call and its HTTP answer a document. Not here: sockets, TLS, the
+//! meaning of the document.
 
 pub mod client;
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -119,10 +123,52 @@ pub enum OutboundError {
     },
 }
 
+/// What an admission webhook in this process is asked: the `request` of an `AdmissionReview` of version `v1`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct AdmissionQuestion {
+    /// What is done, with its uid and without objects.
+    pub request: Value,
+    /// The object, which is null for deletions.
+    pub object: Value,
+    /// The object that is there, which is null for creations.
+    pub old_object: Value,
+}
+
+/// What it answers: the `response`, without a uid, because nobody can take it for the answer to another question.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct AdmissionVerdict {
+    /// Whether the write may go on.
+    pub allowed: bool,
+    /// The `Status` of a refusal, or null.
+    pub status: Value,
+    /// The operations of a JSON patch, which only a mutating webhook may answer with.
+    pub patch: Vec<Value>,
+    /// For the person who writes.
+    pub warnings: Vec<String>,
+    /// For the audit log.
+    pub audit_annotations: Vec<(String, String)>,
+}
+
+/// An admission webhook in this process.
+pub trait Inside: Send + Sync {
+    /// Asks it. The shell gives up after `timeout`.
+    fn ask(
+        &self,
+        question: AdmissionQuestion,
+        timeout: Duration,
+    ) -> BoxFuture<'static, Result<AdmissionVerdict, OutboundError>>;
+}
+
 /// Sends the calls of a server.
 pub trait Outbound: Send + Sync + 'static {
     /// Sends one call and waits for its answer.
     fn call(&self, call: OutboundCall) -> BoxFuture<'static, Result<OutboundAnswer, OutboundError>>;
+
+    /// The admission webhook at this URL ([`Destination::url`]), if it is in this process and takes questions that are not written.
+    fn inside(&self, url: &str) -> Option<Arc<dyn Inside>> {
+        let _ = url;
+        None
+    }
 }
 
 /// For servers that make no outbound calls: every call fails with an error that says so.

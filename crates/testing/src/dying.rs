@@ -14,6 +14,22 @@ use crate::cluster::TestCluster;
 use crate::error::Result;
 use crate::line::Line;
 
+/// After how many writes the operator of each scenario is killed, as `KUBEWRIGHT_DIES_AFTER` in the environment says: for tests that promise the
+/// same whether it is or not. Without it nobody is killed, so a test passes it to [`TestCluster::run_dying`] in any case. With it, every such
+/// operator says on standard error, when its test is over, whether it was killed: whoever counts up knows when to stop.
+///
+/// # Panics
+/// When it is no number.
+pub fn dies_after() -> usize {
+    let given = std::env::var(DIES_AFTER).ok();
+    given.map_or(usize::MAX, |number| {
+        let number = number.parse();
+        number.unwrap_or_else(|error| panic!("{DIES_AFTER} is not a number of writes: {error}"))
+    })
+}
+
+const DIES_AFTER: &str = "KUBEWRIGHT_DIES_AFTER";
+
 /// An operator that dies after so many writes, once, and its successor; see [`TestCluster::run_dying`]. Dropping it
 /// ends whichever runs.
 pub struct DyingOperator {
@@ -25,6 +41,13 @@ impl DyingOperator {
     /// How many writes the operator and its successor sent, without events and dry runs.
     pub fn writes(&self) -> usize {
         self.lines.iter().map(|line| line.writes()).sum()
+    }
+
+    /// Ends whichever runs, and waits for the end.
+    pub async fn stop(mut self) {
+        self.task.abort();
+        // An error says that it was aborted.
+        let _ = (&mut self.task).await;
     }
 
     /// Whether it has died.
@@ -44,6 +67,13 @@ impl std::fmt::Debug for DyingOperator {
 
 impl Drop for DyingOperator {
     fn drop(&mut self) {
+        if std::env::var_os(DIES_AFTER).is_some() {
+            eprintln!(
+                "the operator was killed: {} ({} writes)",
+                self.has_died(),
+                self.writes()
+            );
+        }
         self.task.abort();
     }
 }

@@ -38,7 +38,7 @@ mod usage;
 mod wait;
 
 pub use cluster::TestCluster;
-pub use dying::DyingOperator;
+pub use dying::{DyingOperator, dies_after};
 pub use error::{Error, Result};
 pub use kubewright_cluster::{Cluster, ClusterBuilder, Controllers, Images, Nodes, ProcessRuntime, Stages};
 pub use pods::Pods;

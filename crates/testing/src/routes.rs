@@ -11,15 +11,18 @@ use std::time::Duration;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
     CustomResourceConversion, CustomResourceDefinition, ServiceReference, WebhookClientConfig, WebhookConversion,
 };
+use kubewright::AdmissionRequest;
 use kubewright::kube::core::DynamicObject;
 use kubewright::webhook::{WebhookHandlers, configurations};
-use kubewright_cluster::Cluster;
-use serde_json::json;
+use kubewright_cluster::{AdmissionQuestion, AdmissionVerdict, Cluster};
+use serde_json::{Value, json};
 
 /// How long a call may take when it does not come from the API server, which gives up by itself: the most that it
 /// waits.
 const LONGEST: Duration = Duration::from_secs(30);
 const CONVERT: &str = "/convert";
+/// What the API server hears when the operator has ended.
+const GONE: &str = "dial tcp: connect: connection refused";
 
 /// The way to the webhooks of one operator.
 pub(crate) struct Routes {
@@ -48,19 +51,28 @@ impl Routes {
         format!("{}-webhook-service", self.name)
     }
 
-    /// From now on calls reach the handlers.
+    /// From now on calls reach the handlers: questions of admission as they are, everything else as documents.
     pub(crate) fn open(&self, cluster: &Cluster) {
         for path in self.handlers().iter().flat_map(WebhookHandlers::paths) {
             let url = format!("https://{}.{}.svc:443{path}", self.service(), self.namespace());
-            let handlers = self.handlers.clone();
+            let (handlers, at) = (self.handlers.clone(), path.clone());
             cluster.answer_webhook(&url, move |document| {
-                let (handlers, path) = (present(&handlers), path.clone());
+                let (handlers, path) = (present(&handlers), at.clone());
                 async move {
-                    let handlers = handlers.ok_or("dial tcp: connect: connection refused")?;
+                    let handlers = handlers.ok_or(GONE)?;
                     let answer = handlers.call(&path, LONGEST, document).await;
                     answer.map_err(|status| status.message)
                 }
             });
+            if path != CONVERT {
+                let handlers = self.handlers.clone();
+                cluster.answer_admission(&url, move |question, timeout| {
+                    let (handlers, path) = (present(&handlers), path.clone());
+                    // A little less than the API server waits, as over HTTPS, so that it hears why.
+                    let within = timeout - timeout / 20;
+                    async move { admit(&handlers.ok_or(GONE)?, &path, within, question).await }
+                });
+            }
         }
     }
 
@@ -125,6 +137,26 @@ impl Drop for Routes {
     fn drop(&mut self) {
         self.close();
     }
+}
+
+/// Asks the handlers of an operator what the API server of a cluster in this process wants to know.
+async fn admit(
+    handlers: &WebhookHandlers,
+    path: &str,
+    within: Duration,
+    question: AdmissionQuestion,
+) -> Result<AdmissionVerdict, String> {
+    let request = AdmissionRequest::of(question.request, question.object, question.old_object);
+    let request = request.map_err(|error| error.to_string())?;
+    let answer = handlers.admit(path, within, request).await;
+    let answer = answer.map_err(|status| status.message)?;
+    Ok(AdmissionVerdict {
+        allowed: answer.refusal.is_none(),
+        status: answer.refusal.map_or(Value::Null, |status| json!(status)),
+        patch: answer.patch,
+        warnings: answer.warnings,
+        audit_annotations: answer.audit_annotations.into_iter().collect(),
+    })
 }
 
 fn present(handlers: &RwLock<Option<WebhookHandlers>>) -> Option<WebhookHandlers> {

@@ -16,7 +16,7 @@ use kubewright::k8s_openapi::api::core::v1::{Event, Secret};
 use kubewright::kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use kubewright::kube::{self, ResourceExt as _};
 use kubewright::prelude::*;
-use kubewright_testing::{Cluster, DyingOperator, TestCluster};
+use kubewright_testing::{Cluster, DyingOperator, TestCluster, dies_after};
 use serde_json::{Value, json};
 
 type Outcome<T = ()> = std::result::Result<T, Box<dyn std::error::Error>>;
@@ -69,7 +69,7 @@ struct Scene {
 
 impl Scene {
     async fn start() -> Outcome<Scene> {
-        Scene::dying(usize::MAX).await
+        Scene::dying(dies_after()).await
     }
 
     async fn dying(dies_after: usize) -> Outcome<Scene> {

@@ -6,6 +6,7 @@
 use std::future::Future;
 
 use futures::future::BoxFuture;
+use serde_json::Value;
 
 use super::denied::Denied;
 use super::handlers::Admit;
@@ -57,12 +58,16 @@ pub trait Defaulter: Send + Sync + 'static {
 pub(super) struct Defaults<D>(pub(super) D);
 
 impl<D: Defaulter> Admit for Defaults<D> {
-    fn admit<'a>(&'a self, request: &'a AdmissionRequest) -> BoxFuture<'a, Result<Vec<json_patch::Operation>, Denied>> {
+    fn admit<'a>(
+        &'a self,
+        request: &'a AdmissionRequest,
+        object: Option<&'a Value>,
+    ) -> BoxFuture<'a, Result<Vec<json_patch::Operation>, Denied>> {
         Box::pin(async move {
             if !matches!(request.operation, Operation::Create | Operation::Update) {
                 return Ok(Vec::new()); // there is no object that could get defaults
             }
-            let raw = request.raw_object()?;
+            let raw = request.needed(object)?;
             let mut object: D::Object = request.decode(raw, "object")?;
             let before = serde_json::to_value(&object)?;
             self.0.default(&mut object, request).await?;

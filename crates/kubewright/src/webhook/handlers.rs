@@ -1,4 +1,5 @@
-//! From a path and a document to an answer, over any transport: the HTTPS server, or a test cluster in this process.
+//! From a path and a question to an answer, whoever carries them: the HTTPS server, as documents, or a test cluster in this process, as
+//! they are.
 //!
 //! Invariants: W1 every review that can be read gets an answer with its uid, even when the user's code fails; a handler
 //! that panics or takes too long is answered for, logged, and affects no other request.
@@ -15,6 +16,7 @@ use kube::core::Status;
 use serde_json::Value;
 use tracing::Instrument as _;
 
+use super::authentication::{self, Authenticate};
 use super::conversion::{Convert, PATH};
 use super::denied::Denied;
 use super::description::{ConversionDescription, Description};
@@ -27,7 +29,58 @@ use crate::trace;
 
 /// Judges one request: a patch that may be empty, or a refusal.
 pub(crate) trait Admit: Send + Sync {
-    fn admit<'a>(&'a self, request: &'a AdmissionRequest) -> BoxFuture<'a, Result<Vec<json_patch::Operation>, Denied>>;
+    /// `object` is that of the request, with what handlers of the same webhook have changed before.
+    fn admit<'a>(
+        &'a self,
+        request: &'a AdmissionRequest,
+        object: Option<&'a Value>,
+    ) -> BoxFuture<'a, Result<Vec<json_patch::Operation>, Denied>>;
+}
+
+/// The handlers of one webhook, one after the other: each sees what those before it made of the object, and their steps together are the
+/// patch. The first refusal is the answer.
+#[derive(Default)]
+pub(crate) struct Chain(Vec<Box<dyn Admit>>);
+
+impl Chain {
+    pub(super) fn add(&mut self, handler: impl Admit + 'static) {
+        self.0.push(Box::new(handler));
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    async fn admit(&self, request: &AdmissionRequest) -> Result<Vec<json_patch::Operation>, Denied> {
+        let mut patch = Vec::new();
+        let mut changed: Option<Value> = None;
+        for (index, handler) in self.0.iter().enumerate() {
+            let steps = handler
+                .admit(request, changed.as_ref().or(request.object.as_ref()))
+                .await?;
+            let is_last = index + 1 == self.0.len();
+            if !steps.is_empty() && !is_last {
+                let before = changed.take().or_else(|| request.object.clone()).unwrap_or_default();
+                changed = Some(json_patch::applied(before, &steps));
+            }
+            patch.extend(steps);
+        }
+        Ok(patch)
+    }
+}
+
+/// What the handlers say to a request ([`WebhookHandlers::admit`]).
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct AdmissionResponse {
+    /// Why the write is refused, if it is.
+    pub refusal: Option<Status>,
+    /// The operations of a JSON patch of the object; none from a validating webhook.
+    pub patch: Vec<Value>,
+    /// For the person who writes.
+    pub warnings: Vec<String>,
+    /// For the audit log.
+    pub audit_annotations: BTreeMap<String, String>,
 }
 
 /// The webhooks and conversions of an operator before it has a client.
@@ -35,6 +88,8 @@ pub(crate) trait Admit: Send + Sync {
 pub(crate) struct Parts {
     pub(crate) webhooks: Vec<Registered>,
     pub(crate) conversions: Vec<Box<dyn Convert>>,
+    /// By path.
+    pub(crate) authenticators: Vec<(String, Box<dyn Authenticate>)>,
 }
 
 /// Everything that an operator answers to the API server, by path. Cheap to clone.
@@ -88,6 +143,16 @@ impl Parts {
                 )));
             }
         }
+        for (path, _) in &self.authenticators {
+            if !path.starts_with('/') || path == PATH {
+                return Err(Error::Configuration(format!(
+                    "the path of an authenticator is {path:?}; it must begin with / and not be {PATH}"
+                )));
+            }
+            if !paths.insert(path) {
+                return Err(Error::Configuration(format!("two webhooks are served under {path}")));
+            }
+        }
         let mut kinds = BTreeSet::new();
         for conversion in &self.conversions {
             conversion.check().map_err(Error::Configuration)?;
@@ -126,15 +191,17 @@ impl WebhookHandlers {
         WebhookHandlers(Arc::new(Inner { parts, by_path, client }))
     }
 
-    /// Whether the operator has neither webhooks nor conversions.
+    /// Whether the operator answers nothing: it has no webhooks, no conversions, no authenticators.
     pub fn is_empty(&self) -> bool {
-        self.0.parts.webhooks.is_empty() && self.0.parts.conversions.is_empty()
+        self.paths().is_empty()
     }
 
     /// The paths that are answered, in order.
     pub fn paths(&self) -> Vec<String> {
         let conversions = (!self.0.parts.conversions.is_empty()).then(|| PATH.to_owned());
-        conversions.into_iter().chain(self.0.by_path.keys().cloned()).collect()
+        let authenticators = self.0.parts.authenticators.iter().map(|(path, _)| path.clone());
+        let paths = conversions.into_iter().chain(self.0.by_path.keys().cloned());
+        paths.chain(authenticators).collect()
     }
 
     /// The webhooks as the API server is told about them.
@@ -153,9 +220,31 @@ impl WebhookHandlers {
     /// 404 for a path that is not served, 400 for a document that is not the review which belongs there. Everything
     /// else, refusals included, is an answer.
     pub async fn call(&self, path: &str, within: Duration, document: Value) -> Result<Value, Status> {
+        self.counted(path, self.answer(path, within, document)).await
+    }
+
+    /// Answers a request that was made in this process and is not written as a review: what [`call`](WebhookHandlers::call) answers, sooner.
+    ///
+    /// # Errors
+    /// 404 for a path under which there is no admission webhook.
+    pub async fn admit(
+        &self,
+        path: &str,
+        within: Duration,
+        request: AdmissionRequest,
+    ) -> Result<AdmissionResponse, Status> {
+        let judging = async {
+            let webhook = self.webhook(path)?;
+            let request = request.with_client(&self.0.client);
+            Ok(self.judged(webhook, within, &request).await)
+        };
+        self.counted(path, judging).await
+    }
+
+    async fn counted<T>(&self, path: &str, answering: impl Future<Output = Result<T, Status>>) -> Result<T, Status> {
         let counted = self.count(path);
         let span = trace::webhook(path);
-        let answer = self.answer(path, within, document).instrument(span.clone()).await;
+        let answer = answering.instrument(span.clone()).await;
         let code = answer.as_ref().err().map_or(200, |status| status.code);
         if let Some(counted) = counted {
             counted.answered(code);
@@ -166,41 +255,63 @@ impl WebhookHandlers {
 
     /// Counts a request from here to its end, if the path is served.
     pub(super) fn count(&self, path: &str) -> Option<WebhookCall> {
-        let served = self.0.by_path.contains_key(path) || (path == PATH && !self.0.parts.conversions.is_empty());
+        let converts = path == PATH && !self.0.parts.conversions.is_empty();
+        let served = self.0.by_path.contains_key(path) || converts || self.authenticator(path).is_some();
         served.then(|| self.0.client.cache().metrics().webhook(path))
+    }
+
+    fn authenticator(&self, path: &str) -> Option<&dyn Authenticate> {
+        let mut authenticators = self.0.parts.authenticators.iter();
+        authenticators.find(|(at, _)| at == path).map(|(_, judge)| &**judge)
+    }
+
+    fn webhook(&self, path: &str) -> Result<&Registered, Status> {
+        let index = self.0.by_path.get(path);
+        index.map(|index| &self.0.parts.webhooks[*index]).ok_or_else(|| {
+            let served = self.paths().join(", ");
+            let message = format!("no webhook is served under {path}; there is {served}");
+            Status::failure(&message, "NotFound").with_code(404)
+        })
     }
 
     async fn answer(&self, path: &str, within: Duration, document: Value) -> Result<Value, Status> {
         if path == PATH && !self.0.parts.conversions.is_empty() {
             return self.convert(document).map_err(bad_request);
         }
-        let Some(index) = self.0.by_path.get(path) else {
-            let served = self.paths().join(", ");
-            let message = format!("no webhook is served under {path}; there is {served}");
-            return Err(Status::failure(&message, "NotFound").with_code(404));
-        };
-        let webhook = &self.0.parts.webhooks[*index];
+        if let Some(judge) = self.authenticator(path) {
+            let (client, metrics) = (&self.0.client, self.0.client.cache().metrics());
+            let answer = authentication::answer((path, judge), document, within, client, metrics).await;
+            return answer.map_err(bad_request);
+        }
+        let webhook = self.webhook(path)?;
         let asked = review::read_admission(document).map_err(bad_request)?;
         let request = asked.request.with_client(&self.0.client);
+        let response = self.judged(webhook, within, &request).await;
+        Ok(review::admission_answer(&asked.api_version, &request.uid, response))
+    }
+
+    async fn judged(&self, webhook: &Registered, within: Duration, request: &AdmissionRequest) -> AdmissionResponse {
         if trace::is_wanted() {
             let span = tracing::Span::current();
             span.record("uid", request.uid.as_str());
             span.record("operation", tracing::field::debug(&request.operation));
             span.record("object", request.describe());
         }
-        let verdict = judge(webhook, &request, within, self.0.client.cache().metrics())
-            .await
-            .map_err(|denied| denied.into_status(&request));
-        if let Err(status) = &verdict {
+        let verdict = judge(webhook, request, within, self.0.client.cache().metrics()).await;
+        let (patch, refusal) = match verdict {
+            Ok(patch) => (patch.into_iter().map(Value::from).collect(), None),
+            Err(denied) => (Vec::new(), Some(denied.into_status(request))),
+        };
+        if let Some(status) = &refusal {
             let (webhook, object) = (&webhook.description.name, request.describe());
             tracing::debug!(webhook, object, code = status.code, message = status.message, "denied");
         }
-        Ok(review::admission_answer(
-            &asked.api_version,
-            &request.uid,
-            verdict,
-            request.warnings(),
-        ))
+        AdmissionResponse {
+            refusal,
+            patch,
+            warnings: request.warnings(),
+            audit_annotations: request.audit_annotations(),
+        }
     }
 
     /// Answers a conversion.
@@ -242,7 +353,7 @@ async fn judge(
     metrics: &Metrics,
 ) -> Result<Vec<json_patch::Operation>, Denied> {
     let name = &webhook.description.name;
-    let judging = AssertUnwindSafe(webhook.handler.admit(request)).catch_unwind();
+    let judging = AssertUnwindSafe(webhook.handlers.admit(request)).catch_unwind();
     match tokio::time::timeout(within, judging).await {
         Ok(Ok(verdict)) => verdict,
         Ok(Err(panic)) => {

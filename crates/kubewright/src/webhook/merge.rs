@@ -162,7 +162,8 @@ mod tests {
     use proptest::prelude::*;
     use serde_json::json;
 
-    use super::super::json_patch::tests::{any_json, apply};
+    use super::super::json_patch::applied;
+    use super::super::json_patch::tests::any_json;
     use super::*;
 
     #[test]
@@ -225,7 +226,7 @@ mod tests {
         /// The steps lead to the same object.
         #[test]
         fn w2_changes_are_what_is_merged(raw in any_json(), before in any_json(), after in any_json()) {
-            prop_assert_eq!(apply(raw.clone(), &changes(&raw, &before, &after)), onto(&raw, &before, &after));
+            prop_assert_eq!(applied(raw.clone(), &changes(&raw, &before, &after)), onto(&raw, &before, &after));
         }
 
         /// For a type that knows everything the result is the typed object.

@@ -14,18 +14,13 @@
 //!
 //! # The files
 //!
-//! - `defaulter.rs`, `validator.rs`: the traits for users,
-//! - `request.rs`: their argument,
-//! - `denied.rs`, `field_errors.rs`: their refusals,
-//! - `registration.rs`, `description.rs`: their registration with the API server,
-//! - `merge.rs`, `json_patch.rs`: from a changed object to a minimal patch,
-//! - `conversion.rs`,
-//! - `review.rs`: the documents on the wire,
-//! - `handlers.rs`: from a path to an answer,
-//! - `server.rs`, `certificate.rs`: HTTPS.
+//! - `defaulter.rs`, `validator.rs`, `raw.rs`: what a user implements, - `request.rs`: what it is told, - `denied.rs`, `field_errors.rs`: how it says no,
+//! - `registration.rs`, `description.rs`: what the API server is told, - `merge.rs`, `json_patch.rs`: from a changed object to a minimal patch,
+//! - `conversion.rs`, `authentication.rs`, - `review.rs`: the documents on the wire, - `handlers.rs`: from a path to an answer, - `server.rs`, `certificate.rs`: HTTPS.
 //!
-//! Not here: making certificates (cert-manager's or the test cluster's task), the authentication webhook.
+//! Not here: making certificates (cert-manager's or the test cluster's task).
 
+mod authentication;
 mod body;
 mod conversion;
 mod defaulter;
@@ -35,6 +30,7 @@ mod field_errors;
 mod handlers;
 mod json_patch;
 mod merge;
+mod raw;
 mod registration;
 mod request;
 mod review;
@@ -46,12 +42,14 @@ mod validator;
 use std::fmt;
 use std::marker::PhantomData;
 
+pub use authentication::{Authenticator, TokenRequest};
 pub use conversion::Conversion;
 pub use defaulter::Defaulter;
 pub use denied::Denied;
 pub use description::{ConversionDescription, Description, Kind, configurations};
 pub use field_errors::{FieldErrors, field_path};
-pub use handlers::WebhookHandlers;
+pub use handlers::{AdmissionResponse, WebhookHandlers};
+pub use raw::{RawDefaulter, RawValidator};
 pub use registration::{FailurePolicy, MatchPolicy, Registration, Reinvocation, SideEffects};
 pub use request::{AdmissionRequest, Operation};
 pub use server::{WebhookServer, default_certificate_dir};
@@ -62,11 +60,13 @@ pub(crate) use handlers::Parts;
 use crate::object::Object;
 use defaulter::Defaults;
 use description::Flavour;
-use handlers::Admit;
+use handlers::Chain;
+use raw::{RawDefaults, RawValidates};
 use validator::Validates;
 
 /// The webhooks of one kind (controller-runtime's `WebhookManagedBy`): at most one that sets defaults and one that
-/// validates.
+/// validates. Each may have
+/// several handlers, which are asked one after the other: a defaulter sees what those before it changed.
 ///
 /// ```
 /// use kubewright::k8s_openapi::api::core::v1::Pod;
@@ -107,8 +107,8 @@ use validator::Validates;
 /// ```
 #[must_use]
 pub struct Webhook<K = ()> {
-    defaulter: Option<Box<dyn Admit>>,
-    validator: Option<Box<dyn Admit>>,
+    defaulters: Chain,
+    validators: Chain,
     mutating: Registration,
     validating: Registration,
     kind: PhantomData<fn() -> K>,
@@ -118,8 +118,8 @@ impl<K> fmt::Debug for Webhook<K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Webhook")
             .field("kind", &std::any::type_name::<K>())
-            .field("defaulting", &self.defaulter.is_some())
-            .field("validating", &self.validator.is_some())
+            .field("defaulting", &!self.defaulters.is_empty())
+            .field("validating", &!self.validators.is_empty())
             .finish()
     }
 }
@@ -129,8 +129,8 @@ impl Webhook {
     /// validator it is empty.
     pub fn of<K: Object>() -> Webhook<K> {
         Webhook {
-            defaulter: None,
-            validator: None,
+            defaulters: Chain::default(),
+            validators: Chain::default(),
             mutating: Registration::default(),
             validating: Registration::default(),
             kind: PhantomData,
@@ -141,14 +141,26 @@ impl Webhook {
 impl<K: Object> Webhook<K> {
     /// Sets defaults with this: a mutating webhook, asked when an object is created or updated.
     pub fn defaulter(mut self, defaulter: impl Defaulter<Object = K>) -> Webhook<K> {
-        self.defaulter = Some(Box::new(Defaults(defaulter)));
+        self.defaulters.add(Defaults(defaulter));
+        self
+    }
+
+    /// Sets defaults with this, which sees the object as JSON.
+    pub fn raw_defaulter(mut self, defaulter: impl RawDefaulter) -> Webhook<K> {
+        self.defaulters.add(RawDefaults(defaulter));
         self
     }
 
     /// Validates with this: a validating webhook, asked when an object is created or updated. Deletions are asked about
     /// when [`Registration::operations`] says so.
     pub fn validator(mut self, validator: impl Validator<Object = K>) -> Webhook<K> {
-        self.validator = Some(Box::new(Validates(validator)));
+        self.validators.add(Validates(validator));
+        self
+    }
+
+    /// Validates with this, which sees the request as it came.
+    pub fn raw_validator(mut self, validator: impl RawValidator) -> Webhook<K> {
+        self.validators.add(RawValidates(validator));
         self
     }
 
@@ -166,21 +178,23 @@ impl<K: Object> Webhook<K> {
 
     /// The descriptions for the API server: the defaulter first, if there is one.
     pub fn descriptions(&self) -> Vec<Description> {
-        let mutating = self.defaulter.as_ref().map(|_| (Flavour::Mutating, &self.mutating));
-        let validating = self.validator.as_ref().map(|_| (Flavour::Validating, &self.validating));
-        let present = mutating.into_iter().chain(validating);
+        let flavours = [
+            (&self.defaulters, Flavour::Mutating, &self.mutating),
+            (&self.validators, Flavour::Validating, &self.validating),
+        ];
+        let present = flavours.into_iter().filter(|(handlers, ..)| !handlers.is_empty());
         present
-            .map(|(flavour, registration)| Description::of::<K>(flavour, registration))
+            .map(|(_, flavour, registration)| Description::of::<K>(flavour, registration))
             .collect()
     }
 
     pub(crate) fn into_registered(self) -> Vec<Registered> {
         let descriptions = self.descriptions();
-        let handlers = self.defaulter.into_iter().chain(self.validator);
+        let handlers = [self.defaulters, self.validators].into_iter();
         descriptions
             .into_iter()
-            .zip(handlers)
-            .map(|(description, handler)| Registered { description, handler })
+            .zip(handlers.filter(|handlers| !handlers.is_empty()))
+            .map(|(description, handlers)| Registered { description, handlers })
             .collect()
     }
 }
@@ -188,5 +202,5 @@ impl<K: Object> Webhook<K> {
 /// One webhook with its description for the API server, for any kind.
 pub(crate) struct Registered {
     pub(crate) description: Description,
-    pub(crate) handler: Box<dyn Admit>,
+    pub(crate) handlers: Chain,
 }

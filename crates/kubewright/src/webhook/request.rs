@@ -1,5 +1,6 @@
 //! The request of a webhook besides the object: its user, its target, whether it is a dry run.
 
+use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 
 use k8s_openapi::api::authentication::v1::UserInfo;
@@ -86,6 +87,8 @@ pub struct AdmissionRequest {
     #[serde(skip)]
     warnings: Mutex<Vec<String>>,
     #[serde(skip)]
+    audit_annotations: Mutex<BTreeMap<String, String>>,
+    #[serde(skip)]
     client: Option<Client>,
 }
 
@@ -119,6 +122,7 @@ impl AdmissionRequest {
             object: None,
             old_object: None,
             warnings: Mutex::default(),
+            audit_annotations: Mutex::default(),
             client: None,
         }
     }
@@ -132,6 +136,33 @@ impl AdmissionRequest {
     /// The warnings so far.
     pub fn warnings(&self) -> Vec<String> {
         self.lock().clone()
+    }
+
+    /// Notes something about the request in the audit log of the API server, where it stands under the name of the webhook and this key
+    /// (controller-runtime's `AuditAnnotations`). A key that is noted twice has the later value.
+    pub fn annotate(&self, key: impl Into<String>, value: impl Into<String>) {
+        let mut annotations = self.audit_annotations.lock().unwrap_or_else(PoisonError::into_inner);
+        annotations.insert(key.into(), value.into());
+    }
+
+    /// What was noted for the audit log so far.
+    pub fn audit_annotations(&self) -> BTreeMap<String, String> {
+        let annotations = self.audit_annotations.lock();
+        annotations.unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// A request out of the fields of an `AdmissionRequest` without its objects, and those. For who asks handlers without HTTP, see
+    /// [`WebhookHandlers::admit`](super::WebhookHandlers::admit). An object that is null is none.
+    ///
+    /// # Errors
+    /// What is wrong with the fields.
+    pub fn of(fields: Value, object: Value, old_object: Value) -> Result<AdmissionRequest> {
+        let mut request: AdmissionRequest = serde_json::from_value(fields).map_err(|error| {
+            Error::Configuration(format!("these are not the fields of an AdmissionRequest: {error}"))
+        })?;
+        let present = |object: Value| (!object.is_null()).then_some(object);
+        (request.object, request.old_object) = (present(object), present(old_object));
+        Ok(request)
     }
 
     /// A client of the cluster, with the manager's cache. For a dry run its writes are dry runs too.
@@ -152,9 +183,9 @@ impl AdmissionRequest {
         self
     }
 
-    /// The object as it was sent.
-    pub(super) fn raw_object(&self) -> Result<&Value, Denied> {
-        self.object.as_ref().ok_or_else(|| self.without("object"))
+    /// The object that a handler gets, which a review for it must have.
+    pub(super) fn needed<'a>(&self, object: Option<&'a Value>) -> Result<&'a Value, Denied> {
+        object.ok_or_else(|| self.without("object"))
     }
 
     /// The object as it is stored.

@@ -1,13 +1,13 @@
-//! The documents on the wire: `AdmissionReview` and `ConversionReview`, read and answered.
+//! The documents on the wire: `AdmissionReview`, `ConversionReview` and `TokenReview`, read and answered.
 //!
 //! Invariant: an answer repeats version and uid of the review (W1), and texts are controller-runtime's.
 
 use base64::Engine as _;
-use kube::core::Status;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use super::json_patch;
+use super::authentication::TokenRequest;
+use super::handlers::AdmissionResponse;
 use super::request::AdmissionRequest;
 
 /// Why a document could not be read; answered as 400.
@@ -40,8 +40,13 @@ pub(super) struct ConversionRequest {
     pub(super) objects: Vec<Value>,
 }
 
-/// Reads a review of a kind in one of its two versions.
-fn read<T: for<'de> Deserialize<'de>>(mut document: Value, kind: &str, group: &str) -> Result<Asked<T>, Malformed> {
+/// Reads a review of a kind in one of its two versions. What is asked stands in its `field`.
+fn read<T: for<'de> Deserialize<'de>>(
+    mut document: Value,
+    kind: &str,
+    group: &str,
+    field: &str,
+) -> Result<Asked<T>, Malformed> {
     if !document.is_object() {
         return Err(format!("the body is no object; this path takes {kind} of {group}"));
     }
@@ -54,12 +59,12 @@ fn read<T: for<'de> Deserialize<'de>>(mut document: Value, kind: &str, group: &s
         ));
     }
     let request = document
-        .get_mut("request")
+        .get_mut(field)
         .map(Value::take)
         .filter(|request| !request.is_null());
-    let request = request.ok_or_else(|| format!("the {kind} has no request"))?;
+    let request = request.ok_or_else(|| format!("the {kind} has no {field}"))?;
     let request = serde_json::from_value(request)
-        .map_err(|error| format!("the request of the {kind} cannot be read: {error}"))?;
+        .map_err(|error| format!("the {field} of the {kind} cannot be read: {error}"))?;
     Ok(Asked {
         api_version: header.api_version,
         request,
@@ -72,7 +77,7 @@ pub(super) fn read_admission(mut document: Value) -> Result<Asked<AdmissionReque
         let object = document.pointer_mut(path).map(Value::take);
         object.filter(|object| !object.is_null())
     });
-    let mut asked: Asked<AdmissionRequest> = read(document, "AdmissionReview", "admission.k8s.io")?;
+    let mut asked: Asked<AdmissionRequest> = read(document, "AdmissionReview", "admission.k8s.io", "request")?;
     (asked.request.object, asked.request.old_object) = (object, old_object);
     if asked.request.uid.is_empty() {
         return Err(
@@ -83,34 +88,33 @@ pub(super) fn read_admission(mut document: Value) -> Result<Asked<AdmissionReque
 }
 
 pub(super) fn read_conversion(document: Value) -> Result<Asked<ConversionRequest>, Malformed> {
-    read(document, "ConversionReview", "apiextensions.k8s.io")
+    read(document, "ConversionReview", "apiextensions.k8s.io", "request")
+}
+
+pub(super) fn read_token(document: Value) -> Result<Asked<TokenRequest>, Malformed> {
+    read(document, "TokenReview", "authentication.k8s.io", "spec")
 }
 
 /// The answer to a write: a patch that may be empty, or a refusal.
-pub(super) fn admission_answer(
-    api_version: &str,
-    uid: &str,
-    verdict: Result<Vec<json_patch::Operation>, Status>,
-    warnings: Vec<String>,
-) -> Value {
+pub(super) fn admission_answer(api_version: &str, uid: &str, said: AdmissionResponse) -> Value {
     let mut response = Map::new();
     response.insert("uid".to_owned(), json!(uid));
-    response.insert("allowed".to_owned(), json!(verdict.is_ok()));
-    match verdict {
-        Ok(patch) => {
-            response.insert("status".to_owned(), json!({"metadata": {}, "code": 200}));
-            if !patch.is_empty() {
-                let patch = base64::engine::general_purpose::STANDARD.encode(json!(patch).to_string());
-                response.insert("patch".to_owned(), json!(patch));
-                response.insert("patchType".to_owned(), json!("JSONPatch"));
-            }
-        }
-        Err(status) => {
-            response.insert("status".to_owned(), json!(status));
-        }
+    response.insert("allowed".to_owned(), json!(said.refusal.is_none()));
+    let status = match &said.refusal {
+        None => json!({"metadata": {}, "code": 200}),
+        Some(status) => json!(status),
+    };
+    response.insert("status".to_owned(), status);
+    if !said.patch.is_empty() {
+        let patch = base64::engine::general_purpose::STANDARD.encode(Value::Array(said.patch).to_string());
+        response.insert("patch".to_owned(), json!(patch));
+        response.insert("patchType".to_owned(), json!("JSONPatch"));
     }
-    if !warnings.is_empty() {
-        response.insert("warnings".to_owned(), json!(warnings));
+    if !said.warnings.is_empty() {
+        response.insert("warnings".to_owned(), json!(said.warnings));
+    }
+    if !said.audit_annotations.is_empty() {
+        response.insert("auditAnnotations".to_owned(), json!(said.audit_annotations));
     }
     json!({"apiVersion": api_version, "kind": "AdmissionReview", "response": response})
 }

@@ -6,7 +6,7 @@
 //! HTTP/1.1 only unless HTTP/2 is asked for, because of its history of resets (CVE-2023-44487). A stop lets requests in
 //! flight finish.
 //!
-//! Not here: the answers (`handlers.rs`), how bodies are read (`body.rs`), client certificates.
+//! Not here: what is answered (`handlers.rs`), how bodies are read (`body.rs`).
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
@@ -24,8 +24,12 @@ use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
 use kube::core::Status;
-use rustls::ServerConfig;
 use rustls::crypto::CryptoProvider;
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject as _;
+use rustls::server::WebPkiClientVerifier;
+use rustls::server::danger::ClientCertVerifier;
+use rustls::{RootCertStore, ServerConfig};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
@@ -78,6 +82,7 @@ pub struct WebhookServer {
     certificate: String,
     key: String,
     secret: Option<String>,
+    client_authority: Option<PathBuf>,
     http2: bool,
 }
 
@@ -89,6 +94,7 @@ impl Default for WebhookServer {
             certificate: "tls.crt".to_owned(),
             key: "tls.key".to_owned(),
             secret: None,
+            client_authority: None,
             http2: false,
         }
     }
@@ -136,6 +142,34 @@ impl WebhookServer {
     pub fn own_certificate(mut self, secret: impl Into<String>) -> WebhookServer {
         self.secret = Some(secret.into());
         self
+    }
+
+    /// Answers only who shows a certificate of an authority in this file of PEM (controller-runtime's `ClientCAName`): the API server, when
+    /// its `--admission-control-config-file` gives it one for webhooks. The file is read once, at the start.
+    pub fn client_authority(mut self, file: impl Into<PathBuf>) -> WebhookServer {
+        self.client_authority = Some(file.into());
+        self
+    }
+
+    /// Who may connect.
+    fn verifier(&self, provider: &Arc<CryptoProvider>) -> Result<Arc<dyn ClientCertVerifier>> {
+        let Some(file) = &self.client_authority else {
+            return Ok(WebPkiClientVerifier::no_client_auth());
+        };
+        let wrong = |why: String| {
+            let file = file.display();
+            Error::Configuration(format!(
+                "cannot read the authorities of webhook clients in {file}: {why}"
+            ))
+        };
+        let read = CertificateDer::pem_file_iter(file).map_err(|error| wrong(error.to_string()))?;
+        let mut roots = RootCertStore::empty();
+        for certificate in read {
+            let certificate = certificate.map_err(|error| wrong(error.to_string()))?;
+            roots.add(certificate).map_err(|error| wrong(error.to_string()))?;
+        }
+        let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider.clone());
+        Ok(verifier.build().map_err(|error| wrong(error.to_string()))?)
     }
 
     /// Offers HTTP/2 as well.
@@ -192,10 +226,10 @@ impl WebhookServer {
     ) -> Result<(SocketAddr, impl Future<Output = Result<()>> + Send + 'static)> {
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let (certificates, keeping) = self.certificate(&handlers, kube, &provider, &stop).await?;
-        let mut config = ServerConfig::builder_with_provider(provider)
+        let mut config = ServerConfig::builder_with_provider(provider.clone())
             .with_safe_default_protocol_versions()
             .map_err(|error| Error::Configuration(format!("cannot set up TLS for webhooks: {error}")))?
-            .with_no_client_auth()
+            .with_client_cert_verifier(self.verifier(&provider)?)
             .with_cert_resolver(certificates);
         config.alpn_protocols = match self.http2 {
             true => vec![b"h2".to_vec(), b"http/1.1".to_vec()],

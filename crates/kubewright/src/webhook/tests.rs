@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use base64::Engine as _;
+use k8s_openapi::api::authentication::v1::UserInfo;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::CustomResource;
 use schemars::JsonSchema;
@@ -36,6 +37,21 @@ impl Defaulter for Obedient {
             _ => {}
         }
         Ok(())
+    }
+}
+
+impl Authenticator for Obedient {
+    async fn authenticate(&self, asked: &TokenRequest) -> Result<Option<UserInfo>, Denied> {
+        match asked.token() {
+            "panic" => panic!("asked to"),
+            "hang" => std::future::pending().await,
+            "retry" => Err(Error::retry("the database is down").into()),
+            token => Ok(token.strip_prefix("user:").map(|name| UserInfo {
+                username: Some(name.to_owned()),
+                groups: Some(vec!["guests".to_owned()]),
+                ..UserInfo::default()
+            })),
+        }
     }
 }
 
@@ -126,6 +142,7 @@ fn parts() -> Parts {
             .validator(Obedient)
             .into_registered(),
         conversions: vec![Box::new(conversion)],
+        authenticators: vec![("/authenticate".to_owned(), Box::new(Obedient))],
     }
 }
 
@@ -202,6 +219,43 @@ async fn w1_every_review_gets_an_answer_with_its_uid() {
         ));
     }
     insta::assert_snapshot!(told.join("\n"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn tokens_are_their_users_or_nobodys() {
+    let check = async |version: &str, spec: Value, expected: &str| {
+        let review = json!({
+            "apiVersion": format!("authentication.k8s.io/{version}"), "kind": "TokenReview", "spec": spec,
+        });
+        let answer = handlers()
+            .call("/authenticate", Duration::from_millis(50), review)
+            .await;
+        let said = match answer {
+            Err(status) => format!("HTTP {}: {}", status.code, status.message),
+            Ok(answer) => {
+                assert_eq!(answer["kind"], "TokenReview");
+                assert_eq!(answer["apiVersion"], format!("authentication.k8s.io/{version}"));
+                answer["status"].to_string()
+            }
+        };
+        assert_eq!(said, expected, "{spec}");
+    };
+    check(
+        "v1",
+        json!({"token": "user:ann", "audiences": ["api"]}),
+        r#"{"audiences":["api"],"authenticated":true,"user":{"groups":["guests"],"username":"ann"}}"#,
+    )
+    .await;
+    let nobody = r#"{"authenticated":false}"#;
+    check("v1beta1", json!({"token": "other"}), nobody).await;
+    let failed = |why: &str| format!("{{\"authenticated\":false,\"error\":{why:?}}}");
+    check("v1", json!({"token": "panic"}), &failed("panic: asked to [recovered]")).await;
+    check("v1", json!({"token": "retry"}), &failed("the database is down")).await;
+    let late = failed("/authenticate did not decide within 50ms");
+    check("v1", json!({"token": "hang"}), &late).await;
+    check("v1", json!({}), "HTTP 400: the TokenReview has no token").await;
+    check("v1", Value::Null, "HTTP 400: the TokenReview has no spec").await;
+    check("v2", json!({"token": "x"}), "HTTP 400: the body is a \"TokenReview\" of \"authentication.k8s.io/v2\", but this path takes TokenReview of authentication.k8s.io/v1 or authentication.k8s.io/v1beta1").await;
 }
 
 /// W3: a dry run's client cannot write.
@@ -301,6 +355,11 @@ fn a_declaration_that_cannot_work_is_refused() {
     check(
         |parts| parts.webhooks[1].description.reinvocation_policy = Some("Never"),
         "for mutating webhooks only",
+    );
+    check(|parts| parts.authenticators[0].0 = "me".to_owned(), "must begin with /");
+    check(
+        |parts| parts.authenticators[0].0 = "/mutate--v1-configmap".to_owned(),
+        "two webhooks are served under /mutate--v1-configmap",
     );
     check(
         |parts| parts.conversions.push(Box::new(Conversion::hub::<v1::Thing>())),

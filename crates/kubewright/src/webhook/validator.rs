@@ -3,6 +3,7 @@
 use std::future::Future;
 
 use futures::future::BoxFuture;
+use serde_json::Value;
 
 use super::denied::Denied;
 use super::handlers::Admit;
@@ -95,15 +96,19 @@ pub trait Validator: Send + Sync + 'static {
 pub(super) struct Validates<V>(pub(super) V);
 
 impl<V: Validator> Admit for Validates<V> {
-    fn admit<'a>(&'a self, request: &'a AdmissionRequest) -> BoxFuture<'a, Result<Vec<json_patch::Operation>, Denied>> {
+    fn admit<'a>(
+        &'a self,
+        request: &'a AdmissionRequest,
+        object: Option<&'a Value>,
+    ) -> BoxFuture<'a, Result<Vec<json_patch::Operation>, Denied>> {
         Box::pin(async move {
             match request.operation {
                 Operation::Create => {
-                    let object: V::Object = request.decode(request.raw_object()?, "object")?;
+                    let object: V::Object = request.decode(request.needed(object)?, "object")?;
                     self.0.create(&object, request).await?;
                 }
                 Operation::Update => {
-                    let new: V::Object = request.decode(request.raw_object()?, "object")?;
+                    let new: V::Object = request.decode(request.needed(object)?, "object")?;
                     let old: V::Object = request.decode(request.raw_old_object()?, "oldObject")?;
                     self.0.update(&old, &new, request).await?;
                 }

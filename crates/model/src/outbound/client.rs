@@ -3,13 +3,16 @@
 //! Errors are texts in the words of Go's client, for they end up in answers to users.
 
 use std::fmt::Display;
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use kubewright_schema::{base64, budget, decode};
 use serde_json::{Value, json};
 
-use super::{Destination, Outbound, OutboundAnswer, OutboundCall, OutboundError};
+use super::{
+    AdmissionQuestion, AdmissionVerdict, Destination, Inside, Outbound, OutboundAnswer, OutboundCall, OutboundError,
+};
 use crate::scheme::not_an_object;
 use crate::scheme::{split_version, unknown_conversion, unregistered};
 use crate::values::get;
@@ -21,6 +24,8 @@ const SHOWN: usize = 2048;
 #[derive(Clone, Debug)]
 pub struct Client {
     to: Destination,
+    /// Of `to`.
+    url: String,
     ca_bundle: Bytes,
 }
 
@@ -102,6 +107,7 @@ impl Client {
         let ca_bundle = base64::decode(&bundle)
             .map_err(|at| format!("could not decode caBundle: illegal base64 data at input byte {at}"))?;
         Ok(Client {
+            url: to.url(),
             to,
             ca_bundle: Bytes::from(ca_bundle),
         })
@@ -118,7 +124,7 @@ impl Client {
         document: String,
         timeout: Duration,
     ) -> Result<Value, String> {
-        let query = format!("timeout={}s", timeout.as_secs());
+        let query = query(timeout);
         let call = OutboundCall {
             to: self.to.clone(),
             ca_bundle: self.ca_bundle.clone(),
@@ -127,14 +133,45 @@ impl Client {
             timeout,
         };
         budget::call_out();
-        let answer = outbound.call(call).await.map_err(|error| match &error {
-            OutboundError::Elsewhere { url, why } => format!("Post \"{url}\": {why}"),
-            error => format!("Post \"{}?{query}\": {error}", self.to.url()),
-        })?;
+        let answer = outbound
+            .call(call)
+            .await
+            .map_err(|error| self.unanswered(&error, &query))?;
         let read = read(&answer)?;
         kind.check(&read)?;
         Ok(read)
     }
+
+    /// The webhook, if it is in this process and takes questions that are not written.
+    pub fn inside(&self, outbound: &dyn Outbound) -> Option<Arc<dyn Inside>> {
+        outbound.inside(&self.url)
+    }
+
+    /// Asks the webhook that is [`inside`](Client::inside).
+    ///
+    /// # Errors
+    /// Why there is no answer, as [`post`](Client::post) says it.
+    pub async fn ask(
+        &self,
+        inside: &dyn Inside,
+        question: AdmissionQuestion,
+        timeout: Duration,
+    ) -> Result<AdmissionVerdict, String> {
+        budget::call_out();
+        let asked = inside.ask(question, timeout).await;
+        asked.map_err(|error| self.unanswered(&error, &query(timeout)))
+    }
+
+    fn unanswered(&self, error: &OutboundError, query: &str) -> String {
+        match error {
+            OutboundError::Elsewhere { url, why } => format!("Post \"{url}\": {why}"),
+            error => format!("Post \"{}?{query}\": {error}", self.url),
+        }
+    }
+}
+
+fn query(timeout: Duration) -> String {
+    format!("timeout={}s", timeout.as_secs())
 }
 
 /// The document in an HTTP answer.

@@ -120,6 +120,51 @@ fn webhook() -> Webhook<Guestbook> {
 }
 // ANCHOR_END: operator
 
+// ANCHOR: raw
+use kubewright::webhook::RawDefaulter;
+use serde_json::Value;
+
+/// Notes who created the object, whatever its kind.
+struct CreatedBy;
+
+impl RawDefaulter for CreatedBy {
+    async fn default(&self, object: &mut Value, request: &AdmissionRequest) -> Result<(), Denied> {
+        let user = request.user_info.username.clone().unwrap_or_default();
+        request.annotate("created-by", user.clone());
+        object["metadata"]["annotations"]["created-by"] = user.into();
+        Ok(())
+    }
+}
+
+fn chained() -> Webhook<Guestbook> {
+    Webhook::of::<Guestbook>()
+        .defaulter(GuestbookDefaulter)
+        .raw_defaulter(CreatedBy)
+        .mutating(|webhook| webhook.operations([Operation::Create]))
+}
+// ANCHOR_END: raw
+
+// ANCHOR: tokens
+use kubewright::k8s_openapi::api::authentication::v1::UserInfo;
+use kubewright::webhook::{Authenticator, TokenRequest};
+
+struct Guests;
+
+impl Authenticator for Guests {
+    async fn authenticate(&self, asked: &TokenRequest) -> Result<Option<UserInfo>, Denied> {
+        let name = asked.token().strip_prefix("guest:");
+        Ok(name.map(|name| UserInfo {
+            username: Some(name.to_owned()),
+            ..UserInfo::default()
+        }))
+    }
+}
+
+fn with_guests() -> Operator {
+    operator().authenticator("/authenticate", Guests)
+}
+// ANCHOR_END: tokens
+
 // ANCHOR: settings
 use kubewright::webhook::{FailurePolicy, Operation};
 
@@ -179,6 +224,37 @@ async fn heavy_guestbooks_are_warned_about() {
     assert_eq!(request.warnings(), ["spec.size: more than 50 pages are heavy"]);
 }
 // ANCHOR_END: unit
+
+#[tokio::test]
+async fn the_chain_of_the_book_works() -> kubewright_testing::Result<()> {
+    let cluster = TestCluster::start().await?;
+    let operator = Operator::new("guestbook").crd::<v1::Guestbook>().webhook(chained());
+    cluster.run_as_admin(operator).await?;
+    let guestbooks: Api<Guestbook> = Api::namespaced(cluster.kube(), "default");
+    let small = Guestbook::new("small", v1::GuestbookSpec { size: 3, title: None });
+    let created = guestbooks.create(&PostParams::default(), &small).await?;
+    assert_eq!(created.spec.title.as_deref(), Some("Welcome"));
+    let annotations = created.metadata.annotations.unwrap_or_default();
+    assert!(
+        annotations.get("created-by").is_some_and(|user| !user.is_empty()),
+        "{annotations:?}"
+    );
+    Ok(())
+}
+
+#[tokio::test]
+async fn the_guests_of_the_book_are_known() -> kubewright_testing::Result<()> {
+    let cluster = TestCluster::start().await?;
+    let handlers = with_guests().manager(cluster.kube()).build()?.webhooks();
+    let review = serde_json::json!({
+        "apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview", "spec": {"token": "guest:ann"},
+    });
+    let answer = handlers
+        .call("/authenticate", std::time::Duration::from_secs(9), review)
+        .await;
+    assert_eq!(answer.expect("an answer")["status"]["user"]["username"], "ann");
+    Ok(())
+}
 
 #[test]
 fn the_settings_of_the_book_are_valid() {

@@ -380,3 +380,91 @@ async fn a_missing_certificate_is_explained() -> Result<()> {
     insta::assert_snapshot!(error.to_string(), @"the webhook server has no certificate: cannot read /nowhere/tls.crt: No such file or directory (os error 2). In a cluster cert-manager puts it there; name another directory with --webhook-cert-path, or set ENABLE_WEBHOOKS=false to run without webhooks (KWR0550)");
     Ok(())
 }
+
+/// An authority, and a certificate with its key that it signed.
+fn signed(
+    folder: &Path,
+) -> (
+    std::path::PathBuf,
+    CertificateDer<'static>,
+    rustls::pki_types::PrivateKeyDer<'static>,
+) {
+    let key = rcgen::KeyPair::generate().expect("a key");
+    let mut params = rcgen::CertificateParams::new(Vec::new()).expect("parameters");
+    params.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
+    let authority = params.self_signed(&key).expect("an authority");
+    let file = folder.join("clients.crt");
+    std::fs::write(&file, authority.pem()).expect("it can be written");
+    let issuer = rcgen::Issuer::new(params, key);
+    let key = rcgen::KeyPair::generate().expect("a key");
+    let mut params = rcgen::CertificateParams::new(Vec::new()).expect("parameters");
+    params.extended_key_usages = vec![rcgen::ExtendedKeyUsagePurpose::ClientAuth];
+    let certificate = params.signed_by(&key, &issuer).expect("a certificate");
+    let key = rustls::pki_types::PrivatePkcs8KeyDer::from(key.serialize_der());
+    (file, certificate.der().clone(), key.into())
+}
+
+/// Only who shows a certificate of the right authority is answered.
+#[tokio::test]
+async fn clients_show_a_certificate() -> Result<()> {
+    let cluster = TestCluster::start_with(Cluster::builder().controllers(Controllers::None)).await?;
+    let certificates = WebhookCertificates::new()?;
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    certificates.write(directory.path(), NAMES)?;
+    let (authorities, certificate, key) = signed(directory.path());
+    let elsewhere = tempfile::tempdir().expect("a temporary directory");
+    let (_, stranger, strangers_key) = signed(elsewhere.path());
+    let server = WebhookServer::new()
+        .address("127.0.0.1:0")
+        .certificate_dir(directory.path())
+        .client_authority(&authorities);
+    let manager = operator().webhook_server(server).manager(cluster.kube()).build()?;
+    let address = manager.webhook_address();
+    let (_stop, stopped) = Stop::pair();
+    tokio::spawn(async move { manager.run(async move { stopped.requested().await }).await });
+    let address = address.await;
+    for (shown, expected) in [
+        (None, false),
+        (Some((stranger, strangers_key)), false),
+        (Some((certificate, key)), true),
+    ] {
+        let mut trusted = rustls::RootCertStore::empty();
+        let ca = CertificateDer::from_pem_slice(certificates.ca().as_bytes()).expect("a certificate");
+        trusted.add(ca).expect("an authority");
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let config = rustls::ClientConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .expect("versions")
+            .with_root_certificates(trusted);
+        let config = match shown {
+            None => config.with_no_client_auth(),
+            Some((certificate, key)) => config.with_client_auth_cert(vec![certificate], key).expect("a pair"),
+        };
+        let socket = TcpStream::connect(address).await.expect("it listens");
+        let connector = tokio_rustls::TlsConnector::from(Arc::new(config));
+        let name = ServerName::try_from("localhost").expect("a name");
+        let mut stream = connector
+            .connect(name, socket)
+            .await
+            .expect("the server shows its certificate");
+        let ask = b"GET /nothing HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
+        let mut answer = Vec::new();
+        // With TLS 1.3 a client learns of a refusal when it reads.
+        let _ = stream.write_all(ask).await;
+        let _ = stream.read_to_end(&mut answer).await;
+        let answer = String::from_utf8_lossy(&answer);
+        assert_eq!(answer.starts_with("HTTP/1.1 404"), expected, "{answer}");
+    }
+    let missing = WebhookServer::new()
+        .client_authority("/nowhere/clients.crt")
+        .certificate_dir(directory.path());
+    let manager = operator().webhook_server(missing).manager(cluster.kube()).build()?;
+    let failed = manager
+        .run(std::future::pending::<()>())
+        .await
+        .map_err(|error| error.to_string());
+    assert!(
+        failed.is_err_and(|why| why.contains("cannot read the authorities of webhook clients in /nowhere/clients.crt"))
+    );
+    Ok(())
+}

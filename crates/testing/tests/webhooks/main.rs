@@ -1,6 +1,7 @@
 //! Webhooks and conversions of an operator, seen through the API of a cluster with real objects.
 
 mod book;
+mod doors;
 mod faults;
 mod https;
 mod kinds;

@@ -52,11 +52,8 @@ fn parse(kind: DatabaseType, address: &str) -> Result<Source, String> {
             schemes[0]
         ));
     }
-    if url
-        .query_pairs()
-        .any(|(key, value)| key == "sslmode" && !["disable", "prefer", "allow"].contains(&&*value))
-    {
-        return Err("it asks for TLS, which this example does not speak".to_owned());
+    if let Some((key, value)) = url.query_pairs().find(|(key, value)| wants_tls(key, value)) {
+        return Err(format!("{key}={value} asks for TLS, which this example does not speak"));
     }
     let decoded = |text: &str| percent_decode_str(text).decode_utf8_lossy().into_owned();
     let given = |text: String, what: &str| match text.is_empty() {
@@ -72,6 +69,23 @@ fn parse(kind: DatabaseType, address: &str) -> Result<Source, String> {
         password: decoded(url.password().unwrap_or_default()),
         database: given(decoded(url.path().trim_start_matches('/')), "database")?,
     })
+}
+
+/// Whether a setting of an address asks for TLS, in the words of PostgreSQL's and of MySQL's clients. To one that can do without it is
+/// spoken without.
+fn wants_tls(key: &str, value: &str) -> bool {
+    let key = key.to_lowercase().replace(['-', '_'], "");
+    let value = value.to_lowercase();
+    match key.as_str() {
+        "sslmode" => !["disable", "disabled", "prefer", "preferred", "allow"].contains(&value.as_str()),
+        "ssl" | "tls" | "usessl" | "requiressl" => {
+            !["false", "0", "no", "preferred", "disabled"].contains(&value.as_str())
+        }
+        "sslnegotiation" => value == "direct",
+        "channelbinding" => value == "require",
+        "sslrootcert" | "sslcert" | "sslkey" | "sslca" | "verifyca" | "verifyidentity" => true,
+        _ => false,
+    }
 }
 
 /// Of a Database: the user of its Secret, at the address of its pod, which is right inside of the cluster and outside.
@@ -179,8 +193,29 @@ mod tests {
         check(
             postgres,
             "postgres://a:x@db/s?sslmode=require",
-            "it asks for TLS, which this example does not speak",
+            "sslmode=require asks for TLS, which this example does not speak",
         );
+        for (kind, asked) in [
+            (postgres, "sslmode=verify-full"),
+            (postgres, "sslrootcert=/ca.crt"),
+            (postgres, "channel_binding=require"),
+            (mysql, "ssl-mode=REQUIRED"),
+            (mysql, "sslMode=VERIFY_CA"),
+            (mysql, "require_ssl=true"),
+            (mysql, "useSSL=true"),
+            (mysql, "tls=skip-verify"),
+        ] {
+            let scheme = if kind == postgres { "postgres" } else { "mysql" };
+            let said = format!("{asked} asks for TLS, which this example does not speak");
+            check(kind, &format!("{scheme}://a:x@db/s?{asked}"), &said);
+        }
+        for without in ["sslmode=prefer", "ssl=false", "connect_timeout=3"] {
+            check(
+                postgres,
+                &format!("postgres://a:x@db/s?{without}"),
+                "Postgres a@db:5432/s x",
+            );
+        }
         check(postgres, "secret", "it is no address: relative URL without a base");
     }
 }

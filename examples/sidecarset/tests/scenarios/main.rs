@@ -9,7 +9,7 @@ use kubewright::k8s_openapi::api::core::v1::{Event, Namespace, Pod};
 use kubewright::kube::api::{Api, ListParams, Patch, PatchParams, PostParams};
 use kubewright::kube::{self, ResourceExt as _};
 use kubewright::prelude::*;
-use kubewright_testing::{RunningOperator, TestCluster};
+use kubewright_testing::{DyingOperator, TestCluster, dies_after};
 use serde_json::{Value, json};
 use sidecarset::controller::upgrade::UPGRADABLE;
 use sidecarset::sidecar::hash::{HASH, HASH_WITHOUT_IMAGE};
@@ -25,7 +25,7 @@ const BAD: &str = "registry.invalid/agent:2";
 /// A cluster on which the operator runs.
 struct World {
     cluster: TestCluster,
-    operator: RunningOperator,
+    operator: DyingOperator,
 }
 
 impl World {
@@ -35,7 +35,7 @@ impl World {
         let own = json!({"metadata": {"name": sidecarset::controller::revisions::namespace()}});
         let own: Namespace = serde_json::from_value(own)?;
         Api::all(cluster.kube()).create(&PostParams::default(), &own).await?;
-        let operator = cluster.run(sidecarset::operator()).await?;
+        let operator = cluster.run_dying(sidecarset::operator, dies_after()).await?;
         Ok(World { cluster, operator })
     }
 
@@ -523,7 +523,7 @@ async fn s18_without_the_operator_pods_wait() -> Outcome {
     world
         .namespace("operators", json!({"control-plane": "controller-manager"}))
         .await?;
-    world.operator.stop().await?;
+    world.operator.stop().await;
     let pods = |namespace: &str| Api::<Pod>::namespaced(world.cluster.kube(), namespace);
     let pod: Pod = serde_json::from_value(json!({
         "metadata": {"name": "p"}, "spec": {"containers": [{"name": "main", "image": "main:1"}]},

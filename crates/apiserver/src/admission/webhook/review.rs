@@ -1,6 +1,7 @@
-//! `AdmissionReview`: the request to a webhook, and the form that its answer must have.
+//! `AdmissionReview`: the request to a webhook, and the form that its answer must have. A webhook in this process is asked the same, but nothing
+//! is written as text for it.
 
-use kubewright_schema::{base64, budget, catalog, go, structural};
+use kubewright_schema::{base64, budget, catalog, go, measure, structural};
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -10,7 +11,8 @@ use crate::admission::matching::Matched;
 use crate::admission::{Attributes, Session};
 use crate::env;
 use crate::model::status::{Cause, Details, Status};
-use crate::outbound::client::{Document, kind_text};
+use crate::outbound::client::{Client, Document, kind_text};
+use crate::outbound::{AdmissionQuestion, Inside};
 
 const GROUP: &str = "admission.k8s.io";
 const KIND: &str = "AdmissionReview";
@@ -28,11 +30,28 @@ pub(super) struct Objects<'a> {
     pub(super) old: &'a Value,
 }
 
+/// The patch of an answer.
+#[derive(Debug, Default)]
+enum Patch {
+    #[default]
+    None,
+    /// As it was sent, decoded from base64 and nothing more.
+    Text(Vec<u8>),
+    /// A list of operations.
+    Operations(Value),
+}
+
+impl Patch {
+    fn is_none(&self) -> bool {
+        matches!(self, Patch::None)
+    }
+}
+
 /// The answer of a webhook.
 #[derive(Debug, Default)]
 struct Response {
     allowed: bool,
-    patch: Vec<u8>,
+    patch: Patch,
     patch_type: Option<String>,
     status: Value,
     warnings: Vec<String>,
@@ -61,42 +80,122 @@ pub(super) async fn ask(
         let why = "webhook does not accept known AdmissionReview versions (v1, v1beta1)";
         Failure::Calling(format!("could not create admission objects: {why}"))
     })?;
-    let kind = Document {
-        group: GROUP,
-        version,
-        kind: KIND,
+    let asking = Asking {
+        hook,
+        session,
+        kind: Document {
+            group: GROUP,
+            version,
+            kind: KIND,
+        },
+        uid: env::uuid(session.env()),
+        mutating,
     };
-    let uid = env::uuid(session.env());
-    let review = text(kind, attributes.review(seen), &objects, &uid)
-        .map_err(|why| Failure::Calling(format!("could not create admission objects: {why}")))?;
-    let client = hook
-        .client
-        .as_ref()
-        .map_err(|why| Failure::Calling(format!("could not get REST client: {why}")))?;
-    let answer = client
-        .post(session.outbound(), kind, review, hook.timeout)
-        .await
-        .map_err(|why| Failure::Calling(format!("failed to call webhook: {why}")))?;
-    let response = verify(kind, &uid, mutating, &answer)?;
-    for (key, value) in response.annotations {
-        session.annotate(&format!("{}/{key}", hook.name), value);
-    }
-    for warning in response.warnings {
-        session.warn(warning);
-    }
-    if !response.allowed {
-        return Err(Failure::Refused(denial(&hook.name, &response.status)));
-    }
-    patch(&hook.name, &response.patch, response.patch_type.as_deref())
+    let client = hook.client.as_ref();
+    let inside = client.ok().and_then(|client| client.inside(session.outbound()));
+    let response = match inside.filter(|_| version == "v1") {
+        Some(inside) => asking.inside(&*inside, attributes.review(seen), &objects).await?,
+        None => asking.post(attributes.review(seen), &objects).await?,
+    };
+    asking.settle(response)
 }
 
-/// A review as JSON: the request, and its objects. Those are not copied first: hundreds of webhooks may be asked about
-/// one object.
-fn text(kind: Document, mut what: Value, objects: &Objects<'_>, uid: &str) -> Result<String, serde_json::Error> {
+/// A webhook that is being asked.
+struct Asking<'a> {
+    hook: &'a Webhook,
+    session: &'a Session<'a>,
+    kind: Document,
+    uid: String,
+    mutating: bool,
+}
+
+impl Asking<'_> {
+    fn client(&self) -> Result<&Client, Failure> {
+        let client = self.hook.client.as_ref();
+        client.map_err(|why| Failure::Calling(format!("could not get REST client: {why}")))
+    }
+
+    /// Sends a review as text.
+    async fn post(&self, what: Value, objects: &Objects<'_>) -> Result<Response, Failure> {
+        let review = text(self.kind, what, objects, &self.uid)
+            .map_err(|why| Failure::Calling(format!("could not create admission objects: {why}")))?;
+        let answer = self
+            .client()?
+            .post(self.session.outbound(), self.kind, review, self.hook.timeout)
+            .await
+            .map_err(|why| Failure::Calling(format!("failed to call webhook: {why}")))?;
+        verify(self.kind, &self.uid, self.mutating, &answer)
+    }
+
+    /// Asks in this process, where neither question nor answer is written.
+    async fn inside(&self, inside: &dyn Inside, what: Value, objects: &Objects<'_>) -> Result<Response, Failure> {
+        budget::spend(CALL);
+        for object in [objects.object, objects.old] {
+            budget::produce(measure::held(object));
+        }
+        let question = AdmissionQuestion {
+            request: identified(what, &self.uid),
+            object: objects.object.clone(),
+            old_object: objects.old.clone(),
+        };
+        let verdict = self
+            .client()?
+            .ask(inside, question, self.hook.timeout)
+            .await
+            .map_err(|why| Failure::Calling(format!("failed to call webhook: {why}")))?;
+        let patch = match verdict.patch {
+            none if none.is_empty() => Patch::None,
+            operations => Patch::Operations(Value::Array(operations)),
+        };
+        let response = Response {
+            allowed: verdict.allowed,
+            patch_type: (!patch.is_none()).then(|| "JSONPatch".to_owned()),
+            patch,
+            status: verdict.status,
+            warnings: verdict.warnings,
+            annotations: verdict.audit_annotations,
+        };
+        check_patch(&response, self.mutating).map_err(invalid)?;
+        Ok(response)
+    }
+
+    /// What an answer means, and what it leaves behind.
+    fn settle(&self, response: Response) -> Result<Option<Value>, Failure> {
+        let name = &self.hook.name;
+        for (key, value) in response.annotations {
+            self.session.annotate(&format!("{name}/{key}"), value);
+        }
+        for warning in response.warnings {
+            self.session.warn(warning);
+        }
+        if !response.allowed {
+            return Err(Failure::Refused(denial(name, &response.status)));
+        }
+        match response.patch {
+            Patch::None => Ok(None),
+            Patch::Operations(operations) => Ok(Some(operations)),
+            Patch::Text(text) => patch(name, &text, response.patch_type.as_deref()),
+        }
+    }
+}
+
+/// What is done, with the uid of the question and without objects.
+fn identified(mut what: Value, uid: &str) -> Value {
     if let Some(fields) = what.as_object_mut() {
         fields.insert("uid".to_owned(), json!(uid));
         fields.retain(|field, _| !["object", "oldObject"].contains(&field.as_str()));
     }
+    what
+}
+
+fn invalid(why: &str) -> Failure {
+    Failure::Calling(format!("received invalid webhook response: {why}"))
+}
+
+/// A review as JSON: what is done, and to which objects. Those are not copied first: hundreds of webhooks may be asked
+/// about one object.
+fn text(kind: Document, what: Value, objects: &Objects<'_>, uid: &str) -> Result<String, serde_json::Error> {
+    let what = identified(what, uid);
     let text = serde_json::to_string(&Review {
         api_version: kind.api_version(),
         kind: kind.kind,
@@ -125,37 +224,34 @@ struct Request<'a> {
 /// Makes sure that an answer is one to this review (`VerifyAdmissionResponse`).
 fn verify(kind: Document, uid: &str, mutating: bool, answer: &Value) -> Result<Response, Failure> {
     let malformed = |why: String| Failure::Calling(format!("failed to call webhook: {why}"));
-    let invalid = |why: String| Failure::Calling(format!("received invalid webhook response: {why}"));
     let Some(given) = answer.get("response").filter(|given| !given.is_null()) else {
-        return Err(invalid("webhook response was absent".to_owned()));
+        return Err(invalid("webhook response was absent"));
     };
     let (got, mut response) = read(given).map_err(malformed)?;
     if kind.version == "v1" {
         if got != uid {
-            return Err(invalid(format!("expected response.uid={uid:?}, got {got:?}")));
+            return Err(invalid(&format!("expected response.uid={uid:?}, got {got:?}")));
         }
         let (wanted, named) = (kind.text(), kind_text(answer));
         if named != wanted {
-            return Err(invalid(format!("expected webhook response of {wanted}, got {named}")));
+            return Err(invalid(&format!("expected webhook response of {wanted}, got {named}")));
         }
-        check_patch(&response, mutating).map_err(|why| invalid(why.to_owned()))?;
+        check_patch(&response, mutating).map_err(invalid)?;
         if response.patch_type.as_deref() == Some("") {
-            return Err(invalid(
-                "webhook returned invalid response.patchType of \"\"".to_owned(),
-            ));
+            return Err(invalid("webhook returned invalid response.patchType of \"\""));
         }
     } else {
         // v1beta1 never looked at the type of a patch.
-        response.patch_type = (!response.patch.is_empty()).then(|| "JSONPatch".to_owned());
+        response.patch_type = (!response.patch.is_none()).then(|| "JSONPatch".to_owned());
         if !mutating {
-            response.patch.clear();
+            response.patch = Patch::None;
         }
     }
     Ok(response)
 }
 
 fn check_patch(response: &Response, mutating: bool) -> Result<(), &'static str> {
-    match (mutating, response.patch.is_empty(), response.patch_type.is_some()) {
+    match (mutating, response.patch.is_none(), response.patch_type.is_some()) {
         (true, false, false) => Err("webhook returned response.patch but not response.patchType"),
         (true, true, true) => Err("webhook returned response.patchType but not response.patch"),
         (false, false, _) => Err("validating webhook may not return response.patch"),
@@ -187,8 +283,12 @@ fn read(given: &Value) -> Result<(String, Response), String> {
         Some(other) => return Err(wrong(other, "allowed", "bool")),
     };
     let patch = match text("patch")? {
-        None => Vec::new(),
-        Some(text) => base64::decode(&text).map_err(|offset| format!("illegal base64 data at input byte {offset}"))?,
+        None => Patch::None,
+        Some(text) => match base64::decode(&text) {
+            Err(offset) => return Err(format!("illegal base64 data at input byte {offset}")),
+            Ok(empty) if empty.is_empty() => Patch::None,
+            Ok(bytes) => Patch::Text(bytes),
+        },
     };
     let warnings = match field("warnings") {
         None => Vec::new(),
@@ -244,11 +344,8 @@ fn check_status(status: &Value) -> Result<(), String> {
     })
 }
 
-/// The operations of a patch, if it has any.
+/// The operations of a patch that was sent as text, if it has any.
 fn patch(name: &str, patch: &[u8], kind: Option<&str>) -> Result<Option<Value>, Failure> {
-    if patch.is_empty() {
-        return Ok(None);
-    }
     let undecodable = |why: String| Failure::Calling(format!("received undecodable patch in webhook response: {why}"));
     let decoded = kubewright_schema::decode::json(patch).map_err(|error| undecodable(error.to_string()))?;
     match &decoded.value {

@@ -1,0 +1,49 @@
+#!/usr/bin/env python3
+"""Whether an example's tests need every rule of the role that was generated for it.
+
+    examples/rules.py FOLDER PROGRAM ...      the example; its test programs, as `cargo test --no-run` names them
+
+The role is taken with each of its rules left out, and the programs are run under what remains: one of them must fail.
+A rule that none of them misses is named, and the exit status is 1.
+"""
+
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import tempfile
+
+# A rule of the generated role begins so.
+RULE = "- apiGroups:\n"
+
+
+def one_fails(folder, programs):
+    environment = {**os.environ, "CARGO_MANIFEST_DIR": str(folder)}
+    runs = (subprocess.run([program], env=environment, cwd=folder, capture_output=True) for program in programs)
+    return any(run.returncode for run in runs)
+
+
+def main(folder, *programs):
+    with tempfile.TemporaryDirectory() as place:
+        copy = pathlib.Path(place) / "example"
+        shutil.copytree(pathlib.Path(folder) / "config", copy / "config")
+        role = copy / "config/rbac/role.yaml"
+        head, *rules = role.read_text().split(RULE)
+        if one_fails(copy, programs):
+            raise SystemExit("the tests fail under the whole role already")
+        missed = []
+        for index, rule in enumerate(rules):
+            rest = rules[:index] + rules[index + 1 :]
+            role.write_text(RULE.join([head, *rest]))
+            needed = one_fails(copy, programs)
+            print(f"{'needed' if needed else 'NOT NEEDED'}: {' '.join(rule.split())}", flush=True)
+            if not needed:
+                missed.append(rule)
+    return 1 if missed else 0
+
+
+if __name__ == "__main__":
+    if len(sys.argv) < 3:
+        raise SystemExit(__doc__)
+    sys.exit(main(*sys.argv[1:]))
