@@ -41,8 +41,7 @@ pub struct MemoryStorage {
 pub struct Bounds {
     /// Changes that are kept of every store, for watches from the past. Default 4096.
     pub history: usize,
-    /// Bytes of changes that are kept of all stores together; the store with the largest history gives first. Default
-    /// 64 MiB.
+    /// Bytes of changes that are kept of all stores together; the largest history gives first. Default 64 MiB.
     pub history_bytes: usize,
     /// Changes that may wait for one watcher. Default 4096.
     pub buffer: usize,
@@ -199,8 +198,7 @@ impl Shared {
         object
     }
 
-    /// Opens the objects of a list; only those of a short one are kept open, or one list would drive everything else
-    /// out.
+    /// Opens the objects of a list; only those of a short one stay open, or one list would drive out all others.
     fn open_all(&self, listed: Listed<Arc<Entry>>) -> Listed {
         let lengths = listed.items.iter().map(|(_, entry)| entry.encoded().len());
         let short = lengths.sum::<usize>() <= RECENT_BYTES / 2;
