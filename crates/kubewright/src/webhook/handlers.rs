@@ -234,7 +234,7 @@ impl WebhookHandlers {
         request: AdmissionRequest,
     ) -> Result<AdmissionResponse, Status> {
         let judging = async {
-            let webhook = self.webhook(path)?;
+            let webhook = self.webhook(path).ok_or_else(|| self.not_served(path))?;
             let request = request.with_client(&self.0.client);
             Ok(self.judged(webhook, within, &request).await)
         };
@@ -265,13 +265,15 @@ impl WebhookHandlers {
         authenticators.find(|(at, _)| at == path).map(|(_, judge)| &**judge)
     }
 
-    fn webhook(&self, path: &str) -> Result<&Registered, Status> {
-        let index = self.0.by_path.get(path);
-        index.map(|index| &self.0.parts.webhooks[*index]).ok_or_else(|| {
-            let served = self.paths().join(", ");
-            let message = format!("no webhook is served under {path}; there is {served}");
-            Status::failure(&message, "NotFound").with_code(404)
-        })
+    fn webhook(&self, path: &str) -> Option<&Registered> {
+        let index = self.0.by_path.get(path)?;
+        Some(&self.0.parts.webhooks[*index])
+    }
+
+    fn not_served(&self, path: &str) -> Status {
+        let served = self.paths().join(", ");
+        let message = format!("no webhook is served under {path}; there is {served}");
+        Status::failure(&message, "NotFound").with_code(404)
     }
 
     async fn answer(&self, path: &str, within: Duration, document: Value) -> Result<Value, Status> {
@@ -283,7 +285,7 @@ impl WebhookHandlers {
             let answer = authentication::answer((path, judge), document, within, client, metrics).await;
             return answer.map_err(bad_request);
         }
-        let webhook = self.webhook(path)?;
+        let webhook = self.webhook(path).ok_or_else(|| self.not_served(path))?;
         let asked = review::read_admission(document).map_err(bad_request)?;
         let request = asked.request.with_client(&self.0.client);
         let response = self.judged(webhook, within, &request).await;

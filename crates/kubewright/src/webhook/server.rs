@@ -169,7 +169,7 @@ impl WebhookServer {
             roots.add(certificate).map_err(|error| wrong(error.to_string()))?;
         }
         let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider.clone());
-        Ok(verifier.build().map_err(|error| wrong(error.to_string()))?)
+        verifier.build().map_err(|error| wrong(error.to_string()))
     }
 
     /// Offers HTTP/2 as well.
