@@ -14,9 +14,10 @@ use crate::cluster::TestCluster;
 use crate::error::Result;
 use crate::line::Line;
 
-/// After how many writes the operator of each scenario is killed, as `KUBEWRIGHT_DIES_AFTER` in the environment says: for tests that promise the
-/// same whether it is or not. Without it nobody is killed, so a test passes it to [`TestCluster::run_dying`] in any case. With it, every such
-/// operator says on standard error, when its test is over, whether it was killed: whoever counts up knows when to stop.
+/// After how many writes the operator of each scenario is killed, by `KUBEWRIGHT_DIES_AFTER` in the environment: for
+/// tests that promise the same whether it is killed or not. Without the variable no operator is killed, so that a test
+/// passes the number to [`TestCluster::run_dying`] in any case. With it, every such operator says on standard error,
+/// when its test is over, whether it was killed: a program that counts up knows when to stop.
 ///
 /// # Panics
 /// When it is no number.
@@ -66,6 +67,7 @@ impl std::fmt::Debug for DyingOperator {
 }
 
 impl Drop for DyingOperator {
+    #[allow(clippy::print_stderr)] // for the program that counts up, which reads what a test prints
     fn drop(&mut self) {
         if std::env::var_os(DIES_AFTER).is_some() {
             eprintln!(
