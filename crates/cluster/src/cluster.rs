@@ -138,10 +138,10 @@ impl Cluster {
         self.inner.outbound.add(url, function);
     }
 
-    /// Answers what admission asks at `url` with a function from now on, which is given the objects as they are: no `AdmissionReview` is
-    /// written and read, unlike with [`Cluster::answer_webhook`]. Only reviews of version `v1` are asked so; others, and conversions, go to
-    /// a function of documents, which must be added first if there is to be one. The function is told how long it is waited for. An error
-    /// stands for a webhook that cannot be reached.
+    /// Answers what admission asks at `url` with a function from now on, which is given the objects as they are: no
+    /// `AdmissionReview` is written and read, unlike with [`Cluster::answer_webhook`]. Only reviews of version `v1` are
+    /// asked so; others, and conversions, go to a function of documents, which must be added first if there is to be
+    /// one. The function is told how long it is waited for. An error stands for a webhook that cannot be reached.
     pub fn answer_admission<F, R>(&self, url: &str, function: F)
     where
         F: Fn(AdmissionQuestion, Duration) -> R + Send + Sync + 'static,

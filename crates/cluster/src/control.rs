@@ -17,8 +17,8 @@ use crate::error::{Error, Result};
 const RESTART: Duration = Duration::from_secs(1);
 /// How long the controllers may take to end when the cluster stops; half of it is for reconciles to finish.
 const GRACE: Duration = Duration::from_millis(400);
-/// How much text of decoded objects each informer keeps. A crowd of pods is read again and again by many controllers, a few of them at a
-/// time: keeping all of them decoded takes eight times their text and saves little.
+/// How much text of decoded objects each informer keeps. A crowd of pods is read again and again by many controllers, a
+/// few of them at a time: keeping all of them decoded takes eight times their text and saves little.
 const DECODED: usize = 8 << 20;
 
 /// Which of the built-in controllers run; their names are [`controllers::NAMES`](crate::controllers::NAMES).

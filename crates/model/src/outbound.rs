@@ -3,11 +3,11 @@
 //! A call is an effect: the core decides the request and its destination, the shell sends it (HTTPS, a function in the
 //! same process, or a test's script) and reports the answer. The core decides the effect of an answer or a failure.
 //!
-//! An admission webhook in the same process is asked without text ([`Inside`]): what would be written on one side is read on the other,
-//! which takes longer than most webhooks think.
+//! An admission webhook in the same process is asked without text ([`Inside`]): what would be written on one side is
+//! read on the other, which takes longer than most webhooks think.
 //!
-//! Here: the traits; in `client` how a webhook's configuration becomes a call and its HTTP answer a document. Not here: sockets, TLS, the
-//! meaning of the document.
+//! Here: the traits; in `client` how a webhook's configuration becomes a call and its HTTP answer a document. Not here:
+//! sockets, TLS, the meaning of the document.
 
 pub mod client;
 
@@ -164,7 +164,8 @@ pub trait Outbound: Send + Sync + 'static {
     /// Sends one call and waits for its answer.
     fn call(&self, call: OutboundCall) -> BoxFuture<'static, Result<OutboundAnswer, OutboundError>>;
 
-    /// The admission webhook at this URL ([`Destination::url`]), if it is in this process and takes questions that are not written.
+    /// The admission webhook at this URL ([`Destination::url`]), if it is in this process and takes questions that are
+    /// not written.
     fn inside(&self, url: &str) -> Option<Arc<dyn Inside>> {
         let _ = url;
         None

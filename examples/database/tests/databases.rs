@@ -280,8 +280,8 @@ impl Scene {
         Ok(())
     }
 
-    /// Makes a copy of it, as `kubectl create job --from=cronjob/mydb-backup now` does, and another Database that begins with the copy.
-    /// Answers where that is, and the password of its user `reader`.
+    /// Makes a copy of it, as `kubectl create job --from=cronjob/mydb-backup now` does, and another Database that
+    /// begins with the copy. Answers where that is, and the password of its user `reader`.
     async fn copied(&self, kind: &str, version: &str) -> Outcome<(String, String)> {
         let cron_job = self.api::<CronJob>().get("mydb-backup").await?;
         let template = cron_job.spec.job_template;

@@ -1,8 +1,8 @@
 //! An operator for Guestbooks.
 //!
-//! A [`Guestbook`] asks for a guestbook of a size; the operator keeps a Deployment and a Service for it and says Ready when the pods
-//! are. `kubewright demo` runs this operator, `src/main.rs` runs it against any cluster, and `tests/` runs it on a cluster per test:
-//! all three take it from [`operator`].
+//! A [`Guestbook`] asks for a guestbook of a size; the operator keeps a Deployment and a Service for it and says Ready
+//! when the pods are. `kubewright demo` runs this operator, `src/main.rs` runs it against any cluster, and `tests/`
+//! runs it on a cluster per test: all three take it from [`operator`].
 
 use kubewright::Operator;
 

@@ -1,4 +1,5 @@
-//! The operator in a real cluster: `make test-e2e` makes one, deploys to it and runs this. Other test runs leave it out.
+//! The operator in a real cluster: `make test-e2e` makes one, deploys to it and runs this. Other test runs leave it
+//! out.
 
 use std::time::Duration;
 

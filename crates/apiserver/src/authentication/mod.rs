@@ -1,9 +1,9 @@
 //! Who asks: from the credentials of a request to a user.
 //!
-//! The shell says what the client's certificate proves ([`Identity`]); the rest is in the headers. As in kube-apiserver the first
-//! credentials that prove something win: a certificate, then `Authorization: Bearer` with a token of the token file, then one of a
-//! service account, then a token among the protocols of a WebSocket (`socket`). Credentials that prove nothing are
-//! refused (401) unless others do; a request without any is anonymous.
+//! The shell says what the client's certificate proves ([`Identity`]); the rest is in the headers. As in kube-apiserver
+//! the first credentials that prove something win: a certificate, then `Authorization: Bearer` with a token of the
+//! token file, then one of a service account, then a token among the protocols of a WebSocket (`socket`). Credentials
+//! that prove nothing are refused (401) unless others do; a request without any is anonymous.
 //!
 //! Invariants: nothing is remembered between requests, so that a token is worth nothing from the moment on at which its
 //! service account or the object that it is bound to is gone; a token never gets into a message.

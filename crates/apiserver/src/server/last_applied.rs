@@ -23,7 +23,8 @@ fn annotation(object: &Value) -> Option<&str> {
     annotations.get(ANNOTATION)?.as_str().filter(|text| !text.is_empty())
 }
 
-/// The fields that the annotation of the live object, which is without its `managedFields`, may speak for; none when this is not kubectl, or there is no such annotation.
+/// The fields that the annotation of the live object, which is without its `managedFields`, may speak for; none when
+/// this is not kubectl, or there is no such annotation.
 pub(super) fn fields(manager: &Manager, kind: &ObjectType, live: &Value) -> Option<BTreeSet<String>> {
     if manager.name != KUBECTL {
         return None;

@@ -263,8 +263,8 @@ impl<'a> Writer<'a> {
 
     /// Replaces the object at `key` by the result of `next`; tries again after a conflict with another write.
     ///
-    /// `next` gets the present object with `apiVersion` and `kind`, and leaves it as it was. A resourceVersion that it leaves in place is the
-    /// present one.
+    /// `next` gets the present object with `apiVersion` and `kind`, and leaves it as it was. A resourceVersion that it
+    /// leaves in place is the present one.
     pub(crate) async fn update(
         &mut self,
         namespace: &str,

@@ -221,8 +221,8 @@ impl ClusterBuilder {
         self
     }
 
-    /// Whether it writes Endpoints and EndpointSlice `kubernetes` (`--endpoint-reconciler-type`). Default yes; otherwise
-    /// they are somebody else's.
+    /// Whether it writes Endpoints and EndpointSlice `kubernetes` (`--endpoint-reconciler-type`). Default yes;
+    /// otherwise they are somebody else's.
     pub fn endpoints(mut self, are_written: bool) -> ClusterBuilder {
         self.has_endpoints = are_written;
         self

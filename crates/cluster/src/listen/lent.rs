@@ -1,5 +1,5 @@
-//! A connection that is lent to what serves it (a WebSocket, SPDY), and comes back when that has ended: whoever serves it
-//! drops it, and a TLS connection ends with a goodbye, or its client takes what it got for cut off.
+//! A connection that is lent to what serves it (a WebSocket, SPDY), and comes back when that has ended: whoever serves
+//! it drops it, and a TLS connection ends with a goodbye, or its client takes what it got for cut off.
 
 use std::io;
 use std::pin::Pin;

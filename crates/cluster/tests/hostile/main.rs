@@ -36,7 +36,8 @@ use neighbour::Neighbour;
 use report::{Report, Row};
 use server::Server;
 
-/// So many inputs are tried side by side, each on a server of its own: some of them wait for somebody who never answers.
+/// So many inputs are tried side by side, each on a server of its own: some of them wait for somebody who never
+/// answers.
 const LANES: usize = 4;
 
 /// The inputs that are left, each with its group; the next one is the last of them.

@@ -1,8 +1,8 @@
 //! Authentication webhooks: the API server asks whose a token is (`TokenReview`), where it was told to
 //! (`--authentication-token-webhook-config-file`).
 //!
-//! Invariants: a token stands in no log, span or error; what cannot be judged, because the user's code fails, panics or takes too long, is
-//! nobody's, and the answer says why.
+//! Invariants: a token stands in no log, span or error; what cannot be judged, because the user's code fails, panics or
+//! takes too long, is nobody's, and the answer says why.
 
 use std::fmt;
 use std::future::Future;

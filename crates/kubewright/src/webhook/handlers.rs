@@ -1,5 +1,5 @@
-//! From a path and a question to an answer, whoever carries them: the HTTPS server, as documents, or a test cluster in this process, as
-//! they are.
+//! From a path and a question to an answer, whoever carries them: the HTTPS server, as documents, or a test cluster in
+//! this process, as they are.
 //!
 //! Invariants: W1 every review that can be read gets an answer with its uid, even when the user's code fails; a handler
 //! that panics or takes too long is answered for, logged, and affects no other request.
@@ -37,8 +37,8 @@ pub(crate) trait Admit: Send + Sync {
     ) -> BoxFuture<'a, Result<Vec<json_patch::Operation>, Denied>>;
 }
 
-/// The handlers of one webhook, one after the other: each sees what those before it made of the object, and their steps together are the
-/// patch. The first refusal is the answer.
+/// The handlers of one webhook, one after the other: each sees what those before it made of the object, and their steps
+/// together are the patch. The first refusal is the answer.
 #[derive(Default)]
 pub(crate) struct Chain(Vec<Box<dyn Admit>>);
 
@@ -223,7 +223,8 @@ impl WebhookHandlers {
         self.counted(path, self.answer(path, within, document)).await
     }
 
-    /// Answers a request that was made in this process and is not written as a review: what [`call`](WebhookHandlers::call) answers, sooner.
+    /// Answers a request that was made in this process and is not written as a review: what
+    /// [`call`](WebhookHandlers::call) answers, sooner.
     ///
     /// # Errors
     /// 404 for a path under which there is no admission webhook.

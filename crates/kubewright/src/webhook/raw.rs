@@ -1,5 +1,6 @@
-//! Handlers that see the request as it came and the object as JSON, whatever its kind: for a webhook about many kinds, about subresources and
-//! connections, or about fields that no Rust type has (controller-runtime's `admission.Handler`).
+//! Handlers that see the request as it came and the object as JSON, whatever its kind: for a webhook about many kinds,
+//! about subresources and connections, or about fields that no Rust type has (controller-runtime's
+//! `admission.Handler`).
 //!
 //! They stand in the same chain as typed ones, so that each sees what those before it changed.
 
@@ -34,7 +35,8 @@ use super::request::AdmissionRequest;
     note = "implement `RawDefaulter` for it: `default` changes the object, which is JSON"
 )]
 pub trait RawDefaulter: Send + Sync + 'static {
-    /// Changes the object in place. Asked about whatever the webhook is registered for and has an object: not about deletions.
+    /// Changes the object in place. Asked about whatever the webhook is registered for and has an object: not about
+    /// deletions.
     ///
     /// # Errors
     /// [`Denied`] refuses the write.
@@ -51,7 +53,8 @@ pub trait RawDefaulter: Send + Sync + 'static {
     note = "implement `RawValidator` for it: `validate` says what is wrong with the request"
 )]
 pub trait RawValidator: Send + Sync + 'static {
-    /// Looks at the request. Its `object` and `old_object` are JSON; which of them there are depends on its `operation`.
+    /// Looks at the request. Its `object` and `old_object` are JSON; which of them there are depends on its
+    /// `operation`.
     ///
     /// # Errors
     /// [`Denied`] refuses it.

@@ -138,8 +138,8 @@ impl AdmissionRequest {
         self.lock().clone()
     }
 
-    /// Notes something about the request in the audit log of the API server, where it stands under the name of the webhook and this key
-    /// (controller-runtime's `AuditAnnotations`). A key that is noted twice has the later value.
+    /// Notes something about the request in the audit log of the API server, where it stands under the name of the
+    /// webhook and this key (controller-runtime's `AuditAnnotations`). A key that is noted twice has the later value.
     pub fn annotate(&self, key: impl Into<String>, value: impl Into<String>) {
         let mut annotations = self.audit_annotations.lock().unwrap_or_else(PoisonError::into_inner);
         annotations.insert(key.into(), value.into());
@@ -151,8 +151,8 @@ impl AdmissionRequest {
         annotations.unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// A request out of the fields of an `AdmissionRequest` without its objects, and those. For who asks handlers without HTTP, see
-    /// [`WebhookHandlers::admit`](super::WebhookHandlers::admit). An object that is null is none.
+    /// A request out of the fields of an `AdmissionRequest` without its objects, and those. For who asks handlers
+    /// without HTTP, see [`WebhookHandlers::admit`](super::WebhookHandlers::admit). An object that is null is none.
     ///
     /// # Errors
     /// What is wrong with the fields.

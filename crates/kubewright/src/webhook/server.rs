@@ -144,8 +144,9 @@ impl WebhookServer {
         self
     }
 
-    /// Answers only who shows a certificate of an authority in this file of PEM (controller-runtime's `ClientCAName`): the API server, when
-    /// its `--admission-control-config-file` gives it one for webhooks. The file is read once, at the start.
+    /// Answers only who shows a certificate of an authority in this file of PEM (controller-runtime's `ClientCAName`):
+    /// the API server, when its `--admission-control-config-file` gives it one for webhooks. The file is read once, at
+    /// the start.
     pub fn client_authority(mut self, file: impl Into<PathBuf>) -> WebhookServer {
         self.client_authority = Some(file.into());
         self

@@ -392,7 +392,8 @@ impl Identity<'_> {
     }
 }
 
-/// A value as a text that only equal values have: as JSON but for strings, which begin with their quote and need no escapes.
+/// A value as a text that only equal values have: as JSON but for strings, which begin with their quote and need no
+/// escapes.
 fn id(value: &Value) -> String {
     match value {
         Value::String(text) => ["\"", text].concat(),
@@ -468,7 +469,8 @@ fn overwritten<'i>(original: &'i [Id], kept: &[&'i Id], added: &'i [Id]) -> Vec<
     before
 }
 
-/// Takes `{$patch: delete|replace}` items out of the patch and says which items of the original stay, and what else is changed.
+/// Takes `{$patch: delete|replace}` items out of the patch and says which items of the original stay, and what else is
+/// changed.
 fn apply_item_directives<'c>(
     original: &[Id],
     change: &'c [Value],

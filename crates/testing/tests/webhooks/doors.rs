@@ -1,8 +1,9 @@
-//! One contract for two doors: a webhook that is asked in this process, where nothing is written, answers as over HTTPS.
+//! One contract for two doors: a webhook that is asked in this process, where nothing is written, answers as over
+//! HTTPS.
 //!
-//! The same operator runs behind both, and each case is a write of which everything is compared that anybody sees: what is stored or
-//! refused, in which words, the warnings, and what the audit log says. Invariant: a case in which nothing happens would show, because the
-//! outcome is recorded as well.
+//! The same operator runs behind both, and each case is a write of which everything is compared that anybody sees: what
+//! is stored or refused, in which words, the warnings, and what the audit log says. Invariant: a case in which nothing
+//! happens would show, because the outcome is recorded as well.
 
 use std::sync::{Arc, Mutex};
 
@@ -282,7 +283,8 @@ async fn both_doors_answer_alike() -> Result<()> {
     Ok(())
 }
 
-/// A webhook that is gone, and a configuration that does not ask in `v1`, take the other way inside: they are answered as well.
+/// A webhook that is gone, and a configuration that does not ask in `v1`, take the other way inside: they are answered
+/// as well.
 #[tokio::test]
 async fn old_reviews_are_written() -> Result<()> {
     let door = inside().await?;

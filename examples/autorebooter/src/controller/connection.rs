@@ -71,8 +71,8 @@ fn parse(kind: DatabaseType, address: &str) -> Result<Source, String> {
     })
 }
 
-/// Whether a setting of an address asks for TLS, in the words of PostgreSQL's and of MySQL's clients. To one that can do without it is
-/// spoken without.
+/// Whether a setting of an address asks for TLS, in the words of PostgreSQL's and of MySQL's clients. To one that can
+/// do without it is spoken without.
 fn wants_tls(key: &str, value: &str) -> bool {
     let key = key.to_lowercase().replace(['-', '_'], "");
     let value = value.to_lowercase();

@@ -1,7 +1,8 @@
 //! Keeps a Deployment and a Service for each Guestbook, and its status.
 //!
-//! The children are functions of the Guestbook and nothing else; the status is a function of the Guestbook and its Deployment.
-//! Not here: deleting the children. They are owned by the Guestbook and the garbage collector takes them with it.
+//! The children are functions of the Guestbook and nothing else; the status is a function of the Guestbook and its
+//! Deployment. Not here: deleting the children. They are owned by the Guestbook and the garbage collector takes them
+//! with it.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -1,5 +1,5 @@
-//! What a mutating policy leaves alone. A configuration mostly names a field or two of an object that may be large: the others are put
-//! aside while it is merged, so that fifty policies do not copy and check all of it fifty times.
+//! What a mutating policy leaves alone. A configuration mostly names a field or two of an object that may be large: the
+//! others are put aside while it is merged, so that fifty policies do not copy and check all of it fifty times.
 //!
 //! Invariant: what is put aside fits its kind already, and no merge would have changed it.
 

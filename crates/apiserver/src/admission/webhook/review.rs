@@ -1,5 +1,5 @@
-//! `AdmissionReview`: the request to a webhook, and the form that its answer must have. A webhook in this process is asked the same, but nothing
-//! is written as text for it.
+//! `AdmissionReview`: the request to a webhook, and the form that its answer must have. A webhook in this process is
+//! asked the same, but nothing is written as text for it.
 
 use kubewright_schema::{base64, budget, catalog, go, measure, structural};
 use serde::Serialize;

@@ -1,8 +1,8 @@
 //! ComponentStatus: the health of the parts of the control plane, checked at each request. Nothing is stored.
 //!
 //! The storage is a part of this process, and its state is known. The scheduler and the controller manager, which
-//! kube-apiserver asks at their own addresses, are operators here: they have no address, so that nothing is said of them
-//! but that. Clients that look for them by name (kube's own tests do) find them. There is no etcd.
+//! kube-apiserver asks at their own addresses, are operators here: they have no address, so that nothing is said of
+//! them but that. Clients that look for them by name (kube's own tests do) find them. There is no etcd.
 
 use std::sync::Arc;
 

@@ -123,7 +123,8 @@ impl Writer<'_> {
     }
 }
 
-/// The object that a write finds. Trees of large objects are many times their texts, so it is held once where it can be.
+/// The object that a write finds. Trees of large objects are many times their texts, so it is held once where it can
+/// be.
 pub(super) struct Present {
     revision: u64,
     /// As the version of the request shows it, with `apiVersion` and `kind`.

@@ -1,5 +1,5 @@
-//! Networks: `cidr('10.0.0.0/8').containsIP('10.1.2.3')`. Texts are read here, for the words of Go's errors; bits behind the prefix
-//! may be set.
+//! Networks: `cidr('10.0.0.0/8').containsIP('10.1.2.3')`. Texts are read here, for the words of Go's errors; bits
+//! behind the prefix may be set.
 
 use ipnet::IpNet;
 

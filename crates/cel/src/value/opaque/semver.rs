@@ -1,4 +1,5 @@
-//! Semantic versions: `semver('1.2.3').isLessThan(semver('1.3.0'))`. Texts are checked here, for the words of Kubernetes' errors.
+//! Semantic versions: `semver('1.2.3').isLessThan(semver('1.3.0'))`. Texts are checked here, for the words of
+//! Kubernetes' errors.
 
 use std::cmp::Ordering;
 use std::fmt;

@@ -54,8 +54,8 @@ pub(super) fn allocate(
     if let Some(old) = old {
         drop_what_the_type_lacks(service, old);
     }
-    // `internalTrafficPolicy` was once a default of every type; it has no meaning for an ExternalName Service. Another word is left
-    // there for validation to refuse.
+    // `internalTrafficPolicy` was once a default of every type; it has no meaning for an ExternalName Service. Another
+    // word is left there for validation to refuse.
     if type_of(service) == "ExternalName" && matches!(word(service, "internalTrafficPolicy"), "Cluster" | "Local") {
         remove(service, "internalTrafficPolicy");
     }

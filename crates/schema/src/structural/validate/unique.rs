@@ -1,5 +1,6 @@
-//! `uniqueItems`: whether the items of a list are all different. Each is written as a text that only equal values have, and equal texts
-//! are next to each other once all are in order: lists are as long as a body allows, and looking at pairs would take quadratic time.
+//! `uniqueItems`: whether the items of a list are all different. Each is written as a text that only equal values have,
+//! and equal texts are next to each other once all are in order: lists are as long as a body allows, and looking at
+//! pairs would take quadratic time.
 
 use std::fmt::Write as _;
 
