@@ -3,8 +3,8 @@
 //! [`ApiServer::handle`] routes a request, asks the authorizer, and hands it to a verb, each in a file of its own;
 //! `write` has the parts that all writes share. The behaviour of a kind is in its row ([`crate::model::Resource`]).
 //!
-//! Invariants: a request works on one snapshot of the registry; a write is a function of the present object that runs again when somebody
-//! else was faster; nothing that a request holds makes a verb panic; what costs too much is cancelled (`budget`) before it commits.
+//! Invariants: a request works on one snapshot of the registry; a conflict runs the function of a write again; nothing
+//! in a request makes a verb panic; what costs too much is cancelled (`budget`) before it commits.
 
 mod admit;
 mod apply;
