@@ -1,5 +1,4 @@
-//! The operator in a real cluster: `make test-e2e` makes one, deploys to it and runs this. Other test runs leave it
-//! out.
+//! The operator in a real cluster: `make test-e2e` makes one, deploys to it and runs this. Other test runs leave it out.
 
 use std::time::Duration;
 
