@@ -45,7 +45,7 @@ type world struct {
 
 func begin(t *testing.T) world {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	t.Cleanup(cancel)
 	config := configured(t)
 	kube := kubernetes.NewForConfigOrDie(config)

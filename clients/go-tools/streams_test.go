@@ -23,8 +23,13 @@ import (
 	"k8s.io/client-go/transport/spdy"
 )
 
-// A web server of this machine's Python, which answers with a listing of its folder.
-const script = "echo begun; exec python3 -m http.server 8000 --bind $POD_IP"
+// A web server of this machine's Python, which answers with a listing of its folder. http.server by itself asks for the
+// name of its address first, and waits long where no name server answers.
+const script = `echo begun; exec python3 -c '
+import http.server, os, socketserver
+socketserver.ThreadingTCPServer.allow_reuse_address = True
+place = (os.environ["POD_IP"], 8000)
+socketserver.ThreadingTCPServer(place, http.server.SimpleHTTPRequestHandler).serve_forever()'`
 
 // box starts a pod and waits until it runs.
 func (w world) box(t *testing.T) {
