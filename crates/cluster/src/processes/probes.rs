@@ -206,17 +206,31 @@ pub(super) async fn http(running: &Running, container: &Container, get: &HTTPGet
     let request = request
         .body(Full::new(Bytes::new()))
         .map_err(|error| error.to_string())?;
+    let in_words = |error: hyper::Error| match error.is_incomplete_message() || error.is_canceled() {
+        true => "EOF".to_owned(),
+        false => error.to_string(),
+    };
     let answered = async {
-        let answer = sender.send_request(request).await.map_err(|error| error.to_string())?;
+        let answer = sender.send_request(request).await.map_err(in_words)?;
         match answer.status().as_u16() {
             200..=399 => Ok(()),
             code => Err(format!("HTTP probe failed with statuscode: {code}")),
         }
     };
+    over(connection, answered).await
+}
+
+/// The answer to a request, whose connection is driven meanwhile. A server that closes when it has answered ends the
+/// connection before the answer is looked at.
+async fn over<C, T>(
+    connection: impl Future<Output = C>,
+    answered: impl Future<Output = Result<T, String>>,
+) -> Result<T, String> {
+    let mut answered = std::pin::pin!(answered);
     tokio::select! {
-        answered = answered => answered,
-        // It only ends first when it breaks.
-        ended = connection => Err(ended.err().map_or_else(|| "EOF".to_owned(), |error| error.to_string())),
+        biased;
+        answered = &mut answered => answered,
+        _ = connection => answered.await,
     }
 }
 
@@ -245,10 +259,7 @@ async fn grpc(running: &Running, health: &GRPCAction) -> Result<(), String> {
             false => Err("service unhealthy (responded with \"NOT_SERVING\")".to_owned()),
         }
     };
-    tokio::select! {
-        answered = answered => answered,
-        ended = connection => Err(ended.err().map_or_else(|| "EOF".to_owned(), in_words)),
-    }
+    over(connection, answered).await
 }
 
 /// A HealthCheckRequest as gRPC sends it: uncompressed, its length, the name of the service as field 1.
@@ -292,6 +303,14 @@ mod tests {
         check(json!("other"), None);
         check(json!(0), None);
         check(json!(70_000), None);
+    }
+
+    #[tokio::test]
+    async fn an_answer_counts_though_the_connection_has_ended() {
+        let (answer, answered) = tokio::sync::oneshot::channel();
+        let connection = async { answer.send(200) };
+        let answered = async { answered.await.map_err(|_| "EOF".to_owned()) };
+        assert_eq!(over(connection, answered).await, Ok(200));
     }
 
     #[test]
