@@ -108,7 +108,13 @@ func TestRetryWatcher(t *testing.T) {
 		}
 		// The next one comes over another watch.
 		seen := watches.Load()
-		w.until(t, "another watch", func() bool { return number == many-1 || watches.Load() > seen })
+		w.until(t, "another watch", func() bool {
+			select {
+			case <-watcher.ResultChan(): // of the ConfigMap kube-root-ca.crt: the watcher waits until it is taken
+			default:
+			}
+			return number == many-1 || watches.Load() > seen
+		})
 	}
 }
 
