@@ -17,9 +17,6 @@ use crate::error::{Error, Result};
 const RESTART: Duration = Duration::from_secs(1);
 /// How long the controllers may take to end when the cluster stops; half of it is for reconciles to finish.
 const GRACE: Duration = Duration::from_millis(400);
-/// How much text of decoded objects each informer keeps. A crowd of pods is read again and again by many controllers, a
-/// few of them at a time: keeping all of them decoded takes eight times their text and saves little.
-const DECODED: usize = 8 << 20;
 
 /// Which of the built-in controllers run; their names are [`controllers::NAMES`](crate::controllers::NAMES).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -124,7 +121,6 @@ async fn run(plan: &Plan, client: kube::Client, stop: &Stop) -> kubewright::Resu
     let mut manager = Manager::builder(client)
         .name("kube-controller-manager")
         .clock(plan.settings.clock.clone())
-        .keep_decoded(DECODED)
         .graceful_shutdown(GRACE / 2);
     if let Some(observer) = plan.observer.clone() {
         manager = manager.observe(observer);
