@@ -20,7 +20,7 @@ const COMPONENTS: [&str; 3] = ["controller-manager", "scheduler", STORAGE];
 const STORAGE: &str = "storage";
 
 /// What is said of a component that nobody can ask.
-const UNKNOWN: &str = "it is no program of its own here: what it does can be seen in the cluster alone";
+const UNKNOWN: &str = "it runs inside this program and reports no health of its own";
 
 impl Inner {
     fn component(&self, name: &str) -> Value {
