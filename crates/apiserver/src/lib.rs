@@ -47,3 +47,4 @@ pub use server::{
     Admitted, ApiServer, Config, Connect, LogOptions, MAX_BODY, Parts, Place, Streams, TooLong, Wants, Weight,
     first_broken_escape,
 };
+pub use wire::websocket;

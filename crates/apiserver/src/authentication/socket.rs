@@ -5,8 +5,10 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use http::header::{CONNECTION, SEC_WEBSOCKET_PROTOCOL, UPGRADE};
-use http::{HeaderMap, HeaderValue};
+use http::HeaderMap;
+use http::header::SEC_WEBSOCKET_PROTOCOL;
+
+use crate::wire::websocket::{is_wanted, words};
 
 const PREFIX: &str = "base64url.bearer.authorization.k8s.io.";
 
@@ -18,7 +20,8 @@ pub(super) fn token(headers: &HeaderMap) -> Result<Option<String>, &'static str>
     if !is_wanted(headers) {
         return Ok(None);
     }
-    let (tokens, others): (Vec<&str>, Vec<&str>) = protocols(headers).partition(|said| is_token(said));
+    let (tokens, others): (Vec<&str>, Vec<&str>) =
+        words(headers, SEC_WEBSOCKET_PROTOCOL).partition(|said| is_token(said));
     let token = match tokens[..] {
         [] => return Ok(None),
         [token] => decoded(token.strip_prefix(PREFIX).unwrap_or_default())?,
@@ -43,24 +46,11 @@ pub fn is_token(protocol: &str) -> bool {
     protocol.starts_with(PREFIX)
 }
 
-fn protocols(headers: &HeaderMap) -> impl Iterator<Item = &str> {
-    let values = headers.get_all(SEC_WEBSOCKET_PROTOCOL).into_iter();
-    let values = values.filter_map(|value| value.to_str().ok());
-    values.flat_map(|value| value.split(',').map(str::trim))
-}
-
-fn is_wanted(headers: &HeaderMap) -> bool {
-    let says = |value: &HeaderValue, word: &str| {
-        let value = value.to_str().unwrap_or_default();
-        value.to_ascii_lowercase().contains(word)
-    };
-    let upgrade = headers.get(UPGRADE).and_then(|value| value.to_str().ok());
-    upgrade.is_some_and(|upgrade| upgrade.eq_ignore_ascii_case("websocket"))
-        && headers.get_all(CONNECTION).iter().any(|value| says(value, "upgrade"))
-}
-
 #[cfg(test)]
 mod tests {
+    use http::HeaderValue;
+    use http::header::{CONNECTION, UPGRADE};
+
     use super::*;
 
     const JANE: &str = "base64url.bearer.authorization.k8s.io.amFuZQ";

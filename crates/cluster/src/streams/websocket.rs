@@ -12,6 +12,7 @@ use http::request::Parts;
 use http::{HeaderMap, HeaderValue, Response, StatusCode, header};
 use kubewright_apiserver::authentication::is_socket_token;
 use kubewright_apiserver::base64::decode;
+pub(crate) use kubewright_apiserver::websocket::{is_wanted, words};
 use serde_json::{Value, json};
 use tokio_tungstenite::tungstenite::Message;
 use tokio_tungstenite::tungstenite::handshake::derive_accept_key;
@@ -109,12 +110,6 @@ pub(crate) fn protocols(headers: &HeaderMap) -> impl Iterator<Item = &str> {
     all.filter(|said| !said.is_empty() && !is_socket_token(said))
 }
 
-/// Whether a client asks for a WebSocket.
-pub(crate) fn is_wanted(headers: &HeaderMap) -> bool {
-    let says = |name: header::HeaderName, word: &str| words(headers, name).any(|said| said.eq_ignore_ascii_case(word));
-    says(header::UPGRADE, "websocket") && says(header::CONNECTION, "upgrade")
-}
-
 /// The answer behind which a connection is a WebSocket; none when the client's key cannot be in one.
 pub(crate) fn accepted(key: &HeaderValue, protocol: Option<&str>) -> Option<Response<()>> {
     let mut answer = Response::new(());
@@ -136,15 +131,6 @@ pub(crate) fn farewell() -> Message {
         code: CloseCode::Normal,
         reason: "".into(),
     }))
-}
-
-/// The words of a header that is a list.
-pub(crate) fn words<K: header::AsHeaderName>(headers: &HeaderMap, name: K) -> impl Iterator<Item = &str> {
-    let values = headers
-        .get_all(name)
-        .into_iter()
-        .filter_map(|value| value.to_str().ok());
-    values.flat_map(|value| value.split(',').map(str::trim))
 }
 
 /// A message of a client.
