@@ -14,7 +14,8 @@ use crate::error::FieldError;
 use crate::path::FieldPath;
 
 const LABEL_MAX: usize = 63;
-const SUBDOMAIN_MAX: usize = 253;
+/// The most bytes of an RFC 1123 subdomain (`DNS1123SubdomainMaxLength`).
+pub const SUBDOMAIN_MAX: usize = 253;
 const ANNOTATIONS_MAX: usize = 256 * 1024;
 const PORT_NAME_MAX: usize = 15;
 

@@ -87,9 +87,6 @@ const USAGES: [&str; 23] = [
     "timestamping",
 ];
 
-/// The most bytes of a signer's domain, which is a subdomain.
-const MAX_SUBDOMAIN: usize = 253;
-
 /// The name of a signer: `domain/path` (`ValidateSignerName`).
 pub(crate) fn signer_name(errors: &mut Errors, at: &At<'_>) {
     if at.text().is_empty() {
@@ -103,8 +100,8 @@ pub(crate) fn signer_name(errors: &mut Errors, at: &At<'_>) {
         );
         return;
     };
-    if domain.len() > MAX_SUBDOMAIN {
-        errors.push(FieldError::too_long(at.path.to_string(), MAX_SUBDOMAIN));
+    if domain.len() > names::SUBDOMAIN_MAX {
+        errors.push(FieldError::too_long(at.path.to_string(), names::SUBDOMAIN_MAX));
     }
     labels(errors, at, domain, names::dns1123_label);
     if !domain.contains('.') {
@@ -116,7 +113,7 @@ pub(crate) fn signer_name(errors: &mut Errors, at: &At<'_>) {
     }
     labels(errors, at, path, names::dns1123_subdomain);
     // The path has room for a label, a dot and a subdomain.
-    let most = MAX_SUBDOMAIN + 1 + (MAX_SUBDOMAIN + 63 + 1);
+    let most = names::SUBDOMAIN_MAX + 1 + (names::SUBDOMAIN_MAX + 63 + 1);
     if at.text().len() > most {
         errors.push(FieldError::too_long(at.path.to_string(), most));
     }

@@ -16,9 +16,6 @@ use super::pods::resources::is_counted_in_wholes;
 use super::{ranges, service_warnings};
 use kubewright_model::{Looks, PLAIN, StatusMetadata, Strategy};
 
-/// The most bytes of a feature's name: a subdomain's.
-const MAX_SUBDOMAIN: usize = 253;
-
 /// How Nodes are written.
 pub(crate) const NODE: Strategy = Strategy {
     keeps_first_status: true,
@@ -133,8 +130,8 @@ fn declared_features(errors: &mut Errors, new: &Value) {
             _ => {}
         }
         before = Some(name);
-        if name.len() > MAX_SUBDOMAIN {
-            let most = MAX_SUBDOMAIN;
+        if name.len() > names::SUBDOMAIN_MAX {
+            let most = names::SUBDOMAIN_MAX;
             errors.invalid(
                 &feature,
                 format!("invalid feature name {name:?}: must be no more than {most} characters"),
