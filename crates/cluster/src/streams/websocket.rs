@@ -13,7 +13,8 @@ use http::{HeaderMap, HeaderValue, Response, StatusCode, header};
 use kubewright_apiserver::authentication::is_socket_token;
 use kubewright_apiserver::base64::decode;
 pub(crate) use kubewright_apiserver::websocket::{is_wanted, words};
-use serde_json::{Value, json};
+use serde::Serialize;
+use serde_json::{Map, Value};
 use tokio_tungstenite::tungstenite::Message;
 use tokio_tungstenite::tungstenite::handshake::derive_accept_key;
 use tokio_tungstenite::tungstenite::protocol::frame::coding::CloseCode;
@@ -233,25 +234,75 @@ pub(super) fn size(text: &[u8]) -> Said {
     }
 }
 
-/// The Status that says how a command ended (`remotecommand.ServeExec`), its fields in Go's order.
+/// The Status that says how a program ended, its fields in Go's order.
+#[derive(Serialize)]
+struct Ended {
+    metadata: Map<String, Value>,
+    status: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    message: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reason: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    details: Option<Details>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    code: Option<u16>,
+}
+
+#[derive(Serialize)]
+struct Details {
+    causes: [Cause; 1],
+}
+
+#[derive(Serialize)]
+struct Cause {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reason: Option<&'static str>,
+    message: String,
+}
+
+impl Ended {
+    fn because(message: String, reason: &'static str, cause: Cause) -> Ended {
+        Ended {
+            metadata: Map::new(),
+            status: "Failure",
+            message: Some(message),
+            reason: Some(reason),
+            details: Some(Details { causes: [cause] }),
+            code: None,
+        }
+    }
+
+    fn text(&self) -> Bytes {
+        serde_json::to_vec(self).expect("texts and numbers are JSON").into()
+    }
+}
+
+/// How a command ended (`remotecommand.ServeExec`).
 pub(super) fn ended(code: i32) -> Bytes {
     if code == 0 {
         return Bytes::from_static(br#"{"metadata":{},"status":"Success"}"#);
     }
-    let why = format!("command terminated with non-zero exit code: exit status {code}");
-    let causes = format!(r#"[{{"reason":"ExitCode","message":"{code}"}}]"#);
-    let details = format!(r#""reason":"NonZeroExitCode","details":{{"causes":{causes}}}"#);
-    format!(r#"{{"metadata":{{}},"status":"Failure","message":"{why}",{details}}}"#).into()
+    let message = format!("command terminated with non-zero exit code: exit status {code}");
+    let cause = Cause {
+        reason: Some("ExitCode"),
+        message: code.to_string(),
+    };
+    Ended::because(message, "NonZeroExitCode", cause).text()
 }
 
-/// The Status that says why a command did not run.
+/// Why a command did not run.
 pub(super) fn failed(why: &str) -> Bytes {
-    let message = json!(format!("Internal error occurred: {why}"));
-    let details = format!(
-        r#""reason":"InternalError","details":{{"causes":[{{"message":{}}}]}}"#,
-        json!(why)
-    );
-    format!(r#"{{"metadata":{{}},"status":"Failure","message":{message},{details},"code":500}}"#).into()
+    let cause = Cause {
+        reason: None,
+        message: why.to_owned(),
+    };
+    let status = Ended::because(format!("Internal error occurred: {why}"), "InternalError", cause);
+    Ended {
+        code: Some(500),
+        ..status
+    }
+    .text()
 }
 
 #[cfg(test)]
