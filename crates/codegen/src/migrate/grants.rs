@@ -8,8 +8,8 @@ use serde_json::Value;
 use super::bodies;
 use super::origin::Source;
 use crate::diagnostic::Diagnostic;
+use crate::kustomize::documents;
 use crate::plan::Files;
-use crate::yaml;
 
 const ROLE: &str = "config/rbac/role.yaml";
 
@@ -48,7 +48,7 @@ pub(super) fn by_hand(files: &dyn Files, sources: &[Source]) -> Result<Option<St
         .flat_map(bodies::rules)
         .flat_map(|rule| of_marker(&rule))
         .collect();
-    let missing = granted(&text)
+    let missing = granted(&text)?
         .into_iter()
         .filter(|grant| !asked.iter().any(|asked| grant.is_covered_by(asked)));
     let mut verbs: BTreeMap<On, Vec<String>> = BTreeMap::new();
@@ -85,11 +85,10 @@ fn of_marker(rule: &bodies::Said) -> Vec<Grant> {
     )
 }
 
-/// The grants of the roles in a file; none of a file that cannot be read, which has its own error elsewhere.
-fn granted(text: &str) -> BTreeSet<Grant> {
+/// The grants of the roles in a file.
+fn granted(text: &str) -> Result<BTreeSet<Grant>, Diagnostic> {
     let mut found = BTreeSet::new();
-    for document in text.split("\n---") {
-        let role = yaml::parse(document.trim_start_matches("---")).unwrap_or_default();
+    for role in documents(ROLE, text)? {
         for rule in role["rules"].as_array().into_iter().flatten() {
             let words = |field: &str| -> Vec<String> {
                 let list = rule[field].as_array().into_iter().flatten();
@@ -99,7 +98,7 @@ fn granted(text: &str) -> BTreeSet<Grant> {
             found.extend(all(&words("apiGroups"), &words("resources"), &urls, &words("verbs")));
         }
     }
-    found
+    Ok(found)
 }
 
 fn all(groups: &[String], resources: &[String], urls: &[String], verbs: &[String]) -> Vec<Grant> {
