@@ -10,7 +10,8 @@ use kubewright::Request;
 use kubewright::k8s_openapi::api::core::v1::{Container, Node, Pod, ResourceRequirements};
 use kubewright::k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 
-use super::resident::{Kept, Resident};
+use super::counted::Alike;
+use super::resident::{Kept, Labels, Resident};
 use super::{neighbours, prefer};
 use crate::controllers::{bound, pods};
 use crate::objects::quantity::milli;
@@ -25,6 +26,10 @@ pub(super) type HostPort = (String, String, i32);
 pub(super) struct Taken {
     pub(super) pods: BTreeMap<Request, Arc<Resident>>,
     pub(super) amounts: Amounts,
+    /// The same, as nodes are compared ([`assumed_there`]).
+    pub(super) assumed: Amounts,
+    /// How many have the same labels; without those that go.
+    pub(super) alike: Alike,
 }
 
 /// The pods of all nodes.
@@ -69,9 +74,11 @@ impl Ledger {
     pub(super) fn put(&mut self, request: &Request, resident: Arc<Resident>, node: &str) {
         self.remove(request);
         let taken = self.nodes.entry(node.to_owned()).or_default();
-        for (name, amount) in &resident.asks.amounts {
-            let sum = taken.amounts.entry(name.clone()).or_default();
-            *sum = sum.saturating_add(*amount);
+        add(&mut taken.amounts, &resident.asks.amounts);
+        add(&mut taken.assumed, &resident.asks.assumed);
+        if !resident.is_deleting {
+            let alike = taken.alike.entry(alike(request, &resident)).or_default();
+            *alike = alike.saturating_add(1);
         }
         let affinity = resident.asks.affinity.as_ref();
         if neighbours::repels(affinity) {
@@ -98,9 +105,13 @@ impl Ledger {
             return;
         };
         let Some(pod) = taken.pods.remove(request) else { return };
-        for (name, amount) in &pod.asks.amounts {
-            if let Some(sum) = taken.amounts.get_mut(name) {
-                *sum = sum.saturating_sub(*amount);
+        subtract(&mut taken.amounts, &pod.asks.amounts);
+        subtract(&mut taken.assumed, &pod.asks.assumed);
+        if !pod.is_deleting {
+            let alike = alike(request, &pod);
+            match taken.alike.get_mut(&alike) {
+                Some(count) if *count > 1 => *count = count.saturating_sub(1),
+                _ => drop(taken.alike.remove(&alike)),
             }
         }
         if taken.pods.is_empty() {
@@ -136,6 +147,10 @@ impl Ledger {
     }
 }
 
+fn alike(request: &Request, pod: &Resident) -> (Option<Arc<str>>, Arc<Labels>) {
+    (request.namespace.clone(), pod.labels.clone())
+}
+
 /// The allocatable amount of a resource on a node.
 pub(super) fn allocatable(node: &Node, name: &str) -> i128 {
     let room = node.status.as_ref().and_then(|status| status.allocatable.as_ref());
@@ -151,10 +166,52 @@ fn amounts(list: Option<&BTreeMap<String, Quantity>>) -> Amounts {
 /// The requests of a pod (`PodRequests`): the sum of its containers and sidecars, or the need of an init container
 /// beside the sidecars that were started before it, whichever is more; or its pod-level requests; and its overhead.
 pub(super) fn requests(pod: &Pod) -> Amounts {
+    asked_in_all(pod, true, |_| {})
+}
+
+/// What is assumed of a container that says nothing of a resource, when nodes are compared: a tenth of a processor, and
+/// 200 MiB (`DefaultMilliCPURequest`, `DefaultMemoryRequest`).
+const ASSUMED: [(&str, i128); 2] = [("cpu", 100), ("memory", (200 << 20) * 1000)];
+
+/// The requests of a pod that is to be placed, as nodes are compared: of its containers, whatever it requests as a
+/// whole (`NodeResourcesFit` is not told of the feature). Nothing of other resources.
+pub(super) fn assumed(pod: &Pod) -> Amounts {
+    with_assumed(pod, &ASSUMED, false)
+}
+
+/// The same of a pod that has its place: what it requests as a whole, nothing is assumed of
+/// (`getNonMissingContainerRequests`).
+pub(super) fn assumed_there(pod: &Pod, requests: &Amounts) -> Amounts {
+    let has_own = pod
+        .spec
+        .iter()
+        .any(|spec| !of_resources(spec.resources.as_ref()).is_empty());
+    let missing = ASSUMED
+        .into_iter()
+        .filter(|(name, _)| !has_own || !requests.contains_key(*name));
+    with_assumed(pod, &missing.collect::<Vec<_>>(), true)
+}
+
+fn with_assumed(pod: &Pod, assumed: &[(&str, i128)], as_a_whole: bool) -> Amounts {
+    let mut all = asked_in_all(pod, as_a_whole, |amounts| {
+        for (name, amount) in assumed {
+            amounts.entry((*name).to_owned()).or_insert(*amount);
+        }
+    });
+    all.retain(|name, _| ASSUMED.iter().any(|(known, _)| known == name));
+    all
+}
+
+/// `complete` adds to the requests of each container; what the pod requests as a whole may count.
+fn asked_in_all(pod: &Pod, as_a_whole: bool, complete: impl Fn(&mut Amounts)) -> Amounts {
     let Some(spec) = pod.spec.as_ref() else {
         return Amounts::new();
     };
-    let of = |container: &Container| of_resources(container.resources.as_ref());
+    let of = |container: &Container| {
+        let mut amounts = of_resources(container.resources.as_ref());
+        complete(&mut amounts);
+        amounts
+    };
     let (mut sum, mut sidecars, mut peak) = (Amounts::new(), Amounts::new(), Amounts::new());
     for container in &spec.containers {
         add(&mut sum, &of(container));
@@ -171,7 +228,9 @@ pub(super) fn requests(pod: &Pod) -> Amounts {
         raise(&mut peak, &wanted);
     }
     raise(&mut sum, &peak);
-    sum.extend(of_resources(spec.resources.as_ref()));
+    if as_a_whole {
+        sum.extend(of_resources(spec.resources.as_ref()));
+    }
     add(&mut sum, &amounts(spec.overhead.as_ref()));
     sum
 }
@@ -184,6 +243,14 @@ fn add(sum: &mut Amounts, more: &Amounts) {
     for (name, amount) in more {
         let total = sum.entry(name.clone()).or_default();
         *total = total.saturating_add(*amount);
+    }
+}
+
+fn subtract(sum: &mut Amounts, less: &Amounts) {
+    for (name, amount) in less {
+        if let Some(total) = sum.get_mut(name) {
+            *total = total.saturating_sub(*amount);
+        }
     }
 }
 

@@ -2,7 +2,7 @@
 //!
 //! It takes the pods that name it (`spec.schedulerName`: `default-scheduler`, unless it was given other names or more
 //! of them), asks every node (`question`, `fit`), and binds to the one that is preferred (`prefer`), and of several to
-//! the one with the fewest pods. The used resources of each node are kept in a `ledger`, so that no pod is placed by
+//! the one with the fewest pods (kube-scheduler takes any of them). The used resources of each node are kept in a `ledger`, so that no pod is placed by
 //! listing all of them. A pod that fits no node gets the condition PodScheduled and an event, and is looked at again
 //! when a node changes, when another pod goes, and from time to time.
 //!
@@ -12,7 +12,9 @@
 //! Invariant: one pod is placed at a time, and the next placement sees this one (the client reads its own writes), so
 //! that no node gets more pods than it has room for.
 
+mod counted;
 pub(crate) mod fit;
+mod kin;
 mod ledger;
 mod line;
 mod neighbours;
@@ -98,6 +100,7 @@ pub(crate) fn controller(names: &BTreeSet<String>) -> Controller {
         .named(DEFAULT)
         // A node has come or changed: waiting pods may fit now.
         .watches::<Node>(move |_| for_node.all())
+        .indexes(kin::INDEX, kin::filed)
         // A claim of a waiting pod has found its volume.
         .watches::<PersistentVolumeClaim>(move |_| for_claim.all())
         // A volume that no claim has yet.
@@ -206,20 +209,26 @@ impl Scheduler {
         let nobody = Ledger::default();
         let ledger = reserved.as_ref().or(guard.as_ref()).unwrap_or(&nobody);
         let question = Question::new(pod, around, ledger);
-        let (mut refusals, mut fitting) = (vec![], vec![]);
+        let (mut refusals, mut fitting, mut crowds) = (vec![], vec![], vec![]);
         for node in around.nodes.iter().filter(|node| !meta::is_deleting(&node.metadata)) {
             let name = meta::name(&node.metadata);
             let there = ledger.on(name).map_or(0, |taken| taken.pods.len());
             match question.ask(node) {
                 Some(why) => refusals.push((&**node, why)),
                 None if nominated.as_deref() == Some(name) => return Ok(name),
-                None => fitting.push((&**node, there)),
+                None => {
+                    fitting.push(&**node);
+                    crowds.push(there);
+                }
             }
         }
-        let scores = prefer::scores(pod, &fitting, &question.all, ledger, around.namespaces);
-        let fitting = fitting.into_iter().zip(scores);
-        let best = fitting.min_by_key(|((_, there), score)| (Reverse(*score), *there));
-        best.map(|((node, _), _)| meta::name(&node.metadata)).ok_or(refusals)
+        let scores = prefer::scores(pod, around.kin, &fitting, &question.all, ledger, around.namespaces);
+        let worth = scores.into_iter().zip(crowds);
+        let best = fitting
+            .iter()
+            .zip(worth)
+            .min_by_key(|(_, (score, there))| (Reverse(*score), *there));
+        best.map(|(node, _)| meta::name(&node.metadata)).ok_or(refusals)
     }
 
     /// Whether a pod waits until a more important one has been placed that would fit as well.
@@ -236,6 +245,8 @@ impl Scheduler {
             volumes: &volumes,
             namespaces: around.namespaces,
             nodes: around.nodes,
+            // Whether they fit is asked, not where best.
+            kin: None,
         };
         let mut above = above.iter().filter(|(_, other)| is_plain(other));
         above.any(|(other, of)| self.choose(other, of, &around).is_ok()) && self.line.step_back(request)
@@ -384,10 +395,15 @@ impl Reconciler for Scheduler {
                 namespaces.insert(name, meta::labels(&namespace.metadata));
             }
         }
+        let kin = match nodes.len() {
+            0 | 1 => None,
+            _ => kin::of(&pod, &ctx).await?,
+        };
         let around = Surroundings {
             volumes: &volumes,
             namespaces: &namespaces,
             nodes: &nodes,
+            kin: kin.as_ref(),
         };
         let refusals = match self.choose(ctx.request(), &pod, &around) {
             Ok(_) if self.steps_back(ctx.request(), &pod, &around) => return Ok(Action::requeue_after(STEP)),

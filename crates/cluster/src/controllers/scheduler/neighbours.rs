@@ -6,17 +6,14 @@
 //! repels others is asked as well when one comes that says nothing itself.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
 
-use kubewright::Request;
 use kubewright::k8s_openapi::api::core::v1::{Affinity, Node, Pod, PodAffinityTerm, PodSpec, TopologySpreadConstraint};
 use kubewright::k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use kubewright::kube::core::{Selector, SelectorExt as _};
 
-use super::fit;
+use super::counted::{Counted, is_looked_at};
 use super::ledger::Ledger;
-use super::resident::{Labels, Neighbour, Resident};
-use crate::controllers::tolerations::tolerates;
+use super::resident::{Labels, Neighbour};
 use crate::objects::meta;
 
 /// The labels of namespaces by name.
@@ -194,30 +191,6 @@ impl Neighbours {
     }
 }
 
-/// Whether a constraint of a pod with the labels `own` counts a pod with these labels.
-fn is_counted(constraint: &TopologySpreadConstraint, own: &Labels, labels: &Labels) -> bool {
-    let mut keys = constraint.match_label_keys.iter().flatten();
-    selects(constraint.label_selector.as_ref(), labels)
-        && keys.all(|key| own.get(key).is_none_or(|value| labels.get(key) == Some(value)))
-}
-
-/// How many pods on a node a constraint counts.
-pub(super) fn selected_on(constraint: &TopologySpreadConstraint, pod: &Pod, node: &Node, ledger: &Ledger) -> usize {
-    let own = Neighbour::of(pod);
-    let there = ledger.on(meta::name(&node.metadata)).into_iter();
-    let is_ours = |(request, other): &(&Request, &Arc<Resident>)| {
-        request.namespace() == own.namespace && !other.is_deleting && is_counted(constraint, own.labels, &other.labels)
-    };
-    there.flat_map(|taken| &taken.pods).filter(is_ours).count()
-}
-
-/// Whether the pods of a node count for a constraint (`nodeAffinityPolicy`, `nodeTaintsPolicy`).
-pub(super) fn is_looked_at(constraint: &TopologySpreadConstraint, spec: &PodSpec, node: &Node) -> bool {
-    let honored = constraint.node_affinity_policy.as_deref() != Some("Ignore");
-    let tainted = constraint.node_taints_policy.as_deref() == Some("Honor") && !tolerated(spec, node);
-    (!honored || fit::selected(spec, node)) && !tainted
-}
-
 /// Counts the pods that a constraint selects, by the value of its label (`calPreFilterState`).
 fn spread(
     constraint: &TopologySpreadConstraint,
@@ -227,7 +200,8 @@ fn spread(
     nodes: &[&Node],
     ledger: &Ledger,
 ) -> Spread {
-    let own = meta::labels(&pod.metadata);
+    let own = Neighbour::of(pod).labels;
+    let counted = Counted::of(constraint, pod);
     let mut counts: BTreeMap<String, usize> = BTreeMap::new();
     for node in nodes {
         let labels = meta::labels(&node.metadata);
@@ -238,14 +212,14 @@ fn spread(
             continue;
         };
         let count = counts.entry(value.clone()).or_default();
-        *count = count.saturating_add(selected_on(constraint, pod, node, ledger));
+        *count = count.saturating_add(counted.on(node, ledger));
     }
     let domains = i32::try_from(counts.len()).unwrap_or(i32::MAX);
     let few = constraint.min_domains.is_some_and(|least| domains < least);
     Spread {
         key: constraint.topology_key.clone(),
         most: constraint.max_skew,
-        own: usize::from(is_counted(constraint, &own, &own)),
+        own: usize::from(counted.has(own)),
         least: if few {
             0
         } else {
@@ -255,17 +229,12 @@ fn spread(
     }
 }
 
-fn tolerated(spec: &PodSpec, node: &Node) -> bool {
-    let tolerations = spec.tolerations.as_deref().unwrap_or_default();
-    let mut taints = node.spec.iter().flat_map(|spec| spec.taints.iter().flatten());
-    taints.all(|taint| taint.effect == "PreferNoSchedule" || tolerates(tolerations, taint))
-}
-
 #[cfg(test)]
 mod tests {
     use serde_json::{Value, json};
 
     use super::*;
+    use kubewright::Request;
 
     const AFFINITY: &str = "node(s) didn't match pod affinity rules";
     const ANTI: &str = "node(s) didn't match pod anti-affinity rules";

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use kubewright::k8s_openapi::api::core::v1::{Node, Pod};
+use kubewright::k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 
 use super::fit::{Refusal, Wish};
 use super::ledger::{Ledger, Taken};
@@ -15,6 +16,8 @@ pub(super) struct Surroundings<'a> {
     pub(super) volumes: &'a Volumes,
     pub(super) namespaces: &'a Namespaces,
     pub(super) nodes: &'a [Arc<Node>],
+    /// Selects the pods that belong together with it.
+    pub(super) kin: Option<&'a LabelSelector>,
 }
 
 /// The filters of a pod on the nodes, at this moment.

@@ -44,6 +44,8 @@ pub(super) struct Resident {
 pub(super) struct Asks {
     pub(super) priority: i32,
     pub(super) amounts: Amounts,
+    /// The same, as nodes are compared.
+    pub(super) assumed: Amounts,
     pub(super) ports: BTreeSet<HostPort>,
     pub(super) affinity: Option<Affinity>,
 }
@@ -85,6 +87,7 @@ impl Resident {
     /// The facts to remember of a pod.
     pub(super) fn of(pod: &Pod, kept: &mut Kept) -> Resident {
         let start = pod.status.as_ref().and_then(|status| status.start_time.as_ref());
+        let amounts = ledger::requests(pod);
         Resident {
             uid: meta::uid(&pod.metadata).to_owned(),
             is_deleting: meta::is_deleting(&pod.metadata),
@@ -96,7 +99,8 @@ impl Resident {
                 &mut kept.asks,
                 Asks {
                     priority: preempt::priority(pod),
-                    amounts: ledger::requests(pod),
+                    assumed: ledger::assumed_there(pod, &amounts),
+                    amounts,
                     ports: ledger::host_ports(pod),
                     affinity: pod.spec.as_ref().and_then(|spec| spec.affinity.clone()),
                 },
