@@ -18,6 +18,7 @@ use kubewright_cluster::{Cluster, ClusterBuilder};
 use tokio::sync::watch;
 
 use crate::error::{Error, Result};
+use crate::intercept::Intercepts;
 use crate::pods::Pods;
 use crate::rights::Rights;
 use crate::routes::Routes;
@@ -43,6 +44,7 @@ pub struct TestCluster {
     ended: watch::Sender<Option<(String, String)>>,
     troubles: Troubles,
     usage: Usage,
+    intercepts: Intercepts,
     /// The time of a cluster whose time is the test's.
     clock: Option<Arc<TokioClock>>,
 }
@@ -78,6 +80,7 @@ impl TestCluster {
             ended: watch::Sender::new(None),
             troubles: Troubles::default(),
             usage: Usage::default(),
+            intercepts: Intercepts::default(),
             clock: None,
         })
     }
@@ -270,6 +273,10 @@ impl TestCluster {
         self.run_with(operator, kube).await
     }
 
+    pub(crate) fn intercepts(&self) -> &Intercepts {
+        &self.intercepts
+    }
+
     /// The client of an operator under the role of its package, or of the administrator where there is none.
     pub(crate) async fn kube_of(&self, operator: &Operator) -> Result<kube::Client> {
         match Rights::of_package(operator.name())? {
@@ -331,6 +338,7 @@ impl TestCluster {
         let mut crds = operator.crds()?;
         self.troubles.declared(&operator.declaration()?);
         let observer = Arc::new(self.troubles.clone());
+        let kube = self.intercepts.before(&kube);
         let mut manager = operator.manager(kube).observe(observer);
         if let Some(clock) = &self.clock {
             manager = manager.clock(clock.clone());

@@ -20,15 +20,17 @@
 //! operator in the background, `rights` the role that it runs under, `usage` which of its rules were used, `troubles`
 //! why a wait was in vain, `routes` leads the API server to its webhooks; [`conversion`] tries conversions on random
 //! objects. `time` is time that a test owns, `pods` makes pods misbehave, `dying` kills an operator after one of its
-//! writes, [`processes`] is for tests whose pods really run. Not here: the fault explorer.
+//! writes, `intercept` answers requests in place of the API server, [`processes`] is for tests whose pods really run. Not here: the fault explorer.
 
 mod cluster;
 pub mod conversion;
 mod dying;
 mod error;
+mod intercept;
 mod line;
 mod pods;
 pub mod processes;
+mod requested;
 mod rights;
 mod routes;
 mod running;
@@ -40,6 +42,7 @@ mod wait;
 pub use cluster::TestCluster;
 pub use dying::{DyingOperator, dies_after};
 pub use error::{Error, Result};
+pub use intercept::{Answer, Call, Interceptor, refusal};
 pub use kubewright_cluster::{Cluster, ClusterBuilder, Controllers, Images, Nodes, ProcessRuntime, Stages};
 pub use pods::Pods;
 pub use running::RunningOperator;

@@ -12,6 +12,8 @@ use kubewright::kube::api::DynamicObject;
 use kubewright::kube::{self, client::Body};
 use serde::Deserialize;
 
+use crate::requested::Requested;
+
 /// The rights of a cluster's operators, and the requests that they made.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Usage(Arc<Mutex<Seen>>);
@@ -148,49 +150,18 @@ impl Granted {
 
 impl Asked {
     fn of(method: &Method, uri: &Uri) -> Asked {
-        let path = uri.path();
-        let parts: Vec<&str> = path.split('/').filter(|part| !part.is_empty()).collect();
-        let (group, rest) = match parts.as_slice() {
-            ["api", _, rest @ ..] => ("", rest),
-            ["apis", group, _, rest @ ..] => (*group, rest),
-            _ => ("", &[][..]),
-        };
-        // `namespaces/NAME` alone, or with a subresource of its own, is the Namespace.
-        let rest = match rest {
-            ["namespaces", _, "status" | "finalize"] => rest,
-            ["namespaces", _, inner @ ..] if !inner.is_empty() => inner,
-            _ => rest,
-        };
-        let Some((resource, rest)) = rest.split_first() else {
-            let verb = if *method == Method::GET { "get" } else { "other" };
+        let requested = Requested::of(method, uri);
+        if requested.resource.is_empty() {
             return Asked::Path {
-                path: path.to_owned(),
-                verb,
+                path: uri.path().to_owned(),
+                verb: requested.verb,
             };
-        };
-        let name = rest.first().map(|name| (*name).to_owned());
-        let query = uri.query().unwrap_or_default();
-        let is_watch = query.split('&').any(|pair| pair == "watch=true" || pair == "watch=1");
-        let verb = match (method.as_str(), &name) {
-            ("GET", _) if is_watch => "watch",
-            ("GET", Some(_)) => "get",
-            ("GET", None) => "list",
-            ("POST", _) => "create",
-            ("PUT", _) => "update",
-            ("PATCH", _) => "patch",
-            ("DELETE", Some(_)) => "delete",
-            ("DELETE", None) => "deletecollection",
-            _ => "other",
-        };
-        let resource = match rest.get(1) {
-            Some(part) => format!("{resource}/{part}"),
-            None => (*resource).to_owned(),
-        };
+        }
         Asked::Resource {
-            group: group.to_owned(),
-            resource,
-            name,
-            verb,
+            group: requested.group,
+            resource: requested.resource,
+            name: requested.name,
+            verb: requested.verb,
         }
     }
 }
@@ -198,43 +169,6 @@ impl Asked {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_request_asks_for_what_the_server_authorizes() {
-        let check = |method: &str, uri: &str, expected: &str| {
-            let method = Method::from_bytes(method.as_bytes()).expect("a method");
-            let told = match Asked::of(&method, &uri.parse().expect("an address")) {
-                Asked::Resource {
-                    group,
-                    resource,
-                    name,
-                    verb,
-                } => {
-                    format!("{verb} {resource}.{group} {}", name.unwrap_or_default())
-                }
-                Asked::Path { path, verb } => format!("{verb} {path}"),
-            };
-            assert_eq!(told.trim_end(), expected, "{method} {uri}");
-        };
-        check("GET", "/api/v1/pods?limit=500", "list pods.");
-        check("GET", "/api/v1/pods?watch=true&resourceVersion=1", "watch pods.");
-        check("GET", "/api/v1/namespaces/a/pods/b", "get pods. b");
-        check("GET", "/api/v1/namespaces/a", "get namespaces. a");
-        check("PUT", "/api/v1/namespaces/a/finalize", "update namespaces/finalize. a");
-        check(
-            "PATCH",
-            "/apis/apps/v1/namespaces/a/deployments/b/scale?force=true",
-            "patch deployments/scale.apps b",
-        );
-        check(
-            "DELETE",
-            "/apis/apps/v1/namespaces/a/deployments",
-            "deletecollection deployments.apps",
-        );
-        check("POST", "/api/v1/namespaces", "create namespaces.");
-        check("GET", "/metrics", "get /metrics");
-        check("GET", "/apis/apps/v1", "get /apis/apps/v1");
-    }
 
     #[test]
     fn what_is_not_used_is_left() {

@@ -1,6 +1,6 @@
 //! The kit as a test uses it.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use k8s_openapi::api::core::v1::{ConfigMap, Event, Namespace, ServiceAccount};
@@ -8,7 +8,7 @@ use kubewright::kube::api::{DeleteParams, PostParams};
 use kubewright::kube::config::{KubeConfigOptions, Kubeconfig};
 use kubewright::kube::{self, Api, CustomResource};
 use kubewright::{Action, Client, Context, Controller, EventType, Operator, Reconciler, Stop};
-use kubewright_testing::{Cluster, Controllers, Error, Result, TestCluster};
+use kubewright_testing::{Answer, Call, Cluster, Controllers, Error, Result, TestCluster, refusal};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -257,5 +257,85 @@ async fn the_kubeconfig_leads_to_the_same_cluster() -> Result<()> {
     let start = Instant::now();
     cluster.stop().await;
     assert!(start.elapsed() < Duration::from_secs(5), "{:?}", start.elapsed());
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_test_answers_in_place_of_the_api_server() -> Result<()> {
+    /// The first write of the status meets `first`; whatever it is, the status comes.
+    async fn check(first: Answer, expected_calls: usize) -> Result<()> {
+        let cluster = TestCluster::start().await?;
+        let seen: Arc<Mutex<Vec<Call>>> = Arc::default();
+        let (calls, told) = (seen.clone(), format!("{first:?}"));
+        let faults = cluster.intercept(move |call| {
+            let mut seen = calls.lock().expect("quiet");
+            if call.subresource != "status" {
+                return Answer::Pass;
+            }
+            seen.push(call.clone());
+            if seen.len() == 1 { first.clone() } else { Answer::Pass }
+        });
+        let operator = Operator::new("echo")
+            .crd::<Echo>()
+            .controller(Controller::of(EchoReconciler));
+        let operator = cluster.run(operator).await?;
+        let api: Api<Echo> = Api::default_namespaced(cluster.kube());
+        let say = async |word: &str| -> Result<()> {
+            api.create(&PostParams::default(), &echo(word, word)).await?;
+            let answers = |echo: &Echo| echo.status.as_ref().is_some_and(|status| status.word == word);
+            cluster
+                .wait_for::<Echo>(Some("default"), word, "echoes its word", answers)
+                .await?;
+            Ok(())
+        };
+        say("hello").await?;
+        let call = {
+            let seen = seen.lock().expect("quiet");
+            assert_eq!(seen.len(), expected_calls, "{told}: {seen:?}");
+            seen[0].clone()
+        };
+        assert!(call.is("patch", &format!("{}/status", call.resource)), "{call:?}");
+        let place = [&call.group, &call.namespace, &call.name];
+        assert_eq!(place, ["kit.example.com", "default", "hello"], "{told}");
+        drop(faults);
+        say("world").await?;
+        assert_eq!(
+            seen.lock().expect("quiet").len(),
+            expected_calls,
+            "{told}: dropped, it is not asked"
+        );
+        operator.stop().await
+    }
+    check(Answer::Pass, 1).await?;
+    check(Answer::After(Duration::from_millis(20)), 1).await?;
+    check(Answer::Unreachable, 2).await?;
+    check(refusal(409, "Conflict", "the object has been modified"), 2).await?;
+    check(refusal(500, "InternalError", "no quorum"), 2).await?;
+    // It was carried out: what the operator reads afterwards shows it.
+    check(Answer::Lost, 1).await
+}
+
+/// What a test refuses is told as the API server's refusal, by the wait that is in vain.
+#[tokio::test]
+async fn a_refusal_of_a_test_is_an_answer() -> Result<()> {
+    let cluster = TestCluster::start().await?.with_deadline(Duration::from_millis(300));
+    // ANCHOR: intercept
+    let _faults = cluster.intercept(|call| match call.subresource.as_str() {
+        "status" => refusal(403, "Forbidden", "no status for you"),
+        _ => Answer::Pass,
+    });
+    // ANCHOR_END: intercept
+    let operator = Operator::new("echo")
+        .crd::<Echo>()
+        .controller(Controller::of(EchoReconciler));
+    let _running = cluster.run(operator).await?;
+    let api: Api<Echo> = Api::default_namespaced(cluster.kube());
+    api.create(&PostParams::default(), &echo("hello", "hello")).await?;
+    let answers = |echo: &Echo| echo.status.is_some();
+    let error = cluster
+        .wait_for::<Echo>(Some("default"), "hello", "has a status", answers)
+        .await
+        .expect_err("it is refused");
+    assert!(error.to_string().contains("no status for you"), "{error}");
     Ok(())
 }
