@@ -240,6 +240,18 @@ impl<V: ?Sized, M: Meta<V>> Store<V, M> {
         Ok(())
     }
 
+    /// Forgets an index. Without one of this name nothing happens.
+    pub fn remove_index(&mut self, name: &str) {
+        let Some(position) = self.indexes.iter().position(|index| &*index.name == name) else {
+            return;
+        };
+        self.indexes.remove(position);
+        for entry in self.items.values_mut() {
+            entry.values.remove(position);
+        }
+        self.failures.retain(|(index, _), _| &**index != name);
+    }
+
     /// Whether an index of this name exists.
     pub fn has_index(&self, name: &str) -> bool {
         self.indexes.iter().any(|index| &*index.name == name)

@@ -196,6 +196,12 @@ impl fmt::Display for Chain<'_> {
     }
 }
 
+/// Whether other managers' fields are the reason (`FieldManagerConflict`).
+fn names_managers(status: &Status) -> bool {
+    let causes = status.details.iter().flat_map(|details| &details.causes);
+    causes.into_iter().any(|cause| cause.reason == "FieldManagerConflict")
+}
+
 impl Error {
     /// A failure that may pass: the key is retried with backoff.
     ///
@@ -221,7 +227,8 @@ impl Error {
 
     /// Sorts a client error into [`Error::Conflict`] or [`Error::Api`], with the attempt.
     pub fn from_api(attempted: impl Into<String>, source: kube::Error) -> Error {
-        let conflict = matches!(&source, kube::Error::Api(status) if status.is_conflict());
+        // Reading again does not change who manages a field.
+        let conflict = matches!(&source, kube::Error::Api(status) if status.is_conflict() && !names_managers(status));
         let error = Box::new(ApiError {
             attempted: attempted.into(),
             source,
@@ -255,6 +262,12 @@ impl Error {
     /// The object changed since it was read (409 Conflict).
     pub fn is_conflict(&self) -> bool {
         matches!(self, Error::Conflict(_))
+    }
+
+    /// An apply was refused because it would change fields of other managers (409 with the fields as causes); see
+    /// [`Client::without_force`](crate::Client::without_force).
+    pub fn is_field_conflict(&self) -> bool {
+        self.status().is_some_and(names_managers)
     }
 
     /// Trying again cannot help.

@@ -1107,6 +1107,82 @@ async fn causes_lead_from_a_change_to_its_reconcile() {
     eventually("no watch is left", || fake.open_watches() == 0).await;
 }
 
+/// Keeps the client of its context.
+#[derive(Clone, Default)]
+struct Lends(Arc<Mutex<Option<Client>>>);
+
+impl Reconciler for Lends {
+    type Object = Pod;
+    async fn reconcile(&self, _: Arc<Pod>, ctx: Context) -> Result<Action> {
+        *self.0.lock().expect("quiet") = Some(ctx.client().clone());
+        Ok(Action::await_change())
+    }
+}
+
+/// An index is read as every list is: with the writes of our own; and it goes with its controller.
+#[tokio::test(start_paused = true)]
+async fn k1_an_index_shows_own_writes() {
+    let fake = Fake::new();
+    fake.put(PODS, pod("p"));
+    fake.put(
+        CONFIGS,
+        json!({ "metadata": { "namespace": "a", "name": "old" }, "data": { "key": "red" } }),
+    );
+    let lends = Lends::default();
+    let by_value = |config: &ConfigMap| config.data.iter().flatten().map(|(_, value)| value.clone()).collect();
+    let indexing = || Controller::of(lends.clone()).indexes::<ConfigMap>("data", by_value);
+    let twice = Manager::builder(fake.client())
+        .add(indexing().named("first"))
+        .add(indexing().named("second"))
+        .build()
+        .expect("a manager");
+    let error = twice.run(std::future::pending()).await.expect_err("the name is taken");
+    assert!(
+        error
+            .to_string()
+            .contains("controller second: ConfigMap in all namespaces: cannot add index \"data\""),
+        "{error}"
+    );
+    let manager = Manager::builder(fake.client())
+        .add(indexing())
+        .build()
+        .expect("a manager");
+    let client = with_manager(manager, async {
+        eventually("a reconcile", || lends.0.lock().expect("quiet").is_some()).await;
+        let client = lends.0.lock().expect("quiet").clone().expect("it was kept");
+        let of = async |value: &str| -> Vec<String> {
+            let found = client.list_by_index::<ConfigMap>(Some("a"), "data", value).await;
+            found.expect("a list").iter().map(|config| config.name_any()).collect()
+        };
+        assert_eq!(of("red").await, ["old"]);
+        fake.hold_watches(true);
+        client.create(&config("a", "new", "red")).await.expect("created");
+        client.delete(&config("a", "old", "")).await.expect("deleted");
+        let reading = tokio::spawn({
+            let client = client.clone();
+            async move { client.list_by_index::<ConfigMap>(Some("a"), "data", "red").await }
+        });
+        settle().await;
+        assert!(
+            !reading.is_finished(),
+            "answered from a cache that has not seen the writes"
+        );
+        fake.hold_watches(false);
+        let read = reading.await.expect("no panic").expect("a list");
+        let names: Vec<String> = read.iter().map(|config| config.name_any()).collect();
+        assert_eq!(names, ["new"]);
+        assert_eq!(of("blue").await, [""; 0]);
+        client
+    })
+    .await;
+    let gone = client.list_by_index::<ConfigMap>(None, "data", "red").await;
+    let gone = gone.expect_err("the controller has ended").to_string();
+    assert!(
+        gone.contains("no such index") && gone.contains("Controller::indexes"),
+        "{gone}"
+    );
+}
+
 #[tokio::test]
 async fn a_cluster_scoped_owner_has_one_key() {
     struct Namespaces(Arc<Mutex<Vec<String>>>);

@@ -21,7 +21,7 @@ pub enum IndexError {
     },
     /// There is no such index.
     #[error(
-        "cannot read index {name:?}: there is no such index (known: {known:?}); add it before the informer is used"
+        "cannot read index {name:?}: there is no such index (known: {known:?}); declare it with `Controller::indexes`, or add it to the informer"
     )]
     Unknown {
         /// The name that was asked for.

@@ -303,6 +303,28 @@ fn c4_indexes_are_backfilled_and_names_are_unique() {
 }
 
 #[test]
+fn an_index_that_is_removed_leaves_the_others_as_they_are() {
+    let mut store = TestStore::new();
+    let broken = |_: &Object| -> Result<Vec<String>, String> { Err("no".to_owned()) };
+    store.add_index("broken", broken).expect("free");
+    store
+        .add_index("label", |object: &Object| vec![object.3.clone()])
+        .expect("free");
+    replace(&mut store, "5", &[labelled("x", 1, 1, "red")]);
+    store.remove_index("none such");
+    store.remove_index("broken");
+    assert!(!store.has_index("broken") && store.index_failures().next().is_none());
+    apply(&mut store, [Delta::Modified(labelled("x", 1, 6, "blue"))]);
+    let by = |value: &str| names(&store.by_index("label", value, None).expect("the index exists"));
+    assert_eq!((by("red"), by("blue")), (vec![], vec!["x".to_owned()]));
+    store.check().expect("the values are those of the objects");
+    store
+        .add_index("broken", |_: &Object| vec!["all".to_owned()])
+        .expect("the name is free again");
+    assert_eq!(names(&store.by_index("broken", "all", None).expect("exists")), ["x"]);
+}
+
+#[test]
 fn s6_failing_index_function_is_isolated() {
     let mut store = TestStore::new();
     let picky = |object: &Object| match object.3.as_str() {

@@ -29,13 +29,15 @@ use tokio::sync::watch;
 
 use self::asking::Questions;
 pub(crate) use self::shared::{Lease, Listed, Objects, Shared};
+use super::Keeping;
 use super::handlers::{Slot, Turn, drop_guarded};
 use super::informer::{self, Health};
 use super::scope::{Membership, Scope};
 use super::store::{CONTROLLER_UID, KubeMeta, ORPHANS, controller_uid, orphan_in};
+use super::transform::Transform;
 use crate::error::{Error, Result};
 use crate::events::{EventRecorder, EventType};
-use crate::form::packed::{Budget, Shelf, unpacked, with_decoded};
+use crate::form::packed::{Shelf, unpacked, with_decoded};
 use crate::form::{Cached, Form, Identity};
 use crate::metrics::Metrics;
 use crate::object::ObjectRef;
@@ -65,6 +67,8 @@ pub(crate) struct Core {
     pub(crate) name: String,
     pub(crate) form: Form,
     pub(crate) scope: Scope,
+    /// What becomes of objects before they are kept.
+    pub(crate) transform: Option<Transform>,
     /// The decoded ones of its objects.
     pub(crate) shelf: Arc<Shelf>,
     store: RwLock<EngineStore>,
@@ -107,7 +111,7 @@ const REPORTED: usize = 10;
 
 impl Core {
     /// Call it inside a tokio runtime.
-    pub(crate) fn new(form: Form, scope: Scope, decoded: Budget, reports: Reports) -> Core {
+    pub(crate) fn new(form: Form, scope: Scope, kept: &Keeping, reports: Reports) -> Core {
         let resource = &form.resource;
         let mut store = EngineStore::new();
         store
@@ -124,7 +128,8 @@ impl Core {
         };
         Core {
             name,
-            shelf: Shelf::new(form.decode.kept, decoded),
+            shelf: Shelf::new(form.decode.kept, kept.decoded),
+            transform: kept.transforms.of(form.id),
             form,
             scope,
             store: RwLock::new(store),
@@ -474,6 +479,11 @@ impl Core {
             .map_err(|error| Error::Configuration(format!("{}: {error}", self.name)))
     }
 
+    /// Whether there is such an index; it is an error if not.
+    pub(crate) fn has_index(&self, index: &str) -> Result<()> {
+        self.by_index(index, "", None).map(drop)
+    }
+
     pub(crate) fn keys(&self) -> Vec<Request> {
         self.read().keys().map(Request::from).collect()
     }
@@ -507,6 +517,12 @@ pub(crate) fn matching(store: &EngineStore, namespace: Option<&str>, labels: &Se
 pub(crate) fn owned_by(store: &EngineStore, namespace: Option<&str>, owner_uid: &str) -> Objects {
     let owned = store.by_index(CONTROLLER_UID, owner_uid, namespace);
     owned.expect("every informer is made with this index").items
+}
+
+/// The objects that an index files under a value; none without such an index.
+pub(crate) fn filed(store: &EngineStore, namespace: Option<&str>, index: &str, value: &str) -> Objects {
+    let found = store.by_index(index, value, namespace);
+    found.map(|found| found.items).unwrap_or_default()
 }
 
 /// The objects without a controller whose labels match. The informer must have been told that orphans are wanted.

@@ -24,6 +24,7 @@ mod informer;
 mod parts;
 mod scope;
 mod store;
+mod transform;
 mod watch;
 mod wire;
 
@@ -43,10 +44,11 @@ use kubewright_engine::reflector::Config;
 pub use kubewright_engine::{Event, HandlerId};
 
 pub(crate) use self::core::Core;
-pub(crate) use self::core::{EngineStore, Gone, Listed, Objects, Shared, Written, matching, orphans, owned_by};
+pub(crate) use self::core::{EngineStore, Gone, Listed, Objects, Shared, Written, filed, matching, orphans, owned_by};
 use self::core::{Lease, ReceiptTarget, Reports};
 pub(crate) use self::parts::{Keys, Parts};
 pub(crate) use self::store::KubeMeta;
+pub(crate) use self::transform::Transforms;
 pub(crate) use self::watch::entropy;
 use self::wire::Wire;
 pub(crate) use self::wire::decode_page;
@@ -83,8 +85,7 @@ struct Inner {
     reports: Reports,
     /// The namespaces of which objects are cached unless a scope names another, in order; none means all.
     namespaces: Vec<String>,
-    /// How much text of decoded objects each informer keeps.
-    decoded: Budget,
+    kept: Keeping,
     /// How its watches go about it.
     watching: Config,
     state: Mutex<State>,
@@ -98,6 +99,26 @@ struct State {
     pinned: BTreeMap<InformerKey, Shared>,
     /// Every living informer by group and plural, for receipts: the version does not matter, it is the same object.
     targets: BTreeMap<(String, String), Vec<Weak<dyn ReceiptTarget>>>,
+}
+
+/// How objects are kept.
+#[derive(Clone, Default)]
+pub(crate) struct Keeping {
+    /// How much text of decoded objects each informer keeps.
+    pub(crate) decoded: Budget,
+    pub(crate) transforms: Transforms,
+    /// Of these types a part only.
+    pub(crate) scopes: BTreeMap<TypeId, Scope>,
+}
+
+impl Keeping {
+    /// Of a type that is held in part everything is that part.
+    fn scope(&self, form: &Form, scope: Scope) -> Scope {
+        match self.scopes.get(&form.id) {
+            Some(part) if scope == Scope::all() => part.clone(),
+            _ => scope,
+        }
+    }
 }
 
 type InformerKey = (TypeId, String, String, String, String);
@@ -130,7 +151,7 @@ impl Cache {
             observers,
             metrics,
             Vec::new(),
-            Budget::DEFAULT,
+            Keeping::default(),
             None,
             is_virtual,
         )
@@ -142,7 +163,7 @@ impl Cache {
         observers: Observers,
         metrics: Metrics,
         mut namespaces: Vec<String>,
-        decoded: Budget,
+        kept: Keeping,
         cluster: Option<&str>,
         is_virtual: bool,
     ) -> Cache {
@@ -157,7 +178,7 @@ impl Cache {
                 ..Reports::default()
             },
             namespaces,
-            decoded,
+            kept,
             watching: watch::config(is_virtual),
             state: Mutex::default(),
         }))
@@ -210,7 +231,7 @@ impl Cache {
     /// [`Cache::informer_in`] without the type.
     pub(crate) fn parts_in(&self, form: &Form, scope: Scope) -> Parts {
         let mut parts = self
-            .bounded(form, scope)
+            .bounded(form, self.0.kept.scope(form, scope))
             .into_iter()
             .map(|scope| self.start(form, scope));
         let first = parts.next().expect("there is at least one scope");
@@ -253,7 +274,7 @@ impl Cache {
         if let Some(informer) = state.living(&key) {
             return informer;
         }
-        let core = Arc::new(Core::new(form.clone(), scope, self.0.decoded, self.0.reports.clone()));
+        let core = Arc::new(Core::new(form.clone(), scope, &self.0.kept, self.0.reports.clone()));
         let (source, stop) = Stop::pair();
         let wire = Wire {
             kube: self.0.kube.clone(),
@@ -296,7 +317,7 @@ impl Cache {
     /// [`Cache::existing`] without the type.
     pub(crate) fn existing_of(&self, form: &Form) -> Option<Parts> {
         let state = self.state();
-        let scopes = self.bounded(form, Scope::all());
+        let scopes = self.bounded(form, self.0.kept.scope(form, Scope::all()));
         let mut parts = scopes
             .iter()
             .map(|scope| state.living(&key_of(form, scope)))

@@ -25,6 +25,7 @@ use serde::de::Error as _;
 use serde_json::Value;
 
 use super::core::Core;
+use super::transform::Transform;
 use crate::error::Chain;
 use crate::form::cut::{self, Lister};
 use crate::form::packed::{Head, Packed};
@@ -329,13 +330,16 @@ impl<'a> Reader<'a> {
     /// with more care.
     fn whole(&mut self, kind: &[u8], object: &[u8]) -> Option<WatchEvent<dyn Cached>> {
         let meaning = of_object(kind)?;
-        let head = self.lean(object)?;
+        let head = self.lean(object).ok()??;
         self.packed(head).map(|object| meaning(Ok(object)))
     }
 
     /// One object. An object that cannot be decoded but has a name is the inner error, everything else the outer one.
     fn object(&mut self, text: &[u8]) -> Result<Found, String> {
-        let head = self.lean(text);
+        let head = match self.lean(text) {
+            Ok(head) => head,
+            Err(reason) => return found(text, Err(reason)),
+        };
         if let Some(object) = head.and_then(|head| self.packed(head)) {
             return Ok(Ok(object));
         }
@@ -345,21 +349,35 @@ impl<'a> Reader<'a> {
             Ok(lean) => guarded(|| (self.form.decode.kept)(lean)),
             Err(_) => Err(broken_text(lean)),
         };
-        match decoded {
-            Ok(object) => Ok(Ok(object)),
-            Err(reason) => {
-                let value: Value = serde_json::from_slice(text).unwrap_or_default();
-                unreadable(&value, &reason).map(Err).ok_or(reason)
-            }
-        }
+        found(text, decoded)
     }
 
-    /// Puts the text of an object into the scratch, as it is kept.
-    fn lean(&mut self, text: &[u8]) -> Option<Head> {
+    /// Puts the text of an object into the scratch, as it is kept. The error says why a transform has no text for it.
+    fn lean(&mut self, text: &[u8]) -> Result<Option<Head>, String> {
         let resource = &self.form.resource;
         let kind = (!self.form.says_kind).then_some((resource.api_version.as_str(), resource.kind.as_str()));
         self.scratch.clear();
-        cut::lean(text, kind, self.scratch)
+        let head = cut::lean(text, kind, self.scratch);
+        match self.core.and_then(|core| core.transform.as_ref()) {
+            Some(transform) => head.map(|head| self.transformed(head, transform)).transpose(),
+            None => Ok(head),
+        }
+    }
+
+    /// Changes the text in the scratch.
+    fn transformed(&mut self, head: Head, transform: &Transform) -> Result<Head, String> {
+        let text = std::str::from_utf8(self.scratch).map_err(|error| error.to_string())?;
+        let changed = transform(text)?;
+        let mut lean = Vec::with_capacity(changed.len());
+        let after = cut::lean(changed.as_bytes(), None, &mut lean).ok_or("its transform left no object")?;
+        let said = std::str::from_utf8(&lean).map_err(|error| error.to_string())?;
+        if head.identity(text) != after.identity(said) {
+            return Err(
+                "its transform changed which object it is (name, namespace, uid or resourceVersion)".to_owned(),
+            );
+        }
+        *self.scratch = lean;
+        Ok(after)
     }
 
     /// The object in the scratch, packed; `None` when it is for no cache, or cannot be packed or decoded.
@@ -376,6 +394,14 @@ impl<'a> Reader<'a> {
         let object = guarded(|| (self.form.decode.kept)(text)).ok()?;
         Some(Packed::decoded(object, text, head, &core.shelf))
     }
+}
+
+/// An object; or the facts about one that cannot be decoded, if it has a name.
+fn found(text: &[u8], decoded: Result<Arc<dyn Cached>, String>) -> Result<Found, String> {
+    decoded.map(Ok).or_else(|reason| {
+        let value: Value = serde_json::from_slice(text).unwrap_or_default();
+        unreadable(&value, &reason).map(Err).ok_or(reason)
+    })
 }
 
 /// An object, or the facts about one that cannot be decoded.
@@ -505,6 +531,7 @@ pub(crate) fn decode_page(body: &[u8], form: &Form) -> Result<ListPage<dyn Cache
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cache::Keeping;
     use crate::cache::Scope;
     use crate::cache::core::Reports;
     use crate::form::packed::Budget;
@@ -522,7 +549,11 @@ mod tests {
             .build()
             .expect("a runtime");
         let _entered = runtime.enter();
-        let core = Arc::new(Core::new(form(), Scope::all(), Budget::fixed(0), Reports::default()));
+        let kept = Keeping {
+            decoded: Budget::fixed(0),
+            ..Keeping::default()
+        };
+        let core = Arc::new(Core::new(form(), Scope::all(), &kept, Reports::default()));
         if checks {
             core.check_objects();
         }

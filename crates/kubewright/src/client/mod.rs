@@ -15,6 +15,8 @@
 pub(crate) mod apply;
 mod read;
 mod send;
+mod subresource;
+mod warnings;
 mod write;
 
 use std::collections::BTreeMap;
@@ -22,7 +24,7 @@ use std::fmt;
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::Duration;
 
-use kube::api::PostParams;
+use kube::api::{PostParams, ValidationDirective};
 use kube::core::{ApiResource, ObjectMeta, Request as Requests};
 use kubewright_engine::ObjectKey;
 use kubewright_engine::retry::Effect;
@@ -33,6 +35,7 @@ use tracing::Instrument;
 
 use self::send::Sending;
 pub use self::send::{REQUEST_DEADLINE, connect};
+use self::warnings::Warned;
 use crate::cache::{Cache, Gone, Written};
 use crate::diff::changes_between;
 use crate::election::Lead;
@@ -79,6 +82,9 @@ pub struct Client {
     controller: Option<Arc<str>>,
     field_manager: Arc<str>,
     dry_run: bool,
+    /// Takes fields over from other managers.
+    forces: bool,
+    field_validation: Option<ValidationDirective>,
     only_reads: bool,
     leaves_receipts: bool,
     lead: Lead,
@@ -93,6 +99,7 @@ struct Shared {
     cache: Cache,
     observers: Observers,
     applied: Applied,
+    warned: Warned,
 }
 
 /// The clusters of a manager.
@@ -129,6 +136,7 @@ impl Client {
             cache,
             observers,
             applied: Applied::default(),
+            warned: Warned::default(),
         });
         Client {
             clusters: Arc::new(Clusters {
@@ -139,6 +147,8 @@ impl Client {
             controller: None,
             field_manager: Arc::from("kubewright"),
             dry_run: false,
+            forces: true,
+            field_validation: None,
             only_reads: false,
             leaves_receipts: true,
             lead: Lead::default(),
@@ -261,6 +271,26 @@ impl Client {
         }
     }
 
+    /// The same client, whose applies take no field over from another manager: where one would change it they are
+    /// refused, with the names of the managers and the fields ([`Error::is_field_conflict`]).
+    #[must_use]
+    pub fn without_force(&self) -> Client {
+        Client {
+            forces: false,
+            ..self.clone()
+        }
+    }
+
+    /// The same client with `fieldValidation` on every create, update and patch: what the server does with fields that
+    /// it does not know or that are there twice. With `Strict` it refuses the object; without this it warns.
+    #[must_use]
+    pub fn with_field_validation(&self, directive: ValidationDirective) -> Client {
+        Client {
+            field_validation: Some(directive),
+            ..self.clone()
+        }
+    }
+
     /// The same client, whose writes no read waits for: a cached read may show the object as it was before. For a
     /// controller that keeps its own account of its writes, as a scheduler of the pods that it bound (`AssumePod` in
     /// kube-scheduler), where readers of other controllers have nothing to gain by waiting.
@@ -335,7 +365,10 @@ impl Client {
     }
 
     async fn send_text(&self, attempt: &str, request: BuiltRequest) -> Result<String> {
-        let request = request.map_err(|error| Error::from_api(attempt, kube::Error::BuildRequest(error)))?;
+        let mut request = request.map_err(|error| Error::from_api(attempt, kube::Error::BuildRequest(error)))?;
+        if let Some(directive) = &self.field_validation {
+            validate_fields(&mut request, directive);
+        }
         let reads = request.method() == http::Method::GET || self.dry_run;
         let effect = if reads { Effect::Read } else { Effect::Write };
         if !reads && self.only_reads {
@@ -351,6 +384,7 @@ impl Client {
         let sending = Sending {
             kube: self.kube(),
             metrics: self.cache().metrics(),
+            warned: &self.shared.warned,
             effect,
             deadline: self.request_deadline,
             span: &span,
@@ -487,6 +521,27 @@ fn is_gone(meta: &ObjectMeta) -> bool {
         .as_ref()
         .is_some_and(|finalizers| !finalizers.is_empty());
     meta.deletion_timestamp.is_some() && !held && meta.deletion_grace_period_seconds.unwrap_or(0) <= 0
+}
+
+/// Says what becomes of fields that the server does not know, in a request that has any.
+fn validate_fields(request: &mut http::Request<Vec<u8>>, directive: &ValidationDirective) {
+    let has_fields = matches!(
+        *request.method(),
+        http::Method::POST | http::Method::PUT | http::Method::PATCH
+    );
+    if !has_fields {
+        return;
+    }
+    let there = request.uri();
+    let joint = match there.query() {
+        None => "?",
+        Some("") => "",
+        Some(_) => "&",
+    };
+    // What was an address is one with a further parameter.
+    if let Ok(more) = format!("{there}{joint}fieldValidation={}", directive.as_str()).parse() {
+        *request.uri_mut() = more;
+    }
 }
 
 fn decode(attempt: &str, text: &str, form: &Form) -> Result<Arc<dyn Cached>> {

@@ -12,7 +12,7 @@ use tokio::time::Instant;
 
 use super::{Client, FIRST_READ_DEADLINE, Target};
 use crate::cache::{
-    EngineStore, Informer, KubeMeta, Listed, Objects, Parts, Shared, decode_page, matching, orphans, owned_by,
+    EngineStore, Informer, KubeMeta, Listed, Objects, Parts, Shared, decode_page, filed, matching, orphans, owned_by,
 };
 use crate::error::{Error, Result};
 use crate::form::{Cached, Form, typed, typed_all};
@@ -70,6 +70,30 @@ impl Client {
     /// As [`Client::list`].
     pub async fn orphans<K: Object>(&self, namespace: Option<&str>, labels: &Selector) -> Result<Vec<Arc<K>>> {
         self.listed(&Form::of::<K>(), namespace, Which::Orphans(labels))
+            .await
+            .map(typed_all)
+    }
+
+    /// The objects that an index files under a value (controller-runtime's `MatchingFields`): an index of
+    /// [`Controller::indexes`](crate::Controller::indexes) or of [`Informer::add_index`].
+    ///
+    /// ```
+    /// # use kubewright::{Client, Result};
+    /// # use kubewright::k8s_openapi::api::core::v1::Pod;
+    /// # async fn show(client: &Client) -> Result<()> {
+    /// let on_node = client.list_by_index::<Pod>(None, "spec.nodeName", "node-1").await?;
+    /// # drop(on_node); Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Client::list`], and [`Error::Configuration`] when there is no index of that name.
+    pub async fn list_by_index<K: Object>(
+        &self,
+        namespace: Option<&str>,
+        index: &str,
+        value: &str,
+    ) -> Result<Vec<Arc<K>>> {
+        self.listed(&Form::of::<K>(), namespace, Which::Filed { index, value })
             .await
             .map(typed_all)
     }
@@ -140,6 +164,7 @@ enum Which<'a> {
     Labelled(&'a Selector),
     OwnedBy(&'a str),
     Orphans(&'a Selector),
+    Filed { index: &'a str, value: &'a str },
 }
 
 /// The same without the type; see `form.rs`.
@@ -216,8 +241,10 @@ impl Client {
     ) -> BoxFuture<'a, Result<Objects>> {
         Box::pin(async move {
             informer.synced_within(FIRST_READ_DEADLINE).await?;
-            if let Which::Orphans(_) = which {
-                informer.index_orphans();
+            match which {
+                Which::Orphans(_) => informer.index_orphans(),
+                Which::Filed { index, .. } => informer.core().has_index(index)?,
+                Which::All | Which::Labelled(_) | Which::OwnedBy(_) => {}
             }
             let ticket = informer.ticket();
             let deadline = Instant::now() + self.read_deadline;
@@ -226,10 +253,17 @@ impl Client {
                 Which::Labelled(labels) => matching(store, namespace, labels),
                 Which::OwnedBy(uid) => owned_by(store, namespace, uid),
                 Which::Orphans(labels) => orphans(store, namespace, labels),
+                Which::Filed { index, value } => filed(store, namespace, index, value),
             };
             loop {
                 match informer.read_many(namespace, ticket, deadline, read).await {
-                    Listed::Ready(objects) => return Ok(informer.core().all_unpacked(objects)),
+                    Listed::Ready(objects) => {
+                        if let Which::Filed { index, .. } = which {
+                            // Its controller may have ended meanwhile.
+                            informer.core().has_index(index)?;
+                        }
+                        return Ok(informer.core().all_unpacked(objects));
+                    }
                     Listed::Ask(keys) => self.ask_for(informer, namespace, &keys, ticket).await?,
                     Listed::Late => break,
                 }

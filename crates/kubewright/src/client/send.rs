@@ -17,6 +17,7 @@ use kubewright_engine::retry::{Effect, Fault, again};
 use tokio::time::{Instant, timeout_at};
 use tracing::Span;
 
+use super::warnings::Warned;
 use crate::cache::entropy;
 use crate::error::Result;
 use crate::fault::fault_of;
@@ -55,6 +56,7 @@ struct Failed {
 pub(super) struct Sending<'a> {
     pub(super) kube: &'a kube::Client,
     pub(super) metrics: &'a Metrics,
+    pub(super) warned: &'a Warned,
     pub(super) effect: Effect,
     pub(super) deadline: Duration,
     /// Is told how the request ends.
@@ -110,7 +112,7 @@ impl Sending<'_> {
     }
 
     async fn once(&self, request: http::Request<Body>) -> Result<String, Failed> {
-        let method = request.method().clone();
+        let (method, path) = (request.method().clone(), request.uri().path().to_owned());
         let failed = |error| Failed {
             fault: fault_of(&error),
             error,
@@ -123,6 +125,7 @@ impl Sending<'_> {
         }
         let answer = sent.map_err(failed)?;
         let status = answer.status();
+        self.warned.note(answer.headers(), &path);
         let retry_after = answer.headers().get(http::header::RETRY_AFTER);
         let retry_after = retry_after.and_then(|value| value.to_str().ok()?.parse().ok());
         let body = answer.into_body().collect().await.map_err(failed)?.to_bytes();

@@ -4,11 +4,10 @@ use std::fmt;
 use std::sync::Arc;
 
 use futures::future::BoxFuture;
-use kube::api::{DeleteParams, Patch, PatchParams};
+use kube::api::{DeleteParams, ListParams, ObjectList, Patch, PatchParams};
 use kube::core::params::Preconditions;
 use kube::core::{ApiResource, DynamicObject, ObjectMeta, Status};
 use serde::Serialize;
-use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use super::{BuiltRequest, Client, Target, is_gone, scoped};
@@ -73,21 +72,7 @@ impl Client {
         self.patch_at(namespace, name, Some("status"), patch).await
     }
 
-    /// Patches a subresource whose answer is the object itself, such as `status`, `resize` or `ephemeralcontainers`.
-    ///
-    /// # Errors
-    /// As [`Client::patch`].
-    pub async fn patch_subresource<K: Object, P: Serialize + fmt::Debug>(
-        &self,
-        namespace: Option<&str>,
-        name: &str,
-        subresource: &str,
-        patch: &Patch<P>,
-    ) -> Result<Arc<K>> {
-        self.patch_at(namespace, name, Some(subresource), patch).await
-    }
-
-    async fn patch_at<K: Object, P: Serialize + fmt::Debug>(
+    pub(super) async fn patch_at<K: Object, P: Serialize + fmt::Debug>(
         &self,
         namespace: Option<&str>,
         name: &str,
@@ -142,35 +127,6 @@ impl Client {
         }
     }
 
-    /// Posts to a subresource that is an action, such as a pod's `binding` or `eviction`; `T` is the type of the
-    /// answer.
-    ///
-    /// # Errors
-    /// As the server answers.
-    pub async fn create_subresource<K: Object, B: Serialize, T: DeserializeOwned>(
-        &self,
-        namespace: Option<&str>,
-        name: &str,
-        subresource: &str,
-        body: &B,
-    ) -> Result<T> {
-        let form = Form::of::<K>();
-        let target = Target::new(&form.resource, scoped(&form, namespace), name);
-        let body = serde_json::to_vec(body)?;
-        let request = target
-            .requests()
-            .create_subresource(subresource, name, &self.post_params(), body);
-        let flight = self.send_write(&target);
-        let attempt = target.attempt_at("create", Some(subresource));
-        let answer = flight.outcome(self.send::<T>(&attempt, request).await)?;
-        if !self.dry_run {
-            // The answer is not the object, so its version is unknown.
-            self.leave_unknown(&target);
-            self.tell(&target, "create", Some(subresource), Vec::new);
-        }
-        Ok(answer)
-    }
-
     /// Deletes exactly this object: the request carries its uid. `false` when it was gone already, or replaced by a
     /// namesake.
     ///
@@ -203,6 +159,54 @@ impl Client {
         let form = Form::of::<K>();
         let target = Target::new(&form.resource, scoped(&form, namespace), name);
         self.delete_target(&target, params, None).await
+    }
+
+    /// Deletes all objects of a kind that these selectors choose, in one namespace (or in none, of a kind without
+    /// namespaces), and says how many (`DeleteAllOf`). The server deletes them one after the other: an error may come
+    /// when some are gone.
+    ///
+    /// ```
+    /// # use kubewright::{Client, Result};
+    /// # use kubewright::k8s_openapi::api::core::v1::ConfigMap;
+    /// # use kubewright::kube::api::{DeleteParams, ListParams};
+    /// # async fn clean(client: &Client) -> Result<()> {
+    /// let old = ListParams::default().labels("generation=old");
+    /// client.delete_collection::<ConfigMap>(Some("default"), &old, DeleteParams::default()).await?;
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::Api`](crate::Error::Api) when the server refuses.
+    pub async fn delete_collection<K: Object>(
+        &self,
+        namespace: Option<&str>,
+        which: &ListParams,
+        mut params: DeleteParams,
+    ) -> Result<usize> {
+        let form = Form::of::<K>();
+        // Whichever objects they are.
+        let target = Target {
+            generated: true,
+            ..Target::new(&form.resource, scoped(&form, namespace), "")
+        };
+        params.dry_run |= self.is_dry_run();
+        let request = target.requests().delete_collection(&params, which);
+        let mut flight = self.send_write(&target);
+        flight.open &= !params.dry_run;
+        let attempt = format!("delete all {} that are selected", form.resource.plural);
+        let answer = flight.outcome(self.send_text(&attempt, request).await)?;
+        // A server that says no more than that it is done leaves unknown which.
+        let Ok(deleted) = serde_json::from_str::<ObjectList<DynamicObject>>(&answer) else {
+            self.leave_unknown(&target);
+            return Ok(0);
+        };
+        for object in deleted.items.iter().filter(|_| !params.dry_run) {
+            let one = Target::of_object(&form, &object.metadata)?;
+            // The answer shows it as it was: whether finalizers or a grace period hold it is not known.
+            self.leave_unknown(&one);
+            self.tell(&one, "delete", None, Vec::new);
+        }
+        Ok(deleted.items.len())
     }
 
     /// Deletes an object of a kind that is known at run time; give the uid as a precondition. `false` when there is
@@ -297,7 +301,7 @@ impl Client {
         })
     }
 
-    /// Server-side apply, taking over the fields of others. `verb` is the resulting verb.
+    /// Server-side apply, taking over the fields of others unless the client does not. `verb` is the resulting verb.
     pub(crate) async fn send_apply(
         &self,
         form: &Form,
@@ -308,7 +312,8 @@ impl Client {
     ) -> Result<Arc<dyn Cached>> {
         let params = PatchParams {
             dry_run: self.dry_run,
-            ..PatchParams::apply(&self.field_manager).force()
+            force: self.forces,
+            ..PatchParams::apply(&self.field_manager)
         };
         let request = target.requests().patch(target.name, &params, &Patch::Apply(wanted));
         let written = self.write(target, verb, None, request, form).await?;

@@ -20,6 +20,7 @@ use tokio::task::JoinSet;
 use tracing::Instrument;
 use tracing::field::Empty;
 
+use super::indexes::Filed;
 use super::sources::{Feed, OwnerKind, Sink, Source, Watched, Wiring, feed_self};
 use super::{Controller, Drive, Settings};
 use crate::action::Action;
@@ -51,6 +52,7 @@ pub(crate) struct Prepared {
     client: Client,
     /// Of its own kind and of those that it owns and watches.
     feeds: Vec<Feed>,
+    indexes: Vec<Filed>,
     queue: Queue<Request, Causes>,
     own_writes: OwnWrites,
     /// Which keys are worked on here; without it all.
@@ -93,6 +95,8 @@ impl Controller {
         let client = client.cluster(&self.settings.cluster)?.for_controller(&name);
         let own = client.cache().parts_in(&self.form, self.settings.scope.clone());
         let mut feeds = vec![feed_self(&own, &self.predicates, sink.clone())];
+        let indexes = self.indexes.into_iter().map(|index| index.start(&name, &client));
+        let indexes = indexes.collect::<Result<_>>()?;
         let wiring = Wiring {
             controller: &name,
             cluster: &self.settings.cluster,
@@ -112,6 +116,7 @@ impl Controller {
             own,
             client,
             feeds,
+            indexes,
             queue,
             own_writes: OwnWrites::new(),
             shards,
@@ -124,13 +129,20 @@ impl Prepared {
     /// Waits until all sources are synced (R4).
     pub(crate) async fn synced(&self) -> Result<()> {
         let within = self.settings.sync_timeout;
-        futures::future::try_join_all(self.feeds.iter().map(|feed| feed.synced_within(within))).await?;
+        let indexed = self.indexes.iter().flat_map(Filed::informers);
+        futures::future::try_join(
+            futures::future::try_join_all(self.feeds.iter().map(|feed| feed.synced_within(within))),
+            futures::future::try_join_all(indexed.map(|informer| informer.synced_within(within))),
+        )
+        .await?;
         Ok(())
     }
 
     /// The health of the sources, for as long as the controller lives.
     pub(crate) fn sources(&self) -> Vec<Watched> {
-        self.feeds.iter().flat_map(Feed::watched).collect()
+        let indexed = self.indexes.iter().flat_map(Filed::informers);
+        let fed = self.feeds.iter().flat_map(Feed::watched);
+        fed.chain(indexed.map(Watched::of)).collect()
     }
 
     /// Runs until the stop: in every term workers take keys, and between the terms the queue fills.

@@ -6,6 +6,7 @@
 
 mod control_loop;
 mod finalizer;
+mod indexes;
 mod mapper;
 mod sources;
 pub(crate) mod waker;
@@ -38,6 +39,7 @@ use finalizer::Turn;
 
 pub use self::finalizer::Cleanup;
 pub(crate) use control_loop::{Equipment, Prepared, Told};
+use indexes::Index;
 use sources::Predicates;
 pub use sources::Source;
 pub(crate) use sources::{Relation, Sink, Watched};
@@ -133,6 +135,7 @@ pub struct Controller {
     pub(crate) kind: Kind,
     pub(crate) drive: Box<dyn Drive>,
     pub(crate) sources: Vec<Source>,
+    pub(crate) indexes: Vec<Index>,
     pub(crate) predicates: Predicates,
     pub(crate) rules: Vec<Rule>,
     pub(crate) limiter: Box<dyn RateLimiter>,
@@ -164,6 +167,7 @@ impl Controller {
             kind: Kind::of::<K>(),
             drive: Box::new(DriveOf(reconciler)),
             sources: Vec::new(),
+            indexes: Vec::new(),
             predicates: Predicates::default(),
             rules: Vec::new(),
             limiter: Box::new(Exponential::default()),
@@ -226,6 +230,45 @@ impl Controller {
         self
     }
 
+    /// Files the objects of kind `K` under the values that `values` answers, so that
+    /// [`Client::list_by_index`](crate::Client::list_by_index) finds them without looking at all (controller-runtime's
+    /// `FieldIndexer.IndexField`). An object may have several values, or none. The name is free, such as
+    /// `spec.nodeName`, and unique for a kind; other controllers, webhooks and runnables read the index too.
+    ///
+    /// Changes of the objects lead to no reconcile: declare that with [`Controller::watches`]. The generated role has
+    /// the right to list and watch the kind.
+    ///
+    /// ```
+    /// # use std::sync::Arc;
+    /// # use kubewright::k8s_openapi::api::core::v1::{Node, Pod};
+    /// # use kubewright::{Action, Context, Controller, Reconciler, Result};
+    /// struct Drainer;
+    ///
+    /// impl Reconciler for Drainer {
+    ///     type Object = Node;
+    ///
+    ///     async fn reconcile(&self, node: Arc<Node>, ctx: Context) -> Result<Action> {
+    ///         let name = ctx.request().name();
+    ///         let pods = ctx.client().list_by_index::<Pod>(None, "spec.nodeName", name).await?;
+    ///         tracing::info!(node = name, pods = pods.len(), "to be drained");
+    ///         Ok(Action::await_change())
+    ///     }
+    /// }
+    ///
+    /// let node_of = |pod: &Pod| pod.spec.iter().filter_map(|spec| spec.node_name.clone()).collect();
+    /// let controller = Controller::of(Drainer).indexes::<Pod>("spec.nodeName", node_of);
+    /// # drop(controller);
+    /// ```
+    #[must_use]
+    pub fn indexes<K: Object>(
+        mut self,
+        name: impl Into<String>,
+        values: impl Fn(&K) -> Vec<String> + Send + Sync + 'static,
+    ) -> Controller {
+        self.indexes.push(Index::of(name.into(), values));
+        self
+    }
+
     /// Only events of kind `K` (the controller's own, an owned or a watched one) that pass lead to reconciles. Several
     /// must all pass. See [`crate::predicate`].
     #[must_use]
@@ -253,7 +296,9 @@ impl Controller {
     /// The kinds that are owned and watched in the home cluster, for the declaration.
     pub(crate) fn related(&self) -> impl Iterator<Item = (Relation, Kind)> {
         let at_home = |source: &&Source| source.cluster(&self.settings.cluster) == HOME_CLUSTER;
-        self.sources.iter().filter(at_home).filter_map(Source::related)
+        let sources = self.sources.iter().filter(at_home).filter_map(Source::related);
+        let indexes = self.indexes.iter().filter(|_| self.settings.cluster == HOME_CLUSTER);
+        sources.chain(indexes.map(|index| (Relation::Watches, index.kind())))
     }
 
     /// The rules of the reconciler, then the controller's.

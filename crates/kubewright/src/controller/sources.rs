@@ -90,6 +90,14 @@ pub(crate) struct Watched {
 }
 
 impl Watched {
+    /// An informer without a mapping.
+    pub(crate) fn of(informer: &Shared) -> Watched {
+        Watched {
+            core: Arc::downgrade(informer.core()),
+            trouble: None,
+        }
+    }
+
     /// Why it has not been read yet.
     pub(crate) fn missing(&self) -> Option<String> {
         let core = self.core.upgrade()?;
@@ -130,8 +138,8 @@ impl Feed {
     /// How it fares, if there is something to read.
     pub(crate) fn watched(&self) -> impl Iterator<Item = Watched> {
         self.informers().iter().map(|(informer, _)| Watched {
-            core: Arc::downgrade(informer.core()),
             trouble: self.trouble.clone(),
+            ..Watched::of(informer)
         })
     }
 

@@ -48,6 +48,12 @@ pub(crate) struct Budget {
     most: usize,
 }
 
+impl Default for Budget {
+    fn default() -> Budget {
+        Budget::DEFAULT
+    }
+}
+
 impl Budget {
     /// From 2 MiB to 64 MiB, as reads need it; decoded it is about eight times as much.
     pub(crate) const DEFAULT: Budget = Budget {

@@ -1,5 +1,6 @@
 //! The parts of a manager, before it runs.
 
+use std::any::TypeId;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
@@ -10,7 +11,7 @@ use tokio::sync::watch;
 
 use super::clusters::Common;
 use super::{Controllers, Manager};
-use crate::cache::collector;
+use crate::cache::{Keeping, Scope, collector};
 use crate::client::{Client, HOME_CLUSTER};
 use crate::clock::Clock;
 use crate::controller::Controller;
@@ -18,6 +19,7 @@ use crate::election::LeaderElection;
 use crate::error::{Error, Result};
 use crate::form::packed::Budget;
 use crate::metrics::{Metrics, MetricsServer};
+use crate::object::Object;
 use crate::observe::{Observer, Observers};
 #[cfg(feature = "profiling")]
 use crate::profiles::ProfileServer;
@@ -45,7 +47,7 @@ pub struct ManagerBuilder {
     pub(super) profile_server: Option<ProfileServer>,
     pub(super) namespaces: Vec<String>,
     pub(super) clusters: Vec<(String, kube::Client)>,
-    pub(super) decoded: Budget,
+    pub(super) kept: Keeping,
     pub(super) clock: Arc<dyn Clock>,
     pub(super) graceful: Duration,
 }
@@ -172,7 +174,7 @@ impl ManagerBuilder {
     /// keeps every object decoded that was read, as other runtimes do. With 0 an object stays decoded only while it is
     /// held.
     pub fn keep_decoded(mut self, bytes: usize) -> ManagerBuilder {
-        self.decoded = Budget::fixed(bytes);
+        self.kept.decoded = Budget::fixed(bytes);
         self
     }
 
@@ -215,6 +217,45 @@ impl ManagerBuilder {
         self
     }
 
+    /// Holds only a part of a type's objects (controller-runtime's `cache.Options.ByObject`): every controller, watch
+    /// and cached read of the type that names no scope of its own has this one, and the server filters. Objects outside
+    /// of it are as absent to cached reads; [`Client::live`](crate::Client::live) finds them.
+    ///
+    /// ```
+    /// # use kubewright::{Manager, Result, Scope};
+    /// # use kubewright::k8s_openapi::api::core::v1::Secret;
+    /// # fn manager(client: kubewright::kube::Client) -> Result<Manager> {
+    /// let ours = [("app.kubernetes.io/managed-by", "shop")].into_iter().collect();
+    /// Manager::builder(client).within::<Secret>(Scope::all().labels(ours)).build()
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn within<K: Object>(mut self, scope: Scope) -> ManagerBuilder {
+        self.kept.scopes.insert(TypeId::of::<K>(), scope);
+        self
+    }
+
+    /// Changes each object of a type before the caches keep it (controller-runtime's `cache.Options`,
+    /// `TransformFunc`): what reconcilers do not read need not be held. It sees the object as its type reads it, and
+    /// fields that the type does not know go; managedFields are left out in any case. Objects that were read live, and
+    /// the answers to writes, are as the API server has them. Several changes of a type follow each other.
+    ///
+    /// An object that was read with less is not one to [`update`](crate::Client::update): what is missing would be
+    /// removed. Patch it, or [`apply`](crate::Client::apply).
+    ///
+    /// ```
+    /// # use kubewright::{Manager, Result};
+    /// # use kubewright::k8s_openapi::api::core::v1::Pod;
+    /// # fn manager(client: kubewright::kube::Client) -> Result<Manager> {
+    /// Manager::builder(client).transform::<Pod>(|pod| pod.spec = None).build()
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn transform<K: Object>(mut self, change: impl Fn(&mut K) + Send + Sync + 'static) -> ManagerBuilder {
+        self.kept.transforms.add(change);
+        self
+    }
+
     /// The client of the home cluster, which leads to the others, and the common parts for later ones.
     fn clients(&mut self) -> Result<(Client, Common)> {
         let common = Common {
@@ -222,7 +263,7 @@ impl ManagerBuilder {
             observers: Observers::new(self.observers.clone()),
             metrics: self.metrics.clone(),
             namespaces: std::mem::take(&mut self.namespaces),
-            decoded: self.decoded,
+            kept: std::mem::take(&mut self.kept),
             is_virtual: self.clock.is_virtual(),
             caches: collector::Caches::default(),
         };

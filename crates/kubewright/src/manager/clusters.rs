@@ -11,12 +11,11 @@ use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 
 use super::groups::Group;
-use crate::cache::{Cache, collector};
+use crate::cache::{Cache, Keeping, collector};
 use crate::client::{Client, HOME_CLUSTER};
 use crate::clock::Clock;
 use crate::error::{Error, Result};
 use crate::events::EventRecorder;
-use crate::form::packed::Budget;
 use crate::metrics::Metrics;
 use crate::observe::Observers;
 use crate::stop::Stop;
@@ -28,7 +27,7 @@ pub(super) struct Common {
     pub(super) observers: Observers,
     pub(super) metrics: Metrics,
     pub(super) namespaces: Vec<String>,
-    pub(super) decoded: Budget,
+    pub(super) kept: Keeping,
     /// Whether the time is a test's.
     pub(super) is_virtual: bool,
     pub(super) caches: collector::Caches,
@@ -42,7 +41,7 @@ impl Common {
             self.observers.clone(),
             self.metrics.clone(),
             self.namespaces.clone(),
-            self.decoded,
+            self.kept.clone(),
             cluster,
             self.is_virtual,
         );

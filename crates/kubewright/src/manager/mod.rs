@@ -33,12 +33,12 @@ use self::guarded::{Led, Started};
 pub use self::loops::Controllers;
 use self::loops::{Command, Loops};
 pub use self::signals::shutdown_signal;
+use crate::cache::Keeping;
 use crate::client::Client;
 use crate::clock::SystemClock;
 use crate::controller::Equipment;
 use crate::election::{Elector, Terms};
 use crate::error::{Error, Result};
-use crate::form::packed::Budget;
 use crate::health::{self, Checks};
 use crate::metrics::Metrics;
 use crate::sharding::Sharder;
@@ -109,7 +109,7 @@ impl Manager {
             profile_server: None,
             namespaces: Vec::new(),
             clusters: Vec::new(),
-            decoded: Budget::DEFAULT,
+            kept: Keeping::default(),
             clock: Arc::new(SystemClock),
             graceful: GRACEFUL_SHUTDOWN,
         }

@@ -158,6 +158,11 @@ impl Shared {
             .map_err(|error| Error::Configuration(format!("{}: {error}", self.core().name)))
     }
 
+    pub(crate) fn remove_index(&self, name: &str) {
+        let mut store = self.core().store.write().unwrap_or_else(PoisonError::into_inner);
+        store.remove_index(name);
+    }
+
     /// How many objects the store has in a namespace, or in all of them.
     pub(crate) fn objects_in(&self, namespace: Option<&str>) -> usize {
         let store = self.core().read();

@@ -1,0 +1,81 @@
+//! Indexes that a controller declares: which objects its reconciler will ask for by a value of theirs.
+//!
+//! Invariant: an index lives as long as its controller, so that a controller that is added again finds its names free.
+
+use std::sync::Arc;
+
+use super::sources::Any;
+use crate::cache::{Parts, Shared};
+use crate::client::Client;
+use crate::error::{Error, Result};
+use crate::form::{Form, with_typed};
+use crate::object::Object;
+use crate::webhook::Kind;
+
+type Values = Arc<dyn Fn(&Any) -> Vec<String> + Send + Sync>;
+
+/// An index as it was declared.
+pub(crate) struct Index {
+    form: Form,
+    kind: Kind,
+    name: String,
+    values: Values,
+}
+
+impl Index {
+    pub(crate) fn of<K: Object>(name: String, values: impl Fn(&K) -> Vec<String> + Send + Sync + 'static) -> Index {
+        Index {
+            form: Form::of::<K>(),
+            kind: Kind::of::<K>(),
+            name,
+            values: Arc::new(move |object| with_typed(object, &values).unwrap_or_default()),
+        }
+    }
+
+    /// The kind that it reads, for the declaration.
+    pub(crate) fn kind(&self) -> Kind {
+        self.kind.clone()
+    }
+
+    /// Starts the informers of the kind, and files their objects from now on.
+    pub(crate) fn start(self, controller: &str, client: &Client) -> Result<Filed> {
+        let parts = client.cache().pinned_of(&self.form);
+        parts.check_objects();
+        let mut filed = Filed {
+            name: self.name,
+            parts,
+            informers: Vec::new(),
+        };
+        for informer in filed.parts.iter() {
+            let values = self.values.clone();
+            informer
+                .add_index(&filed.name, Box::new(move |object| values(object)))
+                .map_err(|error| Error::Configuration(format!("controller {controller}: {error}")))?;
+            filed.informers.push(informer.clone());
+        }
+        Ok(filed)
+    }
+}
+
+/// An index at work: it goes when this is dropped.
+pub(crate) struct Filed {
+    name: String,
+    parts: Parts,
+    /// Those that have it by now.
+    informers: Vec<Shared>,
+}
+
+impl Filed {
+    /// The informers that it reads.
+    pub(crate) fn informers(&self) -> &[Shared] {
+        &self.informers
+    }
+}
+
+impl Drop for Filed {
+    fn drop(&mut self) {
+        for informer in &self.informers {
+            informer.remove_index(&self.name);
+        }
+    }
+}

@@ -1,0 +1,86 @@
+//! Objects that are found by a value of theirs, with a real API server.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use k8s_openapi::api::core::v1::{Node, Pod};
+use kubewright::kube::api::DeleteParams;
+use kubewright::{Action, Context, Controller, Manager, Reconciler, Stop};
+use kubewright_testing::{Cluster, Controllers, Result, TestCluster};
+use serde_json::json;
+use tokio::sync::watch;
+
+/// Counts the pods of each node.
+struct Counter(watch::Sender<BTreeMap<String, usize>>);
+
+// ANCHOR: read
+impl Reconciler for Counter {
+    type Object = Node;
+
+    async fn reconcile(&self, _: Arc<Node>, ctx: Context) -> kubewright::Result<Action> {
+        let node = ctx.request().name();
+        let pods = ctx.client().list_by_index::<Pod>(None, "spec.nodeName", node).await?;
+        self.0.send_modify(|counts| {
+            counts.insert(node.to_owned(), pods.len());
+        });
+        Ok(Action::await_change())
+    }
+}
+// ANCHOR_END: read
+
+fn counting(counter: Counter) -> Controller {
+    // ANCHOR: declare
+    let node_of = |pod: &Pod| pod.spec.iter().filter_map(|spec| spec.node_name.clone()).collect();
+    Controller::of(counter)
+        .indexes::<Pod>("spec.nodeName", node_of)
+        .watches_all_of::<Pod>()
+    // ANCHOR_END: declare
+}
+
+#[tokio::test]
+async fn the_pods_of_a_node_are_found() -> Result<()> {
+    let cluster = TestCluster::start_with(Cluster::builder().controllers(Controllers::None)).await?;
+    let client = cluster.client();
+    let pod = async |name: &str, node: Option<&str>| -> Result<()> {
+        let spec = json!({"nodeName": node, "containers": [{"name": "c", "image": "app:1"}]});
+        let pod = json!({"metadata": {"name": name, "namespace": "default"}, "spec": spec});
+        client
+            .create::<Pod>(&serde_json::from_value(pod).expect("it is a Pod"))
+            .await?;
+        Ok(())
+    };
+    for name in ["a", "b"] {
+        let node = json!({"metadata": {"name": name}});
+        client
+            .create::<Node>(&serde_json::from_value(node).expect("it is a Node"))
+            .await?;
+    }
+    pod("one", Some("a")).await?;
+    let (counts, mut counted) = watch::channel(BTreeMap::new());
+    let manager = Manager::builder(cluster.kube())
+        .add(counting(Counter(counts)))
+        .build()
+        .expect("it fits together");
+    let (stop, token) = Stop::pair();
+    let running = tokio::spawn(manager.run(async move { token.requested().await }));
+    let mut until = async |expected: [(&str, usize); 2]| {
+        let expected = BTreeMap::from(expected.map(|(node, count)| (node.to_owned(), count)));
+        counted
+            .wait_for(|counts| *counts == expected)
+            .await
+            .expect("the manager runs");
+    };
+    until([("a", 1), ("b", 0)]).await;
+    pod("two", Some("a")).await?;
+    pod("three", Some("b")).await?;
+    pod("four", None).await?;
+    until([("a", 2), ("b", 1)]).await;
+    let one = client.get::<Pod>(Some("default"), "one").await?.expect("it is there");
+    client
+        .delete_with(&*one, DeleteParams::default().grace_period(0))
+        .await?;
+    until([("a", 1), ("b", 1)]).await;
+    stop.stop();
+    running.await.expect("no panic")?;
+    Ok(())
+}
