@@ -181,6 +181,23 @@ impl TestCluster {
         self.cluster.client()
     }
 
+    /// [`kube`](TestCluster::kube) for a user in these groups and in `system:authenticated`, with the rights that roles
+    /// give him (envtest's `AddUser`): for admission and roles that look at who asks.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> kubewright_testing::Result<()> {
+    /// use kubewright::k8s_openapi::api::core::v1::ConfigMap;
+    /// use kubewright::kube::Api;
+    /// # let cluster = kubewright_testing::TestCluster::start().await?;
+    /// let jane = cluster.kube_as("jane", ["dev"]);
+    /// let refused = Api::<ConfigMap>::default_namespaced(jane).get("settings").await.unwrap_err();
+    /// assert!(refused.to_string().contains("User \"jane\" cannot get resource \"configmaps\""), "{refused}");
+    /// # Ok(()) }
+    /// ```
+    pub fn kube_as<'a>(&self, user: &str, groups: impl IntoIterator<Item = &'a str>) -> kube::Client {
+        self.cluster.client_of_user(user, groups)
+    }
+
     /// The pods that a label selector selects, to say how they behave on the simulated nodes.
     ///
     /// ```

@@ -35,7 +35,7 @@ impl Requested {
             (None, _) => String::new(),
         };
         Requested {
-            verb: verb(method, uri, rest.first().is_some(), name.is_some()),
+            verb: verb(method, uri, !rest.is_empty(), name.is_some()),
             group: group.to_owned(),
             resource,
             namespace: namespace.map(str::to_owned),

@@ -229,7 +229,6 @@ impl ManagerBuilder {
     /// Manager::builder(client).within::<Secret>(Scope::all().labels(ours)).build()
     /// # }
     /// ```
-    #[must_use]
     pub fn within<K: Object>(mut self, scope: Scope) -> ManagerBuilder {
         self.kept.scopes.insert(TypeId::of::<K>(), scope);
         self
@@ -250,7 +249,6 @@ impl ManagerBuilder {
     /// Manager::builder(client).transform::<Pod>(|pod| pod.spec = None).build()
     /// # }
     /// ```
-    #[must_use]
     pub fn transform<K: Object>(mut self, change: impl Fn(&mut K) + Send + Sync + 'static) -> ManagerBuilder {
         self.kept.transforms.add(change);
         self

@@ -63,14 +63,15 @@ fn answers(
     let (Some(spec), [_, _, ..]) = (pod.spec.as_ref(), nodes) else {
         return vec![];
     };
+    let rooms = room::Rooms::of(pod, nodes, ledger);
     let answer = |plugin, weight, scores| Answer { plugin, weight, scores };
     vec![
         answer("TaintToleration", 3, taints(spec, nodes)),
         answer("NodeAffinity", 2, affinity_to_nodes(spec, nodes)),
         answer("InterPodAffinity", 2, pods::scores(pod, nodes, all, ledger, namespaces)),
         answer("PodTopologySpread", 2, spread::scores(pod, kin, nodes, all, ledger)),
-        answer("NodeResourcesFit", 1, Some(room::least(pod, nodes, ledger))),
-        answer("NodeResourcesBalancedAllocation", 1, room::balance(pod, nodes, ledger)),
+        answer("NodeResourcesFit", 1, Some(rooms.least())),
+        answer("NodeResourcesBalancedAllocation", 1, rooms.balance()),
         answer("ImageLocality", 1, images::scores(spec, nodes, all)),
     ]
 }

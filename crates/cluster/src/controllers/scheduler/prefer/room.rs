@@ -6,53 +6,69 @@
 use kubewright::k8s_openapi::api::core::v1::{Node, Pod};
 
 use super::BEST;
-use crate::controllers::scheduler::ledger::{self, Amounts, Ledger, allocatable};
+use crate::controllers::scheduler::ledger::{self, Amounts, Ledger, Taken, allocatable};
 use crate::objects::meta;
 
 /// The resources that count, and how many thousandths their unit has: processors are compared in thousandths, bytes
 /// in whole ones.
 const COUNTED: [(&str, i128); 2] = [("cpu", 1), ("memory", 1000)];
 
-/// Nodes with more room left are better. A container that asks for nothing counts as if it asked for a little.
-pub(super) fn least(pod: &Pod, nodes: &[&Node], ledger: &Ledger) -> Vec<i64> {
-    let asked = ledger::assumed(pod);
-    let score = |node: &&Node| {
-        let there = ledger.on(meta::name(&node.metadata)).map(|taken| &taken.assumed);
-        let shares = COUNTED.map(|resource| {
-            let room = room(node, resource);
-            let used = units(there, resource).saturating_add(units(Some(&asked), resource));
-            let left = room.saturating_sub(used).max(0);
-            left.saturating_mul(i128::from(BEST)).checked_div(room)
-        });
-        let known: Vec<i128> = shares.into_iter().flatten().collect();
-        let sum = known.iter().fold(0_i128, |sum, share| sum.saturating_add(*share));
-        let mean = sum.checked_div(known.len() as i128).unwrap_or(0);
-        i64::try_from(mean).unwrap_or(BEST)
-    };
-    nodes.iter().map(score).collect()
+/// What nodes have of the resources that count, read once for both questions.
+pub(super) struct Rooms<'a> {
+    pod: &'a Pod,
+    nodes: Vec<([i128; 2], Option<&'a Taken>)>,
 }
 
-/// Nodes where the pod makes the use of resources more even are better. Nothing for a pod that asks for none of them.
-pub(super) fn balance(pod: &Pod, nodes: &[&Node], ledger: &Ledger) -> Option<Vec<i64>> {
-    let asked = ledger::requests(pod);
-    if COUNTED.iter().all(|resource| units(Some(&asked), *resource) == 0) {
-        return None;
-    }
-    let score = |node: &&Node| {
-        let there = ledger.on(meta::name(&node.metadata)).map(|taken| &taken.amounts);
-        let (mut before, mut after) = (vec![], vec![]);
-        for resource in COUNTED {
-            let room = room(node, resource);
-            if room != 0 {
-                let used = units(there, resource);
-                before.push(part(used, room));
-                after.push(part(used.saturating_add(units(Some(&asked), resource)), room));
-            }
+impl<'a> Rooms<'a> {
+    pub(super) fn of(pod: &'a Pod, nodes: &[&Node], ledger: &'a Ledger) -> Rooms<'a> {
+        let facts = |node: &&Node| {
+            let taken = ledger.on(meta::name(&node.metadata));
+            (COUNTED.map(|resource| room(node, resource)), taken)
+        };
+        Rooms {
+            pod,
+            nodes: nodes.iter().map(facts).collect(),
         }
-        let gained = evenness(&after).saturating_sub(evenness(&before));
-        BEST / 2 + (BEST / 2).saturating_add(gained) / 2
-    };
-    Some(nodes.iter().map(score).collect())
+    }
+
+    /// Nodes with more room left are better. A container that asks for nothing counts as if it asked for a little.
+    pub(super) fn least(&self) -> Vec<i64> {
+        let asked = COUNTED.map(|resource| units(Some(&ledger::assumed(self.pod)), resource));
+        let score = |(rooms, taken): &([i128; 2], Option<&Taken>)| {
+            let (mut sum, mut known) = (0_i128, 0_i128);
+            for ((resource, room), asked) in COUNTED.into_iter().zip(rooms).zip(asked) {
+                let used = units(taken.map(|taken| &taken.assumed), resource).saturating_add(asked);
+                let left = room.saturating_sub(used).max(0);
+                if let Some(share) = left.saturating_mul(i128::from(BEST)).checked_div(*room) {
+                    (sum, known) = (sum.saturating_add(share), known.saturating_add(1));
+                }
+            }
+            i64::try_from(sum.checked_div(known).unwrap_or(0)).unwrap_or(BEST)
+        };
+        self.nodes.iter().map(score).collect()
+    }
+
+    /// Nodes where the pod makes the use of resources more even are better. Nothing for a pod that asks for none of
+    /// them.
+    pub(super) fn balance(&self) -> Option<Vec<i64>> {
+        let asked = COUNTED.map(|resource| units(Some(&ledger::requests(self.pod)), resource));
+        if asked == [0, 0] {
+            return None;
+        }
+        let score = |(rooms, taken): &([i128; 2], Option<&Taken>)| {
+            let (mut before, mut after) = (vec![], vec![]);
+            for ((resource, room), asked) in COUNTED.into_iter().zip(rooms).zip(asked) {
+                if *room != 0 {
+                    let used = units(taken.map(|taken| &taken.amounts), resource);
+                    before.push(part(used, *room));
+                    after.push(part(used.saturating_add(asked), *room));
+                }
+            }
+            let gained = evenness(&after).saturating_sub(evenness(&before));
+            BEST / 2 + (BEST / 2).saturating_add(gained) / 2
+        };
+        Some(self.nodes.iter().map(score).collect())
+    }
 }
 
 fn room(node: &Node, (name, thousandths): (&str, i128)) -> i128 {
