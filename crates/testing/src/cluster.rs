@@ -18,7 +18,7 @@ use kubewright_cluster::{Cluster, ClusterBuilder};
 use tokio::sync::watch;
 
 use crate::error::{Error, Result};
-use crate::intercept::Intercepts;
+use crate::intercept::{Answer, Call, Interceptor, Intercepts};
 use crate::pods::Pods;
 use crate::rights::Rights;
 use crate::routes::Routes;
@@ -198,6 +198,31 @@ impl TestCluster {
         self.cluster.client_of_user(user, groups)
     }
 
+    /// Asks `decides` about each request of the operators that are run in this cluster, until the answer of this
+    /// function is dropped.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> kubewright_testing::Result<()> {
+    /// use std::sync::atomic::{AtomicBool, Ordering};
+    /// use kubewright_testing::{Answer, TestCluster, refusal};
+    ///
+    /// let cluster = TestCluster::start().await?;
+    /// // The first update of a status meets a conflict, and Secrets cannot be read.
+    /// let is_first = AtomicBool::new(true);
+    /// let _faults = cluster.intercept(move |call| match () {
+    ///     () if call.is("update", "guestbooks/status") && is_first.swap(false, Ordering::Relaxed) => {
+    ///         refusal(409, "Conflict", "the object has been modified")
+    ///     }
+    ///     () if call.resource == "secrets" => refusal(403, "Forbidden", "secrets is forbidden"),
+    ///     () => Answer::Pass,
+    /// });
+    /// // cluster.run(guestbook::operator()).await?;
+    /// # Ok(()) }
+    /// ```
+    pub fn intercept(&self, decides: impl Fn(&Call) -> Answer + Send + Sync + 'static) -> Interceptor {
+        self.intercepts.add(decides)
+    }
+
     /// The pods that a label selector selects, to say how they behave on the simulated nodes.
     ///
     /// ```
@@ -288,10 +313,6 @@ impl TestCluster {
     pub async fn run(&self, operator: Operator) -> Result<RunningOperator> {
         let kube = self.kube_of(&operator).await?;
         self.run_with(operator, kube).await
-    }
-
-    pub(crate) fn intercepts(&self) -> &Intercepts {
-        &self.intercepts
     }
 
     /// The client of an operator under the role of its package, or of the administrator where there is none.

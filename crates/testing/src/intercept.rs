@@ -17,7 +17,6 @@ use http::{Request, Response, StatusCode};
 use kubewright::kube::core::Status;
 use kubewright::kube::{self, client::Body};
 
-use crate::cluster::TestCluster;
 use crate::requested::Requested;
 
 /// A request of an operator, as kube-apiserver's `RequestInfo` has it.
@@ -98,7 +97,7 @@ impl Inner {
     }
 }
 
-/// As long as it lives, its function is asked; see [`TestCluster::intercept`].
+/// As long as it lives, its function is asked; see [`TestCluster::intercept`](crate::TestCluster::intercept).
 #[must_use = "an interceptor that is dropped is asked no more"]
 pub struct Interceptor {
     inner: Weak<Inner>,
@@ -123,40 +122,16 @@ impl Drop for Interceptor {
     }
 }
 
-impl TestCluster {
-    /// Asks `decides` about each request of the operators that are run in this cluster, until the answer of this
-    /// function is dropped.
-    ///
-    /// ```
-    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> kubewright_testing::Result<()> {
-    /// use std::sync::atomic::{AtomicBool, Ordering};
-    /// use kubewright_testing::{Answer, TestCluster, refusal};
-    ///
-    /// let cluster = TestCluster::start().await?;
-    /// // The first update of a status meets a conflict, and Secrets cannot be read.
-    /// let is_first = AtomicBool::new(true);
-    /// let _faults = cluster.intercept(move |call| match () {
-    ///     () if call.is("update", "guestbooks/status") && is_first.swap(false, Ordering::Relaxed) => {
-    ///         refusal(409, "Conflict", "the object has been modified")
-    ///     }
-    ///     () if call.resource == "secrets" => refusal(403, "Forbidden", "secrets is forbidden"),
-    ///     () => Answer::Pass,
-    /// });
-    /// // cluster.run(guestbook::operator()).await?;
-    /// # Ok(()) }
-    /// ```
-    pub fn intercept(&self, decides: impl Fn(&Call) -> Answer + Send + Sync + 'static) -> Interceptor {
-        let inner = &self.intercepts().0;
-        let id = inner.next.fetch_add(1, Ordering::Relaxed);
-        inner.all().push((id, Arc::new(decides)));
+impl Intercepts {
+    pub(crate) fn add(&self, decides: impl Fn(&Call) -> Answer + Send + Sync + 'static) -> Interceptor {
+        let id = self.0.next.fetch_add(1, Ordering::Relaxed);
+        self.0.all().push((id, Arc::new(decides)));
         Interceptor {
-            inner: Arc::downgrade(inner),
+            inner: Arc::downgrade(&self.0),
             id,
         }
     }
-}
 
-impl Intercepts {
     /// The same client, about whose requests the interceptors are asked.
     pub(crate) fn before(&self, client: &kube::Client) -> kube::Client {
         let (intercepts, inner) = (self.clone(), client.clone());

@@ -16,6 +16,7 @@ pub(crate) mod apply;
 mod read;
 mod send;
 mod subresource;
+mod target;
 mod warnings;
 mod write;
 
@@ -25,7 +26,7 @@ use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::Duration;
 
 use kube::api::{PostParams, ValidationDirective};
-use kube::core::{ApiResource, ObjectMeta, Request as Requests};
+use kube::core::ObjectMeta;
 use kubewright_engine::ObjectKey;
 use kubewright_engine::retry::Effect;
 use serde::Deserialize;
@@ -35,6 +36,7 @@ use tracing::Instrument;
 
 use self::send::Sending;
 pub use self::send::{REQUEST_DEADLINE, connect};
+use self::target::scoped;
 use self::warnings::Warned;
 use crate::cache::{Cache, Gone, Written};
 use crate::diff::changes_between;
@@ -42,10 +44,11 @@ use crate::election::Lead;
 use crate::error::{Error, Result};
 use crate::form::{Cached, Form, guarded};
 use crate::loops::OwnWrites;
-use crate::object::{ObjectRef, collection_path};
+use crate::object::ObjectRef;
 use crate::observe::{Observation, Observers};
 use crate::trace;
 use apply::Applied;
+pub(crate) use target::Target;
 
 /// How long a read waits for the cache to show a write of our own.
 pub const READ_DEADLINE: Duration = Duration::from_secs(5);
@@ -570,68 +573,6 @@ impl Drop for InFlight<'_> {
     fn drop(&mut self) {
         if self.open {
             self.client.leave_unknown(self.target);
-        }
-    }
-}
-
-/// Cluster-scoped types never carry a namespace into a URL, even when the caller gave one.
-fn scoped<'a>(form: &Form, namespace: Option<&'a str>) -> Option<&'a str> {
-    if form.cluster_scoped {
-        None
-    } else {
-        namespace.filter(|namespace| !namespace.is_empty())
-    }
-}
-
-/// The object of a request.
-#[derive(Clone, Copy)]
-pub(crate) struct Target<'a> {
-    pub(crate) resource: &'a ApiResource,
-    pub(crate) namespace: Option<&'a str>,
-    pub(crate) name: &'a str,
-    /// The name is the beginning of one that the server chooses (`generateName`).
-    pub(crate) generated: bool,
-}
-
-impl<'a> Target<'a> {
-    pub(crate) fn new(resource: &'a ApiResource, namespace: Option<&'a str>, name: &'a str) -> Target<'a> {
-        Target {
-            resource,
-            namespace: namespace.filter(|namespace| !namespace.is_empty()),
-            name,
-            generated: false,
-        }
-    }
-
-    pub(crate) fn of_object(form: &'a Form, meta: &'a ObjectMeta) -> Result<Target<'a>> {
-        let resource = &form.resource;
-        let Some(name) = meta.name.as_deref().filter(|name| !name.is_empty()) else {
-            return Err(Error::terminal(format!(
-                "metadata.name: a {} without a name cannot be written",
-                resource.kind
-            )));
-        };
-        Ok(Target::new(resource, scoped(form, meta.namespace.as_deref()), name))
-    }
-
-    fn requests(&self) -> Requests {
-        Requests::new(collection_path(self.resource, self.namespace))
-    }
-
-    /// The key of the object; without a name when the server is to choose it.
-    fn object_key(&self) -> ObjectKey {
-        ObjectKey::new(self.namespace, if self.generated { "" } else { self.name })
-    }
-
-    fn attempt(&self, verb: &str) -> String {
-        self.attempt_at(verb, None)
-    }
-
-    fn attempt_at(&self, verb: &str, subresource: Option<&str>) -> String {
-        let object = ObjectRef::named(self.resource, self.namespace, self.name);
-        match subresource {
-            Some(subresource) => format!("{verb} {subresource} of {object}"),
-            None => format!("{verb} {object}"),
         }
     }
 }

@@ -40,6 +40,7 @@ use self::ledger::Ledger;
 use self::line::Line;
 use self::neighbours::Namespaces;
 use self::preempt::{Candidate, Ineligible};
+use self::prefer::Choice;
 use self::question::{Question, Surroundings};
 use self::resident::Resident;
 use self::telling::{Nomination, asked, bind, expect, take_away, wait};
@@ -222,8 +223,15 @@ impl Scheduler {
                 }
             }
         }
-        let scores = prefer::scores(pod, around.kin, &fitting, &question.all, ledger, around.namespaces);
-        let worth = scores.into_iter().zip(crowds);
+        let choice = Choice {
+            pod,
+            kin: around.kin,
+            nodes: &fitting,
+            all: &question.all,
+            ledger,
+            namespaces: around.namespaces,
+        };
+        let worth = choice.scores().into_iter().zip(crowds);
         let best = fitting
             .iter()
             .zip(worth)

@@ -32,48 +32,48 @@ struct Answer {
     scores: Option<Vec<i64>>,
 }
 
-/// How much each of the nodes that would do is preferred. `all`: these and the others; `kin` selects the pods that
-/// belong together with this one.
-pub(super) fn scores(
-    pod: &Pod,
-    kin: Option<&LabelSelector>,
-    nodes: &[&Node],
-    all: &[&Node],
-    ledger: &Ledger,
-    namespaces: &Namespaces,
-) -> Vec<i64> {
-    let mut sums = vec![0; nodes.len()];
-    for answer in answers(pod, kin, nodes, all, ledger, namespaces) {
-        tracing::trace!(plugin = answer.plugin, weight = answer.weight, scores = ?answer.scores, "a plugin scored the nodes for a pod");
-        for (sum, score) in sums.iter_mut().zip(answer.scores.into_iter().flatten()) {
-            *sum += answer.weight * score;
-        }
-    }
-    sums
+/// The nodes that would do for a pod, and their surroundings.
+pub(super) struct Choice<'a> {
+    pub(super) pod: &'a Pod,
+    /// Selects the pods that belong together with it.
+    pub(super) kin: Option<&'a LabelSelector>,
+    pub(super) nodes: &'a [&'a Node],
+    /// These and the others.
+    pub(super) all: &'a [&'a Node],
+    pub(super) ledger: &'a Ledger,
+    pub(super) namespaces: &'a Namespaces,
 }
 
-fn answers(
-    pod: &Pod,
-    kin: Option<&LabelSelector>,
-    nodes: &[&Node],
-    all: &[&Node],
-    ledger: &Ledger,
-    namespaces: &Namespaces,
-) -> Vec<Answer> {
-    let (Some(spec), [_, _, ..]) = (pod.spec.as_ref(), nodes) else {
-        return vec![];
-    };
-    let rooms = room::Rooms::of(pod, nodes, ledger);
-    let answer = |plugin, weight, scores| Answer { plugin, weight, scores };
-    vec![
-        answer("TaintToleration", 3, taints(spec, nodes)),
-        answer("NodeAffinity", 2, affinity_to_nodes(spec, nodes)),
-        answer("InterPodAffinity", 2, pods::scores(pod, nodes, all, ledger, namespaces)),
-        answer("PodTopologySpread", 2, spread::scores(pod, kin, nodes, all, ledger)),
-        answer("NodeResourcesFit", 1, Some(rooms.least())),
-        answer("NodeResourcesBalancedAllocation", 1, rooms.balance()),
-        answer("ImageLocality", 1, images::scores(spec, nodes, all)),
-    ]
+impl Choice<'_> {
+    /// How much each of the nodes is preferred.
+    pub(super) fn scores(&self) -> Vec<i64> {
+        let mut sums = vec![0; self.nodes.len()];
+        for answer in self.answers() {
+            let (plugin, weight) = (answer.plugin, answer.weight);
+            tracing::trace!(plugin, weight, scores = ?answer.scores, "a plugin scored the nodes for a pod");
+            for (sum, score) in sums.iter_mut().zip(answer.scores.into_iter().flatten()) {
+                *sum += weight * score;
+            }
+        }
+        sums
+    }
+
+    fn answers(&self) -> Vec<Answer> {
+        let (Some(spec), [_, _, ..]) = (self.pod.spec.as_ref(), self.nodes) else {
+            return vec![];
+        };
+        let rooms = room::Rooms::of(self.pod, self.nodes, self.ledger);
+        let answer = |plugin, weight, scores| Answer { plugin, weight, scores };
+        vec![
+            answer("TaintToleration", 3, taints(spec, self.nodes)),
+            answer("NodeAffinity", 2, affinity_to_nodes(spec, self.nodes)),
+            answer("InterPodAffinity", 2, pods::scores(self)),
+            answer("PodTopologySpread", 2, spread::scores(self, spec)),
+            answer("NodeResourcesFit", 1, Some(rooms.least())),
+            answer("NodeResourcesBalancedAllocation", 1, rooms.balance()),
+            answer("ImageLocality", 1, images::scores(spec, self.nodes, self.all)),
+        ]
+    }
 }
 
 /// Nodes that few would rather keep free are better.
@@ -141,7 +141,15 @@ mod tests {
             ledger.place(&Request::new(Some("n"), &number.to_string()), &pod(app, spec), node);
         }
         let all: Vec<&Node> = nodes.iter().collect();
-        let scores = scores(&pod("web", &spec), None, &all, &all, &ledger, &Namespaces::new());
+        let choice = Choice {
+            pod: &pod("web", &spec),
+            kin: None,
+            nodes: &all,
+            all: &all,
+            ledger: &ledger,
+            namespaces: &Namespaces::new(),
+        };
+        let scores = choice.scores();
         let best = scores.iter().max().expect("three");
         let found = all.iter().zip(&scores).filter(|(_, score)| *score == best);
         let found: Vec<&str> = found.map(|(node, _)| meta::name(&node.metadata)).collect();

@@ -5,9 +5,8 @@ use std::collections::BTreeMap;
 
 use kubewright::k8s_openapi::api::core::v1::{Affinity, Node, Pod, PodAffinityTerm};
 
-use super::share;
-use crate::controllers::scheduler::ledger::Ledger;
-use crate::controllers::scheduler::neighbours::{self, Namespaces};
+use super::{Choice, share};
+use crate::controllers::scheduler::neighbours;
 use crate::controllers::scheduler::resident::Neighbour;
 use crate::objects::meta;
 
@@ -50,14 +49,15 @@ pub(in super::super) fn asks_namespaces(pod: &Pod) -> bool {
 }
 
 /// How much a pod wants to be near those of each node, and they near it.
-pub(super) fn scores(
-    pod: &Pod,
-    nodes: &[&Node],
-    all: &[&Node],
-    ledger: &Ledger,
-    namespaces: &Namespaces,
-) -> Option<Vec<i64>> {
-    let pod = Neighbour::of(pod);
+pub(super) fn scores(choice: &Choice<'_>) -> Option<Vec<i64>> {
+    let Choice {
+        nodes,
+        all,
+        ledger,
+        namespaces,
+        ..
+    } = *choice;
+    let pod = Neighbour::of(choice.pod);
     let own = wishes_of(pod.affinity);
     if own.is_empty() && !ledger.has_choosy() {
         return None;

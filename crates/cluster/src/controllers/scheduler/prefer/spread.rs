@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use kubewright::k8s_openapi::api::core::v1::{Node, Pod, PodSpec, TopologySpreadConstraint};
 use kubewright::k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 
-use super::{BEST, share};
+use super::{BEST, Choice, share};
 use crate::controllers::scheduler::counted::{Counted, is_looked_at};
 use crate::controllers::scheduler::ledger::Ledger;
 
@@ -14,15 +14,16 @@ use crate::controllers::scheduler::ledger::Ledger;
 const HOSTNAME: &str = "kubernetes.io/hostname";
 const ZONE: &str = "topology.kubernetes.io/zone";
 
-/// Where fewer of the selected pods are is better. `kin` selects the pods that belong together with this one.
-pub(super) fn scores(
-    pod: &Pod,
-    kin: Option<&LabelSelector>,
-    nodes: &[&Node],
-    all: &[&Node],
-    ledger: &Ledger,
-) -> Option<Vec<i64>> {
-    let spec = pod.spec.as_ref()?;
+/// Where fewer of the selected pods are is better.
+pub(super) fn scores(choice: &Choice<'_>, spec: &PodSpec) -> Option<Vec<i64>> {
+    let Choice {
+        pod,
+        kin,
+        nodes,
+        all,
+        ledger,
+        ..
+    } = *choice;
     let own = spec.topology_spread_constraints.as_deref().unwrap_or_default();
     // A node without a zone is spread over by its name all the same, unless the pod says how it is to be spread.
     let needs_all = !own.is_empty();
