@@ -282,7 +282,7 @@ fn the_table_of_mistakes_names_codes_that_exist() {
     let project = Project::new();
     for row in rows {
         let (who, code) = (row[2], row[3]);
-        assert_eq!(code.is_empty(), who.starts_with("nobody yet"), "{row:?}");
+        assert_eq!(code.is_empty(), who.starts_with("nothing yet"), "{row:?}");
         if !code.is_empty() {
             let output = project.command(&["explain", code]).output().unwrap();
             assert!(
