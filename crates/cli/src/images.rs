@@ -20,7 +20,7 @@ const FILE: &str = "kubewright.toml";
 /// Where pods run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Runtime {
-    /// Nowhere: what would become of them is said of them
+    /// Nowhere: nodes are simulated, and only the status of pods changes
     Simulated,
     /// As processes of this machine
     Process,

@@ -17,7 +17,7 @@ const MANY: usize = 5;
 /// How a plan is carried out.
 #[derive(Debug, Args)]
 pub(crate) struct Writing {
-    /// Say what would be written, and write nothing
+    /// Print which files would be written, and write nothing
     #[arg(long)]
     pub(crate) dry_run: bool,
 
@@ -55,15 +55,15 @@ impl Kind {
 /// Under which terms the project stands.
 #[derive(Debug, Args)]
 pub(crate) struct Terms {
-    /// Copyright owner; goes into Cargo.toml as the author
+    /// Copyright owner; written to Cargo.toml as the author
     #[arg(long)]
     owner: Option<String>,
 
-    /// Licence: apache2, which is what a new project has, or none
+    /// Licence: apache2 (the default of a new project) or none
     #[arg(long)]
     license: Option<String>,
 
-    /// File with a comment that begins every Rust file; instead of --license
+    /// File with a comment to put at the top of every Rust file; instead of --license
     #[arg(long, value_name = "FILE")]
     license_file: Option<PathBuf>,
 }
@@ -115,7 +115,7 @@ pub(crate) struct Creating {
     #[command(flatten)]
     pub(crate) external: ExternalType,
 
-    /// Write the scaffold over files that are there
+    /// Overwrite files that exist
     #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true", default_value = "false", value_name = "BOOL", hide_default_value = true)]
     pub(crate) force: bool,
 
@@ -132,7 +132,7 @@ pub(crate) struct Deleting {
     #[command(flatten)]
     kind: Kind,
 
-    /// Delete also files that were edited
+    /// Delete files even if they were edited
     #[arg(long)]
     force: bool,
 

@@ -10,7 +10,7 @@ use crate::files::Disk;
 use crate::output::{Failure, Format};
 use crate::scaffolding::{Writing, recover};
 
-/// Scaffold a project again, or bring it to a newer scaffold
+/// Scaffold a project again, or update it to a newer scaffold
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
     #[command(subcommand)]
@@ -24,7 +24,7 @@ enum What {
     Update(upgrade::Arguments),
 }
 
-/// Scaffold again what PROJECT says, without what you wrote
+/// Scaffold the project again from PROJECT, without your own code
 #[derive(Debug, Args)]
 struct Generate {
     /// Folder of the project
@@ -35,7 +35,7 @@ struct Generate {
     #[arg(long, value_name = "DIR")]
     output_dir: Option<PathBuf>,
 
-    /// Write over files with other content, and lose it
+    /// Overwrite files with other content
     #[arg(long)]
     force: bool,
 

@@ -13,7 +13,7 @@ use serde_json::json;
 
 use crate::output::{Failure, Format, shell_word};
 
-/// Make the folder that KUBEBUILDER_ASSETS names: kube-apiserver and etcd for test environments such as envtest
+/// Create a folder for KUBEBUILDER_ASSETS: kube-apiserver and etcd for test environments such as envtest
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
     /// What to print: words, the path alone, or a line for the shell

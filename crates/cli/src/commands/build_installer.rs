@@ -11,7 +11,7 @@ use crate::project::Project;
 use crate::rollout::{image_or_variable, render};
 use crate::scaffolding::Writing;
 
-/// Render `config/default` into one file to install from
+/// Render `config/default` into one file for `kubectl apply -f`
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
     /// The operator's image [default: $IMG, else the one of config/manager]

@@ -8,7 +8,7 @@ use crate::output::{Failure, Format};
 use crate::rollout::image_or_variable;
 use crate::scaffolding::{Writing, recover};
 
-/// Write a bundle for the Operator Lifecycle Manager: a ClusterServiceVersion out of config/, metadata, a Dockerfile
+/// Write a bundle for the Operator Lifecycle Manager: a ClusterServiceVersion from config/, metadata, a Dockerfile
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
     /// Version of the operator [default: the one in Cargo.toml]
@@ -19,7 +19,7 @@ pub(crate) struct Arguments {
     #[arg(long, value_delimiter = ',', value_name = "CHANNELS", default_value = "alpha")]
     channels: Vec<String>,
 
-    /// Channel of those who name none
+    /// Channel of subscriptions that name none
     #[arg(long, value_name = "CHANNEL")]
     default_channel: Option<String>,
 
@@ -35,7 +35,7 @@ pub(crate) struct Arguments {
     #[arg(long)]
     scorecard: bool,
 
-    /// Write over files that are in the way
+    /// Overwrite files that are in the way
     #[arg(long)]
     force: bool,
 

@@ -32,7 +32,7 @@ pub(crate) struct Simulation {
     #[arg(long, value_name = "KEY=VALUE", value_parser = pair)]
     node_label: Vec<(String, String)>,
 
-    /// What each of these nodes has to give, such as `cpu=4,memory=16Gi,pods=110`
+    /// Capacity of each of these nodes, such as `cpu=4,memory=16Gi,pods=110`
     #[arg(long, value_name = "RESOURCE=AMOUNT,…", value_delimiter = ',', value_parser = pair)]
     node_capacity: Vec<(String, String)>,
 
@@ -40,12 +40,12 @@ pub(crate) struct Simulation {
     #[arg(long, value_name = "ZONE,…", value_delimiter = ',')]
     node_zones: Vec<String>,
 
-    /// What becomes of pods: stages in kwok's vocabulary, as YAML
+    /// Stages that control simulated pods, as YAML in kwok's format
     #[arg(long, value_name = "FILE")]
     stages: Option<PathBuf>,
 
-    /// A name that the scheduler goes by, for pods that ask for it in `spec.schedulerName`; may be given more than
-    /// once. The pods of other schedulers are left to them
+    /// A name of the scheduler, for pods with this `spec.schedulerName`; may be given more than once. Pods with
+    /// other names are left to other schedulers
     #[arg(long, value_name = "NAME", default_value = "default-scheduler", value_parser = clap::builder::NonEmptyStringValueParser::new())]
     scheduler_name: Vec<String>,
 }
@@ -82,11 +82,11 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "FILE")]
     kubeconfig: Option<PathBuf>,
 
-    /// Keep all objects and keys in this folder, and go on with what is there [default: everything is in memory]
+    /// Keep all objects and keys in this folder, and load what it has [default: everything is in memory]
     #[arg(long, value_name = "DIR")]
     data_dir: Option<PathBuf>,
 
-    /// Save what can be saved of a damaged --data-dir, say what that is, and end; the damaged file is kept
+    /// Recover what can be recovered of a damaged --data-dir, print what that is, and exit; the damaged file is kept
     #[arg(long, requires = "data_dir")]
     repair: bool,
 
@@ -97,9 +97,9 @@ pub(crate) struct Arguments {
     #[command(flatten)]
     simulation: Simulation,
 
-    /// Where pods run: `simulated`, `process` (as processes of this machine, but those of the RuntimeClass
-    /// `simulated`), or `class` (as processes if they are of the RuntimeClass `process`). Which programs stand for
-    /// images is said in `[images]` of kubewright.toml
+    /// Where pods run: `simulated`, `process` (as processes of this machine, except pods of the RuntimeClass
+    /// `simulated`), or `class` (as processes if they are of the RuntimeClass `process`). `[images]` of kubewright.toml
+    /// says which command runs for an image
     #[arg(long, value_enum, default_value_t = Runtime::Simulated)]
     runtime: Runtime,
 
@@ -107,7 +107,7 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "FILE")]
     token_auth_file: Option<PathBuf>,
 
-    /// Addresses that Services get
+    /// Address range of Services
     #[arg(long, value_name = "CIDR", default_value_t)]
     service_cluster_ip_range: ServiceRange,
 
@@ -115,7 +115,7 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "DURATION", default_value = "1h0m0s", value_parser = duration)]
     event_ttl: Duration,
 
-    /// Which requests are entered in the audit log, and how much of them: a Policy of audit.k8s.io/v1
+    /// The audit policy: which requests are logged, and how much of them: a Policy of audit.k8s.io/v1
     #[arg(long, value_name = "FILE", requires = "audit_log_path")]
     audit_policy_file: Option<PathBuf>,
 
@@ -123,7 +123,7 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "FILE", requires = "audit_policy_file")]
     audit_log_path: Option<PathBuf>,
 
-    /// End when the process that started this one has ended, however it did
+    /// Exit when the parent process has ended, even if it was killed
     #[arg(long)]
     exit_with_parent: bool,
 }

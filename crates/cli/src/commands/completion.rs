@@ -15,7 +15,7 @@ zsh, in a folder of $fpath:  kubewright completion zsh > \"${fpath[1]}/_kubewrig
 fish:                        kubewright completion fish > ~/.config/fish/completions/kubewright.fish
 powershell:                  kubewright completion powershell >> $PROFILE")]
 pub(crate) struct Arguments {
-    /// For which shell
+    /// The shell
     #[arg(value_enum)]
     shell: Shell,
 }

@@ -28,7 +28,8 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "NAME")]
     context: Option<String>,
 
-    /// The context, once more, of a cluster that is not on this machine: its workloads will be played with
+    /// The name of the context once more, to confirm a cluster that is not on this machine: the controllers change its
+    /// workloads
     #[arg(long, value_name = "NAME")]
     allow_context: Option<String>,
 
@@ -39,12 +40,12 @@ pub(crate) struct Arguments {
     #[command(flatten)]
     simulation: Simulation,
 
-    /// The certificate that pods are to trust, for the ConfigMap `kube-root-ca.crt` [default: that of the kubeconfig]
+    /// The CA certificate for the ConfigMap `kube-root-ca.crt`, which pods trust [default: that of the kubeconfig]
     #[arg(long, value_name = "FILE")]
     root_ca_file: Option<PathBuf>,
 
-    /// The key for the tokens of Secrets of type service-account-token, which the API server has to believe; without
-    /// it they get none
+    /// The key to sign tokens with for Secrets of type service-account-token, which the API server must trust; without
+    /// it these Secrets get no token
     #[arg(long, value_name = "FILE")]
     service_account_private_key_file: Option<PathBuf>,
 
@@ -52,7 +53,7 @@ pub(crate) struct Arguments {
     #[arg(long)]
     leader_elect: bool,
 
-    /// Print the ClusterRole that they need, and end
+    /// Print the ClusterRole that the controllers need, and exit
     #[arg(long)]
     role: bool,
 }

@@ -37,19 +37,19 @@ struct Api {
     #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true", value_name = "BOOL")]
     controller: Option<bool>,
 
-    /// Name of the controller, when the kind has one already
+    /// Name of the controller, if the kind already has one
     #[arg(long, value_name = "NAME")]
     controller_name: Option<String>,
 
-    /// Whether objects live in namespaces
+    /// Whether the kind is namespaced
     #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true", default_value = "true", value_name = "BOOL")]
     namespaced: bool,
 
-    /// Plural of the kind, when it is irregular
+    /// Plural of the kind, if it is irregular
     #[arg(long, value_name = "PLURAL")]
     plural: Option<String>,
 
-    /// Types for server-side apply; every kind has them here, so nothing more is written
+    /// Accepted for compatibility: every kind has types for server-side apply
     #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true", default_value = "false", value_name = "BOOL", hide_default_value = true)]
     ssa: bool,
 
@@ -88,15 +88,15 @@ struct Webhook {
     #[command(flatten)]
     creating: Creating,
 
-    /// Fill in what objects leave open (a mutating webhook)
+    /// Set defaults (a mutating webhook)
     #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true", default_value = "false", value_name = "BOOL", hide_default_value = true)]
     defaulting: bool,
 
-    /// Refuse objects that make no sense (a validating webhook)
+    /// Refuse invalid objects (a validating webhook)
     #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true", default_value = "false", value_name = "BOOL", hide_default_value = true)]
     programmatic_validation: bool,
 
-    /// Convert between versions; this version is the hub, and the stored one
+    /// Convert between versions; this version is the hub and the storage version
     #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true", default_value = "false", value_name = "BOOL", hide_default_value = true)]
     conversion: bool,
 
@@ -104,11 +104,11 @@ struct Webhook {
     #[arg(long, value_delimiter = ',', value_name = "VERSIONS")]
     spoke: Vec<String>,
 
-    /// Path of the defaulting webhook, when it is not the usual one
+    /// Path of the defaulting webhook, if it is not the default one
     #[arg(long, value_name = "PATH")]
     defaulting_path: Option<String>,
 
-    /// Path of the validating webhook, when it is not the usual one
+    /// Path of the validating webhook, if it is not the default one
     #[arg(long, value_name = "PATH")]
     validation_path: Option<String>,
 

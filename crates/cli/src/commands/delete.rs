@@ -7,7 +7,7 @@ use crate::files::Disk;
 use crate::output::{Failure, Format};
 use crate::scaffolding::{Deleting, recover};
 
-/// Take a kind, a controller or a webhook out of the project again
+/// Remove a kind, a controller or a webhook from the project
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
     #[command(subcommand)]
@@ -31,7 +31,7 @@ struct Api {
     controller_name: Option<String>,
 }
 
-/// Delete the webhooks of a kind, or those that are named
+/// Delete the webhooks of a kind: all of them, or those that the flags name
 #[derive(Debug, Args)]
 struct Webhook {
     #[command(flatten)]

@@ -36,18 +36,18 @@ use crate::narrator::{Narrator, narrator};
 use crate::output::{DIM, Failure, Format, GOOD, STRONG, paint, shell_word};
 use crate::signals::stop_signal;
 
-/// Run a cluster with an operator and tell what happens and why
+/// Run a cluster with an operator, and show what happens and why
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
     /// The operator
     #[arg(value_enum, default_value_t)]
     operator: Which,
 
-    /// End when what is created is Ready; fail when it is not within 30 s
+    /// Exit when the created objects are Ready; fail if they are not within 30 s
     #[arg(long)]
     once: bool,
 
-    /// Run the operator as the cluster's administrator instead of under its own role
+    /// Run the operator as the cluster's administrator instead of with its own role
     #[arg(long)]
     as_admin: bool,
 

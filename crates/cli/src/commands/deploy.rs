@@ -21,7 +21,7 @@ pub(crate) struct Arguments {
     #[arg(long)]
     force_conflicts: bool,
 
-    /// Return once everything is applied
+    /// Return when everything is applied
     #[arg(long)]
     no_wait: bool,
 }

@@ -8,10 +8,10 @@ use crate::files::Disk;
 use crate::output::{Failure, Format};
 use crate::scaffolding::{Terms, Writing, recover};
 
-/// Change what holds for the whole project
+/// Change settings of the whole project
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
-    /// Move the files so that there may be several groups; with =false back, when there is only one
+    /// Move the files into a folder for each group; =false moves them back, if there is only one group
     #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true", value_name = "BOOL")]
     multigroup: Option<bool>,
 
@@ -22,16 +22,16 @@ pub(crate) struct Arguments {
     #[command(flatten)]
     terms: Terms,
 
-    /// Plugins to run: helm/v2-alpha (a chart out of config/), grafana/v1-alpha (dashboards), autoupdate/v1-alpha (a
+    /// Plugins to run: helm/v2-alpha (a chart from config/), grafana/v1-alpha (dashboards), autoupdate/v1-alpha (a
     /// workflow that upgrades), external ones by NAME/VERSION
     #[arg(long, value_delimiter = ',', value_name = "KEYS")]
     plugins: Vec<String>,
 
-    /// Folder for the plugin helm, in which `chart` is made [default: the one of last time, at first dist]
+    /// For the plugin helm: the folder in which `chart` is created [default: that of the last run, else dist]
     #[arg(long, value_name = "DIR")]
     output_dir: Option<String>,
 
-    /// Write over files that are in the way
+    /// Overwrite files that are in the way
     #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true", default_value = "false", value_name = "BOOL", hide_default_value = true)]
     force: bool,
 

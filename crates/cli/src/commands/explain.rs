@@ -6,10 +6,10 @@ use serde_json::json;
 
 use crate::output::{Failure, Format, STRONG, paint};
 
-/// Tell the long story of an error code such as KWR0703, or list all codes
+/// Explain an error code such as KWR0703, or list all codes
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
-    /// The code, as it stands in the error: KWR0703, kwr0703 or 703
+    /// The code, as in the error message: KWR0703, kwr0703 or 703
     #[arg(value_name = "CODE")]
     code: Option<String>,
 }

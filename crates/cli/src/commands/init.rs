@@ -11,10 +11,10 @@ use crate::files::Disk;
 use crate::output::{Failure, Format};
 use crate::scaffolding::{Terms, Writing, recover};
 
-/// Begin a project: an operator that builds, runs and tests, with nothing in it yet
+/// Create a project: an operator that builds, runs and has tests, with no kinds yet
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
-    /// Folder of the project, made if need be [default: the current one]
+    /// Folder of the project, created if it does not exist [default: the current one]
     #[arg(value_name = "DIR")]
     folder: Option<PathBuf>,
 
@@ -26,14 +26,14 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "NAME")]
     project_name: Option<String>,
 
-    /// Where the source lives, such as github.com/me/guestbook; goes into Cargo.toml
+    /// Repository of the source, such as github.com/me/guestbook; written to Cargo.toml
     #[arg(long, value_name = "URL", default_value = "", hide_default_value = true)]
     repo: String,
 
     #[command(flatten)]
     terms: Terms,
 
-    /// Lay the files out for several groups
+    /// Put types and controllers into a folder for each group
     #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true", default_value = "false", value_name = "BOOL", hide_default_value = true)]
     multigroup: bool,
 
@@ -46,7 +46,7 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "PATH|VERSION")]
     kubewright: Option<String>,
 
-    /// Layout, of which there is one, and external plug-ins by NAME/VERSION, which the project has from then on
+    /// The layout (there is only one) and external plug-ins by NAME/VERSION, which run in later commands, too
     #[arg(long, value_delimiter = ',', value_name = "KEYS")]
     plugins: Vec<String>,
 

@@ -14,13 +14,13 @@ use crate::output::{BAD, CHANGE, DIM, Failure, Format, GOOD, paint};
 use crate::program::{self, How, Voice, declaration, judge};
 use crate::project::Project;
 
-/// Write CRDs, RBAC roles and webhook configurations out of the code
+/// Generate CRDs, RBAC roles and webhook configurations from the code
 ///
-/// What a project decides for good stands in its kubewright.toml, in the table `[manifests]`, under the names of the
-/// flags: `generate-embedded-object-meta`, `max-desc-len`, `allow-dangerous-types`. A flag goes before it.
+/// To set a flag permanently, write it to the table `[manifests]` of the project's kubewright.toml:
+/// `generate-embedded-object-meta`, `max-desc-len`, `allow-dangerous-types`. A flag overrides the file.
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
-    /// Write nothing; exit with status 1 when a file is not current (for CI)
+    /// Write nothing; exit with status 1 if a file is out of date (for CI)
     #[arg(long)]
     check: bool,
 
@@ -28,16 +28,16 @@ pub(crate) struct Arguments {
     #[arg(long)]
     diff: bool,
 
-    /// Descriptions of at most so many bytes; 0 leaves them out
+    /// Greatest length of a description in bytes; 0 leaves descriptions out
     #[arg(long, value_name = "BYTES")]
     max_desc_len: Option<usize>,
 
-    /// Keep name, labels and annotations in the metadata of templates; `false` drops all of it, as controller-gen does
-    /// unless told otherwise [default: true]
+    /// Keep name, labels and annotations in the metadata of templates; `false` drops them, as controller-gen does
+    /// by default [default: true]
     #[arg(long, value_name = "BOOL", action = ArgAction::Set)]
     generate_embedded_object_meta: Option<bool>,
 
-    /// Do not warn of floating point numbers
+    /// Do not warn about floating point numbers
     #[arg(long)]
     allow_dangerous_types: bool,
 }

@@ -10,19 +10,19 @@ use crate::files::Disk;
 use crate::output::{Failure, Format, count};
 use crate::scaffolding::{Writing, recover};
 
-/// Carry a kubebuilder project in Go over to Rust: types and their markers, roles, skeletons of controllers and
+/// Convert a kubebuilder project in Go to Rust: types and their markers, roles, skeletons of controllers and
 /// webhooks
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
-    /// Folder of the project in Go, which is only read
+    /// Folder of the project in Go; it is not changed
     #[arg(value_name = "FROM")]
     from: PathBuf,
 
-    /// Folder of the new project, made if need be
+    /// Folder of the new project, created if it does not exist
     #[arg(value_name = "DIR")]
     folder: PathBuf,
 
-    /// Name of the new project; that of PROJECT otherwise
+    /// Name of the new project [default: the one in PROJECT]
     #[arg(long, value_name = "NAME")]
     project_name: Option<String>,
 
@@ -30,7 +30,7 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "PATH|VERSION")]
     kubewright: Option<String>,
 
-    /// Go's module cache, in which types of other modules are looked up; GOMODCACHE, or GOPATH/pkg/mod, otherwise
+    /// Go's module cache, in which types of other modules are looked up [default: $GOMODCACHE, else $GOPATH/pkg/mod]
     #[arg(long, value_name = "DIR")]
     module_path: Option<PathBuf>,
 

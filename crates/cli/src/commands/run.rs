@@ -32,10 +32,10 @@ const ENABLE_WEBHOOKS: &str = "ENABLE_WEBHOOKS";
 
 /// Build the project's operator and run it here, against the cluster of the kubeconfig
 ///
-/// As `make run` of kubebuilder. The definitions must be there (`kubewright install`). In a cluster of kubewright on
-/// this machine it runs under its own role, elsewhere with the rights of the kubeconfig. Webhooks are off unless the
-/// operator is given certificates: kubewright run -- --webhook-cert-path DIR. For a cluster that needs no preparations
-/// see `kubewright dev`.
+/// Does what `make run` does in a kubebuilder project. The CRDs must be installed (`kubewright install`). In an
+/// embedded cluster on this machine the operator runs with its own role, in any other cluster with the permissions of
+/// the kubeconfig. Webhooks are off unless you pass certificates: kubewright run -- --webhook-cert-path DIR.
+/// `kubewright dev` needs no preparations.
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
     /// The kubeconfig to read [default: $KUBECONFIG, then ~/.kube/config]
@@ -46,7 +46,7 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "NAME")]
     context: Option<String>,
 
-    /// Run the operator with the rights of the kubeconfig in every cluster
+    /// Run the operator with the permissions of the kubeconfig in every cluster
     #[arg(long)]
     as_admin: bool,
 
@@ -54,11 +54,11 @@ pub(crate) struct Arguments {
     #[arg(long)]
     release: bool,
 
-    /// Cargo features to build with, with commas
+    /// Cargo features to build with, separated by commas
     #[arg(long, value_name = "FEATURES")]
     features: Option<String>,
 
-    /// Arguments for the operator, behind `--`
+    /// Arguments for the operator, after `--`
     #[arg(last = true, value_name = "ARGUMENTS")]
     operator: Vec<String>,
 }

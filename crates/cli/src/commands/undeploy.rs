@@ -8,7 +8,7 @@ use crate::output::{Failure, Format, GOOD, count, paint};
 use crate::project::Project;
 use crate::rollout::RemovalArguments;
 
-/// Delete the project's custom resources, then the operator and all that came with it, from a cluster
+/// Delete the project's custom resources from a cluster, and then everything that `deploy` applied
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
     #[command(flatten)]

@@ -12,18 +12,18 @@ use crate::files::Disk;
 use crate::output::{Failure, Format};
 use crate::scaffolding::{Writing, recover};
 
-/// Bring the project to what this version scaffolds, and keep what you changed
+/// Update the project to what this version scaffolds, and keep your changes
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
     /// Folder with what the old version scaffolds for this project: its `kubewright alpha generate --output-dir DIR`
     #[arg(long, value_name = "DIR", conflicts_with = "from_program")]
     from: Option<PathBuf>,
 
-    /// The old version's program, which is asked for that folder
+    /// The old version's program, which is run to make that folder
     #[arg(long, value_name = "PROGRAM")]
     from_program: Option<PathBuf>,
 
-    /// Where you and the scaffold changed the same lines, write both between marks
+    /// Where you and the scaffold changed the same lines, write both versions, with conflict markers
     #[arg(long)]
     force: bool,
 

@@ -46,11 +46,11 @@ pub(crate) struct ClusterArguments {
     #[arg(long, value_name = "NAME")]
     pub(crate) context: Option<String>,
 
-    /// How long to wait for what is promised: `90s`, `5m`
+    /// How long to wait: `90s`, `5m`
     #[arg(long, value_name = "TIME", default_value = "3m", value_parser = duration)]
     pub(crate) timeout: Duration,
 
-    /// Change nothing, and say what would happen; the cluster judges every object all the same
+    /// Change nothing, and print what would happen; the API server validates every object
     #[arg(long)]
     pub(crate) dry_run: bool,
 
@@ -97,7 +97,7 @@ pub(crate) struct RemovalArguments {
     #[command(flatten)]
     cluster: ClusterArguments,
 
-    /// Succeed when something is not there
+    /// Succeed if an object does not exist
     #[arg(long, num_args = 0..=1, require_equals = true, default_value_t = false, default_missing_value = "true", action = clap::ArgAction::Set)]
     ignore_not_found: bool,
 }

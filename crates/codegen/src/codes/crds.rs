@@ -233,7 +233,7 @@ pub(super) const EXPLANATIONS: &[Explanation] = &[
         title: "a marker of kubebuilder stands in a comment",
         story: "controller-gen reads comments such as `// +kubebuilder:validation:Minimum=1`. Here the same is said with attributes of serde, schemars and kube, \
                 which the compiler checks, so the comment has no effect (and as a doc comment it would be part of the description). The warning names the \
-                attribute; `docs/src/markers.md` has the table.",
+                attribute; the book has all of them on the page \"Markers in Go and in Rust\" (`docs/src/markers.md` in kubewright's repository).",
     },
     Explanation {
         code: DECLARATION,

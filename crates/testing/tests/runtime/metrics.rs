@@ -157,8 +157,8 @@ fn check_page(text: &str) {
     };
     let (helps, types) = (described("# HELP "), described("# TYPE "));
     let mut page =
-        "# Metrics\n\nWhat `/metrics` of an operator serves, with the words that it says itself. Who may read it: \
-                    [the operator's program](operator.md#metrics).\n\n| metric | type | what it says |\n|---|---|---|\n"
+        "# Metrics\n\nAll metrics that an operator serves at `/metrics`, with their help texts. How to scrape them: \
+                    [the operator's program](operator.md#metrics).\n\n| metric | type | help |\n|---|---|---|\n"
             .to_owned();
     for (name, help) in helps.iter().filter(|(name, _)| **name != "shop_orders") {
         let kind = types[name];

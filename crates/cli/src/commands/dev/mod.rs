@@ -43,11 +43,11 @@ use session::{Equipment, Session};
 use story::{Fact, News, Story};
 use teller::Scenery;
 
-/// Run the project's operator in a cluster of its own, and again on every save
+/// Run the project's operator in an embedded cluster, and rebuild and restart it on every save
 ///
-/// Starts an embedded cluster, builds the operator, applies its definitions (CRDs) and runs it. When a file is saved it
-/// is built again; while that takes, and when it fails, the last good build goes on running. The cluster and its
-/// objects stay until the end.
+/// Starts an embedded cluster, builds the operator, applies its CRDs and runs it. When a file is saved, the operator is
+/// rebuilt and restarted; meanwhile, and if the build fails, the last good build keeps running. The cluster and its
+/// objects stay until `dev` ends.
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
     /// Address and port of the embedded cluster; port 0 takes a free one
@@ -73,11 +73,11 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "NAME")]
     context: Option<String>,
 
-    /// Use the context even though its cluster is not of this machine; must be its name once more
+    /// The name of the context once more, to confirm a cluster that is not on this machine
     #[arg(long, value_name = "NAME", requires = "context")]
     allow_context: Option<String>,
 
-    /// Run the operator as the cluster's administrator instead of under its own role
+    /// Run the operator as the cluster's administrator instead of with its own role
     #[arg(long)]
     as_admin: bool,
 
@@ -89,7 +89,7 @@ pub(crate) struct Arguments {
     #[arg(long)]
     release: bool,
 
-    /// Cargo features to build with, with commas
+    /// Cargo features to build with, separated by commas
     #[arg(long, value_name = "FEATURES")]
     features: Option<String>,
 

@@ -24,10 +24,10 @@ mod machine;
 
 /// Check this machine, the cluster of the kubeconfig and the project, and say what to do
 ///
-/// Ends with status 1 when something is wrong; remarks alone are no reason to.
+/// Exits with status 1 if there is an error; remarks do not count.
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
-    /// Do not build the project; what needs its declaration is left out
+    /// Do not build the project; checks that need its declaration are left out
     #[arg(long)]
     no_build: bool,
 
