@@ -1,10 +1,10 @@
 //! kubewright: write Kubernetes operators.
 //!
 //! An operator is a [`Reconciler`] for each kind, put into [`Controller`]s, run by a [`Manager`] (or declared as an
-//! [`Operator`]). A reconciler gets an object and a [`Context`], looks at the world through a [`Client`] whose reads
-//! come from a shared [`Cache`] and see its own writes, and makes up the difference. Types and the plain client are
-//! kube's and k8s-openapi's, re-exported here, so that an operator names one dependency; it chooses the Kubernetes
-//! version by a feature of `k8s-openapi`.
+//! [`Operator`]). A reconciler gets an object and a [`Context`], compares what the object asks for with what exists,
+//! and does what is missing. It reads through a [`Client`], from a shared [`Cache`] in which it sees its own writes.
+//! Types and the plain client are those of kube and k8s-openapi, re-exported here, so that an operator has one
+//! dependency; a feature of `k8s-openapi` chooses the Kubernetes version.
 //!
 //! The machinery decides nothing here: list and watch, store, queue and backoff are `kubewright-engine`'s pure state
 //! machines; this crate does the input and output around them, on tokio. It works with any [`kube::Client`], over HTTPS
@@ -17,8 +17,8 @@
 //!            ─► work queue (queue.rs) ─► worker (controller/control_loop.rs) ─► your reconcile ─► Client ─► API server
 //! ```
 //!
-//! Besides, the API server asks: webhooks and conversions ([`webhook`]) are declared with the operator and served by
-//! its manager. [`run()`] is the main function of a program: flags, environment, logging, signals.
+//! The API server also calls the operator: webhooks and conversions ([`webhook`]) are declared with the operator and
+//! served by its manager. [`run()`] is the main function of a program: flags, environment, logging, signals.
 //!
 //! # Which test keeps which invariant
 //!

@@ -91,7 +91,7 @@ fn package(disk: &Disk) -> Result<Package, Diagnostic> {
         Diagnostic::new(codes::files::EDITED, ATTEMPTED)
             .at(Place::file("Cargo.toml"))
             .because(why.message())
-            .fix("mend Cargo.toml and run the command again")
+            .fix("correct Cargo.toml and run the command again")
     })?;
     let item = |field: &str| {
         let own = manifest.get("package").and_then(|package| package.get(field));

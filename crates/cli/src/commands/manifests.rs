@@ -91,7 +91,7 @@ impl Arguments {
                 return Err(Failure::from(
                     Diagnostic::new(crds::DANGLING, "config/ cannot be rendered")
                         .because("a list names a file that the code does not make, as the warning says")
-                        .fix("mend it as the warning says, and commit what `kubewright manifests` writes"),
+                        .fix("correct it as the warning says, and commit what `kubewright manifests` writes"),
                 ));
             }
             output.say(&paint(GOOD, "the manifests are current"), &json!({"event": "current"}));

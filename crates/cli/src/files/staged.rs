@@ -46,7 +46,7 @@ fn refused(disk: &Disk, place: &Path, why: &io::Error) -> Diagnostic {
         ErrorKind::NotADirectory | ErrorKind::AlreadyExists | ErrorKind::IsADirectory => {
             "a file stands where a folder belongs, or the other way round: move it away"
         }
-        _ => "mend what the cause names",
+        _ => "correct what the cause names",
     };
     wrong
         .at(Place::file(file))

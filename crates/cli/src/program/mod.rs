@@ -57,7 +57,7 @@ fn why_none(how: &How, failed: Failed) -> Diagnostic {
             .fix("cargo build shows the errors"),
         (None, "") => told
             .because("it does not compile (the compiler's words are above)")
-            .fix("mend the first error and run the command again; nothing was written"),
+            .fix("correct the first error and run the command again; nothing was written"),
         (None, said) => told.because(said.trim_start_matches("error: ").to_owned()),
     }
 }

@@ -255,7 +255,7 @@ impl TryFrom<v2::Book> for v1::Book {
             },
             Edit {
                 file: "tests/pod_webhook.rs",
-                from: "    // Assert here what is filled in.\n",
+                from: "    // Assert the defaults here.\n",
                 to: r#"    let spec = once.spec.clone().unwrap_or_default();
     assert_eq!(spec.automount_service_account_token, Some(false));
 "#,

@@ -187,7 +187,7 @@ fn fields(csv: &Value) -> Result<(), Diagnostic> {
 }
 
 fn modes(csv: &Value) -> Result<(), Diagnostic> {
-    let base = "config/manifests/bases has other ones: mend them, or take installModes out there";
+    let base = "config/manifests/bases has other ones: correct them, or take installModes out there";
     let listed = values(csv, "spec.installModes.*");
     let mut seen = BTreeSet::new();
     for mode in &listed {
@@ -252,7 +252,7 @@ fn deployments(csv: &Value) -> Result<(), Diagnostic> {
 fn examples(csv: &Value, warnings: &mut Vec<Diagnostic>) -> Result<(), Diagnostic> {
     let text = csv["metadata"]["annotations"]["alm-examples"].as_str().unwrap_or("[]");
     let examples: Vec<Value> = serde_json::from_str(text)
-        .map_err(|why| wrong(format!("alm-examples is no list of objects: {why}")).fix("mend config/samples"))?;
+        .map_err(|why| wrong(format!("alm-examples is no list of objects: {why}")).fix("correct config/samples"))?;
     let owned: BTreeSet<(String, String)> = values(csv, "spec.customresourcedefinitions.owned.*")
         .into_iter()
         .map(|entry| {
@@ -271,7 +271,7 @@ fn examples(csv: &Value, warnings: &mut Vec<Diagnostic>) -> Result<(), Diagnosti
         return Err(wrong(format!(
             "there is an example of {version} {kind}, which the operator does not have"
         ))
-        .fix("kubewright manifests writes the definitions; otherwise mend config/samples"));
+        .fix("kubewright manifests writes the definitions; otherwise correct config/samples"));
     }
     for (version, kind) in owned.difference(&shown) {
         warnings.push(
@@ -325,7 +325,7 @@ fn said(csv: &Value, warnings: &mut Vec<Diagnostic>) {
     );
     if images.into_iter().any(|image| image == "controller:latest") {
         warnings.push(
-            Diagnostic::new(codes::config::BUNDLE, "the operator's image is nobody's")
+            Diagnostic::new(codes::config::BUNDLE, "no image is set for the operator")
                 .because("controller:latest is what stands in config/manager before there is an image")
                 .fix("say --image REGISTRY/NAME:TAG, or IMG=…"),
         );

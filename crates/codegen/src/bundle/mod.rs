@@ -151,7 +151,7 @@ fn base(project: &Project, package: &str, asked: &Asked, plan: &mut Plan<'_>) ->
         Diagnostic::new(codes::config::BUNDLE, "cannot make the bundle")
             .at(Place::file(&path))
             .because(why)
-            .fix("mend it, or remove it: a new one is written then")
+            .fix("correct it, or remove it: a new one is written then")
     };
     if let Some(text) = plan.read(&path)? {
         let base = yaml::parse(&text).map_err(wrong)?;

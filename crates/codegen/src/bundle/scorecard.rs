@@ -44,7 +44,7 @@ pub(super) fn of(project: &Project, asked: &Asked, plan: &Plan<'_>) -> Result<Op
             _ => Err(Diagnostic::new(codes::config::BUNDLE, "cannot make the bundle")
                 .at(Place::file(path))
                 .because("it renders no Configuration of scorecard.operatorframework.io with stages")
-                .fix("mend it, or remove config/scorecard: bundle --scorecard then writes the usual tests")),
+                .fix("correct it, or remove config/scorecard: bundle --scorecard then writes the usual tests")),
         };
     }
     Ok((asked.scorecard || project.plugins.contains_key(KEY)).then(usual))

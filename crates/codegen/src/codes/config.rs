@@ -38,14 +38,14 @@ pub(super) const EXPLANATIONS: &[Explanation] = &[
         story: "kubewright renders `config/` itself, without another program, and knows exactly what its own tree uses: resources, components, \
                 patches (strategic merge and JSON 6902), namespace, namePrefix, labels, images, replacements and configurations. The message \
                 names a field beyond that, such as a generator or a remote resource.\n\nWhere `kustomize` or `kubectl` is on the PATH, \
-                `build-installer`, `install`, `deploy` and their opposites ask it instead; otherwise install kustomize 5, or say the same with the \
+                `build-installer`, `install`, `uninstall`, `deploy` and `undeploy` run it instead; otherwise install kustomize 5, or say the same with the \
                 fields above.",
     },
     Explanation {
         code: KUSTOMIZATION,
         title: "a kustomization is broken",
         story: "The file named in the message is no YAML, has a field of the wrong type, or names a file or folder that does not exist. \
-                `kustomize build` would fail at the same place.\n\nMend the line that the message names. A file that a list names must be in or \
+                `kustomize build` would fail at the same place.\n\nFix the line that the message names. A file that a list names must be in or \
                 below the kustomization's own folder; a folder may be anywhere in the project.",
     },
     Explanation {
@@ -78,12 +78,12 @@ pub(super) const EXPLANATIONS: &[Explanation] = &[
     Explanation {
         code: KUSTOMIZE,
         title: "kustomize failed",
-        story: "`config/` uses something that the built-in renderer does not know, so `kustomize build` (or `kubectl kustomize`) was asked. It \
-                failed; the message shows what it said.\n\nRun the command in the message yourself and mend what it names.",
+        story: "`config/` uses something that the built-in renderer does not know, so `kustomize build` (or `kubectl kustomize`) was run. It failed; the \
+                message shows what it said.\n\nRun the command in the message yourself, and fix what it names.",
     },
     Explanation {
         code: CLUSTER,
-        title: "there is no cluster to talk to",
+        title: "there is no cluster to use",
         story: "The cluster is the one of the present context: `--kubeconfig`, else `$KUBECONFIG`, else `~/.kube/config`; `--context` takes \
                 another context. Either there is no such file or context, or the server in it did not answer.\n\n`kubectl cluster-info` tries \
                 the same. For a cluster of your own: `kubewright cluster --kubeconfig FILE`.",
@@ -99,42 +99,41 @@ pub(super) const EXPLANATIONS: &[Explanation] = &[
     Explanation {
         code: REFUSED,
         title: "the cluster refused an object",
-        story: "The API server did not accept what was sent; the message has its own words. Often: you may not (`forbidden`: deploying an \
-                operator needs the rights that its roles grant), another manager owns a field (`conflict`: `--force-conflicts` takes it over), or \
-                a webhook that is not ready stands in the way.\n\nWhat was applied before the refusal stays; the command may be repeated.",
+        story: "The API server did not accept an object; the message is the server's. Common causes: you have no permission (`forbidden`: to deploy an \
+                operator you need the permissions that its roles grant), another manager owns a field (`conflict`: `--force-conflicts` takes it over), or \
+                a webhook is not ready.\n\nWhat was applied before the refusal stays; the command may be repeated.",
     },
     Explanation {
         code: NOT_READY,
         title: "something did not become ready in time",
         story: "`install` promises that the definitions are established, `deploy` that the operator is available. The message says what is \
                 missing and, for pods, why.\n\n`ErrImagePull`, `ImagePullBackOff`: the cluster cannot get the image; push it (`make docker-push \
-                IMG=…`) and say the same name with `--image`. `CrashLoopBackOff`: `kubectl logs` of the pod tells. `CreateContainerConfigError` or a \
+                IMG=…`) and say the same name with `--image`. `CrashLoopBackOff`: look at `kubectl logs` of the pod. `CreateContainerConfigError` or a \
                 volume that does not mount: a Secret is missing, as when cert-manager does not work. A quota or no room: `kubectl describe pod`. \
                 `--timeout` waits longer; everything stays applied.",
     },
     Explanation {
         code: FINALIZERS,
         title: "objects stay because of their finalizers",
-        story: "Before the operator goes, its custom resources are deleted, so that it can clean up behind them. Some did not go: they have a \
-                finalizer that nobody removed. Nothing else was deleted, so the operator can still do its work.\n\nLook at what it says \
+        story: "Custom resources are deleted before the operator, so that it can clean up after them. Some were not removed, because they still have a \
+                finalizer. Nothing else was deleted, so the operator can still finish.\n\nLook at what it says \
                 (`kubectl logs`), and run the command again. If it cannot run any more, remove the finalizers yourself: `kubectl patch KIND NAME \
-                --type=merge -p '{\"metadata\":{\"finalizers\":null}}'`; what they stood for is then not cleaned up.",
+                --type=merge -p '{\"metadata\":{\"finalizers\":null}}'`; what the operator created for them is then not cleaned up.",
     },
     Explanation {
         code: ABSENT,
         title: "what is to be deleted is not there",
         story: "`uninstall` and `undeploy` expect everything that they delete to be there, so that a mistaken context or namespace shows. \
                 Something was missing; all that was there has been deleted.\n\n`--ignore-not-found` (`make undeploy ignore-not-found=true`) \
-                takes absence for success.",
+                accepts missing objects.",
     },
     Explanation {
         code: BUNDLE,
-        title: "OLM would not take the bundle, or something is lost in it",
-        story: "`kubewright bundle` says `config/default` as a ClusterServiceVersion, and holds it against the rules by which the Operator \
-                Lifecycle Manager and its catalogs refuse a bundle: required fields, install modes, rights and their accounts, definitions and \
-                examples that belong together, kinds that a bundle may hold. An error names the first that is broken, and nothing is written. A \
-                warning names what OLM has no word for, such as a selector of namespaces in a webhook: OLM sets its own.\n\nWhat only people can \
-                say (a description, an icon, maintainers, `replaces`) stands in `config/manifests/bases`, which is written once and then yours. \
-                Certificates are left out: OLM makes them.",
+        title: "OLM would refuse the bundle, or cannot express a part of it",
+        story: "`kubewright bundle` turns `config/default` into a ClusterServiceVersion, and checks it against the rules by which the Operator Lifecycle \
+                Manager and its catalogs refuse a bundle: required fields, install modes, permissions and their service accounts, CRDs and examples that \
+                belong together, kinds that a bundle may have. An error names the first rule that is broken, and nothing is written. A warning names what \
+                OLM cannot express, such as the namespace selector of a webhook: OLM sets its own.\n\nWrite the description, icon, maintainers and \
+                `replaces` to `config/manifests/bases`, which is scaffolded once and then yours. Certificates are left out: OLM makes them.",
     },
 ];

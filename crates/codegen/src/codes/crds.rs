@@ -60,12 +60,14 @@ pub(crate) fn of_problem(what: &str) -> (Code, &'static str) {
     match what {
         "union" => (
             UNION,
-            "let all variants be of one type: give each of them fields (`Plain {}` instead of `Plain`), or rename a field that means different things in two variants",
+            "let all variants be of one type: give each of them fields (`Plain {}` instead of `Plain`), or rename a field that means different things in \
+                two variants",
         ),
         "tuple" => (TYPE, "use a struct with named fields, or a list of one type"),
         "recursive" => (
             TYPE,
-            "break the circle: put the inner part behind #[schemars(schema_with = \"…\")] with `x-kubernetes-preserve-unknown-fields: true`, or flatten it into a list",
+            "break the circle: put the inner part behind #[schemars(schema_with = \"…\")] with `x-kubernetes-preserve-unknown-fields: true`, or flatten it \
+                into a list",
         ),
         "keyword" => (KEYWORD, "correct the word in #[schemars(extend(\"…\" = …))]"),
         "unknown-field" => (FIELD, "name fields as they are in JSON (after #[serde(rename_all)])"),
@@ -98,16 +100,16 @@ pub(super) const EXPLANATIONS: &[Explanation] = &[
     },
     Explanation {
         code: TYPE,
-        title: "a type cannot be said in a structural schema",
+        title: "a type has no structural schema",
         story: "Some Rust types have no structural schema: tuples of different types (JSON lists whose items differ), types that contain themselves, maps \
                 that are flattened beside typed fields in some ways.\n\nUse a struct with named fields instead of a tuple. For data of any shape use \
                 `serde_json::Value`, which becomes `x-kubernetes-preserve-unknown-fields: true`: it is stored as it comes and not checked.",
     },
     Explanation {
         code: KEYWORD,
-        title: "a keyword that no schema of a CustomResourceDefinition has",
-        story: "`#[schemars(extend(\"…\" = …))]` writes any word into the schema, so a slip of the pen (`minimun`) would be ignored by everybody. The words \
-                are those of `JSONSchemaProps` (`minimum`, `maxLength`, `x-kubernetes-list-type`, …) and the markers `exactlyOneOf`, `atMostOneOf`, \
+        title: "an unknown keyword in a schema",
+        story: "`#[schemars(extend(\"…\" = …))]` writes any word into the schema, so a misspelt keyword (`minimun`) would be ignored. The keywords are \
+                those of `JSONSchemaProps` (`minimum`, `maxLength`, `x-kubernetes-list-type`, …) and the markers `exactlyOneOf`, `atMostOneOf`, \
                 `atLeastOneOf` (with the names of fields) and `immutable`.",
     },
     Explanation {
@@ -121,14 +123,15 @@ pub(super) const EXPLANATIONS: &[Explanation] = &[
         code: INVALID,
         title: "an API server refuses the definition",
         story: "The definition was checked with the code of kubewright's own API server, which says what kube-apiserver says. The message is the \
-                server's; the place is the Rust field behind it.\n\nCommon causes: a list of type `map` without keys or whose keys are optional, a pattern that is \
+                server's; the place is the Rust field behind it.\n\nCommon causes: a list of type `map` without keys or whose keys are optional, a pattern \
+                that is \
                 no RE2 expression (look-around and back references are not), a value without a type.",
     },
     Explanation {
         code: CEL,
         title: "a CEL rule is wrong",
         story: "A rule of `validation` does not compile against the schema: a field that is not there, a type that does not fit, a syntax error. `self` \
-                is the value the rule stands on; optional fields need `has(self.field)` first; names that are words of CEL are written with underscores \
+                is the value the rule stands on; optional fields need `has(self.field)` first; names that are reserved in CEL are written with underscores \
                 (`__namespace__`).\n\nA rule with `oldSelf` (also `immutable`) below a list needs that list to be of type `map`, so that old and new items \
                 can be told to belong together.",
     },
@@ -155,7 +158,7 @@ pub(super) const EXPLANATIONS: &[Explanation] = &[
     },
     Explanation {
         code: STORAGE,
-        title: "which version is stored is not said",
+        title: "the storage version is not set",
         story: "Exactly one version of a kind is what the API server keeps. `#[derive(CustomResource)]` says `storage = true` for each type unless told \
                 otherwise.\n\nDeclare a conversion with a hub (`Operator::conversion(Conversion::hub::<v1::Guestbook>()…)`): the hub is stored. Or say \
                 `#[kube(storage = false)]` on all versions but one.",
@@ -164,21 +167,21 @@ pub(super) const EXPLANATIONS: &[Explanation] = &[
         code: SIZE,
         title: "a definition is large",
         story: "`kubectl apply` without `--server-side` keeps the whole object in an annotation of at most 262144 bytes. A definition that embeds a pod \
-                template with all its descriptions is larger. The descriptions of Kubernetes' own types are left out first, then all.\n\n`kubewright install` \
-                applies on the server's side, where this limit does not exist; one request may have about 1.5 MB. `--max-desc-len 0` leaves out \
+                template with all its descriptions is larger. The descriptions of Kubernetes' own types are left out first, then all.\n\n`kubewright \
+                install` uses server-side apply, which does not have this limit; one request may have about 1.5 MB. `--max-desc-len 0` leaves out \
                 descriptions on purpose.",
     },
     Explanation {
         code: RULE,
         title: "a rule that would never be checked",
-        story: "The API server takes `minLength` on a number and an enum of numbers on a text without a word, and never checks them. The rule does not \
+        story: "The API server accepts `minLength` on a number, or an enum of numbers on a string, but never checks them. The rule does not \
                 fit the type of the field: one of them is not what was meant.",
     },
     Explanation {
         code: FLOAT,
         title: "a floating point number in an API",
         story: "Clients in different languages write and round floating point numbers differently, so a value that is read and written back may change, \
-                and server-side apply sees conflicts that are none. Kubernetes' own APIs have none.\n\nUse an integer with a smaller unit, a \
+                and server-side apply reports false conflicts. Kubernetes' own APIs have none.\n\nUse an integer with a smaller unit, a \
                 `Quantity`, or a text. `--allow-dangerous-types` (controller-gen's option) silences the warning.",
     },
     Explanation {
@@ -189,23 +192,23 @@ pub(super) const EXPLANATIONS: &[Explanation] = &[
     },
     Explanation {
         code: NAME,
-        title: "a group, version, kind or plural cannot be",
+        title: "a group, version, kind or plural is invalid",
         story: "Names of an API follow DNS: a group is a domain with a dot (`webapp.my.domain`), plural and singular are lower-case labels, a kind in lower \
                 case is one too, a version is `v1`, `v2beta1` or the like. They stand in `#[kube(…)]` of the type.",
     },
     Explanation {
         code: PATH,
-        title: "a selectable field cannot be",
+        title: "a selectable field is invalid",
         story: "`#[kube(selectable = \".spec.colour\")]` lets clients ask for objects by a field. The path must lead to a text, an integer or a boolean of the \
                 schema, outside of lists and metadata; a kind has at most eight.",
     },
     Explanation {
         code: COLUMN,
-        title: "a column cannot be",
+        title: "a printer column is invalid",
         story: "A column of `kubectl get` (`#[kube(printcolumn(…))]`) has a name, a type (`integer`, `number`, `string`, `boolean`, `date`) and a JSON path \
                 that starts with a dot.\n\nThe path leads to a field of the schema, by its name in JSON: `.spec.size`, \
-                `.status.conditions[?(@.type==\"Ready\")].status`, `.metadata.creationTimestamp`. An API server takes any path; a column whose path leads \
-                nowhere is empty for ever, so this is an error here.",
+                `.status.conditions[?(@.type==\"Ready\")].status`, `.metadata.creationTimestamp`. An API server accepts any path; a column whose path does \
+                not exist is always empty, so this is an error here.",
     },
     Explanation {
         code: PANIC,
@@ -216,7 +219,7 @@ pub(super) const EXPLANATIONS: &[Explanation] = &[
     },
     Explanation {
         code: DOUBT,
-        title: "a schema that may not be what is meant",
+        title: "a schema that may not be what you want",
         story: "The type has a schema, but perhaps another than intended. `Vec<u8>` is a list of numbers in JSON, where Kubernetes writes bytes in base64 \
                 (`k8s_openapi::ByteString`). A set of objects is a list in which doubles are not refused. Values of a map that is flattened beside fields \
                 are not checked.",
@@ -226,12 +229,12 @@ pub(super) const EXPLANATIONS: &[Explanation] = &[
         title: "a path of `scale` is wrong",
         story: "`kubectl scale` and autoscalers read and write a kind through three paths of `#[kube(scale(…))]`: `spec_replicas_path` below `.spec`, \
                 `status_replicas_path` below `.status`, both integers, and `label_selector_path`, a text. Each is a plain path of fields that the schema has. \
-                An API server takes a path that leads nowhere, and scaling then fails.",
+                An API server accepts a path that does not exist, and scaling then fails.",
     },
     Explanation {
         code: COMMENT,
         title: "a marker of kubebuilder stands in a comment",
-        story: "controller-gen reads comments such as `// +kubebuilder:validation:Minimum=1`. Here the same is said with attributes of serde, schemars and kube, \
+        story: "controller-gen reads comments such as `// +kubebuilder:validation:Minimum=1`. In Rust, attributes of serde, schemars and kube take their place, \
                 which the compiler checks, so the comment has no effect (and as a doc comment it would be part of the description). The warning names the \
                 attribute; the book has all of them on the page \"Markers in Go and in Rust\" (`docs/src/markers.md` in kubewright's repository).",
     },
@@ -239,20 +242,21 @@ pub(super) const EXPLANATIONS: &[Explanation] = &[
         code: DECLARATION,
         title: "what the operator declares cannot be read",
         story: "`manifests`, `dev`, `run` and `doctor` build the operator and run it with the hidden subcommand `__declaration`, which needs no cluster: \
-                `kubewright::run(operator()).await` answers it. Something else was printed, or by a library that is newer than this command.\n\nLet `main` be \
-                what `kubewright init` writes, print nothing to standard output, and keep the command and the library at one version. `dev` goes on \
+                `kubewright::run(operator()).await` answers it. Something else was printed, or by a library that is newer than this command.\n\nKeep \
+                `main` as `kubewright init` writes it, print nothing to standard output, and keep the command and the library at one version. `dev` goes on \
                 without a declaration: it applies what it finds in `config/crd/bases`, and webhooks are not set up.",
     },
     Explanation {
         code: BUILD,
         title: "the operator cannot be built or run",
-        story: "What the operator declares is asked of its compiled program, so it has to compile. The compiler's first error is shown; generated files are \
+        story: "The command runs the compiled operator to learn what it declares, so the operator has to compile. The compiler's first error is shown; \
+                generated files are \
                 as they were.\n\nA package with several programs says in Cargo.toml which one is the operator (`default-run = \"…\"`), or has it in \
                 `src/main.rs`.",
     },
     Explanation {
         code: STALE,
-        title: "generated files are not current",
+        title: "generated files are out of date",
         story: "`kubewright manifests --check` makes the manifests and compares them with the files, for CI. Run `kubewright manifests` and commit what it \
                 writes.",
     },
@@ -261,13 +265,13 @@ pub(super) const EXPLANATIONS: &[Explanation] = &[
         title: "a list in config/ names a generated file that is not there",
         story: "`config/crd/kustomization.yaml`, `config/rbac/kustomization.yaml` and `config/webhook/kustomization.yaml` name files that `kubewright \
                 manifests` makes from the code. The code no longer declares what one of them is made of, so the file is gone and `config/` cannot be \
-                rendered. `manifests` warns, `manifests --check` fails.\n\nMostly a line of `operator()` was lost: a kind needs `.crd::<Kind>()`, a \
-                webhook its registration. If the kind or the webhook is to go, `kubewright delete api` and `kubewright delete webhook` take it out of \
-                PROJECT and of the lists.",
+                rendered. `manifests` warns, `manifests --check` fails.\n\nUsually a line of `operator()` was lost: a kind needs `.crd::<Kind>()`, a \
+                webhook its registration. If the kind or the webhook is to go, `kubewright delete api` and `kubewright delete webhook` remove it from \
+                PROJECT and from the lists.",
     },
     Explanation {
         code: UNLISTED,
-        title: "a generated file is named by no list in config/",
+        title: "no list in config/ names a generated file",
         story: "The code declares a kind or a webhook that `config/` does not know, so `deploy` and `build-installer` leave its manifest out. \
                 `kubewright create api` and `kubewright create webhook` write the lists; for what was written by hand, add the file to `resources` of the \
                 kustomization that the message names.",

@@ -41,18 +41,18 @@ pub(super) const EXPLANATIONS: &[Explanation] = &[
     Explanation {
         code: REMOTE,
         title: "dev was pointed at a cluster that is not of this machine",
-        story: "`kubewright dev` replaces definitions, applies samples and runs code that was saved a second ago. That belongs into a cluster \
-                that may be lost, so without `--context` dev starts one of its own and does not look at your kubeconfig.\n\nA context counts \
+        story: "`kubewright dev` replaces definitions, applies samples and runs code that was saved a second ago. That needs a cluster that may be lost, \
+                so without `--context` `dev` starts an embedded cluster and does not read your kubeconfig.\n\nA context counts \
                 as local when its server is a loopback address, or when it is minikube's, kind's, k3d's, Docker's or Rancher's on a private \
-                one. A proxy, or a certificate for another name, leads away from this machine and is not local.\n\nIf you mean the cluster \
-                all the same, name it a second time: `--context NAME --allow-context NAME`.",
+                one. A proxy, or a certificate for another name, leads away from this machine and is not local.\n\nTo use the cluster all the same, name \
+                it twice: `--context NAME --allow-context NAME`.",
     },
     Explanation {
         code: REFUSED,
         title: "the API server refused a definition",
-        story: "After each build `dev` applies the CRDs that the operator declares. The server refused one; its own words say why. The operator \
-                that ran before goes on running, with the definitions that the server has.\n\nA schema that is not structural or a default that \
-                does not fit is mended in the types; `kubewright manifests` says at which field. The scope (namespaced or not) and the names of \
+        story: "After each build `dev` applies the CRDs that the operator declares. The server refused one; its message says why. The previous build keeps \
+                running, with the definitions that the server has.\n\nA schema that is not structural or a default that \
+                does not fit is fixed in the types; `kubewright manifests` says at which field. The scope (namespaced or not) and the names of \
                 a kind cannot be changed while the definition is there: delete it (`kubectl delete crd NAME`, its objects go with it) and save again. A \
                 version that still stands in `status.storedVersions` cannot be dropped.",
     },
@@ -61,11 +61,11 @@ pub(super) const EXPLANATIONS: &[Explanation] = &[
         title: "a sample could not be applied",
         story: "`dev --samples` applies the files of `config/samples` when the operator is ready, and again when one of them is saved. The server \
                 refused one, or the file is not YAML. Unknown fields are refused and not dropped silently: a field that is spelled wrongly is \
-                found here.\n\nMend the file and save it.",
+                found here.\n\nFix the file and save it.",
     },
     Explanation {
         code: ENDED,
-        title: "the operator ended although nobody asked it to",
+        title: "the operator ended unexpectedly",
         story: "The program panicked outside a reconcile, could not start (a port is taken, the kubeconfig cannot be read), or was killed. `dev` \
                 shows its last lines and starts it again, after a pause that doubles each time up to 30 seconds; saving a file starts it at once. \
                 A panic inside a reconcile does not end an operator: it is an error of that one key, and is tried again.",
@@ -97,14 +97,15 @@ pub(super) const EXPLANATIONS: &[Explanation] = &[
         title: "writes meet conflicts again and again",
         story: "A conflict (409) says that somebody wrote the object since it was read. One now and then is normal and is retried. Many in a row \
                 mean that the operator writes with an old resourceVersion each time, or that two controllers write the same object in turns.\n\nWrite \
-                single fields (`ctx.apply`, `ctx.patch_status`) instead of whole objects, and see with `kubectl get -o yaml --show-managed-fields` who else writes.",
+                single fields (`ctx.apply`, `ctx.patch_status`) instead of whole objects, and see with `kubectl get -o yaml --show-managed-fields` who \
+                else writes.",
     },
     Explanation {
         code: FORBIDDEN,
-        title: "the operator may not do what it tries",
+        title: "the operator lacks a permission",
         story: "The API server answered 403: the role of the operator's service account lacks a rule. The message says the verb, the resource and \
-                where.\n\nController declarations (`of`, `owns`, `watches`) bring their own rules. What a reconciler does besides is said with `#[rbac(…)]` above its \
-                `impl`; `kubewright manifests` writes config/rbac/role.yaml from both.",
+                where.\n\nController declarations (`of`, `owns`, `watches`) bring their own rules. Add other permissions with `#[rbac(…)]` above the \
+                `impl` of the reconciler; `kubewright manifests` writes config/rbac/role.yaml from both.",
     },
     Explanation {
         code: UNKNOWN_KIND,
@@ -116,48 +117,55 @@ pub(super) const EXPLANATIONS: &[Explanation] = &[
     Explanation {
         code: FINALIZER,
         title: "a deleted object waits for its finalizer",
-        story: "The object has a deletionTimestamp and stays until its last finalizer is taken away. The operator's finalizer is taken away by the \
-                operator: in its reconcile, when the cleaning up is done. Either that code is not reached, or it fails, or the operator does not run.\n\nAs a last \
-                resort `kubectl patch KIND NAME --type=merge -p '{\"metadata\":{\"finalizers\":null}}'` lets the object go; what it stands for outside the cluster stays behind.",
+        story: "The object has a deletionTimestamp and stays until its last finalizer is removed. The operator removes its own finalizer when `cleanup` is \
+                done. Either that code is not reached, or it fails, or the operator does not run.\n\nAs a last \
+                resort `kubectl patch KIND NAME --type=merge -p '{\"metadata\":{\"finalizers\":null}}'` lets the object go; what it stands for outside the \
+                cluster stays behind.",
     },
     Explanation {
         code: STUCK,
         title: "a reconcile does not end",
-        story: "A reconcile has been running for half a minute. Its key is not reconciled meanwhile, and its worker is not there for others. Something \
-                in it waits without a limit, or blocks the thread: `std::thread::sleep`, synchronous network or file access, a lock.\n\nUse the asynchronous forms \
+        story: "A reconcile has been running for half a minute. Meanwhile its key is not reconciled again, and its worker is not free for other keys. \
+                Something in it waits without a timeout, or blocks the thread: `std::thread::sleep`, synchronous network or file access, a lock.\n\nUse \
+                the asynchronous forms \
                 (`tokio::time::sleep`), put blocking work into `tokio::task::spawn_blocking`, and return `Action::requeue_after` instead of waiting.",
     },
     Explanation {
         code: IMMUTABLE,
         title: "a field cannot be changed",
         story: "Some fields are fixed when an object is created: most of a StatefulSet's spec, a Deployment's selector, a Job's template, a Service's \
-                clusterIP. The API server refuses a change for good, so trying again cannot help.\n\nChange what may be changed (the size of a volume is changed at \
+                clusterIP. The API server refuses a change for good, so trying again cannot help.\n\nChange what may be changed (the size of a volume is \
+                changed at \
                 the PersistentVolumeClaim), or delete the object and let the reconcile create it anew.",
     },
     Explanation {
         code: OWNER,
         title: "an owner reference crosses namespaces",
         story: "An object can be owned by an object of its own namespace or by a cluster-scoped one. Across namespaces the garbage collector does \
-                not find the owner, takes it for deleted, and deletes the dependent.\n\nPut a label on the object that names its owner, find the owner from it with \
+                not find the owner, takes it for deleted, and deletes the dependent.\n\nPut a label on the object that names its owner, find the owner \
+                from it with \
                 `Controller::watches`, and delete the object in a finalizer.",
     },
     Explanation {
         code: WEBHOOK,
         title: "a webhook cannot be reached",
-        story: "The API server asks a webhook of the operator before it takes an object, and could not: the operator does not run, listens elsewhere, or \
-                shows a certificate that the configuration's caBundle does not vouch for. With `failurePolicy: Fail` every such write fails.\n\nIn `dev` the \
-                webhooks answer when the operator is ready; while it is restarted they do not for a moment. In a cluster look at the Service, its endpoints and the certificate.",
+        story: "The API server calls a webhook of the operator before it stores an object, and could not reach it: the operator does not run, listens \
+                elsewhere, or has a certificate that the configuration's caBundle does not cover. With `failurePolicy: Fail` every such write fails.\n\nIn \
+                `dev` the \
+                webhooks answer when the operator is ready; while it is restarted they do not for a moment. In a cluster look at the Service, its \
+                endpoints and the certificate.",
     },
     Explanation {
         code: OWN_SPEC,
         title: "a reconciler changes the spec of the object that it reconciles",
-        story: "The spec is what a person (or their Git repository) asked for. An operator that changes it fights with them, and each change \
-                wakes the operator again.\n\nPut what was found out or computed into status; put defaults into the schema or the defaulting webhook.",
+        story: "The spec is what a person (or their Git repository) asked for. An operator that changes it works against them, and each change triggers \
+                another reconcile.\n\nPut observed or computed values into the status; put defaults into the schema or the defaulting webhook.",
     },
     Explanation {
         code: INVALID,
         title: "the API server found an object invalid that the operator wrote",
         story: "The API server answered 422: a field of the object breaks a rule of its kind. The message names the field. Trying again with the same object \
-                cannot help.\n\nIf the value comes from the custom resource, refuse it earlier: with a rule in the schema, so that the person who writes it learns it at once.",
+                cannot help.\n\nIf the value comes from the custom resource, refuse it earlier: with a rule in the schema, so that the person who writes \
+                it learns it at once.",
     },
 ];

@@ -27,6 +27,6 @@ pub(super) const EXPLANATIONS: &[Explanation] = &[
         code: IO,
         title: "a file cannot be read or written",
         story: "The operating system refused: the folder may be read-only, the disk full, or the file owned by somebody else. Commands write \
-                all of their files or none: nothing was changed.\n\nMend what the message names and run the command again.",
+                all of their files or none: nothing was changed.\n\nFix what the message names, and run the command again.",
     },
 ];

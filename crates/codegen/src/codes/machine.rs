@@ -24,7 +24,8 @@ pub(super) const EXPLANATIONS: &[Explanation] = &[
         code: KUBECONFIG,
         title: "a kubeconfig cannot be used",
         story: "The file is missing or is not YAML, the context does not exist, its credentials cannot be read, or the server does not answer. The \
-                file is the one of `--kubeconfig`, or of `$KUBECONFIG`, or `~/.kube/config`; the context that of `--context`, or the current one.\n\n`kubectl config \
+                file is the one of `--kubeconfig`, or of `$KUBECONFIG`, or `~/.kube/config`; the context that of `--context`, or the current \
+                one.\n\n`kubectl config \
                 get-contexts` lists what there is. `kubewright cluster` starts a cluster and writes a kubeconfig for it.",
     },
     Explanation {
@@ -43,34 +44,37 @@ pub(super) const EXPLANATIONS: &[Explanation] = &[
         code: PORT,
         title: "a port that is needed is taken",
         story: "An operator listens on 8081 (probes), 8443 (metrics) and 9443 (webhooks) unless told otherwise; another program has the port. \
-                `dev` chooses free ports by itself; `run` and the operator take `--health-probe-bind-address`, `--metrics-bind-address` and `--webhook-port`.\n\n`ss -ltnp` shows \
+                `dev` chooses free ports by itself; `run` and the operator take `--health-probe-bind-address`, `--metrics-bind-address` and \
+                `--webhook-port`.\n\n`ss -ltnp` shows \
                 who listens.",
     },
     Explanation {
         code: TOOL,
         title: "a tool that helps is missing or too old",
-        story: "kubewright itself needs only cargo. kubectl shows what is in a cluster (1.30 or newer gets along with OpenAPI version 3, which is all that the \
-                embedded cluster publishes), docker or podman build images, git keeps changes apart. Commands that need one of them say so.",
+        story: "kubewright itself needs only cargo. kubectl (1.30 or newer) shows what is in a cluster, docker or podman build images, git shows what \
+                changed. Commands that need one of them say so.",
     },
     Explanation {
         code: DRIFT,
-        title: "PROJECT and the code do not say the same",
+        title: "PROJECT and the code disagree",
         story: "PROJECT records which APIs, controllers and webhooks were created; the operator's declaration says which ones it has. One of them has \
-                something that the other lacks: most often a controller that was never added to `operator()` in src/lib.rs, and therefore never runs, or a kind that was \
-                removed by hand.\n\nAdd it where it is missing, or take it away with `kubewright delete api` or `delete webhook`.",
+                something that the other lacks: most often a controller that was never added to `operator()` in src/lib.rs, and therefore never runs, or a \
+                kind that was \
+                removed by hand.\n\nAdd it where it is missing, or remove it with `kubewright delete api` or `kubewright delete webhook`.",
     },
     Explanation {
         code: STALE,
         title: "the cluster's definitions are not the project's",
         story: "A definition (CRD) in the cluster differs from the one in config/crd/bases: the types have changed since it was installed, or somebody else \
-                installed another version. The API server drops fields that its schema does not know and refuses what its schema forbids, so an operator \
-                of the project may not find what it writes.\n\n`kubewright install` brings the definitions up to date, and `kubewright deploy` does as well. \
-                Do it before the operator that needs them.",
+                installed another version. The API server drops fields that its schema does not know and refuses what its schema forbids, so the operator \
+                may lose fields that it writes.\n\n`kubewright install` and `kubewright deploy` update the definitions. Update them before the operator \
+                that needs them.",
     },
     Explanation {
         code: VERSION,
         title: "the project's kubewright is not the command's",
         story: "The library that the operator is built with and the command have different versions. The command understands declarations of its own version; \
-                with another one it may miss something or refuse.\n\nBring the library up with `cargo update -p kubewright` or the command with `cargo install kubewright-cli`.",
+                with another one it may miss something or refuse.\n\nBring the library up with `cargo update -p kubewright` or the command with `cargo \
+                install kubewright-cli`.",
     },
 ];

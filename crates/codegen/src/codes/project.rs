@@ -44,8 +44,8 @@ pub(super) const EXPLANATIONS: &[Explanation] = &[
         code: BROKEN,
         title: "the PROJECT file cannot be used",
         story: "PROJECT (YAML, `version: \"3\"`) records which kinds, controllers and webhooks a project has; commands read it before they do \
-                anything. It is not readable YAML, a field has a value that cannot be, or two entries contradict each other. Nothing was \
-                changed.\n\nMend the place that the message names; `git diff PROJECT` shows what changed last. Fields that kubewright does not \
+                anything. It is not readable YAML, a field has an invalid value, or two entries contradict each other. Nothing was \
+                changed.\n\nFix the place that the message names; `git diff PROJECT` shows what changed last. Fields that kubewright does not \
                 know are kept as they are.",
     },
     Explanation {
@@ -67,8 +67,8 @@ pub(super) const EXPLANATIONS: &[Explanation] = &[
     Explanation {
         code: MISSING,
         title: "an answer is missing",
-        story: "On a terminal the command asks; elsewhere (in a script, in CI) it does not wait for an answer that nobody gives. The message \
-                names the flag that answers the question.",
+        story: "On a terminal the command asks; elsewhere (in a script, in CI) it does not wait for an answer. The message names the flag that answers the \
+                question.",
     },
     Explanation {
         code: TAKEN,
@@ -81,14 +81,14 @@ pub(super) const EXPLANATIONS: &[Explanation] = &[
         code: UNKNOWN,
         title: "there is no such API in the project",
         story: "A webhook, a conversion or a controller without `--resource` builds on a type that exists: an API of the project (`create \
-                api`), a built-in kind of Kubernetes (`--group core --version v1 --kind Pod`), or somebody else's (`--external-api-domain io \
+                api`), a built-in kind of Kubernetes (`--group core --version v1 --kind Pod`), or a kind of another project (`--external-api-domain io \
                 --external-api-path their_crate::v1`).\n\nThe message lists what the project has.",
     },
     Explanation {
         code: MULTIGROUP,
         title: "a second group needs the multigroup layout",
         story: "With one group, types live in `api/src/<version>`; a second group with the same version would collide with it. `kubewright edit \
-                --multigroup` moves the files to `api/src/<group>/<version>` and mends the `mod` and `use` lines; then create the API.",
+                --multigroup` moves the files to `api/src/<group>/<version>` and updates the `mod` and `use` lines; then create the API.",
     },
     Explanation {
         code: FLAGS,
@@ -99,16 +99,17 @@ pub(super) const EXPLANATIONS: &[Explanation] = &[
     Explanation {
         code: PLUGIN,
         title: "no such plugin",
-        story: "kubewright has one layout, `rust.kubewright.dev/v1-alpha`, and optional plugins that are called as kubebuilder's: \
-                `edit --plugins helm/v2-alpha` (a chart out of `config/`), `edit --plugins grafana/v1-alpha` (dashboards), `edit --plugins \
+        story: "kubewright has one layout, `rust.kubewright.dev/v1-alpha`, and optional plugins that are with kubebuilder's names: \
+                `edit --plugins helm/v2-alpha` (a chart from `config/`), `edit --plugins grafana/v1-alpha` (dashboards), `edit --plugins \
                 autoupdate/v1-alpha` (a workflow that upgrades the project), `create api --plugins deploy-image/v1-alpha --image IMAGE` (a kind \
-                whose controller runs an image). The short key may go without the version. Programs of others are named `NAME/VERSION`.\n\nOther keys of kubebuilder (`go/v4`, `kustomize/v2`) are what the layout does here; leave them out.",
+                whose controller runs an image). The version may be left out of these keys. External plug-ins are named `NAME/VERSION`.\n\nOther keys of \
+                kubebuilder (`go/v4`, `kustomize/v2`) are what the layout does here; leave them out.",
     },
     Explanation {
         code: KEPT,
         title: "a file was edited by hand and is not deleted",
-        story: "`delete` removes what `create` wrote. A file whose text is no longer what the scaffold wrote is somebody's work, and is not \
-                deleted unless told so; nothing was changed.\n\nSave what you need and say `--force`, or delete by hand.",
+        story: "`delete` removes what `create` wrote. A file that was edited since is not deleted, because the edits would be lost; nothing was \
+                changed.\n\nSave what you need and use `--force`, or delete the file by hand.",
     },
     Explanation {
         code: SOURCE,
@@ -128,21 +129,22 @@ pub(super) const EXPLANATIONS: &[Explanation] = &[
     Explanation {
         code: EXTERNAL,
         title: "an external plug-in failed",
-        story: "`--plugins NAME/VERSION` runs a program: kubebuilder's protocol v1alpha1, JSON in and JSON out. It is looked for as \
-                `NAME/VERSION/NAME` (with any ending) below `$EXTERNAL_PLUGINS_PATH`, or else below `kubebuilder/plugins` in \
-                `$XDG_CONFIG_HOME` (`~/.config`; on a Mac `~/Library/Application Support`).\n\nIts answer is taken whole or not at all. It has a minute \
-                (`KUBEWRIGHT_PLUGIN_SECONDS` says another time) and 32 MiB for it; it may print one JSON object and nothing else to standard \
-                output; the paths in it stay inside the project, and PROJECT stays one of kubewright's. When it says that it failed, its words are what the message says.\n\nTo see what \
-                it is given and what it answers, run it yourself: `echo '{\"apiVersion\":\"v1alpha1\",\"command\":\"edit\",\"args\":[],\"universe\":{}}' | \
+        story: "`--plugins NAME/VERSION` runs a program: kubebuilder's protocol v1alpha1, JSON in and JSON out. The program is `NAME/VERSION/NAME` (with \
+                or without a file extension) in `$EXTERNAL_PLUGINS_PATH`, or else in `kubebuilder/plugins` in \
+                `$XDG_CONFIG_HOME` (`~/.config`; on macOS `~/Library/Application Support`).\n\nIts answer is used as a whole or not at all. It must answer \
+                within a minute (`KUBEWRIGHT_PLUGIN_SECONDS` changes that), with 32 MiB at most, and print one JSON object and nothing else to standard \
+                output. Paths in the answer must be inside the project, and PROJECT must remain valid for kubewright. If the plug-in reports an error, the \
+                message shows it.\n\nTo see its answer, run it yourself: `echo \
+                '{\"apiVersion\":\"v1alpha1\",\"command\":\"edit\",\"args\":[],\"universe\":{}}' | \
                 PROGRAM`.",
     },
     Explanation {
         code: SETTINGS,
         title: "kubewright.toml cannot be used",
-        story: "`kubewright.toml`, beside PROJECT, says what a project has decided. It has two tables, and a word that is in neither is an \
-                error, since it would say nothing:\n\n`[manifests]`, for `manifests`, `dev`, `run` and `doctor`: \
-                `generate-embedded-object-meta = false`, `max-desc-len = 0`, `allow-dangerous-types = true`, as the flags of \
-                `kubewright manifests` of these names, which go before.\n\n`[images]`: rows of an image and the program that stands for it \
-                where pods are processes, `\"shop:dev\" = \"cargo run\"`.",
+        story: "`kubewright.toml`, beside PROJECT, has the settings of a project. It has two tables; any other name is an error, because it would have no \
+                effect:\n\n`[manifests]`, for `manifests`, `dev`, `run` and `doctor`: \
+                `generate-embedded-object-meta = false`, `max-desc-len = 0`, `allow-dangerous-types = true`, with the meaning of the flags of `kubewright \
+                manifests`, which override them.\n\n`[images]`: an image and the command that is run for it when pods are processes, `\"shop:dev\" = \
+                \"cargo run\"`.",
     },
 ];

@@ -24,6 +24,6 @@ pub(super) const EXPLANATIONS: &[Explanation] = &[
         title: "the operator does not convert to this version",
         story: "The CustomResourceDefinition serves a version that the operator's conversion does not know, so the API server cannot show objects \
                 in it.\n\nAdd the version to the declaration, `Conversion::hub::<v1::Kind>().spoke::<v2::Kind>()`, with `TryFrom` both ways between it and \
-                the hub, or stop serving it. `kubewright create webhook --conversion --spoke VERSION` writes the beginnings.",
+                the hub, or stop serving it. `kubewright create webhook --conversion --spoke VERSION` scaffolds it.",
     },
 ];

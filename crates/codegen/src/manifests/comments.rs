@@ -242,7 +242,11 @@ mod tests {
         let row =
             |(go, rust): &(&str, &str)| format!("| `+{go}` | {} |\n", rust.replace('|', "\\|").replace("#[", "\\#["));
         // What catches all other markers is no row of its own.
-        let rows: String = WORDS.iter().filter(|(go, _)| !matches!(*go, "kubebuilder:" | "k8s:")).map(row).collect();
+        let rows: String = WORDS
+            .iter()
+            .filter(|(go, _)| !matches!(*go, "kubebuilder:" | "k8s:"))
+            .map(row)
+            .collect();
         let page = include_str!("../../../../docs/src/markers.md");
         assert!(page.contains(&rows), "docs/src/markers.md should hold\n{rows}");
     }

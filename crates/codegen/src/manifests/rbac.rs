@@ -139,7 +139,7 @@ fn unbound(rules: &[Rule], namespace: &str) -> Option<Diagnostic> {
         .map(String::as_str)
         .collect();
     (!named.is_empty()).then(|| {
-        Diagnostic::new(codes::UNBOUND, format!("nobody is allowed what the ClusterRole {ROLE} says"))
+        Diagnostic::new(codes::UNBOUND, format!("no binding refers to the ClusterRole {ROLE}"))
             .at(Place::file(super::ROLES))
             .because(format!(
                 "the operator works in the namespace {namespace} only and is bound to the Role there; in no namespace live: {}",

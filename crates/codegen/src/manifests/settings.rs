@@ -135,7 +135,7 @@ fn namespace(files: &dyn Files) -> Result<Option<String>, Diagnostic> {
         Diagnostic::new(codes::BROKEN, "cannot read the project")
             .at(Place::file(crate::project::FILE))
             .because(why)
-            .fix("mend it; `git diff PROJECT` shows what changed last")
+            .fix("correct it; `git diff PROJECT` shows what changed last")
     })?;
     let name = read["projectName"].as_str().unwrap_or("system");
     Ok((read["namespaced"] == true).then(|| format!("{name}-system")))

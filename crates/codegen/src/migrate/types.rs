@@ -369,7 +369,7 @@ impl<'p> Types<'p> {
                 self.note(if name.starts_with("kubebuilder:validation:") {
                     format!("{whole}: controller-gen does not know the marker +{marker}, so nothing was made of it")
                 } else {
-                    format!("{whole}: the marker +{marker} has no words in Rust here; say it by hand")
+                    format!("{whole}: the marker +{marker} has no counterpart in Rust; write it by hand")
                 });
             }
         }

@@ -105,7 +105,7 @@ impl Project {
             Diagnostic::new(codes::project::BROKEN, "cannot work on this project")
                 .at(Place::file(FILE).field(format!("plugins.{}.resources[{at}]", super::DEPLOY_IMAGE)))
                 .because(why)
-                .fix("mend PROJECT, or take it back from version control")
+                .fix("correct PROJECT, or restore it from version control")
         }));
         wrong
     }
@@ -238,7 +238,7 @@ fn broken(at: usize, field: &str, why: String) -> Diagnostic {
     Diagnostic::new(codes::project::BROKEN, "cannot work on this project")
         .at(Place::file(FILE).field(format!("resources[{at}]{field}")))
         .because(why)
-        .fix("mend PROJECT, or take it back from version control")
+        .fix("correct PROJECT, or restore it from version control")
 }
 
 /// Definitions and webhook configurations of another version than v1 are served by no Kubernetes of today.

@@ -281,7 +281,7 @@ impl Project {
             Diagnostic::new(codes::project::BROKEN, "cannot read the project")
                 .at(Place::file(FILE))
                 .because(why)
-                .fix("mend PROJECT, or take it back from version control")
+                .fix("correct PROJECT, or restore it from version control")
         };
         let decoded = kubewright_schema::decode::yaml(text.as_bytes())
             .map_err(|why| crate::conflict::instead(broken(why.to_string()), FILE, text))?;

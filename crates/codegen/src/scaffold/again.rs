@@ -123,7 +123,7 @@ fn first(files: &dyn Files, project: &Project, cli_version: &str) -> Result<Init
         Diagnostic::new(codes::files::EDITED, "cannot scaffold the project again")
             .at(Place::file(path))
             .because(why)
-            .fix("mend Cargo.toml: [workspace.dependencies] says where kubewright comes from")
+            .fix("correct Cargo.toml: [workspace.dependencies] says where kubewright comes from")
     };
     let text = files
         .read(path)?

@@ -1,3 +1,3 @@
-//! The types of database's API, for the operator and for everybody who talks to it.
+//! The types of database's API, for the operator and its clients.
 
 pub mod v1alpha1;

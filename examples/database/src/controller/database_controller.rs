@@ -1,4 +1,4 @@
-//! The controller `database`: brings the world in line with Databases.
+//! The controller `database`: reconciles Databases.
 //!
 //! A reconcile finds or makes the passwords, applies the children, lets the claim grow, tries whether a login works,
 //! has copies made, and reports it. Each step follows from what is there, so that one which was cut off is finished by

@@ -9,7 +9,7 @@ use conversion_api::v1;
 #[tokio::test]
 async fn a_book_is_reconciled() -> Result<(), Box<dyn std::error::Error>> {
     let cluster = TestCluster::start().await?;
-    // The whole operator, with the rights that it has in production.
+    // The whole operator, with the role that it has in production.
     let running = cluster.run(conversion::operator()).await?;
     let wanted = v1::Book::new("sample", v1::BookSpec::default());
     let books = Api::<v1::Book>::namespaced(cluster.kube(), "default");

@@ -16,7 +16,7 @@ async fn defaults_are_set_once() -> Result<(), Box<dyn std::error::Error>> {
     let request = AdmissionRequest::detached::<v1::Book>(Operation::Create);
     let mut once = sample();
     BookDefaulter.default(&mut once, &request).await?;
-    // Assert here what is filled in.
+    // Assert the defaults here.
     let mut twice = once.clone();
     BookDefaulter.default(&mut twice, &request).await?;
     assert_eq!(once, twice);

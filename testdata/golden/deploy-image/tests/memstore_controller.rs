@@ -23,7 +23,7 @@ async fn each_has_pods_of_the_image() -> Result<(), Box<dyn std::error::Error>> 
         .patch(&namespace, &merge, &Patch::Merge(label))
         .await?;
 
-    // The whole operator, with the rights that it has in production.
+    // The whole operator, with the role that it has in production.
     let running = cluster.run(deploy_image::operator()).await?;
     let spec = v1alpha1::MemstoreSpec::default();
     let wanted = v1alpha1::Memstore::new("sample", spec);

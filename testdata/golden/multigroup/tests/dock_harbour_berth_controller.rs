@@ -9,7 +9,7 @@ use multigroup_api::dock_harbour::v1beta1;
 #[tokio::test]
 async fn a_berth_is_reconciled() -> Result<(), Box<dyn std::error::Error>> {
     let cluster = TestCluster::start().await?;
-    // The whole operator, with the rights that it has in production.
+    // The whole operator, with the role that it has in production.
     let running = cluster.run(multigroup::operator()).await?;
     let wanted = v1beta1::Berth::new("sample", v1beta1::BerthSpec::default());
     let berths = Api::<v1beta1::Berth>::all(cluster.kube());

@@ -9,7 +9,7 @@ use multigroup_api::sea_lanes::v1;
 #[tokio::test]
 async fn a_sailor_is_reconciled() -> Result<(), Box<dyn std::error::Error>> {
     let cluster = TestCluster::start().await?;
-    // The whole operator, with the rights that it has in production.
+    // The whole operator, with the role that it has in production.
     let running = cluster.run(multigroup::operator()).await?;
     let wanted = v1::Sailor::new("sample", v1::SailorSpec::default());
     let sailors = Api::<v1::Sailor>::namespaced(cluster.kube(), "default");

@@ -9,7 +9,7 @@ use plain_api::v1;
 #[tokio::test]
 async fn a_guestbook_is_reconciled() -> Result<(), Box<dyn std::error::Error>> {
     let cluster = TestCluster::start().await?;
-    // The whole operator, with the rights that it has in production.
+    // The whole operator, with the role that it has in production.
     let running = cluster.run(plain::operator()).await?;
     let wanted = v1::Guestbook::new("sample", v1::GuestbookSpec::default());
     let guestbooks = Api::<v1::Guestbook>::namespaced(cluster.kube(), "default");

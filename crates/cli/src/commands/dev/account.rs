@@ -202,7 +202,7 @@ fn unreadable(name: &str, why: impl std::fmt::Display) -> Diagnostic {
     Diagnostic::new(codes::dev::REFUSED, "cannot run the operator under its role")
         .at(Place::file(format!("config/rbac/{name}")))
         .because(why)
-        .fix("mend the file; or run the operator with all rights: --as-admin")
+        .fix("correct the file; or run the operator with all rights: --as-admin")
 }
 
 #[cfg(test)]

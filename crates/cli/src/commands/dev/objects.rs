@@ -95,7 +95,7 @@ pub(crate) fn read(root: &Path, folder: &str, code: Code) -> Result<Vec<Item>, D
             Diagnostic::new(code, "cannot read an object that is to be applied")
                 .at(place.clone())
                 .because(why)
-                .fix("mend the file and save it")
+                .fix("correct the file and save it")
         };
         let text = std::fs::read_to_string(&file).map_err(|why| cannot(why.to_string()))?;
         let objects: Vec<Value> = serde_saphyr::from_multiple(&text).map_err(|why| cannot(why.to_string()))?;
@@ -160,7 +160,7 @@ pub(crate) async fn apply_definition(client: &Client, item: &Item) -> Result<App
                 "keep it as it is, or delete the definition with all its objects (kubectl delete crd {name}) and save again"
             )
         } else {
-            "mend the type in api/ (or its attributes) and save; `kubewright explain KWR0703` says more".to_owned()
+            "correct the type in api/ (or its attributes) and save; `kubewright explain KWR0703` says more".to_owned()
         };
         Diagnostic::new(
             codes::dev::REFUSED,
@@ -214,7 +214,7 @@ pub(crate) async fn apply_configuration(client: &Client, item: &Item) -> Result<
         Diagnostic::new(codes::dev::REFUSED, format!("the API server refused {}", item.name()))
             .at(item.place.clone())
             .because(words(&why))
-            .fix("mend the settings there and save")
+            .fix("correct the settings there and save")
     })
 }
 
@@ -288,7 +288,7 @@ pub(crate) async fn apply_sample(client: &Client, item: &Item) -> Result<Applied
         } else if why.contains("not found") || why.contains("GroupVersion") {
             "is the kind part of the operator? `kubectl api-resources` lists what the server knows"
         } else {
-            "mend the file and save it"
+            "correct the file and save it"
         })
     })
 }

@@ -7,7 +7,7 @@ use sidecarset_api::v1alpha1;
 use crate::sidecar::{conflicts, defaults, rules};
 use crate::webhook::pod_template;
 
-/// Fills in what a SidecarSet leaves open.
+/// Sets the defaults of a SidecarSet.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SidecarSetDefaulter;
 

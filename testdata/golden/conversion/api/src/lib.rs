@@ -1,4 +1,4 @@
-//! The types of conversion's API, for the operator and for everybody who talks to it.
+//! The types of conversion's API, for the operator and its clients.
 
 pub mod v1;
 pub mod v2;

@@ -1,4 +1,4 @@
-//! The controller `book`: brings the world in line with books.
+//! The controller `book`: reconciles books.
 
 use kubewright::conditions;
 use kubewright::prelude::*;
@@ -9,16 +9,16 @@ use conversion_api::v1;
 #[derive(Clone, Copy, Debug, Default)]
 pub struct BookReconciler;
 
-// It may read books, write their status, and handle what it owns. What else it touches is allowed here, such as:
+// It may read books, write their status, and manage what it owns. Allow more here, such as:
 // #[rbac(groups = "", resources = "secrets", verbs = "get")]
 impl Reconciler for BookReconciler {
     type Object = v1::Book;
 
-    /// Called when a Book, or something that belongs to it, has changed. It is not told what: look at the world, and do what is missing.
+    /// Called when a Book, or an object that it owns, has changed. Compare what it asks for with what exists, and do what is missing.
     async fn reconcile(&self, book: Arc<v1::Book>, ctx: Context) -> Result<Action> {
         // A child is created or updated with `ctx.apply(child).await?`: it belongs to the Book and goes with it.
         let object = &*book;
-        // People are told in the status; nothing is sent when nothing changes.
+        // The status reports the result; nothing is sent if nothing changes.
         let seen = ctx.condition(object, "Available", true, "Reconciled", "as asked for");
         ctx.patch_status(object, |object| {
             let status = object.status.get_or_insert_default();

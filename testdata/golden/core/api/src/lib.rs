@@ -1,1 +1,1 @@
-//! The types of core's API, for the operator and for everybody who talks to it.
+//! The types of core's API, for the operator and its clients.

@@ -1,4 +1,4 @@
-//! The controller `pod`: brings the world in line with pods.
+//! The controller `pod`: reconciles pods.
 
 use kubewright::prelude::*;
 
@@ -8,15 +8,15 @@ use kubewright::k8s_openapi::api::core::v1;
 #[derive(Clone, Copy, Debug, Default)]
 pub struct PodReconciler;
 
-// It may read pods and handle what it owns. What else it touches is allowed here, such as:
+// It may read pods and manage what it owns. Allow more here, such as:
 #[rbac(groups = "", resources = "nodes", verbs = "get")]
 impl Reconciler for PodReconciler {
     type Object = v1::Pod;
 
-    /// Called when a Pod, or something that belongs to it, has changed. It is not told what: look at the world, and do what is missing.
+    /// Called when a Pod, or an object that it owns, has changed. Compare what it asks for with what exists, and do what is missing.
     async fn reconcile(&self, pod: Arc<v1::Pod>, ctx: Context) -> Result<Action> {
         // A child is created or updated with `ctx.apply(child).await?`: it belongs to the Pod and goes with it.
-        // People are told with `ctx.patch_status(&*pod, |pod| …).await?`.
+        // Report the result with `ctx.patch_status(&*pod, |pod| …).await?`.
         let _ = (pod, ctx);
         Ok(Action::await_change())
     }

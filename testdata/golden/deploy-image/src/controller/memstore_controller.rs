@@ -68,7 +68,7 @@ impl Reconciler for MemstoreReconciler {
         Ok(Action::await_change())
     }
 
-    /// Called when a Memstore is being deleted. The Deployment goes by itself: here goes
+    /// Called when a Memstore is being deleted. Its Deployment is garbage collected; delete here
     /// what was made outside of the cluster.
     async fn cleanup(&self, object: Arc<v1alpha1::Memstore>, ctx: Context) -> Result<Cleanup> {
         let seen = ctx.condition(&*object, DEGRADED, true, "Deleting", "it is being deleted");

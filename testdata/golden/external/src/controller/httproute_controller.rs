@@ -1,4 +1,4 @@
-//! The controller `httproute`: brings the world in line with httproutes.
+//! The controller `httproute`: reconciles httproutes.
 
 use kubewright::prelude::*;
 
@@ -8,15 +8,15 @@ use external_api::external::gateway_networking::v1;
 #[derive(Clone, Copy, Debug, Default)]
 pub struct HTTPRouteReconciler;
 
-// It may read httproutes and handle what it owns. What else it touches is allowed here, such as:
+// It may read httproutes and manage what it owns. Allow more here, such as:
 #[rbac(groups = "", resources = "services", verbs = "get")]
 impl Reconciler for HTTPRouteReconciler {
     type Object = v1::HTTPRoute;
 
-    /// Called when an HTTPRoute, or something that belongs to it, has changed. It is not told what: look at the world, and do what is missing.
+    /// Called when an HTTPRoute, or an object that it owns, has changed. Compare what it asks for with what exists, and do what is missing.
     async fn reconcile(&self, httproute: Arc<v1::HTTPRoute>, ctx: Context) -> Result<Action> {
         // A child is created or updated with `ctx.apply(child).await?`: it belongs to the HTTPRoute and goes with it.
-        // People are told with `ctx.patch_status(&*httproute, |httproute| …).await?`.
+        // Report the result with `ctx.patch_status(&*httproute, |httproute| …).await?`.
         let _ = (httproute, ctx);
         Ok(Action::await_change())
     }

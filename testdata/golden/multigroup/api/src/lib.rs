@@ -1,4 +1,4 @@
-//! The types of multigroup's API, for the operator and for everybody who talks to it.
+//! The types of multigroup's API, for the operator and its clients.
 
 pub mod crew;
 pub mod dock_harbour;

@@ -1,4 +1,4 @@
-//! The controller `guestbook`: brings the world in line with guestbooks.
+//! The controller `guestbook`: reconciles guestbooks.
 
 use kubewright::conditions;
 use kubewright::prelude::*;
@@ -9,16 +9,16 @@ use plain_api::v1;
 #[derive(Clone, Copy, Debug, Default)]
 pub struct GuestbookReconciler;
 
-// It may read guestbooks, write their status, and handle what it owns. What else it touches is allowed here, such as:
+// It may read guestbooks, write their status, and manage what it owns. Allow more here, such as:
 // #[rbac(groups = "", resources = "secrets", verbs = "get")]
 impl Reconciler for GuestbookReconciler {
     type Object = v1::Guestbook;
 
-    /// Called when a Guestbook, or something that belongs to it, has changed. It is not told what: look at the world, and do what is missing.
+    /// Called when a Guestbook, or an object that it owns, has changed. Compare what it asks for with what exists, and do what is missing.
     async fn reconcile(&self, guestbook: Arc<v1::Guestbook>, ctx: Context) -> Result<Action> {
         // A child is created or updated with `ctx.apply(child).await?`: it belongs to the Guestbook and goes with it.
         let object = &*guestbook;
-        // People are told in the status; nothing is sent when nothing changes.
+        // The status reports the result; nothing is sent if nothing changes.
         let seen = ctx.condition(object, "Available", true, "Reconciled", "as asked for");
         ctx.patch_status(object, |object| {
             let status = object.status.get_or_insert_default();

@@ -4,14 +4,14 @@ use kubewright::prelude::*;
 
 use conversion_api::v1;
 
-/// Fills in what a Book leaves open.
+/// Sets the defaults of a Book.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct BookDefaulter;
 
 impl Defaulter for BookDefaulter {
     type Object = v1::Book;
 
-    /// Called before a Book is created or changed, perhaps twice: the second time there must be nothing left to do.
+    /// Called before a Book is created or changed, perhaps twice: the second call must change nothing.
     async fn default(&self, book: &mut v1::Book, _: &AdmissionRequest) -> Result<(), Denied> {
         // Set what is missing.
         let _ = book;

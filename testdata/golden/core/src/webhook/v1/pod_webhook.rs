@@ -4,14 +4,14 @@ use kubewright::prelude::*;
 
 use kubewright::k8s_openapi::api::core::v1;
 
-/// Fills in what a Pod leaves open.
+/// Sets the defaults of a Pod.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct PodDefaulter;
 
 impl Defaulter for PodDefaulter {
     type Object = v1::Pod;
 
-    /// Called before a Pod is created or changed, perhaps twice: the second time there must be nothing left to do.
+    /// Called before a Pod is created or changed, perhaps twice: the second call must change nothing.
     async fn default(&self, pod: &mut v1::Pod, _: &AdmissionRequest) -> Result<(), Denied> {
         if let Some(spec) = &mut pod.spec {
             spec.automount_service_account_token.get_or_insert(false);

@@ -1,4 +1,4 @@
-//! The controller `sailor`: brings the world in line with sailors.
+//! The controller `sailor`: reconciles sailors.
 
 use kubewright::conditions;
 use kubewright::k8s_openapi::api::core::v1::ConfigMap;
@@ -10,12 +10,12 @@ use multigroup_api::crew::v1;
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SailorReconciler;
 
-// It may read sailors, write their status, and handle what it owns. What else it touches is allowed here, such as:
+// It may read sailors, write their status, and manage what it owns. Allow more here, such as:
 #[rbac(groups = "", resources = "secrets", verbs = "get")]
 impl Reconciler for SailorReconciler {
     type Object = v1::Sailor;
 
-    /// Called when a Sailor, or something that belongs to it, has changed. It is not told what: look at the world, and do what is missing.
+    /// Called when a Sailor, or an object that it owns, has changed. Compare what it asks for with what exists, and do what is missing.
     async fn reconcile(&self, sailor: Arc<v1::Sailor>, ctx: Context) -> Result<Action> {
         // A child is created or updated with `ctx.apply(child).await?`: it belongs to the Sailor and goes with it.
         let mut papers = ConfigMap::default();
@@ -25,7 +25,7 @@ impl Reconciler for SailorReconciler {
         papers.data = Some([("rank".to_owned(), rank)].into());
         ctx.apply(papers).await?;
         let object = &*sailor;
-        // People are told in the status; nothing is sent when nothing changes.
+        // The status reports the result; nothing is sent if nothing changes.
         let seen = ctx.condition(object, "Available", true, "Reconciled", "as asked for");
         ctx.patch_status(object, |object| {
             let status = object.status.get_or_insert_default();

@@ -1,4 +1,4 @@
-//! The controller `dock-harbour-berth`: brings the world in line with berths.
+//! The controller `dock-harbour-berth`: reconciles berths.
 
 use kubewright::conditions;
 use kubewright::prelude::*;
@@ -9,16 +9,16 @@ use multigroup_api::dock_harbour::v1beta1;
 #[derive(Clone, Copy, Debug, Default)]
 pub struct BerthReconciler;
 
-// It may read berths, write their status, and handle what it owns. What else it touches is allowed here, such as:
+// It may read berths, write their status, and manage what it owns. Allow more here, such as:
 // #[rbac(groups = "", resources = "secrets", verbs = "get")]
 impl Reconciler for BerthReconciler {
     type Object = v1beta1::Berth;
 
-    /// Called when a Berth, or something that belongs to it, has changed. It is not told what: look at the world, and do what is missing.
+    /// Called when a Berth, or an object that it owns, has changed. Compare what it asks for with what exists, and do what is missing.
     async fn reconcile(&self, berth: Arc<v1beta1::Berth>, ctx: Context) -> Result<Action> {
         // A child is created or updated with `ctx.apply(child).await?`: it belongs to the Berth and goes with it.
         let object = &*berth;
-        // People are told in the status; nothing is sent when nothing changes.
+        // The status reports the result; nothing is sent if nothing changes.
         let seen = ctx.condition(object, "Available", true, "Reconciled", "as asked for");
         ctx.patch_status(object, |object| {
             let status = object.status.get_or_insert_default();

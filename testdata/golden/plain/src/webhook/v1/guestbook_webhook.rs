@@ -4,14 +4,14 @@ use kubewright::prelude::*;
 
 use plain_api::v1;
 
-/// Fills in what a Guestbook leaves open.
+/// Sets the defaults of a Guestbook.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct GuestbookDefaulter;
 
 impl Defaulter for GuestbookDefaulter {
     type Object = v1::Guestbook;
 
-    /// Called before a Guestbook is created or changed, perhaps twice: the second time there must be nothing left to do.
+    /// Called before a Guestbook is created or changed, perhaps twice: the second call must change nothing.
     async fn default(
         &self,
         guestbook: &mut v1::Guestbook,
