@@ -64,7 +64,7 @@ pub(crate) struct Terms {
     license: Option<String>,
 
     /// File with a comment to put at the top of every Rust file; instead of --license
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", conflicts_with = "license")]
     license_file: Option<PathBuf>,
 }
 
@@ -193,7 +193,7 @@ pub(crate) fn ask(given: Option<bool>, question: &str, flag: &str, attempted: &s
             .fix(format!("say --{flag} or --{flag}=false"))
     };
     if !std::io::stdin().is_terminal() {
-        return Err(missing("Standard input is no terminal, so nobody can be asked."));
+        return Err(missing("Standard input is not a terminal, so the command cannot ask."));
     }
     let mut out = anstream::stderr().lock();
     let mut lines = std::io::stdin().lock().lines();

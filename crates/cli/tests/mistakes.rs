@@ -247,6 +247,13 @@ fn what_is_missing_or_in_the_way_is_told_before_anything_is_written() {
         (Nothing, "migrate src out", &["no file named PROJECT"]),
         (Nothing, "migrate . out", &["PROJECT"]),
         (Nothing, "upgrade --from nowhere", &["at: nowhere"]),
+        (Nothing, "upgrade --from .", &["at: .", "all would be lost"]),
+        (
+            Remove("Cargo.toml"),
+            "edit --owner me",
+            &["at: Cargo.toml", "no such file"],
+        ),
+        (Remove("api/Cargo.toml"), "edit --license none", &["at: api/Cargo.toml"]),
     ] {
         check(&before, command, words);
     }
@@ -329,6 +336,16 @@ fn a_config_that_renders_to_nothing_usable_is_told() {
             &["it is not the name of an image"],
         ),
         (Nothing, "deploy --image a:", &["it is not the name of an image"]),
+        (
+            Nothing,
+            "build-installer --image https://example.org/a",
+            &["it is not the name of an image"],
+        ),
+        (
+            Nothing,
+            "build-installer --image a@sha256:1",
+            &["it is not the name of an image"],
+        ),
     ] {
         check(&before, command, words);
     }
@@ -393,6 +410,25 @@ fn names_that_cannot_be_are_told_before_anything_is_written() {
         ),
         ("edit --plugins ansible", "fix: leave --plugins out"),
         ("bundle --version 1", "0.1.0"),
+        (
+            "create webhook --group core --version v1 --kind Pod --defaulting --defaulting-path /mutate-webapp-my-domain-v1-guestbook",
+            "is the path of a webhook for webapp.my.domain/v1 Guestbook already",
+        ),
+        ("edit --plugins helm --output-dir src", "src is for something else"),
+        ("edit --plugins helm --output-dir .git/x", ".git is for something else"),
+        (
+            "delete webhook --group webapp --version v1 --kind Guestbook --conversion",
+            "it has: --defaulting, --programmatic-validation",
+        ),
+        (
+            "create api --group webapp --version v1 --kind Cache --plugins deploy-image --image a:1 --run-as-user 2147483648",
+            "--run-as-user \"2147483648\"",
+        ),
+        (
+            "create api --group cert-manager --version v1 --kind Certificate --resource=false --controller \
+             --external-api-path cert::v1 --external-api-domain io --external-api-module cert@@1",
+            "is no crate with a version",
+        ),
     ] {
         check(&Nothing, command, &[words]);
     }

@@ -48,6 +48,8 @@ impl Arguments {
                 .because("neither XDG_CACHE_HOME nor HOME is set")
                 .hint("name a folder with --dir")
         })?;
+        // Before anything is made: a link that cannot be is no reason for half a folder.
+        let named = self.kubectl.map(named_kubectl).transpose()?;
         let made = || -> io::Result<PathBuf> {
             fs::create_dir_all(&folder)?;
             let folder = folder.canonicalize()?;
@@ -59,7 +61,7 @@ impl Arguments {
             let failure = failed().because(format!("{}: {why}", folder.display()));
             failure.hint("make the folder writable for you, or name another: --dir DIR")
         })?;
-        let kubectl = kubectl(self.kubectl, &folder)?;
+        let kubectl = named.or_else(|| kubectl_on_path(&folder));
         if let Some(kubectl) = &kubectl {
             link(kubectl, &folder.join("kubectl")).map_err(|why| failed().because(why))?;
         } else {
@@ -102,23 +104,31 @@ fn default_folder() -> Option<PathBuf> {
     Some(caches.join("kubewright").join("assets"))
 }
 
-/// The kubectl to link: the one that is named, or the first on the PATH that is not the link itself.
-fn kubectl(named: Option<PathBuf>, folder: &Path) -> Result<Option<PathBuf>, Failure> {
-    if let Some(path) = named {
-        let found = path.canonicalize();
-        return found
-            .map(Some)
-            .map_err(|why| Failure::new("cannot link kubectl").because(format!("{}: {why}", path.display())));
+/// The kubectl that is named.
+fn named_kubectl(path: PathBuf) -> Result<PathBuf, Failure> {
+    let wrong = |why: String| {
+        Failure::new("cannot link kubectl")
+            .because(format!("{}: {why}", path.display()))
+            .hint("name the program with --kubectl PATH, or leave the flag out: then the one on the PATH is taken")
+    };
+    let found = path.canonicalize().map_err(|why| wrong(why.to_string()))?;
+    if !found.is_file() {
+        return Err(wrong("it is no file".to_owned()));
     }
+    Ok(found)
+}
+
+/// The kubectl to link when none is named: the first on the PATH that is not the link itself.
+fn kubectl_on_path(folder: &Path) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let mut places = std::env::split_paths(&path).filter(|place| place.canonicalize().ok().as_deref() != Some(folder));
-    Ok(places.find_map(|place| {
+    places.find_map(|place| {
         place
             .join("kubectl")
             .canonicalize()
             .ok()
             .filter(|found| found.is_file())
-    }))
+    })
 }
 
 /// Puts a link in its place at once, so that runs at the same time see the old one or the new one. A file that is not a

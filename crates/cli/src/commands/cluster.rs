@@ -37,7 +37,7 @@ pub(crate) struct Simulation {
     node_capacity: Vec<(String, String)>,
 
     /// Zones over which these nodes are spread in turn (topology.kubernetes.io/zone)
-    #[arg(long, value_name = "ZONE,…", value_delimiter = ',')]
+    #[arg(long, value_name = "ZONE,…", value_delimiter = ',', value_parser = clap::builder::NonEmptyStringValueParser::new())]
     node_zones: Vec<String>,
 
     /// Stages that control simulated pods, as YAML in kwok's format

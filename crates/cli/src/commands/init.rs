@@ -104,6 +104,7 @@ impl Arguments {
                 Diagnostic::new(codes::files::IO, ATTEMPTED)
                     .at(Place::file(root.display().to_string()))
                     .because(why)
+                    .fix("name a folder that can be made: a file stands in its way, or the one above it is not yours to write to")
             })?;
         }
         plan.notes.extend(note);

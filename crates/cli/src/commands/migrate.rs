@@ -1,6 +1,6 @@
 //! `kubewright migrate`: a kubebuilder project in Go, said in Rust.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 use kubewright_codegen::{Diagnostic, Files, Place, Plan, codes, migrate};
@@ -43,6 +43,7 @@ const ATTEMPTED: &str = "cannot carry the project over";
 impl Arguments {
     pub(crate) fn run(self, output: Format) -> Result<(), Failure> {
         let (dependency, _) = init::dependency(self.kubewright.as_deref(), Some(&self.folder))?;
+        self.module_path_is_there()?;
         let cache = self.module_path.clone().or_else(module_cache);
         let cached = cache.as_ref().filter(|folder| folder.is_dir()).map(Disk::new);
         let place = cache
@@ -59,6 +60,7 @@ impl Arguments {
             &dependency,
             env!("CARGO_PKG_VERSION"),
         )?;
+        self.is_beside()?;
         let disk = Disk::new(&self.folder);
         let mut plan = Plan::new(&disk);
         for (path, text) in &done.files.0 {
@@ -94,6 +96,41 @@ impl Arguments {
             ]);
         }
         self.writing.finish(&disk, &plan, output)
+    }
+}
+
+impl Arguments {
+    /// A module cache that is named must be there: without it types would be any value, without a word.
+    fn module_path_is_there(&self) -> Result<(), Diagnostic> {
+        match self.module_path.as_deref().filter(|cache| !cache.is_dir()) {
+            Some(cache) => Err(Diagnostic::new(codes::project::FLAGS, ATTEMPTED)
+                .at(Place::file(cache.display().to_string()))
+                .because("--module-path names no folder")
+                .fix("leave it out, or name Go's module cache: go env GOMODCACHE")),
+            None => Ok(()),
+        }
+    }
+
+    /// The project in Go stays as it is, so the new one is not made inside it.
+    fn is_beside(&self) -> Result<(), Diagnostic> {
+        let from = self.from.canonicalize().ok();
+        let mut above = self
+            .folder
+            .ancestors()
+            .map(|folder| match folder.as_os_str().is_empty() {
+                true => Path::new("."),
+                false => folder,
+            });
+        let made_in = above.find_map(|folder| folder.canonicalize().ok());
+        match (from, made_in) {
+            (Some(from), Some(made_in)) if made_in.starts_with(&from) => {
+                Err(Diagnostic::new(codes::project::FLAGS, ATTEMPTED)
+                    .at(Place::file(self.folder.display().to_string()))
+                    .because("the new project would be inside the project in Go, which is not changed")
+                    .fix("name a folder beside it"))
+            }
+            _ => Ok(()),
+        }
     }
 }
 

@@ -40,7 +40,10 @@ impl Arguments {
         recover(&disk, output)?;
         let project = Project::load(&disk)?;
         let mut base = match (&self.from, &self.from_program) {
-            (Some(folder), _) => folder_files(folder)?,
+            (Some(folder), _) => {
+                is_another(folder, disk.root())?;
+                folder_files(folder)?
+            }
             (None, Some(program)) => asked(program, disk.root())?,
             (None, None) => return Err(nothing_to_compare(&project).into()),
         };
@@ -84,6 +87,21 @@ fn nothing_to_compare(project: &Project) -> Diagnostic {
     wrong.fix(format!(
         "cargo install kubewright-cli --locked --version {old} --root DIR, then kubewright upgrade --from-program DIR/bin/kubewright"
     ))
+}
+
+/// The project is no scaffold of itself: nothing in it would count as its owner's change, and all of it be written over.
+fn is_another(folder: &Path, project: &Path) -> Result<(), Diagnostic> {
+    let is_same = match (folder.canonicalize(), project.canonicalize()) {
+        (Ok(folder), Ok(project)) => folder == project,
+        _ => false,
+    };
+    if !is_same {
+        return Ok(());
+    }
+    Err(Diagnostic::new(codes::project::FLAGS, ATTEMPTED)
+        .at(Place::file(folder.display().to_string()))
+        .because("--from names the project itself, so none of your changes could be told from the scaffold, and all would be lost")
+        .fix("name a folder in which the old version ran: kubewright alpha generate --output-dir DIR"))
 }
 
 /// All files of a folder that another version scaffolded.

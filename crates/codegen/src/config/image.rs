@@ -21,7 +21,7 @@ pub fn set_image(image: &str, plan: &mut Plan<'_>) -> Result<(), Diagnostic> {
             .at(Place::file(FILE).field("images"))
             .because(why)
     };
-    let Some((name, tag, digest)) = split_image(image) else {
+    let Some((name, tag, digest)) = split_image(image).filter(|_| is_reference(image)) else {
         return Err(Diagnostic::new(
             codes::config::KUSTOMIZATION,
             format!("cannot use {image:?} as the image of the operator"),
@@ -58,6 +58,34 @@ pub fn set_image(image: &str, plan: &mut Plan<'_>) -> Result<(), Diagnostic> {
     plan.write(FILE, value.to_string())
 }
 
+/// Whether a registry takes the name: no `https://`, no quotes, a tag and a digest that can be.
+pub(crate) fn is_reference(image: &str) -> bool {
+    const LONGEST_TAG: usize = 128;
+    const SHORTEST_DIGEST: usize = 32;
+    let Some((name, tag, digest)) = split_image(image) else {
+        return false;
+    };
+    let word = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
+    let is_part = |part: &str| !part.is_empty() && part.chars().all(word);
+    let (host, held) = match name.split_once('/') {
+        Some((host, held)) if host.contains(['.', ':']) => (Some(host), held),
+        _ => (None, name),
+    };
+    let is_address = |host: &str| is_part(host) || host.strip_prefix('[').is_some_and(|v6| v6.ends_with(']'));
+    // The port follows the last colon; those of an IPv6 address stand in brackets.
+    let is_host = |host: &str| match host.rsplit_once(':') {
+        Some((host, port)) if !port.ends_with(']') => is_address(host) && port.parse::<u16>().is_ok(),
+        _ => is_address(host),
+    };
+    let is_tag = |tag: &str| is_part(tag) && !tag.starts_with(['.', '-']) && tag.len() <= LONGEST_TAG;
+    let is_digest = |digest: &str| {
+        digest.split_once(':').is_some_and(|(algorithm, hash)| {
+            is_part(algorithm) && hash.len() >= SHORTEST_DIGEST && hash.chars().all(|c| c.is_ascii_hexdigit())
+        })
+    };
+    host.is_none_or(is_host) && held.split('/').all(is_part) && tag.is_none_or(is_tag) && digest.is_none_or(is_digest)
+}
+
 /// Name, tag and digest of an image.
 pub(crate) fn split_image(image: &str) -> Option<(&str, Option<&str>, Option<&str>)> {
     let (rest, digest) = match image.split_once('@') {
@@ -77,4 +105,39 @@ pub(crate) fn split_image(image: &str) -> Option<(&str, Option<&str>, Option<&st
         .map_or(name, |(_, held)| held);
     let fits_name = fits(name) && !held.chars().any(char::is_uppercase);
     (fits_name && tag.is_none_or(fits) && digest.is_none_or(fits)).then_some((name, tag, digest))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn images_are_named_as_registries_name_them() {
+        let digest = "sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef";
+        for image in [
+            "controller:latest",
+            "registry.example.com/guestbook:v1",
+            "localhost:5000/a/b__c:1.0-rc.1",
+            "[::1]:5000/guestbook",
+            &format!("ghcr.io/o/guestbook:v1@{digest}"),
+        ] {
+            assert!(is_reference(image), "{image} is one");
+        }
+        for image in [
+            "",
+            "\"\"",
+            "https://example.org/a",
+            ":5000/a",
+            "a//b",
+            "a/B",
+            "a:",
+            "a:-1",
+            "a:b@",
+            "a@sha256:1",
+            "a b",
+            "host:port/a",
+        ] {
+            assert!(!is_reference(image), "{image} is none");
+        }
+    }
 }

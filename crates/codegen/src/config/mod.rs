@@ -23,7 +23,7 @@ mod tree;
 mod tests;
 
 pub use image::set_image;
-pub(crate) use image::split_image;
+pub(crate) use image::{is_reference, split_image};
 use lists::Item;
 use tree::Tree;
 

@@ -31,6 +31,7 @@ pub(super) fn complete(fields: &mut Value, sources: &[Source], notes: &mut Vec<S
     }
     spell_out(fields, &declared);
     rename(fields, &declared, notes);
+    say_api(fields, sources, &declared, notes);
     scope(fields, &declared, notes);
     leave_out(fields, sources, &declared, notes);
     add(fields, sources, &declared, notes);
@@ -120,6 +121,29 @@ fn rename(fields: &mut Value, declared: &[Declared<'_>], notes: &mut Vec<String>
     }
 }
 
+/// A file that was written by hand, or by an early operator-sdk, names a kind and nothing of what is scaffolded for it.
+/// Where the Go text declares the type, the kind is one of the project's.
+fn say_api(fields: &mut Value, sources: &[Source], declared: &[Declared<'_>], notes: &mut Vec<String>) {
+    for resource in resources(fields).filter(|resource| is_own(resource) && !resource["api"].is_object()) {
+        let (kind, version) = (text(resource, "kind").to_owned(), text(resource, "version").to_owned());
+        let group = full_group(resource);
+        let is_it = |other: &&Declared<'_>| other.decl.name == kind && other.version == version && other.group == group;
+        let Some(found) = declared.iter().find(is_it) else {
+            continue;
+        };
+        resource["api"] = json!({ "crdVersion": "v1", "namespaced": !is_cluster_wide(found.decl) });
+        if resource["controller"].is_null() {
+            let is_reconciled = sources
+                .iter()
+                .any(|source| source.is_for(&kind) || source.reconciles(&kind));
+            resource["controller"] = is_reconciled.into();
+        }
+        notes.push(format!(
+            "{kind} {version}: PROJECT does not say that it has a type (`api`); Go declares it, so PROJECT says it now"
+        ));
+    }
+}
+
 /// Says a group as PROJECT does: without the project's domain.
 fn put_group(resource: &mut Value, full: &str, domain: &str) {
     let group = match full.strip_suffix(domain).filter(|_| !domain.is_empty()) {
@@ -187,7 +211,12 @@ fn leave_out(fields: &mut Value, sources: &[Source], declared: &[Declared<'_>], 
     };
     listed.retain(|resource| {
         let (kind, version) = (text(resource, "kind"), text(resource, "version"));
-        let is_known = declared.iter().any(|other| other.decl.name == kind);
+        // A kind of this name in another group of the project is another kind.
+        let group = full_group(resource);
+        let is_group = declared.iter().any(|other| other.group == group);
+        let is_known = declared
+            .iter()
+            .any(|other| other.decl.name == kind && (other.group == group || !is_group));
         let mut there = sources.iter().filter(|source| source.file.package == version);
         let mut types = there.by_ref().flat_map(|source| &source.file.types);
         let is_other = types.any(|decl| decl.name == kind && matches!(decl.of, Type::Struct(_)) && !is_kind(decl));
@@ -197,7 +226,11 @@ fn leave_out(fields: &mut Value, sources: &[Source], declared: &[Declared<'_>], 
                 "{kind}: its type in Go has no metadata, so no API server has it; it was left out"
             ));
         }
-        let mut all = sources.iter().flat_map(|source| &source.file.types);
+        let is_version = sources.iter().any(|source| source.file.package == version);
+        let of_version = sources
+            .iter()
+            .filter(|source| !is_version || source.file.package == version);
+        let mut all = of_version.flat_map(|source| &source.file.types);
         let is_gone = is_kind && !all.any(|decl| decl.name == kind);
         if is_gone {
             notes.push(format!(
@@ -247,5 +280,43 @@ fn add(fields: &mut Value, sources: &[Source], declared: &[Declared<'_>], notes:
             "PROJECT does not list what the Go text declares; it does now: {}",
             added.join(", ")
         ));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::go;
+    use super::*;
+
+    #[test]
+    fn a_kind_of_this_name_in_another_group_is_another_kind() {
+        let kind = |group: &str, version: &str, kind: &str| {
+            let text = format!(
+                "// +groupName={group}\npackage {version}\n\ntype {kind} struct {{\n\tmetav1.TypeMeta\n\tmetav1.ObjectMeta\n}}\n"
+            );
+            Source {
+                path: format!("apis/{group}/{version}/types.go"),
+                import: String::new(),
+                file: go::parse(&text).unwrap(),
+                text,
+            }
+        };
+        let sources = [kind("bit.io", "v1alpha2", "Output"), kind("d.io", "v1alpha1", "Input")];
+        let listed = |group: &str, version: &str, kind: &str| json!({ "api": { "crdVersion": "v1", "namespaced": true }, "group": group, "version": version, "kind": kind });
+        let resources = [
+            listed("bit.io", "v1alpha2", "Input"),
+            listed("bit.io", "v1alpha2", "Output"),
+        ];
+        let mut fields = json!({ "domain": "", "resources": resources });
+        let mut notes = Vec::new();
+        complete(&mut fields, &sources, &mut notes);
+        let kinds = resources_of(&mut fields);
+        assert_eq!(kinds, ["bit.io Output", "d.io Input"], "{notes:?}");
+        assert!(notes[0].starts_with("Input: PROJECT lists it"), "{notes:?}");
+    }
+
+    fn resources_of(fields: &mut Value) -> Vec<String> {
+        let name = |resource: &mut Value| format!("{} {}", full_group(resource), text(resource, "kind"));
+        resources(fields).map(name).collect()
     }
 }

@@ -349,6 +349,20 @@ fn a_controller_tells_that_its_kind_is_one_of_kubernetes() {
 }
 
 #[test]
+fn a_kind_that_project_only_names_is_one_where_go_declares_it() {
+    let mut files = project();
+    let bare = "domain: example.com\nprojectName: fleet\nresources:\n- {group: crew, domain: example.com, kind: Captain, version: v1}\nversion: \"3\"\n";
+    let group = "// +groupName=crew.example.com\npackage v1\n";
+    files
+        .0
+        .extend([("PROJECT", bare), ("api/v1/doc.go", group)].map(|(path, text)| (path.to_owned(), text.to_owned())));
+    let done = carried(&files).unwrap();
+    assert!(done.files.0["api/src/v1/captain_types.rs"].contains("pub struct CaptainSpec"));
+    let told = "Captain v1: PROJECT does not say";
+    assert!(done.notes.iter().any(|note| note.starts_with(told)));
+}
+
+#[test]
 fn types_of_other_modules_are_read_where_go_has_them() {
     let mut files = project();
     files.0.insert(

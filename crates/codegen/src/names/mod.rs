@@ -51,7 +51,7 @@ fn lowered(text: &str, also: &[char]) -> String {
         } else {
             '-'
         };
-        if !(c == '-' && matches!(last, '-' | '.')) {
+        if !(matches!(c, '-' | '.') && matches!(last, '-' | '.')) {
             name.push(c);
         }
         last = c;

@@ -389,9 +389,13 @@ pub(super) fn add_dependency(change: &mut Change<'_>, module: &str, attempted: &
     let is_name = !name.is_empty()
         && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '-' || c == '_')
         && !name.starts_with(|c: char| c.is_ascii_digit());
-    if !is_name {
+    // Cargo says the rest; what is no requirement at all would leave a manifest that it cannot read.
+    let letters = |c: char| c.is_ascii_alphanumeric() || ".*+-^~=<>, ".contains(c);
+    let is_version =
+        version.starts_with(|c: char| c.is_ascii_digit() || "*^~=<>".contains(c)) && version.chars().all(letters);
+    if !is_name || !is_version {
         return Err(Diagnostic::new(codes::project::FLAGS, attempted)
-            .because(format!("--external-api-module {module:?} is no crate"))
+            .because(format!("--external-api-module {module:?} is no crate with a version"))
             .fix("write it as CRATE@VERSION, such as cert-manager-api@0.1; without a crate leave it out, and the project gets a type for the kind"));
     }
     let path = "Cargo.toml";
@@ -402,7 +406,7 @@ pub(super) fn add_dependency(change: &mut Change<'_>, module: &str, attempted: &
         Diagnostic::new(codes::files::EDITED, attempted)
             .at(crate::Place::file(path))
             .because(why.message())
-            .fix("mend Cargo.toml and run the command again")
+            .fix("correct Cargo.toml and run the command again")
     })?;
     let table = manifest
         .entry("dependencies")

@@ -12,6 +12,7 @@ use crate::project::{Resource, Webhooks};
 use super::create_api::{add_dependency, put, unknown};
 use super::subject::{self, External, Subject, has_stub};
 use super::tree::LIB;
+use super::webhook_words::webhook_paths;
 use super::words::Words;
 use super::{Change, bad_name};
 
@@ -71,6 +72,7 @@ pub fn create_webhook<'a>(files: &'a dyn Files, asked: &CreateWebhook) -> Result
         webhooks.validation_path.clone_from(&asked.validation_path);
     }
     resource.webhooks = Some(webhooks);
+    paths_are_free(&change, &resource, &attempted)?;
     put(&mut change, &resource);
     if let Some(module) = resource.module.clone().filter(|_| is_new) {
         add_dependency(&mut change, &module, &attempted)?;
@@ -129,6 +131,22 @@ fn flags(asked: &CreateWebhook, attempted: &str) -> Result<(), Diagnostic> {
     }
     if asked.defaulting_path.is_some() && asked.defaulting_path == asked.validation_path {
         return wrong("two webhooks cannot have the same path", "give each a path of its own");
+    }
+    Ok(())
+}
+
+/// The operator serves one webhook on a path; two would be found by `manifests` only.
+fn paths_are_free(change: &Change<'_>, resource: &Resource, attempted: &str) -> Result<(), Diagnostic> {
+    let mine = webhook_paths(resource);
+    let is_other = |other: &&Resource| {
+        other.full_group() != resource.full_group() || other.version != resource.version || other.kind != resource.kind
+    };
+    for other in change.project.resources.iter().filter(is_other) {
+        if let Some(path) = webhook_paths(other).into_iter().find(|path| mine.contains(path)) {
+            return Err(Diagnostic::new(codes::project::TAKEN, attempted)
+                .because(format!("{path} is the path of a webhook for {} already", other.title()))
+                .fix("name another with --defaulting-path or --validation-path"));
+        }
     }
     Ok(())
 }

@@ -130,7 +130,8 @@ pub fn delete_webhook<'a>(files: &'a dyn Files, asked: &Delete) -> Result<Plan<'
         || (asked.conversion && !gone.conversion);
     if !gone.any() || missing {
         return Err(Diagnostic::new(codes::project::UNKNOWN, attempted)
-            .because(format!("{} has no such webhook", resource.title())));
+            .because(format!("{} has no such webhook", resource.title()))
+            .fix(those_that_are(&there)));
     }
     let mut left = resource.clone();
     let mut webhooks = there.clone();
@@ -169,6 +170,24 @@ pub fn delete_webhook<'a>(files: &'a dyn Files, asked: &Delete) -> Result<Plan<'
     let mut plan = change.finish()?;
     plan.next.push("kubewright manifests".to_owned());
     Ok(plan)
+}
+
+/// What may be said instead of a webhook that is not there.
+fn those_that_are(webhooks: &Webhooks) -> String {
+    let flags = [
+        (webhooks.defaulting, "--defaulting"),
+        (webhooks.validation, "--programmatic-validation"),
+        (webhooks.conversion, "--conversion"),
+    ];
+    let flags: Vec<&str> = flags
+        .iter()
+        .filter(|(is_there, _)| *is_there)
+        .map(|(_, flag)| *flag)
+        .collect();
+    match flags.as_slice() {
+        [] => "it has no webhooks: nothing needs to be done".to_owned(),
+        flags => format!("it has: {}", flags.join(", ")),
+    }
 }
 
 fn resolve(change: &Change<'_>, subject: &Subject, attempted: &str) -> Result<Resource, Diagnostic> {

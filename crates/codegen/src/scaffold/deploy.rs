@@ -7,7 +7,7 @@
 use minijinja::context;
 
 use crate::codes;
-use crate::config::split_image;
+use crate::config::is_reference;
 use crate::diagnostic::Diagnostic;
 use crate::project::{self, DeployedImage, Project, Resource};
 use crate::source::layout_chain;
@@ -75,8 +75,7 @@ fn values(told: &DeployedImage, attempted: &str) -> Result<(), Diagnostic> {
             .because("the plugin deploy-image needs to know which image")
             .fix("add --image IMAGE, such as --image=memcached:1.6.26-alpine3.19"));
     }
-    let letters = |c: char| c.is_ascii_alphanumeric() || "._-/:@".contains(c);
-    if split_image(&told.image).is_none() || !told.image.chars().all(letters) {
+    if !is_reference(&told.image) {
         return wrong(
             format!("--image {:?} is not the name of an image", told.image),
             "write it as the registry does: registry.example.com/memcached:1.6.26",
@@ -98,12 +97,13 @@ fn values(told: &DeployedImage, attempted: &str) -> Result<(), Diagnostic> {
             "say a number from 1 to 65535",
         );
     }
+    // The API server takes no greater number than this.
     if let Some(user) = &told.run_as_user
-        && !user.parse::<i64>().is_ok_and(|number| number > 0)
+        && !user.parse::<i32>().is_ok_and(|number| number > 0)
     {
         return wrong(
-            format!("--run-as-user {user:?} is no user but root"),
-            "say the number of a user, from 1: the container is not let run as root",
+            format!("--run-as-user {user:?} is not the number of a user other than root"),
+            "say a number from 1 to 2147483647: the container must not run as root",
         );
     }
     Ok(())

@@ -102,19 +102,32 @@ fn output_folder(asked: &Edit, optional: &[plugins::Optional], attempted: &str) 
             "write it relative to the project, such as dist or deploy/helm",
         );
     }
+    let first = output.split('/').next().unwrap_or_default();
+    if RESERVED.contains(&first) {
+        return wrong(
+            format!("--output-dir {output:?}: {first} is for something else"),
+            "name a folder that is the chart's alone, such as dist or deploy/helm",
+        );
+    }
     Ok(())
 }
+
+/// Folders of the project that cargo, git, kustomize or the command itself reads, where a chart would be in the way.
+const RESERVED: [&str; 7] = [".git", ".kubewright", "api", "config", "src", "target", "tests"];
 
 /// Sets a field of the workspace's packages, which take it from there, or removes it everywhere.
 fn package_field(change: &mut Change<'_>, field: &str, value: Option<toml_edit::Item>) -> Result<(), Diagnostic> {
     for path in ["Cargo.toml", "api/Cargo.toml"] {
-        let Some(text) = change.plan.read(path)? else { continue };
         let cannot = |why: String| {
             Diagnostic::new(codes::files::EDITED, format!("cannot change {field}"))
                 .at(Place::file(path))
                 .because(why)
-                .fix(format!("mend {path} and run the command again"))
+                .fix(format!("fix {path} and run the command again"))
         };
+        let text = change
+            .plan
+            .read(path)?
+            .ok_or_else(|| cannot("there is no such file".to_owned()))?;
         let mut manifest: toml_edit::DocumentMut = text
             .parse()
             .map_err(|why: toml_edit::TomlError| cannot(why.message().to_owned()))?;

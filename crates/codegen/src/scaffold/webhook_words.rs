@@ -5,12 +5,25 @@ use minijinja::context;
 use crate::diagnostic::Diagnostic;
 use crate::names::rust;
 use crate::plan::Files;
-use crate::project::{Project, Resource};
+use crate::project::{Project, Resource, webhook_path};
 use crate::source::layout_chain;
 
 use super::render::{article, render, signature};
 use super::subject::type_path;
 use super::words::{Words, path, sort_uses};
+
+/// The paths of a resource's admission webhooks.
+pub(super) fn webhook_paths(resource: &Resource) -> Vec<String> {
+    let webhooks = resource.webhooks.clone().unwrap_or_default();
+    let usual = |verb: &str| webhook_path(verb, &resource.full_group(), &resource.version, &resource.kind);
+    let mutating = webhooks
+        .defaulting
+        .then(|| webhooks.defaulting_path.unwrap_or_else(|| usual("mutate")));
+    let validating = webhooks
+        .validation
+        .then(|| webhooks.validation_path.unwrap_or_else(|| usual("validate")));
+    mutating.into_iter().chain(validating).collect()
+}
 
 impl Words<'_> {
     fn webhook_items(&self) -> Vec<(&'static str, String)> {
@@ -171,8 +184,9 @@ impl Words<'_> {
         });
         let text = files.read(&plain)?.filter(|_| of_another);
         let module = format!("{}::*", self.webhook_test_module());
-        let is_ours =
-            |text: &String| text.contains(&module) || self.webhook_paths().iter().any(|path| text.contains(path));
+        let is_ours = |text: &String| {
+            text.contains(&module) || webhook_paths(self.resource).iter().any(|path| text.contains(path))
+        };
         Ok(if text.is_none_or(|text| is_ours(&text)) {
             plain
         } else {
@@ -207,7 +221,7 @@ impl Words<'_> {
         }
         let file = self.webhook_test_file(files)?;
         if self.is_foreign_crate() {
-            let paths: Vec<String> = self.webhook_paths();
+            let paths: Vec<String> = webhook_paths(self.resource);
             let context = context! { header => self.header, kind => self.resource.kind, crate => self.project.crate_name(), paths };
             return Ok(Some((file, render("rust/webhook_registered_test.rs", context))));
         }
@@ -236,25 +250,6 @@ impl Words<'_> {
             ));
         }
         items
-    }
-
-    fn webhook_paths(&self) -> Vec<String> {
-        let webhooks = self.resource.webhooks.clone().unwrap_or_default();
-        let usual = |verb: &str| {
-            crate::project::webhook_path(
-                verb,
-                &self.resource.full_group(),
-                &self.resource.version,
-                &self.resource.kind,
-            )
-        };
-        let mutating = webhooks
-            .defaulting
-            .then(|| webhooks.defaulting_path.unwrap_or_else(|| usual("mutate")));
-        let validating = webhooks
-            .validation
-            .then(|| webhooks.validation_path.unwrap_or_else(|| usual("validate")));
-        mutating.into_iter().chain(validating).collect()
     }
 
     /// `guestbook_v2_conversion`.
