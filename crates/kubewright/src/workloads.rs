@@ -1,11 +1,16 @@
-//! Small questions about workloads that every operator asks: is this Pod ready, how many is that percentage.
+//! Small questions about workloads that every operator asks: is this Pod ready, how many is that percentage, which
+//! quantity is more.
 //!
 //! Not here: conditions of your own kinds, see [`conditions`](crate::conditions).
+
+mod amount;
 
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 
 use crate::error::{Error, Result};
+
+pub use amount::Amount;
 
 /// Whether a Pod is ready: its condition `Ready` is `True` (`IsPodReady` of kubernetes/pkg/api/v1/pod). A Pod that is
 /// being deleted may still be.

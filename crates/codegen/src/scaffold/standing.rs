@@ -53,6 +53,8 @@ impl Change<'_> {
                 "PROJECT lists {}, and no file in {folder} declares it (`#[kube({said})]`)",
                 resource.title()
             ))
-            .fix("restore its file (git checkout), or correct PROJECT: a renamed kind is a new one; nothing was written"))
+            .fix(
+                "restore its file (git checkout), or correct PROJECT: a renamed kind is a new one; nothing was written",
+            ))
     }
 }

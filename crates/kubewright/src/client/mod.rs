@@ -34,6 +34,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 use tracing::Instrument;
 
+pub(crate) use self::send::AGENT;
 use self::send::Sending;
 pub use self::send::{REQUEST_DEADLINE, connect};
 use self::target::scoped;

@@ -10,6 +10,7 @@
 use std::io;
 use std::time::Duration;
 
+use http::header::{HeaderName, HeaderValue, USER_AGENT};
 use http_body_util::BodyExt;
 use kube::client::Body;
 use kube::core::Status;
@@ -24,12 +25,16 @@ use crate::fault::fault_of;
 use crate::metrics::Metrics;
 use crate::trace;
 
+/// The name of the runtime in audit logs.
+pub(crate) const AGENT: &str = concat!("kubewright/", env!("CARGO_PKG_VERSION"));
+
 /// How long a request of the client may take, retries included: as long as the API server itself works on one
 /// (`--request-timeout`).
 pub const REQUEST_DEADLINE: Duration = Duration::from_secs(60);
 
 /// Makes the client that a manager expects: kube's own retries are off, because the runtime retries by itself, with
-/// deadlines, and never sends a POST a second time that may have been carried out. [`crate::run()`] uses it.
+/// deadlines, and never sends a POST a second time that may have been carried out. [`crate::run()`] uses it. Requests
+/// name kubewright as their `User-Agent`, unless the configuration has a header of this name.
 ///
 /// # Errors
 /// [`Error::Api`](crate::Error::Api) when the configuration holds certificates or an authentication that cannot be
@@ -43,7 +48,14 @@ pub const REQUEST_DEADLINE: Duration = Duration::from_secs(60);
 /// ```
 pub fn connect(mut config: kube::Config) -> Result<kube::Client> {
     config.default_retry = false;
+    name_agent(&mut config.headers);
     Ok(kube::Client::try_from(config)?)
+}
+
+fn name_agent(headers: &mut Vec<(HeaderName, HeaderValue)>) {
+    if !headers.iter().any(|(name, _)| *name == USER_AGENT) {
+        headers.push((USER_AGENT, HeaderValue::from_static(AGENT)));
+    }
 }
 
 /// A failed attempt.
@@ -195,5 +207,17 @@ mod tests {
             br#"{"kind":"Status","reason":"ServiceUnavailable","message":"soon"}"#,
         );
         assert_eq!((said.code, said.message.as_str()), (503, "soon"));
+    }
+
+    #[test]
+    fn requests_name_the_runtime_unless_they_name_somebody() {
+        let mut headers = Vec::new();
+        name_agent(&mut headers);
+        name_agent(&mut headers);
+        assert_eq!(headers, [(USER_AGENT, HeaderValue::from_static(AGENT))]);
+        let own = vec![(USER_AGENT, HeaderValue::from_static("shop"))];
+        let mut headers = own.clone();
+        name_agent(&mut headers);
+        assert_eq!(headers, own);
     }
 }

@@ -31,6 +31,7 @@ use kube::config::{KubeConfigOptions, Kubeconfig};
 
 use self::flags::Asked;
 use self::settings::{Environment, Settings};
+use crate::client::AGENT;
 use crate::error::{Chain, Error, Result};
 use crate::manager::shutdown_signal;
 use crate::operator::Operator;
@@ -97,14 +98,22 @@ async fn main(operator: Operator) -> ExitCode {
     }
 }
 
+/// The operator in audit logs, by its name and the runtime's: `guestbook kubewright/0.1.0`. None for a name that no
+/// header can carry.
+fn user_agent(name: &str) -> Option<(http::HeaderName, http::HeaderValue)> {
+    let agent = http::HeaderValue::from_str(&format!("{name} {AGENT}")).ok()?;
+    Some((http::header::USER_AGENT, agent))
+}
+
 async fn serve(mut operator: Operator, settings: Settings) -> Result<()> {
-    let config = config(settings.kubeconfig.as_deref()).await?;
+    let mut config = config(settings.kubeconfig.as_deref()).await?;
     tracing::info!(cluster = %config.cluster_url, "the operator starts");
     let host = config
         .cluster_url
         .authority()
         .map(ToString::to_string)
         .unwrap_or_default();
+    config.headers.extend(user_agent(operator.name()));
     let client = crate::connect(config)?;
     if let Some(address) = settings.health {
         operator = operator.health(address);
