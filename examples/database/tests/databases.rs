@@ -4,6 +4,8 @@
 use std::time::{Duration, Instant};
 
 use database::operator;
+use database::world::servers::Servers;
+use database::world::{Login, Trouble, World as _};
 use database_api::v1alpha1::{Database, Phase};
 use kubewright::k8s_openapi::ByteString;
 use kubewright::k8s_openapi::api::batch::v1::{CronJob, Job};
@@ -90,15 +92,13 @@ impl Scene {
     }
 
     async fn password(&self) -> Outcome<String> {
-        let secret = self.api::<Secret>().get("mydb-credentials").await?;
-        Ok(String::from_utf8(
-            secret
-                .data
-                .unwrap_or_default()
-                .remove("password")
-                .ok_or("a password")?
-                .0,
-        )?)
+        self.password_in("mydb-credentials").await
+    }
+
+    async fn password_in(&self, secret: &str) -> Outcome<String> {
+        let secret = self.api::<Secret>().get(secret).await?;
+        let bytes = secret.data.unwrap_or_default().remove("password");
+        Ok(String::from_utf8(bytes.ok_or("a password")?.0)?)
     }
 
     async fn postgres(&self, password: &str) -> Outcome<tokio_postgres::Client> {
@@ -218,15 +218,7 @@ async fn s09_a_killed_postgres_comes_back() -> Outcome {
     scene.phase(Phase::Running).await?;
     let password = scene.password().await?;
     // An administrator tells the server to end at once: its pod starts it again.
-    let secret = scene.api::<Secret>().get("mydb-operator").await?;
-    let operators = String::from_utf8(
-        secret
-            .data
-            .unwrap_or_default()
-            .remove("password")
-            .ok_or("a password")?
-            .0,
-    )?;
+    let operators = scene.password_in("mydb-operator").await?;
     let mut config = tokio_postgres::Config::new();
     config
         .host(scene.host().await?)
@@ -300,11 +292,10 @@ impl Scene {
         self.cluster
             .wait_for(Some(TEAM), "copy", "is Running", is_running)
             .await?;
-        let secret = self.api::<Secret>().get("copy-credentials").await?;
-        let password = secret.data.unwrap_or_default().remove("password").ok_or("a password")?;
+        let password = self.password_in("copy-credentials").await?;
         let pod = self.api::<Pod>().get("copy-0").await?;
         let host = pod.status.and_then(|status| status.pod_ip).ok_or("it has an address")?;
-        Ok((host, String::from_utf8(password.0)?))
+        Ok((host, password))
     }
 }
 
@@ -346,6 +337,138 @@ async fn a_copy_of_mariadb_is_read_by_another() -> Outcome {
     Ok(())
 }
 
+/// Who logs in, where, with which password: names that mean something to a server, the longest ones, and signs that mean
+/// something in a statement.
+fn names(server: &str) -> Vec<[String; 3]> {
+    let (user, database) = ("u".repeat(31), "d".repeat(63));
+    [
+        ["app", server, "plain"],
+        ["root", "root", "it's"],
+        [server, "mydb", "\\ and \\' and '' and \\\\"],
+        ["select", "table", "\"double\" `tick` $1 ? % _"],
+        ["current_user", "user", "two\nlines\n"],
+        [&user, &database, "'; DROP DATABASE mydb; --"],
+        ["_", "_1", "Zürich\u{1f600}"],
+        ["a\"b'c`d", "e\"f'g`h", " "],
+    ]
+    .map(|names| names.map(str::to_owned))
+    .into()
+}
+
+/// Has the real world make a login work, which it then tries.
+async fn ensured(login: &Login, operators: &str) -> Outcome {
+    let told = |trouble: Trouble| format!("{} in {}: {trouble}", login.user, login.database);
+    Servers.ensure(login, operators).await.map_err(told)?;
+    Servers.ensure(login, operators).await.map_err(told)?;
+    Ok(Servers.login(login).await.map_err(told)?)
+}
+
+async fn names_of_all_kinds_in_postgres() -> Outcome {
+    if !postgres_is_there() {
+        return Ok(());
+    }
+    let scene = Scene::start().await?;
+    scene.database(json!({"type": "postgres", "version": "15"})).await?;
+    scene.phase(Phase::Running).await?;
+    let (host, operators) = (scene.host().await?, scene.password_in("mydb-operator").await?);
+    for [user, database, password] in names("postgres") {
+        let login = Login {
+            is_postgres: true,
+            host: host.clone(),
+            port: 5432,
+            user,
+            password,
+            database,
+        };
+        ensured(&login, &operators).await?;
+        let mut config = tokio_postgres::Config::new();
+        config.host(&host).user(&login.user).password(&login.password);
+        let (client, connection) = config.dbname(&login.database).connect(NoTls).await?;
+        tokio::spawn(connection);
+        client
+            .batch_execute("CREATE TABLE made (a int); DROP TABLE made")
+            .await?;
+        let owner = "SELECT pg_get_userbyid(datdba)::text FROM pg_database WHERE datname = current_database()";
+        let row = client.query_one(owner, &[]).await?;
+        assert_eq!(row.get::<_, String>(0), login.user, "{}", login.database);
+    }
+    Ok(())
+}
+
+async fn names_of_all_kinds_in_mariadb() -> Outcome {
+    if !mariadb_is_there() {
+        return Ok(());
+    }
+    let scene = Scene::start().await?;
+    scene.database(json!({"type": "mariadb", "version": "10.11"})).await?;
+    scene.phase(Phase::Running).await?;
+    let (host, operators) = (scene.host().await?, scene.password_in("mydb-operator").await?);
+    let check = async |[user, database, password]: [String; 3]| -> Outcome {
+        let login = Login {
+            is_postgres: false,
+            host: host.clone(),
+            port: 3306,
+            user,
+            password,
+            database,
+        };
+        ensured(&login, &operators).await?;
+        let options = mysql_async::OptsBuilder::default()
+            .ip_or_hostname(&host)
+            .user(Some(&login.user))
+            .pass(Some(&login.password))
+            .db_name(Some(&login.database))
+            .prefer_socket(false);
+        let mut client = mysql_async::Conn::new(options).await?;
+        client.query_drop("CREATE TABLE made (a int)").await?;
+        client.query_drop("DROP TABLE made").await?;
+        let others = client.query_drop("SELECT * FROM mysql.user").await;
+        assert!(
+            others.is_err() || login.user == "root",
+            "{} rules the server",
+            login.user
+        );
+        Ok(())
+    };
+    // In a statement that gives rights, `_` stands for any letter.
+    let wild = ["app", "m_sql", "plain"].map(str::to_owned);
+    // Root keeps the operator's password until the operator has a user of its own.
+    let mut all = names("mariadb");
+    all.push(wild);
+    for names in all {
+        check(names).await?;
+    }
+    Ok(())
+}
+
+/// An operator that was killed between two statements of its first ones has a user that may do nothing.
+async fn a_user_without_rights_gets_them_in_mariadb() -> Outcome {
+    if !mariadb_is_there() {
+        return Ok(());
+    }
+    let scene = Scene::start().await?;
+    scene.database(json!({"type": "mariadb", "version": "10.11"})).await?;
+    scene.phase(Phase::Running).await?;
+    let operators = scene.password_in("mydb-operator").await?;
+    let options = mysql_async::OptsBuilder::default()
+        .ip_or_hostname(scene.host().await?)
+        .user(Some("root"))
+        .pass(Some(&operators))
+        .prefer_socket(false);
+    let mut root = mysql_async::Conn::new(options).await?;
+    let statement = "REVOKE ALL PRIVILEGES, GRANT OPTION FROM 'kubewright_operator'@'%'";
+    root.query_drop(statement).await?;
+    let login = Login {
+        is_postgres: false,
+        host: scene.host().await?,
+        port: 3306,
+        user: "late".to_owned(),
+        password: "secret".to_owned(),
+        database: "late".to_owned(),
+    };
+    ensured(&login, &operators).await
+}
+
 async fn s02_s06_mariadb_from_the_seed_is_upgraded() -> Outcome {
     if !mariadb_is_there() {
         return Ok(());
@@ -381,5 +504,8 @@ kubewright_testing::process_tests!(
     s09_a_killed_postgres_comes_back,
     a_copy_of_postgres_is_read_by_another,
     a_copy_of_mariadb_is_read_by_another,
+    names_of_all_kinds_in_postgres,
+    names_of_all_kinds_in_mariadb,
+    a_user_without_rights_gets_them_in_mariadb,
     s02_s06_mariadb_from_the_seed_is_upgraded,
 );

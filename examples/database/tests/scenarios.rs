@@ -142,6 +142,15 @@ impl Scene {
         Ok(meant.map(|event| event.message.unwrap_or_default()).collect())
     }
 
+    /// Checks what was told for this reason. An operator that is killed may take an event with it.
+    async fn told(&self, reason: &str, expected: &[&str]) -> Outcome {
+        let found = self.events(reason).await?;
+        let mut rest = expected.iter();
+        let is_lost = self.operator.has_died() && found.iter().all(|text| rest.any(|expected| expected == text));
+        assert!(is_lost || found == expected, "{reason}: {found:?}");
+        Ok(())
+    }
+
     async fn password(&self) -> Outcome<String> {
         let secret = self.api::<Secret>().get("mydb-credentials").await?;
         let bytes = secret
@@ -200,8 +209,8 @@ async fn s02_a_password_in_the_spec_is_moved() -> Outcome {
     assert_eq!(scene.password().await?, "root");
     let stored = serde_json::to_string(&scene.api::<Database>().get("mydb").await?)?;
     assert!(!stored.contains(r#""password":"root""#), "{stored}");
-    assert_eq!(scene.events("PasswordMoved").await?.len(), 1);
-    Ok(())
+    let moved = "spec.password was moved to Secret mydb-credentials";
+    scene.told("PasswordMoved", &[moved]).await
 }
 
 #[tokio::test]
@@ -245,7 +254,8 @@ async fn s04_a_password_is_rotated() -> Outcome {
         Some("another-password")
     );
     assert_eq!(scene.api::<Pod>().get("mydb-0").await?.uid(), pod);
-    assert_eq!(scene.events("PasswordRotated").await?.len(), 1);
+    let rotated = "app has the password of the Secret mydb-credentials";
+    scene.told("PasswordRotated", &[rotated]).await?;
     let uri = scene
         .api::<Secret>()
         .get("mydb-credentials")
@@ -319,13 +329,54 @@ async fn s06_s07_what_cannot_be_is_refused() -> Outcome {
     }
     scene.change(json!({"version": "11.4"})).await?;
     scene.pass(60).await?;
-    assert_eq!(scene.events("Updating").await?.len(), 1);
+    scene.told("Updating", &["its pod is being replaced"]).await?;
     assert_eq!(scene.phase().await?, Some(Phase::Running));
     let pod = scene.api::<Pod>().get("mydb-0").await?;
     assert_eq!(
         pod.spec.and_then(|spec| spec.containers[0].image.clone()).as_deref(),
         Some("mariadb:11.4")
     );
+    Ok(())
+}
+
+#[tokio::test]
+async fn names_that_a_server_or_a_child_cannot_have_are_refused() -> Outcome {
+    let scene = Scene::start().await?;
+    let taken = "is the server's own";
+    let cases = [
+        ("postgres", json!({"type": "postgres"}), ""),
+        ("mysql", json!({"type": "postgres"}), ""),
+        ("template1", json!({"type": "mariadb"}), ""),
+        ("template1", json!({"type": "postgres"}), taken),
+        ("a", json!({"type": "postgres", "database": "template0"}), taken),
+        ("mysql", json!({"type": "mysql"}), taken),
+        ("mysql", json!({"type": "mysql", "database": "app"}), ""),
+        ("performance-schema", json!({"type": "mariadb"}), taken),
+        ("a", json!({"type": "postgres", "user": "pg_app"}), taken),
+        ("a", json!({"type": "postgres", "user": "public"}), taken),
+        ("a", json!({"type": "mariadb", "user": "public"}), ""),
+        (
+            "a",
+            json!({"type": "mysql", "user": "kubewright_operator"}),
+            "is the operator's own",
+        ),
+        ("1a", json!({"type": "mysql"}), "must begin with a letter"),
+        ("a.b", json!({"type": "mysql"}), "must begin with a letter"),
+        (&"a".repeat(41), json!({"type": "mysql"}), "at most 40 characters"),
+    ];
+    for (name, spec, expected) in cases {
+        let database: Database = serde_json::from_value(json!({"metadata": {"name": name}, "spec": spec}))?;
+        let dry = PostParams {
+            dry_run: true,
+            ..PostParams::default()
+        };
+        let refused = scene.api().create(&dry, &database).await.err();
+        let text = refused.map(|error| error.to_string()).unwrap_or_default();
+        assert!(
+            text.contains(expected) && text.is_empty() == expected.is_empty(),
+            "{name} {spec}: {text}"
+        );
+    }
     Ok(())
 }
 
@@ -384,13 +435,9 @@ async fn s08_data_are_kept_or_deleted() -> Outcome {
     scene.gone::<Pod>("mydb-0").await?;
     let claim = scene.api::<PersistentVolumeClaim>().get("data-mydb-0").await?.uid();
     assert_eq!(scene.password().await?, password);
-    let told = scene.events("Retained").await?;
-    assert_eq!(
-        told,
-        [
-            "deletionPolicy is Retain, so these are kept: Secret mydb-credentials, Secret mydb-operator, PersistentVolumeClaim data-mydb-0"
-        ]
-    );
+    let kept = "Secret mydb-credentials, Secret mydb-operator, PersistentVolumeClaim data-mydb-0";
+    let retained = format!("deletionPolicy is Retain, so these are kept: {kept}");
+    scene.told("Retained", &[&retained]).await?;
 
     scene
         .running(json!({"type": "postgres", "deletionPolicy": "Delete"}))

@@ -6,18 +6,49 @@ use kubewright::k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 
 use super::shape::{Shape, numbers};
 
-/// The errors in a Database.
-pub fn check(object: &Database) -> FieldErrors {
+/// The errors in a new Database.
+pub fn check_new(object: &Database) -> FieldErrors {
+    let mut errors = check(object);
+    let name = object.metadata.name.as_deref().unwrap_or_default();
+    if name.len() > 40 {
+        let why = "must be at most 40 characters: children have longer names";
+        errors.invalid("metadata.name", name, why);
+    }
+    if name.contains('.') || name.starts_with(|first: char| first.is_ascii_digit()) {
+        let why = "must begin with a letter and have no dot: a Service has the same name";
+        errors.invalid("metadata.name", name, why);
+    }
+    let shape = Shape::of(object);
+    if is_the_servers_user(&shape) {
+        errors.invalid("spec.user", &shape.user, "is the server's own: choose another");
+    }
+    if is_the_servers_database(&shape) {
+        let why = "is the server's own: choose another (it is the object's name unless you do)";
+        errors.invalid("spec.database", &shape.database, why);
+    }
+    errors
+}
+
+/// Whether no role can have the name, quoted or not.
+fn is_the_servers_user(shape: &Shape) -> bool {
+    shape.is_postgres() && (shape.user.starts_with("pg_") || ["public", "none"].contains(&shape.user.as_str()))
+}
+
+/// Whether the database holds what the server lives by: new databases are copies of PostgreSQL's templates, and who may
+/// write to `mysql` is an administrator.
+fn is_the_servers_database(shape: &Shape) -> bool {
+    let own: &[&str] = match shape.is_postgres() {
+        true => &["template0", "template1"],
+        false => &["mysql", "sys", "information_schema", "performance_schema"],
+    };
+    own.contains(&shape.database.as_str())
+}
+
+/// The errors in any Database.
+fn check(object: &Database) -> FieldErrors {
     let mut errors = FieldErrors::new();
     if object.spec.password.is_some() && object.spec.password_secret_ref.is_some() {
         errors.forbidden("spec.password", "may not be set beside passwordSecretRef");
-    }
-    if object.metadata.name.as_ref().is_some_and(|name| name.len() > 40) {
-        errors.invalid(
-            "metadata.name",
-            &object.metadata.name,
-            "must be at most 40 characters: children have longer names",
-        );
     }
     if let Some(storage) = &object.spec.storage
         && bytes(&storage.size).is_none_or(|bytes| bytes < 1 << 20)

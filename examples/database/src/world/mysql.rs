@@ -17,10 +17,10 @@ async fn connect(login: &Login, user: &str, password: &str, database: Option<&st
     Conn::new(options).await.map_err(trouble)
 }
 
-/// 1044 and 1045 are about who logs in, 1049 about a database that is not there.
+/// 1044 and 1045 are about who logs in, 1142 and 1227 about what he may do, 1049 about a database that is not there.
 fn trouble(error: Error) -> Trouble {
     match error {
-        Error::Server(said) if [1044, 1045, 1049].contains(&said.code) => Trouble::Refused(said.message),
+        Error::Server(said) if [1044, 1045, 1049, 1142, 1227].contains(&said.code) => Trouble::Refused(said.message),
         error => Trouble::Unreachable(words(&error)),
     }
 }
@@ -32,38 +32,35 @@ pub(super) async fn login(login: &Login) -> Result<(), Trouble> {
 }
 
 pub(super) async fn ensure(login: &Login, operators_password: &str) -> Result<(), Trouble> {
-    let mut connection = match connect(login, OPERATOR, operators_password, None).await {
-        Ok(connection) => connection,
-        // A new server knows only root. The operator gets a user of its own, because root may be the user of
-        // applications.
-        Err(Trouble::Refused(_)) => {
-            let mut connection = connect(login, "root", operators_password, None).await?;
-            let (user, password) = (account(OPERATOR), text(operators_password));
-            let statements = [
-                format!("CREATE USER IF NOT EXISTS {user} IDENTIFIED BY {password}"),
-                format!("GRANT ALL ON *.* TO {user} WITH GRANT OPTION"),
-            ];
-            run(&mut connection, &statements).await?;
-            connection
-        }
-        Err(trouble) => return Err(trouble),
-    };
-    let (user, password, database) = (account(&login.user), text(&login.password), name(&login.database));
-    let statements = [
+    let (user, password) = (account(&login.user), text(&login.password));
+    let wanted = [
         format!("CREATE USER IF NOT EXISTS {user} IDENTIFIED BY {password}"),
         format!("ALTER USER {user} IDENTIFIED BY {password}"),
-        format!("CREATE DATABASE IF NOT EXISTS {database}"),
-        format!("GRANT ALL ON {database}.* TO {user}"),
+        format!("CREATE DATABASE IF NOT EXISTS {}", name(&login.database)),
+        format!("GRANT ALL ON {}.* TO {user}", pattern(&login.database)),
     ];
-    run(&mut connection, &statements).await?;
-    connection.disconnect().await.map_err(trouble)
+    match run(login, OPERATOR, operators_password, &wanted).await {
+        // A new server knows only root. The operator gets a user of its own, because root may be the user of
+        // applications. Who was killed while it made that user left one without rights: it is made again.
+        Err(Trouble::Refused(_)) => {
+            let (operator, password) = (account(OPERATOR), text(operators_password));
+            let first = [
+                format!("CREATE USER IF NOT EXISTS {operator} IDENTIFIED BY {password}"),
+                format!("ALTER USER {operator} IDENTIFIED BY {password}"),
+                format!("GRANT ALL ON *.* TO {operator} WITH GRANT OPTION"),
+            ];
+            run(login, "root", operators_password, &[&first[..], &wanted[..]].concat()).await
+        }
+        done => done,
+    }
 }
 
-async fn run(connection: &mut Conn, statements: &[String]) -> Result<(), Trouble> {
+async fn run(login: &Login, user: &str, password: &str, statements: &[String]) -> Result<(), Trouble> {
+    let mut connection = connect(login, user, password, None).await?;
     for statement in statements {
         connection.query_drop(statement).await.map_err(trouble)?;
     }
-    Ok(())
+    connection.disconnect().await.map_err(trouble)
 }
 
 fn account(user: &str) -> String {
@@ -72,6 +69,11 @@ fn account(user: &str) -> String {
 
 fn name(name: &str) -> String {
     format!("`{}`", name.replace('`', "``"))
+}
+
+/// A name where rights are given: there `_` and `%` stand for others, and the rights on `m_sql` were those on `mysql`.
+fn pattern(database: &str) -> String {
+    name(&database.replace('_', r"\_").replace('%', r"\%"))
 }
 
 fn text(text: &str) -> String {

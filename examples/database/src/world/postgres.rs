@@ -37,29 +37,27 @@ pub(super) async fn login(login: &Login) -> Result<(), Trouble> {
 pub(super) async fn ensure(login: &Login, operators_password: &str) -> Result<(), Trouble> {
     let client = connect(login, OPERATOR, operators_password, "postgres").await?;
     let (user, database) = (name(&login.user), name(&login.database));
-    let known = client
-        .query_opt("SELECT FROM pg_roles WHERE rolname = $1", &[&login.user])
-        .await
-        .map_err(trouble)?;
-    let verb = if known.is_some() { "ALTER" } else { "CREATE" };
+    let finds = async |query: &str, name: &String| {
+        let found = client.query_opt(query, &[name]).await;
+        found.map(|row| row.is_some()).map_err(trouble)
+    };
+    let is_known = finds("SELECT FROM pg_roles WHERE rolname = $1", &login.user).await?;
+    let is_there = finds("SELECT FROM pg_database WHERE datname = $1", &login.database).await?;
+    let verb = if is_known { "ALTER" } else { "CREATE" };
+    let role = format!("{verb} ROLE {user} LOGIN PASSWORD {}", text(&login.password));
+    let run = async |statements: &str| client.batch_execute(statements).await.map_err(trouble);
     // The statement holds the password: it must not get into the server's log, with any setting.
-    let quiet = "SET log_statement = 'none'; SET log_min_error_statement = 'panic'";
-    client.batch_execute(quiet).await.map_err(trouble)?;
-    let statement = format!("{verb} ROLE {user} LOGIN PASSWORD {}", text(&login.password));
-    client.batch_execute(&statement).await.map_err(trouble)?;
-    let there = client
-        .query_opt("SELECT FROM pg_database WHERE datname = $1", &[&login.database])
+    run("SET log_statement = 'none'; SET log_min_error_statement = 'panic'").await?;
+    if is_there {
+        // Everybody may log in to a database that was there before, such as `postgres`. So role and owner change at
+        // once: between the two a login would work, and nobody would come back for the owner.
+        return run(&format!(
+            "BEGIN; {role}; ALTER DATABASE {database} OWNER TO {user}; COMMIT"
+        ))
         .await;
-    if there.map_err(trouble)?.is_none() {
-        client
-            .batch_execute(&format!("CREATE DATABASE {database} OWNER {user}"))
-            .await
-            .map_err(trouble)?;
     }
-    client
-        .batch_execute(&format!("GRANT ALL ON DATABASE {database} TO {user}"))
-        .await
-        .map_err(trouble)
+    run(&role).await?;
+    run(&format!("CREATE DATABASE {database} OWNER {user}")).await
 }
 
 fn name(name: &str) -> String {

@@ -52,7 +52,7 @@ impl Validator for DatabaseValidator {
 
     /// Called before a Database is created.
     async fn create(&self, database: &Database, _: &AdmissionRequest) -> Result<(), Denied> {
-        validation::check(database).into_result()
+        validation::check_new(database).into_result()
     }
 
     /// Called before a Database is changed.
