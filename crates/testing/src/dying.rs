@@ -51,6 +51,12 @@ impl DyingOperator {
         let _ = (&mut self.task).await;
     }
 
+    /// Waits until it dies, or has. An event that it was about to tell is lost with it: a test that waits for one ends
+    /// its wait then, too.
+    pub async fn death(&self) {
+        self.lines[0].breaks().await;
+    }
+
     /// Whether it has died.
     pub fn has_died(&self) -> bool {
         self.lines[0].is_broken()

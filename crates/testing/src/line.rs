@@ -3,6 +3,7 @@
 //! Invariant: the write at which it breaks is carried out and its answer is lost. Writes of events and dry runs are not
 //! counted. The crash test of the built-in controllers includes this file: it kills a manager, not an operator.
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -41,9 +42,14 @@ impl Line {
         self.writes() >= self.breaks_after
     }
 
-    /// Waits until it breaks.
+    /// Waits until it breaks, or has.
     pub(crate) async fn breaks(&self) {
-        self.broken.notified().await;
+        let mut broken = pin!(self.broken.notified());
+        // Whoever breaks it between the look and the wait wakes us already.
+        broken.as_mut().enable();
+        if !self.is_broken() {
+            broken.await;
+        }
     }
 
     async fn answer(
@@ -58,7 +64,7 @@ impl Line {
         let counts = counts(&request);
         let answered = kube.send(request).await?;
         if counts && self.writes.fetch_add(1, Ordering::SeqCst) + 1 >= self.breaks_after {
-            self.broken.notify_one();
+            self.broken.notify_waiters();
             return Err(lost());
         }
         Ok(answered)
