@@ -3,6 +3,7 @@
 use database_api::v1alpha1::{Database, DatabaseType};
 use kubewright::FieldErrors;
 use kubewright::k8s_openapi::apimachinery::pkg::api::resource::Quantity;
+use kubewright::workloads::Amount;
 
 use super::shape::{Shape, numbers};
 
@@ -121,24 +122,35 @@ pub fn check_change(before: &Database, after: &Database) -> FieldErrors {
 }
 
 /// The size of a claim that is given none, in bytes: 1Gi.
-const DEFAULT_SIZE: u128 = 1 << 30;
+const DEFAULT_SIZE: i128 = 1 << 30;
 
 /// A quantity of bytes; `None` for what is none.
-pub fn bytes(quantity: &Quantity) -> Option<u128> {
-    let text = quantity.0.as_str();
-    let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
-    let number: u128 = text[..digits].parse().ok()?;
-    let factor: u128 = match &text[digits..] {
-        "" => 1,
-        "k" => 1000,
-        "M" => 1_000_000,
-        "G" => 1_000_000_000,
-        "T" => 1_000_000_000_000,
-        "Ki" => 1 << 10,
-        "Mi" => 1 << 20,
-        "Gi" => 1 << 30,
-        "Ti" => 1 << 40,
-        _ => return None,
-    };
-    number.checked_mul(factor)
+pub fn bytes(quantity: &Quantity) -> Option<i128> {
+    Amount::of(quantity).ok().map(Amount::units)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn sizes_are_quantities() {
+        let check = |size: &str, is_accepted: bool| {
+            let object = json!({
+                "apiVersion": "db.example.com/v1alpha1", "kind": "Database", "metadata": {"name": "shop"},
+                "spec": {"type": "postgres", "storage": {"size": size}},
+            });
+            let object: Database = serde_json::from_value(object).expect("it is a Database");
+            let errors = check_new(&object).to_string();
+            assert_eq!(!errors.contains("spec.storage.size"), is_accepted, "{size}: {errors}");
+        };
+        for size in ["1Gi", "1.5Gi", "2e9", "1Mi", "1048576"] {
+            check(size, true);
+        }
+        for size in ["1023Ki", "1M", "0", "-1Gi", "much"] {
+            check(size, false);
+        }
+    }
 }
