@@ -162,8 +162,8 @@ impl Client {
     }
 
     /// Deletes all objects of a kind that these selectors choose, in one namespace (or in none, of a kind without
-    /// namespaces), and says how many (`DeleteAllOf`). The server deletes them one after the other: an error may come
-    /// when some are gone.
+    /// namespaces), and says how many (`DeleteAllOf`); 0 when the server does not say. It deletes them one after the
+    /// other: an error may come when some are gone.
     ///
     /// ```
     /// # use kubewright::{Client, Result};
@@ -194,12 +194,12 @@ impl Client {
         let mut flight = self.send_write(&target);
         flight.open &= !params.dry_run;
         let attempt = format!("delete all {} that are selected", form.resource.plural);
-        let answer = flight.outcome(self.send_text(&attempt, request).await)?;
-        // A server that says no more than that it is done leaves unknown which.
+        // With an error, or an answer that does not say which, some may be gone: the flight stays open.
+        let answer = self.send_text(&attempt, request).await?;
         let Ok(deleted) = serde_json::from_str::<ObjectList<DynamicObject>>(&answer) else {
-            self.leave_unknown(&target);
             return Ok(0);
         };
+        flight.open = false;
         for object in deleted.items.iter().filter(|_| !params.dry_run) {
             let one = Target::of_object(&form, &object.metadata)?;
             // The answer shows it as it was: whether finalizers or a grace period hold it is not known.
