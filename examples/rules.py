@@ -4,7 +4,8 @@
     examples/rules.py FOLDER PROGRAM ...      the example; its test programs, as `cargo test --no-run` names them
 
 The role is taken with each of its rules left out, and the programs are run under what remains: one of them must fail.
-A rule that none of them misses is named, and the exit status is 1.
+A rule that none of them misses is named, and the exit status is 1. Rules for KIND/finalizers are left alone: only the
+admission plugin OwnerReferencesPermissionEnforcement asks for them, which the tests' API server does not have.
 """
 
 import os
@@ -44,10 +45,14 @@ def main(folder, *programs):
             raise SystemExit("the tests fail under the whole role already")
         missed = []
         for index, rule in enumerate(rules):
+            words = " ".join(rule.split())
+            if "/finalizers" in rule:
+                print(f"NOT TRIED: {words}", flush=True)
+                continue
             rest = rules[:index] + rules[index + 1 :]
             role.write_text(RULE.join([head, *rest]))
             needed = one_fails(copy, programs)
-            print(f"{'needed' if needed else 'NOT NEEDED'}: {' '.join(rule.split())}", flush=True)
+            print(f"{'needed' if needed else 'NOT NEEDED'}: {words}", flush=True)
             if not needed:
                 missed.append(rule)
     return 1 if missed else 0
