@@ -224,6 +224,12 @@ async fn a_control_plane_serves_and_finds_its_objects_again() {
     let maps: Api<ConfigMap> = Api::namespaced(world.client(Some("secret")).await, "default");
     assert!(maps.get("kept").await.is_ok());
     server.ends_well();
+
+    // A server that keeps its objects apart.
+    let mut server = world.start_server_with(&["--etcd-prefix=/other"]);
+    let maps: Api<ConfigMap> = Api::namespaced(world.client(Some("secret")).await, "default");
+    assert!(maps.get_opt("kept").await.unwrap().is_none());
+    server.ends_well();
     drop(etcd);
 }
 
@@ -453,7 +459,10 @@ async fn a_port_that_is_taken_is_an_error() {
     let (code, text) = said(&world.program("kube-apiserver"), &flags);
     assert_eq!(code, Some(1), "{text}");
     assert!(
-        text.contains(&format!("cannot listen on 127.0.0.1:{}", world.server)),
+        text.contains(&format!(
+            "listen tcp 127.0.0.1:{}: bind: address already in use",
+            world.server
+        )),
         "{text}"
     );
 }
@@ -497,13 +506,25 @@ fn mistakes_are_told_as_upstream_tells_them() {
     check(
         &server,
         &["a"],
-        "Error: \"kube-apiserver\" does not take any arguments, got [a]",
+        "Error: \"kube-apiserver\" does not take any arguments, got [\"a\"]",
     );
     let required = "--service-account-signing-key-file and --service-account-issuer are required flags";
     check(
         &server,
         &["--etcd-servers=http://127.0.0.1:1"],
         &format!("Error: {required}"),
+    );
+    let flags = world.server_flags(&["--watch-cache=false", "--oidc-issuer-url=https://issuer"]);
+    let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
+    check(
+        &server,
+        &flags,
+        "Error: --oidc-issuer-url=https://issuer is not served by kubewright: tokens of OpenID Connect are not authenticated",
+    );
+    check(
+        &server,
+        &["--max-requests-inflight=many"],
+        "Error: invalid argument \"many\" for \"--max-requests-inflight\" flag: strconv.ParseInt: parsing \"many\": invalid syntax",
     );
     check(
         &world.program("etcd"),

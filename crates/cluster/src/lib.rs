@@ -71,6 +71,8 @@ pub mod authorization {
     };
 }
 pub use kubewright_apiserver::authorization::Mode as AuthorizationMode;
+/// Reads a duration in Go's form, as flags and files of Kubernetes have it; nanoseconds.
+pub use kubewright_apiserver::model::duration::parse as go_duration;
 pub use kubewright_apiserver::outbound::{AdmissionQuestion, AdmissionVerdict};
 pub use kubewright_apiserver::{ApiServer, Config, ServiceRange};
 pub use kubewright_apiserver::{OPTIONAL_PLUGINS, SEPARABLE_PLUGINS};

@@ -27,6 +27,7 @@ pub use socket::is_token as is_socket_token;
 pub use static_tokens::{StaticTokens, TokenFileError};
 
 use crate::model::user::{SYSTEM_AUTHENTICATED, UserInfo};
+use crate::server::Config;
 use crate::storage::Storage;
 use crate::{Body, Env};
 
@@ -87,6 +88,21 @@ impl Authenticator {
             service_accounts: ServiceAccountTokens::new(issuer, signer, storage, env),
             anonymous: true,
         }
+    }
+
+    /// As the settings of the server say.
+    pub(crate) fn of(
+        config: &Config,
+        signer: Arc<dyn Signer>,
+        storage: Arc<dyn Storage>,
+        env: Arc<dyn Env>,
+    ) -> Authenticator {
+        let tokens = config.static_tokens.clone();
+        let mut authenticator =
+            Authenticator::new(tokens, &config.issuer, signer, storage, env).anonymous(config.anonymous);
+        let accounts = &mut authenticator.service_accounts;
+        accounts.believe(&config.further_issuers, &config.audiences);
+        authenticator
     }
 
     /// Whether requests without credentials are answered as `system:anonymous` (`--anonymous-auth`). Default yes.

@@ -60,7 +60,8 @@ pub struct TokenSubject {
 
 /// Issues and checks tokens of service accounts.
 pub struct ServiceAccountTokens {
-    issuer: String,
+    /// The first of them issues.
+    issuers: Vec<String>,
     audiences: Vec<String>,
     signer: Arc<dyn Signer>,
     storage: Arc<dyn Storage>,
@@ -75,7 +76,7 @@ impl ServiceAccountTokens {
         env: Arc<dyn Env>,
     ) -> ServiceAccountTokens {
         ServiceAccountTokens {
-            issuer: issuer.to_owned(),
+            issuers: vec![issuer.to_owned()],
             audiences: vec![issuer.to_owned()],
             signer,
             storage,
@@ -85,7 +86,14 @@ impl ServiceAccountTokens {
 
     /// The `iss` of its tokens.
     pub fn issuer(&self) -> &str {
-        &self.issuer
+        self.issuers.first().map_or("", String::as_str)
+    }
+
+    /// Further issuers, and the audiences of the server: those given, or all issuers.
+    pub(super) fn believe(&mut self, further: &[String], audiences: &[String]) {
+        self.issuers.extend_from_slice(further);
+        let audiences = if audiences.is_empty() { &self.issuers } else { audiences };
+        self.audiences = audiences.to_vec();
     }
 
     /// The audiences of a token that is asked for without any.
@@ -131,7 +139,7 @@ impl ServiceAccountTokens {
             "aud": subject.audiences,
             "exp": now.saturating_add(subject.seconds),
             "iat": now,
-            "iss": self.issuer,
+            "iss": self.issuer(),
             "jti": id,
             "kubernetes.io": private,
             "nbf": now,
@@ -172,7 +180,7 @@ impl ServiceAccountTokens {
         };
         let issuer = text(&unproven.claims, "/iss");
         let legacy = issuer == LEGACY_ISSUER;
-        if !legacy && issuer != self.issuer {
+        if !legacy && !self.issuers.iter().any(|known| known == issuer) {
             return Ok(None);
         }
         if !unproven.is_signed_by(self.signer.as_ref()) {

@@ -310,3 +310,43 @@ fn a_token_in_a_secret_is_good_while_the_secret_holds_it() {
     world.remove("serviceaccounts", "n/s");
     assert_eq!(world.who(&token, &[ISSUER]), wrong("serviceaccounts \"s\" not found"));
 }
+
+#[test]
+fn tokens_of_an_earlier_issuer_are_believed_when_it_is_named() {
+    let mut world = World::new();
+    world.put("serviceaccounts", "n/s", "u1");
+    let token = world.issue(&subject());
+    let mut serve = |issuer: &str, further: &[&str], audiences: &[&str]| {
+        let list = |texts: &[&str]| texts.iter().map(|&text| text.to_owned()).collect();
+        let config = Config {
+            issuer: issuer.to_owned(),
+            further_issuers: list(further),
+            audiences: list(audiences),
+            ..Config::default()
+        };
+        let signer = Arc::new(TestSigner("key"));
+        world.authenticator = Authenticator::of(
+            &config,
+            signer,
+            world.storage.clone(),
+            Arc::new(Shared(world.env.clone())),
+        );
+        let audiences: Vec<String> = world.authenticator.audiences().to_vec();
+        let audiences: Vec<&str> = audiences.iter().map(String::as_str).collect();
+        (world.who(&token, &audiences), audiences.join(" "))
+    };
+    let pair = |who: &str, audiences: &str| (who.to_owned(), audiences.to_owned());
+    let user = "system:serviceaccount:n:s";
+    assert_eq!(
+        serve("https://new", &[], &[]),
+        pair("invalid bearer token", "https://new")
+    );
+    assert_eq!(
+        serve("https://new", &[ISSUER], &[]),
+        pair(user, "https://new https://issuer")
+    );
+    assert_eq!(serve(ISSUER, &[], &["api", ISSUER]), pair(user, "api https://issuer"));
+    let (who, audiences) = serve(ISSUER, &[], &["api"]);
+    assert!(who.contains("is invalid for the target audiences [\"api\"]"), "{who}");
+    assert_eq!(audiences, "api");
+}

@@ -32,8 +32,13 @@ pub struct Config {
     /// How long Events stay after their last write (`--event-ttl`), when the shell polls
     /// [`ApiServer::expire_events`](super::ApiServer::expire_events); zero: for ever. Default one hour.
     pub event_ttl: Duration,
-    /// The issuer of service account tokens (`--service-account-issuer`), which is their audience as well.
+    /// The issuer of service account tokens (the first `--service-account-issuer`).
     pub issuer: String,
+    /// Further issuers whose tokens are believed, as after a change of the issuer (the other
+    /// `--service-account-issuer`). Default none.
+    pub further_issuers: Vec<String>,
+    /// The audiences of the server (`--api-audiences`). Default: the issuers.
+    pub audiences: Vec<String>,
     /// Users who come with a token (`--token-auth-file`). Default: none.
     pub static_tokens: StaticTokens,
     /// Whether new pods get their service account and its token (the admission plugin `ServiceAccount`). It needs a
@@ -71,6 +76,8 @@ impl Default for Config {
             service_range: ServiceRange::default(),
             loopback_endpoints: false,
             issuer: "https://kubernetes.default.svc.cluster.local".to_owned(),
+            further_issuers: Vec::new(),
+            audiences: Vec::new(),
             static_tokens: StaticTokens::default(),
             service_account_admission: false,
             anonymous: true,

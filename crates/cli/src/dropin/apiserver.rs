@@ -6,14 +6,14 @@
 use std::fs::{self, DirBuilder, OpenOptions};
 use std::io::{self, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use kubewright_cluster::{AuditLog, Cluster, Config, KUBERNETES_VERSION, Pki, StaticTokens};
 
 use super::settings::{self, Audit, Settings};
-use super::{etcd, failed, flags, names, print, warn};
+use super::{etcd, failed, flags, names, print, unserved, warn};
 use crate::parent::Parent;
 use crate::signals::stop_signal;
 
@@ -22,21 +22,26 @@ const STOP: Duration = Duration::from_secs(1);
 
 pub(super) fn main(arguments: &[String], started: Instant) -> ExitCode {
     let parent = Parent::now();
-    let given = match flags::parse(names::APISERVER, arguments) {
+    let given = match flags::parse(names::APISERVER, unserved::find, arguments) {
         Ok(given) => given,
         Err(why) => return failed(&why),
     };
     if given.help {
-        let intro = "The API server of kubewright under the name and with the flags of Kubernetes' own. It needs the etcd beside it.";
+        let intro = "The API server of kubewright under the name and with the flags of Kubernetes' own. It needs the etcd beside it.\nOther flags of Kubernetes' own change nothing, which is said, or are refused with the reason.";
         print(&flags::help(intro, "kube-apiserver [flags]", names::APISERVER));
         return ExitCode::SUCCESS;
     }
-    if given.flag("version") == Some(true) {
-        print(&format!("Kubernetes {KUBERNETES_VERSION}\n"));
-        return ExitCode::SUCCESS;
+    match version(given.last("version").unwrap_or("false")) {
+        Ok(None) => {}
+        Ok(Some(text)) => {
+            print(&text);
+            return ExitCode::SUCCESS;
+        }
+        Err(why) => return failed(&why),
     }
     if !given.rest.is_empty() {
-        let rest = given.rest.join(" ");
+        let rest: Vec<String> = given.rest.iter().map(|one| format!("{one:?}")).collect();
+        let rest = rest.join(" ");
         return failed(&format!("\"kube-apiserver\" does not take any arguments, got [{rest}]"));
     }
     let settings = match settings::read(&given) {
@@ -69,12 +74,44 @@ async fn run(settings: Settings, parent: Parent, started: Instant) -> Result<(),
         cluster = start(&settings) => cluster?,
         () = &mut ended => return Ok(()),
     };
-    let address = cluster.serve(settings.listen).await.map_err(|why| why.to_string())?;
+    let address = cluster.serve(settings.listen).await.map_err(unheard)?;
     tracing::info!(%address, milliseconds = started.elapsed().as_millis(), "serving");
     crate::rest::until(ended, || cluster.api().rehearse()).await;
     // Past the deadline the process ends and takes the rest with it.
     let _ = tokio::time::timeout(STOP, cluster.stop()).await;
     Ok(())
+}
+
+/// The answer to `--version` (`verflag`): the version that is served is what it is.
+fn version(value: &str) -> Result<Option<String>, String> {
+    match (value, flags::truth(value)) {
+        ("raw", _) => Ok(Some(format!(
+            "version.Info{{Major:\"1\", Minor:\"36\", GitVersion:{KUBERNETES_VERSION:?}, GitCommit:\"kubewright\"}}\n"
+        ))),
+        (_, Some(true)) => Ok(Some(format!("Kubernetes {KUBERNETES_VERSION}\n"))),
+        (_, Some(false)) => Ok(None),
+        (text, None) if text == KUBERNETES_VERSION => Ok(None),
+        (text, None) if text.starts_with('v') => Err(format!(
+            "invalid argument {text:?} for \"--version\" flag: version {text:?} must match major/minor/patch of default version \"{KUBERNETES_VERSION}\""
+        )),
+        (text, None) => Err(format!(
+            "invalid argument {text:?} for \"--version\" flag: strconv.ParseBool: parsing {text:?}: invalid syntax"
+        )),
+    }
+}
+
+/// Go's words for a port that cannot be had: test environments look for `address already in use`.
+fn unheard(why: kubewright_cluster::Error) -> String {
+    let kubewright_cluster::Error::Bind { address, source } = why else {
+        return why.to_string();
+    };
+    let source = match source.kind() {
+        io::ErrorKind::AddrInUse => "address already in use".to_owned(),
+        io::ErrorKind::AddrNotAvailable => "cannot assign requested address".to_owned(),
+        io::ErrorKind::PermissionDenied => "permission denied".to_owned(),
+        _ => source.to_string(),
+    };
+    format!("failed to create listener: failed to listen on {address}: listen tcp {address}: bind: {source}")
 }
 
 async fn start(settings: &Settings) -> Result<Cluster, String> {
@@ -88,7 +125,9 @@ async fn start(settings: &Settings) -> Result<Cluster, String> {
     }
     let config = Config {
         version: KUBERNETES_VERSION.to_owned(),
-        issuer: settings.issuer.clone(),
+        issuer: settings.issuers.first().cloned().unwrap_or_default(),
+        further_issuers: settings.issuers.get(1..).unwrap_or_default().to_vec(),
+        audiences: settings.audiences.clone(),
         static_tokens: settings.tokens.as_deref().map(tokens).transpose()?.unwrap_or_default(),
         // The plugin is on unless it is named among those that are not.
         service_account_admission: true,
@@ -114,11 +153,19 @@ async fn start(settings: &Settings) -> Result<Cluster, String> {
         .controllers(settings.controllers.clone())
         .api(config)
         .pki(pki)
-        .data_dir(place.folder)
+        .data_dir(folder(&place.folder, &settings.prefix))
         .unsynced(!place.synced)
         .start()
         .await
         .map_err(|why| why.to_string())
+}
+
+/// The folder of the objects below a prefix: beside the one of the usual prefix.
+fn folder(usual: &Path, prefix: &str) -> PathBuf {
+    match (prefix, usual.file_name()) {
+        ("", _) | (_, None) => usual.to_owned(),
+        (prefix, Some(name)) => usual.with_file_name(format!("{}-{prefix}", name.to_string_lossy())),
+    }
 }
 
 fn audit(settings: &Audit) -> Result<AuditLog, String> {
@@ -146,14 +193,17 @@ fn pki(settings: &Settings) -> Result<Pki, String> {
         pki = pki.clients(&text(path)?).map_err(told)?;
     }
     let believed: Result<Vec<String>, String> = settings.verifying_keys.iter().map(|path| text(path)).collect();
-    pki.service_accounts(&text(&settings.signing_key)?, &believed?)
-        .map_err(told)
+    let signing =
+        text(&settings.signing_key).map_err(|why| format!("failed to parse service-account-issuer-key-file: {why}"))?;
+    pki.service_accounts(&signing, &believed?).map_err(told)
 }
 
 pub(super) fn text(path: &Path) -> Result<String, String> {
     // Go's words for the system's error about a file.
     fs::read_to_string(path).map_err(|why| match why.kind() {
         io::ErrorKind::NotFound => format!("open {}: no such file or directory", path.display()),
+        io::ErrorKind::IsADirectory => format!("read {}: is a directory", path.display()),
+        io::ErrorKind::PermissionDenied => format!("open {}: permission denied", path.display()),
         _ => format!("open {}: {why}", path.display()),
     })
 }

@@ -9,12 +9,11 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use kubewright_cluster::authorization::{Conditions, Settings as Webhook, Verdict, Version, Webhook as Asked};
-use kubewright_cluster::{AuthorizationMode, KubeconfigReviewer};
+use kubewright_cluster::{AuthorizationMode, KubeconfigReviewer, go_duration};
 use serde::Deserialize;
 
 use super::flags::Given;
-use super::settings::{file, invalid};
-use crate::rollout::duration;
+use super::settings::file;
 
 /// The name of the webhook that flags speak of (`defaultWebhookName` upstream).
 const FROM_FLAGS: &str = "default";
@@ -114,12 +113,14 @@ pub(super) fn of_flags(given: &Given) -> Result<Authorization, String> {
         }
         return Ok(Authorization::File(path));
     }
+    let seen: BTreeSet<&str> = wanted.iter().copied().collect();
+    if seen.len() < wanted.len() {
+        let all: Vec<String> = wanted.iter().map(|mode| format!("{mode:?}")).collect();
+        let all = all.join(" ");
+        return Err(format!("authorization-mode [{all}] has mode specified more than once"));
+    }
     let mut modes = Vec::new();
-    let mut seen = BTreeSet::new();
     for mode in &wanted {
-        if !seen.insert(*mode) {
-            return Err(format!("authorization-mode {mode:?} has mode specified more than once"));
-        }
         modes.push(match *mode {
             "Webhook" => webhook_of_flags(given)?,
             "ABAC" => return Err(format!("authorization-mode {mode:?} is not served by kubewright")),
@@ -153,16 +154,13 @@ fn webhook_of_flags(given: &Given) -> Result<Authorizer, String> {
     let kubeconfig = file(given, "authorization-webhook-config-file")
         .ok_or("authorization-mode Webhook's authorization config file not passed")?;
     let version = given.last("authorization-webhook-version").unwrap_or("v1beta1");
-    let lasting = |flag: &str, otherwise: Duration| match given.last(flag) {
-        None => Ok(otherwise),
-        Some(text) => duration(text).map_err(|why| invalid(flag, text, &why)),
-    };
+    let lasting = |flag: &str, otherwise: Duration| given.lasting(flag).unwrap_or(otherwise);
     let settings = Webhook {
         name: FROM_FLAGS.to_owned(),
         version: version_of(version)
             .ok_or_else(|| format!("--authorization-webhook-version: {version:?} is neither \"v1\" nor \"v1beta1\""))?,
-        authorized_ttl: lasting("authorization-webhook-cache-authorized-ttl", AUTHORIZED)?,
-        unauthorized_ttl: lasting("authorization-webhook-cache-unauthorized-ttl", UNAUTHORIZED)?,
+        authorized_ttl: lasting("authorization-webhook-cache-authorized-ttl", AUTHORIZED),
+        unauthorized_ttl: lasting("authorization-webhook-cache-unauthorized-ttl", UNAUTHORIZED),
         timeout: LONGEST,
         on_error: Verdict::NoOpinion,
         conditions: Conditions::default(),
@@ -392,10 +390,10 @@ fn unsupported(field: &str, value: &str, known: &str) -> String {
 }
 
 fn positive(field: &str, text: &str) -> Result<Duration, String> {
-    let lasting = duration(text).map_err(|why| format!("{field}: Invalid value: {text:?}: {why}"))?;
-    match lasting.is_zero() {
-        true => Err(format!("{field}: Invalid value: {text:?}: must be > 0s")),
-        false => Ok(lasting),
+    let lasting = go_duration(text).map_err(|why| format!("{field}: Invalid value: {text:?}: {why}"))?;
+    match u64::try_from(lasting) {
+        Ok(nanoseconds) if nanoseconds > 0 => Ok(Duration::from_nanos(nanoseconds)),
+        _ => Err(format!("{field}: Invalid value: {text:?}: must be > 0s")),
     }
 }
 
@@ -408,7 +406,7 @@ mod tests {
     fn flags_are_read() {
         let given = |flags: &[&str]| {
             let flags: Vec<String> = flags.iter().map(|flag| (*flag).to_owned()).collect();
-            of_flags(&flags::parse(names::APISERVER, &flags).unwrap())
+            of_flags(&flags::parse(names::APISERVER, |_| None, &flags).unwrap())
         };
         let wrong = |flags: &[&str], expected: &str| assert_eq!(given(flags).unwrap_err(), expected);
         assert_eq!(given(&[]).unwrap(), Authorization::default());

@@ -48,7 +48,7 @@ pub(super) struct Place {
 
 pub(super) fn main(arguments: &[String], _: Instant) -> ExitCode {
     let parent = Parent::now();
-    let given = match flags::parse(names::ETCD, arguments) {
+    let given = match flags::parse(names::ETCD, |_| None, arguments) {
         Ok(given) => given,
         Err(why) => return failed(&why),
     };

@@ -59,7 +59,11 @@ fn gate(name: &str) -> Option<Gate> {
 /// Gates that do not exist, are locked, or have no value.
 pub(super) fn gates(given: &Given, warnings: &mut Vec<String>) -> Result<(), String> {
     for entry in given.list("feature-gates") {
-        let entry = entry.strip_prefix("kube:").unwrap_or(entry);
+        let entry = match entry.split_once(':') {
+            Some(("kube", entry)) => entry,
+            Some((other, _)) => return Err(format!("component not registered: {other}")),
+            None => entry,
+        };
         let (name, value) = entry
             .split_once('=')
             .ok_or_else(|| format!("missing bool value for {entry}"))?;
@@ -91,6 +95,9 @@ pub(super) fn gates(given: &Given, warnings: &mut Vec<String>) -> Result<(), Str
 /// # Errors
 /// Keys that name no API, and values that are none.
 pub(super) fn runtime_config(given: &Given, warnings: &mut Vec<String>) -> Result<(), String> {
+    if given.list("runtime-config") == ["api/all=false"] {
+        return Err("invalid runtime-config with only api/all=false".to_owned());
+    }
     for entry in given.list("runtime-config") {
         let (key, value) = entry.split_once('=').unwrap_or((entry, "true"));
         let wanted = truth(value);
@@ -147,7 +154,7 @@ mod tests {
     /// The warnings about a flag, by their ends, or the error.
     #[track_caller]
     fn check(flag: &str, expected: Result<&[&str], &str>) {
-        let given = flags::parse(names::APISERVER, &[flag.to_owned()]).unwrap();
+        let given = flags::parse(names::APISERVER, |_| None, &[flag.to_owned()]).unwrap();
         let mut warnings = Vec::new();
         let read = gates(&given, &mut warnings).and_then(|()| runtime_config(&given, &mut warnings));
         match expected {
@@ -173,6 +180,10 @@ mod tests {
         check("--feature-gates=WatchList=false", Ok(&[off]));
         let on = "the ALPHA feature stays off, as in a default cluster";
         check("--feature-gates=AllAlpha=true", Ok(&[on]));
+        check(
+            "--feature-gates=other:WatchList=true",
+            Err("component not registered: other"),
+        );
         check(
             "--feature-gates=Nonsense=true",
             Err("unrecognized feature gate: Nonsense"),
@@ -214,6 +225,10 @@ mod tests {
         check(
             "--runtime-config=nonsense/v1=true",
             Err("unknown api groups nonsense/v1"),
+        );
+        check(
+            "--runtime-config=api/all=false",
+            Err("invalid runtime-config with only api/all=false"),
         );
         check("--runtime-config=api/all=x", Err("invalid value api/all=x"));
         check(

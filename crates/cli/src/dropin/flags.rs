@@ -2,11 +2,17 @@
 //!
 //! `--name=value`, `--name value`, `-v 2`; a boolean stands alone or has its value behind `=`. A flag may come several
 //! times: its reader decides which of its values count. The errors are pflag's.
+//!
+//! Invariant: a value that was read is one of its flag's type.
 
 use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::time::Duration;
+
+use kubewright_cluster::go_duration;
 
 /// A flag that is served.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 pub(super) struct Flag {
     pub(super) name: &'static str,
     /// The word for its value in the help; `None` for a boolean.
@@ -42,7 +48,13 @@ impl Given {
         all.map(str::trim).filter(|one| !one.is_empty()).collect()
     }
 
-    /// A boolean, if it was given; it has been read before.
+    /// A duration, if it was given. A negative one is none.
+    pub(super) fn lasting(&self, name: &str) -> Option<Duration> {
+        let nanoseconds = go_duration(self.last(name)?).ok()?;
+        Some(Duration::from_nanos(u64::try_from(nanoseconds).unwrap_or(0)))
+    }
+
+    /// A boolean, if it was given.
     pub(super) fn flag(&self, name: &str) -> Option<bool> {
         self.last(name).and_then(truth)
     }
@@ -57,11 +69,70 @@ pub(super) fn truth(text: &str) -> Option<bool> {
     }
 }
 
-/// Reads arguments.
+/// Whether both texts are the same value of a flag.
+pub(super) fn same(flag: &Flag, one: &str, other: &str) -> bool {
+    let equal = |read: fn(&str) -> Option<i64>| read(one).is_some() && read(one) == read(other);
+    one == other
+        || match flag.value {
+            None => truth(one).is_some() && truth(one) == truth(other),
+            Some("int") => equal(|text| integer(text).ok()),
+            Some("duration") => equal(|text| go_duration(text).ok()),
+            Some(_) => false,
+        }
+}
+
+/// `strconv.ParseInt` with base 0, without the underscores that it lets stand between digits.
+pub(super) fn integer(text: &str) -> Result<i64, String> {
+    let wrong = |why: &str| format!("strconv.ParseInt: parsing {text:?}: {why}");
+    let (sign, digits) = match text.strip_prefix(['+', '-']) {
+        Some(digits) if text.starts_with('-') => ("-", digits),
+        Some(digits) => ("", digits),
+        None => ("", text),
+    };
+    let lower = digits.to_ascii_lowercase();
+    let (radix, digits) = match lower.as_bytes() {
+        [b'0', b'x', ..] => (16, &lower[2..]),
+        [b'0', b'b', ..] => (2, &lower[2..]),
+        [b'0', b'o', ..] => (8, &lower[2..]),
+        [b'0', _, ..] => (8, &lower[1..]),
+        _ => (10, lower.as_str()),
+    };
+    if digits.is_empty() || !digits.chars().all(|digit| digit.is_digit(radix)) {
+        return Err(wrong("invalid syntax"));
+    }
+    i64::from_str_radix(&format!("{sign}{digits}"), radix).map_err(|_| wrong("value out of range"))
+}
+
+fn invalid(flag: &str, value: &str, why: &str) -> String {
+    format!("invalid argument {value:?} for \"{flag}\" flag: {why}")
+}
+
+/// The error of a value that is none of its flag's type.
+fn judge(flag: &Flag, value: &str) -> Result<(), String> {
+    match flag.value {
+        None if truth(value).is_none() => Err(format!("strconv.ParseBool: parsing {value:?}: invalid syntax")),
+        Some("int") => integer(value).map(drop),
+        Some("duration") => go_duration(value).map(drop),
+        Some("float" | "float32") if value.parse::<f64>().is_err() => {
+            Err(format!("strconv.ParseFloat: parsing {value:?}: invalid syntax"))
+        }
+        Some("Level") if value.parse::<u32>().is_err() => {
+            Err(format!("strconv.ParseUint: parsing {value:?}: invalid syntax"))
+        }
+        Some("ip") if value.trim().parse::<IpAddr>().is_err() => Err(format!("failed to parse IP: {value:?}")),
+        _ => Ok(()),
+    }
+}
+
+/// Reads arguments: flags of the sections, and those that `more` knows.
 ///
 /// # Errors
 /// In the words of pflag.
-pub(super) fn parse(sections: &[Section], arguments: &[String]) -> Result<Given, String> {
+pub(super) fn parse(
+    sections: &'static [Section],
+    more: impl Fn(&str) -> Option<Flag>,
+    arguments: &[String],
+) -> Result<Given, String> {
     let mut given = Given::default();
     let mut arguments = arguments.iter();
     while let Some(argument) = arguments.next() {
@@ -89,25 +160,28 @@ pub(super) fn parse(sections: &[Section], arguments: &[String]) -> Result<Given,
             return Err(format!("bad flag syntax: {argument}"));
         }
         if name == "help" {
-            given.help = true;
+            let value = value.as_deref().unwrap_or("true");
+            let wrong = || format!("strconv.ParseBool: parsing {value:?}: invalid syntax");
+            given.help |= truth(value).ok_or_else(|| invalid("-h, --help", value, &wrong()))?;
             continue;
         }
         let mut flags = sections.iter().flat_map(|section| section.1);
-        let Some(flag) = flags.find(|flag| flag.name == name) else {
+        let Some(flag) = flags.find(|flag| flag.name == name).copied().or_else(|| more(name)) else {
             return Err(format!("unknown flag: --{name}"));
         };
         let value = match (value, flag.value) {
             (Some(value), _) => value,
             (None, None) => "true".to_owned(),
+            // `version` has a value when there is one behind `=`.
+            (None, Some(_)) if name == "version" => "true".to_owned(),
             (None, Some(_)) => match arguments.next() {
                 Some(value) => value.clone(),
+                None if argument == "-v" => return Err("flag needs an argument: 'v' in -v".to_owned()),
                 None => return Err(format!("flag needs an argument: --{name}")),
             },
         };
-        if flag.value.is_none() && truth(&value).is_none() {
-            let why = format!("strconv.ParseBool: parsing {value:?}: invalid syntax");
-            return Err(format!("invalid argument {value:?} for \"--{name}\" flag: {why}"));
-        }
+        let shown = if name == "v" { "-v, --v" } else { &format!("--{name}") };
+        judge(&flag, &value).map_err(|why| invalid(shown, &value, &why))?;
         given.values.entry(flag.name).or_default().push(value);
     }
     Ok(given)
@@ -167,7 +241,7 @@ mod tests {
 
     fn read(arguments: &[&str]) -> Result<Given, String> {
         let arguments: Vec<String> = arguments.iter().map(|&one| one.to_owned()).collect();
-        parse(SECTIONS, &arguments)
+        parse(SECTIONS, |_| None, &arguments)
     }
 
     #[test]
@@ -186,11 +260,30 @@ mod tests {
         check(&["--v=4"], "v", &["4"]);
         check(&["--", "--port=1"], "port", &[]);
         assert_eq!(read(&["--allow", "rest"]).unwrap().rest, ["rest"]);
-        assert!(read(&["--help"]).unwrap().help);
+        assert!(read(&["--help"]).unwrap().help && !read(&["--help=false"]).unwrap().help);
         assert_eq!(
             read(&["--port=a,b, c", "--port=d"]).unwrap().list("port"),
             ["a", "b", "c", "d"]
         );
+    }
+
+    #[test]
+    fn numbers_are_read_as_go_reads_them() {
+        for (text, number) in [
+            ("12", 12),
+            ("-1", -1),
+            ("+3", 3),
+            ("0x1F", 31),
+            ("0b11", 3),
+            ("010", 8),
+            ("0o17", 15),
+            ("0", 0),
+        ] {
+            assert_eq!(integer(text), Ok(number), "{text}");
+        }
+        for text in ["", "-", "--1", "0x", "08", "1.5", "é"] {
+            assert!(integer(text).is_err(), "{text}");
+        }
     }
 
     #[test]
@@ -203,6 +296,27 @@ mod tests {
         check(&["--nonsense=1"], "unknown flag: --nonsense");
         check(&["-x"], "unknown shorthand flag: 'x' in -x");
         check(&["--port"], "flag needs an argument: --port");
+        check(&["-v"], "flag needs an argument: 'v' in -v");
+        check(
+            &["-vx"],
+            "invalid argument \"x\" for \"-v, --v\" flag: strconv.ParseUint: parsing \"x\": invalid syntax",
+        );
+        check(
+            &["--help=x"],
+            "invalid argument \"x\" for \"-h, --help\" flag: strconv.ParseBool: parsing \"x\": invalid syntax",
+        );
+        let not = |value: &str, why: &str| format!("invalid argument \"{value}\" for \"--port\" flag: {why}");
+        check(
+            &["--port=x"],
+            &not("x", "strconv.ParseInt: parsing \"x\": invalid syntax"),
+        );
+        check(
+            &["--port=9223372036854775808"],
+            &not(
+                "9223372036854775808",
+                "strconv.ParseInt: parsing \"9223372036854775808\": value out of range",
+            ),
+        );
         check(&["--=1"], "bad flag syntax: --=1");
         check(
             &["--allow=maybe"],

@@ -16,6 +16,7 @@ mod features;
 mod flags;
 mod names;
 mod settings;
+mod unserved;
 
 use std::path::Path;
 use std::process::ExitCode;

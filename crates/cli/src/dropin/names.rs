@@ -39,6 +39,11 @@ pub(super) const APISERVER: &[Section] = &[
         "Etcd",
         &[
             flag(
+                "etcd-prefix",
+                "string",
+                "Keeps the objects apart from those of servers with another one. (default \"/registry\")",
+            ),
+            flag(
                 "etcd-servers",
                 "strings",
                 "The address of the etcd of `kubewright assets` (http://host:port). Required.",
@@ -84,14 +89,19 @@ pub(super) const APISERVER: &[Section] = &[
                 "Answers requests without credentials as those of system:anonymous. (default true)",
             ),
             flag(
+                "api-audiences",
+                "strings",
+                "The audiences of the server. (default --service-account-issuer)",
+            ),
+            flag(
                 "client-ca-file",
                 "string",
                 "The authorities of client certificates: CommonName is the user, Organization the groups.",
             ),
             flag(
                 "service-account-issuer",
-                "string",
-                "The issuer of service account tokens. Required.",
+                "stringArray",
+                "The issuer of service account tokens; tokens of further ones are believed. Required.",
             ),
             flag(
                 "service-account-key-file",
@@ -253,8 +263,9 @@ pub(super) const APISERVER: &[Section] = &[
     ),
     (
         "Global",
-        &[boolean(
+        &[flag(
             "version",
+            "version[=true]",
             "Prints the version of Kubernetes that is served, and quits.",
         )],
     ),

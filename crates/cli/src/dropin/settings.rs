@@ -10,11 +10,10 @@ use std::time::Duration;
 use kubewright_cluster::{AuditFormat, Controllers, OPTIONAL_PLUGINS, Rotation, SEPARABLE_PLUGINS, ServiceRange};
 
 use super::authorization::{self, Authorization};
-use super::features;
-use super::flags::Given;
+use super::flags::{self, Given};
 use super::names::{BUILT_IN_PLUGINS, MISSING_PLUGINS};
+use super::{features, unserved};
 use crate::audit::Form;
-use crate::rollout::duration;
 
 /// The settings of a server.
 #[derive(Debug)]
@@ -26,12 +25,16 @@ pub(super) struct Settings {
     pub(super) has_endpoints: bool,
     /// Address of the etcd beside it.
     pub(super) etcd: SocketAddr,
+    /// What keeps its objects there apart from those of other servers; empty: the usual one.
+    pub(super) prefix: String,
     /// The serving certificate and its key.
     pub(super) certificate: (PathBuf, PathBuf),
     /// Whether these are made when both are missing.
     pub(super) make_certificate: bool,
     pub(super) client_authorities: Option<PathBuf>,
-    pub(super) issuer: String,
+    /// The first issues tokens, all are believed.
+    pub(super) issuers: Vec<String>,
+    pub(super) audiences: Vec<String>,
     pub(super) signing_key: PathBuf,
     pub(super) verifying_keys: Vec<PathBuf>,
     pub(super) tokens: Option<PathBuf>,
@@ -89,24 +92,31 @@ pub(super) fn read(given: &Given) -> Result<Settings, String> {
     let mut mistakes = Mistakes::default();
     let mut warnings = Vec::new();
     let port = mistakes.take(port(given));
-    let bound = mistakes.take(address(given, "bind-address"));
-    let advertised = mistakes.take(address(given, "advertise-address"));
+    let address = |flag: &str| given.last(flag).and_then(|text| text.trim().parse::<IpAddr>().ok());
+    let (bound, advertised) = (address("bind-address"), address("advertise-address"));
     let has_endpoints = mistakes.take(has_endpoints(given));
     let etcd = mistakes.take(etcd(given).map(Some));
     let authorization = mistakes.take(authorization::of_flags(given));
     let anonymous = given.flag("anonymous-auth").unwrap_or(true);
     let plugins = mistakes.take(plugins(given, &mut warnings));
-    let service_range = mistakes.take(range(given));
-    let event_ttl = mistakes.take(event_ttl(given).map(Some));
+    let service_range = mistakes.take(range(given, &mut warnings));
     let controllers = mistakes.take(controllers(given));
     let audit = mistakes.take(audit(given, &mut warnings));
     let (certificate, make_certificate) = mistakes.take(certificate(given).map(Some)).unwrap_or_default();
-    let issuer = mistakes.take(issuer(given));
+    let issuers = mistakes.take(issuers(given));
     let signing_key = file(given, "service-account-signing-key-file");
-    if signing_key.is_none() || issuer.is_empty() {
-        let why = "--service-account-signing-key-file and --service-account-issuer are required flags";
-        mistakes.0.push(why.to_owned());
+    match (&signing_key, given.last("service-account-issuer")) {
+        (Some(_), Some(_)) => {}
+        (None, None) => {
+            let why = "--service-account-signing-key-file and --service-account-issuer are required flags";
+            mistakes.0.push(why.to_owned());
+        }
+        _ => {
+            let why = "--service-account-signing-key-file, --service-account-issuer, and --api-audiences should be specified together";
+            mistakes.0.push(why.to_owned());
+        }
     }
+    mistakes.take(unserved::judge(given, &mut warnings));
     mistakes.take(features::gates(given, &mut warnings));
     mistakes.take(features::runtime_config(given, &mut warnings));
     match mistakes.0.as_slice() {
@@ -120,10 +130,12 @@ pub(super) fn read(given: &Given) -> Result<Settings, String> {
         advertised: advertised.filter(|address| !address.is_unspecified()),
         has_endpoints,
         etcd: etcd.ok_or("--etcd-servers must be specified")?,
+        prefix: prefix(given),
         certificate,
         make_certificate,
         client_authorities: file(given, "client-ca-file"),
-        issuer,
+        issuers,
+        audiences: given.list("api-audiences").into_iter().map(str::to_owned).collect(),
         signing_key: signing_key.unwrap_or_default(),
         verifying_keys: given
             .all("service-account-key-file")
@@ -135,7 +147,7 @@ pub(super) fn read(given: &Given) -> Result<Settings, String> {
         authorization,
         plugins,
         service_range,
-        event_ttl: event_ttl.unwrap_or(Duration::from_secs(3600)),
+        event_ttl: given.lasting("event-ttl").unwrap_or(Duration::from_secs(3600)),
         controllers: controllers.unwrap_or(Controllers::None),
         audit,
         warnings,
@@ -146,31 +158,12 @@ pub(super) fn file(given: &Given, name: &str) -> Option<PathBuf> {
     given.last(name).filter(|path| !path.is_empty()).map(PathBuf::from)
 }
 
-pub(super) fn invalid(name: &str, value: &str, why: &str) -> String {
-    format!("invalid argument {value:?} for \"--{name}\" flag: {why}")
-}
-
 fn port(given: &Given) -> Result<u16, String> {
-    let text = given.last("secure-port").unwrap_or("6443");
-    let number: i64 = text.parse().map_err(|_| {
-        invalid(
-            "secure-port",
-            text,
-            &format!("strconv.ParseInt: parsing {text:?}: invalid syntax"),
-        )
-    })?;
+    let number = integer(given, "secure-port")?.unwrap_or(6443);
     let port = u16::try_from(number).ok().filter(|port| *port > 0);
     port.ok_or_else(|| {
         format!("--secure-port {number} must be between 1 and 65535, inclusive. It cannot be turned off with 0")
     })
-}
-
-fn address(given: &Given, flag: &str) -> Result<Option<IpAddr>, String> {
-    let Some(text) = given.last(flag) else {
-        return Ok(None);
-    };
-    let wrong = |_| invalid(flag, text, &format!("failed to parse IP: {text:?}"));
-    text.parse().map(Some).map_err(wrong)
 }
 
 /// `reconcilers.AllTypes`: one server is alone among several as well as among one.
@@ -196,6 +189,19 @@ fn etcd(given: &Given) -> Result<SocketAddr, String> {
     }
 }
 
+/// `--etcd-prefix` as a part of a file name.
+fn prefix(given: &Given) -> String {
+    let given = given.last("etcd-prefix").unwrap_or("/registry").trim_matches('/');
+    let mut name = String::new();
+    for byte in given.bytes().filter(|_| given != "registry") {
+        match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' => name.push(char::from(byte)),
+            other => name.push_str(&format!("%{other:02x}")),
+        }
+    }
+    name
+}
+
 /// The address in the URL of a client port.
 pub(super) fn client_address(url: &str) -> Result<SocketAddr, String> {
     let plain = "only http://HOST:PORT of an etcd of `kubewright assets` is served";
@@ -214,15 +220,22 @@ fn plugins(given: &Given, warnings: &mut Vec<String>) -> Result<Plugins, String>
         given.list("disable-admission-plugins"),
     );
     let (here, fixed) = (&SEPARABLE_PLUGINS[..], &BUILT_IN_PLUGINS[..]);
+    let mut wrong = Vec::new();
     for (flag, names) in [("enable", &enabled), ("disable", &disabled)] {
         let unknown = |name: &&&str| {
             ![here, fixed, &OPTIONAL_PLUGINS, &MISSING_PLUGINS]
                 .iter()
                 .any(|known| known.contains(*name))
         };
-        if let Some(name) = names.iter().find(unknown) {
-            return Err(format!("{flag}-admission-plugins plugin {name:?} is unknown"));
-        }
+        wrong.extend(
+            names
+                .iter()
+                .filter(unknown)
+                .map(|name| format!("{flag}-admission-plugins plugin {name:?} is unknown")),
+        );
+    }
+    if !wrong.is_empty() {
+        return Err(wrong.join(", "));
     }
     if let Some(both) = enabled.iter().find(|name| disabled.contains(name)) {
         return Err(format!(
@@ -256,17 +269,32 @@ fn plugins(given: &Given, warnings: &mut Vec<String>) -> Result<Plugins, String>
     })
 }
 
-fn range(given: &Given) -> Result<ServiceRange, String> {
-    let Some(text) = given.last("service-cluster-ip-range").filter(|text| !text.is_empty()) else {
-        return Ok(ServiceRange::default());
-    };
-    text.parse()
-        .map_err(|why| format!("--service-cluster-ip-range={text}: {why}"))
-}
-
-fn event_ttl(given: &Given) -> Result<Duration, String> {
-    let text = given.last("event-ttl").unwrap_or("1h0m0s");
-    duration(text).map_err(|why| invalid("event-ttl", text, &why))
+/// `--service-cluster-ip-range`; addresses of IPv4 only.
+fn range(given: &Given, warnings: &mut Vec<String>) -> Result<ServiceRange, String> {
+    let texts = given.list("service-cluster-ip-range");
+    for (at, text) in texts.iter().enumerate() {
+        let parts = text
+            .split_once('/')
+            .and_then(|(address, prefix)| Some((address.parse::<IpAddr>().ok()?, prefix.parse::<u8>().ok()?)));
+        if !parts.is_some_and(|(address, prefix)| prefix <= if address.is_ipv4() { 32 } else { 128 }) {
+            return Err(format!("service-cluster-ip-range[{at}] is not a valid cidr"));
+        }
+    }
+    match texts.as_slice() {
+        [] => {
+            let why = "No CIDR for service cluster IPs specified. Default value which was 10.0.0.0/24 is deprecated and will be removed in future \
+                       releases. Please specify it using --service-cluster-ip-range on kube-apiserver.";
+            warnings.push(why.to_owned());
+            Ok(ServiceRange::default())
+        }
+        [text] => text
+            .parse()
+            .map_err(|why| format!("--service-cluster-ip-range={text}: {why}")),
+        texts => Err(format!(
+            "--service-cluster-ip-range={}: Services of two families are not served by kubewright",
+            texts.join(",")
+        )),
+    }
 }
 
 fn controllers(given: &Given) -> Result<Option<Controllers>, String> {
@@ -354,9 +382,7 @@ fn audit_form(given: &Given) -> Result<Form, String> {
 
 /// A number as Go reads it.
 fn integer(given: &Given, name: &str) -> Result<Option<i64>, String> {
-    let Some(text) = given.last(name) else { return Ok(None) };
-    let why = || format!("strconv.ParseInt: parsing {text:?}: invalid syntax");
-    text.parse().map(Some).map_err(|_| invalid(name, text, &why()))
+    given.last(name).map(flags::integer).transpose()
 }
 
 /// A number that is not negative.
@@ -369,12 +395,18 @@ fn number(given: &Given, name: &str) -> Result<Option<u64>, String> {
         .map_err(|_| format!("--{name} {number} can't be a negative number"))
 }
 
-fn issuer(given: &Given) -> Result<String, String> {
-    match given.all("service-account-issuer") {
-        [] => Ok(String::new()),
-        [one] => Ok(one.clone()),
-        _ => Err("--service-account-issuer: one issuer is served by kubewright, not several".to_owned()),
+/// The issuers, each once.
+fn issuers(given: &Given) -> Result<Vec<String>, String> {
+    let all = given.all("service-account-issuer");
+    for (at, one) in all.iter().enumerate() {
+        if one.is_empty() {
+            return Err("service-account-issuer should not be an empty string".to_owned());
+        }
+        if all[..at].contains(one) {
+            return Err(format!("service-account-issuer {one:?} is already specified"));
+        }
     }
+    Ok(all.to_vec())
 }
 
 fn certificate(given: &Given) -> Result<((PathBuf, PathBuf), bool), String> {
@@ -384,13 +416,13 @@ fn certificate(given: &Given) -> Result<((PathBuf, PathBuf), bool), String> {
             let folder = file(given, "cert-dir").unwrap_or_else(|| PathBuf::from("/var/run/kubernetes"));
             Ok(((folder.join("apiserver.crt"), folder.join("apiserver.key")), true))
         }
-        _ => Err("--tls-cert-file and --tls-private-key-file must be given together".to_owned()),
+        _ => Err("missing filename for serving cert".to_owned()),
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::{flags, names};
+    use super::super::names;
     use super::*;
 
     fn settings(more: &[&str]) -> Result<Settings, String> {
@@ -398,9 +430,10 @@ mod tests {
             "--etcd-servers=http://127.0.0.1:1",
             "--service-account-issuer=https://issuer",
             "--service-account-signing-key-file=sa.key",
+            "--service-cluster-ip-range=10.0.0.0/24",
         ];
         let all: Vec<String> = base.iter().chain(more).map(|&one| one.to_owned()).collect();
-        read(&flags::parse(names::APISERVER, &all).unwrap())
+        read(&flags::parse(names::APISERVER, unserved::find, &all).unwrap())
     }
 
     #[test]
@@ -412,14 +445,6 @@ mod tests {
         check(
             &["--secure-port=0"],
             "--secure-port 0 must be between 1 and 65535, inclusive. It cannot be turned off with 0",
-        );
-        check(
-            &["--secure-port=x"],
-            "invalid argument \"x\" for \"--secure-port\" flag: strconv.ParseInt: parsing \"x\": invalid syntax",
-        );
-        check(
-            &["--bind-address=x"],
-            "invalid argument \"x\" for \"--bind-address\" flag: failed to parse IP: \"x\"",
         );
         check(
             &["--endpoint-reconciler-type=nonsense"],
@@ -435,7 +460,7 @@ mod tests {
         );
         check(
             &["--authorization-mode=RBAC,RBAC"],
-            "authorization-mode \"RBAC\" has mode specified more than once",
+            "authorization-mode [\"RBAC\" \"RBAC\"] has mode specified more than once",
         );
         check(
             &["--disable-admission-plugins=Nonsense"],
@@ -444,6 +469,18 @@ mod tests {
         check(
             &["--disable-admission-plugins=Priority"],
             "disable-admission-plugins plugin \"Priority\" cannot be left out of kubewright",
+        );
+        check(
+            &["--service-cluster-ip-range=x"],
+            "service-cluster-ip-range[1] is not a valid cidr",
+        );
+        check(
+            &["--service-account-issuer="],
+            "service-account-issuer should not be an empty string",
+        );
+        check(
+            &["--service-account-issuer=https://issuer"],
+            "service-account-issuer \"https://issuer\" is already specified",
         );
         check(
             &["--enable-admission-plugins=NamespaceExists"],
@@ -481,19 +518,28 @@ mod tests {
             "--audit-log-maxage -2 can't be a negative number",
         );
         check(
-            &["--audit-log-maxsize=x"],
-            "invalid argument \"x\" for \"--audit-log-maxsize\" flag: strconv.ParseInt: parsing \"x\": invalid syntax",
-        );
-        check(
             &["--tls-cert-file=a", "--secure-port=0"],
             "[--secure-port 0 must be between 1 and 65535, inclusive. It cannot be turned off with 0, \
-             --tls-cert-file and --tls-private-key-file must be given together]",
+             missing filename for serving cert]",
         );
         let none = read(&Given::default()).unwrap_err();
         assert!(
             none.contains("--etcd-servers must be specified") && none.contains("are required flags"),
             "{none}"
         );
+    }
+
+    #[test]
+    fn servers_with_different_prefixes_have_different_folders() {
+        #[track_caller]
+        fn check(flag: &str, expected: &str) {
+            assert_eq!(settings(&[flag]).unwrap().prefix, expected, "{flag}");
+        }
+        check("--v=1", "");
+        check("--etcd-prefix=registry/", "");
+        check("--etcd-prefix=/a", "a");
+        check("--etcd-prefix=/a/B_-9", "a%2fB_-9");
+        check("--etcd-prefix=../é", "%2e%2e%2f%c3%a9");
     }
 
     #[test]
