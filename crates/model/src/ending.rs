@@ -24,6 +24,6 @@ pub struct Ending {
     pub mark: fn(&mut Value, Timestamp),
     /// Whether something holds the object beside the finalizers of its metadata.
     pub is_held: fn(&Value) -> bool,
-    /// Whether a precondition that fails names the resource, and not the kind as for others.
-    pub conflicts_name_the_resource: bool,
+    /// Whether a delete may ask for the dependents to go first, or to stay, as of other kinds.
+    pub heeds_dependents: bool,
 }

@@ -101,10 +101,15 @@ pub fn unknown_formats(definition: &Value) -> BTreeSet<String> {
 fn formats_in(schema: &Value, found: &mut BTreeSet<String>) {
     let Some(words) = schema.as_object() else { return };
     if let Some(format) = words.get("format").and_then(Value::as_str) {
-        let of_numbers = matches!(words.get("type").and_then(Value::as_str), Some("integer" | "number"))
-            && matches!(format, "int32" | "int64" | "float" | "double");
-        let of_texts = structural::is_known_format(format) && !matches!(format, "int32" | "int64" | "float" | "double");
-        if !format.is_empty() && !of_numbers && !of_texts {
+        let known = match words.get("type").and_then(Value::as_str).unwrap_or("") {
+            "integer" => matches!(format, "int32" | "int64"),
+            "number" => matches!(format, "float" | "double"),
+            "" | "string" => {
+                structural::is_known_format(format) && !matches!(format, "int32" | "int64" | "float" | "double")
+            }
+            _ => false,
+        };
+        if !format.is_empty() && !known {
             found.insert(format.to_owned());
         }
     }

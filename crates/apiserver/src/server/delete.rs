@@ -443,7 +443,9 @@ impl Writer<'_> {
 
     /// The first mark of an object that ends in steps.
     fn mark_first(&self, marked: &mut Value, ending: &Ending, options: &DeleteOptions) {
-        self.dependents(marked, options);
+        if ending.heeds_dependents {
+            self.dependents(marked, options);
+        }
         let now = self.server.env.now();
         object::metadata_mut(marked).insert("deletionTimestamp".to_owned(), json!(rfc3339(now)));
         (ending.mark)(marked, now);
@@ -550,10 +552,8 @@ fn set_grace(marked: &mut Value, end: jiff::Timestamp, seconds: i64) {
 /// uid and resourceVersion that the client insists on.
 fn check_preconditions(resource: &Resource, name: &str, old: &Value, options: &DeleteOptions) -> Result<(), Status> {
     let (uid, version) = (object::uid(old), object::text(old, "resourceVersion"));
-    let names_the_resource = resource
-        .strategy
-        .ending
-        .is_some_and(|ending| ending.conflicts_name_the_resource);
+    // What ends in steps has a storage of its own, with words of its own.
+    let names_the_resource = resource.strategy.ending.is_some();
     if let Some(wanted) = options.uid.as_deref().filter(|wanted| *wanted != uid) {
         if names_the_resource {
             let why = format!("Precondition failed: UID in precondition: {wanted}, UID in object meta: {uid}");

@@ -173,8 +173,13 @@ impl Responder<'_> {
 
     /// The response of a failure, always a Status.
     pub(crate) fn fail(&self, status: &Status) -> Response<Body> {
-        if self.output.transform != Transform::None {
-            let output = self.plain_output();
+        // A client that takes none of the forms gets one for people (`WriteRawJSON`).
+        let raw = Output {
+            pretty: true,
+            ..Output::JSON
+        };
+        let output = if status.code == 406 { raw } else { self.plain_output() };
+        if self.output != output {
             return Responder { output, ..*self }.fail(status);
         }
         let mut reply = Reply::status(status);

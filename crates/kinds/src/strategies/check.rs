@@ -22,7 +22,7 @@ pub(crate) fn check_ip(errors: &mut Errors, at: &At<'_>) -> Option<std::net::IpA
             None
         }
         Ok(ip) => Some(ip),
-        Err(_) if super::service_warnings::without_zeros(at.text()).is_some() => {
+        Err(_) if super::service_warnings::sloppy_ip(at.text()).is_some() => {
             errors.invalid(at, "must not have leading 0s");
             None
         }

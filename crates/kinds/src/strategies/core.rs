@@ -106,7 +106,7 @@ static NAMESPACE_ENDING: Ending = Ending {
         None => namespace["status"] = json!({"phase": "Terminating"}),
     },
     is_held: holds_content,
-    conflicts_name_the_resource: true,
+    heeds_dependents: true,
 };
 
 fn holds_content(namespace: &Value) -> bool {
@@ -381,6 +381,7 @@ pub(crate) const ENDPOINTS: Strategy = Strategy {
     },
     validate_create: endpoints,
     validate_update: |new, _| endpoints(new),
+    warnings: |new, _| odd_addresses(new),
     ..PLAIN
 };
 
@@ -402,8 +403,8 @@ fn endpoints(new: &Value) -> Vec<FieldError> {
                 if node.present() {
                     errors.messages(&node, names::dns1123_subdomain(node.text()));
                 }
-                match parsed {
-                    Some(parsed) => super::services::ordinary_ip(&mut errors, &ip, parsed),
+                match parsed.or_else(|| super::service_warnings::sloppy_ip(ip.text())) {
+                    Some(parsed) => super::services::ordinary_ip(&mut errors, &ip, parsed.to_canonical()),
                     // Kubernetes tells it twice.
                     None => errors.invalid(&ip, "must be a valid IP address"),
                 }
@@ -423,6 +424,31 @@ fn endpoints(new: &Value) -> Vec<FieldError> {
         }
     }
     errors.into_vec()
+}
+
+/// The warnings about addresses that could be written otherwise. Those of the controller are not looked at
+/// (`endpointsWarnings`).
+fn odd_addresses(new: &Value) -> Vec<String> {
+    let at = At::root(new);
+    if at
+        .keys(&["metadata", "labels", "endpoints.kubernetes.io/managed-by"])
+        .present()
+    {
+        return Vec::new();
+    }
+    let subsets = at.key("subsets");
+    let mut warn = Vec::new();
+    for subset in subsets.items() {
+        for list in ["addresses", "notReadyAddresses"] {
+            let addresses = subset.key(list);
+            warn.extend(
+                addresses
+                    .items()
+                    .filter_map(|one| super::service_warnings::address(&one.key("ip"))),
+            );
+        }
+    }
+    warn
 }
 
 /// `appProtocol`, spelt like a label.

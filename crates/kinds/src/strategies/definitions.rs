@@ -28,10 +28,11 @@ pub(crate) const DEFINITION: Strategy = Strategy {
     },
     validate_create: definition,
     validate_update: update,
-    warnings: |new, _| {
-        let unknown = unknown_formats(new);
-        unknown
-            .iter()
+    warnings: |new, old| {
+        // What a definition had before was told then.
+        let before = old.map(unknown_formats).unwrap_or_default();
+        unknown_formats(new)
+            .difference(&before)
             .map(|format| format!("unrecognized format {format:?}"))
             .collect()
     },

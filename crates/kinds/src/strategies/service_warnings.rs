@@ -101,6 +101,15 @@ fn not_canonical(path: &FieldPath, what: &str, text: &str, canonical: &str) -> O
         .then(|| format!("{path}: IPv6 {what} {text:?} should be in RFC 5952 canonical format ({canonical:?})"))
 }
 
+/// An address as Go once read it, also with leading zeros in the part of IPv4 (`ParseIPSloppy`).
+pub(super) fn sloppy_ip(text: &str) -> Option<IpAddr> {
+    let plain = match text.rsplit_once(':') {
+        None => without_zeros(text),
+        Some((front, end)) => without_zeros(end).map(|end| format!("{front}:{end}")),
+    };
+    plain.as_deref().unwrap_or(text).parse().ok()
+}
+
 /// An IPv4 address with leading zeros, which some programs read as octal numbers, in its plain form.
 pub(super) fn without_zeros(text: &str) -> Option<String> {
     let parts: Vec<&str> = text.split('.').collect();

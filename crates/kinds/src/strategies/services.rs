@@ -321,9 +321,10 @@ fn common_ports(errors: &mut Errors, spec: &At<'_>, kind: &str) {
         let Some(number) = node.int().filter(|number| *number != 0) else {
             continue;
         };
-        if matches!(kind, "ClusterIP" | "ExternalName") {
+        if kind == "ClusterIP" {
             errors.forbidden(&node, format!("may not be used when `type` is '{kind}'"));
-        } else if !seen.insert((number, port.key("protocol").text())) {
+        }
+        if !seen.insert((number, port.key("protocol").text())) {
             errors.duplicate(&node);
         }
     }

@@ -123,7 +123,7 @@ fn endpoints(errors: &mut Errors, list: &At<'_>, kind: &str) {
 /// (`validateEndpoints`).
 fn check_address(errors: &mut Errors, list: &At<'_>, address: &At<'_>, kind: &str) {
     if kind == "FQDN" {
-        return errors.messages(address, names::dns1123_subdomain(address.text()));
+        return full_name(errors, address);
     }
     if kind != "IPv4" && kind != "IPv6" {
         return;
@@ -142,6 +142,27 @@ fn check_address(errors: &mut Errors, list: &At<'_>, address: &At<'_>, kind: &st
         errors.push(FieldError::invalid(family, address.text(), "must be an IPv6 address"));
     }
     super::services::ordinary_ip(errors, address, ip);
+}
+
+/// A name with at least two segments; a dot at its end is not looked at (`IsFullyQualifiedDomainName`).
+fn full_name(errors: &mut Errors, at: &At<'_>) {
+    let text = at.text();
+    if text.is_empty() {
+        return errors.required(at, "");
+    }
+    let name = text.strip_suffix('.').unwrap_or(text);
+    let wrong = names::dns1123_subdomain(name);
+    if !wrong.is_empty() {
+        return errors.invalid_value(at, name, wrong.join(","));
+    }
+    if !name.contains('.') {
+        let why = "should be a domain with at least two segments separated by dots";
+        return errors.invalid_value(at, name, why);
+    }
+    let wrong = name.split('.').map(|label| (label, names::dns1123_label(label)));
+    if let Some((label, wrong)) = wrong.into_iter().find(|(_, wrong)| !wrong.is_empty()) {
+        errors.invalid_value(at, label, wrong.join(","));
+    }
 }
 
 /// The texts of `Warning` headers (`WarningsOnCreate`, `WarningsOnUpdate`).

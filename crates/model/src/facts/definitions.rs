@@ -37,7 +37,8 @@ pub static ENDING: crate::Ending = crate::Ending {
     },
     mark: terminate,
     is_held: |_| false,
-    conflicts_name_the_resource: false,
+    // Its objects are no dependents: they go whatever a delete says of those.
+    heeds_dependents: false,
 };
 
 /// Marks a definition that is being deleted: adds [`CLEANUP_FINALIZER`] and the condition `Terminating`. The pipeline

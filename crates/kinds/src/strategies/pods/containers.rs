@@ -84,6 +84,7 @@ pub(crate) fn ephemeral_containers(errors: &mut Errors, at: &At<'_>, spec: &At<'
         .flat_map(|list| spec.key(list).items().collect::<Vec<_>>())
         .map(|entry| entry.key("name").text())
         .collect();
+    let others = names.clone();
     for entry in at.items() {
         name(errors, &entry.key("name"));
         container(errors, &entry, facts);
@@ -103,6 +104,19 @@ pub(crate) fn ephemeral_containers(errors: &mut Errors, at: &At<'_>, spec: &At<'
         }
         if !entry.keys(&["resources", "limits"]).is_empty() || !entry.keys(&["resources", "requests"]).is_empty() {
             errors.forbidden(&entry.key("resources"), "cannot be set for an Ephemeral Container");
+        }
+        let target = entry.key("targetContainerName");
+        if !target.text().is_empty() && !others.contains(target.text()) {
+            errors.not_found(&target);
+        }
+        // Parts of volumes stay mounted until the pod ends.
+        for mount in entry.key("volumeMounts").items() {
+            for field in ["subPath", "subPathExpr"] {
+                let part = mount.key(field);
+                if !part.text().is_empty() {
+                    errors.forbidden(&part, "cannot be set for an Ephemeral Container");
+                }
+            }
         }
     }
 }
