@@ -276,7 +276,7 @@ fn range(given: &Given, warnings: &mut Vec<String>) -> Result<ServiceRange, Stri
         let parts = text
             .split_once('/')
             .and_then(|(address, prefix)| Some((address.parse::<IpAddr>().ok()?, prefix.parse::<u8>().ok()?)));
-        if !parts.is_some_and(|(address, prefix)| prefix <= if address.is_ipv4() { 32 } else { 128 }) {
+        if parts.is_none_or(|(address, prefix)| prefix > if address.is_ipv4() { 32 } else { 128 }) {
             return Err(format!("service-cluster-ip-range[{at}] is not a valid cidr"));
         }
     }
