@@ -24,7 +24,6 @@ mod service_account;
 mod session;
 mod signers;
 pub(crate) mod standard;
-mod subject;
 mod webhook;
 
 use std::sync::Arc;

@@ -8,8 +8,9 @@
 use kubewright_schema::error::quote;
 use serde_json::Value;
 
-use super::{Admission, Admitted, Attributes, Operation, Session, subject};
+use super::{Admission, Admitted, Attributes, Operation, Session};
 use crate::authorization;
+use crate::model::facts::signing_request::SigningRequest;
 use crate::model::status::Status;
 use crate::values::get;
 
@@ -65,8 +66,8 @@ impl Signers {
         if !created || spec("signerName") != SIGNER {
             return Ok(());
         }
-        let why = match subject::organizations(spec("request")) {
-            Ok(groups) if groups.iter().any(|group| group == "system:masters") => {
+        let why = match SigningRequest::read(spec("request")) {
+            Ok(request) if request.organizations.iter().any(|group| group == "system:masters") => {
                 format!("use of {SIGNER} signer with system:masters group is not allowed")
             }
             Ok(_) => return Ok(()),

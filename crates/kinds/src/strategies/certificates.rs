@@ -13,6 +13,7 @@ use serde_json::{Value, json};
 
 use super::check::{At, Errors, child, each, ensure, fill, get, keep};
 use super::system::{empty_status, ensure_status};
+use kubewright_model::facts::signing_request::SigningRequest;
 use kubewright_model::{Looks, NameRule, PLAIN, Portion, READ_WRITE, StatusMetadata, Strategy, StrategyContext};
 
 /// How CertificateSigningRequests are written.
@@ -306,10 +307,8 @@ fn signing_request(new: &Value) -> Vec<FieldError> {
     let mut errors = Errors::default();
     let spec = At::root(new).key("spec");
     let request = spec.key("request");
-    let decoded = STANDARD.decode(request.text()).unwrap_or_default();
-    let text = String::from_utf8_lossy(&decoded);
-    if !text.trim_start().starts_with("-----BEGIN CERTIFICATE REQUEST-----") {
-        errors.invalid_value(&request, request.text(), "PEM block type must be CERTIFICATE REQUEST");
+    if let Err(why) = SigningRequest::read(request.text()) {
+        errors.invalid_value(&request, request.text(), why);
     }
     let usages = spec.key("usages");
     if usages.is_empty() {

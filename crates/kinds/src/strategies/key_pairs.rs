@@ -2,12 +2,11 @@
 //!
 //! Not here: whether the PEM holds a certificate and a key that belong together.
 
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
+use kubewright_model::facts::pem::{self, Block};
 
 /// Why these texts are no certificate with its key, as far as their PEM says.
 pub(crate) fn mistake(certificate: &str, key: &str) -> Option<String> {
-    certificate_mistake(&block_types(certificate)).or_else(|| key_mistake(&block_types(key)))
+    certificate_mistake(&types(certificate)).or_else(|| key_mistake(&types(key)))
 }
 
 fn certificate_mistake(types: &[&str]) -> Option<String> {
@@ -39,34 +38,9 @@ fn key_mistake(types: &[&str]) -> Option<String> {
     }
 }
 
-/// The types of the blocks in a text; other text is passed over.
-///
-/// A block begins with the last beginning before an end, so that a text of beginnings alone is read once.
-fn block_types(text: &str) -> Vec<&str> {
-    let mut types = Vec::new();
-    let mut open: Option<(&str, String)> = None;
-    for line in text.lines().map(str::trim_end) {
-        if let Some(kind) = kind_of(line, "-----BEGIN ") {
-            open = Some((kind, String::new()));
-        } else if let Some(kind) = kind_of(line, "-----END ") {
-            let begun = open.take().filter(|(begun, _)| *begun == kind);
-            types.extend(
-                begun
-                    .filter(|(_, body)| STANDARD.decode(body).is_ok())
-                    .map(|(kind, _)| kind),
-            );
-        } else if let Some((_, body)) = &mut open
-            && !line.contains(':')
-        {
-            body.push_str(line.trim());
-        }
-    }
-    types
-}
-
-/// The rest of a PEM line after this word and before the closing dashes.
-fn kind_of<'a>(line: &'a str, word: &str) -> Option<&'a str> {
-    line.strip_prefix(word)?.strip_suffix("-----")
+/// The types of the blocks in a text.
+fn types(text: &str) -> Vec<&str> {
+    pem::blocks(text).map(|Block { kind, .. }| kind).collect()
 }
 
 #[cfg(test)]

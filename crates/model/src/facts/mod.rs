@@ -8,8 +8,10 @@ pub mod amounts;
 pub mod definitions;
 pub mod expression;
 pub mod needs;
+pub mod pem;
 pub mod pods;
 pub mod references;
+pub mod signing_request;
 
 use serde_json::{Value, json};
 

@@ -17,6 +17,7 @@ use serde_json::{Map, Value};
 
 use super::{Admission, Admitted, Attributes, Operation, Session, subject};
 use crate::authorization::node::LEASES;
+use crate::model::facts::signing_request::SigningRequest;
 use crate::model::object;
 use crate::model::status::{Details, Status};
 use crate::storage::StoredObject;
@@ -189,8 +190,8 @@ impl Request<'_> {
         }
         let request = get(self.object, &["spec", "request"]).as_str().unwrap_or("");
         let node = self.node;
-        match super::subject::common_name(request) {
-            Ok(name) if name.strip_prefix(crate::user::NODE_PREFIX) == Some(node) => Ok(()),
+        match SigningRequest::read(request) {
+            Ok(request) if request.common_name.strip_prefix(crate::user::NODE_PREFIX) == Some(node) => Ok(()),
             Ok(_) => self.refuse(format!("can only create a node CSR with CN=system:node:{node}")),
             Err(why) => self.refuse(format!("unable to parse csr: {why}")),
         }
