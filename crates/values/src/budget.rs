@@ -171,6 +171,17 @@ pub fn allow_stored(bytes: usize) {
     });
 }
 
+/// Says that so many steps will follow the first change, before it: a [`Trial`] that has not so many left ends while it
+/// may. Nothing is counted.
+pub fn announce(steps: usize) {
+    LEFT.with(|left| {
+        let short = |now: Left| now.trial.is_some_and(|trial| trial < steps as u64);
+        if left.get().is_some_and(short) {
+            cancel(left, Exhausted::Trial);
+        }
+    });
+}
+
 /// Reports an outbound call, which should not be made twice: from here on work on [`Trial`] goes on to its end.
 pub fn call_out() {
     LEFT.with(|left| {
@@ -451,6 +462,18 @@ mod tests {
         // The server's own work takes time as well.
         check(|| (0..11).for_each(|_| allow_stored(8)), trial, false);
         check(|| allow_stored(320), trial, false);
+        // What is to come ends it before anything is done, and is not counted.
+        check(|| announce(11), trial, false);
+        check(
+            || {
+                announce(10);
+                spend(10);
+                commit(|| spend(1000));
+                announce(1000);
+            },
+            Ok(()),
+            false,
+        );
         // Constants end no trial, a commit and a call do; the limits stay.
         check(
             || {

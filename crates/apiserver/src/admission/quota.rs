@@ -12,9 +12,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use kubewright_schema::budget;
 use serde_json::Value;
 
 use super::{Admission, Admitted, Attributes, Session};
+use crate::model::form;
 use crate::model::object;
 use crate::model::status::Status;
 use crate::quota::{self, Evaluator, Write};
@@ -105,6 +107,7 @@ impl ResourceQuotas {
         if attributes.dry_run {
             return Ok(());
         }
+        announce(session, namespace, &charged);
         for name in charged {
             let charge = |present: &Value| {
                 if !write.concerns(present).map_err(&refused)? {
@@ -144,6 +147,17 @@ impl ResourceQuotas {
         }
         Ok(charged)
     }
+}
+
+/// Says what it costs to charge these quotas: each is read, written, and told to its watchers, and after the first of
+/// them the request cannot begin again elsewhere.
+fn announce(session: &Session<'_>, namespace: &str, charged: &[String]) {
+    /// Of a quota, and for each byte of it.
+    const EACH: usize = 20_000;
+    const BYTE: usize = 10;
+    let length = |name: &String| session.storage().text_length(STORE, &form::key(namespace, name));
+    let steps = charged.iter().map(|name| EACH + BYTE * length(name)).sum();
+    budget::announce(steps);
 }
 
 impl Admission for ResourceQuotas {

@@ -157,4 +157,51 @@ mod tests {
         check(&api, "GET", &format!("{MAPS}?watch=1&resourceVersion=7"), 0, Light);
         check(&api, "GET", "/api/v1/namespaces/default/secrets", 0, Light);
     }
+
+    /// The answer's code where a pod is created in a namespace with so many quotas of so many limits; nothing when it
+    /// has to begin again elsewhere.
+    fn charged(quotas: usize, limits: usize) -> Option<u16> {
+        let api = ApiServer::of_tests(Arc::new(Shared(FakeEnv::new())), Config::default());
+        let ask = |method: &str, path: &str, kind: &str, body: serde_json::Value| {
+            let request = Request::builder().method(method).uri(path).header("Content-Type", kind);
+            let request = request.body(Bytes::from(body.to_string())).expect("a request");
+            let (head, body) = request.into_parts();
+            let admitted = api.admit(&head, UserInfo::admin()).now_or_never().expect("no waiting");
+            let admitted = admitted.unwrap_or_else(|_| panic!("{path} is refused"));
+            let trial = ApiServer::trial();
+            let answer = api
+                .try_answer(&trial, &admitted, &head, &body)
+                .now_or_never()
+                .expect("no waiting");
+            answer.ok().map(|answer| answer.status().as_u16())
+        };
+        const QUOTAS: &str = "/api/v1/namespaces/default/resourcequotas";
+        let json = "application/json";
+        let hard = (0..limits).map(|index| (format!("count/k{index}"), json!("1000")));
+        let hard: serde_json::Map<_, _> = hard.chain([("pods".to_owned(), json!("1000"))]).collect();
+        let used: serde_json::Map<_, _> = hard.keys().map(|name| (name.clone(), json!("0"))).collect();
+        for index in 0..quotas {
+            let name = format!("q{index}");
+            let quota = json!({"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": name},
+                "spec": {"hard": hard}});
+            assert_eq!(ask("POST", QUOTAS, json, quota), Some(201));
+            let status = json!({"status": {"hard": hard, "used": used}});
+            let path = format!("{QUOTAS}/{name}/status");
+            assert_eq!(ask("PATCH", &path, "application/merge-patch+json", status), Some(200));
+        }
+        let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"},
+            "spec": {"containers": [{"name": "c", "image": "i"}]}});
+        ask("POST", "/api/v1/namespaces/default/pods", json, pod)
+    }
+
+    #[test]
+    fn charges_begin_where_they_can_end() {
+        let check = |quotas: usize, limits: usize, expected: Option<u16>| {
+            assert_eq!(charged(quotas, limits), expected, "{quotas} quotas of {limits} limits");
+        };
+        check(0, 0, Some(201));
+        check(2, 3, Some(201));
+        check(40, 3, None);
+        check(4, 200, None);
+    }
 }
