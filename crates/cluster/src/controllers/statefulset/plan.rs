@@ -4,7 +4,10 @@
 //!
 //! Invariants with OrderedReady: one pod is made or deleted at a time; a pod is made only after every lower ordinal is
 //! available, and deleted only after every lower one is, unless it is itself the first that is not. Scaling comes
-//! before updates. OnDelete updates nothing.
+//! before updates. OnDelete updates nothing. However many replicas are wanted, a plan is as long as the pods that are
+//! there, and [`BURST`].
+
+use std::collections::BTreeMap;
 
 use kubewright::k8s_openapi::api::core::v1::Pod;
 use kubewright::k8s_openapi::jiff::Timestamp;
@@ -33,6 +36,13 @@ pub(crate) struct Shape<'a> {
     /// The name of the revision that is rolled out.
     pub(crate) update_revision: &'a str,
 }
+
+/// The most pods that one plan makes, as many as a ReplicaSet makes at once; their events bring the next plan. A number
+/// of replicas is four bytes of a request, and would be as many steps at once otherwise.
+pub(crate) const BURST: usize = 500;
+
+/// The pods that shall be there and are, by their position.
+type Replicas<'a> = BTreeMap<usize, &'a Pod>;
 
 /// One thing to do.
 #[derive(Debug, Clone, Copy)]
@@ -81,8 +91,15 @@ impl Shape<'_> {
         ordinal.checked_sub(self.start).is_some_and(|at| at < self.replicas)
     }
 
-    fn is_unavailable(&self, pod: Option<&Pod>, now: Timestamp) -> bool {
-        pod.is_none_or(|pod| !pods::is_available(pod, self.min_ready_seconds, now) || meta::is_deleting(&pod.metadata))
+    fn is_unavailable(&self, pod: &Pod, now: Timestamp) -> bool {
+        !pods::is_available(pod, self.min_ready_seconds, now) || meta::is_deleting(&pod.metadata)
+    }
+
+    /// How many of the pods that shall be there are missing or not available.
+    fn unavailable(&self, replicas: &Replicas<'_>, now: Timestamp) -> usize {
+        let missing = self.replicas.saturating_sub(replicas.len());
+        let there = replicas.values().filter(|pod| self.is_unavailable(pod, now));
+        missing.saturating_add(there.count())
     }
 
     fn works(&self, pod: &Pod, now: Timestamp) -> bool {
@@ -92,14 +109,16 @@ impl Shape<'_> {
 
 /// The next steps. `pods` are all pods of the set, in any order.
 pub(crate) fn plan<'a>(shape: &Shape<'_>, pods: &[&'a Pod], now: Timestamp) -> Vec<Step<'a>> {
-    let mut replicas: Vec<Option<&'a Pod>> = vec![None; shape.replicas];
+    let mut replicas = Replicas::new();
     let mut condemned: Vec<(usize, &'a Pod)> = vec![];
     for &pod in pods {
         let Some(ordinal) = ordinal(shape.name, meta::name(&pod.metadata)) else {
             continue;
         };
-        match ordinal.checked_sub(shape.start).and_then(|at| replicas.get_mut(at)) {
-            Some(place) => *place = Some(pod),
+        match ordinal.checked_sub(shape.start).filter(|at| *at < shape.replicas) {
+            Some(at) => {
+                replicas.insert(at, pod);
+            }
             None => condemned.push((ordinal, pod)),
         }
     }
@@ -115,19 +134,21 @@ pub(crate) fn plan<'a>(shape: &Shape<'_>, pods: &[&'a Pod], now: Timestamp) -> V
 }
 
 /// The pods that shall be there. `None` when something has to be awaited before anything else happens.
-fn living<'a>(
-    shape: &Shape<'_>,
-    replicas: &[Option<&'a Pod>],
-    now: Timestamp,
-    steps: &mut Vec<Step<'a>>,
-) -> Option<()> {
+fn living<'a>(shape: &Shape<'_>, replicas: &Replicas<'a>, now: Timestamp, steps: &mut Vec<Step<'a>>) -> Option<()> {
     // In order one waits; in parallel everything goes on.
     let wait = || (!shape.ordered).then_some(());
-    for (at, place) in replicas.iter().enumerate() {
-        let Some(pod) = *place else {
-            let ordinal = shape.start.saturating_add(at);
-            let updated = shape.on_delete || at >= shape.partition;
-            steps.push(Step::Create { ordinal, updated });
+    // Positions beyond are empty, and more than this plan makes.
+    let seen = shape.replicas.min(replicas.len().saturating_add(BURST));
+    let beyond = replicas.range(seen..).map(|(at, _)| *at);
+    let mut made = 0;
+    for at in (0..seen).chain(beyond) {
+        let Some(&pod) = replicas.get(&at) else {
+            if made < BURST {
+                let ordinal = shape.start.saturating_add(at);
+                let updated = shape.on_delete || at >= shape.partition;
+                steps.push(Step::Create { ordinal, updated });
+                made += 1;
+            }
             wait()?;
             continue;
         };
@@ -152,17 +173,17 @@ fn living<'a>(
 /// The pods that are too many, the highest ordinal first.
 fn leaving<'a>(
     shape: &Shape<'_>,
-    replicas: &[Option<&'a Pod>],
+    replicas: &Replicas<'a>,
     condemned: &[&'a Pod],
     now: Timestamp,
     steps: &mut Vec<Step<'a>>,
 ) -> Option<()> {
     steps.extend(condemned.iter().map(|pod| Step::Condemn(pod)));
-    let all_there = !replicas.iter().any(|pod| shape.is_unavailable(*pod, now));
+    let all_there = shape.unavailable(replicas, now) == 0;
     // The lowest one that does not work may go although nothing below it waits for it.
     let first_broken = condemned
         .iter()
-        .rposition(|pod| shape.is_unavailable(Some(pod), now))
+        .rposition(|pod| shape.is_unavailable(pod, now))
         .filter(|_| all_there);
     for (at, pod) in condemned.iter().enumerate() {
         if meta::is_deleting(&pod.metadata) {
@@ -183,28 +204,34 @@ fn leaving<'a>(
 }
 
 /// Pods of another revision, from the highest ordinal down to the partition.
-fn updating<'a>(shape: &Shape<'_>, replicas: &[Option<&'a Pod>], now: Timestamp, steps: &mut Vec<Step<'a>>) {
-    if shape.on_delete {
+fn updating<'a>(shape: &Shape<'_>, replicas: &Replicas<'a>, now: Timestamp, steps: &mut Vec<Step<'a>>) {
+    // A partition above the replicas is no range.
+    if shape.on_delete || shape.partition >= shape.replicas {
         return;
     }
     let is_old = |pod: &Pod| revision(pod) != shape.update_revision && !meta::is_deleting(&pod.metadata);
-    let targets = replicas.iter().skip(shape.partition).rev();
+    let targets = replicas.range(shape.partition..).rev();
     let Some(max_unavailable) = shape.max_unavailable else {
-        for place in targets {
-            if let Some(pod) = place.filter(|pod| is_old(pod)) {
+        let mut awaited = shape.replicas;
+        for (&at, &pod) in targets {
+            // One above is missing.
+            if at.saturating_add(1) != awaited {
+                return;
+            }
+            awaited = at;
+            if is_old(pod) {
                 steps.push(Step::Delete(pod));
                 return;
             }
-            if shape.is_unavailable(*place, now) {
+            if shape.is_unavailable(pod, now) {
                 return;
             }
         }
         return;
     };
-    let unavailable = replicas.iter().filter(|pod| shape.is_unavailable(**pod, now)).count();
-    let room = max_unavailable.saturating_sub(unavailable);
-    let old = targets.flatten().filter(|pod| is_old(pod)).take(room);
-    steps.extend(old.map(|pod| Step::Delete(pod)));
+    let room = max_unavailable.saturating_sub(shape.unavailable(replicas, now));
+    let old = targets.map(|(_, &pod)| pod).filter(|pod| is_old(pod)).take(room);
+    steps.extend(old.map(Step::Delete));
 }
 
 #[cfg(test)]
@@ -277,6 +304,32 @@ mod tests {
             _ => None,
         });
         said.collect::<Vec<_>>().join(" ")
+    }
+
+    /// What is wanted and not there costs nothing.
+    #[test]
+    fn any_number_of_replicas() {
+        let check = |of: &str, pods: &[&str], expected: usize| {
+            let pods: Vec<Pod> = pods.iter().map(|text| pod(text)).collect();
+            let pods: Vec<&Pod> = pods.iter().collect();
+            let steps = plan(&shape(of), &pods, NOW.parse().expect("a time"));
+            let made = steps.iter().filter(|step| matches!(step, Step::Create { .. }));
+            assert_eq!(made.count(), expected, "{of}");
+        };
+        check("parallel replicas=2147483647", &[], BURST);
+        check("parallel replicas=2147483647 start=2147483647", &[], BURST);
+        check(
+            "parallel replicas=2147483647 maxUnavailable=2147483647",
+            &["db-7 ready"],
+            BURST,
+        );
+        check(
+            "parallel replicas=2147483647 partition=2147483646",
+            &["db-2147483646 ready"],
+            BURST,
+        );
+        check("parallel replicas=501", &["db-0 ready", "db-500 ready"], 499);
+        check("replicas=2147483647", &["db-0 ready"], 1);
     }
 
     #[test]
