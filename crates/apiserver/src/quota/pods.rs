@@ -105,9 +105,8 @@ pub(crate) fn wanted(pod: &Value, field: &str) -> ResourceList {
 /// The same, with the allocation where that is more, and the overhead.
 fn total(pod: &Value, field: &str) -> ResourceList {
     let spec = get(pod, &["spec"]);
-    let mut sum = together(spec, field, |container, statuses| {
-        of_container(pod, container, statuses, field)
-    });
+    let statuses = Statuses::of(pod);
+    let mut sum = together(spec, field, |container, list| statuses.need(container, list, field));
     as_a_whole(&mut sum, pod, field);
     let overhead = amounts::parse(get(pod, &["spec", "overhead"]));
     // The overhead adds no limit for a resource without one.
@@ -127,25 +126,47 @@ fn as_a_whole(sum: &mut ResourceList, pod: &Value, field: &str) {
     }
 }
 
-fn of_container(pod: &Value, container: &Value, statuses: &str, field: &str) -> ResourceList {
-    let wanted = amounts::parse(get(container, &["resources", field]));
-    let name = get(container, &["name"]);
-    let status = items(pod, &["status", statuses])
-        .iter()
-        .find(|status| get(status, &["name"]) == name);
-    let Some(status) = status.filter(|status| get(status, &["resources"]).is_object()) else {
-        return wanted;
-    };
-    let infeasible = items(pod, &["status", "conditions"])
-        .iter()
-        .find(|condition| get(condition, &["type"]) == "PodResizePending")
-        .is_some_and(|condition| get(condition, &["reason"]) == "Infeasible");
-    let mut most = if infeasible { ResourceList::new() } else { wanted };
-    amounts::at_least(&mut most, &amounts::parse(get(status, &["resources", field])));
-    if field == "requests" {
-        amounts::at_least(&mut most, &amounts::parse(get(status, &["allocatedResources"])));
+/// What the status of a pod says of its containers. A pod may have thousands of them, so each is looked up by its name.
+struct Statuses<'a> {
+    /// By the list and the name; of several of one name the first.
+    named: BTreeMap<(&'static str, &'a str), &'a Value>,
+    /// Whether a resize that is wanted will not come.
+    infeasible: bool,
+}
+
+impl<'a> Statuses<'a> {
+    fn of(pod: &'a Value) -> Statuses<'a> {
+        let mut named = BTreeMap::new();
+        for list in ["containerStatuses", "initContainerStatuses"] {
+            for status in items(pod, &["status", list]) {
+                let name = get(status, &["name"]).as_str().unwrap_or_default();
+                named.entry((list, name)).or_insert(status);
+            }
+        }
+        let pending = items(pod, &["status", "conditions"])
+            .iter()
+            .find(|condition| get(condition, &["type"]) == "PodResizePending");
+        Statuses {
+            named,
+            infeasible: pending.is_some_and(|condition| get(condition, &["reason"]) == "Infeasible"),
+        }
     }
-    most
+
+    /// The resources of a container whose status is in this list.
+    fn need(&self, container: &'a Value, list: &'static str, field: &str) -> ResourceList {
+        let wanted = amounts::parse(get(container, &["resources", field]));
+        let name = get(container, &["name"]).as_str().unwrap_or_default();
+        let status = self.named.get(&(list, name));
+        let Some(status) = status.filter(|status| get(status, &["resources"]).is_object()) else {
+            return wanted;
+        };
+        let mut most = if self.infeasible { ResourceList::new() } else { wanted };
+        amounts::at_least(&mut most, &amounts::parse(get(status, &["resources", field])));
+        if field == "requests" {
+            amounts::at_least(&mut most, &amounts::parse(get(status, &["allocatedResources"])));
+        }
+        most
+    }
 }
 
 /// Which of the resources that every container has to name are missing where, as a refusal says it.

@@ -14,7 +14,11 @@ pub fn containers_need(spec: &Value, field: &str) -> ResourceList {
 
 /// The resources that all containers together need: the sum of those that run together, and at least the need of each
 /// one before them. `of` computes the need of one that stays, given the name of the list that holds its status.
-pub fn together(spec: &Value, field: &str, of: impl Fn(&Value, &str) -> ResourceList) -> ResourceList {
+pub fn together<'a>(
+    spec: &'a Value,
+    field: &str,
+    of: impl Fn(&'a Value, &'static str) -> ResourceList,
+) -> ResourceList {
     let mut sum = ResourceList::new();
     for container in items(spec, &["containers"]) {
         amounts::add(&mut sum, &of(container, "containerStatuses"));

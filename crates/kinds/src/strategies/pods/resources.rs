@@ -1,5 +1,6 @@
 //! Rules for compute resources: names, quantities, and requests against limits.
 
+use std::collections::BTreeMap;
 use std::str::FromStr;
 
 use kubewright_schema::error::FieldError;
@@ -78,14 +79,16 @@ pub(crate) fn of_pod(errors: &mut Errors, spec: &At<'_>) {
     }
     requirements(errors, &at, Of::Pod);
     for (field, only_huge) in [("requests", false), ("limits", true)] {
+        let list = at.key(field);
+        let given: BTreeMap<&str, At<'_>> = list.entries().collect();
         for (name, sum) in containers_need(spec.value, field) {
-            let entry = at.key(field).entries().find(|(known, _)| *known == name);
-            let Some((_, entry)) = entry.filter(|_| !only_huge || name.starts_with("hugepages-")) else {
+            let entry = given.get(name.as_str());
+            let Some(entry) = entry.filter(|_| !only_huge || name.starts_with("hugepages-")) else {
                 continue;
             };
             if Quantity::from_str(entry.text()).is_ok_and(|whole| sum > whole) {
                 errors.invalid(
-                    &entry,
+                    entry,
                     format!("must be greater than or equal to aggregate container {field} of {sum}"),
                 );
             }

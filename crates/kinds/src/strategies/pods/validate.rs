@@ -170,6 +170,7 @@ fn details(errors: &mut Errors, pod: &Value) {
         ("initContainerStatuses", "initContainers"),
         ("ephemeralContainerStatuses", "ephemeralContainers"),
     ] {
+        let containers = first_by_name(&spec.key(of));
         for entry in status.key(list).items() {
             for field in ["uid", "gid"] {
                 let id = entry.keys(&["user", "linux", field]);
@@ -177,9 +178,8 @@ fn details(errors: &mut Errors, pod: &Value) {
                     errors.invalid(&id, "must be between 0 and 2147483647, inclusive");
                 }
             }
-            let mut containers = spec.key(of).items();
-            if let Some(container) = containers.find(|known| known.key("name").text() == entry.key("name").text()) {
-                devices(errors, &entry.key("allocatedResourcesStatus"), &container);
+            if let Some(container) = containers.get(entry.key("name").text()) {
+                devices(errors, &entry.key("allocatedResourcesStatus"), container);
             }
         }
     }
