@@ -16,7 +16,7 @@ use super::check::{
 use super::pods::defaults::canonical_quantities;
 use super::pods::resources::{Of, is_counted_in_wholes, is_extended, resource_name};
 use super::pods::scheduling::{label_selector, tolerations};
-use super::workloads::int_or_percent;
+use super::workloads::{at_most_all, int_or_percent};
 use kubewright_model::facts::SYSTEM_CLASSES;
 use kubewright_model::{Empties, GenerationRule, Looks, NameRule, PLAIN, StatusMetadata, Strategy};
 
@@ -91,13 +91,7 @@ fn budget(new: &Value) -> Vec<FieldError> {
     }
     for amount in [least, most] {
         int_or_percent(&mut errors, &amount);
-        let percent = amount.value.as_str().and_then(|text| text.strip_suffix('%'));
-        if percent
-            .and_then(|number| number.parse::<u64>().ok())
-            .is_some_and(|number| number > 100)
-        {
-            errors.invalid(&amount, "must not be greater than 100%");
-        }
+        at_most_all(&mut errors, &amount);
     }
     label_selector(&mut errors, &spec.key("selector"));
     errors.into_vec()

@@ -341,24 +341,28 @@ fn rolling_update(errors: &mut Errors, at: &At<'_>) {
     if percent_or_number(&unavailable) == Some(0) && percent_or_number(&surge) == Some(0) {
         errors.invalid(&unavailable, "may not be 0 when `maxSurge` is 0");
     }
-    if let Value::String(text) = unavailable.value
-        && text
-            .strip_suffix('%')
-            .and_then(|number| number.parse::<u64>().ok())
-            .is_some_and(|number| number > 100)
-    {
-        errors.invalid(&unavailable, "must not be greater than 100%");
+    at_most_all(errors, &unavailable);
+}
+
+/// `IsNotMoreThan100Percent`.
+pub(super) fn at_most_all(errors: &mut Errors, at: &At<'_>) {
+    if at.value.as_str().and_then(percent).is_some_and(|number| number > 100) {
+        errors.invalid(at, "must not be greater than 100%");
     }
+}
+
+/// `getPercentValue`. What no number holds is the largest one, as for Go.
+fn percent(text: &str) -> Option<i64> {
+    let digits = text.strip_suffix('%')?;
+    let is_number = !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit());
+    is_number.then(|| digits.parse().unwrap_or(i64::MAX))
 }
 
 /// `ValidatePositiveIntOrPercent`.
 pub(super) fn int_or_percent(errors: &mut Errors, at: &At<'_>) {
     match at.value {
         Value::String(text) => {
-            let number = text
-                .strip_suffix('%')
-                .filter(|number| !number.is_empty() && number.bytes().all(|b| b.is_ascii_digit()));
-            if number.is_none() {
+            if percent(text).is_none() {
                 errors.invalid(
                     at,
                     "a valid percent string must be a numeric string followed by an ending '%' (e.g. '1%',  or '93%', regex used for \
@@ -371,10 +375,10 @@ pub(super) fn int_or_percent(errors: &mut Errors, at: &At<'_>) {
     }
 }
 
-/// `IsNotMoreThan100Percent`.
+/// `getIntOrPercentValue`.
 fn percent_or_number(at: &At<'_>) -> Option<i64> {
     match at.value {
-        Value::String(text) => text.strip_suffix('%')?.parse().ok(),
+        Value::String(text) => percent(text),
         value => Some(value.as_i64().unwrap_or(0)),
     }
 }
