@@ -216,8 +216,8 @@ impl Validator {
         if was.is_some_and(Correlation::is_unchanged) {
             return Outcome::default();
         }
-        // A schema may have as many alternatives as a resource has values.
-        budget::spend(4);
+        // A schema may have as many alternatives as a resource has values, and each is a visit to another schema.
+        budget::spend(10);
         let mut outcome = Outcome {
             checks: 1,
             ..Outcome::default()
