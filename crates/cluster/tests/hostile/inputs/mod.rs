@@ -7,6 +7,7 @@ mod doors;
 mod encodings;
 mod functions;
 mod heads;
+mod hunted;
 mod kinds;
 mod macros;
 mod numbers;
@@ -48,5 +49,6 @@ pub(crate) fn groups() -> Vec<(&'static str, Vec<Input>)> {
         ("What reviews found, and what is near to it", reviewed::inputs()),
         ("Many clients, and much that is there", crowds::inputs()),
         ("Doors that are seldom used", doors::inputs()),
+        ("What a hunt from outside found", hunted::inputs()),
     ]
 }
