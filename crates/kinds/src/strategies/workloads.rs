@@ -361,15 +361,11 @@ fn percent(text: &str) -> Option<i64> {
 /// `ValidatePositiveIntOrPercent`.
 pub(super) fn int_or_percent(errors: &mut Errors, at: &At<'_>) {
     match at.value {
-        Value::String(text) => {
-            if percent(text).is_none() {
-                errors.invalid(
-                    at,
-                    "a valid percent string must be a numeric string followed by an ending '%' (e.g. '1%',  or '93%', regex used for \
-                     validation is '[0-9]+%')",
-                );
-            }
-        }
+        Value::String(text) if percent(text).is_none() => errors.invalid(
+            at,
+            "a valid percent string must be a numeric string followed by an ending '%' (e.g. '1%',  or '93%', regex used for \
+             validation is '[0-9]+%')",
+        ),
         Value::Number(_) => errors.non_negative(at),
         _ => {}
     }

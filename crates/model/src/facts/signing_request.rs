@@ -156,7 +156,7 @@ mod tests {
             common_name: common_name.to_owned(),
         });
         assert_eq!(
-            found.as_ref().map_err(|why| why.as_str()),
+            found.as_ref().map_err(String::as_str),
             want.as_ref().map_err(|why| *why),
             "{request:.200}"
         );
