@@ -249,8 +249,15 @@ impl Error {
         }
     }
 
-    /// The object or the resource does not exist (404).
+    /// The object does not exist, or its kind does not (404).
     pub fn is_not_found(&self) -> bool {
+        // Of a kind that it does not serve, the API server says no reason, but `404 page not found`.
+        self.status()
+            .is_some_and(|status| status.is_not_found() || status.code == 404)
+    }
+
+    /// The API server knows the kind, and has no such object.
+    pub(crate) fn is_absent(&self) -> bool {
         self.status().is_some_and(Status::is_not_found)
     }
 

@@ -413,7 +413,12 @@ async fn waiting_for_a_database_is_no_error_of_it() -> Outcome {
     scene.pass(2).await?;
     scene.value("41");
     scene.pass(5).await?;
-    scene.is("Ready", "True", "Watching").await
+    scene.is("Ready", "True", "Watching").await?;
+    // A cluster without Databases has no such kind.
+    scene
+        .change(json!({"source": {"connectionSecretRef": null, "databaseRef": {"name": "mydb"}}}))
+        .await?;
+    scene.is("Ready", "False", "DatabaseNotFound").await
 }
 
 /// The scenario of a change; how many writes it took, and what the targets and the status say at the end.

@@ -27,7 +27,6 @@ pub use socket::is_token as is_socket_token;
 pub use static_tokens::{StaticTokens, TokenFileError};
 
 use crate::model::user::{SYSTEM_AUTHENTICATED, UserInfo};
-use crate::server::Config;
 use crate::storage::Storage;
 use crate::{Body, Env};
 
@@ -90,19 +89,12 @@ impl Authenticator {
         }
     }
 
-    /// As the settings of the server say.
-    pub(crate) fn of(
-        config: &Config,
-        signer: Arc<dyn Signer>,
-        storage: Arc<dyn Storage>,
-        env: Arc<dyn Env>,
-    ) -> Authenticator {
-        let tokens = config.static_tokens.clone();
-        let mut authenticator =
-            Authenticator::new(tokens, &config.issuer, signer, storage, env).anonymous(config.anonymous);
-        let accounts = &mut authenticator.service_accounts;
-        accounts.believe(&config.further_issuers, &config.audiences);
-        authenticator
+    /// Tokens of further issuers are believed, and the server has these audiences (`--api-audiences`); without any, its
+    /// issuers.
+    #[must_use]
+    pub(crate) fn believing(mut self, further_issuers: &[String], audiences: &[String]) -> Authenticator {
+        self.service_accounts.believe(further_issuers, audiences);
+        self
     }
 
     /// Whether requests without credentials are answered as `system:anonymous` (`--anonymous-auth`). Default yes.

@@ -317,20 +317,11 @@ fn tokens_of_an_earlier_issuer_are_believed_when_it_is_named() {
     world.put("serviceaccounts", "n/s", "u1");
     let token = world.issue(&subject());
     let mut serve = |issuer: &str, further: &[&str], audiences: &[&str]| {
-        let list = |texts: &[&str]| texts.iter().map(|&text| text.to_owned()).collect();
-        let config = Config {
-            issuer: issuer.to_owned(),
-            further_issuers: list(further),
-            audiences: list(audiences),
-            ..Config::default()
-        };
-        let signer = Arc::new(TestSigner("key"));
-        world.authenticator = Authenticator::of(
-            &config,
-            signer,
-            world.storage.clone(),
-            Arc::new(Shared(world.env.clone())),
-        );
+        let list = |texts: &[&str]| -> Vec<String> { texts.iter().map(|&text| text.to_owned()).collect() };
+        let (tokens, signer) = (StaticTokens::default(), Arc::new(TestSigner("key")));
+        let env = Arc::new(Shared(world.env.clone()));
+        let authenticator = Authenticator::new(tokens, issuer, signer, world.storage.clone(), env);
+        world.authenticator = authenticator.believing(&list(further), &list(audiences));
         let audiences: Vec<String> = world.authenticator.audiences().to_vec();
         let audiences: Vec<&str> = audiences.iter().map(String::as_str).collect();
         (world.who(&token, &audiences), audiences.join(" "))

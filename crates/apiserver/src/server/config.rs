@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::audit::AuditLog;
-use crate::authentication::{NoSigner, Signer, StaticTokens};
+use crate::authentication::{Authenticator, NoSigner, Signer, StaticTokens};
 use crate::authorization::{self, Authorizer};
 use crate::meter::Meter;
 use crate::outbound::{NoOutbound, Outbound};
@@ -89,6 +89,18 @@ impl Default for Config {
 }
 
 impl Config {
+    /// Who sends requests, as these settings say.
+    pub(super) fn authenticator(
+        &self,
+        signer: Arc<dyn Signer>,
+        storage: Arc<dyn Storage>,
+        env: Arc<dyn Env>,
+    ) -> Authenticator {
+        Authenticator::new(self.static_tokens.clone(), &self.issuer, signer, storage, env)
+            .anonymous(self.anonymous)
+            .believing(&self.further_issuers, &self.audiences)
+    }
+
     /// How a storage for this server writes objects down, and its memory limits besides them.
     pub fn bounds(&self, kinds: &Kinds) -> Bounds {
         Bounds {

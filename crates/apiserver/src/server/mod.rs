@@ -179,7 +179,7 @@ impl ApiServer {
         let policy = Arc::new(Policy::new(storage.clone()));
         let authorizer =
             authorizer.unwrap_or_else(|| authorization::by_modes(&config.authorization, &policy, &storage, &env));
-        let authenticator = Authenticator::of(&config, signer, storage.clone(), env.clone());
+        let authenticator = config.authenticator(signer, storage.clone(), env.clone());
         let admission = Standard {
             storage: &storage,
             env: &env,

@@ -227,6 +227,11 @@ mod tests {
                 usage: "A port.",
             },
             Flag {
+                name: "names",
+                value: Some("strings"),
+                usage: "Names.",
+            },
+            Flag {
                 name: "allow",
                 value: None,
                 usage: "Allow it.",
@@ -252,7 +257,7 @@ mod tests {
         }
         check(&["--port=1"], "port", &["1"]);
         check(&["--port", "1", "--port=2"], "port", &["1", "2"]);
-        check(&["--port="], "port", &[""]);
+        check(&["--names="], "names", &[""]);
         check(&["--allow", "rest"], "allow", &["true"]);
         check(&["--allow=false"], "allow", &["false"]);
         check(&["-v", "2"], "v", &["2"]);
@@ -262,7 +267,7 @@ mod tests {
         assert_eq!(read(&["--allow", "rest"]).unwrap().rest, ["rest"]);
         assert!(read(&["--help"]).unwrap().help && !read(&["--help=false"]).unwrap().help);
         assert_eq!(
-            read(&["--port=a,b, c", "--port=d"]).unwrap().list("port"),
+            read(&["--names=a,b, c", "--names=d"]).unwrap().list("names"),
             ["a", "b", "c", "d"]
         );
     }
@@ -328,7 +333,7 @@ mod tests {
     fn the_help_has_a_line_for_each_flag() {
         assert_eq!(
             help("What it is.", "test [flags]", SECTIONS),
-            "What it is.\n\nUsage:\n  test [flags]\n\nTest flags:\n\n      --port int   A port.\n      --allow      Allow it.\n  -v, --v Level    How much to say.\n"
+            "What it is.\n\nUsage:\n  test [flags]\n\nTest flags:\n\n      --port int        A port.\n      --names strings   Names.\n      --allow           Allow it.\n  -v, --v Level         How much to say.\n"
         );
     }
 }

@@ -128,7 +128,8 @@ impl Client {
     /// One object straight from the API server.
     ///
     /// # Errors
-    /// [`Error::Api`] when the server refuses; a missing object is `None`.
+    /// [`Error::Api`] when the server refuses; a missing object is `None`, a kind that the server does not know is an
+    /// error that [`Error::is_not_found`].
     pub async fn live<K: Object>(&self, namespace: Option<&str>, name: &str) -> Result<Option<K>> {
         self.live_of::<K>(&api_resource::<K>(), namespace, name).await
     }
@@ -394,7 +395,7 @@ impl Client {
             };
             match self.send_object(&target.attempt("get"), request, form).await {
                 Ok(object) => Ok(Some(object)),
-                Err(error) if error.is_not_found() => Ok(None),
+                Err(error) if error.is_absent() => Ok(None),
                 Err(error) => Err(error),
             }
         })

@@ -29,7 +29,7 @@ impl Client {
         let request = target.requests().get_subresource(subresource, name);
         match self.send(&target.attempt_at("get", Some(subresource)), request).await {
             Ok(found) => Ok(Some(found)),
-            Err(error) if error.is_not_found() => Ok(None),
+            Err(error) if error.is_absent() => Ok(None),
             Err(error) => Err(error),
         }
     }

@@ -366,7 +366,7 @@ impl Client {
                     }
                     Ok(true)
                 }
-                Err(error) if error.is_not_found() => Ok(false),
+                Err(error) if error.is_absent() => Ok(false),
                 // Only a uid was demanded: the object that was meant is gone, a namesake lives.
                 Err(error) if error.is_conflict() && by_uid_only => Ok(false),
                 Err(error) => Err(error),

@@ -65,7 +65,7 @@ pub(super) async fn release(informer: &Shared, meta: &ObjectMeta, ctx: &Context,
     let mut finalizers = meta.finalizers.clone().unwrap_or_default();
     finalizers.retain(|name| name != finalizer);
     match write(informer, meta, ctx, &finalizers).await {
-        Err(error) if !error.is_not_found() => Err(error),
+        Err(error) if !error.is_absent() => Err(error),
         _ => Ok(()),
     }
 }

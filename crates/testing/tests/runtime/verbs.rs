@@ -5,6 +5,7 @@ use k8s_openapi::api::autoscaling::v1::Scale;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kubewright::Error;
 use kubewright::kube::api::{DeleteParams, ListParams, Patch, ValidationDirective};
+use kubewright::kube::core::{ApiResource, DynamicObject, GroupVersionKind};
 use kubewright_testing::{Cluster, Controllers, Result, TestCluster};
 use serde_json::{Value, json};
 
@@ -151,6 +152,38 @@ async fn an_apply_may_be_refused_for_the_fields_of_others() -> Result<()> {
     assert_eq!(
         taken.data.as_ref().and_then(|data| data.get("k")).map(String::as_str),
         Some("ours")
+    );
+    Ok(())
+}
+
+/// Whether a kind exists is another question than whether an object does: a definition may not be installed.
+#[tokio::test]
+async fn a_kind_that_is_not_installed_is_an_error() -> Result<()> {
+    let cluster = started().await?;
+    let client = cluster.client();
+    let unknown = ApiResource::from_gvk(&GroupVersionKind::gvk("shop.example.com", "v1", "Order"));
+    let check = |found: kubewright::Result<bool>| {
+        let error = found.expect_err("there is no such kind");
+        assert!(error.is_not_found(), "{error:?}");
+    };
+    let live = client.live_of::<DynamicObject>(&unknown, Some("default"), "a").await;
+    check(live.map(|found| found.is_some()));
+    check(
+        client
+            .delete_dynamic(&unknown, Some("default"), "a", DeleteParams::default())
+            .await,
+    );
+    let known = ApiResource::erase::<ConfigMap>(&());
+    assert!(
+        client
+            .live_of::<DynamicObject>(&known, Some("default"), "a")
+            .await?
+            .is_none()
+    );
+    assert!(
+        !client
+            .delete_dynamic(&known, Some("default"), "a", DeleteParams::default())
+            .await?
     );
     Ok(())
 }

@@ -97,7 +97,7 @@ pub(crate) struct Arguments {
     #[arg(long)]
     plain: bool,
 
-    /// Arguments for the operator, behind `--`
+    /// Arguments for the operator, after `--`
     #[arg(last = true, value_name = "ARGUMENTS")]
     operator: Vec<String>,
 }

@@ -32,16 +32,21 @@ fn der(tag: u8, contents: &[u8]) -> Vec<u8> {
     [&[tag], long.as_slice(), used, contents].concat()
 }
 
-/// A request for a certificate of this subject, with these attributes.
-fn signing_request(signer: &str, subject: &[u8], attributes: &[u8]) -> Request {
+/// A request for a certificate of this subject, with these attributes: PEM in base64, as `spec.request` has it.
+pub(super) fn pem(subject: &[u8], attributes: &[u8]) -> String {
     let key = der(0x30, &[0x30, 2, 6, 0, 3, 1, 0]);
     let info = [der(2, &[0]), der(0x30, subject), key, der(0xa0, attributes)].concat();
     let signed = [der(0x30, &info), der(0x30, &[6, 0]), der(3, &[0])].concat();
     let text = STANDARD.encode(der(0x30, &signed));
-    let pem = format!("-----BEGIN CERTIFICATE REQUEST-----\n{text}\n-----END CERTIFICATE REQUEST-----\n");
+    STANDARD.encode(format!(
+        "-----BEGIN CERTIFICATE REQUEST-----\n{text}\n-----END CERTIFICATE REQUEST-----\n"
+    ))
+}
+
+fn signing_request(signer: &str, subject: &[u8], attributes: &[u8]) -> Request {
     let spec = format!(
         r#""spec":{{"signerName":"{signer}","usages":["client auth"],"request":"{}"}}"#,
-        STANDARD.encode(pem)
+        pem(subject, attributes)
     );
     let body = object(
         "certificates.k8s.io/v1",

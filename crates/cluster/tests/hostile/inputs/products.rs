@@ -307,8 +307,7 @@ fn kinds() -> Vec<Input> {
         input("a signing request with 20,000 conditions", &[200, 413, 422], || {
             let conditions = items(20_000, |index| format!(r#"{{"type":"C{index}","status":"True"}}"#));
             let path = "/apis/certificates.k8s.io/v1/certificatesigningrequests";
-            let pem =
-                "LS0tLS1CRUdJTiBDRVJUSUZJQ0FURSBSRVFVRVNULS0tLS0KWVE9PQotLS0tLUVORCBDRVJUSUZJQ0FURSBSRVFVRVNULS0tLS0K";
+            let pem = super::hunted::pem(&[], &[]);
             let spec = format!(r#""spec":{{"signerName":"a.b/c","usages":["client auth"],"request":"{pem}"}}"#);
             let made = object("certificates.k8s.io/v1", "CertificateSigningRequest", "wide", "", &spec);
             let patch = format!(r#"{{"status":{{"conditions":{conditions}}}}}"#);
