@@ -246,6 +246,11 @@ fn what_is_missing_or_in_the_way_is_told_before_anything_is_written() {
         (FileInPlaceOf("config/webhook"), "build-installer", &["config/webhook"]),
         (Nothing, "migrate src out", &["no file named PROJECT"]),
         (Nothing, "migrate . out", &["PROJECT"]),
+        (
+            Nothing,
+            "migrate . out --module-path nowhere",
+            &["at: nowhere", "--module-path names no folder"],
+        ),
         (Nothing, "upgrade --from nowhere", &["at: nowhere"]),
         (Nothing, "upgrade --from .", &["at: .", "all would be lost"]),
         (
