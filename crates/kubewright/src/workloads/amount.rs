@@ -61,10 +61,14 @@ impl Amount {
 #[error("{0:?} is not a quantity such as \"500m\" or \"1.5Gi\"")]
 struct NoQuantity(String);
 
-/// Up, away from zero.
+/// Up, away from zero. Dividing such numbers is slow, so once.
 fn up(amount: i128, part: i128) -> i128 {
-    let rest = i128::from(amount % part != 0);
-    amount / part + rest * amount.signum()
+    if part == 1 {
+        return amount;
+    }
+    let whole = amount / part;
+    let rest = i128::from(whole * part != amount);
+    whole + rest * amount.signum()
 }
 
 fn nano(text: &str) -> Option<i128> {
@@ -79,7 +83,10 @@ fn nano(text: &str) -> Option<i128> {
         return None;
     }
     let fraction = fraction.trim_end_matches('0');
-    let all: i128 = format!("{whole}{fraction}").parse().ok()?;
+    let all: i128 = match fraction {
+        "" => whole.parse().ok()?,
+        _ => format!("{whole}{fraction}").parse().ok()?,
+    };
     let places = 10_i128.checked_pow(u32::try_from(fraction.len()).ok()?)?;
     let (numerator, denominator) = scale(suffix)?;
     let amount = all.checked_mul(numerator)?.checked_mul(NANO)?;

@@ -1,5 +1,6 @@
 //! Which pods a topology spread constraint counts, and on which nodes.
 
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -22,6 +23,8 @@ pub(super) struct Counted<'a> {
     /// Their values are those of the pod itself (`matchLabelKeys`).
     same: Vec<(&'a String, &'a String)>,
     namespace: Option<&'a str>,
+    /// The labels that were asked about last, and the answer: the pods of one template share them.
+    last: RefCell<Option<(Arc<Labels>, bool)>>,
 }
 
 impl<'a> Counted<'a> {
@@ -33,6 +36,19 @@ impl<'a> Counted<'a> {
             selector: selector.and_then(|selector| selector.try_into().ok()),
             same: keys.filter_map(|key| Some((key, own.labels.get(key)?))).collect(),
             namespace: own.namespace,
+            last: RefCell::default(),
+        }
+    }
+
+    fn has_shared(&self, labels: &Arc<Labels>) -> bool {
+        let mut last = self.last.borrow_mut();
+        match &*last {
+            Some((known, has)) if Arc::ptr_eq(known, labels) => *has,
+            _ => {
+                let has = self.has(labels);
+                *last = Some((labels.clone(), has));
+                has
+            }
         }
     }
 
@@ -46,7 +62,8 @@ impl<'a> Counted<'a> {
     pub(super) fn on(&self, node: &Node, ledger: &Ledger) -> usize {
         let there = ledger.on(meta::name(&node.metadata)).into_iter();
         let groups = there.flat_map(|taken: &Taken| &taken.alike);
-        let ours = groups.filter(|((namespace, labels), _)| namespace.as_deref() == self.namespace && self.has(labels));
+        let ours =
+            groups.filter(|((namespace, labels), _)| namespace.as_deref() == self.namespace && self.has_shared(labels));
         ours.fold(0_usize, |sum, (_, count)| sum.saturating_add(*count))
     }
 }

@@ -3,6 +3,7 @@
 //! kube-scheduler spreads them over nodes and zones where nobody says how (`helper.DefaultSelector`).
 
 use std::collections::BTreeMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use kubewright::k8s_openapi::api::apps::v1::{ReplicaSet, StatefulSet};
 use kubewright::k8s_openapi::api::core::v1::{Pod, ReplicationController, Service};
@@ -20,8 +21,34 @@ pub(super) fn filed(service: &Service) -> Vec<String> {
     selector.map(|(key, value)| format!("{key}={value}")).take(1).collect()
 }
 
+/// The selectors of the controllers that were asked for last, by uid: they never change.
+#[derive(Default)]
+pub(super) struct Known(Mutex<BTreeMap<String, LabelSelector>>);
+
+/// So many are remembered; then all are forgotten.
+const KNOWN: usize = 256;
+
+impl Known {
+    fn map(&self) -> MutexGuard<'_, BTreeMap<String, LabelSelector>> {
+        // Nothing under this lock can panic half way through a change.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn get(&self, uid: &str) -> Option<LabelSelector> {
+        self.map().get(uid).cloned()
+    }
+
+    fn keep(&self, uid: &str, selector: &LabelSelector) {
+        let mut map = self.map();
+        if map.len() >= KNOWN {
+            map.clear();
+        }
+        map.insert(uid.to_owned(), selector.clone());
+    }
+}
+
 /// Selects the pods that belong together with this one; nothing when no Service and no controller says which.
-pub(super) async fn of(pod: &Pod, ctx: &Context) -> Result<Option<LabelSelector>> {
+pub(super) async fn of(pod: &Pod, known: &Known, ctx: &Context) -> Result<Option<LabelSelector>> {
     let labels = meta::labels(&pod.metadata);
     let namespace = pod.metadata.namespace.as_deref();
     let mut services = vec![];
@@ -29,7 +56,7 @@ pub(super) async fn of(pod: &Pod, ctx: &Context) -> Result<Option<LabelSelector>
         let pair = format!("{key}={value}");
         services.extend(ctx.client().list_by_index::<Service>(namespace, INDEX, &pair).await?);
     }
-    let controller = of_controller(pod, ctx).await?;
+    let controller = of_controller(pod, known, ctx).await?;
     Ok(selector(pod, services.iter().map(|service| &**service), controller))
 }
 
@@ -65,13 +92,16 @@ pub(super) fn selector<'a>(
 }
 
 /// The selector of the pod's controller, if it is of a kind that spreads its pods.
-async fn of_controller(pod: &Pod, ctx: &Context) -> Result<Option<LabelSelector>> {
+async fn of_controller(pod: &Pod, known: &Known, ctx: &Context) -> Result<Option<LabelSelector>> {
     let owners = pod.metadata.owner_references.iter().flatten();
     let Some(owner) = owners.into_iter().find(|owner| owner.controller == Some(true)) else {
         return Ok(None);
     };
+    if let Some(selector) = known.get(&owner.uid) {
+        return Ok(Some(selector));
+    }
     let (client, namespace) = (ctx.client(), pod.metadata.namespace.as_deref());
-    Ok(match (owner.api_version.as_str(), owner.kind.as_str()) {
+    let selector = match (owner.api_version.as_str(), owner.kind.as_str()) {
         ("apps/v1", "ReplicaSet") => {
             let found = client.get::<ReplicaSet>(namespace, &owner.name).await?;
             found.and_then(|set| Some(set.spec.as_ref()?.selector.clone()))
@@ -82,14 +112,19 @@ async fn of_controller(pod: &Pod, ctx: &Context) -> Result<Option<LabelSelector>
         }
         ("v1", "ReplicationController") => {
             let found = client.get::<ReplicationController>(namespace, &owner.name).await?;
-            found.and_then(|controller| {
+            // This one may change.
+            return Ok(found.and_then(|controller| {
                 let match_labels = controller.spec.as_ref()?.selector.clone();
                 Some(LabelSelector {
                     match_labels,
                     match_expressions: None,
                 })
-            })
+            }));
         }
         _ => None,
-    })
+    };
+    if let Some(selector) = &selector {
+        known.keep(&owner.uid, selector);
+    }
+    Ok(selector)
 }

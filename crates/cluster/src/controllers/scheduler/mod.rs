@@ -72,6 +72,7 @@ pub(crate) struct Scheduler {
     line: Line,
     /// None until all pods have been entered once.
     ledger: Mutex<Option<Ledger>>,
+    kin: kin::Known,
     /// Pods for which others have given way, and where.
     nominated: Mutex<BTreeMap<Request, (Arc<Pod>, String)>>,
 }
@@ -405,7 +406,7 @@ impl Reconciler for Scheduler {
         }
         let kin = match nodes.len() {
             0 | 1 => None,
-            _ => kin::of(&pod, &ctx).await?,
+            _ => kin::of(&pod, &self.kin, &ctx).await?,
         };
         let around = Surroundings {
             volumes: &volumes,

@@ -94,8 +94,11 @@ impl<'a> Domains<'a> {
     }
 
     fn filled(mut self, spec: &PodSpec, nodes: impl Iterator<Item = &'a Node>, ledger: &Ledger) -> Domains<'a> {
-        for node in nodes.filter(|node| is_looked_at(self.constraint, spec, node)) {
-            if let Some(count) = self.counts.get_mut(&value(node, &self.constraint.topology_key)) {
+        for node in nodes {
+            // A node without the label is given nothing for it, so what is there need not be known.
+            let domain = value(node, &self.constraint.topology_key);
+            let count = domain.and_then(|_| self.counts.get_mut(&domain));
+            if let Some(count) = count.filter(|_| is_looked_at(self.constraint, spec, node)) {
                 *count = count.saturating_add(self.counted.on(node, ledger));
             }
         }
