@@ -117,8 +117,8 @@ impl Cluster {
         inprocess::client(self.inner.front.clone(), user)
     }
 
-    /// [`Cluster::client`] for a user in these groups and in `system:authenticated`, with the rights that roles give
-    /// him. `system:masters` may do everything.
+    /// [`Cluster::client`] for a user in these groups and in `system:authenticated`, with the rights that roles grant.
+    /// `system:masters` may do everything.
     pub fn client_of_user<'a>(&self, name: &str, groups: impl IntoIterator<Item = &'a str>) -> kube::Client {
         let user = UserInfo::authenticated(name, groups);
         inprocess::client(self.inner.front.clone(), user)

@@ -182,7 +182,7 @@ impl TestCluster {
     }
 
     /// [`kube`](TestCluster::kube) for a user in these groups and in `system:authenticated`, with the rights that roles
-    /// give him (envtest's `AddUser`): for admission and roles that look at who asks.
+    /// grant (envtest's `AddUser`): for tests of roles, and of admission that depends on the user.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> kubewright_testing::Result<()> {

@@ -20,7 +20,8 @@
 //! operator in the background, `rights` the role that it runs under, `usage` which of its rules were used, `troubles`
 //! why a wait was in vain, `routes` leads the API server to its webhooks; [`conversion`] tries conversions on random
 //! objects. `time` is time that a test owns, `pods` makes pods misbehave, `dying` kills an operator after one of its
-//! writes, `intercept` answers requests in place of the API server, [`processes`] is for tests whose pods really run. Not here: the fault explorer.
+//! writes, `intercept` answers requests in place of the API server (`requested` says what they ask for),
+//! [`processes`] is for tests whose pods really run. Not here: the fault explorer.
 
 mod cluster;
 pub mod conversion;

@@ -102,7 +102,7 @@ impl Sending<'_> {
         loop {
             *attempts += 1;
             let request = http::Request::from_parts(head.clone(), Body::from(body.clone()));
-            let failed = match timeout_at(ends, self.once(request)).await {
+            let failed = match timeout_at(ends, self.once(request, head.uri.path())).await {
                 Ok(Ok(text)) => return Ok(text),
                 Ok(Err(failed)) => failed,
                 Err(_) => {
@@ -123,8 +123,8 @@ impl Sending<'_> {
         }
     }
 
-    async fn once(&self, request: http::Request<Body>) -> Result<String, Failed> {
-        let (method, path) = (request.method().clone(), request.uri().path().to_owned());
+    async fn once(&self, request: http::Request<Body>, path: &str) -> Result<String, Failed> {
+        let method = request.method().clone();
         let failed = |error| Failed {
             fault: fault_of(&error),
             error,
@@ -137,7 +137,7 @@ impl Sending<'_> {
         }
         let answer = sent.map_err(failed)?;
         let status = answer.status();
-        self.warned.note(answer.headers(), &path);
+        self.warned.note(answer.headers(), path);
         let retry_after = answer.headers().get(http::header::RETRY_AFTER);
         let retry_after = retry_after.and_then(|value| value.to_str().ok()?.parse().ok());
         let body = answer.into_body().collect().await.map_err(failed)?.to_bytes();

@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use super::sources::Any;
-use crate::cache::{Parts, Shared};
+use crate::cache::Shared;
 use crate::client::Client;
 use crate::error::{Error, Result};
 use crate::form::{Form, with_typed};
@@ -43,10 +43,9 @@ impl Index {
         parts.check_objects();
         let mut filed = Filed {
             name: self.name,
-            parts,
             informers: Vec::new(),
         };
-        for informer in filed.parts.iter() {
+        for informer in parts.iter() {
             let values = self.values.clone();
             informer
                 .add_index(&filed.name, Box::new(move |object| values(object)))
@@ -60,7 +59,6 @@ impl Index {
 /// An index at work: it goes when this is dropped.
 pub(crate) struct Filed {
     name: String,
-    parts: Parts,
     /// Those that have it by now.
     informers: Vec<Shared>,
 }

@@ -2,9 +2,9 @@
 //!
 //! It takes the pods that name it (`spec.schedulerName`: `default-scheduler`, unless it was given other names or more
 //! of them), asks every node (`question`, `fit`), and binds to the one that is preferred (`prefer`), and of several to
-//! the one with the fewest pods (kube-scheduler takes any of them). The used resources of each node are kept in a `ledger`, so that no pod is placed by
-//! listing all of them. A pod that fits no node gets the condition PodScheduled and an event, and is looked at again
-//! when a node changes, when another pod goes, and from time to time.
+//! the one with the fewest pods (kube-scheduler takes any of them). The used resources of each node are kept in a
+//! `ledger`, so that no pod is placed by listing all of them. A pod that fits no node gets the condition PodScheduled
+//! and an event, and is looked at again when a node changes, when another pod goes, and from time to time.
 //!
 //! Pods that wait are placed by priority (`line`). One may take the place of lower ones (`preempt`): they are deleted,
 //! and it is nominated for their node, so that none of a lower priority takes the room meanwhile.
