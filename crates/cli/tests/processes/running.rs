@@ -299,10 +299,7 @@ fn services_lead_to_programs() {
     let kubectl = Kubectl::of(&cluster);
     apply(&kubectl, &cluster, SHOP);
     kubectl.ready("shop");
-    let may_mount = Command::new("unshare")
-        .args(["--mount", "--map-current-user", "true"])
-        .status();
-    let names = match may_mount.is_ok_and(|status| status.success()) {
+    let names = match may_mount() {
         true => "shop shop.default.svc.cluster.local",
         false => {
             eprintln!("no mount namespaces here: names of Services were not tried");
@@ -314,6 +311,71 @@ fn services_lead_to_programs() {
     kubectl.until(&phase, |said| said.out == "Succeeded");
     let expected = "hello from shop\n".repeat(1 + names.split_whitespace().count());
     assert_eq!(kubectl.ok(&["logs", "customer"]), expected);
+}
+
+const ASKER: &str = r#"
+apiVersion: v1
+kind: Pod
+metadata: { name: asker }
+spec:
+  restartPolicy: Never
+  containers:
+  - name: main
+    image: busybox
+    command: [bash, -c, 'ip=$KUBEWRIGHT_POD_IP; echo $ip; getent hosts ${ip//./-}.default.pod; getent hosts ${ip//./-}.default.pod.cluster.local; cat /etc/resolv.conf']
+---
+apiVersion: v1
+kind: Pod
+metadata: { name: stranger }
+spec:
+  restartPolicy: Never
+  dnsPolicy: None
+  dnsConfig: { nameservers: [192.0.2.1], options: [{ name: ndots, value: "1" }] }
+  containers:
+  - { name: main, image: busybox, command: [cat, /etc/resolv.conf] }
+"#;
+
+/// Names that stand in no file of hosts, and with them the way over `/etc/resolv.conf` and port 53.
+#[test]
+fn programs_ask_the_name_server_of_the_cluster() {
+    if !kubectl_is_there() {
+        return;
+    }
+    let may_listen = std::net::UdpSocket::bind("127.0.99.53:53");
+    if !may_mount() || may_listen.is_err() {
+        eprintln!("no mount namespaces, or no port 53, for this user: the name server was not tried");
+        return;
+    }
+    let cluster = cluster(&[], &[]);
+    let kubectl = Kubectl::of(&cluster);
+    apply(&kubectl, &cluster, ASKER);
+    for pod in ["asker", "stranger"] {
+        let phase = ["get", "pod", pod, "-o", "jsonpath={.status.phase}"];
+        kubectl.until(&phase, |said| said.out == "Succeeded");
+    }
+    let told = kubectl.ok(&["logs", "asker"]);
+    let lines: Vec<Vec<&str>> = told.lines().map(|line| line.split_whitespace().collect()).collect();
+    let ip = lines[0][0];
+    let long = format!("{}.default.pod.cluster.local", ip.replace('.', "-"));
+    assert_eq!(lines[1..3], [[ip, long.as_str()], [ip, long.as_str()]], "{told}");
+    let network: Vec<&str> = ip.split('.').take(2).collect();
+    let server = format!("nameserver {}.127.255\n", network.join("."));
+    let search = "search default.svc.cluster.local svc.cluster.local cluster.local";
+    let has_all = [search, server.as_str(), "options ndots:5\n"]
+        .iter()
+        .all(|line| told.contains(line));
+    assert!(has_all, "{told}");
+    assert_eq!(
+        kubectl.ok(&["logs", "stranger"]),
+        "nameserver 192.0.2.1\noptions ndots:1\n"
+    );
+}
+
+fn may_mount() -> bool {
+    let tried = Command::new("unshare")
+        .args(["--mount", "--map-current-user", "true"])
+        .status();
+    tried.is_ok_and(|status| status.success())
 }
 
 const LINGERING: &str = r#"

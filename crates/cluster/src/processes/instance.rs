@@ -280,7 +280,7 @@ impl Processes {
         let (new_root, owned, known) = (root.clone(), folders(container, &program), environment.clone());
         let namespace = pod.metadata.namespace.clone().unwrap_or_default();
         let kubeconfig = access::kubeconfig(prepared.sources.api.as_ref(), &namespace, container, &paths);
-        let processes = self.clone();
+        let (processes, owner) = (self.clone(), pod.clone());
         let made = tokio::task::spawn_blocking(move || {
             if let Some(before) = attempt.checked_sub(1) {
                 // The files of the life before are gone, as those of a container are.
@@ -293,11 +293,13 @@ impl Processes {
             volumes::mount(&home, &new_root, &container, &volumes, &owned, expanded)?;
             let in_words = |error: std::io::Error| error.to_string();
             access::write(&home, &access_file(&new_root), &kubeconfig).map_err(in_words)?;
-            processes.hosts(&namespace).map_err(in_words)
+            let hosts = processes.hosts(&namespace).map_err(in_words)?;
+            let resolv = processes.resolv(&owner, &new_root).map_err(in_words)?;
+            Ok((hosts, resolv))
         });
-        let hosts = made.await.map_err(|error| failed(error.to_string()))?.map_err(failed)?;
+        let (hosts, resolv) = made.await.map_err(|error| failed(error.to_string()))?.map_err(failed)?;
         let mut order = order(container, &program, &paths, environment, &root);
-        order.hosts = Some(hosts);
+        (order.hosts, order.resolv) = (Some(hosts), resolv);
         if order.command.is_empty() {
             return Err(failed("no command specified".to_owned()));
         }

@@ -39,6 +39,8 @@ pub(super) struct Order {
     pub(super) terminal: Option<String>,
     /// The file that it finds at `/etc/hosts`, where the system lets it.
     pub(super) hosts: Option<PathBuf>,
+    /// The one that it finds at `/etc/resolv.conf`; none where it sees the machine's.
+    pub(super) resolv: Option<PathBuf>,
 }
 
 impl Order {
@@ -50,6 +52,7 @@ impl Order {
             "limits": { "memory": self.memory, "core": 0 },
             "terminal": self.terminal,
             "hosts": self.hosts,
+            "resolv": self.resolv,
             "user": user,
             "group": user,
         })

@@ -10,11 +10,11 @@
 //! | file | what |
 //! |---|---|
 //! | `images` | which program stands for an image |
-//! | `environment`, `volumes`, `paths`, `tokens`, `access` | what a program is given |
+//! | `environment`, `volumes`, `paths`, `tokens`, `access`, `resolv` | what a program is given |
 //! | `instance`, `order` | the life of one container, its hooks; what is started |
 //! | `beside` | commands that clients run beside it |
 //! | `probes` | its probes |
-//! | `proxy`, `names` | the addresses of Services, and their names |
+//! | `proxy`, `names`, `dns` | the addresses of Services, their names, and the name server |
 //! | `stop` | how containers and pods end |
 //! | `launch`, `shim` | how a program is started so that nothing of it is left behind |
 //! | `logs`, `lines` | what it writes |
@@ -26,6 +26,7 @@
 
 mod access;
 mod beside;
+mod dns;
 mod environment;
 mod gauges;
 mod home;
@@ -39,6 +40,7 @@ mod order;
 mod paths;
 mod probes;
 mod proxy;
+mod resolv;
 mod shim;
 mod stop;
 mod table;
@@ -60,6 +62,7 @@ use kubewright_apiserver::{Config, ServiceRange};
 use tokio::sync::watch;
 
 pub(crate) use self::beside::{Attached, Beside, Terminal};
+use self::dns::Dns;
 use self::gauges::Gauges;
 pub(crate) use self::gauges::Usage;
 use self::home::Home;
@@ -121,7 +124,9 @@ struct Inner {
     network: u8,
     api: Mutex<Option<SocketAddr>>,
     proxy: Mutex<Proxy>,
-    names: Mutex<Names>,
+    names: Arc<Mutex<Names>>,
+    /// None where port 53 is not for this user, or taken, and when the cluster has ended.
+    dns: Mutex<Option<Dns>>,
     pods: Mutex<BTreeMap<String, OfPod>>,
 }
 
@@ -183,6 +188,12 @@ impl Processes {
         }
         let home = Arc::new(Home::make(kept)?);
         let network = network(kept)?;
+        let names = Arc::<Mutex<Names>>::default();
+        let dns = Dns::start(network, names.clone());
+        let dns = dns.inspect_err(|error| {
+            let address = dns::address(network);
+            tracing::info!(%error, %address, "programs find Services by name through /etc/hosts alone: no name server can listen at port 53");
+        });
         Ok(Processes(Arc::new(Inner {
             launcher: Launcher::start(home.clone())?,
             runtime,
@@ -192,7 +203,8 @@ impl Processes {
             network,
             api: Mutex::default(),
             proxy: Mutex::default(),
-            names: Mutex::default(),
+            names,
+            dns: Mutex::new(dns.ok()),
             pods: Mutex::default(),
         })))
     }
@@ -227,12 +239,12 @@ impl Processes {
 
     /// A Service is gone.
     pub(crate) fn proxy_no_more(&self, request: &Request) {
-        self.name(request, names::Entry::Addresses(vec![]));
+        self.name(request, None);
         lock(&self.0.proxy).set(request, proxy::Wanted::new());
     }
 
     /// Enters the names of a Service; the files follow a moment later, once for all changes of that moment.
-    fn name(&self, request: &Request, entry: names::Entry) {
+    fn name(&self, request: &Request, entry: Option<names::Entry>) {
         let is_first = {
             let mut names = lock(&self.0.names);
             let was_stale = names.is_stale;
@@ -255,6 +267,24 @@ impl Processes {
     /// The file of hosts for programs of a namespace.
     fn hosts(&self, namespace: &str) -> io::Result<PathBuf> {
         lock(&self.0.names).file(&self.0.home, namespace)
+    }
+
+    /// Writes the `resolv.conf` of a container beside its root folder, if it has one of its own. What resolvers would
+    /// not read of it is an event.
+    fn resolv(&self, pod: &Pod, root: &Path) -> io::Result<Option<PathBuf>> {
+        let server = lock(&self.0.dns).is_some().then(|| dns::address(self.0.network));
+        let machine = std::fs::read_to_string(resolv::FILE).unwrap_or_default();
+        let Some((text, left_out)) = resolv::file(pod, server, &machine) else {
+            return Ok(None);
+        };
+        let told = left_out
+            .into_iter()
+            .map(|why| (EventType::Warning, "DNSConfigForming", why));
+        self.with(pod, |of| of.events.extend(told));
+        let path = root.with_file_name("resolv.conf");
+        std::fs::write(&path, text)?;
+        self.0.home.show(&path, 0o600)?;
+        Ok(Some(path))
     }
 
     /// Whether a pod is one of processes.
@@ -355,6 +385,7 @@ impl Processes {
     /// this.
     pub(crate) async fn end(&self, grace: Duration) {
         lock(&self.0.proxy).clear();
+        drop(lock(&self.0.dns).take());
         let all: Vec<Arc<Instance>> = {
             let mut pods = lock(&self.0.pods);
             let all = std::mem::take(&mut *pods);

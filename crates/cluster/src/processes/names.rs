@@ -1,14 +1,15 @@
-//! The names of Services, for programs: a file of hosts for each namespace, which a program finds at `/etc/hosts`.
+//! The names of Services, for programs: what the DNS server (`dns`) answers from, and a file of hosts for each
+//! namespace, which a program finds at `/etc/hosts`.
 //!
-//! A cluster has a DNS server, at port 53 and with every container's `resolv.conf` naming it. A process has this
-//! machine's files; but where the system lets it, its shim gives it a mount namespace of its own, with this file in the
-//! place of `/etc/hosts`, which every resolver reads first. The file has the records of KEP-496's specification:
-//! Services by their four names, Services without a head with the addresses of their endpoints, and endpoints with a
-//! hostname below their Service. A file of hosts has no aliases of names, so that of an `externalName` the addresses
-//! are written: those of the other Service, or those that this machine's resolver has found.
+//! A DNS server needs port 53, which not every user may listen on. A file needs only a mount namespace, which a shim
+//! gives its program where the system lets it, and every resolver reads it first. It has the addresses of the
+//! specification of DNS names (KEP-496): Services by their four names, headless Services with the addresses of their
+//! endpoints, and endpoints with a hostname below their Service. A file of hosts has no aliases of names, so that of an
+//! `externalName` the addresses are written: those of the other Service, or those that this machine's resolver has
+//! found.
 //!
 //! Invariants: the lines of the machine's own file come first; a file keeps its inode, because it is the inode that is
-//! mounted. Not here: SRV records, names of Services without a reachable address.
+//! mounted. Not here: names of Services without a reachable address; SRV records and names by address (`dns`).
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -25,18 +26,41 @@ use kubewright::k8s_openapi::api::discovery::v1::EndpointSlice;
 use super::home::Home;
 use super::proxy;
 
-/// The suffix of every cluster's names (`clusterDomain` of a kubelet).
+/// The suffix of every cluster's names of Services (`clusterDomain` of a kubelet).
 const DOMAIN: &str = "svc.cluster.local";
 
-/// An address of a Service, of the endpoint with this hostname if one is said.
-pub(crate) type Line = (IpAddr, Option<String>);
+/// A port of a Service or of an endpoint; one alone may have no name.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Port {
+    pub(super) name: String,
+    /// In lower case, as it stands in names.
+    pub(super) protocol: String,
+    pub(super) number: u16,
+}
+
+/// An endpoint of a headless Service.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Backend {
+    pub(super) ip: IpAddr,
+    pub(super) hostname: Option<String>,
+    pub(super) ports: Vec<Port>,
+}
 
 /// The targets of a Service's names.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Entry {
-    Addresses(Vec<Line>),
-    /// Where those of another Service lead.
-    Alias(Request),
+pub(super) enum Entry {
+    /// An address of its own.
+    Address { ip: IpAddr, ports: Vec<Port> },
+    /// The endpoints of a headless Service.
+    Headless(Vec<Backend>),
+    /// Another name, with the addresses that this machine finds of it.
+    External { name: String, found: Vec<IpAddr> },
+}
+
+impl Entry {
+    fn is_empty(&self) -> bool {
+        matches!(self, Entry::Headless(backends) if backends.is_empty())
+    }
 }
 
 /// How many aliases of aliases are followed.
@@ -52,11 +76,11 @@ pub(super) struct Names {
 }
 
 impl Names {
-    /// Enters the targets of a Service's names; an entry without addresses removes it.
-    pub(super) fn set(&mut self, service: &Request, entry: Entry) {
-        let before = match &entry {
-            Entry::Addresses(lines) if lines.is_empty() => self.services.remove(service),
-            _ => self.services.insert(service.clone(), entry),
+    /// Enters the targets of a Service's names, or removes them.
+    pub(super) fn set(&mut self, service: &Request, entry: Option<Entry>) {
+        let before = match entry.filter(|entry| !entry.is_empty()) {
+            None => self.services.remove(service),
+            Some(entry) => self.services.insert(service.clone(), entry),
         };
         self.is_stale |= before.as_ref() != self.services.get(service);
     }
@@ -84,19 +108,28 @@ impl Names {
         Ok(())
     }
 
-    /// The addresses behind an entry; none where an alias has no target, or is part of a circle.
+    /// All Services with their targets, in order.
+    pub(super) fn services(&self) -> impl Iterator<Item = (&Request, &Entry)> {
+        self.services.iter()
+    }
+
+    pub(super) fn service(&self, service: &Request) -> Option<&Entry> {
+        self.services.get(service)
+    }
+
+    /// The addresses behind an entry, with the hostnames of endpoints; none where an alias has no target, or is part of
+    /// a circle.
     fn addresses<'a>(&'a self, mut entry: &'a Entry) -> Vec<(IpAddr, Option<&'a str>)> {
         for followed in 0..LINKS {
             match entry {
-                Entry::Addresses(lines) => {
-                    // A hostname is one of the Service itself.
-                    let own = |(_, hostname): &&Line| followed == 0 || hostname.is_none();
-                    let lines = lines.iter().filter(own);
-                    return lines.map(|(ip, hostname)| (*ip, hostname.as_deref())).collect();
-                }
-                Entry::Alias(of) => match self.services.get(of) {
-                    Some(next) => entry = next,
-                    None => return vec![],
+                Entry::Address { ip, .. } => return vec![(*ip, None)],
+                Entry::Headless(backends) => return lines(backends, followed == 0),
+                Entry::External { name, found } => match of_service(name) {
+                    None => return found.iter().map(|ip| (*ip, None)).collect(),
+                    Some(other) => match self.services.get(&other) {
+                        Some(next) => entry = next,
+                        None => return vec![],
+                    },
                 },
             }
         }
@@ -161,38 +194,79 @@ fn of_service(name: &str) -> Option<Request> {
     (!namespace.contains('.')).then(|| Request::new(Some(namespace), service))
 }
 
-/// Where a Service's names lead: to its own address, to those of its endpoints when it has no head, to another Service,
-/// or to the addresses that were found of a name outside.
-pub(super) fn entry(service: &Service, slices: &[Arc<EndpointSlice>], found: &[IpAddr]) -> Entry {
-    match external(service) {
-        None => Entry::Addresses(lines(service, slices)),
-        Some(name) => match of_service(name) {
-            Some(other) => Entry::Alias(other),
-            None => Entry::Addresses(found.iter().map(|ip| (*ip, None)).collect()),
-        },
-    }
-}
-
-fn lines(service: &Service, slices: &[Arc<EndpointSlice>]) -> Vec<Line> {
-    let spec = service.spec.as_ref();
-    let ip = spec.and_then(|spec| spec.cluster_ip.as_deref()).unwrap_or_default();
-    if ip != "None" {
-        let ip = ip.parse::<IpAddr>().ok().filter(IpAddr::is_loopback);
-        return ip.map(|ip| (ip, None)).into_iter().collect();
-    }
-    let endpoints = slices.iter().flat_map(|slice| slice.endpoints.iter().flatten());
+/// Each address, and again for its hostname, which is one of the Service itself and of no alias.
+fn lines(backends: &[Backend], has_hostnames: bool) -> Vec<(IpAddr, Option<&str>)> {
     let mut lines = Vec::new();
-    for endpoint in endpoints.filter(|endpoint| proxy::is_ready(endpoint)) {
-        let ip = endpoint.addresses.first().and_then(|ip| ip.parse::<IpAddr>().ok());
-        let Some(ip) = ip.filter(|ip| !proxy::is_simulated(*ip)) else {
-            continue;
-        };
-        lines.push((ip, None));
-        lines.extend(endpoint.hostname.clone().map(|hostname| (ip, Some(hostname))));
+    for backend in backends {
+        lines.push((backend.ip, None));
+        let hostname = backend.hostname.as_deref().filter(|_| has_hostnames);
+        lines.extend(hostname.map(|hostname| (backend.ip, Some(hostname))));
     }
-    lines.sort();
+    lines.sort_unstable();
     lines.dedup();
     lines
+}
+
+/// Where a Service's names lead: to its own address, to those of its endpoints when it is headless, to another name.
+/// None where it has no address that programs reach.
+pub(super) fn entry(service: &Service, slices: &[Arc<EndpointSlice>], found: &[IpAddr]) -> Option<Entry> {
+    if let Some(name) = external(service) {
+        let found = found.to_vec();
+        return Some(Entry::External {
+            name: name.to_ascii_lowercase(),
+            found,
+        });
+    }
+    let spec = service.spec.as_ref()?;
+    if spec.cluster_ip.as_deref() == Some("None") {
+        return Some(Entry::Headless(backends(slices)));
+    }
+    let ip = spec.cluster_ip.as_deref()?.parse::<IpAddr>().ok();
+    let ports = spec.ports.iter().flatten();
+    let mut ports: Vec<_> = ports
+        .filter_map(|of| port(of.name.as_deref(), of.protocol.as_deref(), of.port))
+        .collect();
+    ports.sort();
+    ip.filter(IpAddr::is_loopback).map(|ip| Entry::Address { ip, ports })
+}
+
+fn backends(slices: &[Arc<EndpointSlice>]) -> Vec<Backend> {
+    let mut backends = Vec::new();
+    for slice in slices {
+        let ports = slice.ports.iter().flatten();
+        let mut ports: Vec<_> = ports
+            .filter_map(|of| port(of.name.as_deref(), of.protocol.as_deref(), of.port?))
+            .collect();
+        ports.sort();
+        let ready = slice
+            .endpoints
+            .iter()
+            .flatten()
+            .filter(|endpoint| proxy::is_ready(endpoint));
+        for endpoint in ready {
+            // All addresses of an endpoint are the same one.
+            let ip = endpoint.addresses.first().and_then(|ip| ip.parse::<IpAddr>().ok());
+            let Some(ip) = ip.filter(|ip| !proxy::is_simulated(*ip)) else {
+                continue;
+            };
+            backends.push(Backend {
+                ip,
+                hostname: endpoint.hostname.clone(),
+                ports: ports.clone(),
+            });
+        }
+    }
+    backends.sort();
+    backends.dedup();
+    backends
+}
+
+fn port(name: Option<&str>, protocol: Option<&str>, number: i32) -> Option<Port> {
+    Some(Port {
+        name: name.unwrap_or_default().to_owned(),
+        protocol: protocol.unwrap_or("TCP").to_ascii_lowercase(),
+        number: u16::try_from(number).ok()?,
+    })
 }
 
 #[cfg(test)]
@@ -231,19 +305,20 @@ mod tests {
              127.9.128.7 web.shop.svc.cluster.local web.shop.svc web.shop web\n",
         );
         let web = Request::new(Some("shop"), "web");
-        names.set(&Request::new(Some("shop"), "db"), Entry::Addresses(vec![]));
+        names.set(&Request::new(Some("shop"), "db"), None);
         check(
             &names,
             "other",
             "127.0.0.1 localhost\n127.9.128.7 web.shop.svc.cluster.local web.shop.svc web.shop\n",
         );
         names.is_stale = false;
-        names.set(
-            &web,
-            Entry::Addresses(vec![("127.9.128.7".parse().expect("an address"), None)]),
-        );
+        let same = Entry::Address {
+            ip: "127.9.128.7".parse().expect("an address"),
+            ports: vec![],
+        };
+        names.set(&web, Some(same));
         assert!(!names.is_stale, "it says the same");
-        names.set(&web, Entry::Addresses(vec![]));
+        names.set(&web, None);
         assert!(names.is_stale);
     }
 

@@ -110,6 +110,7 @@ pub(super) fn order(
         memory,
         terminal: None,
         hosts: None,
+        resolv: None,
     }
 }
 

@@ -24,6 +24,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use rustix::process::{Pid, Signal};
 use serde_json::Value;
 
+use super::resolv;
 use super::table::Table;
 
 /// The first argument of a shim, and of the process that becomes the program.
@@ -105,7 +106,9 @@ fn shim(arguments: Vec<OsString>) -> io::Result<u8> {
     // The keyboard's signals are for the cluster, which tells its shims.
     rustix::process::setsid()?;
     // Without it the program runs all the same; the cluster is told why.
-    let names = spec["hosts"].as_str().map_or(Ok(()), own_hosts);
+    let files = [("hosts", "/etc/hosts"), ("resolv", resolv::FILE)];
+    let files = files.map(|(key, place)| (spec[key].as_str(), place));
+    let names = own_files(&files);
     let mut child = command(&spec)?.spawn()?;
     let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
     let main = Arc::new(Mutex::new(pid));
@@ -132,10 +135,10 @@ fn shim(arguments: Vec<OsString>) -> io::Result<u8> {
     Ok(u8::try_from(code).unwrap_or(u8::MAX))
 }
 
-/// Puts a file in the place of `/etc/hosts`, for this process and all below it. Root may do so in a mount namespace;
+/// Puts files in the place of the machine's, for this process and all below it. Root may do so in a mount namespace;
 /// others in a user namespace of their own as well, in which they stay who they are.
 #[cfg(target_os = "linux")]
-fn own_hosts(file: &str) -> io::Result<()> {
+fn own_files(files: &[(Option<&str>, &str)]) -> io::Result<()> {
     use rustix::mount::{MountPropagationFlags, mount_bind, mount_change};
     use rustix::thread::UnshareFlags;
     let (user, group) = (rustix::process::geteuid(), rustix::process::getegid());
@@ -153,12 +156,16 @@ fn own_hosts(file: &str) -> io::Result<()> {
     }
     // Mounts made here do not leave this namespace.
     mount_change("/", MountPropagationFlags::PRIVATE | MountPropagationFlags::REC)?;
-    mount_bind(file, "/etc/hosts")?;
+    for (file, place) in files {
+        if let Some(file) = file {
+            mount_bind(*file, *place)?;
+        }
+    }
     Ok(())
 }
 
 #[cfg(not(target_os = "linux"))]
-fn own_hosts(_: &str) -> io::Result<()> {
+fn own_files(_: &[(Option<&str>, &str)]) -> io::Result<()> {
     Err(io::ErrorKind::Unsupported.into())
 }
 
