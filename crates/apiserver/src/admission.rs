@@ -36,6 +36,7 @@ use crate::model::Resource;
 use crate::model::object;
 use crate::model::status::{Cause, Status};
 use crate::model::user::UserInfo;
+use crate::outbound::AdmissionQuestion;
 use crate::storage::Storage;
 use crate::values::get;
 use matching::Matched;
@@ -85,6 +86,25 @@ impl Attributes {
     pub fn is_own_kind(&self) -> bool {
         let resource = &self.resource;
         self.kind.group == resource.group && self.kind.version == resource.version && self.kind.kind == resource.kind
+    }
+
+    /// The same as [`Attributes::review`] for a webhook in this process.
+    pub(crate) fn question(&self, matched: &Matched, uid: String, [object, old]: [&Value; 2]) -> AdmissionQuestion {
+        let resource = |row: &Resource| [&row.group, &row.version, &row.plural].map(ToString::to_string);
+        AdmissionQuestion {
+            uid,
+            kinds: [matched.kind.clone(), self.kind.clone()],
+            resources: [resource(&matched.resource), resource(&self.resource)],
+            subresource: self.subresource.clone(),
+            name: self.name.clone(),
+            namespace: self.namespace.clone(),
+            operation: self.operation,
+            user: self.user.clone(),
+            dry_run: self.dry_run,
+            options: self.options.clone(),
+            object: object.clone(),
+            old_object: old.clone(),
+        }
     }
 
     /// The `AdmissionRequest` without its uid and objects, for the resource that `matched` the request: webhooks get

@@ -237,7 +237,7 @@ fn kept<K: AnyObject>(mut object: K) -> Arc<dyn Cached> {
 }
 
 /// Reads a type out of a value. By way of text: see the invariants.
-pub(crate) fn of_json<K: DeserializeOwned>(value: &Value) -> Result<K, String> {
+pub(crate) fn of_json<K: DeserializeOwned>(value: &impl Serialize) -> Result<K, String> {
     let text = serde_json::to_string(value).map_err(|error| error.to_string())?;
     serde_json::from_str(&text).map_err(|error| without_place(&error))
 }

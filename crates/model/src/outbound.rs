@@ -16,9 +16,12 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use kubewright_schema::decode;
+use kubewright_schema::schema::GroupVersionKind;
 use serde_json::Value;
 
+use crate::Operation;
 use crate::env::BoxFuture;
+use crate::user::UserInfo;
 
 /// Where a webhook is (`WebhookClientConfig`).
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -126,8 +129,26 @@ pub enum OutboundError {
 /// What an admission webhook in this process is asked: the `request` of an `AdmissionReview` of version `v1`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct AdmissionQuestion {
-    /// What is done, with its uid and without objects.
-    pub request: Value,
+    /// The id of this question.
+    pub uid: String,
+    /// The kind in which the webhook sees the object, and the one of the request.
+    pub kinds: [GroupVersionKind; 2],
+    /// Group, version and plural of the resource that the webhook is registered for, and of the one of the request.
+    pub resources: [[String; 3]; 2],
+    /// The subresource; empty where there is none.
+    pub subresource: String,
+    /// The name of the object; empty while it is to be generated.
+    pub name: String,
+    /// The namespace of the object; empty where it has none.
+    pub namespace: String,
+    /// The operation.
+    pub operation: Operation,
+    /// Who does it.
+    pub user: UserInfo,
+    /// Whether nothing will be stored.
+    pub dry_run: bool,
+    /// The options of the write, such as `CreateOptions`.
+    pub options: Value,
     /// The object, which is null for deletions.
     pub object: Value,
     /// The object that is there, which is null for creations.

@@ -12,8 +12,9 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
     CustomResourceConversion, CustomResourceDefinition, ServiceReference, WebhookClientConfig, WebhookConversion,
 };
 use kubewright::AdmissionRequest;
-use kubewright::kube::core::DynamicObject;
-use kubewright::webhook::{WebhookHandlers, configurations};
+use kubewright::k8s_openapi::api::authentication::v1::UserInfo;
+use kubewright::kube::core::{DynamicObject, GroupVersionKind, GroupVersionResource};
+use kubewright::webhook::{Operation, WebhookHandlers, configurations};
 use kubewright_cluster::{AdmissionQuestion, AdmissionVerdict, Cluster};
 use serde_json::{Value, json};
 
@@ -146,9 +147,7 @@ async fn admit(
     within: Duration,
     question: AdmissionQuestion,
 ) -> Result<AdmissionVerdict, String> {
-    let request = AdmissionRequest::of(question.request, question.object, question.old_object);
-    let request = request.map_err(|error| error.to_string())?;
-    let answer = handlers.admit(path, within, request).await;
+    let answer = handlers.admit(path, within, request_of(question)).await;
     let answer = answer.map_err(|status| status.message)?;
     Ok(AdmissionVerdict {
         allowed: answer.refusal.is_none(),
@@ -157,6 +156,43 @@ async fn admit(
         warnings: answer.warnings,
         audit_annotations: answer.audit_annotations.into_iter().collect(),
     })
+}
+
+fn request_of(question: AdmissionQuestion) -> AdmissionRequest {
+    let operation = match question.operation.as_str() {
+        "CREATE" => Operation::Create,
+        "UPDATE" => Operation::Update,
+        "DELETE" => Operation::Delete,
+        _ => Operation::Connect,
+    };
+    let [seen, asked] = question.kinds.map(|kind| GroupVersionKind {
+        group: kind.group,
+        version: kind.version,
+        kind: kind.kind,
+    });
+    let [resource, request_resource] = question
+        .resources
+        .map(|[group, version, resource]| GroupVersionResource::gvr(&group, &version, &resource));
+    let given = |text: String| (!text.is_empty()).then_some(text);
+    let present = |value: Value| (!value.is_null()).then_some(value);
+    let mut request = AdmissionRequest::new(operation, seen, resource);
+    request.uid = question.uid;
+    request.sub_resource = given(question.subresource);
+    request.request_kind = Some(asked);
+    request.request_resource = Some(request_resource);
+    request.name = question.name;
+    request.namespace = given(question.namespace);
+    request.user_info = UserInfo {
+        username: given(question.user.name),
+        uid: given(question.user.uid),
+        groups: (!question.user.groups.is_empty()).then_some(question.user.groups),
+        extra: (!question.user.extra.is_empty()).then_some(question.user.extra),
+    };
+    request.dry_run = question.dry_run;
+    request.options = present(question.options);
+    request.object = present(question.object);
+    request.old_object = present(question.old_object);
+    request
 }
 
 fn present(handlers: &RwLock<Option<WebhookHandlers>>) -> Option<WebhookHandlers> {

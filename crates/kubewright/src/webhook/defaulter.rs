@@ -18,7 +18,8 @@ use crate::object::Object;
 ///
 /// It is called when an object is created or updated, perhaps more than once for one write, so it must give the same
 /// result when it is applied to its own result. Its changes are answered as a minimal patch; fields that the Rust type
-/// does not know are kept.
+/// does not know are kept. The object comes without `managedFields`, as from a cache; [`AdmissionRequest::object`] has
+/// them.
 ///
 /// ```
 /// use kubewright::k8s_openapi::api::core::v1::ConfigMap;

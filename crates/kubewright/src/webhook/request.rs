@@ -5,7 +5,7 @@ use std::sync::{Mutex, PoisonError};
 
 use k8s_openapi::api::authentication::v1::UserInfo;
 use kube::core::{GroupVersionKind, GroupVersionResource};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize, Serializer};
 use serde_json::Value;
 
 use super::denied::Denied;
@@ -78,7 +78,8 @@ pub struct AdmissionRequest {
     /// The options of the write, such as `CreateOptions`.
     #[serde(default)]
     pub options: Option<Value>,
-    /// The object as it was sent, with fields that the Rust type does not know; `None` for deletions.
+    /// The object as it was sent, with fields that the Rust type does not know and with its `managedFields`, which
+    /// handlers of a type do not get; `None` for deletions.
     #[serde(default)]
     pub object: Option<Value>,
     /// The object as it is stored; `None` for creations.
@@ -106,10 +107,20 @@ impl AdmissionRequest {
     /// ```
     pub fn detached<K: crate::Object>(operation: Operation) -> AdmissionRequest {
         let resource = crate::api_resource::<K>();
+        let kind = GroupVersionKind::gvk(&resource.group, &resource.version, &resource.kind);
+        let resource = GroupVersionResource::gvr(&resource.group, &resource.version, &resource.plural);
+        let mut request = AdmissionRequest::new(operation, kind, resource);
+        "detached".clone_into(&mut request.uid);
+        request
+    }
+
+    /// A request for those who ask handlers without HTTP ([`WebhookHandlers::admit`](super::WebhookHandlers::admit)).
+    /// Its other fields are empty, and can be set.
+    pub fn new(operation: Operation, kind: GroupVersionKind, resource: GroupVersionResource) -> AdmissionRequest {
         AdmissionRequest {
-            uid: "detached".to_owned(),
-            kind: GroupVersionKind::gvk(&resource.group, &resource.version, &resource.kind),
-            resource: GroupVersionResource::gvr(&resource.group, &resource.version, &resource.plural),
+            uid: String::new(),
+            kind,
+            resource,
             sub_resource: None,
             request_kind: None,
             request_resource: None,
@@ -149,20 +160,6 @@ impl AdmissionRequest {
     pub fn audit_annotations(&self) -> BTreeMap<String, String> {
         let annotations = self.audit_annotations.lock();
         annotations.unwrap_or_else(PoisonError::into_inner).clone()
-    }
-
-    /// A request out of the fields of an `AdmissionRequest` without its objects, and those. For who asks handlers
-    /// without HTTP, see [`WebhookHandlers::admit`](super::WebhookHandlers::admit). An object that is null is none.
-    ///
-    /// # Errors
-    /// What is wrong with the fields.
-    pub fn of(fields: Value, object: Value, old_object: Value) -> Result<AdmissionRequest> {
-        let mut request: AdmissionRequest = serde_json::from_value(fields).map_err(|error| {
-            Error::Configuration(format!("these are not the fields of an AdmissionRequest: {error}"))
-        })?;
-        let present = |object: Value| (!object.is_null()).then_some(object);
-        (request.object, request.old_object) = (present(object), present(old_object));
-        Ok(request)
     }
 
     /// A client of the cluster, with the manager's cache. For a dry run its writes are dry runs too.
@@ -205,9 +202,10 @@ impl AdmissionRequest {
         )
     }
 
-    /// Decodes the object of `field`.
+    /// Decodes the object of `field`, without its `managedFields`: caches leave them out as well, and of a small object
+    /// they are the larger part.
     pub(super) fn decode<K: AnyObject>(&self, raw: &Value, field: &str) -> Result<K, Denied> {
-        of_json(raw).map_err(|error| {
+        of_json(&Unmanaged(raw)).map_err(|error| {
             Denied::with_code(
                 400,
                 "BadRequest",
@@ -240,5 +238,65 @@ impl AdmissionRequest {
 
     fn lock(&self) -> std::sync::MutexGuard<'_, Vec<String>> {
         self.warnings.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// An object that is written without its `managedFields`.
+struct Unmanaged<'a>(&'a Value);
+
+impl Serialize for Unmanaged<'_> {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        match self.0 {
+            Value::Object(fields) => to.collect_map(fields.iter().map(|(name, value)| {
+                let is_metadata = name == "metadata";
+                (name, Part { value, is_metadata })
+            })),
+            other => other.serialize(to),
+        }
+    }
+}
+
+/// A field of an object.
+struct Part<'a> {
+    value: &'a Value,
+    is_metadata: bool,
+}
+
+impl Serialize for Part<'_> {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        match self.value {
+            Value::Object(fields) if self.is_metadata => {
+                to.collect_map(fields.iter().filter(|(name, _)| *name != "managedFields"))
+            }
+            other => other.serialize(to),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::api::core::v1::ConfigMap;
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_typed_object_comes_without_its_managed_fields() {
+        let request = AdmissionRequest::detached::<ConfigMap>(Operation::Create);
+        let raw = json!({
+            "metadata": { "name": "a", "managedFields": [{ "manager": "m", "metadata": { "managedFields": 1 } }] },
+            "data": { "managedFields": "mine", "metadata": "mine, too" },
+        });
+        let object: ConfigMap = request.decode(&raw, "object").expect("a ConfigMap");
+        assert_eq!(object.metadata.name.as_deref(), Some("a"));
+        assert_eq!(object.metadata.managed_fields, None);
+        let data = object.data.unwrap_or_default();
+        assert_eq!(
+            (data["managedFields"].as_str(), data["metadata"].as_str()),
+            ("mine", "mine, too")
+        );
+        let why = request.decode::<ConfigMap>(&json!({ "metadata": 5 }), "object");
+        let why = why.expect_err("no ConfigMap").to_string();
+        assert!(why.contains("cannot read request.object of ConfigMap"), "{why}");
     }
 }

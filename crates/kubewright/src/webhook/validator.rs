@@ -13,7 +13,8 @@ use crate::object::Object;
 
 /// Says whether an object may be stored (controller-runtime's `admission.Validator`).
 ///
-/// An operation without an implementation is allowed. Warnings for the user go through [`AdmissionRequest::warn`].
+/// Objects come without `managedFields`, as from a cache; [`AdmissionRequest::object`] has them. An operation without an
+/// implementation is allowed. Warnings for the user go through [`AdmissionRequest::warn`].
 ///
 /// ```
 /// use kubewright::k8s_openapi::api::core::v1::ConfigMap;

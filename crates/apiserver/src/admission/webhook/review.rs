@@ -11,8 +11,8 @@ use crate::admission::matching::Matched;
 use crate::admission::{Attributes, Session};
 use crate::env;
 use crate::model::status::{Cause, Details, Status};
+use crate::outbound::Inside;
 use crate::outbound::client::{Client, Document, kind_text};
-use crate::outbound::{AdmissionQuestion, Inside};
 
 const GROUP: &str = "admission.k8s.io";
 const KIND: &str = "AdmissionReview";
@@ -94,7 +94,7 @@ pub(super) async fn ask(
     let client = hook.client.as_ref();
     let inside = client.ok().and_then(|client| client.inside(session.outbound()));
     let response = match inside.filter(|_| version == "v1") {
-        Some(inside) => asking.inside(&*inside, attributes.review(seen), &objects).await?,
+        Some(inside) => asking.inside(&*inside, attributes, seen, &objects).await?,
         None => asking.post(attributes.review(seen), &objects).await?,
     };
     asking.settle(response)
@@ -128,16 +128,19 @@ impl Asking<'_> {
     }
 
     /// Asks in this process, where neither question nor answer is written.
-    async fn inside(&self, inside: &dyn Inside, what: Value, objects: &Objects<'_>) -> Result<Response, Failure> {
+    async fn inside(
+        &self,
+        inside: &dyn Inside,
+        attributes: &Attributes,
+        seen: &Matched,
+        objects: &Objects<'_>,
+    ) -> Result<Response, Failure> {
         budget::spend(CALL);
-        for object in [objects.object, objects.old] {
+        let objects = [objects.object, objects.old];
+        for object in objects {
             budget::produce(measure::held(object));
         }
-        let question = AdmissionQuestion {
-            request: identified(what, &self.uid),
-            object: objects.object.clone(),
-            old_object: objects.old.clone(),
-        };
+        let question = attributes.question(seen, self.uid.clone(), objects);
         let verdict = self
             .client()?
             .ask(inside, question, self.hook.timeout)
