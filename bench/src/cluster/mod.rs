@@ -12,6 +12,9 @@
 //!
 //! Only ours is measured at 10,000 pods, where the peer takes its minutes; and with time that is a test's, which the
 //! peer does not have.
+//!
+//! For a look at a part: with `KUBEWRIGHT_BENCH_PODS` only a crowd of so many pods is measured, a multiple of 500; with
+//! `KUBEWRIGHT_BENCH_HOURS` only a CronJob for so many hours.
 
 mod events;
 mod objects;
@@ -41,6 +44,12 @@ const PART: f64 = 10.0;
 
 /// Measures and prints.
 pub(crate) async fn measure(kubewright: &Path, peer: Option<&Peer>) -> Result<(), String> {
+    if let Some(pods) = given("KUBEWRIGHT_BENCH_PODS")? {
+        let crowd = works::crowd(&Side::ours(kubewright, 100).await?, pods).await?;
+        row(&format!("{pods} pods on 100 nodes to Ready"), crowd.up, None);
+        row("all deleted", crowd.down, None);
+        return Ok(());
+    }
     let whole = peer.map(Whole::of).transpose()?;
     println!(
         "\nworkloads: seconds, CPU seconds, MB; ours beside the whole control plane (goal: 1/{PART} of its time and of its CPU)\n"
@@ -66,8 +75,19 @@ pub(crate) async fn measure(kubewright: &Path, peer: Option<&Peer>) -> Result<()
 /// Measures and prints the features of our side alone: time that is a test's, and pods that are processes.
 pub(crate) async fn time_and_processes(kubewright: &Path) -> Result<(), String> {
     println!();
-    let (year, postgres) = (time::a_year().await, time::postgres(kubewright).await);
+    if let Some(hours) = given("KUBEWRIGHT_BENCH_HOURS")? {
+        return time::hourly(hours).await;
+    }
+    let (year, postgres) = (time::hourly(time::YEAR).await, time::postgres(kubewright).await);
     year.and(postgres)
+}
+
+/// The size of a work that the environment names.
+fn given(variable: &str) -> Result<Option<usize>, String> {
+    match std::env::var(variable) {
+        Ok(text) => text.parse().map(Some).map_err(|why| format!("{variable}: {why}")),
+        Err(_) => Ok(None),
+    }
 }
 
 /// The cost of one work for us and for the peer. A failure is reported, and does not keep the other works from being
