@@ -18,8 +18,9 @@ use std::time::Duration;
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::{Event, EventSource, ObjectReference};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
-use kube::Api;
 use kube::api::{Patch, PatchParams, PostParams};
+use kube::core::Request as Requests;
+use kube::core::request;
 use serde_json::json;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
@@ -28,6 +29,7 @@ use tokio::time::Instant;
 use crate::clock::Clock;
 use crate::error::Chain;
 use crate::fault::fault_of;
+use crate::object::{api_resource, collection_path};
 use crate::stop::Stop;
 
 /// How many events may wait to be written.
@@ -294,12 +296,10 @@ impl Writer {
             if key.message.is_none() {
                 patch["message"] = json!(record.message);
             }
-            let api: Api<Event> = Api::namespaced(self.client.clone(), &known.namespace);
-            match api
-                .patch(&known.name, &PatchParams::default(), &Patch::Merge(patch))
-                .await
-            {
-                Ok(_) => {
+            let requests = requests_in(&known.namespace);
+            let request = requests.patch(&known.name, &PatchParams::default(), &Patch::Merge(patch));
+            match send(&self.client, request).await {
+                Ok(()) => {
                     known.count = count;
                     return Ok(());
                 }
@@ -309,8 +309,9 @@ impl Writer {
             }
         }
         let namespace = event.metadata.namespace.clone().unwrap_or_default();
-        let api: Api<Event> = Api::namespaced(self.client.clone(), &namespace);
-        api.create(&PostParams::default(), event).await?;
+        let body = serde_json::to_vec(event).map_err(kube::Error::SerdeError)?;
+        let request = requests_in(&namespace).create(&PostParams::default(), body);
+        send(&self.client, request).await?;
         self.remember(key.clone(), event);
         Ok(())
     }
@@ -398,6 +399,19 @@ impl Writer {
         bucket.tokens -= 1.0;
         true
     }
+}
+
+fn requests_in(namespace: &str) -> Requests {
+    Requests::new(collection_path(&api_resource::<Event>(), Some(namespace)))
+}
+
+/// Sends a write. Nothing of its answer is wanted, so that it is not decoded.
+async fn send(
+    client: &kube::Client,
+    request: Result<http::Request<Vec<u8>>, request::Error>,
+) -> Result<(), kube::Error> {
+    let request = request.map_err(kube::Error::BuildRequest)?;
+    client.request_text(request).await.map(drop)
 }
 
 fn late() -> kube::Error {
