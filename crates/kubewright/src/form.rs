@@ -77,7 +77,20 @@ pub(crate) trait Cached: Any + AsJson {
     fn identity(&self) -> Identity<'_>;
     fn metadata(&self) -> Cow<'_, ObjectMeta>;
     fn labels(&self) -> Cow<'_, BTreeMap<String, String>>;
-    fn owners(&self) -> Cow<'_, [OwnerReference]>;
+    /// Shows the owner references. Those of an object that is decoded are not read again.
+    fn with_owners(&self, look: &mut dyn FnMut(&[OwnerReference]));
+}
+
+impl dyn Cached {
+    /// The owner reference of the controller, as far as it is shown by `read`.
+    pub(crate) fn controller<T>(&self, read: impl Fn(&OwnerReference) -> T) -> Option<T> {
+        let mut found = None;
+        self.with_owners(&mut |owners| {
+            let controller = owners.iter().find(|owner| owner.controller == Some(true));
+            found = controller.map(&read);
+        });
+        found
+    }
 }
 
 impl<K: AnyObject> Cached for K {
@@ -93,8 +106,8 @@ impl<K: AnyObject> Cached for K {
         labels_of(self.meta())
     }
 
-    fn owners(&self) -> Cow<'_, [OwnerReference]> {
-        Cow::Borrowed(self.meta().owner_references.as_deref().unwrap_or_default())
+    fn with_owners(&self, look: &mut dyn FnMut(&[OwnerReference])) {
+        look(self.meta().owner_references.as_deref().unwrap_or_default());
     }
 }
 

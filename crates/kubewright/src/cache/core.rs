@@ -203,7 +203,9 @@ impl Core {
         let dispatcher = self.dispatcher();
         for delta in deltas {
             let events = self.store.write().unwrap_or_else(PoisonError::into_inner).apply(delta);
+            let held = self.shelf.decoded(&events);
             self.report(&dispatcher.dispatch(&events));
+            drop_guarded(&self.name, held);
             drop_guarded(&self.name, events);
         }
         drop(dispatcher);

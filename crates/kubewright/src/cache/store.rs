@@ -110,7 +110,7 @@ pub(crate) const ORPHANS: &str = "metadata.ownerReferences.controller.none";
 
 /// The namespace of an object that no controller owns.
 pub(crate) fn orphan_in(object: &dyn Cached) -> Vec<String> {
-    let owned = object.owners().iter().any(|owner| owner.controller == Some(true));
+    let owned = object.controller(|_| ()).is_some();
     let namespace = || object.identity().namespace.unwrap_or_default().to_owned();
     (!owned).then(namespace).into_iter().collect()
 }
@@ -136,13 +136,7 @@ impl Meta<dyn Cached> for KubeMeta {
 
 /// The uid of the controller of an object, if it has one.
 pub(crate) fn controller_uid(object: &dyn Cached) -> Vec<String> {
-    object
-        .owners()
-        .iter()
-        .filter(|owner| owner.controller == Some(true))
-        .map(|owner| owner.uid.clone())
-        .take(1)
-        .collect()
+    object.controller(|owner| owner.uid.clone()).into_iter().collect()
 }
 
 impl From<&Request> for ObjectKey {

@@ -290,14 +290,15 @@ impl OwnerKind {
 
     /// The keys of the owners of an object that are of this kind: of the one that controls it, or of any.
     fn owners_of(&self, object: &Any, any: bool) -> Vec<Request> {
-        let owners = object.owners();
-        let named = owners
-            .iter()
-            .filter(|reference| (any || reference.controller == Some(true)) && self.names(reference));
         let namespace = object.identity().namespace.filter(|_| !self.cluster_scoped);
-        named
-            .map(|reference| Request::new(namespace, &reference.name))
-            .collect()
+        let mut keys = Vec::new();
+        object.with_owners(&mut |owners| {
+            let named = owners
+                .iter()
+                .filter(|reference| (any || reference.controller == Some(true)) && self.names(reference));
+            keys.extend(named.map(|reference| Request::new(namespace, &reference.name)));
+        });
+        keys
     }
 }
 
@@ -428,7 +429,9 @@ impl Watching {
                 let client = wiring.client.only_reading();
                 let mapper = Mapper::start(&name, map, client, sink, wiring.own.keys(), &mut tasks);
                 let inlet = mapper.inlet();
-                let put = move |event: &Event<Any>, priority, cause| inlet.put(event, priority, cause);
+                let put = move |event: &Event<Any>, priority, resource: &ApiResource| {
+                    inlet.put(event, priority, cause_of(resource, event));
+                };
                 let mut feed = feed(&parts, passes, low, put);
                 feed.trouble = Some(mapper.trouble());
                 feed.tasks = tasks;
@@ -456,27 +459,27 @@ fn each_state(event: &Event<Any>) -> impl Iterator<Item = &Any> {
 fn keys_of(
     sink: Sink,
     keys: impl Fn(&Event<Any>) -> Vec<Request> + Send + Sync + 'static,
-) -> impl Fn(&Event<Any>, Priority, Cause) + Send + Sync + 'static {
-    move |event, priority, cause| {
+) -> impl Fn(&Event<Any>, Priority, &ApiResource) + Send + Sync + 'static {
+    move |event, priority, resource| {
         let mut keys = keys(event);
         keys.sort();
         keys.dedup();
-        let last = keys.pop(); // most changes lead to one key
+        // Most changes lead to one key; and for most handlers of a kind that many watch, to none.
+        let Some(last) = keys.pop() else { return };
+        let cause = cause_of(resource, event);
         for key in keys {
             sink.add(key, priority, Causes::of(cause.clone()));
         }
-        if let Some(key) = last {
-            sink.add(key, priority, Causes::of(cause));
-        }
+        sink.add(last, priority, Causes::of(cause));
     }
 }
 
-/// Hands the changes that pass on, with their cause.
+/// Hands the changes that pass on, with the resource of their objects.
 fn feed(
     parts: &Parts,
     passes: Passes,
     low: bool,
-    take: impl Fn(&Event<Any>, Priority, Cause) + Send + Sync + 'static,
+    take: impl Fn(&Event<Any>, Priority, &ApiResource) + Send + Sync + 'static,
 ) -> Feed {
     let resource = parts.form().resource.clone();
     let handler: Handler<Any> = Arc::new(move |event| {
@@ -489,7 +492,7 @@ fn feed(
             _ if low => Priority::Low,
             _ => Priority::Normal,
         };
-        take(event, priority, cause_of(&resource, event));
+        take(event, priority, &resource);
     });
     let informers = parts
         .iter()

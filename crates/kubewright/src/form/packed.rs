@@ -25,7 +25,7 @@ use std::time::Duration;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::core::ObjectMeta;
-use kubewright_engine::{ObjectKey, ResourceVersion, Unreadable};
+use kubewright_engine::{Event, ObjectKey, ResourceVersion, Unreadable};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use tokio::time::Instant;
@@ -304,10 +304,15 @@ impl Cached for Packed {
         Cow::Owned(labels.map(read).unwrap_or_default())
     }
 
-    fn owners(&self) -> Cow<'_, [OwnerReference]> {
-        match self.part(self.head.owners) {
-            "" => Cow::Borrowed(&[]),
-            owners => Cow::Owned(read(owners)),
+    fn with_owners(&self, look: &mut dyn FnMut(&[OwnerReference])) {
+        let owners = self.part(self.head.owners);
+        if owners.is_empty() {
+            return look(&[]);
+        }
+        let held = self.state().held();
+        match held {
+            Some(Ok(decoded)) => decoded.with_owners(look),
+            _ => look(&read::<Vec<OwnerReference>>(owners)),
         }
     }
 }
@@ -342,6 +347,19 @@ impl Shelf {
     /// Whether objects are decoded when they arrive.
     pub(crate) fn checks(&self) -> bool {
         self.checks.load(Ordering::Relaxed)
+    }
+
+    /// The states that events show, decoded, where handlers look at objects with their type. They are held until all
+    /// have looked: a state at rest would be decoded for each of them.
+    pub(crate) fn decoded(&self, events: &[Event<dyn Cached>]) -> Vec<Arc<dyn Cached>> {
+        if !self.checks() {
+            return Vec::new();
+        }
+        let states = events.iter().flat_map(|event| match event {
+            Event::Modified { old, new } => [Some(old), Some(new)],
+            Event::Added { object, .. } | Event::Deleted { object, .. } => [Some(object), None],
+        });
+        states.flatten().filter_map(|state| looked(state).ok()).collect()
     }
 
     fn note(&self, object: Unreadable) {
@@ -489,6 +507,22 @@ mod tests {
     }
 
     #[test]
+    fn what_an_event_shows_stays_decoded_while_it_is_held() {
+        let shelf = shelf(0);
+        let [old, new] = ["a", "b"].map(|name| config(name, r#"{"a":"b"}"#, &shelf));
+        let events = [Event::<dyn Cached>::Modified {
+            old: old.clone(),
+            new: new.clone(),
+        }];
+        assert!(shelf.decoded(&events).is_empty(), "no handler looks at the type");
+        shelf.check();
+        let held = shelf.decoded(&events);
+        assert_eq!([&old, &new].map(|state| is_decoded(state)), [true; 2]);
+        drop(held);
+        assert_eq!([&old, &new].map(|state| is_decoded(state)), [false; 2]);
+    }
+
+    #[test]
     fn a_shelf_keeps_nothing_that_the_cache_has_dropped() {
         let shelf = shelf(1 << 20);
         let object = config("a", "{}", &shelf);
@@ -503,7 +537,12 @@ mod tests {
         assert_eq!(object.identity().name, Some("a"));
         assert_eq!(object.metadata().name.as_deref(), Some("a"));
         assert_eq!(object.labels()["a"], "b");
-        assert_eq!(object.owners()[0].name, "o");
+        let owner = |object: &Packed| {
+            let mut name = String::new();
+            object.with_owners(&mut |owners| name = owners[0].name.clone());
+            name
+        };
+        assert_eq!(owner(&object), "o");
         assert!(object.shelf.take_broken().is_empty(), "nobody has read it");
     }
 
