@@ -89,7 +89,7 @@ fn gathered(role: &ClusterRole, all: &[Arc<ClusterRole>]) -> Result<Vec<PolicyRu
         let selector: Selector = meta::selector(&format!("ClusterRole {name}"), selector)?;
         let mut chosen: Vec<&Arc<ClusterRole>> = all
             .iter()
-            .filter(|other| meta::name(&other.metadata) != name && selector.matches(&meta::labels(&other.metadata)))
+            .filter(|other| meta::name(&other.metadata) != name && selector.matches(meta::labels(&other.metadata)))
             .collect();
         chosen.sort_by_key(|other| meta::name(&other.metadata));
         for rule in chosen.iter().flat_map(|other| other.rules.iter().flatten()) {

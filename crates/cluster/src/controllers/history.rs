@@ -108,7 +108,7 @@ async fn create<O: Object>(
 ) -> Result<Arc<ControllerRevision>> {
     loop {
         let hash = template::hash(of, Some(*collisions)).map_err(Error::terminal)?;
-        let mut labels = of.metadata.as_ref().map(meta::labels).unwrap_or_default();
+        let mut labels = of.metadata.as_ref().map(meta::labels).cloned().unwrap_or_default();
         labels.insert(hash_label.to_owned(), hash.clone());
         let revision = ControllerRevision {
             metadata: ObjectMeta {

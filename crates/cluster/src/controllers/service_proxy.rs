@@ -40,10 +40,10 @@ pub(crate) fn controller(processes: Processes) -> Controller {
         .named("service-proxy")
         .concurrency(WORKERS)
         .watches::<EndpointSlice>(|slice| {
-            let service = meta::labels(&slice.metadata).remove(SERVICE_NAME);
+            let service = meta::labels(&slice.metadata).get(SERVICE_NAME);
             let namespace = slice.metadata.namespace.as_deref();
             service
-                .map(|service| Request::new(namespace, &service))
+                .map(|service| Request::new(namespace, service))
                 .into_iter()
                 .collect()
         })

@@ -44,8 +44,9 @@ pub(crate) fn annotation<'a>(meta: &'a ObjectMeta, key: &str) -> Option<&'a str>
 }
 
 /// The labels, empty when there are none.
-pub(crate) fn labels(meta: &ObjectMeta) -> BTreeMap<String, String> {
-    meta.labels.clone().unwrap_or_default()
+pub(crate) fn labels(meta: &ObjectMeta) -> &BTreeMap<String, String> {
+    static NONE: BTreeMap<String, String> = BTreeMap::new();
+    meta.labels.as_ref().unwrap_or(&NONE)
 }
 
 /// A controller reference to an owner (`metav1.NewControllerRef`): it controls, and blocks the owner's foreground
@@ -81,7 +82,7 @@ pub(crate) fn selector(of: &str, selector: &LabelSelector) -> Result<Selector> {
 /// Whether the labels of an object fit. An empty selector fits nothing here, as in the workload controllers of
 /// Kubernetes: a selector that was left out must never adopt a whole namespace.
 pub(crate) fn fits(selector: &Selector, meta: &ObjectMeta) -> bool {
-    !selector.selects_all() && selector.matches(&labels(meta))
+    !selector.selects_all() && selector.matches(labels(meta))
 }
 
 /// A time as the API stores it: whole seconds. A time that is compared with stored times must lose the rest first.

@@ -105,7 +105,7 @@ fn ports(pod: &Pod, service: &Service) -> Vec<EndpointPort> {
 
 /// The labels of the Service, and our own.
 pub(super) fn labels(service: &Service) -> BTreeMap<String, String> {
-    let mut labels = meta::labels(&service.metadata);
+    let mut labels = meta::labels(&service.metadata).clone();
     labels.remove(HEADLESS);
     if service.spec.as_ref().is_some_and(pods::is_headless) {
         labels.insert(HEADLESS.to_owned(), String::new());

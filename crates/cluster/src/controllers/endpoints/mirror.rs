@@ -103,7 +103,7 @@ fn mirrored(address: &EndpointAddress, ready: bool) -> Endpoint {
 
 fn metadata(endpoints: &Endpoints) -> ObjectMeta {
     let name = meta::name(&endpoints.metadata);
-    let mut labels = meta::labels(&endpoints.metadata);
+    let mut labels = meta::labels(&endpoints.metadata).clone();
     labels.insert(SERVICE_NAME.to_owned(), name.to_owned());
     labels.insert(MANAGED_BY.to_owned(), MANAGER.to_owned());
     let mut annotations = endpoints.metadata.annotations.clone().unwrap_or_default();

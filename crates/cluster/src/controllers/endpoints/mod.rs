@@ -128,7 +128,7 @@ async fn zones(ctx: &Context, pods: &[&Pod]) -> Result<BTreeMap<String, Option<S
             continue;
         }
         if let Some(node) = ctx.client().get::<Node>(None, name).await? {
-            let zone = meta::labels(&node.metadata).remove(ZONE);
+            let zone = meta::labels(&node.metadata).get(ZONE).cloned();
             zones.insert(name.to_owned(), zone);
         }
     }

@@ -182,7 +182,7 @@ fn slice(
 
 /// The labels of the Service, and our own (`setEndpointSliceLabels`).
 fn labels(service: &Service) -> BTreeMap<String, String> {
-    let mut labels = meta::labels(&service.metadata);
+    let mut labels = meta::labels(&service.metadata).clone();
     let reserved: BTreeSet<&str> = [HEADLESS, SERVICE_NAME, MANAGED_BY].into();
     labels.retain(|key, _| !reserved.contains(key.as_str()));
     if service.spec.as_ref().is_some_and(pods::is_headless) {

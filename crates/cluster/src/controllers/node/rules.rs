@@ -61,7 +61,7 @@ impl Behaviours {
         let of_pod = |rule: &&Rule| {
             let namespace = rule.namespace.as_ref();
             namespace.is_none_or(|namespace| pod.metadata.namespace.as_ref() == Some(namespace))
-                && rule.selector.matches(&meta::labels(&pod.metadata))
+                && rule.selector.matches(meta::labels(&pod.metadata))
         };
         let mut found = rules.iter().filter(of_pod).peekable();
         if found.peek().is_none() {

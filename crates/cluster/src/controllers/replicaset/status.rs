@@ -30,16 +30,15 @@ pub(crate) fn of<K: Replicated>(
     now: Timestamp,
 ) -> ReplicaSetStatus {
     let min_ready = wish.min_ready_seconds;
-    let template_labels = wish.template.metadata.as_ref().map(meta::labels).unwrap_or_default();
+    let template_labels = wish.template.metadata.as_ref().map(meta::labels);
     let active: Vec<&Pod> = owned.iter().copied().filter(|pod| pods::is_active(pod)).collect();
     let count =
         |fits: &dyn Fn(&Pod) -> bool| i32::try_from(active.iter().filter(|pod| fits(pod)).count()).unwrap_or(i32::MAX);
     let some = |number: i32| (number != 0).then_some(number);
     let has_all_labels = |pod: &Pod| {
         let labels = meta::labels(&pod.metadata);
-        template_labels
-            .iter()
-            .all(|(key, value)| labels.get(key) == Some(value))
+        let mut wanted = template_labels.into_iter().flatten();
+        wanted.all(|(key, value)| labels.get(key) == Some(value))
     };
     let terminating = owned.iter().filter(|pod| pods::is_terminating(pod)).count();
     let before = set.present().and_then(|status| status.conditions);

@@ -182,7 +182,7 @@ pub(super) fn selects(selector: &NodeSelector, node: &Node) -> bool {
     selector
         .node_selector_terms
         .iter()
-        .any(|term| term_fits(term, node, &labels))
+        .any(|term| term_fits(term, node, labels))
 }
 
 /// A term without requirements selects nothing.

@@ -52,7 +52,7 @@ pub(super) async fn of(pod: &Pod, known: &Known, ctx: &Context) -> Result<Option
     let labels = meta::labels(&pod.metadata);
     let namespace = pod.metadata.namespace.as_deref();
     let mut services = vec![];
-    for (key, value) in &labels {
+    for (key, value) in labels {
         let pair = format!("{key}={value}");
         services.extend(ctx.client().list_by_index::<Service>(namespace, INDEX, &pair).await?);
     }

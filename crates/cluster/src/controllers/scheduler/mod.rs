@@ -401,7 +401,7 @@ impl Reconciler for Scheduler {
         {
             for namespace in ctx.client().list::<Namespace>(None).await? {
                 let name = meta::name(&namespace.metadata).to_owned();
-                namespaces.insert(name, meta::labels(&namespace.metadata));
+                namespaces.insert(name, meta::labels(&namespace.metadata).clone());
             }
         }
         let kin = match nodes.len() {

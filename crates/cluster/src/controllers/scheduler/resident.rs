@@ -94,7 +94,7 @@ impl Resident {
             makes_room: preempt::is_going(pod),
             started: start.map(|start| start.0),
             claims: volumes::claims_of(pod).into_values().collect(),
-            labels: shared(&mut kept.labels, meta::labels(&pod.metadata)),
+            labels: shared(&mut kept.labels, meta::labels(&pod.metadata).clone()),
             asks: shared(
                 &mut kept.asks,
                 Asks {

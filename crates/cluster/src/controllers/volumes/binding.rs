@@ -116,7 +116,7 @@ pub(crate) fn best<'a>(
                 && has_modes(spec, of)
         }) && phase == Some("Available")
             && !unreadable
-            && selector.as_ref().is_none_or(|selector| selector.matches(&labels))
+            && selector.as_ref().is_none_or(|selector| selector.matches(labels))
     };
     if let Some(kept) = volumes.iter().filter(fits).find(|volume| is_for(volume, claim)) {
         return Some(kept);

@@ -98,7 +98,7 @@ fn affinity_to_nodes(spec: &PodSpec, nodes: &[&Node]) -> Option<Vec<i64>> {
         let labels = meta::labels(&node.metadata);
         let liked = terms
             .iter()
-            .filter(|term| fit::term_fits(&term.preference, node, &labels));
+            .filter(|term| fit::term_fits(&term.preference, node, labels));
         liked.map(|term| i64::from(term.weight)).sum()
     };
     let worths: Vec<i64> = nodes.iter().map(worth).collect();
