@@ -13,6 +13,7 @@ use common::scenes::{check, create, until};
 use common::soon;
 use k8s_openapi::api::apps::v1::{Deployment, ReplicaSet};
 use k8s_openapi::api::autoscaling::v2::HorizontalPodAutoscaler;
+use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::certificates::v1::CertificateSigningRequest;
 use k8s_openapi::api::core::v1::{
     ConfigMap, Event, Namespace, Node, PersistentVolume, PersistentVolumeClaim, Pod, ResourceQuota, Secret,
@@ -566,6 +567,37 @@ async fn controllers_stop_before_the_server() {
         }
     };
     soon("three pods", some).await;
+    cluster.stop().await;
+    assert_eq!(failures.lock().unwrap().as_slice(), <[String; 0]>::default());
+}
+
+/// Pods that finish make room for others, but not for pods that have their node already: none is bound twice.
+#[tokio::test]
+async fn a_pod_is_bound_once() {
+    let failures = Arc::new(Mutex::new(Vec::new()));
+    let seen = failures.clone();
+    let observer = move |what: &Observation| {
+        if let Observation::ReconcileFinished {
+            controller,
+            outcome: outcome @ (Outcome::Conflict { .. } | Outcome::Retry { .. } | Outcome::Terminal { .. }),
+            ..
+        } = what
+            && controller.as_ref() == "default-scheduler"
+        {
+            seen.lock().unwrap().push(format!("{outcome:?}"));
+        }
+    };
+    let cluster = Cluster::builder().observe(Arc::new(observer)).start().await.unwrap();
+    let jobs: Api<Job> = Api::default_namespaced(cluster.client());
+    let spec = json!({"restartPolicy": "Never", "containers": [{"name": "one", "image": "example.com/one"}]});
+    for number in 0..40 {
+        let job = json!({"metadata": {"name": format!("job-{number}")}, "spec": {"template": {"spec": spec}}});
+        create(&jobs, job).await;
+    }
+    let succeeded = |job: Option<&Job>| job.and_then(|job| job.status.as_ref()?.succeeded) == Some(1);
+    for number in 0..40 {
+        until(&jobs, &format!("job-{number}"), succeeded).await;
+    }
     cluster.stop().await;
     assert_eq!(failures.lock().unwrap().as_slice(), <[String; 0]>::default());
 }

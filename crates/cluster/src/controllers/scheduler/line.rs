@@ -7,7 +7,7 @@
 //! Invariant: a pod steps back only so often: one above it may fit and not be placed all the same.
 
 use std::cmp::Reverse;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use kubewright::Request;
@@ -22,7 +22,14 @@ const PATIENCE: u32 = 20;
 
 /// The pods that wait.
 #[derive(Default)]
-pub(super) struct Line(Mutex<BTreeMap<Request, Waiter>>);
+pub(super) struct Line(Mutex<Waiters>);
+
+#[derive(Default)]
+struct Waiters {
+    pods: BTreeMap<Request, Waiter>,
+    /// The same, the most important first: thousands may wait, and each placement looks.
+    order: BTreeSet<(Reverse<i32>, Request)>,
+}
 
 struct Waiter {
     pod: Arc<Pod>,
@@ -30,7 +37,7 @@ struct Waiter {
 }
 
 impl Line {
-    fn waiters(&self) -> MutexGuard<'_, BTreeMap<Request, Waiter>> {
+    fn waiters(&self) -> MutexGuard<'_, Waiters> {
         // Nothing under this lock can panic half way through a change.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -38,12 +45,13 @@ impl Line {
     /// The pod waits, as it is now.
     pub(super) fn enter(&self, request: &Request, pod: &Arc<Pod>) {
         let mut waiters = self.waiters();
-        let stepped_back = waiters.get(request).map_or(0, |waiter| waiter.stepped_back);
+        let before = waiters.remove(request);
         let waiter = Waiter {
             pod: pod.clone(),
-            stepped_back,
+            stepped_back: before.map_or(0, |waiter| waiter.stepped_back),
         };
-        waiters.insert(request.clone(), waiter);
+        waiters.order.insert((Reverse(priority(pod)), request.clone()));
+        waiters.pods.insert(request.clone(), waiter);
     }
 
     pub(super) fn leave(&self, request: &Request) {
@@ -53,25 +61,32 @@ impl Line {
     /// The most important pods above this one.
     pub(super) fn above(&self, request: &Request, pod: &Pod) -> Vec<(Request, Arc<Pod>)> {
         let waiters = self.waiters();
-        let above = |(other, waiter): &(&Request, &Waiter)| *other != request && priority(&waiter.pod) > priority(pod);
-        let mut found: Vec<(Request, Arc<Pod>)> = waiters
+        let own = priority(pod);
+        let above = waiters
+            .order
             .iter()
-            .filter(above)
-            .map(|(other, waiter)| (other.clone(), waiter.pod.clone()))
-            .collect();
-        found.sort_by_key(|(_, pod)| Reverse(priority(pod)));
-        found.truncate(LOOK);
-        found
+            .take_while(|(Reverse(priority), _)| *priority > own);
+        let others = above.map(|(_, other)| other).filter(|other| *other != request);
+        let known = others.filter_map(|other| Some((other.clone(), waiters.pods.get(other)?.pod.clone())));
+        known.take(LOOK).collect()
     }
 
     /// Lets the pod step back; `false` when it has done so often enough.
     pub(super) fn step_back(&self, request: &Request) -> bool {
         let mut waiters = self.waiters();
-        let Some(waiter) = waiters.get_mut(request) else {
+        let Some(waiter) = waiters.pods.get_mut(request) else {
             return false;
         };
         waiter.stepped_back = waiter.stepped_back.saturating_add(1);
         waiter.stepped_back <= PATIENCE
+    }
+}
+
+impl Waiters {
+    fn remove(&mut self, request: &Request) -> Option<Waiter> {
+        let waiter = self.pods.remove(request)?;
+        self.order.remove(&(Reverse(priority(&waiter.pod)), request.clone()));
+        Some(waiter)
     }
 }
 
@@ -106,6 +121,9 @@ mod tests {
         check(2, &[]);
         line.leave(&all[2].0);
         check(1, &[]);
+        // Its priority changed while it waited.
+        line.enter(&all[3].0, &pod("d", 0).1);
+        check(0, &["b"]);
         let request = &all[0].0;
         assert_eq!((0..30).filter(|_| line.step_back(request)).count(), 20);
         line.enter(request, &all[0].1);

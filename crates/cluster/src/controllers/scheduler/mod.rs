@@ -73,6 +73,8 @@ pub(crate) struct Scheduler {
     /// None until all pods have been entered once.
     ledger: Mutex<Option<Ledger>>,
     kin: kin::Known,
+    /// The uids of pods that were bound and are not seen so yet (`AssumePod`).
+    assumed: Mutex<BTreeMap<Request, String>>,
     /// Pods for which others have given way, and where.
     nominated: Mutex<BTreeMap<Request, (Arc<Pod>, String)>>,
 }
@@ -137,7 +139,19 @@ impl Scheduler {
         self.ledger.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    fn assumed(&self) -> MutexGuard<'_, BTreeMap<Request, String>> {
+        // Nothing under this lock can panic half way through a change.
+        self.assumed.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether this is a state of the pod from before it was bound. The one after leads back here.
+    fn is_placed(&self, request: &Request, pod: &Pod) -> bool {
+        let uid = meta::uid(&pod.metadata);
+        !is_bound(pod) && self.assumed().get(request).is_some_and(|placed| placed == uid)
+    }
+
     fn forget(&self, request: &Request) {
+        self.assumed().remove(request);
         self.waiting.remove(request);
         self.beside.remove(request);
         self.unbound.remove(request);
@@ -367,6 +381,9 @@ impl Reconciler for Scheduler {
     type Object = Pod;
 
     async fn reconcile(&self, pod: Arc<Pod>, ctx: Context) -> Result<Action> {
+        if self.is_placed(ctx.request(), &pod) {
+            return Ok(Action::await_change());
+        }
         self.enter(&pod, &ctx).await?;
         if !self.is_ours(&pod) {
             self.forget(ctx.request());
@@ -426,7 +443,13 @@ impl Reconciler for Scheduler {
                     ledger.place(ctx.request(), &pod, node);
                 }
                 self.nominated().remove(ctx.request());
-                return bind(&ctx, &pod, node).await;
+                if bind(&ctx, &pod, node).await? {
+                    // It waits no longer: what makes room for others must not lead to it again.
+                    self.forget(ctx.request());
+                    let uid = meta::uid(&pod.metadata).to_owned();
+                    self.assumed().insert(ctx.request().clone(), uid);
+                }
+                return Ok(Action::await_change());
             }
             Err(refusals) => refusals,
         };

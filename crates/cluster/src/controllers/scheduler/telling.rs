@@ -46,7 +46,8 @@ pub(super) async fn expect(ctx: &Context, pod: &Pod, node: &str) -> Result<Actio
     Ok(Action::requeue_after(TRY_AGAIN))
 }
 
-pub(super) async fn bind(ctx: &Context, pod: &Pod, node: &str) -> Result<Action> {
+/// Binds the pod; `false` when it is gone.
+pub(super) async fn bind(ctx: &Context, pod: &Pod, node: &str) -> Result<bool> {
     let (namespace, name) = (pod.metadata.namespace.as_deref(), meta::name(&pod.metadata));
     let binding = Binding {
         // The uid makes it this pod, not a later one of the same name.
@@ -71,9 +72,9 @@ pub(super) async fn bind(ctx: &Context, pod: &Pod, node: &str) -> Result<Action>
         Ok(_) => {
             let message = format!("Successfully assigned {} to {node}", ctx.request());
             ctx.event_as(asked(pod), pod, EventType::Normal, "Scheduled", &message);
-            Ok(Action::await_change())
+            Ok(true)
         }
-        Err(error) if error.is_not_found() => Ok(Action::await_change()),
+        Err(error) if error.is_not_found() => Ok(false),
         Err(error) => Err(error),
     }
 }
