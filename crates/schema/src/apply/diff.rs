@@ -7,6 +7,7 @@ use serde_json::{Map, Value};
 use super::FieldSet;
 use super::set::{Node, field};
 use super::shape::{Form, Shape, element, fields};
+use super::sorted::sort_by_text;
 use crate::measure;
 
 /// The difference between two values of one type (`Comparison` upstream).
@@ -219,7 +220,7 @@ fn index<'a>(list: &'a Value, form: Form<'_>) -> Vec<Item<'a>> {
     let list = list.as_array().map_or(&[][..], Vec::as_slice);
     let mut found = Vec::with_capacity(list.len());
     found.extend(list.iter().filter_map(|item| Some((element(form, item).ok()?, item))));
-    found.sort_by(|(one, _), (other, _)| one.cmp(other));
+    sort_by_text(&mut found);
     found
 }
 

@@ -6,6 +6,7 @@ use super::FieldSet;
 use super::diff::side_by_side;
 use super::set::field;
 use super::shape::{Form, Shape, element};
+use super::sorted::sort_by_text;
 use crate::budget;
 
 /// The live object with the applied configuration on top: granular maps and lists are joined, everything else is
@@ -108,7 +109,7 @@ impl<'a> Lists<'a> {
                 .enumerate()
                 .filter_map(|(at, item)| Some((element(form, item).ok()?, at))),
         );
-        elements.sort();
+        sort_by_text(&mut elements);
         let mut items: Vec<Item<'_>> = values().map(|value| Item { id: None, value }).collect();
         let (mut in_live, mut in_applied) = (Vec::new(), Vec::new());
         let mut last = None;

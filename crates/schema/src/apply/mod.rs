@@ -20,6 +20,7 @@ mod merge;
 mod pruning;
 mod set;
 mod shape;
+mod sorted;
 mod updater;
 mod views;
 mod written;

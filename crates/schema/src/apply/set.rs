@@ -13,6 +13,7 @@ use std::fmt::Write as _;
 use serde_json::{Map, Value};
 
 use super::shape::Shape;
+use super::sorted::sort_by_text;
 use super::written;
 use crate::{budget, measure};
 
@@ -133,8 +134,7 @@ impl FieldSet {
 
     /// The set of these elements, which come in any order; `twice` makes the entry of an element that comes again.
     pub(super) fn of_elements(mut elements: Vec<(String, Node)>, twice: fn(Node) -> Node) -> FieldSet {
-        // Mostly they are in order already, which is seen at once.
-        elements.sort_by(|(one, _), (other, _)| one.cmp(other));
+        sort_by_text(&mut elements);
         budget::produce(elements.iter().map(|(element, _)| NODE + element.len()).sum());
         elements.dedup_by(|(element, node), (last, known)| {
             let again = element == last;
