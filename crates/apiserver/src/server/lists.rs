@@ -11,7 +11,7 @@ use bytes::Bytes;
 use kubewright_schema::protobuf::order::{Order, Ordered};
 use serde_json::{Value, json};
 
-use super::respond::{encode, is_shown_as_stored, prefix};
+use super::respond::{encode, is_shown_as_stored, prefix, say_version};
 use super::watch::Selection;
 use crate::body::{Body, LongBody};
 use crate::json;
@@ -19,7 +19,8 @@ use crate::model::Resource;
 use crate::model::form::bare;
 use crate::model::form::full;
 use crate::storage::{Entry, StoredObject};
-use crate::table::write_partial;
+use crate::table::{self, Options, Rows, frame, write_partial};
+use crate::wire::yaml;
 
 /// A list and its metadata.
 pub(crate) struct List {
@@ -90,11 +91,16 @@ impl Item {
         if is_shown_as_stored(resource, self.encoded()) {
             return Shown::Stored(self);
         }
+        Shown::Made(encode(resource, &self.value(resource)))
+    }
+
+    /// The object in the form in which the list shows it.
+    pub(super) fn value(&self, resource: &Resource) -> Value {
         let object = self.object();
-        Shown::Made(match resource.custom {
-            Some(_) => encode(resource, &full(resource, object.value())),
-            None => encode(resource, &bare(resource, object.value())),
-        })
+        match resource.custom {
+            Some(_) => full(resource, object.value()),
+            None => bare(resource, object.value()),
+        }
     }
 }
 
@@ -236,10 +242,69 @@ pub(super) fn partial_body(resource: &Resource, list: &List, version: &str) -> O
     Some(Bytes::from(out))
 }
 
+/// The YAML of a list that is not empty, one item after the other as in [`table_body`].
+pub(super) fn yaml_body(resource: &Resource, list: &List) -> Bytes {
+    let part = |value: Value| yaml::encode(&value, yaml::Style::OBJECTS);
+    let mut out = part(json!({"apiVersion": resource.api_version()}));
+    out.push_str("items:\n");
+    for item in &list.items {
+        // A list below a key is not indented.
+        out.push_str(&part(Value::Array(vec![item.value(resource)])));
+    }
+    let metadata = list.metadata(resource.custom.is_some());
+    out.push_str(&part(json!({"kind": resource.list_kind, "metadata": metadata})));
+    Bytes::from(out)
+}
+
+/// The JSON of the Table of a list. One row is made at a time: the decoded objects of a whole list take many times
+/// their text.
+pub(super) fn table_body(resource: &Resource, list: List, options: Options, version: &str) -> Bytes {
+    const END: &[u8] = b"]}";
+    let metadata = list.metadata(false);
+    let table = |rows: Vec<Value>| {
+        let mut table = frame(resource, metadata.clone(), options, rows);
+        table["apiVersion"] = json!(version);
+        json::text(&Ordered::by_kind(&table))
+    };
+    let mut out = table(Vec::new());
+    if !list.items.is_empty() {
+        // Rows come last. Without any, some kinds have null in their place.
+        out = table(vec![json!({})]);
+        out.truncate(out.len() - b"{}".len() - END.len());
+        write_rows(&mut out, resource, list.items, options, version);
+        out.extend_from_slice(END);
+    }
+    out.push(b'\n');
+    Bytes::from(out)
+}
+
+fn write_rows(out: &mut Vec<u8>, resource: &Resource, mut items: Vec<Item>, options: Options, version: &str) {
+    if let Some(order) = resource.strategy.table_order {
+        items.sort_by_cached_key(|item| order(&full(resource, item.object().value())));
+    }
+    let rows = Rows::new(resource, options);
+    let order = Order::of_kind(version, "TableRow");
+    for (index, item) in items.into_iter().enumerate() {
+        let stored = item.object();
+        let object = full(resource, stored.value());
+        let mut row = rows.row(table::Shown {
+            object: &object,
+            stored: Some(stored.value()),
+        });
+        say_version(&mut row, options, version);
+        if index > 0 {
+            out.push(b',');
+        }
+        out.extend_from_slice(&json::text(&Ordered::new(&row, order)));
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::registry::Registry;
+    use crate::server::respond::{json_text, table_of};
+    use crate::table::IncludeObject;
 
     /// The body of a list of so many ConfigMaps of about a kilobyte, and how many pieces it has.
     fn listed(count: usize) -> (Vec<u8>, usize, Option<usize>) {
@@ -291,5 +356,95 @@ mod tests {
                 "the announced length of {count}"
             );
         }
+    }
+
+    /// Holds the Table that is written row by row against the one that is made as a whole.
+    fn check_table(group: &str, plural: &str, items: &[Value], include: IncludeObject, version: &str) {
+        let kinds = Registry::new().snapshot();
+        let resource = kinds.lookup(group, "v1", plural).expect("it is built in");
+        let options = Options {
+            include,
+            now: jiff::Timestamp::UNIX_EPOCH,
+            headers: true,
+        };
+        let stored: Vec<_> = (items.iter())
+            .map(|item| Arc::new(StoredObject::new(7, item.clone())))
+            .collect();
+        let list = List {
+            resource_version: "7".to_owned(),
+            continue_token: "more".to_owned(),
+            remaining: Some(3),
+            items: stored.iter().cloned().map(Item::Read).collect(),
+        };
+        let objects: Vec<Value> = stored.iter().map(|item| full(&resource, item.value())).collect();
+        let shown = objects.iter().zip(&stored).map(|(object, stored)| table::Shown {
+            object,
+            stored: Some(stored.value()),
+        });
+        let whole = table_of(&resource, shown, list.metadata(false), options, version);
+        let (wanted, text) = (json_text(&whole, false), table_body(&resource, list, options, version));
+        let read = |text: &[u8]| String::from_utf8(text.to_vec()).expect("UTF-8");
+        assert_eq!(read(&text), read(&wanted), "{plural} with {include:?} in {version}");
+    }
+
+    #[test]
+    fn a_table_is_the_same_row_by_row() {
+        let pod = |name: &str, phase: &str| {
+            let labels = json!({"b": "1", "a": "2"});
+            json!({"metadata": {"name": name, "labels": labels}, "spec": {"containers": []}, "status": {"phase": phase}})
+        };
+        let schema =
+            |name: &str, first: u64| json!({"metadata": {"name": name}, "spec": {"matchingPrecedence": first}});
+        let metric = json!({"type": "Resource", "resource": {"name": "cpu", "target": {"type": "Utilization"}}});
+        let scaled = json!({"metadata": {"name": "s"}, "spec": {"maxReplicas": 3, "metrics": [metric]}});
+        let lists: [(&str, &str, Vec<Value>); 6] = [
+            ("", "pods", Vec::new()),
+            (
+                "",
+                "pods",
+                vec![pod("a", "Running"), pod("b", "Succeeded"), pod("c", "Failed")],
+            ),
+            ("", "limitranges", Vec::new()),
+            ("", "limitranges", vec![json!({"metadata": {"name": "l"}})]),
+            (
+                "flowcontrol.apiserver.k8s.io",
+                "flowschemas",
+                vec![schema("a", 9), schema("b", 1), schema("c", 5)],
+            ),
+            ("autoscaling", "horizontalpodautoscalers", vec![scaled]),
+        ];
+        for (group, plural, items) in &lists {
+            for include in [IncludeObject::None, IncludeObject::Metadata, IncludeObject::Object] {
+                for version in ["meta.k8s.io/v1", "meta.k8s.io/v1beta1"] {
+                    check_table(group, plural, items, include, version);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn yaml_is_the_same_item_by_item() {
+        let kinds = Registry::new().snapshot();
+        let resource = kinds.lookup("", "v1", "configmaps").expect("it is built in");
+        let item = |data: Value| {
+            let object = json!({"metadata": {"name": "a"}, "data": data});
+            Item::Read(Arc::new(StoredObject::new(7, object)))
+        };
+        let long = "word ".repeat(30);
+        let list = List {
+            resource_version: "7".to_owned(),
+            continue_token: "more".to_owned(),
+            remaining: None,
+            items: vec![
+                item(json!({"k": "v", "list": "- a\n- b\n"})),
+                item(json!({})),
+                item(json!({"long": long})),
+            ],
+        };
+        let items: Vec<Value> = list.items.iter().map(|item| item.value(&resource)).collect();
+        let whole =
+            json!({"apiVersion": "v1", "kind": "ConfigMapList", "metadata": list.metadata(false), "items": items});
+        let wanted = yaml::encode(&whole, yaml::Style::OBJECTS);
+        assert_eq!(String::from_utf8(yaml_body(&resource, &list).to_vec()), Ok(wanted));
     }
 }

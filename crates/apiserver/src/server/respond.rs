@@ -3,7 +3,6 @@
 //! A stored object's JSON is encoded once (see [`crate::storage::StoredObject::encoded`]); a plain answer puts `kind`
 //! and `apiVersion` in front of it. Only other forms go through a [`Value`].
 
-use crate::model::form::bare;
 use crate::model::form::full;
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -237,6 +236,15 @@ impl Responder<'_> {
             {
                 return Ok((json, Body::Full(text)));
             }
+            (Content::List(resource, list), Transform::None)
+                if self.output.format == Format::Yaml && !list.items.is_empty() =>
+            {
+                return Ok((json, Body::Full(lists::yaml_body(&resource, &list))));
+            }
+            (Content::List(resource, list), Transform::Table(version)) if self.is_compact() => {
+                let text = lists::table_body(&resource, list, self.table_options()?, version);
+                return Ok((json, Body::Full(text)));
+            }
             (Content::Stored(resource, stored), _) => {
                 let object = full(&resource, stored.value());
                 self.transform_object(&resource, object, Some(stored.value()))?
@@ -259,9 +267,10 @@ impl Responder<'_> {
             }
             (Content::List(resource, list), Transform::None) if resource.conversion.is_none() => {
                 let metadata = list.metadata(false);
-                let items: Vec<Arc<StoredObject>> = list.items.iter().map(Item::object).collect();
-                let values = items.iter().map(|item| item.value());
-                let written = protobuf::encode_list(&resource.api_version(), &resource.list_kind, &metadata, values);
+                // One after the other: all of them decoded take many times their text.
+                let items = list.items.iter().map(Item::object);
+                let (version, kind) = (resource.api_version(), &resource.list_kind);
+                let written = protobuf::encode_list(&version, kind, &metadata, items, |item| item.value());
                 return Ok((media, Body::Full(written.map_err(no_protobuf)?.into())));
             }
             (Content::Plain(value), _) => value,
@@ -324,17 +333,7 @@ impl Responder<'_> {
         let metadata = list.metadata(resource.custom.is_some());
         match self.output.transform {
             Transform::None => {
-                let items: Vec<Value> = list
-                    .items
-                    .iter()
-                    .map(|item| {
-                        if resource.custom.is_some() {
-                            full(resource, item.object().value())
-                        } else {
-                            bare(resource, item.object().value())
-                        }
-                    })
-                    .collect();
+                let items: Vec<Value> = list.items.iter().map(|item| item.value(resource)).collect();
                 Ok(
                     json!({"kind": resource.list_kind, "apiVersion": resource.api_version(), "metadata": metadata, "items": items}),
                 )
@@ -376,13 +375,16 @@ impl Responder<'_> {
         metadata: Value,
         version: &str,
     ) -> Result<Value, Status> {
+        Ok(table_of(resource, objects, metadata, self.table_options()?, version))
+    }
+
+    fn table_options(&self) -> Result<table::Options, Status> {
         let include = table::IncludeObject::parse(self.query.get("includeObject")).map_err(Status::bad_request)?;
-        let options = table::Options {
+        Ok(table::Options {
             include,
             now: self.now,
             headers: true,
-        };
-        Ok(table_of(resource, objects, metadata, options, version))
+        })
     }
 }
 
@@ -400,19 +402,25 @@ pub(crate) fn table_of<'a>(
 ) -> Value {
     let mut table = table::render(resource, objects, metadata, options);
     table["apiVersion"] = json!(version);
-    if options.include == table::IncludeObject::Metadata && version != "meta.k8s.io/v1" {
-        for row in table
-            .get_mut("rows")
-            .and_then(Value::as_array_mut)
-            .into_iter()
-            .flatten()
-        {
-            if let Some(object) = row.get_mut("object").and_then(Value::as_object_mut) {
-                object.insert("apiVersion".to_owned(), json!(version));
-            }
-        }
+    for row in table
+        .get_mut("rows")
+        .and_then(Value::as_array_mut)
+        .into_iter()
+        .flatten()
+    {
+        say_version(row, options, version);
     }
     table
+}
+
+/// Gives the metadata of a Table's row the version of the Table.
+pub(super) fn say_version(row: &mut Value, options: table::Options, version: &str) {
+    if options.include == table::IncludeObject::Metadata
+        && version != "meta.k8s.io/v1"
+        && let Some(object) = row.get_mut("object").and_then(Value::as_object_mut)
+    {
+        object.insert("apiVersion".to_owned(), json!(version));
+    }
 }
 
 /// JSON as Go's encoder writes it: compact with a newline, indented without one.

@@ -92,52 +92,75 @@ pub fn render<'a>(
     metadata: Value,
     options: Options,
 ) -> Value {
-    let paths: Vec<Option<JsonPath>> = resource
-        .columns
-        .iter()
-        .map(|column| match &column.cell {
-            Cell::Path(path) => JsonPath::parse(path).ok(),
-            _ => None,
-        })
-        .collect();
+    let rows = Rows::new(resource, options);
     let mut items: Vec<Shown<'a>> = items.into_iter().map(Into::into).collect();
     if let Some(order) = resource.strategy.table_order {
         items.sort_by_key(|shown| order(shown.object));
     }
-    let rows: Vec<Value> = items
-        .into_iter()
-        .map(|Shown { object, stored }| {
-            let mut row = Map::new();
-            let seen = resource.conversion.map(|conversion| match stored {
-                Some(stored) => Cow::Borrowed(stored),
-                None => Cow::Owned((conversion.to_stored)(object.clone())),
-            });
-            let seen = seen.as_deref().unwrap_or(object);
-            row.insert("cells".to_owned(), cells_of(resource, &paths, seen, options.now));
-            if let Some(conditions) = conditions(resource, object) {
-                row.insert("conditions".to_owned(), conditions);
-            }
-            match options.include {
-                // Go writes the empty object of a row as null.
-                IncludeObject::None => row.insert("object".to_owned(), Value::Null),
-                IncludeObject::Metadata => row.insert("object".to_owned(), partial(seen)),
-                IncludeObject::Object => row.insert("object".to_owned(), object.clone()),
-            };
-            Value::Object(row)
-        })
-        .collect();
-    let headers: Vec<Value> = if options.headers {
-        resource.columns.iter().map(header).collect()
-    } else {
-        Vec::new()
-    };
+    frame(
+        resource,
+        metadata,
+        options,
+        items.into_iter().map(|shown| rows.row(shown)).collect(),
+    )
+}
+
+/// The Table with these rows.
+pub(crate) fn frame(resource: &Resource, metadata: Value, options: Options, rows: Vec<Value>) -> Value {
+    let headers = || resource.columns.iter().map(header).collect();
     json!({
         "kind": "Table",
         "apiVersion": "meta.k8s.io/v1",
         "metadata": metadata,
-        "columnDefinitions": if options.headers { Value::Array(headers) } else { Value::Null },
+        "columnDefinitions": if options.headers { Value::Array(headers()) } else { Value::Null },
         "rows": if rows.is_empty() && plain(resource) { Value::Null } else { Value::Array(rows) },
     })
+}
+
+/// Makes the rows of a Table.
+pub(crate) struct Rows<'r> {
+    resource: &'r Resource,
+    paths: Vec<Option<JsonPath>>,
+    options: Options,
+}
+
+impl<'r> Rows<'r> {
+    pub(crate) fn new(resource: &'r Resource, options: Options) -> Rows<'r> {
+        let path = |column: &Column| match &column.cell {
+            Cell::Path(path) => JsonPath::parse(path).ok(),
+            _ => None,
+        };
+        Rows {
+            resource,
+            paths: resource.columns.iter().map(path).collect(),
+            options,
+        }
+    }
+
+    /// The row of an object.
+    pub(crate) fn row(&self, Shown { object, stored }: Shown<'_>) -> Value {
+        let resource = self.resource;
+        let mut row = Map::new();
+        let seen = resource.conversion.map(|conversion| match stored {
+            Some(stored) => Cow::Borrowed(stored),
+            None => Cow::Owned((conversion.to_stored)(object.clone())),
+        });
+        let seen = seen.as_deref().unwrap_or(object);
+        row.insert(
+            "cells".to_owned(),
+            cells_of(resource, &self.paths, seen, self.options.now),
+        );
+        if let Some(conditions) = conditions(resource, object) {
+            row.insert("conditions".to_owned(), conditions);
+        }
+        match self.options.include {
+            // Go writes the empty object of a row as null.
+            IncludeObject::None => row.insert("object".to_owned(), Value::Null),
+            IncludeObject::Metadata => row.insert("object".to_owned(), partial(seen)),
+            IncludeObject::Object => row.insert("object".to_owned(), object.clone()),
+        };
+        Value::Object(row)
+    }
 }
 
 /// Kinds without a printer of their own: Kubernetes writes `null` for their empty tables.

@@ -70,15 +70,17 @@ pub fn encode_as(api_version: &str, kind: &str, object: &Value) -> Result<Vec<u8
     Ok(envelope(api_version, kind, &out))
 }
 
-/// Writes a list of `items`, which need not say their kind: it is that of the list without `List`.
+/// Writes a list of `items`, which need not say their kind: it is that of the list without `List`. Each is read when its
+/// turn comes, and given up then.
 ///
 /// # Errors
 /// See [`encode`].
-pub fn encode_list<'a>(
+pub fn encode_list<I: IntoIterator>(
     api_version: &str,
     list_kind: &str,
     metadata: &Value,
-    items: impl IntoIterator<Item = &'a Value>,
+    items: I,
+    read: impl Fn(&I::Item) -> &Value,
 ) -> Result<Vec<u8>, EncodeError> {
     let list = message_of(api_version, list_kind)?;
     let unknown = || EncodeError::UnknownKind {
@@ -94,7 +96,7 @@ pub fn encode_list<'a>(
     let mut out = Vec::new();
     write_field(head, metadata, 0, &mut out)?;
     for value in items {
-        nested(field.tag, &mut out, |out| write_message(item, value, 1, out))?;
+        nested(field.tag, &mut out, |out| write_message(item, read(&value), 1, out))?;
     }
     Ok(envelope(api_version, list_kind, &out))
 }

@@ -488,7 +488,14 @@ fn what_is_written_is_read_again() {
 #[test]
 fn recorded_answers() {
     // As a Go server sends them: an empty list, an event of a watch.
-    let list = encode_list("v1", "ConfigMapList", &json!({"resourceVersion": "263"}), []).expect("a built-in kind");
+    let list = encode_list(
+        "v1",
+        "ConfigMapList",
+        &json!({"resourceVersion": "263"}),
+        [Value::Null; 0],
+        |item| item,
+    )
+    .expect("a built-in kind");
     assert_eq!(
         list,
         b"k8s\0\n\x13\n\x02v1\x12\rConfigMapList\x12\x0b\n\t\n\0\x12\x03263\x1a\0\x1a\0\"\0"
