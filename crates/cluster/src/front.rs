@@ -7,13 +7,14 @@
 //! - a panic in the server costs the request that caused it and nothing else;
 //! - a request that may take long is answered on threads of its own (see [`crate::work`]), and holds up no other
 //!   connection; one that turns out to take long, or to wait for a webhook, goes there as well;
+//! - a large request begins only while those under way leave room in memory (see [`crate::held`]);
 //! - a client that leaves too many answers unread gets no further ones (see [`crate::response::unsent`]).
 //!
 //! How the answer is sent is the matter of [`crate::response`].
 
 use std::future::poll_fn;
 use std::panic::AssertUnwindSafe;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
@@ -32,6 +33,7 @@ use kubewright_apiserver::{
 use tokio::sync::Semaphore;
 
 use crate::absent;
+use crate::held::{Holding, Memory};
 use crate::places::Place;
 use crate::processes::Processes;
 use crate::response::unsent::{Counted, Sending, Unsent};
@@ -83,6 +85,8 @@ pub(crate) struct Front {
     pub(crate) body_timeout: Duration,
     /// A permit for each byte that bodies under way may still take.
     pub(crate) bodies: Arc<Semaphore>,
+    /// What requests under way hold.
+    pub(crate) memory: Arc<Memory>,
     /// Threads for requests that may take long.
     pub(crate) workers: Workers,
     /// Whether clients are told of controllers that do not exist.
@@ -148,6 +152,7 @@ impl Front {
         let weight = self.api.weight(&admitted, body.bytes.len());
         let asked = Arc::new(Asked {
             client: peer.client(&found.user),
+            holding: self.memory.holding(&found.user.name),
             unsent: peer.unsent.clone(),
             trial: ApiServer::trial(),
             admitted,
@@ -209,9 +214,10 @@ impl Front {
 
     /// Answers where it may take long.
     async fn heavy(&self, asked: Arc<Asked>) -> Result<Answer, Response<Body>> {
-        let (api, done) = (self.api.clone(), asked.clone());
+        let (api, memory, done) = (self.api.clone(), self.memory.clone(), asked.clone());
         let work = async move {
             done.room().await?;
+            done.begins(&memory).await?;
             let answer = done
                 .guarded(api.answer(&done.admitted, &done.head, &done.body.bytes))
                 .await;
@@ -289,6 +295,7 @@ type Answer = (Response<Body>, Option<Counted>);
 /// A request with all that its answer takes.
 struct Asked {
     client: Client,
+    holding: Holding,
     unsent: Option<Arc<Unsent>>,
     trial: Trial,
     admitted: Admitted,
@@ -304,6 +311,15 @@ impl Asked {
         unsent.room().await.map_err(|_| too_many(why))
     }
 
+    /// Waits until those under way leave room for a large request.
+    async fn begins(&self, memory: &Memory) -> Result<(), Response<Body>> {
+        if self.client.connection.is_none() {
+            return Ok(());
+        }
+        let why = "too many large requests are under way, please try again later";
+        memory.room(&self.client.user).await.map_err(|_| too_many(why))
+    }
+
     /// The answer, which takes room.
     fn counted(&self, response: Response<Body>) -> Answer {
         let counted = self.unsent.as_ref().map(|unsent| unsent.count(response.body()));
@@ -312,13 +328,26 @@ impl Asked {
 
     /// The answer of the API server; none when it panics.
     async fn guarded<T>(&self, answering: impl Future<Output = T>) -> Option<T> {
-        let answer = AssertUnwindSafe(answering).catch_unwind().await;
+        let answer = AssertUnwindSafe(self.weighed(answering)).catch_unwind().await;
         if answer.is_err() {
             let (method, path) = (&self.head.method, self.head.uri.path());
             self.admitted.panicked();
             tracing::error!(%method, path, "the API server panicked over a request; this is a defect of kubewright");
         }
         answer.ok()
+    }
+
+    /// The same, and while it waits all that it holds is counted.
+    async fn weighed<T>(&self, answering: impl Future<Output = T>) -> T {
+        let mut answering = pin!(answering);
+        poll_fn(|cx| {
+            let polled = answering.as_mut().poll(cx);
+            if polled.is_pending() {
+                self.holding.set(self.body.bytes.len() + self.admitted.made());
+            }
+            polled
+        })
+        .await
     }
 }
 

@@ -33,6 +33,7 @@ mod durable;
 mod env;
 mod error;
 mod front;
+mod held;
 mod inprocess;
 mod keys;
 mod kinds;

@@ -22,7 +22,7 @@ use std::cell::Cell;
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::pin::Pin;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::task::{Context, Poll};
 
 use crate::stack::with_room;
@@ -75,6 +75,8 @@ struct Left {
     trial: Option<u64>,
     /// Whether an outbound call was made.
     called: bool,
+    /// Bytes that were made so far.
+    made: u64,
 }
 
 impl Left {
@@ -83,6 +85,7 @@ impl Left {
             limits,
             trial: None,
             called: false,
+            made: 0,
         }
     }
 
@@ -136,6 +139,7 @@ pub fn produce(bytes: usize) {
             cancel(left, Exhausted::Bytes);
         }
         now.limits.bytes -= bytes;
+        now.made += bytes;
         left.set(Some(now));
     });
 }
@@ -262,7 +266,9 @@ pub fn share<T>(least: u64, work: impl FnOnce() -> T) -> Option<T> {
     if let Some(mut now) = outer {
         let steps = given.steps.saturating_sub(left.steps);
         now.limits.steps = now.limits.steps.saturating_sub(steps);
-        now.limits.bytes = now.limits.bytes.saturating_sub(given.bytes.saturating_sub(left.bytes));
+        let made = given.bytes.saturating_sub(left.bytes);
+        now.limits.bytes = now.limits.bytes.saturating_sub(made);
+        now.made += made;
         now.called |= after.is_some_and(|after| after.called);
         let enough = now.tries(steps);
         LEFT.set(Some(now));
@@ -328,6 +334,7 @@ pub struct Metered<'t, F> {
     future: Option<Pin<Box<F>>>,
     left: Left,
     trial: Option<&'t Trial>,
+    made: Option<&'t AtomicU64>,
 }
 
 impl<'t, F: Future> Metered<'t, F> {
@@ -337,7 +344,15 @@ impl<'t, F: Future> Metered<'t, F> {
             future: Some(Box::pin(future)),
             left: Left::of(limits),
             trial: None,
+            made: None,
         }
+    }
+
+    /// The same, and whenever it waits `made` has the bytes that it has made ([`produce`]).
+    #[must_use]
+    pub fn telling(mut self, made: &'t AtomicU64) -> Metered<'t, F> {
+        self.made = Some(made);
+        self
     }
 
     /// The same on trial.
@@ -366,6 +381,9 @@ impl<F: Future> Future for Metered<'_, F> {
         let polled = catch_unwind(AssertUnwindSafe(|| with_room(|| future.as_mut().poll(cx))));
         this.left = LEFT.get().unwrap_or(this.left);
         drop(before);
+        if let Some(made) = this.made {
+            made.store(this.left.made, Ordering::Relaxed);
+        }
         if let (Some(trial), true) = (this.trial, this.left.called) {
             trial.called.store(true, Ordering::Relaxed);
         }
@@ -507,6 +525,27 @@ mod tests {
             Ok(()),
             true,
         );
+    }
+
+    #[test]
+    fn the_bytes_made_so_far_are_told() {
+        let made = AtomicU64::new(0);
+        let mut turns = 0;
+        let work = std::future::poll_fn(|_| {
+            produce(3);
+            // A part with limits of its own counts as well, one that is given up with all of them; what is stored
+            // does not.
+            share(2, || produce(2));
+            share(2, || produce(usize::MAX));
+            allow_stored(100);
+            turns += 1;
+            if turns == 2 { Poll::Ready(()) } else { Poll::Pending }
+        });
+        let mut metered = Metered::new(LIMITS, work).telling(&made);
+        for told in [7, 14] {
+            let _ = Pin::new(&mut metered).poll(&mut Context::from_waker(Waker::noop()));
+            assert_eq!(made.load(Ordering::Relaxed), told);
+        }
     }
 
     #[test]

@@ -6,6 +6,7 @@
 //! Invariant: a refusal is the answer that the whole request would get.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use http::{HeaderMap, HeaderValue, Method, Response, request};
 use kubewright_schema::budget::{Limits, Metered};
@@ -31,9 +32,16 @@ pub struct Admitted {
     pub(super) user: UserInfo,
     /// Its entry in the audit log, if it is entered.
     pub(super) audit: Option<Arc<Entry>>,
+    /// Bytes that the answering has made so far.
+    pub(super) made: AtomicU64,
 }
 
 impl Admitted {
+    /// How many bytes the request has made beyond its body, as of the last time that it waited.
+    pub fn made(&self) -> usize {
+        usize::try_from(self.made.load(Ordering::Relaxed)).unwrap_or(usize::MAX)
+    }
+
     /// This is the response to the request, whichever code made it: it is entered in the audit log. The body of a watch
     /// ends its entry later.
     pub fn complete(&self, response: &mut Response<Body>) {
@@ -139,6 +147,7 @@ impl Inner {
             target,
             user,
             audit,
+            made: AtomicU64::new(0),
         })
     }
 

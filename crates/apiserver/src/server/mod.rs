@@ -286,7 +286,7 @@ impl ApiServer {
         body: &Bytes,
     ) -> Response<Body> {
         let answering = self.inner.answer(admitted, head, body);
-        let response = match Metered::new(limits, answering).await {
+        let response = match Metered::new(limits, answering).telling(&admitted.made).await {
             Ok(response) => response,
             Err(why) => self.too_costly(admitted, head, why),
         };
@@ -310,7 +310,10 @@ impl ApiServer {
         head: &http::request::Parts,
         body: &Bytes,
     ) -> Result<Response<Body>, TooLong> {
-        let mut trying = Metered::new(Limits::REQUEST, self.inner.answer(admitted, head, body)).on(trial);
+        let answering = self.inner.answer(admitted, head, body);
+        let mut trying = Metered::new(Limits::REQUEST, answering)
+            .telling(&admitted.made)
+            .on(trial);
         let response = match (&mut trying).await {
             Ok(response) => response,
             Err(Exhausted::Trial) => return Err(TooLong),

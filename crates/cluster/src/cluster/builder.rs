@@ -339,6 +339,7 @@ impl ClusterBuilder {
             stop,
             body_timeout: self.limits.body,
             bodies: Arc::new(Semaphore::new(BODIES)),
+            memory: Arc::default(),
             workers: if self.still {
                 Workers::none()
             } else {
