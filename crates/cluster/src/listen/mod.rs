@@ -197,7 +197,11 @@ async fn connection(stream: TcpStream, shared: &Shared, place: &Arc<Place>) {
         peer: Arc::new(Peer {
             identity,
             place: Some(place.clone()),
-            unsent: is_second.then(|| shared.room.connection()),
+            unsent: Some(if is_second {
+                shared.room.connection()
+            } else {
+                shared.room.connection_of_one()
+            }),
         }),
         place: place.clone(),
     };
@@ -208,7 +212,8 @@ async fn connection(stream: TcpStream, shared: &Shared, place: &Arc<Place>) {
     let ended = if is_second {
         Box::pin(streams(stream, &shared.http2, &session)).await
     } else {
-        http1::serve(stream, &shared.http1, &session).await
+        let ended = unsent::endable(http1::serve(stream, &shared.http1, &session)).await;
+        ended.unwrap_or_else(|| Err("the client took nothing of an answer".into()))
     };
     if let Err(error) = ended {
         tracing::debug!(error = &*error, "a connection ended early");

@@ -1,8 +1,8 @@
-//! Answers that wait to be sent over HTTP/2, and how much of them there may be.
+//! Answers that wait to be sent, and how much of them there may be.
 //!
-//! Over HTTP/1.1 a client gets one answer after another, and the socket says whether it takes them. Over HTTP/2 it may
-//! ask a thousand times and open the window of no stream, while the socket is free. So waiting bytes are counted, and a
-//! client that takes none of them loses the answer.
+//! Over HTTP/2 a client may ask a thousand times and open the window of no stream, while the socket is free. Over
+//! HTTP/1.1 it gets one answer after another, but it may have many connections, and read from none of them. So waiting
+//! bytes are counted, and a client that takes none of them loses the answer.
 //!
 //! Invariants:
 //! - a request is answered only while less waits than [`Bounds`] allow, for its connection and for all; only answers
@@ -11,7 +11,8 @@
 //! - an answer counts until it is sent or its stream has ended, and a stream of which nothing is taken ends: after
 //!   `stall`, and after [`HASTE`] where half of all room is taken.
 //!
-//! Not counted: answers of up to [`SMALL`] bytes, and one [`PIECE`] of each stream, which HTTP/2 has in its hands.
+//! Not counted: answers of up to [`SMALL`] bytes, and one [`PIECE`] of each stream, which HTTP/2 has in its hands; over
+//! HTTP/1.1 a few of them, and answers that are made while they are sent, such as long lists.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -19,7 +20,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use bytes::Bytes;
+use bytes::{Buf as _, Bytes};
 use futures::future::{AbortHandle, Abortable};
 use http_body::{Body as _, SizeHint};
 use kubewright_apiserver::Body;
@@ -127,11 +128,21 @@ impl Room {
         })
     }
 
-    /// The counter of a new connection.
+    /// The counter of a new connection of HTTP/2.
     pub(crate) fn connection(self: &Arc<Room>) -> Arc<Unsent> {
+        self.counter(true)
+    }
+
+    /// That of a connection of HTTP/1.1.
+    pub(crate) fn connection_of_one(self: &Arc<Room>) -> Arc<Unsent> {
+        self.counter(false)
+    }
+
+    fn counter(self: &Arc<Room>, side_by_side: bool) -> Arc<Unsent> {
         Arc::new(Unsent {
             room: self.clone(),
             own: Waits::new(self.bounds.connection),
+            side_by_side,
         })
     }
 
@@ -171,6 +182,8 @@ impl Room {
 pub(crate) struct Unsent {
     room: Arc<Room>,
     own: Waits,
+    /// Whether answers are sent side by side, as over HTTP/2.
+    side_by_side: bool,
 }
 
 impl Unsent {
@@ -202,8 +215,8 @@ impl Unsent {
     pub(crate) fn count(self: &Arc<Unsent>, body: &Body) -> Counted {
         let bytes = match body {
             Body::Full(bytes) => bytes.len(),
-            Body::Long(pieces) => pieces.len(),
-            Body::Watch(_) => 0,
+            Body::Long(pieces) if self.side_by_side => pieces.len(),
+            Body::Long(_) | Body::Watch(_) => 0,
         };
         self.own.add(bytes);
         self.room.all.add(bytes);
@@ -235,7 +248,7 @@ impl Drop for Counted {
     }
 }
 
-/// A body that is sent over HTTP/2, counted and watched.
+/// A body that is being sent, counted and watched.
 pub(crate) struct Sending {
     body: ResponseBody,
     counted: Counted,
@@ -249,10 +262,11 @@ impl Sending {
     /// A body as it is to be sent: watched where there is a stream that can be ended, and something that is worth it.
     pub(crate) fn of(body: ResponseBody, counted: Counted) -> ResponseBody {
         let small = body.size_hint().exact().is_some_and(|bytes| bytes <= SMALL as u64);
+        let is_whole = matches!(body, ResponseBody::Full(_));
         let Ok(stream) = STREAM.try_with(Clone::clone) else {
             return body;
         };
-        if small {
+        if small || !(is_whole || counted.unsent.side_by_side) {
             return body;
         }
         let room = counted.unsent.room.clone();
@@ -276,8 +290,8 @@ impl Sending {
 
     pub(crate) fn poll_piece(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, Panicked>>> {
         let polled = match &mut self.body {
-            // It stays whole in memory until its end, and counts until then.
-            ResponseBody::Full(Some(bytes)) if bytes.len() > PIECE => Poll::Ready(Some(Ok(bytes.split_to(PIECE)))),
+            // It stays whole in memory until its end, and counts until then: no piece keeps it there for longer.
+            ResponseBody::Full(whole @ Some(_)) => Poll::Ready(piece_of(whole).map(Ok)),
             ResponseBody::Long(_) => {
                 self.counted.sent(self.last);
                 self.body.poll_bytes(cx)
@@ -304,6 +318,17 @@ impl Sending {
     }
 }
 
+/// The next piece, copied; with the last one the whole goes.
+fn piece_of(whole: &mut Option<Bytes>) -> Option<Bytes> {
+    let bytes = whole.as_mut()?;
+    let piece = Bytes::copy_from_slice(&bytes[..bytes.len().min(PIECE)]);
+    bytes.advance(piece.len());
+    if bytes.is_empty() {
+        *whole = None;
+    }
+    Some(piece)
+}
+
 impl Drop for Sending {
     fn drop(&mut self) {
         self.counted.unsent.room.answers().sent.remove(&self.number);
@@ -311,8 +336,14 @@ impl Drop for Sending {
 }
 
 tokio::task_local! {
-    /// Ends the stream that the task serves.
+    /// Ends the stream that the task serves; of HTTP/1.1 the connection.
     static STREAM: AbortHandle;
+}
+
+/// Serves what ends when its client takes nothing of an answer; `None`: so it did.
+pub(crate) async fn endable<F: Future>(serving: F) -> Option<F::Output> {
+    let (handle, registration) = AbortHandle::new_pair();
+    Abortable::new(STREAM.scope(handle, serving), registration).await.ok()
 }
 
 /// Serves each stream of HTTP/2 as a task of its own that can be ended.
@@ -324,11 +355,10 @@ where
     F: Future<Output = ()> + Send + 'static,
 {
     fn execute(&self, stream: F) {
-        let (handle, registration) = AbortHandle::new_pair();
-        tokio::spawn(STREAM.scope(handle, async move {
-            // The code that ended it has logged the reason.
-            let _ = Abortable::new(stream, registration).await;
-        }));
+        tokio::spawn(async move {
+            // What is left of an ended stream is its reset.
+            let _ = endable(stream).await;
+        });
     }
 }
 
@@ -337,6 +367,7 @@ mod tests {
     use http::{Request, Response, StatusCode};
     use hyper::body::Incoming;
     use hyper_util::rt::TokioIo;
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
     use tokio::task::JoinSet;
 
     use super::*;
@@ -467,5 +498,52 @@ mod tests {
         assert_eq!(ask(&reads, 10).await, times(10, || Came::Whole));
         let broken = resting.await.expect("no panic");
         assert_eq!(broken, times(4, || Came::Broken(HASTE.as_secs())));
+    }
+
+    /// A client over HTTP/1.1 that has asked.
+    async fn asked(room: &Arc<Room>) -> tokio::io::DuplexStream {
+        let (mut near, far) = tokio::io::duplex(64 * 1024);
+        let unsent = room.connection_of_one();
+        tokio::spawn(async move {
+            let service = hyper::service::service_fn(move |_: Request<Incoming>| {
+                let unsent = unsent.clone();
+                async move { Ok::<_, std::convert::Infallible>(answer(&unsent).await) }
+            });
+            let mut http = hyper::server::conn::http1::Builder::new();
+            http.max_buf_size(64 * 1024);
+            // The client's end is the end.
+            let _ = endable(http.serve_connection(TokioIo::new(far), service)).await;
+        });
+        let request = b"GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n";
+        near.write_all(request).await.expect("the request is taken");
+        near
+    }
+
+    /// How many bytes of its answer a client gets, all together.
+    async fn taken(mut client: tokio::io::DuplexStream) -> usize {
+        let mut bytes = Vec::new();
+        // A connection that breaks ends as well.
+        let _ = client.read_to_end(&mut bytes).await;
+        bytes.len()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn over_http_1_who_takes_nothing_goes_soon_where_room_is_scarce() {
+        let room = room(16 * MIB, 4 * MIB);
+        let mut resting = Vec::new();
+        for _ in 0..4 {
+            resting.push(asked(&room).await);
+        }
+        while room.all.has_room() {
+            tokio::task::yield_now().await;
+        }
+        let started = Instant::now();
+        assert!(taken(asked(&room).await).await > ANSWER);
+        assert_eq!(started.elapsed().as_secs(), HASTE.as_secs());
+        for client in resting {
+            assert!(taken(client).await < ANSWER);
+        }
+        assert_eq!(room.all.bytes.load(Ordering::Relaxed), 0);
+        assert!(room.answers().sent.is_empty());
     }
 }
