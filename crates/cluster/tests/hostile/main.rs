@@ -16,6 +16,7 @@
 #![allow(clippy::unwrap_used, clippy::print_stdout, clippy::print_stderr)]
 
 mod afterwards;
+mod answering;
 mod client;
 #[path = "../common/mod.rs"]
 mod common;

@@ -110,7 +110,7 @@ fn all(collection: &str) -> Request {
 }
 
 /// So many objects, which go all at once.
-fn there(request: Request, collection: &str, count: usize, one: impl Fn(usize) -> String) -> Request {
+pub(super) fn there(request: Request, collection: &str, count: usize, one: impl Fn(usize) -> String) -> Request {
     let made = (0..scaled(count)).map(|index| post(collection, "application/json", one(index)));
     made.fold(request, Request::after).then(all(collection))
 }

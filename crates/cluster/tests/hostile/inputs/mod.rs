@@ -10,6 +10,7 @@ mod heads;
 mod hunted;
 mod kinds;
 mod macros;
+mod meetings;
 mod numbers;
 mod owners;
 mod patches;
@@ -50,5 +51,6 @@ pub(crate) fn groups() -> Vec<(&'static str, Vec<Input>)> {
         ("Many clients, and much that is there", crowds::inputs()),
         ("Doors that are seldom used", doors::inputs()),
         ("What a hunt from outside found", hunted::inputs()),
+        ("Answers of others, and much that waits", meetings::inputs()),
     ]
 }
