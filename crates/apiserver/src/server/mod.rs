@@ -311,9 +311,8 @@ impl ApiServer {
         body: &Bytes,
     ) -> Result<Response<Body>, TooLong> {
         let answering = self.inner.answer(admitted, head, body);
-        let mut trying = Metered::new(Limits::REQUEST, answering)
-            .telling(&admitted.made)
-            .on(trial);
+        let metered = Metered::new(Limits::REQUEST, answering);
+        let mut trying = metered.telling(&admitted.made).on(trial);
         let response = match (&mut trying).await {
             Ok(response) => response,
             Err(Exhausted::Trial) => return Err(TooLong),
