@@ -1,5 +1,5 @@
-//! How the Kubernetes API answers, without IO: storage and watch, the resource table, verbs, admission, CRDs,
-//! discovery, tables.
+//! The Kubernetes API server without IO: storage and watch, the resource table, verbs, admission, CRDs, discovery,
+//! tables.
 //!
 //! One pipeline serves every kind, built-in or custom: authenticate → route → authorize → decode → strategy → mutating
 //! admission → validate → validating admission → compare-and-swap → fan out → encode. A kind is a row of data and small
@@ -8,9 +8,9 @@
 //! Invariants:
 //! - only [`storage`] assigns a resourceVersion: one counter for the whole server;
 //! - nothing here reads a clock, draws entropy, opens a socket or a file, or starts a thread: see [`Env`];
-//! - no request, whatever it holds, makes [`ApiServer::handle`] panic.
+//! - no request makes [`ApiServer::handle`] panic, whatever it contains.
 //!
-//! Not here: TLS and HTTP framing (the cluster's listener), controllers, files (a shell gives storage a
+//! Not here: TLS and HTTP framing (the cluster's listener), controllers, files (the shell passes storage a
 //! [`storage::journal::Journal`]).
 
 #![cfg_attr(not(test), warn(clippy::arithmetic_side_effects))] // of times: clippy.toml lists what else is added

@@ -1,13 +1,13 @@
 //! The Common Expression Language, as Kubernetes uses it: rules of custom resources, policies, match conditions.
 //!
-//! An expression goes through four steps, each a module of its own: the [`parser`] makes a tree ([`ast`]) and expands
+//! An expression goes through four steps, each in its own module: the [`parser`] builds a tree ([`ast`]) and expands
 //! macros; the [`checker`] gives each node a [type](types) and each call its overloads ([`decls`]); [`cost`] estimates
-//! the most work that an evaluation may cause, from the sizes that schemas promise; [`eval`] computes a
-//! [`Value`](value::Value), counting the work. The code that turns the schema of a resource into declarations, and
+//! the maximum cost of an evaluation, from the sizes that schemas guarantee; [`eval`] computes a
+//! [`Value`](value::Value) and counts the actual cost. The code that turns the schema of a resource into declarations, and
 //! `x-kubernetes-validations`, are in `kubewright-schema` (`declare`, `rules`).
 //!
-//! A caller declares once which variables its expressions may name, compiles, and evaluates as often as there are
-//! values:
+//! A caller declares the variables of its expressions and compiles an expression once, then evaluates it for each
+//! value:
 //!
 //! ```
 //! use kubewright_cel::eval::{Bindings, PER_CALL_LIMIT, Patterns, evaluate};
@@ -33,11 +33,11 @@
 //! ```
 //!
 //! Untyped variables are [`Type::Dyn`]; typed ones come from
-//! `kubewright_schema::declare`. The type of the result is the caller's to check
+//! `kubewright_schema::declare`. The caller checks the type of the result
 //! ([`Program::result_type`]): a rule must be [`Bool`](types::Type::Bool), a message
 //! [`String`](types::Type::String).
 //!
-//! Invariant: every text of an error is that of cel-go 0.26 and Kubernetes 1.36, the position included.
+//! Invariant: every error message is that of cel-go 0.26 and Kubernetes 1.36, including the position.
 
 #![cfg_attr(not(test), warn(clippy::arithmetic_side_effects))] // of times: clippy.toml lists what else is added
 

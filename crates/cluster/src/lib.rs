@@ -1,9 +1,9 @@
 //! A Kubernetes cluster in one process: the API server, HTTPS for all clients, and the built-in controllers.
 //!
-//! [`Cluster::start`] gives an API server in this process that a [`kube::Client`](kubewright::kube::Client) talks to
-//! without a socket; [`Cluster::listen`] adds HTTPS with a certificate authority of its own, for kubectl and for
-//! clients in any language. The controllers (namespaces, garbage collection, Deployments, …) are ordinary operators,
-//! written with the `kubewright` crate as any other.
+//! [`Cluster::start`] starts an API server in this process, which a [`kube::Client`](kubewright::kube::Client) reaches
+//! without a socket. [`Cluster::listen`] adds HTTPS with its own certificate authority, for kubectl and for clients in
+//! any language. The controllers (namespaces, garbage collection, Deployments, …) are ordinary operators, written with
+//! the `kubewright` crate like any other.
 //!
 //! ```
 //! # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -18,9 +18,9 @@
 //! # Ok(()) }
 //! ```
 //!
-//! Inside: `front` answers one request whichever door it came through; `inprocess` and `listen` are the doors;
-//! `control` runs the controllers; `processes` runs pods where they are not simulated; `durable` keeps a cluster in a
-//! folder. Not here: the meaning of a request (`kubewright-apiserver`), a clock that a test may move.
+//! Inside: `front` answers a request from any entry point; `inprocess` and `listen` are the entry points; `control`
+//! runs the controllers; `processes` runs pods that are not simulated; `durable` persists a cluster in a folder. Not
+//! here: the semantics of a request (`kubewright-apiserver`), a clock that a test controls.
 
 mod absent;
 mod audit;

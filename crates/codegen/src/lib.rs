@@ -1,17 +1,17 @@
 //! Text in, text out: the files of `kubewright init`, `create`, `manifests` and `build-installer`.
 //!
-//! Everything here is a pure function of the files of a project (a [`Files`]) and of a person's request. The answer is
+//! Everything here is a pure function of the files of a project (a [`Files`]) and of the user's request. The result is
 //! a [`Plan`]: all changes, ready to be shown or written at once. The command reads and writes the files; this crate
-//! decides their contents.
+//! decides what is in them.
 //!
-//! - [`scaffold`]: what `init`, `edit`, `create` and `delete` do; [`source`]: edits of Rust; [`names`]: what things may
-//!   be called.
-//! - [`project`]: the PROJECT file; [`config`]: the `config/` folder; [`kustomize`]: what it renders to.
-//! - [`helm`], [`grafana`]: what the optional plugins write; [`bundle`]: the operator as OLM takes it; [`external`]:
-//!   plug-ins that are programs of their own; [`upgrade`]: a project brought to a newer scaffold.
+//! - [`scaffold`]: what `init`, `edit`, `create` and `delete` do; [`source`]: edits of Rust code; [`names`]: the rules
+//!   for names.
+//! - [`project`]: the PROJECT file; [`config`]: the `config/` folder; [`kustomize`]: rendering it.
+//! - [`helm`], [`grafana`]: what the optional plug-ins write; [`bundle`]: the bundle of the operator for OLM;
+//!   [`external`]: plug-ins that are separate programs; [`upgrade`]: upgrading a project to a newer scaffold.
 //! - [`manifests`]: CRDs, roles and webhook configurations; [`yaml`]: how objects are written.
-//! - [`plan`]: changes before they happen; - [`diagnostic`]: errors with a code, a place, a cause and a fix; -
-//!   [`codes`]: the long stories that `kubewright explain` tells.
+//! - [`plan`]: changes before they are made; [`diagnostic`]: errors with a code, a place, a cause and a fix; [`codes`]:
+//!   the explanations that `kubewright explain` prints.
 
 pub mod bundle;
 pub mod codes;

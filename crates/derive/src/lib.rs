@@ -1,8 +1,8 @@
-//! The markers of kubewright: thin macros that only write down a person's words.
+//! The markers of kubewright: thin macros that only record what the attributes say.
 //!
-//! A macro here turns an attribute into a constant or a method that the declaration of an operator reads; it decides
-//! nothing. Not here: the effect of a marker (`kubewright`, `kubewright-codegen`). Use them through `kubewright`, which
-//! names them again.
+//! A macro here turns an attribute into a constant or a method that the declaration of an operator reads. It decides
+//! nothing. Not here: the effect of a marker (`kubewright`, `kubewright-codegen`). Use the macros through `kubewright`,
+//! which re-exports them.
 
 mod rbac;
 

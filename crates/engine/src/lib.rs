@@ -1,12 +1,12 @@
-//! The next steps of a controller, decided without doing them.
+//! The decisions of a controller's runtime, without their effects.
 //!
 //! This crate is the pure part of kubewright's runtime: Reflector → delta queue → [`store`] with indexes → [`dispatch`]
 //! → [work queue](queue). Nothing here reads a clock, waits, opens a socket or draws a random number. Time
-//! ([`time::Instant`]) and entropy (a plain `u64`) are passed in, and effects outside are handed back as data
+//! ([`time::Instant`]) and entropy (a plain `u64`) are passed in, and effects are returned as data
 //! ([`reflector::Action`], [`queue::Next`]). A shell (the `kubewright` crate) does the input and output and holds the
 //! locks.
 //!
-//! # How the parts meet
+//! # How the parts work together
 //!
 //! ```text
 //!  list pages, watch events ──► Reflector ──Action::Apply(Delta)──► DeltaQueue ──► Store::apply ──► Vec<Event> ──► Dispatcher
@@ -14,15 +14,14 @@
 //!                 Action::List / Watch / Wait ◄── the shell obeys                    handlers turn events into keys ──► WorkQueue
 //! ```
 //!
-//! The lock that protects the [`dispatch::Dispatcher`] is held over "apply a batch to the store, dispatch its events",
-//! and over "take a snapshot, add a handler". The store's own lock is released before handlers run, so that they may
-//! read it.
+//! The lock that protects the [`dispatch::Dispatcher`] is held while a batch is applied to the store and its events are
+//! dispatched, and while a snapshot is taken and a handler added. The store's own lock is released before handlers run,
+//! so that they can read it.
 //!
-//! # Which test keeps which invariant
+//! # Which test checks which invariant
 //!
-//! Look a letter up and find its test. RF: reflector, DF: delta queue, S: store, SI: shared informer, Q: work queue, R:
-//! reconcile, LE: leader election. A letter that is missing here is kept by the shell, because it speaks of tasks,
-//! timers or requests.
+//! RF: reflector, DF: delta queue, S: store, SI: shared informer, Q: work queue, R: reconcile, LE: leader election. The
+//! shell tests the invariants that are missing here, because they are about tasks, timers or requests.
 //!
 //! | invariant | test |
 //! |---|---|

@@ -1,10 +1,10 @@
-//! The built-in kinds: the part of each in the pipeline, as rows of data and small functions.
+//! The built-in kinds: what each adds to the pipeline, as rows of data and small functions.
 //!
-//! `rows` says which kinds there are and how they are served, `strategies` has their defaults and rules, `cells` the
-//! columns of `kubectl get`. Other crates need one value of this: [`built_in`].
+//! `rows` lists the kinds and how they are served, `strategies` has their defaults and rules, `cells` the columns of
+//! `kubectl get`. Other crates need one value from here: [`built_in`].
 //!
-//! Not here: the handling of a row (crate `apiserver`, which does not know this one), and the facts that other code
-//! must know of single kinds ([`kubewright_model::facts`]).
+//! Not here: the code that serves a row (crate `apiserver`, which does not depend on this one), and the facts about
+//! single kinds that other code needs ([`kubewright_model::facts`]).
 
 #![cfg_attr(not(test), warn(clippy::arithmetic_side_effects))] // of times: clippy.toml lists what else is added
 

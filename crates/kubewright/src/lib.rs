@@ -1,16 +1,16 @@
 //! kubewright: write Kubernetes operators.
 //!
-//! An operator is a [`Reconciler`] for each kind, put into [`Controller`]s, run by a [`Manager`] (or declared as an
-//! [`Operator`]). A reconciler gets an object and a [`Context`], compares what the object asks for with what exists,
-//! and does what is missing. It reads through a [`Client`], from a shared [`Cache`] in which it sees its own writes.
-//! Types and the plain client are those of kube and k8s-openapi, re-exported here, so that an operator has one
-//! dependency; a feature of `k8s-openapi` chooses the Kubernetes version.
+//! An operator has a [`Reconciler`] for each kind. A [`Controller`] runs a reconciler, and a [`Manager`] runs the
+//! controllers; an [`Operator`] declares all of them. A reconciler gets an object and a [`Context`], compares the spec
+//! with what exists, and makes the changes that are missing. It reads through a [`Client`], from a shared [`Cache`] in
+//! which it sees its own writes. Types and the plain client are those of kube and k8s-openapi, re-exported here, so
+//! that an operator has one dependency; a feature of `k8s-openapi` selects the Kubernetes version.
 //!
-//! The machinery decides nothing here: list and watch, store, queue and backoff are `kubewright-engine`'s pure state
-//! machines; this crate does the input and output around them, on tokio. It works with any [`kube::Client`], over HTTPS
-//! or in process.
+//! This crate makes no decisions: list and watch, store, queue and backoff are pure state machines in
+//! `kubewright-engine`, and this crate does the input and output around them, on tokio. It works with any
+//! [`kube::Client`], over HTTPS or in process.
 //!
-//! # The way of a change
+//! # The path of a change
 //!
 //! ```text
 //! API server ─► watch (cache/watch.rs) ─► store + dispatch (cache/informer.rs) ─► keys (controller/sources.rs)
@@ -18,9 +18,9 @@
 //! ```
 //!
 //! The API server also calls the operator: webhooks and conversions ([`webhook`]) are declared with the operator and
-//! served by its manager. [`run()`] is the main function of a program: flags, environment, logging, signals.
+//! served by its manager. [`run()`] is the main function of an operator: flags, environment, logging, signals.
 //!
-//! # Which test keeps which invariant
+//! # Which test checks which invariant
 //!
 //! | invariant | test |
 //! |---|---|

@@ -1,9 +1,10 @@
 //! The terms of the API server: an object, the row of a resource with its strategy, an operation, a status, a user.
 //!
-//! The kinds (crate `kinds`) and the pipeline (crate `apiserver`) both name these, and not each other: so an edit in a
-//! kind compiles the kinds and nothing of the pipeline. [`facts`] has the facts about single kinds that both need.
+//! The kinds (crate `kinds`) and the pipeline (crate `apiserver`) both depend on this crate, and not on each other, so
+//! an edit in a kind compiles the kinds and nothing of the pipeline. [`facts`] has the facts about single kinds that
+//! both need.
 //!
-//! Invariant: nothing here names its users, and nothing reads a clock, draws entropy or does IO: see [`Env`](env::Env).
+//! Invariant: nothing here depends on its users, reads a clock, draws entropy or does IO: see [`Env`](env::Env).
 
 #![cfg_attr(not(test), warn(clippy::arithmetic_side_effects))] // of times: clippy.toml lists what else is added
 

@@ -1,4 +1,4 @@
-//! Schemas of Kubernetes objects: the values that they allow, and the changes.
+//! Schemas of Kubernetes objects: which values they allow, and how objects change.
 //!
 //! Pure: no clock, no IO, ordered collections only.
 

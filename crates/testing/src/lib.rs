@@ -1,8 +1,8 @@
-//! A Kubernetes cluster of its own for every test, in milliseconds.
+//! A Kubernetes cluster for every test, in milliseconds.
 //!
-//! The counterpart of controller-runtime's envtest, without a download: [`TestCluster::start`] gives a cluster in the
-//! test's own process, with controllers that make a Deployment's pods Ready, clients that need no configuration, and
-//! waits for a state instead of sleeps.
+//! The counterpart of controller-runtime's envtest, without a download: [`TestCluster::start`] starts a cluster in the
+//! test's own process. Its controllers make the pods of a Deployment Ready, its clients need no configuration, and a
+//! test waits for a state instead of sleeping.
 //!
 //! ```
 //! # #[tokio::main(flavor = "current_thread")] async fn main() -> kubewright_testing::Result<()> {
@@ -16,12 +16,12 @@
 //! # Ok(()) }
 //! ```
 //!
-//! Inside: `cluster` is the kit, `wait` looks at one object or one kind until it is as expected, `running` is an
-//! operator in the background, `rights` the role that it runs under, `usage` which of its rules were used, `troubles`
-//! why a wait was in vain, `routes` leads the API server to its webhooks; [`conversion`] tries conversions on random
-//! objects. `time` is time that a test owns, `pods` makes pods misbehave, `dying` kills an operator after one of its
-//! writes, `intercept` answers requests in place of the API server (`requested` says what they ask for),
-//! [`processes`] is for tests whose pods really run. Not here: the fault explorer.
+//! Inside: `cluster` is the test cluster; `wait` watches one object or one kind until it is as expected; `running` is
+//! an operator in the background, `rights` its role, `usage` which rules of the role it used; `troubles` explains why a
+//! wait failed; `routes` connects the API server to the operator's webhooks; [`conversion`] tries conversions on random
+//! objects; `time` is the clock that a test controls; `pods` makes pods misbehave; `dying` kills an operator after one
+//! of its writes; `intercept` answers requests in place of the API server (`requested` describes them); [`processes`]
+//! is for tests whose pods run as processes. Not here: the fault explorer.
 
 mod cluster;
 pub mod conversion;

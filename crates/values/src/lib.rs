@@ -1,7 +1,6 @@
 //! The values of Kubernetes, before any schema: quantities, names, formats, paths of fields, and the errors about them.
 //!
-//! Beside them stands the budget of a request ([`budget`]): all code that walks over a client's data counts its steps
-//! there.
+//! The budget of a request is here, too ([`budget`]): all code that walks over a client's data counts its steps there.
 //!
 //! Pure: no clock, no IO, ordered collections only. Not here: shapes of objects (`kubewright-schema`) and expressions
 //! (`kubewright-cel`).
