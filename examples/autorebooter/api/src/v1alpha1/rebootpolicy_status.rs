@@ -6,113 +6,113 @@ use serde::{Deserialize, Serialize};
 
 use super::TargetKind;
 
-/// What the operator has observed of a RebootPolicy.
+/// RebootPolicyStatus is the observed state of a RebootPolicy.
 // When the value is read next is not here: it would be a write at each reading.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct RebootPolicyStatus {
-    /// The generation that this is about.
+    /// The generation that the operator observed last.
     #[serde(default)]
     pub observed_generation: i64,
 
-    /// All of it in a word.
+    /// A summary of the conditions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub phase: Option<Phase>,
 
-    /// The newest value.
+    /// The last value that was read.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_observed: Option<Observed>,
 
-    /// The hash of the value that the targets run with: that of the last restart, or the first that was recorded.
+    /// The hash of the value that the targets run with: the value at the last restart, or the first recorded value.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub applied_hash: Option<String>,
 
-    /// Since when the newest value waits for a restart.
+    /// The time since which a new value has been waiting for a restart.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pending_since: Option<Time>,
 
-    /// The last restart.
+    /// The last restart of the targets.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_restart: Option<LastRestart>,
 
-    /// How many restarts there were.
+    /// The number of restarts.
     #[serde(default)]
     pub restarts: i64,
 
-    /// How often in a row the database did not answer with a value. Waiting for one that is not there is no error.
+    /// The number of consecutive failed reads. A value that does not exist yet is not an error.
     #[serde(default)]
     pub consecutive_errors: i32,
 
-    /// `Ready`, `DatabaseReachable`, `TargetsFound`, `RestartPending`.
+    /// The conditions `Ready`, `DatabaseReachable`, `TargetsFound` and `RestartPending`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
     pub conditions: Vec<Condition>,
 }
 
-/// A policy in a word.
+/// A summary of a policy's state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 pub enum Phase {
     /// The targets run with the newest value.
     Watching,
-    /// There is a new value, which must rest for a while.
+    /// There is a new value. The restart waits until it has been stable for `debounce`.
     Debouncing,
-    /// There is a new value; the last restart is too young.
+    /// There is a new value. The restart waits until `minRestartInterval` has passed since the last one.
     RateLimited,
     /// The value cannot be read.
     Degraded,
-    /// Nothing is done, as asked for.
+    /// The policy is suspended.
     Suspended,
 }
 
-/// A value.
+/// A value that was read.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
 pub struct Observed {
-    /// `sha256:` and the hash.
+    /// The hash of the value, with the prefix `sha256:`.
     pub hash: String,
-    /// When it was new.
+    /// The time when the value was first seen.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub at: Option<Time>,
-    /// The value itself, where `showValue` asks for it.
+    /// The value itself. Only set if `showValue` is true.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub display: Option<String>,
 }
 
-/// A restart.
+/// A restart of the targets.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct LastRestart {
-    /// When.
+    /// The time of the restart.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub at: Option<Time>,
-    /// Why.
+    /// The reason for the restart.
     #[serde(default)]
     pub reason: String,
-    /// The hash of the value before.
+    /// The hash of the previous value.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub from_hash: Option<String>,
-    /// The hash of the value that led to it.
+    /// The hash of the value that caused the restart.
     #[serde(default)]
     pub to_hash: String,
-    /// What was restarted.
+    /// The workloads that were restarted.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub targets: Vec<RestartedTarget>,
 }
 
-/// A target that was restarted.
+/// A workload that was restarted.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct RestartedTarget {
-    /// The kind.
+    /// The kind of the workload.
     pub kind: TargetKind,
-    /// The name.
+    /// The name of the workload.
     pub name: String,
-    /// Which object of that name.
+    /// The UID of the workload.
     #[serde(default)]
     pub uid: String,
-    /// Whether all of its pods are new.
+    /// Whether the rollout is complete.
     #[serde(default)]
     pub rolled_out: bool,
-    /// Why not.
+    /// Why the rollout is not complete.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
 }

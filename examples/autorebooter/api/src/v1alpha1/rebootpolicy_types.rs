@@ -7,7 +7,8 @@ use serde::{Deserialize, Serialize};
 
 use super::RebootPolicyStatus;
 
-/// What is wanted of a RebootPolicy: which workloads are restarted when which value changes.
+/// RebootPolicySpec is the desired state of a RebootPolicy: the value to watch, and the workloads to restart when it
+/// changes.
 #[derive(CustomResource, Clone, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[kube(
     group = "autoreboot.my.domain",
@@ -25,47 +26,47 @@ use super::RebootPolicyStatus;
 )]
 #[serde(rename_all = "camelCase")]
 pub struct RebootPolicySpec {
-    /// What is restarted, in the namespace of the policy.
+    /// The workloads to restart. They are in the namespace of the policy.
     #[schemars(length(min = 1, max = 16))]
     pub targets: Vec<Target>,
 
-    /// The value that is watched.
+    /// The value to watch.
     pub source: Source,
 
-    /// How long the value must rest before anything is restarted. Default 10s.
+    /// How long a new value must be stable before the workloads are restarted. Default: 10s.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub debounce: Option<Duration>,
 
-    /// How long a restart keeps the next one waiting. Default 5m.
+    /// The minimum time between two restarts. Default: 5m.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub min_restart_interval: Option<Duration>,
 
-    /// What the first value leads to. Default Record.
+    /// What to do with the first value. Default: Record.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub on_first_observation: Option<FirstObservation>,
 
-    /// Nothing is read and nothing restarted; the connection is closed.
+    /// If true, the value is not read, no workload is restarted, and the connection is closed.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub suspend: bool,
 
-    /// Whether the status shows the value. Otherwise it shows a hash alone.
+    /// Whether the status shows the value. If false, it shows only a hash.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub show_value: bool,
 }
 
-/// A workload.
+/// A reference to a workload.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Target {
-    /// Only `apps/v1`, which is also the default.
+    /// The API version of the workload. Only `apps/v1`, the default, is supported.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub api_version: Option<String>,
-    /// The kind.
+    /// The kind of the workload.
     pub kind: TargetKind,
-    /// The name.
+    /// The name of the workload.
     #[schemars(length(min = 1, max = 253))]
     pub name: String,
-    /// Only the namespace of the policy, which is also the default.
+    /// The namespace of the workload. Only the namespace of the policy, the default, is supported.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub namespace: Option<String>,
 }
@@ -83,36 +84,37 @@ pub enum TargetKind {
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Source {
-    /// The kind of database; `mysql` is MariaDB, too.
+    /// The type of the database. Use `mysql` for MariaDB, too.
     #[serde(rename = "type")]
     pub type_: DatabaseType,
 
-    /// A Database of the namespace, whose Secret has the credentials. Either this or `connectionSecretRef`.
+    /// A Database in the same namespace, whose Secret has the credentials. Set either this or `connectionSecretRef`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub database_ref: Option<Named>,
 
-    /// A key of a Secret with the whole address: `postgres://user:password@host:5432/database`. Either this or `databaseRef`.
+    /// A key of a Secret that has the connection string: `postgres://user:password@host:5432/database`. Set either this
+    /// or `databaseRef`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub connection_secret_ref: Option<SecretKey>,
 
-    /// What is read.
+    /// What to read.
     pub watch: Watched,
 
-    /// How a change is noticed. Default Auto.
+    /// How changes are detected. Default: Auto.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mode: Option<Mode>,
 
-    /// How long it takes until the value is read again. At least 1s; default 30s.
+    /// The interval at which the value is read. At least 1s. Default: 30s.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub poll_interval: Option<Duration>,
 
-    /// The channel that PostgreSQL's `NOTIFY` names. Default autoreboot.
+    /// The channel of PostgreSQL's `NOTIFY`. Default: autoreboot.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 63))]
     pub channel: Option<String>,
 }
 
-/// A kind of database.
+/// The type of a database.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum DatabaseType {
@@ -122,41 +124,42 @@ pub enum DatabaseType {
     Mysql,
 }
 
-/// An object of the namespace, by its name.
+/// A reference to an object in the same namespace.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 pub struct Named {
-    /// The name.
+    /// The name of the object.
     #[schemars(length(min = 1, max = 253))]
     pub name: String,
 }
 
-/// A key of a Secret.
+/// A reference to a key of a Secret.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 pub struct SecretKey {
     /// The name of the Secret.
     #[schemars(length(min = 1, max = 253))]
     pub name: String,
-    /// The key.
+    /// The key in the Secret.
     #[schemars(length(min = 1, max = 253))]
     pub key: String,
 }
 
-/// What is read: exactly one of the two.
+/// What to read. Exactly one of the fields must be set.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 pub struct Watched {
-    /// A column.
+    /// A column of a table.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub table: Option<Table>,
-    /// One SQL statement with one column and at most one row. Whoever may write it reads whatever the user of the connection may read.
+    /// A SQL statement that returns one column and at most one row. A user who can write this field can read everything
+    /// that the database user can read.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 4096))]
     pub query: Option<String>,
 }
 
-/// A column of a table, in all of its rows or in some.
+/// A column of a table, in all rows or in those that match a condition.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 pub struct Table {
-    /// The schema, in MySQL another database. Default: where the connection looks.
+    /// The schema of the table; in MySQL, its database. Default: that of the connection.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 64))]
     pub schema: Option<String>,
@@ -166,30 +169,32 @@ pub struct Table {
     /// The name of the column.
     #[schemars(length(min = 1, max = 64))]
     pub column: String,
-    /// The condition for rows, in SQL, at most 1000 of which are read. Whoever may write it reads whatever the user of the connection may read.
+    /// A SQL condition that selects rows. At most 1000 rows are read. A user who can write this field can read
+    /// everything that the database user can read.
     #[serde(rename = "where", default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 1024))]
     pub condition: Option<String>,
 }
 
-/// How a change is noticed.
+/// How changes are detected.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 pub enum Mode {
-    /// The value is read at every `pollInterval`.
+    /// The value is read every `pollInterval`.
     Poll,
-    /// PostgreSQL tells of changes; the value is read at every `pollInterval` besides, because it does not tell those who are not connected.
+    /// PostgreSQL notifies the operator of changes. The value is also read every `pollInterval`, because notifications
+    /// are lost while the connection is down.
     Notify,
-    /// Notify where there is such a thing, otherwise Poll.
+    /// Notify if the database supports it, otherwise Poll.
     #[default]
     Auto,
 }
 
-/// What the first value leads to.
+/// What to do with the first value.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 pub enum FirstObservation {
-    /// It is remembered.
+    /// The value is recorded, and nothing is restarted.
     #[default]
     Record,
-    /// The targets are restarted.
+    /// The workloads are restarted.
     Restart,
 }

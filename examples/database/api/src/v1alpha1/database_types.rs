@@ -7,7 +7,7 @@ use kube::CustomResource;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// What is wanted of a Database.
+/// DatabaseSpec is the desired state of a Database.
 #[derive(CustomResource, Clone, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[kube(
     group = "db.example.com",
@@ -28,94 +28,95 @@ use serde::{Deserialize, Serialize};
 )]
 #[serde(rename_all = "camelCase")]
 pub struct DatabaseSpec {
-    /// The kind of server. It cannot be changed.
+    /// The type of the server. Immutable.
     #[serde(rename = "type")]
     #[schemars(extend("x-kubernetes-validations" = [{"rule": "self == oldSelf", "message": "type cannot be changed"}]))]
     pub type_: DatabaseType,
 
-    /// The version, as tags of the image have it. It can only grow. Default: by the type.
+    /// The version of the server, which is the tag of its image. It can only be increased. The default depends on the
+    /// type.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(regex(pattern = r"^[0-9]+(\.[0-9]+){0,2}$"))]
     pub version: Option<String>,
 
-    /// The user whom applications log in as. Default app.
+    /// The user that applications log in as. Default: app.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(regex(pattern = r"^[a-z_][a-z0-9_]{0,30}$"))]
     pub user: Option<String>,
 
-    /// The database. Default: the name of the object, with `_` for `-` and `.`.
+    /// The name of the database. Default: the name of the object, with `_` in place of `-` and `.`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(regex(pattern = r"^[a-z_][a-z0-9_]{0,62}$"))]
     pub database: Option<String>,
 
-    /// A key of a Secret with the password. Default: a Secret is made, with a password that nobody has seen.
+    /// A key of a Secret that has the password. Default: a Secret with a random password is created.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub password_secret_ref: Option<SecretKey>,
 
-    /// The password itself. It is moved into the Secret, and removed here.
+    /// The password in plain text. The operator moves it to the Secret and removes it from the spec.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 128))]
     pub password: Option<String>,
 
-    /// How many servers. Only 1.
+    /// The number of servers. Only 1 is supported.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 1))]
     pub replicas: Option<i32>,
 
-    /// Where data are kept.
+    /// The storage of the data.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub storage: Option<Storage>,
 
-    /// What the server may use.
+    /// The compute resources of the server.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resources: Option<ResourceRequirements>,
 
-    /// What becomes of the data when the object is deleted. Default Retain.
+    /// What happens to the data when the object is deleted. Default: Retain.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deletion_policy: Option<DeletionPolicy>,
 
-    /// Copies of the data that are made by the clock. Default: none.
+    /// Scheduled backups of the data. Default: none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub backup: Option<Backup>,
 
-    /// The copy with which a new Database begins. It cannot be changed.
+    /// The backup that a new Database is restored from. Immutable.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub restore_from: Option<RestoreFrom>,
 
-    /// No server runs, and no copies are made; data are kept.
+    /// If true, no server runs and no backups are made. The data is kept.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub suspend: bool,
 }
 
-/// Copies of the data that are made by the clock.
+/// Scheduled backups of the data.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]
 pub struct Backup {
-    /// When, as a CronJob has it: `0 3 * * *` is every night at three.
+    /// The schedule in cron format, as in a CronJob: `0 3 * * *` is every night at three.
     #[schemars(length(min = 1, max = 100))]
     pub schedule: String,
-    /// How many copies stay. Default 3.
+    /// The number of backups to keep. Default: 3.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 1000))]
     pub keep: Option<i32>,
-    /// Where copies are kept: a claim of its own, of 1Gi by default.
+    /// The storage of the backups: a separate claim, of 1Gi by default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub storage: Option<Storage>,
 }
 
-/// A copy of another Database's data, of the same kind of server.
+/// A backup of another Database with the same type of server.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 pub struct RestoreFrom {
-    /// The name of the other Database, in the same namespace. It need not exist any more; the claim with its copies
-    /// must.
+    /// The name of the other Database, in the same namespace. The Database may be gone, but the claim with its backups
+    /// must exist.
     #[schemars(length(min = 1, max = 253))]
     pub database: String,
-    /// The file. Default: the latest.
+    /// The name of the backup file. Default: the latest.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(regex(pattern = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,100}$"))]
     pub file: Option<String>,
 }
 
-/// A kind of server.
+/// The type of a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum DatabaseType {
@@ -127,67 +128,68 @@ pub enum DatabaseType {
     Mariadb,
 }
 
-/// A key of a Secret.
+/// A reference to a key of a Secret.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 pub struct SecretKey {
     /// The name of the Secret.
     #[schemars(length(min = 1, max = 253))]
     pub name: String,
-    /// The key. Default password.
+    /// The key in the Secret. Default: password.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub key: Option<String>,
 }
 
-/// Where data are kept.
+/// The storage of the data.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Storage {
-    /// How much room. It can only grow.
+    /// The requested size. It can only be increased.
     pub size: Quantity,
-    /// The class. Default: that of the cluster. It cannot be changed.
+    /// The StorageClass. Default: that of the cluster. Immutable.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub storage_class_name: Option<String>,
 }
 
-/// What becomes of the data when the object is deleted.
+/// What happens to the data when the object is deleted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 pub enum DeletionPolicy {
-    /// The claim and the Secrets stay, for a Database of the same name.
+    /// The claim and the Secrets are kept. A new Database of the same name uses them.
     #[default]
     Retain,
-    /// They go.
+    /// The claim and the Secrets are deleted.
     Delete,
 }
 
-/// What the operator has observed of a Database.
+/// DatabaseStatus is the observed state of a Database.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct DatabaseStatus {
-    /// The generation that this is about.
+    /// The generation that the operator observed last.
     #[serde(default)]
     pub observed_generation: i64,
-    /// All of it in a word.
+    /// A summary of the conditions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub phase: Option<Phase>,
-    /// The version that was asked for last.
+    /// The last requested version.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub version: Option<String>,
-    /// Where it is.
+    /// The address of the server.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub endpoint: Option<Endpoint>,
-    /// The Secret that applications use.
+    /// The Secret with the credentials for applications.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub secret_ref: Option<Named>,
-    /// Which password was set last: a hash, by which nobody finds it.
+    /// A hash of the last password that was set. The password cannot be derived from it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub password_hash: Option<String>,
-    /// `Ready`, `Progressing`, `CredentialsReady`, `StorageReady`, `BackedUp`, `Restored`, `Degraded`.
+    /// The conditions `Ready`, `Progressing`, `CredentialsReady`, `StorageReady`, `BackedUp`, `Restored` and
+    /// `Degraded`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
     pub conditions: Vec<Condition>,
 }
 
-/// A Database in a word.
+/// A summary of a Database's state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[allow(missing_docs, reason = "they are told by their names")]
 pub enum Phase {
@@ -201,18 +203,18 @@ pub enum Phase {
     Failed,
 }
 
-/// Where a server is.
+/// The address of a server.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 pub struct Endpoint {
-    /// The name of its Service.
+    /// The name of the Service.
     pub host: String,
-    /// The port.
+    /// The port of the Service.
     pub port: i32,
 }
 
-/// An object of the namespace, by its name.
+/// A reference to an object in the same namespace.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 pub struct Named {
-    /// The name.
+    /// The name of the object.
     pub name: String,
 }

@@ -5,7 +5,7 @@ use kube::CustomResource;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// What a user asks for.
+/// GuestbookSpec is the desired state of a Guestbook.
 #[derive(CustomResource, Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[kube(
     group = "webapp.my.domain",
@@ -29,43 +29,43 @@ use serde::{Deserialize, Serialize};
 )]
 #[serde(rename_all = "camelCase")]
 pub struct GuestbookSpec {
-    /// How many pods serve the guestbook.
+    /// The number of pods that serve the guestbook.
     #[serde(default = "one")]
     #[schemars(range(min = 0, max = 100))]
     pub size: i32,
 
-    /// The container image that serves it.
+    /// The container image of these pods.
     #[serde(default = "default_image")]
     #[schemars(length(min = 1))]
     pub image: String,
 
-    /// The sentence that greets visitors.
+    /// The message that visitors see.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 200))]
     pub greeting: Option<String>,
 }
 
-/// What the operator has seen.
+/// GuestbookStatus is the observed state of a Guestbook.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct GuestbookStatus {
-    /// The generation of the Guestbook that this status answers.
+    /// The generation that the operator observed last.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
 
-    /// Pods that exist.
+    /// The number of pods.
     #[serde(default)]
     pub replicas: i32,
 
-    /// Pods that are ready.
+    /// The number of ready pods.
     #[serde(default)]
     pub ready_replicas: i32,
 
-    /// Which pods belong to the guestbook, for `kubectl scale` and autoscalers.
+    /// The label selector of the pods, for `kubectl scale` and autoscalers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub selector: Option<String>,
 
-    /// `Ready` is True when as many pods are ready as were asked for.
+    /// The condition `Ready` is True when the requested number of pods is ready.
     #[serde(default)]
     #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
     pub conditions: Vec<Condition>,
@@ -80,7 +80,7 @@ fn default_image() -> String {
 }
 
 impl Guestbook {
-    /// The condition `Ready`, if the operator has written it.
+    /// The condition `Ready`, if it is set.
     pub fn ready(&self) -> Option<&Condition> {
         self.status
             .as_ref()?
@@ -89,7 +89,7 @@ impl Guestbook {
             .find(|condition| condition.type_ == "Ready")
     }
 
-    /// Whether the operator says that the present generation is ready.
+    /// Whether the current generation is ready.
     pub fn is_ready(&self) -> bool {
         self.ready()
             .is_some_and(|ready| ready.status == "True" && ready.observed_generation == self.metadata.generation)

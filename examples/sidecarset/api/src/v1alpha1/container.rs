@@ -5,9 +5,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// A container that is injected.
+/// A container to inject.
 ///
-/// All fields of a `core/v1` Container stand beside those listed here; the validating webhook has the API server check them.
+/// It also has all fields of a `core/v1` Container. The validating webhook lets the API server validate them.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(extend("x-kubernetes-preserve-unknown-fields" = true))]
@@ -17,34 +17,34 @@ pub struct SidecarContainer {
     #[schemars(skip)]
     pub container: Container,
 
-    /// Where it stands. Default: BeforeAppContainer, for init containers AfterAppContainer.
+    /// The position of the container. Default: BeforeAppContainer; AfterAppContainer for init containers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pod_inject_policy: Option<PodInjectPolicy>,
 
-    /// How it is upgraded.
+    /// How the container is upgraded.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub upgrade_strategy: Option<UpgradeStrategy>,
 
-    /// Whether it mounts what the pod's own containers mount.
+    /// Whether the container gets the volume mounts of the pod's own containers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub share_volume_policy: Option<ShareVolumePolicy>,
 
-    /// Environment variables that it takes over from the pod's own containers.
+    /// Environment variables to copy from the pod's own containers.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub transfer_env: Vec<TransferEnv>,
 
-    /// OpenKruise's resources by rule. Not supported: the validating webhook refuses it.
+    /// OpenKruise's resource policy. Not supported: the validating webhook rejects it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(skip)]
     pub resources_policy: Option<Value>,
 
-    /// OpenKruise's sharing of block devices. Not supported: the validating webhook refuses it.
+    /// OpenKruise's sharing of block devices. Not supported: the validating webhook rejects it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(skip)]
     pub share_volume_device_policy: Option<Value>,
 }
 
-/// Where a sidecar stands among the pod's containers.
+/// The position of a sidecar among the pod's containers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 pub enum PodInjectPolicy {
     /// Before the pod's own containers.
@@ -59,7 +59,7 @@ pub enum PodInjectPolicy {
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct UpgradeStrategy {
-    /// Default: ColdUpgrade. It cannot be changed.
+    /// The type of the upgrade. Default: ColdUpgrade. Immutable.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub upgrade_type: Option<UpgradeType>,
 }
@@ -69,51 +69,51 @@ pub struct UpgradeStrategy {
 pub enum UpgradeType {
     /// The container is restarted with the new image.
     ColdUpgrade,
-    /// Two containers take turns. Not supported: the validating webhook refuses it.
+    /// Two containers alternate. Not supported: the validating webhook rejects it.
     HotUpgrade,
 }
 
-/// Whether a sidecar mounts what the pod's own containers mount.
+/// Whether a sidecar gets the volume mounts of the pod's own containers.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
 pub struct ShareVolumePolicy {
-    /// Default: disabled.
+    /// Whether volume mounts are shared. Default: disabled.
     #[serde(rename = "type", default, skip_serializing_if = "Option::is_none")]
     pub type_: Option<ShareVolumePolicyType>,
 }
 
-/// Whether a sidecar mounts what the pod's own containers mount.
+/// Whether a sidecar gets the volume mounts of the pod's own containers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum ShareVolumePolicyType {
-    /// It does, unless it mounts something else at the same path.
+    /// They are shared, except those at a path where the sidecar mounts something else.
     Enabled,
-    /// It does not.
+    /// They are not shared.
     Disabled,
 }
 
-/// Environment variables that a sidecar takes over from one of the pod's own containers.
+/// Environment variables to copy from one of the pod's own containers.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct TransferEnv {
     /// The name of the container.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub source_container_name: Option<String>,
-    /// Where the name of the container is read.
+    /// The source of the container's name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub source_container_name_from: Option<SourceContainerName>,
     /// The name of the variable.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub env_name: Option<String>,
-    /// The names of further variables.
+    /// The names of more variables.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub env_names: Vec<String>,
 }
 
-/// Where the name of a container is read.
+/// The source of a container's name.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct SourceContainerName {
-    /// A label or an annotation of the pod: `metadata.labels['name']`, `metadata.annotations['name']`.
+    /// A label or an annotation of the pod: `metadata.labels['name']` or `metadata.annotations['name']`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub field_ref: Option<ObjectFieldSelector>,
 }

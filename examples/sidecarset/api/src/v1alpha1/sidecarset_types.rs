@@ -14,7 +14,8 @@ use serde::{Deserialize, Serialize};
 
 use super::SidecarContainer;
 
-/// What is wanted of a SidecarSet: which containers go into which pods, and how pods that have them are upgraded.
+/// SidecarSetSpec is the desired state of a SidecarSet: the containers, the pods that get them, and how these are
+/// upgraded.
 #[derive(CustomResource, Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[kube(
     group = "apps.kruise.io",
@@ -45,32 +46,33 @@ use super::SidecarContainer;
 )]
 #[serde(rename_all = "camelCase")]
 pub struct SidecarSetSpec {
-    /// Pods with these labels get the containers. Required, and not empty.
+    /// The label selector of the pods that get the containers. Required; must not be empty.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub selector: Option<LabelSelector>,
 
-    /// Only pods in this namespace.
+    /// If set, only pods in this namespace get the containers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub namespace: Option<String>,
 
-    /// Only pods in namespaces with these labels. `namespace` wins when both are set.
+    /// If set, only pods in namespaces with these labels get the containers. `namespace` takes precedence.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub namespace_selector: Option<LabelSelector>,
 
-    /// Init containers, appended to the pod's own in the order of their names when the pod is created.
+    /// Init containers. They are appended to the pod's own when the pod is created, sorted by name.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub init_containers: Vec<SidecarContainer>,
 
-    /// The sidecars.
+    /// Sidecar containers.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub containers: Vec<SidecarContainer>,
 
-    /// Volumes that the sidecars mount. A pod gets those that an injected container mounts; one of the pod's own of the same name wins.
+    /// Volumes of the sidecars. A pod gets those that an injected container mounts. A volume of the pod with the same
+    /// name takes precedence.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(schema_with = "objects")]
     pub volumes: Vec<Volume>,
 
-    /// Secrets for pulling the images, appended to the pod's own when it is created.
+    /// Secrets for pulling the images. They are appended to the pod's own when the pod is created.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub image_pull_secrets: Vec<LocalObjectReference>,
 
@@ -82,7 +84,7 @@ pub struct SidecarSetSpec {
     #[serde(default)]
     pub update_strategy: UpdateStrategy,
 
-    /// How many ControllerRevisions that no pod uses are kept. Default: 10.
+    /// The number of unused ControllerRevisions to keep. Default: 10.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0))]
     pub revision_history_limit: Option<i32>,
@@ -92,7 +94,7 @@ pub struct SidecarSetSpec {
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct InjectionStrategy {
-    /// New pods get nothing. Pods that have the containers are upgraded all the same.
+    /// If true, new pods do not get the containers. Pods that have them are still upgraded.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub paused: bool,
 }
@@ -101,23 +103,25 @@ pub struct InjectionStrategy {
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct UpdateStrategy {
-    /// Whether pods are upgraded at all. Default: RollingUpdate.
+    /// The type of the update strategy. Default: RollingUpdate.
     #[serde(rename = "type", default, skip_serializing_if = "Option::is_none")]
     pub type_: Option<UpdateStrategyType>,
 
-    /// No further pod is upgraded. New pods get the latest revision all the same.
+    /// If true, no more pods are upgraded. New pods still get the latest revision.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub paused: bool,
 
-    /// Only pods with these labels are upgraded. Not together with a partition.
+    /// If set, only pods with these labels are upgraded. Cannot be used together with `partition`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub selector: Option<LabelSelector>,
 
-    /// How many pods, or which percentage rounded up, keep their revision. Default: 0. Below 100 % at least one pod is upgraded.
+    /// The number or percentage of pods that keep their revision. A percentage is rounded up, but below 100% at least
+    /// one pod is upgraded. Default: 0.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub partition: Option<IntOrString>,
 
-    /// How many pods, or which percentage rounded up, may be unavailable because of the upgrade. Default: 1.
+    /// The number or percentage of pods that may be unavailable because of the upgrade. A percentage is rounded up.
+    /// Default: 1.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_unavailable: Option<IntOrString>,
 }
@@ -125,40 +129,41 @@ pub struct UpdateStrategy {
 /// Whether pods are upgraded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 pub enum UpdateStrategyType {
-    /// Images are changed in place, some pods at a time.
+    /// Images are upgraded in place, a few pods at a time.
     RollingUpdate,
     /// Only new pods get the latest revision.
     NotUpdate,
 }
 
-/// What the operator has observed of a SidecarSet.
+/// SidecarSetStatus is the observed state of a SidecarSet.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct SidecarSetStatus {
-    /// The generation that this status answers.
+    /// The generation that the operator observed last.
     #[serde(default)]
     pub observed_generation: i64,
-    /// Pods that have the containers.
+    /// The number of pods that have the containers.
     #[serde(default)]
     pub matched_pods: i32,
-    /// Pods of the latest revision.
+    /// The number of pods of the latest revision.
     #[serde(default)]
     pub updated_pods: i32,
-    /// Pods whose containers run what their spec says, and that are ready.
+    /// The number of pods that are ready and whose containers run the images of their spec.
     #[serde(default)]
     pub ready_pods: i32,
-    /// Pods that are both.
+    /// The number of pods of the latest revision that are ready.
     #[serde(default)]
     pub updated_ready_pods: i32,
-    /// The name of the ControllerRevision of the present spec.
+    /// The name of the ControllerRevision of the current spec.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub latest_revision: Option<String>,
-    /// How often the name of a ControllerRevision was taken by another content.
+    /// The number of hash collisions of ControllerRevision names.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub collision_count: Option<i32>,
 }
 
-/// A list of objects whose fields the API server checks elsewhere: the schema of a Volume alone is larger than the rest of the definition.
+/// A list of objects whose fields the API server validates elsewhere: the schema of a Volume alone is larger than the
+/// rest of the CRD.
 fn objects(_: &mut SchemaGenerator) -> Schema {
     json_schema!({
         "type": "array",
