@@ -1,6 +1,6 @@
-//! The wish of a successful reconcile.
+//! The result of a successful reconcile: when to run again.
 //!
-//! A closed set on purpose: there is no "requeue now", because a reconcile that wants to run again at once either waits
+//! The set is closed on purpose. There is no "requeue now": a reconcile that wants to run again at once either waits
 //! for a change (which enqueues it) or has failed (which is an error).
 
 use std::time::Duration;

@@ -1,6 +1,6 @@
 //! Why a reconcile runs.
 //!
-//! Every enqueue carries a [`Cause`]; causes of one key collect until its reconcile starts and are then in
+//! Every enqueue has a [`Cause`]. The causes of a key are collected until its reconcile starts; they are then in
 //! [`crate::Context::causes`], in the logs and in observations. The changed fields are computed only when they are
 //! read, from the two objects that the cause keeps.
 //!

@@ -1,12 +1,12 @@
-//! The certificate of a server: two files, read again when they change; or one that the operator makes itself
+//! The certificate of a server: two files, read again when they change, or a certificate that the operator issues itself
 //! (`managed`).
 //!
-//! Invariants: W5 a new pair serves new connections and drops none; a pair that cannot be read or does not fit together
-//! is reported once and the last good one stays. The contents are compared, not times or events: a mounted Secret
+//! Invariants: W5 a new pair serves new connections and drops none; a pair that cannot be read or does not match
+//! is reported once, and the last valid one is kept. The contents are compared, not times or events: a mounted Secret
 //! changes by a switched link, and a file that was read half-way is read again.
 //!
 //! - `managed.rs`: a certificate in a Secret that replicas share,
-//! - `issue.rs`: making and judging it,
+//! - `issue.rs`: issuing and checking it,
 //! - `bundles.rs`: the certificates that the API server trusts.
 
 mod bundles;

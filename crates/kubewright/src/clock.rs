@@ -1,4 +1,4 @@
-//! Wall time, for time stamps that other people read.
+//! Wall time, for timestamps in objects.
 //!
 //! Durations, delays and deadlines never use it: they run on `tokio::time`, which tests can pause.
 

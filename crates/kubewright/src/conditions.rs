@@ -1,7 +1,7 @@
-//! Conditions in a status, as the API conventions want them: one of each type, which says since when it is so and of
-//! which generation it speaks (`k8s.io/apimachinery/pkg/api/meta`, `SetStatusCondition` and its neighbours).
+//! Conditions in a status, as the API conventions require: one of each type, with the time of its last transition and
+//! the observed generation (`k8s.io/apimachinery/pkg/api/meta`, `SetStatusCondition` and related functions).
 //!
-//! [`Context::condition`] makes one, [`set`] puts it in its place.
+//! [`Context::condition`] makes a condition, [`set`] adds or replaces it.
 //!
 //! ```
 //! use kubewright::conditions;

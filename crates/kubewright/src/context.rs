@@ -1,4 +1,4 @@
-//! The context of a reconcile besides the object: why it runs, a client, and the verbs that know the owner.
+//! What a reconcile gets besides the object: why it runs, a client, and methods that set the owner of children.
 
 use std::fmt;
 use std::sync::Arc;

@@ -3,11 +3,11 @@
 //! [`Operator::declaration`] asks every registered part for its description: kinds with their CRDs, controllers with
 //! the kinds that they reconcile, own and watch, webhooks, conversions, explicit rules. It needs no cluster.
 //! `kubewright manifests` runs the operator for this document (as one line of JSON) and writes `config/crd/bases`,
-//! `config/rbac/role.yaml` and `config/webhook/manifests.yaml` from it. A controller that is not registered is not in
-//! it: nothing is collected behind the program's back.
+//! `config/rbac/role.yaml` and `config/webhook/manifests.yaml` from it. A controller that is not registered is not
+//! in it: nothing is collected implicitly.
 //!
-//! Not here: the manifests that follow from it (the rules of a role, the checks of a CRD), which the command makes, so
-//! that an improvement needs no new operator.
+//! Not here: the manifests that are made from it (the rules of a role, the checks of a CRD). The command makes them, so
+//! an improvement needs no new version of this library.
 
 use serde::Serialize;
 use serde_json::Value;

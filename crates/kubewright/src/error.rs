@@ -1,4 +1,4 @@
-//! The errors of the runtime, sorted by its reaction to them.
+//! The errors of the runtime, by how the runtime reacts to them.
 //!
 //! A reconcile returns [`Error`] and the variant decides: retry with backoff, retry quietly (conflicts are normal), or
 //! give up until the object changes. `?` works on [`kube::Error`] and on [`serde_json::Error`]; everything else goes

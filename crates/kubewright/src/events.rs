@@ -1,12 +1,12 @@
 //! Records core/v1 Events in the background (client-go's event broadcaster and recorder).
 //!
-//! Invariants: E1 recording never blocks: the queue is bounded and an event that does not fit is dropped and counted;
-//! E2 memory is bounded, and one chatty object cannot flood the API (25 events, then one in five minutes); E3 events on
+//! Invariants: E1 recording never blocks: the queue is bounded, and an event that does not fit is dropped and counted;
+//! E2 memory is bounded, and one object cannot flood the API (25 events, then one in five minutes); E3 events on
 //! cluster-scoped objects go to `default`; E4 a name that is taken is replaced by another, unless an attempt whose
 //! answer was lost took it: no event is written twice; E5 a namespace that is being deleted takes no events, which is
-//! no error; E6 queued events are still written at the stop. Equal events (object, type, reason, message, component)
-//! are one Event whose count grows; E7 events that differ only in their message are one as well from the tenth message
-//! on, which shows the latest and says that it stands for several.
+//! no error; E6 queued events are written before the process stops. Equal events (object, type, reason, message,
+//! component) are one Event whose count grows; E7 events that differ only in their message are one as well from the
+//! tenth message on, which has the latest message and says that it combines several.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;

@@ -1,10 +1,10 @@
 //! `/healthz` and `/readyz` over HTTP, as probes expect them.
 //!
-//! `200 ok` or `500` with the failed checks; `?verbose` lists all of them; `/readyz/<check>` answers one. Ready means:
-//! every controller's sources have been read once. A source that has trouble later is told beside its check and fails
-//! nothing: taken out of service, the operator would serve no webhook either, and nothing would be better.
+//! `200 ok` or `500` with the failed checks; `?verbose` lists all of them; `/readyz/<check>` answers one. Ready means
+//! that every controller's sources have been listed once. A source that fails later is shown with its check, but does
+//! not make the operator unready: an unready operator would serve no webhooks either.
 //!
-//! Not here: connections and their bounds, see `net.rs`; TLS; metrics.
+//! Not here: connections and their limits, see `net.rs`; TLS; metrics.
 
 use std::collections::BTreeMap;
 use std::fmt;

@@ -1,4 +1,4 @@
-//! Listening on addresses as Go's programs write them, and answering small requests: probes and metrics.
+//! Listening on addresses in Go's notation, and serving small requests: probes and metrics.
 
 use std::convert::Infallible;
 use std::io;

@@ -1,4 +1,4 @@
-//! The trait of objects, and how an object is named in logs and causes.
+//! The traits of objects, and how an object is named in logs and causes.
 //!
 //! Two layers: [`Object`] for types that are known when the program is compiled (what operators use), [`AnyObject`] for
 //! everything that can be cached, which adds [`kube::core::DynamicObject`] and [`kube::core::PartialObjectMeta`] for

@@ -1,7 +1,7 @@
 //! Ready-made predicates: which events of a source lead to a reconcile.
 //!
-//! A predicate sees old and new state. Those that compare let creations and deletions pass: dropping them is how
-//! updates get lost. Note that a change of `metadata.deletionTimestamp` bumps the generation, so [`generation_changed`]
+//! A predicate sees the old and the new state. Predicates that compare them let creations and deletions pass, because
+//! dropping these would lose updates. Note that a change of `metadata.deletionTimestamp` bumps the generation, so [`generation_changed`]
 //! does not hide the beginning of a deletion.
 //!
 //! ```

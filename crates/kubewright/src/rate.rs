@@ -1,10 +1,10 @@
-//! Rate limiters: how long the retries of a controller wait ([`crate::Controller::rate_limiter`]).
+//! Rate limiters: how long a controller waits before a retry ([`crate::Controller::rate_limiter`]).
 //!
 //! | limiter | client-go's |
 //! |---|---|
 //! | [`Exponential`]: 5 ms, twice as long each time, up to 1000 s; the default | `ItemExponentialFailureRateLimiter` |
-//! | [`FastSlow`]: some quick attempts, then slow ones | `ItemFastSlowRateLimiter` |
-//! | [`Bucket`]: so many a second, of all objects together | `BucketRateLimiter` |
+//! | [`FastSlow`]: a few quick attempts, then slow ones | `ItemFastSlowRateLimiter` |
+//! | [`Bucket`]: a number of retries a second, for all objects together | `BucketRateLimiter` |
 //! | [`Max`]: the longer delay of two | `MaxOfRateLimiter` |
 //! | a function of the number of failures, or anything else that is a [`RateLimiter`] | |
 

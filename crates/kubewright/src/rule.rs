@@ -1,4 +1,4 @@
-//! A rule of a role: a right of an operator.
+//! A rule of a role: a permission of an operator.
 
 use std::fmt;
 use std::panic::Location;

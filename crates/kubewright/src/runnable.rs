@@ -1,6 +1,6 @@
-//! Anything that runs beside the controllers until it is asked to stop: loops of the operator's own, servers, pollers.
+//! Runnables: anything that runs beside the controllers until it is asked to stop, such as loops, servers and pollers.
 //!
-//! Not here: their start and its order, see `manager`.
+//! Not here: when they start, see `manager`.
 
 use std::future::Future;
 

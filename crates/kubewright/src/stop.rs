@@ -1,4 +1,4 @@
-//! When something that runs beside others is asked to end.
+//! The signal that asks a task to stop.
 
 use std::sync::OnceLock;
 

@@ -1,12 +1,12 @@
-//! Spans to see where time goes: from a reconcile, or a webhook's call, to each of its requests.
+//! Spans that show where time is spent: of a reconcile, or of a webhook's call, and of each request within it.
 //!
 //! | span | target | fields |
 //! |---|---|---|
-//! | `reconcile` | the control loop's, at every level | `controller`, `object`, `reconcile_id`; for who takes [`TARGET`]: `cause`, `waited` |
+//! | `reconcile` | the control loop's, at every level | `controller`, `object`, `reconcile_id`; if [`TARGET`] is enabled: `cause`, `waited` |
 //! | `request` | [`TARGET`], level debug | `verb`, `group`, `resource`, `namespace`, `name`, `subresource`; at its end `status`, `attempts`, `latency` |
 //! | `webhook` | [`TARGET`], level debug | `path`; `uid`, `operation`, `object`; at its end `code` |
 //!
-//! Invariant: where no subscriber takes a span nothing is computed for it: a look at an atomic is all that it costs.
+//! Invariant: nothing is computed for a span that no subscriber enables; it costs one load of an atomic.
 //!
 //! Not here: logging, and the export of spans.
 

@@ -1,5 +1,5 @@
-//! Small questions about workloads that every operator asks: is this Pod ready, how many is that percentage, which
-//! quantity is more.
+//! Helpers for workloads that many operators need: whether a Pod is ready, what a percentage amounts to, which quantity
+//! is larger.
 //!
 //! Not here: conditions of your own kinds, see [`conditions`](crate::conditions).
 

@@ -3,8 +3,8 @@
 //!
 //! Invariants: SI10 one watch per (type, resource, scope), counted by reference; C8 a kind that cannot be listed
 //! affects only its readers; C2 an object that was read is immutable. Objects are cached without
-//! `metadata.managedFields`, which make up to half of an object and which no controller reads; a write that carries
-//! none leaves the server's alone. They are at rest as text (`crate::form::packed`).
+//! `metadata.managedFields`, which are up to half of an object and which no controller reads; a write without them does
+//! not change the server's. Objects are kept as text (`crate::form::packed`).
 //!
 //! - `informer.rs`: the informer,
 //! - `core.rs`: the same without its type,

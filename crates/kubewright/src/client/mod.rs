@@ -1,14 +1,14 @@
-//! Reads from the shared cache, writes to the API, and reads that see your own writes.
+//! The client: it reads from the shared cache, writes to the API, and its reads see its own writes.
 //!
 //! A write leaves a receipt with every informer that could hold the object; a read of that object waits until the
 //! informer's store has reached the write. Invariants (K1–K6 of the reference): a read never blocks for ever (after the
 //! deadline a single object is read from the API, a list fails with [`Error::Stale`]); a write outside an informer's
 //! scope does not block its reads; dry runs and refused writes leave no receipt, writes with an unknown outcome (also
-//! those whose future was dropped) make the next read ask the API; a delete carries the uid it means.
+//! those whose future was dropped) make the next read ask the API; a delete has the uid of the object that it means.
 //!
 //! - `read.rs`,
 //! - `write.rs`,
-//! - `send.rs`: deadlines and retries, this file: what both need.
+//! - `send.rs`: deadlines and retries; this file: what reads and writes share.
 //!
 //! Not here: apply, see `apply.rs`; the receipts themselves, see the engine's `receipts`.
 

@@ -1,8 +1,12 @@
 //! Controllers: which objects to reconcile, which events lead to a reconcile, and the reconciler.
 //!
 //! [`Controller`] is a declaration: nothing runs until a manager prepares it (its informers start and feed its queue)
-//! and starts its control loop. - `watch.rs`: sources as they are declared, - `sources.rs`: from events to keys, -
-//! `mapper.rs`: the same for functions that take their time, - `control_loop.rs`: from keys to reconciles.
+//! and starts its control loop.
+//!
+//! - `watch.rs`: sources as they are declared,
+//! - `sources.rs`: from events to keys,
+//! - `mapper.rs`: the same for slow functions,
+//! - `control_loop.rs`: from keys to reconciles.
 
 mod control_loop;
 mod finalizer;

@@ -1,9 +1,9 @@
-//! From a Rust type to its CustomResourceDefinition: `schemars` makes the schema of the type, this turns it into one
-//! that Kubernetes takes.
+//! From a Rust type to its CustomResourceDefinition: `schemars` makes the schema of the type, and this module turns it
+//! into one that Kubernetes accepts.
 //!
-//! kube's own generator loses or refuses much of that (tagged enums panic, every `Option` becomes nullable, sets and
-//! struct types vanish), so the schema is generated here once more from `K: JsonSchema`, and only names, scope, columns
-//! and the like come from `K::crd()`.
+//! kube's own generator loses or refuses much of it (tagged enums panic, every `Option` becomes nullable, set and struct
+//! types are lost). So the schema is generated here, from `K: JsonSchema`; only names, scope, columns and similar things
+//! come from `K::crd()`.
 //! - `structural.rs`: one schema, keyword by keyword;
 //! - `inlined.rs`: rules of fields that stand on a type with a schema of its own;
 //! - `union.rs`: enums with data, which Kubernetes writes as one object with rules.

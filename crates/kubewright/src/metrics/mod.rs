@@ -1,16 +1,16 @@
-//! Metrics, under the names that controller-runtime and client-go give them, so that dashboards and alerts stay; and
-//! some of the cache, which they lack.
+//! Metrics with the names that controller-runtime and client-go use, so that existing dashboards and alerts work, and
+//! additional ones for the cache.
 //!
-//! Frequent changes are counted where they happen, in handles that are looked up once; figures that can be asked for
-//! are read with the metrics (queues, caches, the process). Invariant: labels have few values, all from the operator's
+//! Frequent changes are counted where they happen, in handles that are looked up once. Other values are read when the
+//! metrics are requested (queues, caches, the process). Invariant: labels have few values, all from the operator's
 //! own declaration, verbs and status codes; no value from a client becomes a label.
 //!
 //! - `controllers.rs`: reconciles and their queues,
 //! - `shards.rs`: the shards of replicas,
 //! - `caches.rs`: informers,
-//! - `process.rs`: the operating system's figures,
+//! - `process.rs`: metrics of the process from the operating system,
 //! - `server.rs`: the endpoint,
-//! - `access.rs`: the right to read it.
+//! - `access.rs`: who may read it.
 
 mod access;
 mod controllers;

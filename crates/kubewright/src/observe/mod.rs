@@ -1,9 +1,9 @@
-//! Observations of the runtime's work: for the `demo` command, tests, metrics.
+//! Observations of what the runtime does: for the `demo` command, tests, metrics.
 //!
-//! Observers are called where the thing happens, so they must be quick and must not block. A panicking observer is
-//! caught. Nothing is computed for observations without an observer.
+//! An observer is called synchronously, so it must be quick and must not block. A panic of an observer is caught.
+//! Without an observer, nothing is computed.
 //!
-//! `wire.rs` is the form in which an observation leaves the process, `stream.rs` the socket that it leaves by.
+//! `wire.rs` is the format in which an observation leaves the process, `stream.rs` the socket that it is sent to.
 
 mod stream;
 mod wire;

@@ -2,16 +2,16 @@
 //!
 //! | path | answer |
 //! |---|---|
-//! | `/debug/pprof/` | what there is |
-//! | `/debug/pprof/profile?seconds=N` | where the processors' time went in the next N seconds, thirty unless it is said |
-//! | what else Go's `net/http/pprof` has | 501, and why |
+//! | `/debug/pprof/` | the list of profiles |
+//! | `/debug/pprof/profile?seconds=N` | a CPU profile of the next N seconds, by default thirty |
+//! | other profiles of Go's `net/http/pprof` | 501, with the reason |
 //!
 //! A timer of the process interrupts the running threads a hundred times in each second of processor time; the crate
-//! `pprof` notes the stack, and [`proto`] writes the notes. Nothing is set up before a request, and nothing is left
+//! `pprof` records the stack, and [`proto`] writes the records. Nothing is set up before a request, and nothing is left
 //! when the answer is sent.
 //!
-//! Invariants: one profile is taken at a time; it takes at most [`LONGEST`]; a client that hangs up ends it; without a
-//! host the server is reached from its own machine (or pod) only, because there is no authentication.
+//! Invariants: one profile is taken at a time; it takes at most [`LONGEST`], and ends when its client disconnects;
+//! without a host in its address the server listens on loopback only, because there is no authentication.
 
 mod proto;
 mod sample;

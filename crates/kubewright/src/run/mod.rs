@@ -1,16 +1,16 @@
 //! The main function of an operator: flags, environment, logging, client, signals.
 //!
-//! The code that kubebuilder writes into every project's main.go stands here once, so that a project's main.rs stays
-//! small and upgrading is an update of a dependency. Flags, environment variables and defaults are kubebuilder's: its
-//! manifests start our operators as they are.
+//! The code that kubebuilder writes to the main.go of every project is here, so the main.rs of a project is small, and
+//! an upgrade is an update of a dependency. Flags, environment variables and defaults are kubebuilder's: its manifests
+//! start our operators as they are.
 //!
 //! - `flags.rs`: the command line,
-//! - `settings.rs`: the settings that follow from it and from the environment,
-//! - `logging.rs`: where events go,
-//! - `telemetry.rs`: where spans go, with the feature `opentelemetry`.
+//! - `settings.rs`: the settings made from it and from the environment,
+//! - `logging.rs`: log output,
+//! - `telemetry.rs`: the export of spans, with the feature `opentelemetry`.
 //!
-//! Invariants: nothing is accepted silently that does not work; the declaration is printed without a cluster, a client
-//! or a log line.
+//! Invariants: a setting that has no effect is never accepted silently; the declaration is printed without a cluster, a
+//! client or a log line.
 
 mod flags;
 mod logging;

@@ -1,12 +1,13 @@
-//! Sharding: several replicas of an operator share its objects out, so that it outgrows one process.
+//! Sharding: the replicas of an operator divide its objects among themselves, for operators that need more than one
+//! process.
 //!
-//! The engine's `sharding` decides which replica works on which keys; `sharder.rs` does its requests and watches the
-//! Leases, controllers ask `shards.rs`. Invariants, beside the engine's SH1–SH5: SH6 all replicas agree on the number
+//! The engine's `sharding` decides which replica works on which keys; `sharder.rs` sends its requests and watches the
+//! Leases; controllers use `shards.rs`. Invariants, beside the engine's SH1–SH5: SH6 all replicas agree on the number
 //! of shards, which a Lease keeps, before any of them works; SH7 a key that is added to a queue belongs to a shard that
 //! is held, and a replica that gains a shard looks at all its keys; SH8 a reconcile holds its shard's term, is dropped
 //! when that ends, and writes nothing afterwards.
 //!
-//! Not here: which parts are shared out, see `controller/control_loop.rs`.
+//! Not here: what is sharded, see `controller/control_loop.rs`.
 
 mod sharder;
 mod shards;

@@ -1,24 +1,30 @@
 //! Webhooks: the API server calls them before it stores an object, and when it needs another version of one.
 //!
-//! A [`Webhook`] puts a [`Defaulter`] and a [`Validator`] of one kind together with their registration
-//! ([`Registration`]); a [`Conversion`] knows the versions of one kind. Both are declared with the operator, and
-//! everything else follows from the declaration: the manifests (`Description`), the HTTPS server of a manager
-//! ([`WebhookServer`]), the calls without a socket in tests ([`WebhookHandlers`]).
+//! A [`Webhook`] has a [`Defaulter`] and a [`Validator`] of one kind, with their registration ([`Registration`]); a
+//! [`Conversion`] converts between the versions of one kind. Both are declared with the operator. Everything else is
+//! made from the declaration: the manifests (`Description`), the HTTPS server of a manager ([`WebhookServer`]), the
+//! calls without a socket in tests ([`WebhookHandlers`]).
 //!
 //! # Invariants
 //!
-//! W1 every answer carries the uid of its request, also after errors and panics; W2 the patch, applied to the object as
+//! W1 every response has the uid of its request, also after errors and panics; W2 the patch, applied to the object as
 //! it was sent, gives the defaulted object, and fields that the Rust type does not know stay; W3 a dry run is visible
 //! to the handler and its client writes nothing; W4 conversions keep order and metadata; W5 a new certificate drops no
 //! connection; W6 the server listens before any cache lists; W7 every body has a limit.
 //!
 //! # The files
 //!
-//! - `defaulter.rs`, `validator.rs`, `raw.rs`: what a user implements, - `request.rs`: what it is told, - `denied.rs`, `field_errors.rs`: how it says no,
-//! - `registration.rs`, `description.rs`: what the API server is told, - `merge.rs`, `json_patch.rs`: from a changed object to a minimal patch,
-//! - `conversion.rs`, `authentication.rs`, - `review.rs`: the documents on the wire, - `handlers.rs`: from a path to an answer, - `server.rs`, `certificate.rs`: HTTPS.
+//! - `defaulter.rs`, `validator.rs`, `raw.rs`: what a user implements,
+//! - `request.rs`: what a handler gets,
+//! - `denied.rs`, `field_errors.rs`: how a handler refuses,
+//! - `registration.rs`, `description.rs`: what the API server needs to know,
+//! - `merge.rs`, `json_patch.rs`: from a changed object to a minimal patch,
+//! - `conversion.rs`, `authentication.rs`,
+//! - `review.rs`: the documents on the wire,
+//! - `handlers.rs`: from a path to a response,
+//! - `server.rs`, `certificate.rs`: HTTPS.
 //!
-//! Not here: making certificates (cert-manager's or the test cluster's task).
+//! Not here: issuing certificates (done by cert-manager or the test cluster).
 
 mod authentication;
 mod body;
