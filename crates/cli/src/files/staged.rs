@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use kubewright_codegen::{Diagnostic, Files, Place, Plan, codes};
 use serde::{Deserialize, Serialize};
 
-use super::{Disk, STAGE};
+use super::{Disk, NEVER_OURS, STAGE};
 
 /// The step for one file.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -68,9 +68,37 @@ fn lock(disk: &Disk) -> Result<File, Diagnostic> {
     }
 }
 
+/// Whether there is the folder of a write. A link is none: it would lead to files of others.
+fn is_begun(disk: &Disk) -> bool {
+    fs::symlink_metadata(disk.root().join(STAGE)).is_ok_and(|found| found.is_dir())
+}
+
+/// A journal may have come with a project from elsewhere, so its paths are held to the rules of every write: inside the
+/// project, over no link, and not where git and this command keep their own files.
+fn check(disk: &Disk, steps: &[Step]) -> Result<(), Diagnostic> {
+    for step in steps {
+        let first = step.path.split('/').next().unwrap_or_default();
+        let why = match disk.place(&step.path) {
+            Err(_) => "leads out of the project",
+            Ok(_) if NEVER_OURS.contains(&first) => "is not in a folder that a command writes to",
+            Ok(_) => continue,
+        };
+        return Err(
+            Diagnostic::new(codes::files::IO, "cannot finish what an interrupted command had begun")
+                .at(Place::file(format!("{STAGE}/journal")))
+                .because(format!(
+                    "{:?} {why}, so no kubewright command wrote this journal",
+                    step.path
+                ))
+                .fix(format!("remove the folder {STAGE}; nothing was changed")),
+        );
+    }
+    Ok(())
+}
+
 /// Finishes or forgets the work of an interrupted command. Answers whether something was finished.
 pub(super) fn recover(disk: &Disk) -> Result<bool, Diagnostic> {
-    if !disk.root().join(STAGE).is_dir() {
+    if !is_begun(disk) {
         return Ok(false);
     }
     recover_locked(disk, lock(disk)?).map(|(finished, _)| finished)
@@ -79,7 +107,7 @@ pub(super) fn recover(disk: &Disk) -> Result<bool, Diagnostic> {
 /// The same, for a caller that has the lock, and gets it back.
 fn recover_locked(disk: &Disk, lock: File) -> Result<(bool, File), Diagnostic> {
     let folder = disk.root().join(STAGE);
-    if !folder.is_dir() {
+    if !is_begun(disk) {
         return Ok((false, lock));
     }
     let steps: Vec<Step> = match fs::read(folder.join("journal")) {
@@ -93,6 +121,7 @@ fn recover_locked(disk: &Disk, lock: File) -> Result<(bool, File), Diagnostic> {
         })?,
         Err(_) => Vec::new(),
     };
+    check(disk, &steps)?;
     let finished = !steps.is_empty();
     let staged = Staged {
         disk,
@@ -122,7 +151,8 @@ impl<'d> Staged<'d> {
             disk.place(path)?;
         }
         let folder = disk.root().join(STAGE);
-        fs::create_dir_all(&folder).map_err(|why| refused(disk, disk.root(), &why))?;
+        // Not all that are missing: a link to a folder would do then, and lead out of the project.
+        fs::create_dir(&folder).map_err(|why| refused(disk, &folder, &why))?;
         let mut staged = Staged {
             disk,
             folder,

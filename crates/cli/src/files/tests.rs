@@ -124,6 +124,44 @@ fn an_interrupted_write_is_finished_or_forgotten() {
 }
 
 #[test]
+fn a_journal_from_elsewhere_writes_nothing() {
+    let outside = tempfile::tempdir().unwrap();
+    let absolute = outside.path().join("evil").display().to_string();
+    for path in [
+        absolute.as_str(),
+        "../evil",
+        "in/../../evil",
+        "link/evil",
+        ".git/hooks/post-commit",
+        ".kubewright-write/1",
+    ] {
+        let folder = tempfile::tempdir().unwrap();
+        before(folder.path());
+        std::os::unix::fs::symlink(outside.path(), folder.path().join("link")).unwrap();
+        let stage = folder.path().join(STAGE);
+        fs::create_dir(&stage).unwrap();
+        fs::write(stage.join("0"), "evil").unwrap();
+        let steps = serde_json::json!([{"path": path, "before": false, "after": true}]);
+        fs::write(stage.join("journal"), steps.to_string()).unwrap();
+        let there = tree(folder.path());
+        let disk = Disk::new(folder.path());
+        for told in [disk.recover().map(|_| ()), {
+            let mut plan = Plan::new(&disk);
+            edits(&mut plan);
+            disk.write(&plan)
+        }] {
+            let told = told.unwrap_err().to_string();
+            assert!(
+                told.contains("no kubewright command wrote this journal"),
+                "{path}: {told}"
+            );
+        }
+        assert_eq!(tree(folder.path()), there, "{path}");
+        assert_eq!(fs::read_dir(outside.path()).unwrap().count(), 0, "{path}");
+    }
+}
+
+#[test]
 fn two_commands_do_not_write_at_once() {
     let folder = tempfile::tempdir().unwrap();
     let disk = Disk::new(folder.path());
