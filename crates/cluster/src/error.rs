@@ -47,7 +47,7 @@ pub enum Error {
         known: String,
     },
     /// The simulated nodes cannot be as they are asked for.
-    #[error("the simulated nodes cannot be so: {0}")]
+    #[error("the simulated nodes are not valid: {0}")]
     Nodes(String),
     /// Pods cannot run as processes here.
     #[error("pods cannot run as processes: {0}")]

@@ -10,6 +10,7 @@ use kubewright::k8s_openapi::api::core::v1::{Node, NodeAddress, NodeCondition, N
 use kubewright::k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use kubewright::k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kubewright::k8s_openapi::jiff::Timestamp;
+use kubewright_apiserver::names;
 
 use crate::objects::meta;
 use crate::objects::quantity::milli;
@@ -24,6 +25,8 @@ pub(crate) const STATE: &str = "kubewright.dev/node";
 pub(crate) const PRESSURE: &str = "kubewright.dev/pressure";
 /// The taint of a node that is not ready.
 pub(super) const NOT_READY: &str = "node.kubernetes.io/not-ready";
+/// The most nodes that a cluster has from its start, twenty times what Kubernetes supports.
+const MOST: usize = 100_000;
 /// The label with the zone of a node.
 const ZONE: &str = "topology.kubernetes.io/zone";
 
@@ -118,11 +121,31 @@ impl Nodes {
         self
     }
 
-    /// The error in it, before a node is made.
+    /// The error in it, before a node is made: what the API server would refuse of each node.
     pub(crate) fn wrong(&self) -> Option<String> {
-        let bad = |(_, amount): &(&String, &String)| milli(&Quantity((*amount).clone())).is_none();
-        let (resource, amount) = self.capacity.iter().find(bad)?;
-        Some(format!("{amount:?} is no quantity of {resource}"))
+        if self.count > MOST {
+            return Some(format!("{} nodes are more than {MOST}", self.count));
+        }
+        let first = |what: String, messages: Vec<String>| Some(format!("{what}: {}", messages.into_iter().next()?));
+        let capacity = self
+            .capacity
+            .iter()
+            .find_map(|(resource, amount)| match milli(&Quantity(amount.clone())) {
+                None => Some(format!("{amount:?} is no quantity of {resource}")),
+                Some(amount) if amount < 0 => Some(format!("the capacity of {resource} is negative")),
+                Some(_) => first(format!("resource {resource:?}"), names::qualified_name(resource)),
+            });
+        let label = |(key, value): (&String, &String)| {
+            first(format!("label {key:?}"), names::qualified_name(key))
+                .or_else(|| first(format!("value {value:?} of label {key}"), names::label_value(value)))
+        };
+        let zone = |zone: &String| match zone.as_str() {
+            "" => Some("the name of a zone is empty".to_owned()),
+            _ => first(format!("zone {zone:?}"), names::label_value(zone)),
+        };
+        capacity
+            .or_else(|| self.labels.iter().find_map(label))
+            .or_else(|| self.zones.iter().find_map(zone))
     }
 
     /// The names of the nodes.
@@ -352,6 +375,31 @@ mod tests {
         check(1, "b", "192.0.2.2");
         check(2, "a", "192.0.2.3");
         assert_eq!(fleet().names(), ["node-0", "node-1", "node-2"]);
+    }
+
+    #[test]
+    fn what_the_api_server_would_refuse_is_wrong_from_the_start() {
+        for (nodes, wrong) in [
+            (fleet(), None),
+            (Nodes::from(0), None),
+            (Nodes::from(MOST + 1), Some("100001 nodes are more than 100000")),
+            (fleet().label("disk", ""), None),
+            (fleet().label("", "a"), Some("label \"\"")),
+            (fleet().label("a key", "a"), Some("label \"a key\"")),
+            (fleet().label("key", "a value"), Some("value \"a value\" of label key")),
+            (fleet().zones(["a", ""]), Some("the name of a zone is empty")),
+            (fleet().zones(["a b"]), Some("zone \"a b\"")),
+            (fleet().capacity("cpu", "lots"), Some("\"lots\" is no quantity of cpu")),
+            (fleet().capacity("cpu", "-1"), Some("the capacity of cpu is negative")),
+            (fleet().capacity("my gpu", "1"), Some("resource \"my gpu\"")),
+        ] {
+            let found = nodes.wrong();
+            let is_as_expected = match (&found, wrong) {
+                (Some(found), Some(wrong)) => found.starts_with(wrong),
+                (found, wrong) => found.as_deref() == wrong,
+            };
+            assert!(is_as_expected, "{nodes:?}: {found:?}");
+        }
     }
 
     /// `(ready, memory pressure, cpu)` of a node's status; nothing when it is unchanged.
