@@ -75,6 +75,35 @@ impl Said {
     }
 }
 
+/// The arguments of the marker, and those of the attribute.
+const ARGUMENTS: [(&str, &str); 7] = [
+    ("groups", "groups"),
+    ("resources", "resources"),
+    ("resourceNames", "resource_names"),
+    ("urls", "urls"),
+    ("verbs", "verbs"),
+    ("namespace", "namespace"),
+    ("roleName", "role_name"),
+];
+
+/// What the markers of a file say of roles in words that controller-gen refuses: a note for each.
+pub(super) fn wrong_rules(source: &Source) -> Vec<String> {
+    let mut found = Vec::new();
+    for marker in &source.file.markers {
+        let Some(said) = markers::Marker::arguments(marker, "kubebuilder:rbac") else {
+            continue;
+        };
+        let unknown = said.keys().find(|key| !ARGUMENTS.iter().any(|(known, _)| known == key));
+        let why = match unknown {
+            Some(unknown) => format!("{unknown:?} is none of its arguments"),
+            None if words::words(&said, "verbs").is_empty() => "it has no verbs, so it grants nothing".to_owned(),
+            None => continue,
+        };
+        found.push(format!("{}: +{marker}: {why}", source.path));
+    }
+    found
+}
+
 /// The rules of roles that a file's markers ask for.
 pub(super) fn rules(source: &Source) -> Vec<Said> {
     let mut found: Vec<Said> = Vec::new();
@@ -82,16 +111,7 @@ pub(super) fn rules(source: &Source) -> Vec<Said> {
         let Some(said) = markers::Marker::arguments(marker, "kubebuilder:rbac") else {
             continue;
         };
-        let of = [
-            ("groups", "groups"),
-            ("resources", "resources"),
-            ("resourceNames", "resource_names"),
-            ("urls", "urls"),
-            ("verbs", "verbs"),
-            ("namespace", "namespace"),
-            ("roleName", "role_name"),
-        ];
-        let of = of.into_iter().filter(|(key, _)| said.contains_key(*key));
+        let of = ARGUMENTS.into_iter().filter(|(key, _)| said.contains_key(*key));
         let words = |key: &str| {
             let mut words = words::words(&said, key);
             // controller-gen's other name for Kubernetes' core group.
@@ -164,4 +184,43 @@ pub(super) fn beside(source: &Source) -> String {
     }
     out.truncate(out.trim_end_matches("//\n").len());
     out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::go;
+    use super::*;
+
+    #[test]
+    fn markers_that_grant_nothing_are_noted() {
+        for (marker, wrong) in [
+            ("groups=a,resources=b,verbs=get;list", None),
+            ("urls=/metrics,verbs=get", None),
+            ("groups=a,resources=b", Some("it has no verbs")),
+            (
+                "groups=a,resources=b,verb=get",
+                Some("\"verb\" is none of its arguments"),
+            ),
+            (
+                "groups=a,resource=b,verbs=get",
+                Some("\"resource\" is none of its arguments"),
+            ),
+        ] {
+            let text = format!("package a\n\n// +kubebuilder:rbac:{marker}\nfunc f() {{}}\n");
+            let source = Source {
+                path: "a/b.go".to_owned(),
+                import: String::new(),
+                file: go::parse(&text).unwrap(),
+                text,
+            };
+            let found = wrong_rules(&source);
+            match wrong {
+                None => assert_eq!(found, Vec::<String>::new()),
+                Some(wrong) => assert!(
+                    matches!(&found[..], [one] if one.starts_with("a/b.go: ") && one.contains(wrong)),
+                    "{found:?}"
+                ),
+            }
+        }
+    }
 }

@@ -377,6 +377,7 @@ impl Migration<'_> {
     /// Controllers and webhooks: the Go text beside the skeletons, roles in words of Rust.
     fn bodies(&mut self, sources: &[Source], made: &mut MemoryFiles) -> Result<(), Diagnostic> {
         let project = Project::load(made)?;
+        self.notes.extend(sources.iter().flat_map(bodies::wrong_rules));
         for resource in &project.resources {
             let layout = project.layout(resource);
             let default = project.default_controller_name(resource);

@@ -269,12 +269,16 @@ fn sources(files: &dyn Files) -> Result<Vec<Source>, Diagnostic> {
             continue;
         }
         let text = files.read(&path)?.unwrap_or_default();
-        let file = go::parse(&text).map_err(|(line, why)| {
+        let wrong = |(line, why): (usize, String)| {
             Diagnostic::new(codes::source::SYNTAX, ATTEMPTED)
                 .at(Place::file(&path).line(line))
                 .because(why)
                 .fix("see that the project builds: go vet ./...")
-        })?;
+        };
+        let file = go::parse(&text).map_err(wrong)?;
+        if let Some(tag) = file.wrong_tags.first() {
+            return Err(wrong(tag.clone()));
+        }
         sources.push(Source {
             path,
             import: String::new(),

@@ -231,10 +231,12 @@ impl<'p> Types<'p> {
         if field.name.is_none() && json.is_empty() || options.contains(&"inline") {
             return self.embedded(path, field, file, &whole);
         }
-        let json = match (json, &field.name) {
-            ("", Some(name)) => name.clone(),
-            ("", None) => return String::new(),
-            (json, _) => json.to_owned(),
+        if field.json.is_none() {
+            self.note(format!("{whole}: it has no JSON tag, which controller-gen refuses"));
+        }
+        let json = match json {
+            "" => field.name.clone().unwrap_or_default(),
+            json => json.to_owned(),
         };
         let omit = options.contains(&"omitempty") || options.contains(&"omitzero");
         let is_optional = optional(&field.doc.markers, &file.doc.markers, omit);

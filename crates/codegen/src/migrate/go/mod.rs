@@ -31,6 +31,8 @@ pub(super) struct File {
     pub(super) types: Vec<Decl>,
     pub(super) constants: Vec<Constant>,
     pub(super) functions: Vec<Function>,
+    /// Struct tags in which Go finds no `json`, although they have the word: the line and the reason.
+    pub(super) wrong_tags: Vec<(usize, String)>,
 }
 
 /// The comment before a declaration.

@@ -1,5 +1,7 @@
 //! The grammar: from tokens to declarations.
 
+use std::collections::BTreeSet;
+
 use super::lexer::{Comment, Kind, Token, read};
 use super::{Constant, DEPTH, Decl, Doc, Field, File, Function, Type};
 
@@ -21,8 +23,10 @@ pub(in crate::migrate) fn parse(text: &str) -> Result<File, (usize, String)> {
         tokens,
         comments,
         at: 0,
+        wrong_tags: Vec::new(),
     };
     parser.file(&mut file)?;
+    file.wrong_tags = parser.wrong_tags;
     Ok(file)
 }
 
@@ -30,6 +34,7 @@ struct Parser {
     tokens: Vec<Token>,
     comments: Vec<Comment>,
     at: usize,
+    wrong_tags: Vec<(usize, String)>,
 }
 
 type Read<T> = Result<T, (usize, String)>;
@@ -378,6 +383,7 @@ impl Parser {
         loop {
             self.ends();
             if self.take_sign("}") {
+                self.wrong_tags.extend(twice(&fields));
                 return Ok(Type::Struct(fields));
             }
             let line = self.line();
@@ -398,7 +404,10 @@ impl Parser {
             let of = self.kind(depth + 1)?;
             let mut json = None;
             if let Some(Kind::Text(tag)) = self.peek() {
-                json = tag_of(tag, "json");
+                match tag_of(tag, "json") {
+                    Ok(found) => json = found,
+                    Err(why) => self.wrong_tags.push((self.line(), why)),
+                }
                 self.at += 1;
             }
             for name in names {
@@ -495,15 +504,58 @@ fn guessed(path: &str) -> String {
     path.rsplit('/').next().unwrap_or(path).to_owned()
 }
 
-/// The value of a key of a struct tag.
-fn tag_of(tag: &str, key: &str) -> Option<String> {
-    let mut rest = tag.trim_start();
-    while let Some((name, after)) = rest.split_once(":\"") {
-        let (value, after) = after.split_once('"')?;
-        if name == key {
-            return Some(value.to_owned());
+/// The value of a key of a struct tag, by the rules of Go's `reflect.StructTag.Lookup`: after the first pair that is not
+/// `key:"value"`, nothing is found.
+///
+/// # Errors
+/// When the key is behind such a pair, or is one: Go would ignore it without a word, and the field would get another
+/// name. controller-gen refuses a field of an API without a JSON tag.
+fn tag_of(tag: &str, key: &str) -> Result<Option<String>, String> {
+    let mut rest = tag.trim_start_matches(' ');
+    while !rest.is_empty() {
+        let pair = rest.split_once(":\"").filter(|(name, _)| {
+            let is_named = !name.is_empty() && !name.contains(|c: char| c <= ' ' || c == '"' || c == ':');
+            is_named && !name.contains('\u{7f}')
+        });
+        let Some((value, after)) = pair.and_then(|(_, after)| quoted(after)) else {
+            return match rest.contains(key) {
+                true => Err(format!(
+                    "the struct tag `{tag}` is not a list of key:\"value\", so Go finds no `{key}` in it"
+                )),
+                false => Ok(None),
+            };
+        };
+        if pair.is_some_and(|(name, _)| name == key) {
+            return Ok(Some(value.to_owned()));
         }
-        rest = after.trim_start();
+        rest = after.trim_start_matches(' ');
+    }
+    Ok(None)
+}
+
+/// A field whose JSON name another field of the struct has. Go would leave both out of the JSON.
+fn twice(fields: &[Field]) -> Option<(usize, String)> {
+    let name = |field: &Field| {
+        let name = field.json.as_deref()?.split(',').next()?;
+        (!matches!(name, "" | "-")).then(|| name.to_owned())
+    };
+    let mut names = BTreeSet::new();
+    let again = fields.iter().find_map(|field| {
+        let name = name(field)?;
+        (!names.insert(name.clone())).then_some((field.line, name))
+    });
+    again.map(|(line, name)| (line, format!("two fields of the struct have the JSON name {name:?}")))
+}
+
+/// The text up to the closing quote, which no backslash precedes, and the rest.
+fn quoted(text: &str) -> Option<(&str, &str)> {
+    let mut is_escaped = false;
+    for (at, c) in text.char_indices() {
+        match c {
+            '"' if !is_escaped => return Some((&text[..at], &text[at + 1..])),
+            '\\' => is_escaped = !is_escaped,
+            _ => is_escaped = false,
+        }
     }
     None
 }

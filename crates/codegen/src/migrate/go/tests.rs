@@ -135,6 +135,56 @@ fn what_is_no_go_is_told_with_its_line() {
     assert!(parse(&deep).unwrap_err().1.contains("deeper"));
 }
 
+/// No value, and an error.
+const WRONG: Option<&str> = Some("(wrong)");
+
+#[test]
+fn tags_are_read_as_go_reads_them() {
+    for (tag, json) in [
+        (r#"json:"c""#, Some("c")),
+        (r#" yaml:"a b"  json:"c,omitempty""#, Some("c,omitempty")),
+        (r#"json:"""#, Some("")),
+        (r#"doc:"say \"c\"" json:"c""#, Some("c")),
+        ("", None),
+        (r#"yaml:"c""#, None),
+        // Without the word nothing is lost.
+        ("not a tag", None),
+        (r#"json:"c" yaml:c"#, Some("c")),
+        // With it, the field would get another name without a word.
+        ("json:c", WRONG),
+        (r#"json: "c""#, WRONG),
+        (r#"json:"c"#, WRONG),
+        (r#"yaml:c json:"c""#, WRONG),
+    ] {
+        let file = parse(&format!("package a\ntype B struct {{\n\tC int `{tag}`\n}}\n")).unwrap();
+        let Type::Struct(fields) = &file.types[0].of else {
+            panic!("{:?}", file.types[0])
+        };
+        assert_eq!(
+            fields[0].json.as_deref(),
+            json.filter(|json| Some(*json) != WRONG),
+            "{tag}"
+        );
+        let wrong: Vec<usize> = file.wrong_tags.iter().map(|(line, _)| *line).collect();
+        assert_eq!(wrong, if json == WRONG { vec![3] } else { vec![] }, "{tag}");
+    }
+}
+
+#[test]
+fn two_fields_of_one_name_are_wrong() {
+    for (fields, wrong) in [
+        ("A int `json:\"a\"`\nB int `json:\"b\"`", None),
+        ("A int `json:\"a\"`\n\nB int `json:\"a,omitempty\"`", Some(5)),
+        ("A, B int `json:\"a\"`", Some(3)),
+        ("A int `json:\"-\"`\nB int `json:\"-\"`", None),
+        ("A `json:\",inline\"`\nB `json:\",inline\"`", None),
+    ] {
+        let file = parse(&format!("package a\ntype B struct {{\n{fields}\n}}\n")).unwrap();
+        let found: Vec<usize> = file.wrong_tags.iter().map(|(line, _)| *line).collect();
+        assert_eq!(found, Vec::from_iter(wrong), "{fields}");
+    }
+}
+
 proptest! {
     #[test]
     fn no_text_is_a_panic(text in "(package a\n)?([a-z]{1,6}|[\\[\\](){}*.,;:`\"'/+ \n=<-]|type |struct |func |map |//|/\\*){0,60}") {
