@@ -1,7 +1,7 @@
 //! A kustomization file as data, with a place for everything that may be wrong with it.
 
 use kubewright_schema::decode;
-use kubewright_schema::names::dns1123_label;
+use kubewright_schema::names::{dns1123_label, dns1123_subdomain};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
@@ -252,6 +252,15 @@ impl Reader<'_> {
         }
     }
 
+    /// A prefix of names, which must be one that a name may begin with.
+    fn name_prefix(&mut self) -> Result<String, Diagnostic> {
+        let prefix = self.word("namePrefix")?;
+        match dns1123_subdomain(&format!("{prefix}x")).into_iter().next() {
+            Some(why) => Err(broken(self.place(&["namePrefix"]), format!("{prefix:?}: {why}"))),
+            None => Ok(prefix),
+        }
+    }
+
     fn word(&mut self, field: &str) -> Result<String, Diagnostic> {
         match self.fields.remove(field) {
             None | Some(Value::Null) => Ok(String::new()),
@@ -311,7 +320,7 @@ impl Kustomization {
         Ok(Kustomization {
             is_component,
             namespace: reader.namespace()?,
-            name_prefix: reader.word("namePrefix")?,
+            name_prefix: reader.name_prefix()?,
             resources: reader.list("resources")?,
             components: reader.list("components")?,
             configurations: reader.list("configurations")?,

@@ -59,11 +59,12 @@ fn lowered(text: &str, also: &[char]) -> String {
     name.trim_matches(|c| c == '-' || c == '.').to_owned()
 }
 
-fn offer(name: &str, otherwise: &str) -> String {
-    if name.is_empty() {
-        otherwise.to_owned()
-    } else {
-        format!("for example `{name}`")
+/// A name to take instead, if it is one that `wrong` has nothing against.
+fn offer(name: &str, otherwise: &str, wrong: fn(&str) -> Vec<String>) -> String {
+    let letters = name.trim_start_matches(|c: char| c.is_ascii_digit() || c == '-');
+    match [name, letters].into_iter().find(|name| wrong(name).is_empty()) {
+        Some(name) => format!("for example `{name}`"),
+        None => otherwise.to_owned(),
     }
 }
 
@@ -80,7 +81,7 @@ fn offer(name: &str, otherwise: &str) -> String {
 /// # Errors
 /// When it is no DNS-1123 label, or so long that the names made of it would be too long.
 pub fn project(name: &str) -> Checked {
-    let fix = || offer(&lowered(name, &[]), "take a name such as `guestbook`");
+    let fix = || offer(&lowered(name, &[]), "take a name such as `guestbook`", dns1123_label);
     if let Some(why) = dns1123_label(name).into_iter().next() {
         return Err(BadName::new(why, fix()));
     }
@@ -112,7 +113,11 @@ pub fn domain(name: &str) -> Checked {
     match dns1123_subdomain(name).into_iter().next() {
         Some(why) => Err(BadName::new(
             why,
-            offer(&lowered(name, &['.']), "take a domain such as `my.domain`"),
+            offer(
+                &lowered(name, &['.']),
+                "take a domain such as `my.domain`",
+                dns1123_subdomain,
+            ),
         )),
         None => Ok(()),
     }
@@ -139,7 +144,11 @@ pub fn group(group: &str, domain: &str) -> Checked {
             };
             Err(BadName::new(
                 why,
-                offer(&lowered(part, &['.']), "take a group such as `webapp`"),
+                offer(
+                    &lowered(part, &['.']),
+                    "take a group such as `webapp`",
+                    dns1123_subdomain,
+                ),
             ))
         }
         None => Ok(()),
@@ -206,7 +215,11 @@ pub fn version(name: &str) -> Checked {
 /// # Errors
 /// When it is empty, begins in lower case, or holds anything else.
 pub fn kind(name: &str) -> Checked {
-    let fix = || offer(&camel(name), "take a kind such as `Guestbook`");
+    let fix = || {
+        offer(&camel(name), "take a kind such as `Guestbook`", |name| {
+            dns1035_label(&name.to_lowercase())
+        })
+    };
     if name.is_empty() {
         return Err(BadName::new("a kind is needed", "take a kind such as `Guestbook`"));
     }
@@ -250,7 +263,7 @@ pub fn plural_name(name: &str) -> Checked {
     match dns1035_label(name).into_iter().next() {
         Some(why) => Err(BadName::new(
             why,
-            offer(&lowered(name, &[]), "take a plural such as `guestbooks`"),
+            offer(&lowered(name, &[]), "take a plural such as `guestbooks`", dns1035_label),
         )),
         None => Ok(()),
     }
@@ -264,7 +277,11 @@ pub fn controller(name: &str) -> Checked {
     match dns1035_label(name).into_iter().next() {
         Some(why) => Err(BadName::new(
             why,
-            offer(&lowered(name, &[]), "take a name such as `guestbook-backup`"),
+            offer(
+                &lowered(name, &[]),
+                "take a name such as `guestbook-backup`",
+                dns1035_label,
+            ),
         )),
         None => Ok(()),
     }
