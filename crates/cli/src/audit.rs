@@ -1,6 +1,5 @@
 //! The audit log that flags ask for: its policy, and the file that it is written to.
 
-use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -33,7 +32,7 @@ pub(crate) fn open(
         let name = policy.display();
         format!("loading audit policy file: failed to read file path \"{name}\": open {name}: {what}")
     };
-    let text = fs::read(policy).map_err(read)?;
+    let text = crate::regular::bytes(policy).map_err(read)?;
     let parsed = AuditPolicy::parse(&text)
         .map_err(|why| format!("loading audit policy file: {why}: from file {}", policy.display()))?;
     let warnings = parsed.warnings().iter();

@@ -52,12 +52,16 @@ fn file() -> Option<PathBuf> {
     let here = std::env::current_dir().ok()?;
     here.ancestors()
         .map(|folder| folder.join(FILE))
-        .find(|path| path.is_file())
+        .find(|path| std::fs::metadata(path).is_ok_and(|found| !found.is_dir()))
 }
 
 fn read(path: &Path) -> Result<Images, Failure> {
     let attempted = || Failure::new(format!("cannot read the images of {}", path.display()));
-    let text = std::fs::read_to_string(path).map_err(|why| attempted().because(why))?;
+    let text = crate::regular::text(path).map_err(|why| {
+        attempted()
+            .because(why)
+            .hint("put a readable file in its place; nothing has been started")
+    })?;
     let rows = rows(&text).map_err(|why| {
         attempted()
             .because(std::io::Error::other(why))

@@ -10,6 +10,7 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 use crate::output::Failure;
+use crate::regular;
 
 /// A kubeconfig on disk.
 #[derive(Debug)]
@@ -26,12 +27,19 @@ impl KubeconfigFile {
     /// When `named` is a file that kubewright did not write, or no private folder can be made.
     pub(crate) fn plan(named: Option<&Path>) -> Result<KubeconfigFile, Failure> {
         if let Some(path) = named {
-            match fs::read_to_string(path) {
+            match regular::text(path) {
                 Ok(text) if !is_ours(&text) => Err(Failure::new(format!("will not overwrite {}", path.display()))
                     .because("it was not written by kubewright")
                     .hint("name another file with --kubeconfig, or remove that one")),
                 Err(why) if why.kind() != ErrorKind::NotFound => {
-                    Err(Failure::new(format!("cannot read {}", path.display())).because(why))
+                    Err(Failure::new(format!("cannot write the kubeconfig {}", path.display()))
+                        .because(why)
+                        .hint(ANOTHER))
+                }
+                Err(_) if is_folder(path) => {
+                    Err(Failure::new(format!("cannot write the kubeconfig {}", path.display()))
+                        .because("a path that ends with / names a folder")
+                        .hint(ANOTHER))
                 }
                 _ => Ok(KubeconfigFile {
                     path: path.to_path_buf(),
@@ -57,12 +65,41 @@ impl KubeconfigFile {
     /// # Errors
     /// When the file system refuses.
     pub(crate) fn write(&self, text: &str) -> Result<(), Failure> {
-        let cannot = |why: std::io::Error| Failure::new(format!("cannot write {}", self.path.display())).because(why);
-        if let Some(parent) = self.path.parent().filter(|parent| !parent.as_os_str().is_empty()) {
-            fs::create_dir_all(parent).map_err(cannot)?;
-        }
-        kubewright_cluster::kubeconfig::write(&self.path, text).map_err(cannot)
+        let missing: Vec<&Path> = self
+            .path
+            .ancestors()
+            .skip(1)
+            .take_while(|above| is_missing(above))
+            .collect();
+        let parent = missing.first().copied();
+        let written = parent
+            .map_or(Ok(()), make_folders)
+            .and_then(|()| kubewright_cluster::kubeconfig::write(&self.path, text));
+        written.map_err(|why| {
+            for folder in missing {
+                // Only the folders that were made here are empty and missing before; what else is in them stays.
+                let _ = fs::remove_dir(folder);
+            }
+            Failure::new("cannot write the kubeconfig").because(why).hint(ANOTHER)
+        })
     }
+}
+
+/// What to do when the path cannot be written.
+const ANOTHER: &str = "name a file that you may write with --kubeconfig FILE, or leave the flag out";
+
+/// Whether a path names a folder: `a/b/`.
+fn is_folder(path: &Path) -> bool {
+    path.as_os_str().as_encoded_bytes().ends_with(b"/")
+}
+
+fn make_folders(folder: &Path) -> std::io::Result<()> {
+    let named = |why: std::io::Error| std::io::Error::new(why.kind(), format!("{}: {why}", folder.display()));
+    fs::create_dir_all(folder).map_err(named)
+}
+
+fn is_missing(folder: &Path) -> bool {
+    !folder.as_os_str().is_empty() && fs::symlink_metadata(folder).is_err_and(|why| why.kind() == ErrorKind::NotFound)
 }
 
 impl Drop for KubeconfigFile {
@@ -119,6 +156,25 @@ mod tests {
 
         fs::write(&path, "apiVersion: v1\ncurrent-context: kubernetes-admin@kubewright\n").unwrap();
         assert!(KubeconfigFile::plan(Some(&path)).is_ok());
+    }
+
+    #[test]
+    fn a_kubeconfig_that_cannot_be_written_leaves_no_folders() {
+        let folder = tempfile::tempdir().unwrap();
+        // The name is longer than a file system takes, which is known only when the file is made.
+        let path = folder.path().join("a/b").join("c".repeat(300));
+        let file = KubeconfigFile { path, folder: None };
+        let refused = file.write("apiVersion: v1\n").unwrap_err().to_string();
+        assert!(refused.contains("cannot write the kubeconfig"), "{refused}");
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
+
+        let slash = KubeconfigFile::plan(Some(&folder.path().join("a/b/")))
+            .unwrap_err()
+            .to_string();
+        assert!(slash.contains("names a folder"), "{slash}");
+        let file = KubeconfigFile::plan(Some(&folder.path().join("a/b/c"))).unwrap();
+        file.write("apiVersion: v1\n").unwrap();
+        assert!(folder.path().join("a/b/c").is_file());
     }
 
     #[test]

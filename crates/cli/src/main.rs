@@ -24,6 +24,7 @@ mod output;
 mod parent;
 mod program;
 mod project;
+mod regular;
 mod rest;
 mod rollout;
 mod scaffolding;

@@ -4,6 +4,8 @@ use std::path::{Path, PathBuf};
 
 use kubewright_codegen::{Diagnostic, Place, codes};
 
+use crate::files::has_project;
+
 /// A project on disk.
 #[derive(Clone, Debug)]
 pub(crate) struct Project {
@@ -20,7 +22,7 @@ impl Project {
     /// When there is none, or it is none of Rust.
     pub(crate) fn find(folder: &Path) -> Result<Project, Diagnostic> {
         let has = |folder: &Path, file: &str| folder.join(file).is_file();
-        let above = folder.ancestors().find(|above| has(above, "PROJECT"));
+        let above = folder.ancestors().find(|above| has_project(above));
         let root = match above {
             Some(above) => above,
             None if has(folder, "Cargo.toml") => folder,

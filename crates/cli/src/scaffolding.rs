@@ -97,7 +97,7 @@ impl Terms {
         let Some(file) = &self.license_file else {
             return Ok(None);
         };
-        std::fs::read_to_string(file).map(Some).map_err(|why| {
+        crate::regular::text(file).map(Some).map_err(|why| {
             Diagnostic::new(codes::files::IO, attempted)
                 .at(Place::file(file.display().to_string()))
                 .because(why)

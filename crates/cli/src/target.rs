@@ -4,6 +4,7 @@
 //! commonest accident with such tools is the wrong current context. Invariant: a context that looks local but leads
 //! away (a proxy, a tunnel whose certificate belongs to another name) is not local.
 
+use std::io::ErrorKind;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
@@ -11,6 +12,8 @@ use base64::Engine as _;
 use kubewright::kube;
 use kubewright::kube::config::{KubeConfigOptions, Kubeconfig};
 use kubewright_codegen::{Diagnostic, Place, codes};
+
+use crate::regular;
 
 /// A context of a kubeconfig.
 #[derive(Clone, Debug)]
@@ -34,6 +37,20 @@ pub(crate) enum Reach {
     Remote(String),
 }
 
+/// The files that a kubeconfig is read from.
+fn sources(file: Option<&Path>) -> Vec<PathBuf> {
+    match (file, std::env::var_os("KUBECONFIG").filter(|list| !list.is_empty())) {
+        (Some(file), _) => vec![file.to_path_buf()],
+        (None, Some(list)) => std::env::split_paths(&list)
+            .filter(|path| !path.as_os_str().is_empty())
+            .collect(),
+        (None, None) => std::env::home_dir()
+            .map(|home| home.join(".kube/config"))
+            .into_iter()
+            .collect(),
+    }
+}
+
 impl Target {
     /// Reads the kubeconfig and finds the context: the one named, or the current one. `file` is the value of
     /// `--kubeconfig`; without it `$KUBECONFIG` and `~/.kube/config` count, as for kubectl.
@@ -47,15 +64,21 @@ impl Target {
         };
         let cannot =
             || Diagnostic::new(codes::machine::KUBECONFIG, "cannot find the cluster").at(Place::file(source.clone()));
+        let fix = "name a file with --kubeconfig, or start a cluster: kubewright cluster";
+        for path in sources(file) {
+            // A file that is missing is the reader's to report: kubectl skips those of a list.
+            match regular::check(&path) {
+                Err(why) if why.kind() != ErrorKind::NotFound => {
+                    return Err(cannot().because(format!("{}: {why}", path.display())).fix(fix));
+                }
+                _ => {}
+            }
+        }
         let read = match file {
             Some(file) => Kubeconfig::read_from(file),
             None => Kubeconfig::read(),
         };
-        let config = read.map_err(|why| {
-            cannot()
-                .because(why)
-                .fix("name a file with --kubeconfig, or start a cluster: kubewright cluster")
-        })?;
+        let config = read.map_err(|why| cannot().because(why).fix(fix))?;
         let names = || {
             let names: Vec<&str> = config.contexts.iter().map(|context| context.name.as_str()).collect();
             match names[..] {
@@ -153,7 +176,7 @@ impl Target {
                 let text = base64::engine::general_purpose::STANDARD.decode(data).ok()?;
                 String::from_utf8(text).ok()
             }
-            (None, Some(path)) => std::fs::read_to_string(path).ok(),
+            (None, Some(path)) => regular::text(Path::new(path)).ok(),
             (None, None) => None,
         }
     }
@@ -174,6 +197,7 @@ impl Target {
             )
             .at(Place::file(self.source.clone()))
             .because(why)
+            .fix("correct the context in that file, or name another with --context")
         };
         let config = kube::Config::from_custom_kubeconfig(self.config.clone(), &options)
             .await

@@ -6,7 +6,7 @@ use clap::{Args, Subcommand};
 use kubewright_codegen::{Diagnostic, Files, Place, Plan, codes, scaffold};
 
 use super::upgrade;
-use crate::files::Disk;
+use crate::files::{Disk, check_folder};
 use crate::output::{Failure, Format};
 use crate::scaffolding::{Writing, recover};
 
@@ -58,6 +58,7 @@ impl Generate {
     fn run(self, output: Format) -> Result<(), Failure> {
         let made = scaffold::whole(&Disk::new(&self.input_dir), env!("CARGO_PKG_VERSION"))?;
         let folder = self.output_dir.as_ref().unwrap_or(&self.input_dir);
+        check_folder(folder, ATTEMPTED)?;
         let disk = Disk::new(folder);
         let mut plan = Plan::new(&disk);
         let mut in_the_way = Vec::new();

@@ -5,6 +5,7 @@ use kubewright_codegen::{Diagnostic, Files, Place, bundle, codes};
 
 use crate::files::Disk;
 use crate::output::{Failure, Format};
+use crate::project::Project;
 use crate::rollout::image_or_variable;
 use crate::scaffolding::{Writing, recover};
 
@@ -49,6 +50,7 @@ impl Arguments {
     pub(crate) fn run(self, output: Format) -> Result<(), Failure> {
         let disk = Disk::here()?;
         recover(&disk, output)?;
+        Project::find(disk.root())?;
         let package = package(&disk)?;
         let Some(version) = self.version.or(package.version) else {
             return Err(Diagnostic::new(codes::project::MISSING, ATTEMPTED)

@@ -229,7 +229,11 @@ fn open_audit_log(policy: &Path, path: &Path) -> Result<AuditLog, Failure> {
 
 fn read_tokens(path: &Path) -> Result<StaticTokens, Failure> {
     let attempted = || Failure::new(format!("cannot read the token file {}", path.display()));
-    let text = std::fs::read_to_string(path).map_err(|why| attempted().because(why))?;
+    let text = crate::regular::text(path).map_err(|why| {
+        attempted()
+            .because(why)
+            .hint("name a readable file with --token-auth-file; nothing has been started")
+    })?;
     StaticTokens::parse(&text).map_err(|why| {
         attempted()
             .because(why)
@@ -256,7 +260,11 @@ pub(crate) fn listen_address(text: &str) -> Result<SocketAddr, String> {
 
 fn read_stages(path: &Path) -> Result<Stages, Failure> {
     let attempted = || Failure::new(format!("cannot take the stages of {}", path.display()));
-    let text = std::fs::read_to_string(path).map_err(|why| attempted().because(why))?;
+    let text = crate::regular::text(path).map_err(|why| {
+        attempted()
+            .because(why)
+            .hint("name a readable file with --stages; nothing has been started")
+    })?;
     let refused = |why: String| {
         attempted()
             .because(std::io::Error::other(why))
@@ -288,22 +296,36 @@ impl Running {
         configure: impl FnOnce(kubewright_cluster::ClusterBuilder) -> kubewright_cluster::ClusterBuilder,
     ) -> Result<Running, Failure> {
         let kubeconfig = KubeconfigFile::plan(kubeconfig.as_deref())?;
+        let refused = |why: Error| {
+            Failure::new(format!("cannot listen on {listen}"))
+                .because(why)
+                .hint("another port: --listen 127.0.0.1:0 takes a free one")
+        };
+        // Tried and given back before a data folder is made.
+        std::net::TcpListener::bind(listen).map_err(|source| {
+            refused(Error::Bind {
+                address: listen,
+                source,
+            })
+        })?;
         let cluster = configure(Cluster::builder().serving_threads(serving_threads()))
             .start()
             .await
             .map_err(|why| {
-                let is_refused = matches!(&why, Error::DataDir(DataDirError::Io { .. }));
+                let hint = match &why {
+                    Error::DataDir(DataDirError::Io { .. }) => {
+                        Some("make the folder writable for you, or name another: --data-dir DIR")
+                    }
+                    Error::Nodes(_) => Some("correct --nodes, --node-label, --node-capacity or --node-zones"),
+                    _ => None,
+                };
                 let failure = Failure::new("cannot start the cluster").because(why);
-                match is_refused {
-                    true => failure.hint("make the folder writable for you, or name another: --data-dir DIR"),
-                    false => failure,
+                match hint {
+                    Some(hint) => failure.hint(hint),
+                    None => failure,
                 }
             })?;
-        let listening = cluster.listen(listen).await.map_err(|why| {
-            Failure::new(format!("cannot listen on {listen}"))
-                .because(why)
-                .hint("another port: --listen 127.0.0.1:0 takes a free one")
-        })?;
+        let listening = cluster.listen(listen).await.map_err(refused)?;
         kubeconfig.write(&listening.kubeconfig)?;
         Ok(Running {
             cluster,

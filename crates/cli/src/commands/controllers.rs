@@ -130,7 +130,7 @@ fn allowed(target: &Target, allowed: Option<&str>) -> Result<(), Failure> {
 }
 
 fn read(path: &Path, what: &str) -> Result<String, Failure> {
-    std::fs::read_to_string(path).map_err(|why| {
+    crate::regular::text(path).map_err(|why| {
         Failure::new(format!("cannot read {what} {}", path.display()))
             .because(why)
             .hint("nothing has been started")

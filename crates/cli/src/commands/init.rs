@@ -7,7 +7,7 @@ use kubewright_codegen::scaffold::{self, Dependency, Init};
 use kubewright_codegen::{Diagnostic, Files, Place, codes};
 
 use crate::external::{Chain, or_where};
-use crate::files::Disk;
+use crate::files::{Disk, check_folder};
 use crate::output::{Failure, Format};
 use crate::scaffolding::{Terms, Writing, recover};
 
@@ -71,6 +71,7 @@ impl Arguments {
         let here = std::env::current_dir()
             .map_err(|why| Diagnostic::new(codes::files::IO, "cannot find the current folder").because(why))?;
         let root = self.folder.as_ref().map_or(here.clone(), |folder| here.join(folder));
+        check_folder(&root, ATTEMPTED)?;
         let (dependency, note) = dependency(self.kubewright.as_deref(), self.folder.as_deref())?;
         let asked = Init {
             name: match &self.project_name {
@@ -144,6 +145,11 @@ pub(super) fn dependency(
     let typed = said.is_some();
     if let Some(said) = said.map(str::to_owned).or(environment) {
         if said.starts_with(|c: char| c.is_ascii_digit()) && !Path::new(&said).is_dir() {
+            if !is_version(&said) {
+                return Err(Diagnostic::new(codes::project::FLAGS, ATTEMPTED)
+                    .because(format!("{said:?} is neither a version of kubewright nor a folder"))
+                    .fix(concat!("say a version such as ", env!("CARGO_PKG_VERSION"))));
+            }
             return Ok((Dependency::Version(said), None));
         }
         return match checkout(Path::new(&said)) {
@@ -167,6 +173,20 @@ pub(super) fn dependency(
         }
         None => Ok((Dependency::Version(env!("CARGO_PKG_VERSION").to_owned()), None)),
     }
+}
+
+/// Whether cargo takes a text for a version: one to three numbers, and behind three of them perhaps `-alpha.1`.
+fn is_version(text: &str) -> bool {
+    let (numbers, rest) = match text.split_once('-') {
+        Some((numbers, rest)) => (numbers, Some(rest)),
+        None => (text, None),
+    };
+    let numbers: Vec<&str> = numbers.split('.').collect();
+    let is_number = |part: &&str| part.parse::<u64>().is_ok() && (*part == "0" || !part.starts_with(['0', '+']));
+    let is_word = |part: &str| !part.is_empty() && part.chars().all(|c| c.is_ascii_alphanumeric() || c == '-');
+    numbers.len() <= 3
+        && numbers.iter().all(is_number)
+        && rest.is_none_or(|rest| numbers.len() == 3 && rest.split('.').all(is_word))
 }
 
 /// A relative path to a checkout, seen from the project's folder and not from the current one; none when there is no
@@ -199,6 +219,24 @@ fn checkout(path: &Path) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn versions_are_those_of_cargo() {
+        for (text, is) in [
+            ("0.1.0", true),
+            ("1", true),
+            ("1.2", true),
+            ("0.2.0-alpha.1", true),
+            ("0.0.0.0", false),
+            ("0.1.0-", false),
+            ("0.1-alpha", false),
+            ("01.2", false),
+            ("1.x", false),
+            ("1.", false),
+        ] {
+            assert_eq!(is_version(text), is, "{text}");
+        }
+    }
 
     #[test]
     fn a_relative_checkout_is_seen_from_the_project() {

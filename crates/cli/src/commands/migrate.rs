@@ -6,7 +6,7 @@ use clap::Args;
 use kubewright_codegen::{Diagnostic, Files, Place, Plan, codes, migrate};
 
 use super::init;
-use crate::files::Disk;
+use crate::files::{Disk, check_folder};
 use crate::output::{Failure, Format, count};
 use crate::scaffolding::{Writing, recover};
 
@@ -44,6 +44,7 @@ impl Arguments {
     pub(crate) fn run(self, output: Format) -> Result<(), Failure> {
         let (dependency, _) = init::dependency(self.kubewright.as_deref(), Some(&self.folder))?;
         self.module_path_is_there()?;
+        check_folder(&self.folder, ATTEMPTED)?;
         let cache = self.module_path.clone().or_else(module_cache);
         let cached = cache.as_ref().filter(|folder| folder.is_dir()).map(Disk::new);
         let place = cache

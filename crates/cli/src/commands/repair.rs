@@ -12,8 +12,11 @@ use crate::output::{Failure, Format, count};
 
 /// Saves all recoverable objects of a damaged folder.
 pub(super) fn repair(folder: &Path, output: Format) -> Result<(), Failure> {
-    let report = kubewright_cluster::repair(folder)
-        .map_err(|why| Failure::new(format!("cannot repair {}", folder.display())).because(why))?;
+    let report = kubewright_cluster::repair(folder).map_err(|why| {
+        Failure::new(format!("cannot repair {}", folder.display()))
+            .because(why)
+            .hint("name the folder of a cluster, which `kubewright cluster --data-dir DIR` made")
+    })?;
     let text = match &report.kept {
         None => format!("nothing is damaged: {}", count(report.saved, "object")),
         Some(kept) => format!(

@@ -16,11 +16,43 @@ mod staged;
 
 use staged::Staged;
 
+use crate::regular;
+
 /// The folder in which a write is prepared.
 const STAGE: &str = ".kubewright-write";
 
 /// Folders that hold nothing of a project's own.
 const NEVER_OURS: [&str; 4] = [".git", ".kubewright", STAGE, "target"];
+
+/// Whether a folder has a PROJECT. What is no regular file counts, too, so that it is an error; a folder of that name
+/// does not: it may be the one in which a person keeps all projects.
+pub(crate) fn has_project(folder: &Path) -> bool {
+    fs::metadata(folder.join("PROJECT")).is_ok_and(|found| !found.is_dir())
+}
+
+/// Whether a path is a folder, or can become one: nothing but folders is above it.
+///
+/// # Errors
+/// With the file that is in the way.
+pub(crate) fn check_folder(path: &Path, attempted: &str) -> Result<(), Diagnostic> {
+    for above in path.ancestors().filter(|above| !above.as_os_str().is_empty()) {
+        let why = match fs::metadata(above) {
+            Ok(found) if found.is_dir() => return Ok(()),
+            Ok(_) => "it is not a folder".to_owned(),
+            // Also a link to nothing, which a new folder cannot replace.
+            Err(why) if why.kind() == ErrorKind::NotFound && fs::symlink_metadata(above).is_ok() => {
+                "it is a symbolic link to a folder that does not exist".to_owned()
+            }
+            Err(why) if matches!(why.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => continue,
+            Err(why) => why.to_string(),
+        };
+        return Err(Diagnostic::new(codes::files::IO, attempted)
+            .at(Place::file(above.display().to_string()))
+            .because(why)
+            .fix("name another folder, or move the file away"));
+    }
+    Ok(())
+}
 
 /// A project's folder.
 #[derive(Clone, Debug)]
@@ -42,7 +74,7 @@ impl Disk {
     pub(crate) fn here() -> Result<Disk, Diagnostic> {
         let here = std::env::current_dir()
             .map_err(|why| Diagnostic::new(codes::files::IO, "cannot find the current folder").because(why))?;
-        let root = here.ancestors().find(|folder| folder.join("PROJECT").is_file());
+        let root = here.ancestors().find(|folder| has_project(folder));
         Ok(Disk::new(root.unwrap_or(&here)))
     }
 
@@ -102,13 +134,14 @@ impl Disk {
 impl Files for Disk {
     fn read(&self, path: &str) -> Result<Option<String>, Diagnostic> {
         let place = self.place(path)?;
-        match fs::read_to_string(&place) {
+        match regular::text(&place) {
             Ok(text) => Ok(Some(text)),
             Err(why) if matches!(why.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => Ok(None),
             Err(why) => {
                 let fix = match why.kind() {
                     ErrorKind::InvalidData => "save it as UTF-8, or take it back from version control",
                     ErrorKind::IsADirectory => "a folder stands where a file belongs: move it away",
+                    ErrorKind::InvalidInput | ErrorKind::FileTooLarge => "put the file of the project in its place",
                     _ => "see who may read it, and run the command again",
                 };
                 Err(Diagnostic::new(codes::files::IO, format!("cannot read {path}"))

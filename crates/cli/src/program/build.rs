@@ -5,6 +5,7 @@
 //! errors the first one is kept whole, because it is the one to mend first.
 
 use std::collections::BTreeSet;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::{Duration, Instant, SystemTime};
@@ -15,6 +16,8 @@ use serde::Deserialize;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, BufReader};
 use tokio::process::{Child, Command};
 use tokio::sync::{mpsc, oneshot};
+
+use crate::regular;
 
 /// The output of a build for a person.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -76,6 +79,17 @@ pub(crate) async fn build(
     progress: mpsc::Sender<(usize, usize)>,
 ) -> std::io::Result<Built> {
     let (began, clock) = (SystemTime::now(), Instant::now());
+    if let Some(wrong) = unreadable(&how.root) {
+        return Ok(Built {
+            outcome: Outcome::Failed(Failed {
+                rendered: format!("error: {wrong}"),
+                place: None,
+                errors: 1,
+            }),
+            packages: BTreeSet::new(),
+            began,
+        });
+    }
     let mut group = Group(command(how).spawn()?);
     let (out, err) = (group.0.stdout.take(), group.0.stderr.take());
     let read_out = async {
@@ -335,6 +349,24 @@ impl Failed {
     }
 }
 
+/// A file that cargo would wait for without an end.
+fn unreadable(root: &Path) -> Option<String> {
+    let files = [
+        "Cargo.toml",
+        "Cargo.lock",
+        ".cargo/config.toml",
+        "src/main.rs",
+        "src/lib.rs",
+        "api/Cargo.toml",
+    ];
+    files
+        .into_iter()
+        .find_map(|file| match regular::check(&root.join(file)) {
+            Err(why) if why.kind() == ErrorKind::InvalidInput => Some(format!("{file}: {why}")),
+            _ => None,
+        })
+}
+
 /// The operator among the programs that cargo built: the only one, the one that `default-run` names, or that of
 /// `src/main.rs`.
 fn program(said: &[Said], root: &Path) -> Result<PathBuf, String> {
@@ -357,7 +389,7 @@ fn program(said: &[Said], root: &Path) -> Result<PathBuf, String> {
         return Ok(program.clone());
     }
     let main = root.join("src/main.rs");
-    let preferred = std::fs::read_to_string(root.join("Cargo.toml"))
+    let preferred = regular::text(&root.join("Cargo.toml"))
         .ok()
         .and_then(|text| default_run(&text));
     let found = match &preferred {

@@ -58,7 +58,9 @@ fn why_none(how: &How, failed: Failed) -> Diagnostic {
         (None, "") => told
             .because("it does not compile (the compiler's words are above)")
             .fix("correct the first error and run the command again; nothing was written"),
-        (None, said) => told.because(said.trim_start_matches("error: ").to_owned()),
+        (None, said) => told
+            .because(said.trim_start_matches("error: ").to_owned())
+            .fix("correct what the cause names and run the command again; nothing was written"),
     }
 }
 

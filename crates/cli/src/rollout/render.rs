@@ -108,7 +108,7 @@ impl Copy {
             // Files that are no text are copied as they are.
             let bytes = match plan.read(&path) {
                 Ok(Some(text)) => text.into_bytes(),
-                _ => std::fs::read(root.join(&path)).map_err(|why| cannot_read(&path, &why))?,
+                _ => crate::regular::bytes(&root.join(&path)).map_err(|why| cannot_read(&path, &why))?,
             };
             let target = copy.folder.join(&path);
             let written = target.parent().map_or(Ok(()), std::fs::create_dir_all);

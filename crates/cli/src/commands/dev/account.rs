@@ -186,7 +186,7 @@ fn item(object: Value) -> Item {
 pub(crate) fn roles_of(root: &Path, files: &[&str]) -> Result<Vec<Value>, Diagnostic> {
     let mut roles = Vec::new();
     for name in files {
-        let text = match std::fs::read_to_string(root.join("config/rbac").join(name)) {
+        let text = match crate::regular::text(&root.join("config/rbac").join(name)) {
             Ok(text) => text,
             Err(why) if why.kind() == std::io::ErrorKind::NotFound => continue,
             Err(why) => return Err(unreadable(name, why)),

@@ -97,7 +97,7 @@ pub(crate) fn read(root: &Path, folder: &str, code: Code) -> Result<Vec<Item>, D
                 .because(why)
                 .fix("correct the file and save it")
         };
-        let text = std::fs::read_to_string(&file).map_err(|why| cannot(why.to_string()))?;
+        let text = crate::regular::text(&file).map_err(|why| cannot(why.to_string()))?;
         let objects: Vec<Value> = serde_saphyr::from_multiple(&text).map_err(|why| cannot(why.to_string()))?;
         for object in objects.into_iter().filter(|object| !object.is_null()) {
             let item = Item {

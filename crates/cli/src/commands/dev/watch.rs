@@ -276,7 +276,7 @@ fn cannot(folder: &Path, why: notify::Error) -> Diagnostic {
 
 /// A fingerprint of a file's content; none when there is no such file.
 fn content(path: &Path) -> Option<u64> {
-    let bytes = std::fs::read(path).ok()?;
+    let bytes = crate::regular::bytes(path).ok()?;
     let mut hasher = DefaultHasher::new();
     bytes.hash(&mut hasher);
     Some(hasher.finish())

@@ -235,7 +235,7 @@ fn said(project: &Project) -> Result<Option<Declared>, Check> {
     if !project.scaffolded {
         return Ok(None);
     }
-    let text = std::fs::read_to_string(project.root.join(project::FILE))
+    let text = crate::regular::text(&project.root.join(project::FILE))
         .map_err(|why| Check::bad("PROJECT", format!("cannot be read: {why}")).code(codes::files::IO))?;
     Declared::parse(&text)
         .map(Some)
