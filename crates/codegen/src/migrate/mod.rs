@@ -13,6 +13,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::diagnostic::Diagnostic;
 use crate::manifests;
+use crate::names;
 use crate::plan::{Files, MemoryFiles};
 use crate::project::{Project, Resource};
 use crate::scaffold::{
@@ -68,12 +69,18 @@ pub fn migrate(
     cli_version: &str,
 ) -> Result<Migrated, Diagnostic> {
     let Origin {
-        project,
+        mut project,
         module,
         declared,
         sources,
         notes,
     } = Origin::read(files, name)?;
+    for resource in project.resources.iter_mut().filter(|resource| resource.api.is_some()) {
+        let generated = names::generated_plural(&resource.kind);
+        if generated != resource.plural() {
+            resource.plural.get_or_insert(generated);
+        }
+    }
     let modules = Modules::new(files, cache, &declared);
     let mut made = MemoryFiles::default();
     let asked = Init {

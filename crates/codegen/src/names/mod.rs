@@ -12,6 +12,7 @@ use kubewright_schema::names::{dns1035_label, dns1123_label, dns1123_subdomain};
 mod plural;
 pub mod rust;
 
+pub(crate) use plural::generated_plural;
 pub use plural::plural;
 
 /// Why a name cannot be used, and a name that could.

@@ -212,9 +212,34 @@ pub fn plural(kind: &str) -> String {
     if word.ends_with('s') { word } else { word + "s" }
 }
 
+/// The plural that controller-gen gives a kind, of whose words it looks at the last one alone (`flect.Pluralize`), where
+/// kubebuilder takes the kind for a single word: `EntityAlias` is `entityaliases`, and `entityalias` with kubebuilder.
+pub(crate) fn generated_plural(kind: &str) -> String {
+    let letters: Vec<(usize, char)> = kind.char_indices().collect();
+    let begins = |window: &&[(usize, char)]| window[1].1.is_ascii_uppercase() && window[2].1.is_ascii_lowercase();
+    let last = letters.windows(3).filter(begins).last().map_or(0, |window| window[1].0);
+    let (before, last) = kind.split_at(last);
+    before.to_lowercase() + &plural(last)
+}
+
 #[cfg(test)]
 mod tests {
-    use super::plural;
+    use super::{generated_plural, plural};
+
+    #[test]
+    fn the_last_word_has_the_plural_of_controller_gen() {
+        for (kind, expected) in [
+            ("EntityAlias", "entityaliases"),
+            ("DNSAlias", "dnsaliases"),
+            ("Alias", "aliases"),
+            ("NetworkPolicy", "networkpolicies"),
+            ("HTTPRoute", "httproutes"),
+            ("VM", "vms"),
+            ("Endpoints", "endpoints"),
+        ] {
+            assert_eq!(generated_plural(kind), expected);
+        }
+    }
 
     #[test]
     fn plurals_are_those_of_kubebuilder() {
