@@ -217,7 +217,7 @@ pub fn plural(kind: &str) -> String {
 pub(crate) fn generated_plural(kind: &str) -> String {
     let letters: Vec<(usize, char)> = kind.char_indices().collect();
     let begins = |window: &&[(usize, char)]| window[1].1.is_ascii_uppercase() && window[2].1.is_ascii_lowercase();
-    let last = letters.windows(3).filter(begins).last().map_or(0, |window| window[1].0);
+    let last = letters.windows(3).rfind(begins).map_or(0, |window| window[1].0);
     let (before, last) = kind.split_at(last);
     before.to_lowercase() + &plural(last)
 }
