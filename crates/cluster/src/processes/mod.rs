@@ -80,6 +80,8 @@ use crate::objects::meta;
 pub(crate) const CLASS: &str = "process";
 pub(crate) const SIMULATED_CLASS: &str = "simulated";
 
+/// How many networks are tried before a cluster shares one.
+const NETWORKS: usize = 16;
 /// How long changes of names are gathered before they are written.
 const MOMENT: Duration = Duration::from_millis(20);
 
@@ -187,13 +189,8 @@ impl Processes {
             return Err(io::Error::other("pods run as processes on Linux only"));
         }
         let home = Arc::new(Home::make(kept)?);
-        let network = network(kept)?;
         let names = Arc::<Mutex<Names>>::default();
-        let dns = Dns::start(network, names.clone());
-        let dns = dns.inspect_err(|error| {
-            let address = dns::address(network);
-            tracing::info!(%error, %address, "programs find Services by name through /etc/hosts alone: no name server can listen at port 53");
-        });
+        let (network, dns) = name_server(kept, &names)?;
         Ok(Processes(Arc::new(Inner {
             launcher: Launcher::start(home.clone())?,
             runtime,
@@ -418,6 +415,25 @@ pub(crate) fn adapt(processes: Option<&Processes>, config: &mut Config) -> io::R
     Ok(())
 }
 
+/// Listens for questions about names. A cluster without a data folder takes the first network in which no other cluster
+/// of this machine does.
+fn name_server(kept: Option<&Path>, names: &Arc<Mutex<Names>>) -> io::Result<(u8, io::Result<Dns>)> {
+    let mut tries = 0;
+    let (network, dns) = loop {
+        let network = network(kept)?;
+        tries += 1;
+        match Dns::start(network, names.clone()) {
+            Err(error) if error.kind() == io::ErrorKind::AddrInUse && kept.is_none() && tries < NETWORKS => {}
+            done => break (network, done),
+        }
+    };
+    let dns = dns.inspect_err(|error| {
+        let address = dns::address(network);
+        tracing::info!(%error, %address, "programs find Services by name through /etc/hosts alone: no name server can listen at port 53");
+    });
+    Ok((network, dns))
+}
+
 /// The second number of this cluster's addresses: by chance, or the same each time for the cluster of a data folder,
 /// whose Services keep theirs. Not 127.0, where other programs are, nor 127.255, where broadcasts are.
 fn network(kept: Option<&Path>) -> io::Result<u8> {
@@ -437,4 +453,29 @@ fn network(kept: Option<&Path>) -> io::Result<u8> {
 /// The runtime class of a pod.
 pub(crate) fn class(pod: &Pod) -> Option<&str> {
     pod.spec.as_ref()?.runtime_class_name.as_deref()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// So many that two of them would most likely share one by chance.
+    #[tokio::test]
+    async fn clusters_take_networks_of_their_own() {
+        let mut taken = BTreeMap::new();
+        for _ in 0..40 {
+            let (network, dns) = name_server(None, &Arc::default()).expect("there is entropy");
+            match dns {
+                Ok(dns) => assert!(
+                    taken.insert(network, dns).is_none(),
+                    "127.{network} has two name servers"
+                ),
+                Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+                    eprintln!("port 53 is not for this user: networks were not taken");
+                    return;
+                }
+                Err(error) => panic!("no network of 16 is free: {error}"),
+            }
+        }
+    }
 }
