@@ -75,7 +75,7 @@ impl Memory {
     pub(crate) async fn room(&self, user: &str) -> Result<(), Full> {
         let waiting = async {
             loop {
-                // Told of whatever ends from here on.
+                // It hears of each end from here on, so that none is missed after the check.
                 let fewer = self.fewer.notified();
                 if self.has_room(user) {
                     return;

@@ -71,6 +71,7 @@ pub mod authorization {
         Conditions, ReviewError, Reviewer, Settings, Version, Webhook,
     };
 }
+pub use kubewright_apiserver::admission::Operation as AdmissionOperation;
 pub use kubewright_apiserver::authorization::Mode as AuthorizationMode;
 /// Reads a duration in Go's form, as flags and files of Kubernetes have it; nanoseconds.
 pub use kubewright_apiserver::model::duration::parse as go_duration;

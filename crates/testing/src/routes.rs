@@ -15,7 +15,7 @@ use kubewright::AdmissionRequest;
 use kubewright::k8s_openapi::api::authentication::v1::UserInfo;
 use kubewright::kube::core::{DynamicObject, GroupVersionKind, GroupVersionResource};
 use kubewright::webhook::{Operation, WebhookHandlers, configurations};
-use kubewright_cluster::{AdmissionQuestion, AdmissionVerdict, Cluster};
+use kubewright_cluster::{AdmissionOperation, AdmissionQuestion, AdmissionVerdict, Cluster};
 use serde_json::{Value, json};
 
 /// How long a call may take when it does not come from the API server, which gives up by itself: the most that it
@@ -159,11 +159,11 @@ async fn admit(
 }
 
 fn request_of(question: AdmissionQuestion) -> AdmissionRequest {
-    let operation = match question.operation.as_str() {
-        "CREATE" => Operation::Create,
-        "UPDATE" => Operation::Update,
-        "DELETE" => Operation::Delete,
-        _ => Operation::Connect,
+    let operation = match question.operation {
+        AdmissionOperation::Create => Operation::Create,
+        AdmissionOperation::Update => Operation::Update,
+        AdmissionOperation::Delete => Operation::Delete,
+        AdmissionOperation::Connect => Operation::Connect,
     };
     let [seen, asked] = question.kinds.map(|kind| GroupVersionKind {
         group: kind.group,

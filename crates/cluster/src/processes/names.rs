@@ -26,8 +26,8 @@ use kubewright::k8s_openapi::api::discovery::v1::EndpointSlice;
 use super::home::Home;
 use super::proxy;
 
-/// The suffix of every cluster's names of Services (`clusterDomain` of a kubelet).
-const DOMAIN: &str = "svc.cluster.local";
+/// The zone of the cluster's names (`clusterDomain` of a kubelet).
+pub(super) const ZONE: &str = "cluster.local";
 
 /// A port of a Service or of an endpoint; one alone may have no name.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -63,8 +63,8 @@ impl Entry {
     }
 }
 
-/// How many aliases of aliases are followed.
-const LINKS: usize = 8;
+/// How many names are followed from one `externalName` to the next.
+pub(super) const LINKS: usize = 8;
 
 /// All names, and the namespaces whose programs look for them.
 #[derive(Default)]
@@ -153,7 +153,7 @@ impl Names {
                 // Writing to a text does not fail.
                 let _ = writeln!(
                     text,
-                    "{ip} {host}{name}.{of}.{DOMAIN} {host}{name}.{of}.svc {host}{name}.{of}{short}"
+                    "{ip} {host}{name}.{of}.svc.{ZONE} {host}{name}.{of}.svc {host}{name}.{of}{short}"
                 );
             }
         }
@@ -189,8 +189,8 @@ fn external(service: &Service) -> Option<&str> {
 }
 
 /// The Service that a full name means.
-fn of_service(name: &str) -> Option<Request> {
-    let (service, namespace) = name.strip_suffix(DOMAIN)?.strip_suffix('.')?.split_once('.')?;
+pub(super) fn of_service(name: &str) -> Option<Request> {
+    let (service, namespace) = name.strip_suffix(ZONE)?.strip_suffix(".svc.")?.split_once('.')?;
     (!namespace.contains('.')).then(|| Request::new(Some(namespace), service))
 }
 

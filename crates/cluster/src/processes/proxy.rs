@@ -30,7 +30,7 @@ const ENDPOINTS: usize = 1000;
 /// How long an endpoint may take to accept.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// How long a listener rests after the system could not accept, for want of descriptors for instance.
-const REST: Duration = Duration::from_millis(100);
+pub(super) const REST: Duration = Duration::from_millis(100);
 
 /// Where is listened for a Service, and to which endpoints connections go.
 pub(crate) type Wanted = BTreeMap<SocketAddr, Vec<SocketAddr>>;

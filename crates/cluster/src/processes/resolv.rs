@@ -8,10 +8,10 @@ use std::net::IpAddr;
 
 use kubewright::k8s_openapi::api::core::v1::{Pod, PodDNSConfig};
 
+use super::names::ZONE;
+
 /// Where resolvers look.
 pub(super) const FILE: &str = "/etc/resolv.conf";
-/// The zone of the cluster (`clusterDomain` of a kubelet).
-const ZONE: &str = "cluster.local";
 /// What resolvers read at most (`MaxDNSNameservers`, `MaxDNSSearchPaths`, `MaxDNSSearchListChars`).
 const NAME_SERVERS: usize = 3;
 const SEARCHES: usize = 32;

@@ -4,8 +4,6 @@
 //! texts waits for both of them. Eight bytes behind the common beginning, as a number beside the item, tell nearly all
 //! of them apart.
 
-use std::cmp::Ordering;
-
 /// Fewer are sorted at once as they are.
 const FEW: usize = 16;
 
@@ -23,12 +21,7 @@ pub(super) fn sort_by_text<T>(items: &mut Vec<(String, T)>) {
         .into_iter()
         .map(|item| (mark(&item.0, shared), item));
     let mut marked: Vec<(u64, (String, T))> = marked.collect();
-    marked.sort_by(
-        |(mark, (one, _)), (other_mark, (other, _))| match mark.cmp(other_mark) {
-            Ordering::Equal => one.cmp(other),
-            order => order,
-        },
-    );
+    marked.sort_by(|(mark, (one, _)), (other_mark, (other, _))| mark.cmp(other_mark).then_with(|| one.cmp(other)));
     items.extend(marked.into_iter().map(|(_, item)| item));
 }
 

@@ -8,8 +8,8 @@ use std::net::IpAddr;
 use simple_dns::rdata::{CNAME, OPT, PTR, RData, SOA, SRV, TXT};
 use simple_dns::{CLASS, Name, OPCODE, Packet, PacketFlag, QTYPE, RCODE, ResourceRecord, TYPE};
 
-use super::records::{self, Data, Found, Record, ZONE};
-use crate::processes::names::Names;
+use super::records::{self, Data, Found, Record};
+use crate::processes::names::{Names, ZONE};
 
 /// How long an answer may be kept, in seconds (the default of CoreDNS' plugin `kubernetes`).
 const TTL: u32 = 5;

@@ -28,6 +28,7 @@ use tokio::task::AbortHandle;
 
 use self::message::{Verdict, Way};
 use super::names::Names;
+use super::proxy::REST;
 use super::resolv;
 
 const PORT: u16 = 53;
@@ -39,8 +40,6 @@ const CONNECTIONS: usize = 32;
 /// How long another name server may take, and a client over TCP to say something.
 const PATIENCE: Duration = Duration::from_secs(2);
 const IDLE: Duration = Duration::from_secs(10);
-/// How long a listener rests after the system could not accept.
-const REST: Duration = Duration::from_millis(100);
 
 /// The address of the name server in this network of loopback addresses: the last one of the half of the pods, which no
 /// pod is given.
@@ -182,7 +181,7 @@ impl Server {
         }
     }
 
-    /// The answer of the first name server of this machine that gives one, or that there is none.
+    /// The answer of the first name server of this machine that gives one; without any, that the server failed.
     async fn forward(&self, message: &[u8], way: Way) -> Option<Vec<u8>> {
         // It may change at any time, and is small.
         let machine = tokio::fs::read_to_string(&self.machine).await.unwrap_or_default();

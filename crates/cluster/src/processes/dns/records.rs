@@ -9,15 +9,10 @@ use std::net::IpAddr;
 
 use kubewright::Request;
 
-use crate::processes::names::{Backend, Entry, Names, Port};
+use crate::processes::names::{self, Backend, Entry, LINKS, Names, Port, ZONE};
 
-/// The zone of the cluster (`clusterDomain` of a kubelet).
-pub(super) const ZONE: &str = "cluster.local";
 /// The version of the specification, which clients find as a text at `dns-version.cluster.local`.
 const VERSION: &str = "1.1.0";
-/// How many names of Services are followed from one `externalName` to the next.
-const LINKS: usize = 8;
-
 /// The content of a record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Data {
@@ -151,10 +146,7 @@ fn aliases(names: &Names, name: &str, entry: &Entry) -> Vec<Record> {
         };
         records.push((name, Data::Alias(target.clone())));
         name = target.clone();
-        let next = target.strip_suffix(ZONE).and_then(|rest| rest.strip_suffix(".svc."));
-        let next = next.and_then(|rest| rest.split_once('.'));
-        let next = next.and_then(|(service, namespace)| names.service(&Request::new(Some(namespace), service)));
-        match next {
+        match names::of_service(target).and_then(|service| names.service(&service)) {
             Some(next @ Entry::External { .. }) => entry = next,
             Some(end) => {
                 if let Found::Records(of_end) = of_service(names, &name, end, &[]) {
@@ -193,7 +185,7 @@ fn reversed(name: &str) -> Option<IpAddr> {
     numbers.join(".").parse().map(IpAddr::V4).ok()
 }
 
-/// The names of an address. One that nothing in the cluster has is somebody else's.
+/// The names of an address. An address that nothing in the cluster has is left to other name servers.
 fn pointers(names: &Names, name: &str, ip: IpAddr) -> Found {
     let mut records = Vec::new();
     for (service, entry) in names.services() {
