@@ -114,18 +114,18 @@ impl Connection {
     pub(crate) async fn lines(&mut self, lines: usize, seen: &mut Vec<u8>) -> Result<(), String> {
         let mut left = lines;
         while left > 0 {
-            left = left.saturating_sub(self.some_lines(seen).await?);
+            let came = self.some_lines(seen).await?.ok_or("the watch ended")?;
+            left = left.saturating_sub(came);
         }
         Ok(())
     }
 
-    /// Waits for the next chunk of a watch, which is then in `seen`; how many lines it holds.
-    pub(crate) async fn some_lines(&mut self, seen: &mut Vec<u8>) -> Result<usize, String> {
+    /// Waits for the next chunk of a watch, which is then in `seen`; how many lines it holds. `None` if the server ends
+    /// the watch.
+    pub(crate) async fn some_lines(&mut self, seen: &mut Vec<u8>) -> Result<Option<usize>, String> {
         seen.clear();
-        if !self.chunk(seen).await? {
-            return Err("the watch ended".to_owned());
-        }
-        Ok(seen.iter().filter(|byte| **byte == b'\n').count())
+        let came = self.chunk(seen).await?;
+        Ok(came.then(|| seen.iter().filter(|byte| **byte == b'\n').count()))
     }
 
     async fn send(&mut self, call: &Call<'_>) -> Result<(), String> {

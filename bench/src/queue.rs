@@ -73,7 +73,7 @@ async fn paced(server: &Server) -> Result<Seen, String> {
         watchers.spawn(async move {
             let mut seen = Vec::new();
             while counts[at].load(Ordering::Relaxed) < WRITES {
-                let lines = watch.some_lines(&mut seen).await?;
+                let lines = watch.some_lines(&mut seen).await?.ok_or("the watch ended")?;
                 counts[at].fetch_add(lines, Ordering::Relaxed);
             }
             Ok::<(), String>(())

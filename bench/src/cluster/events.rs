@@ -1,5 +1,10 @@
 //! A watch whose events are read as JSON, for kinds with few events; and the requests that a work makes.
+//!
+//! kube-apiserver closes a watch whose client falls behind (the `terminateWatch` of its watch cache), as it may any
+//! watch. As client-go's `RetryWatcher` does, [`Events`] then watches again from the last version that it saw, so that
+//! no event is lost.
 
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use serde_json::Value;
@@ -13,6 +18,11 @@ const PATIENCE: Duration = Duration::from_secs(900);
 /// The events of a watch, those of present objects first.
 pub(super) struct Events {
     connection: Connection,
+    address: SocketAddr,
+    /// The path with its query, without a version.
+    path: String,
+    /// The resourceVersion of the last event.
+    version: Option<String>,
     /// Bytes that have come and are not yet a whole line.
     rest: Vec<u8>,
     chunk: Vec<u8>,
@@ -21,26 +31,43 @@ pub(super) struct Events {
 impl Events {
     /// Watches a path.
     pub(super) async fn of(server: &Server, path: &str) -> Result<Events, String> {
-        let mut connection = Connection::open(server.address).await?;
         let begin = if path.contains('?') { '&' } else { '?' };
-        connection
-            .watch(&format!("{path}{begin}watch=true&timeoutSeconds=3000"))
-            .await?;
+        let path = format!("{path}{begin}watch=true&timeoutSeconds=3000");
+        let mut connection = Connection::open(server.address).await?;
+        connection.watch(&path).await?;
         Ok(Events {
             connection,
+            address: server.address,
+            path,
+            version: None,
             rest: Vec::new(),
             chunk: Vec::new(),
         })
+    }
+
+    /// Watches on after the watch has ended. Without a version nothing can be continued.
+    async fn again(&mut self) -> Result<(), String> {
+        let version = self.version.as_ref().ok_or("the watch ended before its first event")?;
+        self.connection = Connection::open(self.address).await?;
+        let path = format!("{}&resourceVersion={version}", self.path);
+        self.rest.clear();
+        self.connection.watch(&path).await
     }
 
     async fn next(&mut self) -> Result<Value, String> {
         loop {
             if let Some(end) = self.rest.iter().position(|byte| *byte == b'\n') {
                 let line: Vec<u8> = self.rest.drain(..=end).collect();
-                return serde_json::from_slice(&line).map_err(|why| format!("an event is no JSON: {why}"));
+                let event: Value =
+                    serde_json::from_slice(&line).map_err(|why| format!("an event is no JSON: {why}"))?;
+                let version = event["object"]["metadata"]["resourceVersion"].as_str();
+                self.version = version.map(str::to_owned).or(self.version.take());
+                return Ok(event);
             }
-            self.connection.some_lines(&mut self.chunk).await?;
-            self.rest.append(&mut self.chunk);
+            match self.connection.some_lines(&mut self.chunk).await? {
+                Some(_) => self.rest.append(&mut self.chunk),
+                None => self.again().await?,
+            }
         }
     }
 
