@@ -110,7 +110,7 @@ fn main() -> ExitCode {
         Command::Undeploy(undeploy) => block_on(undeploy.run(output)),
         Command::BuildInstaller(build) => build.run(output),
         Command::Bundle(bundle) => bundle.run(output),
-        Command::Cluster(cluster) => block_on_one_thread(cluster.run(output, started)),
+        Command::Cluster(cluster) => block_on_each_processor(cluster.run(output, started)),
         Command::Controllers(controllers) => block_on(controllers.run(output)),
         Command::Assets(assets) => assets.run(output),
         Command::Demo(demo) => block_on(demo.run(output, started)),
@@ -162,7 +162,16 @@ fn block_on<F: Future<Output = Result<(), output::Failure>>>(work: F) -> Result<
     on(tokio::runtime::Builder::new_multi_thread().worker_threads(2), work)
 }
 
-/// For a command whose cluster serves clients on threads of its own, and which does nothing else that takes long.
+/// For a command whose cluster may have much to do: its controllers run on as many threads as clients are served by.
+fn block_on_each_processor<F: Future<Output = Result<(), output::Failure>>>(work: F) -> Result<(), output::Failure> {
+    let threads = commands::cluster::serving_threads();
+    on(
+        tokio::runtime::Builder::new_multi_thread().worker_threads(threads),
+        work,
+    )
+}
+
+/// For an API server without controllers, which serves clients on threads of its own.
 fn block_on_one_thread<F: Future<Output = Result<(), output::Failure>>>(work: F) -> Result<(), output::Failure> {
     on(&mut tokio::runtime::Builder::new_current_thread(), work)
 }
