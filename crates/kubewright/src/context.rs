@@ -8,10 +8,11 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube::api::Patch;
 use kube::core::{ApiResource, ObjectMeta};
+use kubewright_engine::ObjectKey;
 use serde_json::{Value, json};
 
 use crate::cache::{Core, Shared};
-use crate::cause::{Cause, CauseKind};
+use crate::cause::Cause;
 use crate::client::Client;
 use crate::client::apply::{Owner, merge_patch_between, replaces_a_list};
 use crate::clock::{Clock, SystemClock};
@@ -114,16 +115,10 @@ impl Context {
             if scope.namespace.is_some() && scope.namespace.as_deref() != request.namespace() {
                 return Ok(false); // nothing that this controller may see
             }
-            let resource = informer.resource();
-            let told = ObjectRef::named(resource, request.namespace(), request.name());
-            let causes = self.causes().iter();
-            let deleted = causes
-                .filter(|cause| *cause.kind() == CauseKind::Deleted)
-                .any(|cause| cause.object() == Some(&told));
-            if deleted && !scope.is_selective() {
+            if !scope.is_selective() && informer.core().was_deleted(&ObjectKey::from(request)) {
                 return Ok(true);
             }
-            Ok(!self.client().exists(resource, request).await?)
+            Ok(!self.client().exists(informer.resource(), request).await?)
         })
     }
 

@@ -14,25 +14,29 @@
 //! handler is reported and affects no other; SI9 the task ends with the last handle.
 
 mod asking;
+mod receiving;
 mod shared;
+mod tombstones;
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, RwLockReadGuard};
 
 use k8s_openapi::api::core::v1::ObjectReference;
-use kube::core::{ObjectMeta, Selector, SelectorExt};
+use kube::core::{Selector, SelectorExt};
 use kubewright_engine::dispatch::{Dispatcher, Handler, HandlerPanic};
-use kubewright_engine::receipts::{Place, Receipts, Shown, View};
+use kubewright_engine::receipts::{Receipts, Shown, View};
 use kubewright_engine::{Delta, HandlerId, ObjectKey, ResourceVersion, Unreadable};
 use tokio::runtime::Handle;
 use tokio::sync::watch;
 
 use self::asking::Questions;
+pub(crate) use self::receiving::{Gone, ReceiptTarget, Written};
 pub(crate) use self::shared::{Lease, Listed, Objects, Shared};
+use self::tombstones::Tombstones;
 use super::Keeping;
 use super::handlers::{Slot, Turn, drop_guarded};
 use super::informer::{self, Health};
-use super::scope::{Membership, Scope};
+use super::scope::Scope;
 use super::store::{CONTROLLER_UID, KubeMeta, ORPHANS, controller_uid, orphan_in};
 use super::transform::Transform;
 use crate::error::{Error, Result};
@@ -78,6 +82,7 @@ pub(crate) struct Core {
     /// Where those tasks run.
     runtime: Handle,
     receipts: Mutex<Receipts>,
+    tombstones: Mutex<Tombstones>,
     /// The open questions to the API server.
     questions: Questions,
     progress: watch::Sender<Progress>,
@@ -137,6 +142,7 @@ impl Core {
             slots: Mutex::default(),
             runtime: Handle::current(),
             receipts: Mutex::new(Receipts::default()),
+            tombstones: Mutex::default(),
             questions: Questions::default(),
             progress: watch::Sender::default(),
             reports,
@@ -159,6 +165,15 @@ impl Core {
 
     fn receipts(&self) -> MutexGuard<'_, Receipts> {
         self.receipts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn tombstones(&self) -> MutexGuard<'_, Tombstones> {
+        self.tombstones.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether the watch said last that the object of this key is deleted; it may be forgotten.
+    pub(crate) fn was_deleted(&self, key: &ObjectKey) -> bool {
+        self.tombstones().has(key)
     }
 
     fn add_handler(&self, handler: Handler<dyn Cached>) -> HandlerId {
@@ -203,6 +218,7 @@ impl Core {
         let dispatcher = self.dispatcher();
         for delta in deltas {
             let events = self.store.write().unwrap_or_else(PoisonError::into_inner).apply(delta);
+            self.tombstones().note(&events);
             let held = self.shelf.decoded(&events);
             self.report(&dispatcher.dispatch(&events));
             drop_guarded(&self.name, held);
@@ -362,7 +378,7 @@ impl Core {
         ObjectRef::named(&self.form.resource, object.key.namespace.as_deref(), &object.key.name)
     }
 
-    fn report_unreadable(&self) {
+    pub(crate) fn report_unreadable(&self) {
         self.file_broken();
         // Looked at with a read lock first: this runs after every batch.
         if self.read().unreadable().len() == 0 {
@@ -537,61 +553,4 @@ pub(crate) fn orphans(store: &EngineStore, namespace: Option<&str>, labels: &Sel
     // Of all namespaces, the index has one list for each.
     objects.retain(|object| labels.matches(&object.labels()) && !orphan_in(&**object).is_empty());
     objects
-}
-
-/// An object as the API server answered a write with it.
-pub(crate) struct Written<'a> {
-    pub(crate) key: ObjectKey,
-    pub(crate) meta: &'a ObjectMeta,
-    /// All of it, for field selectors.
-    pub(crate) json: &'a dyn Fn() -> serde_json::Value,
-}
-
-/// A delete that the API server acknowledged, of an object that is gone now.
-pub(crate) struct Gone<'a> {
-    pub(crate) key: ObjectKey,
-    pub(crate) uid: Option<&'a str>,
-    /// A version at which it existed.
-    pub(crate) seen: Option<&'a str>,
-}
-
-/// An informer as the client sees it when it leaves receipts: without its type.
-pub(crate) trait ReceiptTarget: Send + Sync {
-    fn wrote(&self, written: &Written<'_>);
-    fn deleted(&self, gone: &Gone<'_>);
-    fn unknown(&self, key: &ObjectKey);
-}
-
-impl ReceiptTarget for Core {
-    fn wrote(&self, written: &Written<'_>) {
-        let Written { key, meta, json } = written;
-        let Some(version) = meta.resource_version.as_deref().map(ResourceVersion::new) else {
-            return self.unknown(key);
-        };
-        let place = match self.scope.membership(meta, json) {
-            // Another namespace's objects are never in this store.
-            Membership::Elsewhere => return,
-            Membership::Inside => Place::Inside,
-            Membership::Outside => Place::Outside,
-            Membership::Unknown => return self.unknown(key),
-        };
-        self.with_view(key, |receipts, view| receipts.wrote(key.clone(), version, place, view));
-    }
-
-    fn deleted(&self, gone: &Gone<'_>) {
-        if !self.scope.may_hold(&gone.key) {
-            return;
-        }
-        let selective = self.scope.is_selective();
-        self.with_view(&gone.key, |receipts, view| {
-            let seen = gone.seen.map(ResourceVersion::new);
-            receipts.deleted(gone.key.clone(), gone.uid, seen, selective, view);
-        });
-    }
-
-    fn unknown(&self, key: &ObjectKey) {
-        if self.scope.may_hold(key) {
-            self.receipts().unknown(key.clone());
-        }
-    }
 }
