@@ -14,6 +14,7 @@
 
 pub(crate) mod cut;
 pub(crate) mod packed;
+mod views;
 
 use std::any::{Any, TypeId};
 use std::borrow::Cow;
@@ -156,6 +157,25 @@ pub(crate) fn with_typed<K: AnyObject, R>(object: &dyn Cached, show: impl FnOnce
     Some(show(
         any.downcast_ref().expect("what was made with the form of K is a K"),
     ))
+}
+
+/// What `see` reads of an object of a cache; of one at rest it is kept beside it.
+///
+/// # Errors
+/// Why it cannot be decoded.
+pub(crate) fn viewed<K: AnyObject, V: Send + Sync + 'static>(
+    object: &dyn Cached,
+    see: impl FnOnce(&K) -> V,
+) -> Result<Arc<V>, Arc<str>> {
+    fn known<K: AnyObject>(object: &dyn Cached) -> &K {
+        let any: &dyn Any = object;
+        any.downcast_ref().expect("what was made with the form of K is a K")
+    }
+    let any: &dyn Any = object;
+    match any.downcast_ref::<Packed>() {
+        Some(packed) => packed.view(|decoded| see(known(decoded))),
+        None => Ok(Arc::new(see(known(object)))),
+    }
 }
 
 /// An object of a cache with its type.

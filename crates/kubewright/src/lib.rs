@@ -117,7 +117,7 @@ pub use cache::{
     Unreadable,
 };
 pub use cause::{Cause, CauseKind, MAX_CAUSES};
-pub use client::{Client, FIRST_READ_DEADLINE, HOME_CLUSTER, READ_DEADLINE, REQUEST_DEADLINE, connect};
+pub use client::{Client, FIRST_READ_DEADLINE, HOME_CLUSTER, READ_DEADLINE, REQUEST_DEADLINE, View, connect};
 pub use clock::{Clock, SystemClock};
 pub use context::Context;
 pub use controller::waker::{Waker, WakerFull};

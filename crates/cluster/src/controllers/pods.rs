@@ -67,9 +67,14 @@ pub(crate) fn is_available(pod: &Pod, min_ready_seconds: i32, now: Timestamp) ->
 
 /// How long until a ready pod is available, if nothing happens to it.
 pub(crate) fn available_in(pod: &Pod, min_ready_seconds: i32, now: Timestamp) -> Option<Duration> {
+    ready_since(pod).map(|ready| available_since(ready, min_ready_seconds, now))
+}
+
+/// How long until a pod is available that is ready since then.
+pub(crate) fn available_since(ready: Timestamp, min_ready_seconds: i32, now: Timestamp) -> Duration {
     let wait = Duration::from_secs(u64::try_from(min_ready_seconds).unwrap_or(0));
-    let ready_for = Duration::try_from(now.duration_since(ready_since(pod)?)).unwrap_or(Duration::ZERO);
-    Some(wait.saturating_sub(ready_for))
+    let ready_for = Duration::try_from(now.duration_since(ready)).unwrap_or(Duration::ZERO);
+    wait.saturating_sub(ready_for)
 }
 
 /// When the next of these becomes available by time alone (`FindMinNextPodAvailabilityCheck`): with minReadySeconds
@@ -79,13 +84,18 @@ pub(crate) fn next_availability<'a>(
     min_ready_seconds: i32,
     now: Timestamp,
 ) -> Option<Duration> {
+    let waits = pods
+        .filter(|pod| is_active(pod))
+        .map(|pod| available_in(pod, min_ready_seconds, now));
+    next_of(waits, min_ready_seconds)
+}
+
+/// The shortest of the times until pods are available; none without such a wish.
+pub(crate) fn next_of(waits: impl Iterator<Item = Option<Duration>>, min_ready_seconds: i32) -> Option<Duration> {
     if min_ready_seconds <= 0 {
         return None;
     }
-    pods.filter(|pod| is_active(pod))
-        .filter_map(|pod| available_in(pod, min_ready_seconds, now))
-        .filter(|wait| !wait.is_zero())
-        .min()
+    waits.flatten().filter(|wait| !wait.is_zero()).min()
 }
 
 /// The node of the pod, empty for one that has none yet.

@@ -7,6 +7,7 @@
 //! those whose future was dropped) make the next read ask the API; a delete has the uid of the object that it means.
 //!
 //! - `read.rs`,
+//! - `views.rs`: facts about objects,
 //! - `write.rs`,
 //! - `send.rs`: deadlines and retries; this file: what reads and writes share.
 //!
@@ -17,6 +18,7 @@ mod read;
 mod send;
 mod subresource;
 mod target;
+mod views;
 mod warnings;
 mod write;
 
@@ -38,6 +40,7 @@ pub(crate) use self::send::AGENT;
 use self::send::Sending;
 pub use self::send::{REQUEST_DEADLINE, connect};
 use self::target::scoped;
+pub use self::views::View;
 use self::warnings::Warned;
 use crate::cache::{Cache, Gone, Written};
 use crate::diff::changes_between;

@@ -160,7 +160,7 @@ const ASKED_AT_ONCE: usize = 8;
 
 /// Which objects of a kind.
 #[derive(Clone, Copy)]
-enum Which<'a> {
+pub(super) enum Which<'a> {
     All,
     Labelled(&'a Selector),
     OwnedBy(&'a str),
@@ -241,6 +241,19 @@ impl Client {
         which: Which<'a>,
     ) -> BoxFuture<'a, Result<Objects>> {
         Box::pin(async move {
+            let objects = self.list_at_rest(informer, namespace, which).await?;
+            Ok(informer.core().all_unpacked(objects))
+        })
+    }
+
+    /// The objects as the cache holds them: not decoded, if they are at rest.
+    pub(super) fn list_at_rest<'a>(
+        &'a self,
+        informer: &'a Shared,
+        namespace: Option<&'a str>,
+        which: Which<'a>,
+    ) -> BoxFuture<'a, Result<Objects>> {
+        Box::pin(async move {
             informer.synced_within(FIRST_READ_DEADLINE).await?;
             match which {
                 Which::Orphans(_) => informer.index_orphans(),
@@ -263,7 +276,7 @@ impl Client {
                             // Its controller may have ended meanwhile.
                             informer.core().has_index(index)?;
                         }
-                        return Ok(informer.core().all_unpacked(objects));
+                        return Ok(objects);
                     }
                     Listed::Ask(keys) => self.ask_for(informer, namespace, &keys, ticket).await?,
                     Listed::Late => break,

@@ -31,6 +31,7 @@ use serde_json::Value;
 use tokio::time::Instant;
 
 use super::cut::member;
+use super::views::Views;
 use super::{AsJson, Cached, Identity, guarded};
 use crate::error::end_of_panic;
 
@@ -109,6 +110,7 @@ pub(crate) struct Packed {
     head: Head,
     shelf: Arc<Shelf>,
     state: Mutex<State>,
+    views: Views,
 }
 
 enum State {
@@ -184,7 +186,19 @@ impl Packed {
             head,
             shelf: shelf.clone(),
             state: Mutex::new(state),
+            views: Views::default(),
         })
+    }
+
+    /// What `see` reads of the object, kept from now on; the shelf stays as it is.
+    ///
+    /// # Errors
+    /// Why it cannot be decoded.
+    pub(super) fn view<V: Send + Sync + 'static>(
+        &self,
+        see: impl FnOnce(&dyn Cached) -> V,
+    ) -> Result<Arc<V>, Arc<str>> {
+        self.views.of(|| self.look().map(|object| see(&*object)))
     }
 
     /// The object, which is on the shelf from now on.

@@ -15,3 +15,4 @@ mod sharding;
 mod sources;
 mod transforms;
 mod verbs;
+mod views;

@@ -3,12 +3,16 @@
 //!
 //! Pure. Not here: anything that the two have in common.
 
+use std::collections::BTreeMap;
+
 use kubewright::Object;
 use kubewright::k8s_openapi::api::apps::v1::{ReplicaSet, ReplicaSetCondition, ReplicaSetStatus};
 use kubewright::k8s_openapi::api::core::v1::{
     PodTemplateSpec, ReplicationController, ReplicationControllerCondition, ReplicationControllerStatus,
 };
 use kubewright::k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
+
+use crate::objects::meta;
 
 /// The view of the controller on an object of either kind.
 pub(crate) trait Replicated: Object {
@@ -30,6 +34,14 @@ pub(crate) struct Wish {
     pub(crate) min_ready_seconds: i32,
     pub(crate) selector: LabelSelector,
     pub(crate) template: PodTemplateSpec,
+}
+
+impl Wish {
+    /// The labels of a pod as the template makes it.
+    pub(crate) fn labels(&self) -> &BTreeMap<String, String> {
+        static NONE: BTreeMap<String, String> = BTreeMap::new();
+        self.template.metadata.as_ref().map_or(&NONE, meta::labels)
+    }
 }
 
 impl Replicated for ReplicaSet {

@@ -2,7 +2,8 @@
 //! kind (`kinds`).
 //!
 //! A reconcile claims the pods that fit, creates or deletes pods up to the wanted number, looks at the pods again, and
-//! writes the status. A failure to make pods is written into the status before it is returned, so that it is both seen
+//! writes the status. It counts views of them (`replica`): whole pods are read only to adopt, release or delete some.
+//! A failure to make pods is written into the status before it is returned, so that it is both seen
 //! and retried (5 ms, doubled each time).
 //!
 //! Why there are no expectations here: the second look, and the first one of the next reconcile, show our own creations
@@ -13,17 +14,20 @@
 //! deletion makes no pods and adopts none; pods of another controller are never touched.
 
 mod kinds;
+mod replica;
 mod status;
 
 use std::collections::BTreeSet;
 use std::marker::PhantomData;
 use std::sync::Arc;
 
-use kubewright::k8s_openapi::api::apps::v1::ReplicaSet;
+use kubewright::k8s_openapi::api::apps::v1::{ReplicaSet, ReplicaSetStatus};
 use kubewright::k8s_openapi::api::core::v1::{Pod, ReplicationController};
+use kubewright::kube::core::Selector;
 use kubewright::{Action, Context, Controller, Error, Reconciler, Request, Result};
 
 use self::kinds::{Replicated, Wish};
+use self::replica::{Labels, Replica};
 use self::status::Failure;
 use super::claim::{self, Selectors};
 use super::pod_control::{self, BURST};
@@ -68,36 +72,28 @@ impl<K: Replicated> Reconciler for ReplicaReconciler<K> {
         };
         let selector = meta::selector(&format!("{} {}", K::kind(&()), ctx.request()), &wish.selector)?;
         self.selectors.remember(ctx.request(), &selector);
-        // Finished pods would not count, so there is no use in owning them.
-        let mut owned = claim::all(&ctx, &*set, &selector, |pod: &Pod| !pods::is_finished(pod)).await?;
+        let labels = Labels::of(&selector, wish.labels());
+        let mut owned = self.claimed(&ctx, &*set, &selector, &labels).await?;
         let mut managed = Ok(());
         if !meta::is_deleting(set.meta()) {
-            let active: Vec<&Pod> = owned
-                .iter()
-                .map(|pod| &**pod)
-                .filter(|pod| pods::is_active(pod))
-                .collect();
+            let active = owned.iter().filter(|replica| replica.is_active()).count();
             let wanted = usize::try_from(wish.replicas).unwrap_or(0);
-            if active.len() != wanted {
-                managed = manage(&ctx, &*set, &wish, &active, wanted).await;
-                owned = ctx
-                    .client()
-                    .owned_by::<Pod>(ctx.request().namespace(), meta::uid(set.meta()))
-                    .await?;
-                owned.retain(|pod| meta::fits(&selector, &pod.metadata));
+            if active != wanted {
+                managed = match active < wanted {
+                    true => make(&ctx, &*set, &wish, wanted - active).await,
+                    false => remove(&ctx, &*set, &selector, wanted).await,
+                };
+                owned = replicas(&ctx, &*set, &labels).await?;
             }
         }
-        let owned: Vec<&Pod> = owned.iter().map(|pod| &**pod).collect();
-        write_status(
-            &ctx,
-            &*set,
-            &wish,
-            &owned,
-            managed.as_ref().err().map(|(failure, _)| failure),
-        )
-        .await?;
+        let failure = managed.as_ref().err().map(|(failure, _)| failure);
+        let status = status::of(&*set, &wish, &owned, &labels, failure, ctx.now());
+        write_status(&ctx, &*set, status).await?;
         managed.map_err(|(_, error)| error)?;
-        let again = pods::next_availability(owned.iter().copied(), wish.min_ready_seconds, ctx.now());
+        let min_ready = wish.min_ready_seconds;
+        let active = owned.iter().filter(|replica| replica.is_active());
+        let waits = active.map(|replica| replica.available_in(min_ready, ctx.now()));
+        let again = pods::next_of(waits, min_ready);
         Ok(again.map_or_else(Action::await_change, Action::requeue_after))
     }
 
@@ -107,14 +103,44 @@ impl<K: Replicated> Reconciler for ReplicaReconciler<K> {
     }
 }
 
-async fn write_status<K: Replicated>(
-    ctx: &Context,
-    set: &K,
-    wish: &Wish,
-    owned: &[&Pod],
-    failure: Option<&Failure>,
-) -> Result<()> {
-    let status = status::of(set, wish, owned, failure, ctx.now());
+impl<K: Replicated> ReplicaReconciler<K> {
+    /// The pods that count, after adoption and release.
+    async fn claimed(
+        &self,
+        ctx: &Context,
+        set: &K,
+        selector: &Selector,
+        labels: &Labels<'_>,
+    ) -> Result<Vec<Arc<Replica>>> {
+        // Before its own: one that is adopted meanwhile is in both answers.
+        let orphans = ctx.client().orphans::<Pod>(ctx.request().namespace(), selector).await?;
+        let owned = owned(ctx, set).await?;
+        if meta::is_deleting(set.meta()) || orphans.is_empty() && owned.iter().all(|replica| labels.fit(replica)) {
+            return Ok(fitting(owned, labels));
+        }
+        // Finished pods would not count, so there is no use in owning them.
+        claim::all(ctx, set, selector, |pod: &Pod| !pods::is_finished(pod)).await?;
+        replicas(ctx, set, labels).await
+    }
+}
+
+/// All pods whose controller this is.
+async fn owned<K: Replicated>(ctx: &Context, set: &K) -> Result<Vec<Arc<Replica>>> {
+    let (namespace, uid) = (ctx.request().namespace(), meta::uid(set.meta()));
+    ctx.client().owned_views::<Pod, Replica>(namespace, uid).await
+}
+
+/// Those of them that its selector fits.
+async fn replicas<K: Replicated>(ctx: &Context, set: &K, labels: &Labels<'_>) -> Result<Vec<Arc<Replica>>> {
+    Ok(fitting(owned(ctx, set).await?, labels))
+}
+
+fn fitting(mut owned: Vec<Arc<Replica>>, labels: &Labels<'_>) -> Vec<Arc<Replica>> {
+    owned.retain(|replica| labels.fit(replica));
+    owned
+}
+
+async fn write_status<K: Replicated>(ctx: &Context, set: &K, status: ReplicaSetStatus) -> Result<()> {
     let written = set.with(status);
     // Compared as each kind stores it: one of them has no count of terminating pods.
     if written.present() == set.present() {
@@ -127,36 +153,39 @@ async fn write_status<K: Replicated>(
     }
 }
 
-/// Makes the pods that are missing, or deletes those that are too many.
-async fn manage<K: Replicated>(
+fn failed(reason: &'static str) -> impl Fn(Error) -> (Failure, Error) {
+    move |error| {
+        let message = super::plain(&error);
+        (Failure { reason, message }, error)
+    }
+}
+
+/// Makes the pods that are missing, [`BURST`] of them at most.
+async fn make<K: Replicated>(ctx: &Context, set: &K, wish: &Wish, missing: usize) -> Result<(), (Failure, Error)> {
+    let new = vec![pod_control::from_template(&wish.template, set); missing.min(BURST)];
+    let made = pod_control::create(ctx, set, &new).await;
+    made.map_err(failed("FailedCreate"))
+}
+
+/// Deletes the pods that are too many, [`BURST`] of them at most.
+async fn remove<K: Replicated>(
     ctx: &Context,
     set: &K,
-    wish: &Wish,
-    active: &[&Pod],
+    selector: &Selector,
     wanted: usize,
 ) -> Result<(), (Failure, Error)> {
-    let failed = |reason: &'static str| {
-        move |error: Error| {
-            let message = super::plain(&error);
-            (Failure { reason, message }, error)
-        }
+    let removing = async {
+        let (namespace, uid) = (ctx.request().namespace(), meta::uid(set.meta()));
+        let owned = ctx.client().owned_by::<Pod>(namespace, uid).await?;
+        let counts = |pod: &&Pod| meta::fits(selector, &pod.metadata) && pods::is_active(pod);
+        let active: Vec<&Pod> = owned.iter().map(|pod| &**pod).filter(counts).collect();
+        let surplus = active.len().saturating_sub(wanted).min(BURST);
+        let related = related_pods::<K>(ctx, set, &active).await?;
+        let related: Vec<&Pod> = related.iter().map(|pod| &**pod).collect();
+        let victims = pods::to_delete(&active, &related, surplus);
+        pod_control::delete(ctx, set, &victims).await
     };
-    if active.len() < wanted {
-        let missing = wanted.saturating_sub(active.len()).min(BURST);
-        let new = vec![pod_control::from_template(&wish.template, set); missing];
-        return pod_control::create(ctx, set, &new)
-            .await
-            .map_err(failed("FailedCreate"));
-    }
-    let surplus = active.len().saturating_sub(wanted).min(BURST);
-    let related = related_pods::<K>(ctx, set, active)
-        .await
-        .map_err(failed("FailedDelete"))?;
-    let related: Vec<&Pod> = related.iter().map(|pod| &**pod).collect();
-    let victims = pods::to_delete(active, &related, surplus);
-    pod_control::delete(ctx, set, &victims)
-        .await
-        .map_err(failed("FailedDelete"))
+    removing.await.map_err(failed("FailedDelete"))
 }
 
 /// The pods of all siblings (ReplicaSets of the same Deployment): they make a node crowded. Without nodes there is no

@@ -2,12 +2,13 @@
 //!
 //! Pure. Invariant: counters that are 0 are absent, except `replicas` and `terminatingReplicas`.
 
+use std::sync::Arc;
+
 use kubewright::k8s_openapi::api::apps::v1::{ReplicaSetCondition, ReplicaSetStatus};
-use kubewright::k8s_openapi::api::core::v1::Pod;
 use kubewright::k8s_openapi::jiff::Timestamp;
 
 use super::kinds::{Replicated, Wish};
-use crate::controllers::pods;
+use super::replica::{Labels, Replica};
 use crate::objects::meta;
 
 const REPLICA_FAILURE: &str = "ReplicaFailure";
@@ -25,29 +26,24 @@ pub(crate) struct Failure {
 pub(crate) fn of<K: Replicated>(
     set: &K,
     wish: &Wish,
-    owned: &[&Pod],
+    owned: &[Arc<Replica>],
+    labels: &Labels<'_>,
     failure: Option<&Failure>,
     now: Timestamp,
 ) -> ReplicaSetStatus {
     let min_ready = wish.min_ready_seconds;
-    let template_labels = wish.template.metadata.as_ref().map(meta::labels);
-    let active: Vec<&Pod> = owned.iter().copied().filter(|pod| pods::is_active(pod)).collect();
-    let count =
-        |fits: &dyn Fn(&Pod) -> bool| i32::try_from(active.iter().filter(|pod| fits(pod)).count()).unwrap_or(i32::MAX);
-    let some = |number: i32| (number != 0).then_some(number);
-    let has_all_labels = |pod: &Pod| {
-        let labels = meta::labels(&pod.metadata);
-        let mut wanted = template_labels.into_iter().flatten();
-        wanted.all(|(key, value)| labels.get(key) == Some(value))
+    let all = |fits: &dyn Fn(&Replica) -> bool| {
+        i32::try_from(owned.iter().filter(|replica| fits(replica)).count()).unwrap_or(i32::MAX)
     };
-    let terminating = owned.iter().filter(|pod| pods::is_terminating(pod)).count();
+    let active = |fits: &dyn Fn(&Replica) -> bool| all(&|replica| replica.is_active() && fits(replica));
+    let some = |number: i32| (number != 0).then_some(number);
     let before = set.present().and_then(|status| status.conditions);
     ReplicaSetStatus {
-        replicas: count(&|_| true),
-        fully_labeled_replicas: some(count(&has_all_labels)),
-        ready_replicas: some(count(&pods::is_ready)),
-        available_replicas: some(count(&|pod| pods::is_available(pod, min_ready, now))),
-        terminating_replicas: Some(i32::try_from(terminating).unwrap_or(i32::MAX)),
+        replicas: active(&|_| true),
+        fully_labeled_replicas: some(active(&|replica| labels.are_full(replica))),
+        ready_replicas: some(active(&Replica::is_ready)),
+        available_replicas: some(active(&|replica| replica.is_available(min_ready, now))),
+        terminating_replicas: Some(all(&Replica::is_terminating)),
         observed_generation: set.meta().generation,
         conditions: conditions(before, failure, now),
     }
@@ -79,7 +75,9 @@ fn conditions(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use kubewright::View;
     use kubewright::k8s_openapi::api::apps::v1::ReplicaSet;
+    use kubewright::k8s_openapi::api::core::v1::Pod;
     use serde_json::json;
 
     fn pod(app: &str, phase: &str, ready: bool, deleting: bool) -> Pod {
@@ -113,12 +111,25 @@ mod tests {
         "2026-01-01T00:00:02Z".parse().expect("a time")
     }
 
+    fn status_of(set: &ReplicaSet, pods: &[Pod], failure: Option<&Failure>) -> ReplicaSetStatus {
+        let wish = set.wish().expect("a spec");
+        let selector = meta::selector("x", &wish.selector).expect("a good selector");
+        let replicas: Vec<Arc<Replica>> = pods.iter().map(Replica::of).map(Arc::new).collect();
+        of(
+            set,
+            &wish,
+            &replicas,
+            &Labels::of(&selector, wish.labels()),
+            failure,
+            now(),
+        )
+    }
+
     #[test]
     fn counters() {
         let check = |min_ready: i32, pods: &[Pod], expected: serde_json::Value| {
             let set = set(min_ready);
-            let wish = set.wish().expect("a spec");
-            let status = of(&set, &wish, &pods.iter().collect::<Vec<_>>(), None, now());
+            let status = status_of(&set, pods, None);
             assert_eq!(serde_json::to_value(status).expect("JSON"), expected, "{pods:?}");
         };
         check(
@@ -155,7 +166,7 @@ mod tests {
                 reason: "FailedCreate",
                 message: message.to_owned(),
             });
-            let status = of(&set, &set.wish().expect("a spec"), &[], failure.as_ref(), now());
+            let status = status_of(&set, &[], failure.as_ref());
             let said = status
                 .conditions
                 .as_ref()

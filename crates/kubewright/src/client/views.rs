@@ -1,0 +1,63 @@
+//! Views: a few facts about many objects, for reconcilers that count more than they read.
+
+use std::sync::Arc;
+
+use super::Client;
+use super::read::Which;
+use crate::error::Result;
+use crate::form::{Form, viewed};
+use crate::object::Object;
+
+/// A few facts about an object, kept in the cache beside it.
+///
+/// The cache holds objects as text, and a reader of a whole object decodes it: a Pod takes eight times the memory of
+/// its text. A reconciler that counts the pods of its object needs a few bytes of each. A view is made once for each
+/// version of an object, when it is first asked for ([`Client::owned_views`]).
+///
+/// ```
+/// # use kubewright::k8s_openapi::api::core::v1::Pod;
+/// # use kubewright::{Context, Result, View};
+/// struct Ready(bool);
+///
+/// impl View<Pod> for Ready {
+///     fn of(pod: &Pod) -> Ready {
+///         let mut conditions = pod.status.iter().flat_map(|status| status.conditions.iter().flatten());
+///         Ready(conditions.any(|condition| condition.type_ == "Ready" && condition.status == "True"))
+///     }
+/// }
+///
+/// async fn ready(ctx: &Context, owner_uid: &str) -> Result<usize> {
+///     let pods = ctx.client().owned_views::<Pod, Ready>(ctx.request().namespace(), owner_uid).await?;
+///     Ok(pods.iter().filter(|pod| pod.0).count())
+/// }
+/// ```
+pub trait View<K>: Send + Sync + Sized + 'static {
+    /// The facts about this version of an object. It must read nothing else: it is not made again.
+    fn of(object: &K) -> Self;
+}
+
+impl Client {
+    /// As [`Client::owned_by`], with a view of each object instead of the object itself.
+    ///
+    /// # Errors
+    /// As [`Client::list`].
+    pub async fn owned_views<K: Object, V: View<K>>(
+        &self,
+        namespace: Option<&str>,
+        owner_uid: &str,
+    ) -> Result<Vec<Arc<V>>> {
+        let parts = self.cache().pinned_of(&Form::of::<K>());
+        let mut views = Vec::new();
+        for informer in parts.listed(namespace)? {
+            let objects = self
+                .list_at_rest(informer, namespace, Which::OwnedBy(owner_uid))
+                .await?;
+            let seen: Vec<_> = objects.iter().map(|object| viewed(&**object, V::of)).collect();
+            if seen.iter().any(|view| view.is_err()) {
+                informer.core().report_unreadable();
+            }
+            views.extend(seen.into_iter().flatten());
+        }
+        Ok(views)
+    }
+}
