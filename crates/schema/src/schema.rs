@@ -117,6 +117,8 @@ pub struct Schema {
     pub(crate) special: Option<Special>,
     /// The fields of the type as Go reads and writes them, made at first use.
     pub(crate) go: OnceLock<Arc<GoStruct>>,
+    /// Where the texts of `enum` are, in their order; made at first use.
+    pub(crate) enum_texts: OnceLock<Arc<[u32]>>,
     /// `type`; none allows every type.
     pub type_: Option<Type>,
     /// `properties`: the known fields of an object.
@@ -203,6 +205,33 @@ impl Schema {
         // Worked out once for all requests: no single one pays for it.
         self.go
             .get_or_init(|| budget::unlimited(|| Arc::new(GoStruct::of(self))))
+    }
+
+    /// Whether a value is one of `enum`. `same` compares values other than texts. Of many texts one is looked up: a
+    /// list may have as many items as the enum has texts.
+    pub(crate) fn enumerates(&self, value: &Value, same: impl Fn(&Value, &Value) -> bool) -> bool {
+        const FEW: usize = 16;
+        match value {
+            Value::String(text) if self.enum_.len() > FEW => {
+                budget::spend_on_text(text.len());
+                let texts = self
+                    .enum_texts
+                    .get_or_init(|| budget::unlimited(|| self.sorted_texts()));
+                texts.binary_search_by(|at| self.enum_text(*at).cmp(text)).is_ok()
+            }
+            _ => self.enum_.iter().any(|allowed| same(allowed, value)),
+        }
+    }
+
+    fn enum_text(&self, at: u32) -> &str {
+        self.enum_.get(at as usize).and_then(Value::as_str).unwrap_or_default()
+    }
+
+    fn sorted_texts(&self) -> Arc<[u32]> {
+        let texts = (0..).zip(&self.enum_).filter(|(_, allowed)| allowed.is_string());
+        let mut places: Vec<u32> = texts.map(|(at, _)| at).collect();
+        places.sort_by_key(|at| self.enum_text(*at));
+        places.into()
     }
 
     /// The schema of the values of `key`, for a struct field or a map entry; none when `key` is unknown.

@@ -282,9 +282,22 @@ pub fn distinct(texts: impl IntoIterator<Item = String>) -> Vec<String> {
 
 /// A text in double quotes as Go's `%q` writes it.
 pub fn quote(text: &str) -> String {
-    budget::spend_on_text(text.len());
     let mut quoted = String::with_capacity(text.len() + 2);
+    quote_into(text, &mut quoted);
+    quoted
+}
+
+/// [`quote`] at the end of a text.
+pub fn quote_into(text: &str, quoted: &mut String) {
+    budget::spend_on_text(text.len());
     quoted.push('"');
+    // Most texts stand as they are.
+    let is_plain = |byte: u8| matches!(byte, b' '..=b'~') && byte != b'"' && byte != b'\\';
+    if text.bytes().all(is_plain) {
+        quoted.push_str(text);
+        quoted.push('"');
+        return;
+    }
     for character in text.chars() {
         match character {
             '"' => quoted.push_str("\\\""),
@@ -305,7 +318,6 @@ pub fn quote(text: &str) -> String {
         }
     }
     quoted.push('"');
-    quoted
 }
 
 /// Whether Go prints the character as it is. Combining marks are printable there; Rust escapes them only at the start

@@ -152,10 +152,20 @@ impl Reader {
     fn properties(&mut self, from: &Map<String, Value>, at: &FieldPath) -> BTreeMap<String, SchemaRef> {
         let map = self.get(from, at, "properties", "an object", Value::as_object);
         let below = at.key("properties");
-        map.into_iter()
-            .flatten()
-            .map(|(name, value)| (name.clone(), self.reference(value, &below.map_key(name))))
-            .collect()
+        // Fields that stand next to each other are often of one type, and schemas are large.
+        let mut latest: Option<(&Value, SchemaRef)> = None;
+        let mut properties = Vec::new();
+        for (name, value) in map.into_iter().flatten() {
+            let mistakes = self.errors.len();
+            let read = match latest.take().filter(|(same, _)| *same == value) {
+                Some((_, read)) => read,
+                None => self.reference(value, &below.map_key(name)),
+            };
+            // Of mistakes each field is told by itself.
+            latest = (self.errors.len() == mistakes).then(|| (value, read.clone()));
+            properties.push((name.clone(), read));
+        }
+        properties.into_iter().collect()
     }
 
     /// `x-kubernetes-patch-strategy` is one string with commas.
@@ -191,6 +201,7 @@ impl Reader {
         let additional = from.get("additionalProperties").filter(|value| !value.is_null());
         Schema {
             go: std::sync::OnceLock::new(),
+            enum_texts: std::sync::OnceLock::new(),
             name: None,
             special: None,
             type_: self
@@ -260,5 +271,31 @@ impl Reader {
             "granular" => MapType::Granular,
             _ => return None,
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    /// Neighbours of the same words share a schema; each mistake is told of by itself.
+    #[test]
+    fn neighbours_are_read_as_if_each_were_alone() {
+        let (text, wrong) = (json!({"type": "string", "maxLength": 3}), json!({"minimum": "no"}));
+        let properties = json!({"a": text, "b": text, "c": {"type": "integer"}, "d": text});
+        let schema = SchemaRef::from_crd(&json!({ "properties": properties })).expect("a schema");
+        for (name, of) in &schema.properties {
+            let alone = SchemaRef::from_crd(&properties[name]).expect("a schema");
+            assert_eq!(format!("{of:?}"), format!("{alone:?}"), "{name}");
+        }
+        assert!(schema.properties["a"].same(&schema.properties["b"]));
+        assert!(!schema.properties["a"].same(&schema.properties["c"]));
+        let wrong = json!({"properties": {"a": wrong, "b": wrong, "c": text, "d": wrong}});
+        let errors = SchemaRef::from_crd(&wrong).expect_err("three mistakes");
+        let fields: Vec<&str> = errors.iter().map(|error| error.field.as_str()).collect();
+        let wanted = ["a", "b", "d"].map(|name| format!("properties[{name}].minimum"));
+        assert_eq!(fields, wanted);
     }
 }

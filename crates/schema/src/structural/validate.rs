@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 
 use super::Place;
 use crate::correlate::Correlation;
-use crate::error::{FieldError, Reason, quote};
+use crate::error::{FieldError, Reason, quote, quote_into};
 use crate::path::FieldPath;
 use crate::schema::{ListType, Schema, SchemaRef, Type};
 use crate::{budget, measure};
@@ -71,14 +71,35 @@ pub fn validate_update(value: &Value, old: &Value, schema: &SchemaRef, at: &Fiel
 #[derive(Default)]
 struct Outcome {
     errors: Vec<FieldError>,
+    /// How many errors have no words: see [`Validator::speaks`].
+    unsaid: usize,
     checks: usize,
 }
 
 impl Outcome {
     fn add(&mut self, other: Self) {
         self.errors.extend(other.errors);
+        self.unsaid += other.unsaid;
         self.checks += other.checks;
     }
+
+    fn fail(&mut self, failure: Failure) {
+        match failure {
+            Failure::Said(error) => self.errors.push(error),
+            Failure::Unsaid => self.unsaid += 1,
+        }
+    }
+
+    fn is_valid(&self) -> bool {
+        self.errors.is_empty() && self.unsaid == 0
+    }
+}
+
+/// A check that failed.
+enum Failure {
+    Said(FieldError),
+    /// Without words, of a validator that does not speak.
+    Unsaid,
 }
 
 struct Validator {
@@ -142,17 +163,6 @@ impl Validator {
         speaks: false,
     };
 
-    /// An error without words.
-    fn unsaid() -> FieldError {
-        budget::spend(4);
-        FieldError {
-            reason: Reason::Invalid,
-            field: String::new(),
-            bad_value: None,
-            detail: String::new(),
-        }
-    }
-
     /// The path of an error: the place of the whole value, then the path within.
     fn field(&self, path: &str) -> String {
         match (self.at.as_str(), path) {
@@ -163,52 +173,61 @@ impl Validator {
         }
     }
 
-    fn error(&self, reason: Reason, path: &str, value: Option<Value>, detail: String) -> FieldError {
-        if !self.speaks {
-            return Self::unsaid();
+    /// The failure that `make` describes; not even made by a validator that does not speak.
+    fn failure(&self, make: impl FnOnce() -> FieldError) -> Failure {
+        if self.speaks {
+            return Failure::Said(counted(make()));
         }
-        let field = self.field(path);
-        counted(FieldError {
-            reason,
-            field,
-            bad_value: value,
-            detail,
+        budget::spend(4);
+        Failure::Unsaid
+    }
+
+    fn error(
+        &self,
+        reason: Reason,
+        path: &Place<'_>,
+        value: Option<&Value>,
+        detail: impl FnOnce(&str) -> String,
+    ) -> Failure {
+        self.failure(|| {
+            let path = path.text();
+            FieldError {
+                reason,
+                field: self.field(&path),
+                bad_value: value.cloned(),
+                detail: detail(&path),
+            }
         })
     }
 
-    fn invalid(&self, path: &Place<'_>, value: &Value, what: &str) -> FieldError {
-        if !self.speaks {
-            return Self::unsaid();
-        }
-        let path = path.text();
-        let detail = format!("{path} in body {what}");
-        self.error(Reason::Invalid, &path, Some(value.clone()), detail)
+    fn invalid(&self, path: &Place<'_>, value: &Value, what: impl FnOnce() -> String) -> Failure {
+        let detail = |path: &str| format!("{path} in body {}", what());
+        self.error(Reason::Invalid, path, Some(value), detail)
     }
 
-    fn wrong_type(&self, path: &Place<'_>, expected: &str, value: &str) -> FieldError {
-        if !self.speaks {
-            return Self::unsaid();
-        }
-        let path = path.text();
-        let detail = format!("{path} in body must be of type {expected}: {}", quote(value));
-        self.error(Reason::TypeInvalid, &path, Some(json!(value)), detail)
+    fn wrong_type(&self, path: &Place<'_>, expected: impl FnOnce() -> String, value: &str) -> Failure {
+        let detail = |path: &str| format!("{path} in body must be of type {}: {}", expected(), quote(value));
+        self.failure(|| {
+            let path = path.text();
+            FieldError {
+                reason: Reason::TypeInvalid,
+                field: self.field(&path),
+                bad_value: Some(json!(value)),
+                detail: detail(&path),
+            }
+        })
     }
 
     /// Errors that upstream reports without a place.
-    fn placeless(&self, detail: impl FnOnce() -> String) -> FieldError {
-        if !self.speaks {
-            return Self::unsaid();
-        }
-        let field = if self.at.is_empty() {
-            "<nil>".to_owned()
-        } else {
-            self.at.clone()
-        };
-        counted(FieldError {
-            reason: Reason::Invalid,
-            field,
-            bad_value: Some(json!("")),
-            detail: detail(),
+    fn placeless(&self, detail: impl FnOnce() -> String) -> Failure {
+        self.failure(|| {
+            let field = if self.at.is_empty() { "<nil>" } else { &self.at };
+            FieldError {
+                reason: Reason::Invalid,
+                field: field.to_owned(),
+                bad_value: Some(json!("")),
+                detail: detail(),
+            }
         })
     }
 
@@ -236,8 +255,8 @@ impl Validator {
         }
         if !schema.enum_.is_empty() {
             outcome.checks += 1;
-            if !schema.enum_.iter().any(|allowed| same(allowed, value)) {
-                outcome.errors.push(self.not_in_enum(value, schema, path));
+            if !schema.enumerates(value, same) {
+                outcome.fail(self.not_in_enum(value, schema, path));
             }
         }
         if let Value::Object(map) = value {
@@ -256,7 +275,7 @@ impl Validator {
         let words = || allowed.iter().map(|type_| type_.as_str()).collect::<Vec<_>>().join(",");
         if value.is_null() {
             if !schema.nullable {
-                outcome.errors.push(self.wrong_type(path, &words(), "null"));
+                outcome.fail(self.wrong_type(path, words, "null"));
             }
             return;
         }
@@ -277,7 +296,7 @@ impl Validator {
         let is_text_or_list = value.is_string() || value.is_array();
         if !is_text_or_list && !expected.is_empty() {
             if !fits && format != expected {
-                outcome.errors.push(self.wrong_type(path, expected, format));
+                outcome.fail(self.wrong_type(path, || expected.to_owned(), format));
             }
             return;
         }
@@ -291,19 +310,26 @@ impl Validator {
             return;
         }
         if !fits {
-            outcome.errors.push(self.wrong_type(path, &words(), type_));
+            outcome.fail(self.wrong_type(path, words, type_));
         }
     }
 
-    fn not_in_enum(&self, value: &Value, schema: &Schema, path: &Place<'_>) -> FieldError {
-        if !self.speaks {
-            return Self::unsaid();
-        }
+    fn not_in_enum(&self, value: &Value, schema: &Schema, path: &Place<'_>) -> Failure {
         // In the order of the schema, where other errors of this kind sort; JSON that is no string is quoted as text.
-        let word = |allowed: &Value| allowed.as_str().map_or_else(|| quote(&measure::shown(allowed)), quote);
-        let supported: Vec<_> = schema.enum_.iter().map(word).collect();
-        let detail = format!("supported values: {}", supported.join(", "));
-        self.error(Reason::NotSupported, &path.text(), Some(value.clone()), detail)
+        let words = |_: &str| {
+            let mut words = "supported values: ".to_owned();
+            for (at, allowed) in schema.enum_.iter().enumerate() {
+                words.push_str(if at == 0 { "" } else { ", " });
+                match allowed {
+                    Value::String(text) => quote_into(text, &mut words),
+                    other => quote_into(&measure::shown(other), &mut words),
+                }
+            }
+            // There may be as many errors as the budget has bytes.
+            words.shrink_to_fit();
+            words
+        };
+        self.error(Reason::NotSupported, path, Some(value), words)
     }
 
     fn combinators(&self, value: &Value, schema: &Schema, path: &Place<'_>, outcome: &mut Outcome) {
@@ -315,19 +341,19 @@ impl Validator {
                 .iter()
                 .map(|all| self.value(value, all, path, None))
                 .collect();
-            let valid = results.iter().filter(|result| result.errors.is_empty()).count();
+            let valid = results.iter().filter(|result| result.is_valid()).count();
             if valid < results.len() {
                 let none = if valid == 0 { ". None validated" } else { "" };
                 let what = || format!("{} must validate all the schemas (allOf){none}", quote(&path.text()));
-                outcome.errors.push(self.placeless(what));
+                outcome.fail(self.placeless(what));
             }
             results.into_iter().for_each(|result| outcome.add(result));
         }
         if let Some(not) = &schema.not
-            && Self::SILENT.value(value, not, path, None).errors.is_empty()
+            && Self::SILENT.value(value, not, path, None).is_valid()
         {
             let what = || format!("{} must not validate the schema (not)", quote(&path.text()));
-            outcome.errors.push(self.placeless(what));
+            outcome.fail(self.placeless(what));
         }
     }
 
@@ -335,7 +361,7 @@ impl Validator {
         let mut best: Option<(Outcome, &SchemaRef)> = None;
         for any in &schema.any_of {
             let result = Self::SILENT.value(value, any, path, None);
-            if result.errors.is_empty() {
+            if result.is_valid() {
                 return;
             }
             if best.as_ref().is_none_or(|(best, _)| result.checks > best.checks) {
@@ -344,7 +370,7 @@ impl Validator {
         }
         if let Some(best) = best {
             let what = || format!("{} must validate at least one schema (anyOf)", quote(&path.text()));
-            outcome.errors.push(self.placeless(what));
+            outcome.fail(self.placeless(what));
             self.furthest(value, best, path, outcome);
         }
     }
@@ -354,7 +380,7 @@ impl Validator {
         let mut valid = 0;
         for one in &schema.one_of {
             let result = Self::SILENT.value(value, one, path, None);
-            if result.errors.is_empty() {
+            if result.is_valid() {
                 valid += 1;
                 best = None;
             } else if valid == 0 && best.as_ref().is_none_or(|(best, _)| result.checks > best.checks) {
@@ -372,7 +398,7 @@ impl Validator {
             let path = quote(&path.text());
             format!("{path} must validate one and only one schema (oneOf). {}", found())
         };
-        outcome.errors.push(self.placeless(what));
+        outcome.fail(self.placeless(what));
         if let Some(best) = best {
             self.furthest(value, best, path, outcome);
         }
@@ -408,24 +434,22 @@ impl Validator {
         if let Some(min) = schema.min_items
             && count < min
         {
-            let what = format!("should have at least {min} items");
-            outcome.errors.push(self.invalid(path, &json!(count), &what));
+            let what = || format!("should have at least {min} items");
+            outcome.fail(self.invalid(path, &json!(count), what));
         }
         if let Some(max) = schema.max_items
             && count > max
         {
-            outcome.errors.push(self.too_many(path, count, max));
+            outcome.fail(self.too_many(path, count, max));
         }
         if schema.unique_items && !unique::are(list) {
-            outcome
-                .errors
-                .push(self.invalid(path, &Value::Null, "shouldn't contain duplicates"));
+            outcome.fail(self.invalid(path, &Value::Null, || "shouldn't contain duplicates".to_owned()));
         }
     }
 
-    fn too_many(&self, path: &Place<'_>, count: i64, max: i64) -> FieldError {
+    fn too_many(&self, path: &Place<'_>, count: i64, max: i64) -> Failure {
         let size = |number: i64| usize::try_from(number).unwrap_or_default();
-        FieldError::too_many(self.field(&path.text()), size(count), size(max))
+        self.failure(|| FieldError::too_many(self.field(&path.text()), size(count), size(max)))
     }
 
     fn object(
@@ -441,13 +465,13 @@ impl Validator {
         if let Some(min) = schema.min_properties
             && count < min
         {
-            let what = format!("should have at least {min} properties");
-            outcome.errors.push(self.invalid(path, &json!(count), &what));
+            let what = || format!("should have at least {min} properties");
+            outcome.fail(self.invalid(path, &json!(count), what));
         }
         if let Some(max) = schema.max_properties
             && count > max
         {
-            outcome.errors.push(self.too_many(path, count, max));
+            outcome.fail(self.too_many(path, count, max));
         }
         for (key, value) in map {
             if let Some(schema) = schema.field(key) {
@@ -456,11 +480,8 @@ impl Validator {
                 let was = was.filter(|_| !of_type).and_then(|was| was.key(key));
                 outcome.add(self.value(value, schema, &path.field(key), was));
             } else if schema.additional_properties_allowed == Some(false) {
-                let path = path.field(key).text();
-                let detail = format!("{path} in body is a forbidden property");
-                outcome
-                    .errors
-                    .push(self.error(Reason::Invalid, &path, Some(json!("")), detail));
+                let detail = |path: &str| format!("{path} in body is a forbidden property");
+                outcome.fail(self.error(Reason::Invalid, &path.field(key), Some(&json!("")), detail));
             }
         }
         let embedded: &[&str] = if schema.embedded_resource {
@@ -475,14 +496,7 @@ impl Validator {
             .chain(embedded.iter().copied())
         {
             if !map.contains_key(key) {
-                let place = if self.speaks {
-                    path.field(key).text()
-                } else {
-                    String::new()
-                };
-                outcome
-                    .errors
-                    .push(self.error(Reason::Required, &place, None, String::new()));
+                outcome.fail(self.error(Reason::Required, &path.field(key), None, |_| String::new()));
             }
         }
     }

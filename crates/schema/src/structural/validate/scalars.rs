@@ -3,9 +3,9 @@
 use kubewright_values::formats;
 use serde_json::{Value, json};
 
-use super::{Outcome, Validator};
+use super::{Failure, Outcome, Validator};
 use crate::budget;
-use crate::error::{FieldError, Reason};
+use crate::error::Reason;
 use crate::schema::{Schema, Type};
 use crate::structural::Place;
 
@@ -37,25 +37,21 @@ impl Validator {
     /// The first of length and pattern that fails is the only one reported; the format is apart.
     pub(super) fn text(&self, text: &str, value: &Value, schema: &Schema, path: &Place<'_>, outcome: &mut Outcome) {
         outcome.checks += 1;
-        outcome.errors.extend(self.text_error(text, value, schema, path));
+        if let Some(failure) = self.text_error(text, value, schema, path) {
+            outcome.fail(failure);
+        }
         if let Some(format) = schema.format.as_deref()
             && schema.type_.is_none_or(|type_| type_ == Type::String)
         {
             outcome.checks += 1;
             budget::spend_on_text(4 * text.len());
             if !formats::is_valid(format, text) {
-                outcome.errors.push(self.wrong_type(path, format, text));
+                outcome.fail(self.wrong_type(path, || format.to_owned(), text));
             }
         }
     }
 
-    pub(super) fn text_error(
-        &self,
-        text: &str,
-        value: &Value,
-        schema: &Schema,
-        path: &Place<'_>,
-    ) -> Option<FieldError> {
+    pub(super) fn text_error(&self, text: &str, value: &Value, schema: &Schema, path: &Place<'_>) -> Option<Failure> {
         // The count is only made when a bound asks for it.
         let length = || {
             budget::spend_on_text(text.len());
@@ -64,67 +60,68 @@ impl Validator {
         if let Some(max) = schema.max_length
             && length() > max
         {
-            let detail = format!("may not be more than {max} bytes");
-            return Some(self.error(Reason::TooLong, &path.text(), None, detail));
+            let detail = |_: &str| format!("may not be more than {max} bytes");
+            return Some(self.error(Reason::TooLong, path, None, detail));
         }
         if let Some(min) = schema.min_length
             && length() < min
         {
-            return Some(self.invalid(path, value, &format!("should be at least {min} chars long")));
+            return Some(self.invalid(path, value, || format!("should be at least {min} chars long")));
         }
         let pattern = schema.pattern.as_ref()?;
         match pattern.matches(text) {
             Ok(true) => None,
-            Ok(false) => Some(self.invalid(path, value, &format!("should match '{}'", pattern.as_str()))),
+            Ok(false) => Some(self.invalid(path, value, || format!("should match '{}'", pattern.as_str()))),
             Err(error) => {
-                let what = format!("should match '{}', but pattern is invalid: '{error}'", pattern.as_str());
-                Some(self.invalid(path, value, &what))
+                let what = || format!("should match '{}', but pattern is invalid: '{error}'", pattern.as_str());
+                Some(self.invalid(path, value, what))
             }
         }
     }
 
     pub(super) fn number(&self, number: f64, value: &Value, schema: &Schema, path: &Place<'_>, outcome: &mut Outcome) {
         outcome.checks += 1;
-        outcome.errors.extend(self.range(number, value, schema, path));
+        if let Some(failure) = self.range(number, value, schema, path) {
+            outcome.fail(failure);
+        }
         // Of a whole number it is asked with bounds that are cut to whole ones.
         let whole = value.is_i64();
         let bound = |bound: f64| if whole { bound.trunc() } else { bound };
         if let Some(factor) = schema.multiple_of.map(bound) {
             if factor <= 0.0 {
-                let shown = go_number(factor);
-                let path = path.text();
-                let detail = format!("factor MultipleOf declared for {path} must be positive: {shown}");
-                let factor = serde_json::Number::from_f64(factor).map_or(Value::Null, Value::Number);
-                let factor = if whole { json!(0) } else { factor };
-                outcome
-                    .errors
-                    .push(self.error(Reason::Invalid, &path, Some(factor), detail));
+                let shown = serde_json::Number::from_f64(factor).map_or(Value::Null, Value::Number);
+                let shown = if whole { json!(0) } else { shown };
+                let detail = |path: &str| {
+                    format!(
+                        "factor MultipleOf declared for {path} must be positive: {}",
+                        go_number(factor)
+                    )
+                };
+                outcome.fail(self.error(Reason::Invalid, path, Some(&shown), detail));
             } else if !is_multiple(number, factor) {
-                let what = format!("should be a multiple of {}", go_number(factor));
-                outcome.errors.push(self.invalid(path, value, &what));
+                let what = || format!("should be a multiple of {}", go_number(factor));
+                outcome.fail(self.invalid(path, value, what));
             }
         }
+        let or_equal = |exclusive: bool| if exclusive { "" } else { "or equal to " };
         if let Some(max) = schema.maximum.map(bound)
             && (number > max || (schema.exclusive_maximum && number == max))
         {
-            let or_equal = if schema.exclusive_maximum { "" } else { "or equal to " };
-            outcome.errors.push(self.invalid(
-                path,
-                value,
-                &format!("should be less than {or_equal}{}", go_number(max)),
-            ));
+            let or_equal = or_equal(schema.exclusive_maximum);
+            let what = || format!("should be less than {or_equal}{}", go_number(max));
+            outcome.fail(self.invalid(path, value, what));
         }
         if let Some(min) = schema.minimum.map(bound)
             && (number < min || (schema.exclusive_minimum && number == min))
         {
-            let or_equal = if schema.exclusive_minimum { "" } else { "or equal to " };
-            let what = format!("should be greater than {or_equal}{}", go_number(min));
-            outcome.errors.push(self.invalid(path, value, &what));
+            let or_equal = or_equal(schema.exclusive_minimum);
+            let what = || format!("should be greater than {or_equal}{}", go_number(min));
+            outcome.fail(self.invalid(path, value, what));
         }
     }
 
     /// Whether the number fits the width that type and format give it.
-    pub(super) fn range(&self, number: f64, value: &Value, schema: &Schema, path: &Place<'_>) -> Option<FieldError> {
+    pub(super) fn range(&self, number: f64, value: &Value, schema: &Schema, path: &Place<'_>) -> Option<Failure> {
         let type_ = schema.type_.filter(|_| !schema.int_or_string)?;
         let format = schema.format.as_deref().unwrap_or_default();
         let whole = value
@@ -143,8 +140,10 @@ impl Validator {
             format => format!("with format {format}"),
         };
         (!fits).then(|| {
-            let (path, format) = (path.text(), format());
-            self.placeless(|| format!("Checked value must be of type {type_} {format} in {path}"))
+            self.placeless(|| {
+                let (path, format) = (path.text(), format());
+                format!("Checked value must be of type {type_} {format} in {path}")
+            })
         })
     }
 }

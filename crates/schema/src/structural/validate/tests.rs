@@ -302,3 +302,29 @@ proptest! {
         }
     }
 }
+
+/// Of a long enum texts are looked up; the verdicts and the words are those of a short one.
+#[test]
+fn a_long_enum_is_as_a_short_one() {
+    let errors = |words: &[Value], value: &Value| -> Vec<String> {
+        let schema = SchemaRef::from_crd(&json!({"enum": words, "nullable": true})).expect("a schema");
+        let errors = validate(value, &schema, &FieldPath::root());
+        errors.iter().map(ToString::to_string).collect()
+    };
+    let mut long: Vec<Value> = (0..40).rev().map(|at| json!(format!("v{at}"))).collect();
+    long.extend([json!(1), json!("\"é\n"), json!(null), json!("v7")]);
+    for value in [json!("v0"), json!("v39"), json!("\"é\n"), json!(1.0), json!(null)] {
+        assert_eq!(errors(&long, &value), [""; 0], "{value}");
+    }
+    for value in [json!("v40"), json!(""), json!("w"), json!(2)] {
+        let quoted = long.iter().map(|word| match word {
+            Value::String(text) => quote(text),
+            other => quote(&other.to_string()),
+        });
+        let words = quoted.collect::<Vec<_>>().join(", ");
+        assert_eq!(
+            errors(&long, &value),
+            [format!(": Unsupported value: {value}: supported values: {words}")],
+        );
+    }
+}
