@@ -9,6 +9,7 @@
 //! names stand in the patch's order, the others keep the order they had, and the two are interleaved by the old order
 //! as far as it says anything.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Map, Value};
@@ -157,7 +158,7 @@ fn merge_map(
         match (merged.get_mut(list), items) {
             (Some(Value::Array(items)), Value::Array(gone)) => {
                 check_types(items, gone)?;
-                let gone: BTreeSet<String> = gone.iter().map(id).collect();
+                let gone: BTreeSet<Name<'_>> = gone.iter().map(id).collect();
                 items.retain(|item| !gone.contains(&id(item)));
             }
             (_, Value::Null) => {
@@ -339,14 +340,31 @@ fn fresh(change: &Value) -> Option<Value> {
     }
 }
 
+/// What only equal values have in common. It borrows the text of a string: lists come from requests and may be long.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
+enum Name<'v> {
+    Text(Cow<'v, str>),
+    /// Another value as JSON.
+    Other(String),
+}
+
+impl Name<'_> {
+    fn into_owned(self) -> Name<'static> {
+        match self {
+            Name::Text(text) => Name::Text(Cow::Owned(text.into_owned())),
+            Name::Other(json) => Name::Other(json),
+        }
+    }
+}
+
 /// What items that are the same have in common; none of an item that is like no other.
-type Id = Option<String>;
+type Id<'v> = Option<Name<'v>>;
 
 /// Where the items of a list are.
-type Places<'i> = BTreeMap<&'i Id, usize>;
+type Places<'i> = BTreeMap<&'i Id<'i>, usize>;
 
 /// The first place of each item. Lists come from requests and may be long: no searching in loops.
-fn places<'i>(ids: impl IntoIterator<Item = &'i Id>) -> Places<'i> {
+fn places<'i>(ids: impl IntoIterator<Item = &'i Id<'i>>) -> Places<'i> {
     let mut places = BTreeMap::new();
     for (place, id) in ids.into_iter().enumerate() {
         places.entry(id).or_insert(place);
@@ -363,7 +381,7 @@ enum Identity<'a> {
 
 impl Identity<'_> {
     /// What an item is recognised by. An item without the key is like no other.
-    fn of(self, item: &Value) -> Id {
+    fn of(self, item: &Value) -> Id<'_> {
         match self {
             Identity::Key(key) => item.get(key).map(id),
             Identity::Value => Some(id(item)),
@@ -371,17 +389,17 @@ impl Identity<'_> {
     }
 
     /// Of all items of a list.
-    fn all<'v>(self, list: impl IntoIterator<Item = &'v Value>) -> Vec<Id> {
+    fn all<'v>(self, list: impl IntoIterator<Item = &'v Value>) -> Vec<Id<'v>> {
         list.into_iter().map(|item| self.of(item)).collect()
     }
 
-    fn check(self, item: &Value) -> Result<Id, StrategicError> {
+    fn check(self, item: &Value) -> Result<Id<'_>, StrategicError> {
         let found = self.of(item);
         self.check_id(item, &found)?;
         Ok(found)
     }
 
-    fn check_id(self, item: &Value, id: &Id) -> Result<(), StrategicError> {
+    fn check_id(self, item: &Value, id: &Id<'_>) -> Result<(), StrategicError> {
         match (self, id) {
             (Identity::Key(key), None) => Err(StrategicError::NoMergeKey {
                 item: go::text(item),
@@ -392,12 +410,10 @@ impl Identity<'_> {
     }
 }
 
-/// A value as a text that only equal values have: as JSON but for strings, which begin with their quote and need no
-/// escapes.
-fn id(value: &Value) -> String {
+fn id(value: &Value) -> Name<'_> {
     match value {
-        Value::String(text) => ["\"", text].concat(),
-        other => other.to_string(),
+        Value::String(text) => Name::Text(Cow::Borrowed(text)),
+        other => Name::Other(other.to_string()),
     }
 }
 
@@ -420,9 +436,11 @@ fn merge_list(original: Vec<Value>, merging: &Merging<'_>) -> Result<Vec<Value>,
         Some(key) if items_are_maps => Identity::Key(key),
         _ => Identity::Value,
     };
-    let original_ids = identity.all(&original);
+    let owned = |item: &Value| identity.of(item).map(Name::into_owned);
+    // The items themselves move into the merged list.
+    let original_ids: Vec<Id<'_>> = original.iter().map(owned).collect();
     let (kept, changes) = apply_item_directives(&original_ids, merging.change, identity)?;
-    let kept_ids: Vec<&Id> = original_ids
+    let kept_ids: Vec<&Id<'_>> = original_ids
         .iter()
         .zip(&kept)
         .filter_map(|(id, kept)| kept.then_some(id))
@@ -432,39 +450,54 @@ fn merge_list(original: Vec<Value>, merging: &Merging<'_>) -> Result<Vec<Value>,
     let change_ids = identity.all(changes.iter().copied());
     let item_schema = schema.and_then(|schema| schema.items.as_ref());
     let mut known = places(kept_ids.iter().copied());
+    let mut ids = kept_ids.clone();
+    // Items that are recognised by something else since they were merged.
+    let mut renamed: BTreeMap<usize, Id<'_>> = BTreeMap::new();
     for (&item, id) in changes.iter().zip(&change_ids) {
         identity.check_id(item, id)?;
-        match (known.get(id).map(|place| &mut merged[*place]), item) {
-            (Some(Value::Object(before)), Value::Object(change)) => {
+        let Some(&place) = known.get(id) else {
+            known.insert(id, merged.len());
+            ids.push(id);
+            // Taken as it stands, with any directives in it.
+            merged.push(item.clone());
+            continue;
+        };
+        match (&mut merged[place], item) {
+            (Value::Object(before), Value::Object(change)) => {
                 *before = merge_map(std::mem::take(before), change, item_schema)?;
             }
-            (Some(before), _) => before.clone_from(item),
-            (None, _) => {
-                known.insert(id, merged.len());
-                // Taken as it stands, with any directives in it.
-                merged.push(item.clone());
-            }
+            (before, _) => before.clone_from(item),
+        }
+        if identity.of(&merged[place]) != *id {
+            renamed.insert(place, owned(&merged[place]));
         }
     }
+    let ids: Vec<&Id<'_>> = ids
+        .into_iter()
+        .enumerate()
+        .map(|(place, id)| renamed.get(&place).unwrap_or(id))
+        .collect();
     let order = match merging.order {
-        None => return Ok(sort(merged, &places(&change_ids), &places(&original_ids), identity)),
+        None => {
+            let (named, before) = (places(&change_ids), places(&original_ids));
+            return Ok(sort(merged, &ids, &named, &before, identity));
+        }
         Some(Value::Array(order)) => order,
         Some(other) => return Err(StrategicError::OrderType(go::type_name(other))),
     };
     let order_ids = identity.all(order);
     let named = places(&order_ids);
     check_order((&changes, &change_ids), (order, &named))?;
-    check_order_items(&merged, (order, &order_ids, &named), identity)?;
-    let added = identity.all(merged.get(kept_ids.len()..).unwrap_or_default());
-    let before = overwritten(&original_ids, &kept_ids, &added);
-    Ok(sort(merged, &named, &places(before), identity))
+    check_order_items(&ids, (order, &order_ids, &named), identity)?;
+    let before = overwritten(&original_ids, &kept_ids, &ids[kept_ids.len()..]);
+    Ok(sort(merged, &ids, &named, &places(before), identity))
 }
 
 /// The old list as it stands when the order is made: upstream deletes and appends in its memory, so new items take the
 /// room that deleted ones left at the end. This decides where they stand among items that the order does not name.
-fn overwritten<'i>(original: &'i [Id], kept: &[&'i Id], added: &'i [Id]) -> Vec<&'i Id> {
-    let now = kept.iter().copied().chain(added);
-    let mut before: Vec<&Id> = now.take(original.len()).collect();
+fn overwritten<'i>(original: &'i [Id<'i>], kept: &[&'i Id<'i>], added: &[&'i Id<'i>]) -> Vec<&'i Id<'i>> {
+    let now = kept.iter().chain(added).copied();
+    let mut before: Vec<&Id<'_>> = now.take(original.len()).collect();
     before.extend(original.iter().skip(before.len()));
     before
 }
@@ -472,7 +505,7 @@ fn overwritten<'i>(original: &'i [Id], kept: &[&'i Id], added: &'i [Id]) -> Vec<
 /// Takes `{$patch: delete|replace}` items out of the patch and says which items of the original stay, and what else is
 /// changed.
 fn apply_item_directives<'c>(
-    original: &[Id],
+    original: &[Id<'_>],
     change: &'c [Value],
     identity: Identity<'_>,
 ) -> Result<(Vec<bool>, Vec<&'c Value>), StrategicError> {
@@ -496,7 +529,7 @@ fn apply_item_directives<'c>(
 
 /// Everything that the patch changes must be in the order, and in that order.
 fn check_order(
-    (changes, ids): (&[&Value], &[Id]),
+    (changes, ids): (&[&Value], &[Id<'_>]),
     (order, places): (&[Value], &Places<'_>),
 ) -> Result<(), StrategicError> {
     let positions: Option<Vec<&usize>> = ids.iter().map(|id| places.get(id)).collect();
@@ -511,12 +544,12 @@ fn check_order(
 
 /// The items of an order are looked through for each item of the list, as far as to the one that it is.
 fn check_order_items(
-    list: &[Value],
-    (order, ids, places): (&[Value], &[Id], &Places<'_>),
+    list: &[&Id<'_>],
+    (order, ids, places): (&[Value], &[Id<'_>], &Places<'_>),
     identity: Identity<'_>,
 ) -> Result<(), StrategicError> {
     let Identity::Key(_) = identity else { return Ok(()) };
-    let place = |item: &Value| places.get(&identity.of(item)).map_or(order.len(), |place| place + 1);
+    let place = |id: &&Id<'_>| places.get(*id).map_or(order.len(), |place| place + 1);
     let seen = list.iter().map(place).max().unwrap_or(0);
     for (at, (item, id)) in order.iter().zip(ids).enumerate().take(seen) {
         if !item.is_object() {
@@ -528,16 +561,20 @@ fn check_order_items(
 }
 
 /// Interleaves the items that the patch names (in its order) with the others (in the old order).
-fn sort(merged: Vec<Value>, named: &Places<'_>, before: &Places<'_>, identity: Identity<'_>) -> Vec<Value> {
+fn sort(
+    merged: Vec<Value>,
+    ids: &[&Id<'_>],
+    named: &Places<'_>,
+    before: &Places<'_>,
+    identity: Identity<'_>,
+) -> Vec<Value> {
     // Each with its place in the patch and its old place; equal scalars count once.
     let mut seen = BTreeSet::new();
     let mut placed = Vec::with_capacity(merged.len());
-    for item in merged {
-        let id = identity.of(&item);
-        placed.push((named.get(&id).copied(), before.get(&id).copied(), item));
-        let counts_once = identity == Identity::Value && placed.last().is_some_and(|(_, _, item)| !item.is_object());
-        if counts_once && !seen.insert(id) {
-            placed.pop();
+    for (item, id) in merged.into_iter().zip(ids) {
+        let counts_once = identity == Identity::Value && !item.is_object();
+        if !counts_once || seen.insert(id) {
+            placed.push((named.get(id).copied(), before.get(id).copied(), item));
         }
     }
     let (mut ours, mut others): (Vec<_>, Vec<_>) = placed.into_iter().partition(|(named, _, _)| named.is_some());
