@@ -7,6 +7,7 @@ pub mod webhook;
 
 use serde_json::Value;
 
+use crate::budget;
 use crate::error::{FieldError, Reason, quote};
 use crate::path::FieldPath;
 
@@ -42,6 +43,18 @@ impl<'a> At<'a> {
             value: self.value.get(name).unwrap_or(&Value::Null),
             path: self.path.key(name),
         }
+    }
+
+    /// Whether a field is there. Of most fields nothing else is asked, so their paths are not made.
+    pub fn has(&self, name: &str) -> bool {
+        budget::spend(2);
+        self.value.get(name).is_some_and(|value| !value.is_null())
+    }
+
+    /// The text of a field, as [`At::has`] looks at it.
+    pub fn text_of(&self, name: &str) -> &'a str {
+        budget::spend(2);
+        self.value.get(name).and_then(Value::as_str).unwrap_or_default()
     }
 
     /// A field below a field: `at.keys(&["spec", "template"])`.
@@ -199,6 +212,19 @@ impl Errors {
             }
         } else if !supported.contains(&at.text()) {
             self.unsupported(at, supported);
+        }
+    }
+
+    /// [`Errors::one_of`] of a field, whose path is made where something is wrong.
+    pub fn field_of(&mut self, at: &At<'_>, field: &str, supported: &[&str], required: bool) {
+        let text = at.text_of(field);
+        let fits = if text.is_empty() {
+            !required
+        } else {
+            supported.contains(&text)
+        };
+        if !fits {
+            self.one_of(&at.key(field), supported, required);
         }
     }
 

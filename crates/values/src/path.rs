@@ -39,33 +39,48 @@ impl FieldPath {
     /// The field `name` of a struct.
     #[must_use]
     pub fn key(&self, name: &str) -> FieldPath {
-        let dot = if self.is_root() { "" } else { "." };
-        self.and([dot, name, ""])
+        let dot = if self.is_root() { None } else { Some(b'.') };
+        self.and(dot, name, None)
     }
 
     /// An item of a list.
     #[must_use]
     pub fn index(&self, index: usize) -> FieldPath {
         let mut digits = [0; 20];
-        self.and(["[", decimal(index, &mut digits), "]"])
+        self.and(Some(b'['), decimal(index, &mut digits), Some(b']'))
     }
 
     /// The entry of a map, in brackets.
     #[must_use]
     pub fn map_key(&self, key: &str) -> FieldPath {
-        self.and(["[", key, "]"])
+        self.and(Some(b'['), key, Some(b']'))
     }
 
-    fn and(&self, parts: [&str; 3]) -> FieldPath {
-        let added = parts.iter().map(|part| part.len()).sum::<usize>();
-        budget::spend(STEP);
-        budget::spend_on_text(self.len().saturating_add(added));
+    /// The path with a text behind it, between two signs of ASCII.
+    fn and(&self, before: Option<u8>, text: &str, after: Option<u8>) -> FieldPath {
+        let signs = usize::from(before.is_some()) + usize::from(after.is_some());
+        let end = self.len().saturating_add(text.len()).saturating_add(signs);
+        // A step, and a text that is read through.
+        budget::spend(STEP + 1 + end / 32);
         if let Spelled::Short(length, bytes) = &self.0
-            && let Some(longer) = put(usize::from(*length), *bytes, parts)
+            && end <= SHORT
         {
-            return FieldPath(longer);
+            let (mut bytes, mut at) = (*bytes, usize::from(*length));
+            let mut put = |part: &[u8]| {
+                bytes[at..at + part.len()].copy_from_slice(part);
+                at += part.len();
+            };
+            before.iter().for_each(|sign| put(&[*sign]));
+            put(text.as_bytes());
+            after.iter().for_each(|sign| put(&[*sign]));
+            return FieldPath(Spelled::Short(at as u8, bytes));
         }
-        FieldPath(Spelled::Long([self.as_str(), parts[0], parts[1], parts[2]].concat()))
+        let mut longer = String::with_capacity(end);
+        longer.push_str(self.as_str());
+        longer.extend(before.map(char::from));
+        longer.push_str(text);
+        longer.extend(after.map(char::from));
+        FieldPath(Spelled::Long(longer))
     }
 
     /// The spelled path.
@@ -91,17 +106,6 @@ impl FieldPath {
             Spelled::Long(text) => text.len(),
         }
     }
-}
-
-/// Puts texts behind each other; none when there is no room for them.
-fn put(length: usize, mut bytes: [u8; SHORT], parts: [&str; 3]) -> Option<Spelled> {
-    let mut end = length;
-    for part in parts {
-        let begin = end;
-        end = begin.checked_add(part.len())?;
-        bytes.get_mut(begin..end)?.copy_from_slice(part.as_bytes());
-    }
-    Some(Spelled::Short(u8::try_from(end).ok()?, bytes))
 }
 
 /// The digits of a number.

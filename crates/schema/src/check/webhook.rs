@@ -58,7 +58,7 @@ fn url(errors: &mut Errors, at: &At<'_>) {
 fn service(errors: &mut Errors, at: &At<'_>) {
     // Upstream looks at the one and names the other.
     for (field, named) in [("name", "namespace"), ("namespace", "name")] {
-        if at.key(field).text().is_empty() {
+        if at.text_of(field).is_empty() {
             errors.required(&at.key(named), "");
         }
     }

@@ -4,6 +4,9 @@
 //! An AppArmor annotation becomes the field that replaced it ([`sync_app_armor`]); where both are given they must say
 //! the same.
 
+use std::cell::LazyCell;
+use std::collections::BTreeSet;
+
 use serde_json::{Value, json};
 
 use super::projections::descending;
@@ -19,9 +22,14 @@ const LISTS: [&str; 3] = ["initContainers", "containers", "ephemeralContainers"]
 
 /// The errors in the annotations of a pod or a template with this spec (`ValidatePodSpecificAnnotations`).
 pub(crate) fn annotations(errors: &mut Errors, all: &At<'_>, spec: &At<'_>) {
+    let names = LazyCell::new(|| {
+        let containers = LISTS.iter().flat_map(|list| spec.key(list).items());
+        let names = containers.map(|container| container.text_of("name"));
+        names.collect::<BTreeSet<_>>()
+    });
     for (key, entry) in all.entries() {
         let child = entry.moved(all.path.key(key));
-        if key == MIRROR && spec.key("nodeName").text().is_empty() {
+        if key == MIRROR && spec.text_of("nodeName").is_empty() {
             errors.invalid(&entry, "must set spec.nodeName if mirror pod annotation is set");
         }
         if key == DELETION_COST && !is_cost(entry.text()) {
@@ -31,12 +39,7 @@ pub(crate) fn annotations(errors: &mut Errors, all: &At<'_>, spec: &At<'_>) {
             seccomp(errors, &child);
         }
         if let Some(container) = key.strip_prefix(APP_ARMOR) {
-            let known = LISTS.iter().any(|list| {
-                spec.key(list)
-                    .items()
-                    .any(|known| known.key("name").text() == container)
-            });
-            if !known {
+            if !names.contains(container) {
                 errors.invalid_value(&entry, container, "container not found");
             }
             let text = entry.text();
@@ -60,7 +63,7 @@ pub(crate) fn changes(errors: &mut Errors, all: &At<'_>, before: &At<'_>) {
         }
     }
     for (key, entry) in all.entries() {
-        if let Some(what) = what(key).filter(|_| !before.key(key).present()) {
+        if let Some(what) = what(key).filter(|_| !before.has(key)) {
             errors.forbidden(&entry, format!("may not add {what}"));
         }
     }
@@ -105,7 +108,7 @@ pub(super) fn profiles(errors: &mut Errors, pod: &At<'_>) {
     let containers = || LISTS.iter().flat_map(|list| spec.key(list).items());
     for container in containers() {
         let profile = container.keys(&["securityContext", "seccompProfile"]);
-        let key = format!("{SECCOMP_CONTAINER}{}", container.key("name").text());
+        let key = format!("{SECCOMP_CONTAINER}{}", container.text_of("name"));
         matching(errors, &profile, profile.value, annotation(&key), "seccomp");
     }
     if spec.keys(&["os", "name"]).text() == "windows" {
@@ -115,7 +118,7 @@ pub(super) fn profiles(errors: &mut Errors, pod: &At<'_>) {
     for container in containers() {
         let own = container.keys(&["securityContext", "appArmorProfile"]);
         let counts = if own.present() { own.value } else { of_pod.value };
-        let key = format!("{APP_ARMOR}{}", container.key("name").text());
+        let key = format!("{APP_ARMOR}{}", container.text_of("name"));
         matching(errors, &own, counts, annotation(&key), "apparmor");
     }
 }
@@ -218,6 +221,9 @@ const WITHOUT_EFFECT: [(&str, &str); 3] = [
 pub(super) fn warnings(pod: &At<'_>, warn: &mut Vec<String>) {
     const NO_SECCOMP: &str = "non-functional in v1.27+; use the \"seccompProfile\" field instead";
     let (spec, all) = (pod.key("spec"), pod.keys(&["metadata", "annotations"]));
+    if all.is_empty() {
+        return;
+    }
     let mut told = |key: &str, why: &str| warn.push(format!("{}: {why}", all.path.map_key(key)));
     let has = |key: &str| all.value.get(key).is_some();
     for (key, why) in WITHOUT_EFFECT {
@@ -230,10 +236,10 @@ pub(super) fn warnings(pod: &At<'_>, warn: &mut Vec<String>) {
     }
     let of_pod = spec.keys(&["securityContext", "appArmorProfile"]);
     for container in LISTS.iter().flat_map(|list| spec.key(list).items()) {
-        let name = container.key("name").text();
+        let name = container.text_of("name");
         let context = container.key("securityContext");
         let key = format!("{SECCOMP_CONTAINER}{name}");
-        if has(&key) && !context.key("seccompProfile").present() {
+        if has(&key) && !context.has("seccompProfile") {
             told(&key, NO_SECCOMP);
         }
         let key = format!("{APP_ARMOR}{name}");

@@ -4,6 +4,7 @@ mod environment;
 mod probes;
 mod security;
 
+use std::cell::OnceCell;
 use std::collections::{BTreeMap, BTreeSet};
 
 use kubewright_schema::error::FieldError;
@@ -24,9 +25,16 @@ pub(crate) struct PodFacts<'a> {
     pub(crate) spec: At<'a>,
     pub(crate) claims: BTreeSet<&'a str>,
     pub(crate) volumes: BTreeSet<&'a str>,
-    /// All volumes by their names; of several of one name the first.
-    pub(crate) by_name: BTreeMap<&'a str, At<'a>>,
+    /// All volumes by their names; of several of one name the first. Few containers ask for one.
+    pub(crate) by_name: OnceCell<BTreeMap<&'a str, At<'a>>>,
     pub(crate) grace_period: i64,
+}
+
+impl<'a> PodFacts<'a> {
+    pub(crate) fn volume(&self, name: &str) -> Option<&At<'a>> {
+        let named = || super::validate::first_by_name(&self.spec.key("volumes"));
+        self.by_name.get_or_init(named).get(name)
+    }
 }
 
 /// `spec.containers`: at least one (`validateContainers`).
@@ -37,12 +45,15 @@ pub(crate) fn containers(errors: &mut Errors, at: &At<'_>, facts: &PodFacts<'_>)
     }
     let mut names = BTreeSet::new();
     for entry in at.items() {
-        name(errors, &entry.key("name"));
+        let of_entry = entry.key("name");
+        name(errors, &of_entry);
         container(errors, &entry, facts);
-        unique(errors, &entry.key("name"), &mut names);
-        lifecycle(errors, &entry.key("lifecycle"), facts);
+        unique(errors, &of_entry, &mut names);
+        if entry.has("lifecycle") {
+            lifecycle(errors, &entry.key("lifecycle"), facts);
+        }
         probes(errors, &entry);
-        if entry.key("restartPolicy").present() {
+        if entry.has("restartPolicy") {
             restart_policy(errors, &entry.key("restartPolicy"));
         }
         restart_rules(errors, &entry, true);
@@ -52,7 +63,7 @@ pub(crate) fn containers(errors: &mut Errors, at: &At<'_>, facts: &PodFacts<'_>)
 
 /// `spec.initContainers`, whose names are unique together with the others (`validateInitContainers`).
 pub(crate) fn init_containers(errors: &mut Errors, at: &At<'_>, regular: &At<'_>, facts: &PodFacts<'_>) {
-    let mut names: BTreeSet<&str> = regular.items().map(|entry| entry.key("name").text()).collect();
+    let mut names: BTreeSet<&str> = regular.items().map(|entry| entry.text_of("name")).collect();
     for entry in at.items() {
         name(errors, &entry.key("name"));
         container(errors, &entry, facts);
@@ -61,12 +72,12 @@ pub(crate) fn init_containers(errors: &mut Errors, at: &At<'_>, regular: &At<'_>
         host::host_ports(errors, std::iter::once(entry.moved(at.path.index(0))));
         restart_policy(errors, &entry.key("restartPolicy"));
         restart_rules(errors, &entry, false);
-        if entry.key("restartPolicy").text() == "Always" {
+        if entry.text_of("restartPolicy") == "Always" {
             lifecycle(errors, &entry.key("lifecycle"), facts);
             probes(errors, &entry);
         } else {
             for field in ["lifecycle", "livenessProbe", "readinessProbe", "startupProbe"] {
-                if entry.key(field).present() {
+                if entry.has(field) {
                     errors.forbidden(
                         &entry.key(field),
                         "may not be set for init containers without restartPolicy=Always",
@@ -82,7 +93,7 @@ pub(crate) fn ephemeral_containers(errors: &mut Errors, at: &At<'_>, spec: &At<'
     let mut names: BTreeSet<&str> = ["containers", "initContainers"]
         .into_iter()
         .flat_map(|list| spec.key(list).items().collect::<Vec<_>>())
-        .map(|entry| entry.key("name").text())
+        .map(|entry| entry.text_of("name"))
         .collect();
     let others = names.clone();
     for entry in at.items() {
@@ -98,7 +109,7 @@ pub(crate) fn ephemeral_containers(errors: &mut Errors, at: &At<'_>, spec: &At<'
             "resizePolicy",
             "restartPolicy",
         ] {
-            if entry.key(field).present() && !(entry.key(field).value.is_array() && entry.key(field).is_empty()) {
+            if entry.has(field) && !(entry.key(field).value.is_array() && entry.key(field).is_empty()) {
                 errors.forbidden(&entry.key(field), "cannot be set for an Ephemeral Container");
             }
         }
@@ -123,7 +134,7 @@ pub(crate) fn ephemeral_containers(errors: &mut Errors, at: &At<'_>, spec: &At<'
 
 /// A field of all items of a list.
 pub(super) fn texts<'a>(list: &At<'a>, field: &str) -> BTreeSet<&'a str> {
-    list.items().map(|item| item.key(field).text()).collect()
+    list.items().map(|item| item.text_of(field)).collect()
 }
 
 /// `validateContainerCommon`.
@@ -141,28 +152,37 @@ fn unique<'a>(errors: &mut Errors, at: &At<'a>, seen: &mut BTreeSet<&'a str>) {
     }
 }
 
-/// `validateContainerCommon`.
+/// `validateContainerCommon`. Most containers have few of the fields, and a pod may have thousands of containers: what is
+/// absent is not looked at more closely.
 fn container(errors: &mut Errors, at: &At<'_>, facts: &PodFacts<'_>) {
-    let image = at.key("image");
-    if image.text().is_empty() {
-        errors.required(&image, "");
+    if at.text_of("image").is_empty() {
+        errors.required(&at.key("image"), "");
     }
-    errors.one_of(
-        &at.key("terminationMessagePolicy"),
-        &["File", "FallbackToLogsOnError"],
-        true,
-    );
-    ports(errors, &at.key("ports"));
-    environment(errors, &at.key("env"), facts);
-    environment_sources(errors, &at.key("envFrom"));
+    errors.field_of(at, "terminationMessagePolicy", &["File", "FallbackToLogsOnError"], true);
+    if at.has("ports") {
+        ports(errors, &at.key("ports"));
+    }
+    if at.has("env") {
+        environment(errors, &at.key("env"), facts);
+    }
+    if at.has("envFrom") {
+        environment_sources(errors, &at.key("envFrom"));
+    }
     mounts(errors, at, facts);
     host::devices(errors, at, facts);
-    errors.one_of(&at.key("imagePullPolicy"), &["Always", "IfNotPresent", "Never"], true);
-    resources::requirements(errors, &at.key("resources"), resources::Of::Container);
-    host::claims_used(errors, &at.keys(&["resources", "claims"]), &facts.claims);
-    let restart = facts.spec.key("restartPolicy").text();
-    host::resize_policy(errors, &at.key("resizePolicy"), restart);
-    security(errors, &at.key("securityContext"), facts);
+    errors.field_of(at, "imagePullPolicy", &["Always", "IfNotPresent", "Never"], true);
+    let resources = at.key("resources");
+    if !resources.is_empty() {
+        resources::requirements(errors, &resources, resources::Of::Container);
+        host::claims_used(errors, &resources.key("claims"), &facts.claims);
+    }
+    if at.has("resizePolicy") {
+        let restart = facts.spec.text_of("restartPolicy");
+        host::resize_policy(errors, &at.key("resizePolicy"), restart);
+    }
+    if at.has("securityContext") {
+        security(errors, &at.key("securityContext"), facts);
+    }
 }
 
 /// `validateContainerRestartPolicy`.
@@ -177,11 +197,14 @@ fn restart_policy(errors: &mut Errors, at: &At<'_>) {
 fn restart_rules(errors: &mut Errors, container: &At<'_>, all: bool) {
     const MAX_RULES: usize = 20;
     const MAX_CODES: usize = 255;
+    if !container.has("restartPolicyRules") {
+        return;
+    }
     let at = container.key("restartPolicyRules");
     if at.is_empty() {
         return;
     }
-    if !container.key("restartPolicy").present() {
+    if !container.has("restartPolicy") {
         let why = "must specify restartPolicy when restart rules are used";
         errors.required(&container.key("restartPolicy"), why);
         if !all {
@@ -192,7 +215,7 @@ fn restart_rules(errors: &mut Errors, container: &At<'_>, all: bool) {
         errors.push(FieldError::too_many(at.path.to_string(), at.len(), MAX_RULES));
     }
     for rule in at.items() {
-        if !["Restart", "RestartAllContainers"].contains(&rule.key("action").text()) {
+        if !["Restart", "RestartAllContainers"].contains(&rule.text_of("action")) {
             errors.unsupported(&rule.key("action"), &["Restart", "RestartAllContainers"]);
         }
         let codes = rule.key("exitCodes");
@@ -200,7 +223,7 @@ fn restart_rules(errors: &mut Errors, container: &At<'_>, all: bool) {
             errors.required(&codes, "must be specified");
             continue;
         }
-        if !["In", "NotIn"].contains(&codes.key("operator").text()) {
+        if !["In", "NotIn"].contains(&codes.text_of("operator")) {
             errors.unsupported(&codes.key("operator"), &["In", "NotIn"]);
         }
         let values = codes.key("values");
@@ -237,6 +260,9 @@ fn ports(errors: &mut Errors, at: &At<'_>) {
 
 /// `ValidateVolumeMounts`.
 fn mounts(errors: &mut Errors, container: &At<'_>, facts: &PodFacts<'_>) {
+    if !container.has("volumeMounts") {
+        return;
+    }
     let (at, devices) = (&container.key("volumeMounts"), container.key("volumeDevices"));
     let privileged = container.keys(&["securityContext", "privileged"]).is_true();
     let mut points = BTreeSet::new();
@@ -282,7 +308,7 @@ fn mounts(errors: &mut Errors, container: &At<'_>, facts: &PodFacts<'_>) {
                 }
             }
         }
-        if !mount.key("subPath").text().is_empty() && !mount.key("subPathExpr").text().is_empty() {
+        if !mount.text_of("subPath").is_empty() && !mount.text_of("subPathExpr").is_empty() {
             errors.invalid(
                 &mount.key("subPathExpr"),
                 "subPathExpr and subPath are mutually exclusive",
@@ -302,7 +328,7 @@ fn recursive_read_only(errors: &mut Errors, list: &At<'_>, mount: &At<'_>) {
             if !mount.key("readOnly").is_true() {
                 errors.forbidden(&at, "may only be specified when readOnly is true");
             }
-            if !["", "None"].contains(&mount.key("mountPropagation").text()) {
+            if !["", "None"].contains(&mount.text_of("mountPropagation")) {
                 errors.forbidden(
                     &at,
                     "may only be specified when mountPropagation is None or not specified",

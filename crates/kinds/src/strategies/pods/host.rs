@@ -39,7 +39,7 @@ pub(crate) fn host(errors: &mut Errors, at: &At<'_>) {
     windows::host_processes(errors, at);
     let system = at.key("os");
     if system.present() {
-        let name = system.key("name").text();
+        let name = system.text_of("name");
         if name.is_empty() {
             errors.required(&system.key("name"), "");
         } else if !["linux", "windows"].contains(&name) {
@@ -92,20 +92,17 @@ fn on_windows(errors: &mut Errors, at: &At<'_>) {
         }
     };
     for field in ["appArmorProfile", "seLinuxOptions"] {
-        refuse(&context.key(field), context.key(field).present());
+        refuse(&context.key(field), context.has(field));
     }
-    refuse(&at.key("hostUsers"), at.key("hostUsers").present());
+    refuse(&at.key("hostUsers"), at.has("hostUsers"));
     for field in ["hostPID", "hostIPC"] {
         refuse(&at.key(field), at.key(field).is_true());
     }
     for field in ["seccompProfile", "fsGroup", "fsGroupChangePolicy"] {
-        refuse(&context.key(field), context.key(field).present());
+        refuse(&context.key(field), context.has(field));
     }
     refuse(&context.key("sysctls"), !context.key("sysctls").is_empty());
-    refuse(
-        &at.key("shareProcessNamespace"),
-        at.key("shareProcessNamespace").present(),
-    );
+    refuse(&at.key("shareProcessNamespace"), at.has("shareProcessNamespace"));
     for field in [
         "runAsUser",
         "runAsGroup",
@@ -113,7 +110,7 @@ fn on_windows(errors: &mut Errors, at: &At<'_>) {
         "supplementalGroupsPolicy",
         "seLinuxChangePolicy",
     ] {
-        refuse(&context.key(field), context.key(field).present());
+        refuse(&context.key(field), context.has(field));
     }
     for container in every_container(at) {
         let context = container.key("securityContext");
@@ -129,7 +126,7 @@ fn on_windows(errors: &mut Errors, at: &At<'_>) {
             "runAsUser",
             "runAsGroup",
         ] {
-            refuse(&context.key(field), context.key(field).present());
+            refuse(&context.key(field), context.has(field));
         }
     }
 }
@@ -213,7 +210,7 @@ pub(crate) fn claims<'a>(errors: &mut Errors, at: &At<'a>) -> BTreeSet<&'a str> 
         } else {
             errors.duplicate(&name);
         }
-        match SOURCES.iter().filter(|source| claim.key(source).present()).count() {
+        match SOURCES.iter().filter(|source| claim.has(source)).count() {
             0 => errors.invalid(
                 &claim,
                 "must specify one of: `resourceClaimName`, `resourceClaimTemplateName`",
@@ -235,12 +232,12 @@ pub(crate) fn claims<'a>(errors: &mut Errors, at: &At<'a>) -> BTreeSet<&'a str> 
 pub(crate) fn claims_used(errors: &mut Errors, at: &At<'_>, known: &BTreeSet<&str>) {
     let mut seen = BTreeSet::new();
     for claim in at.items() {
-        let name = claim.key("name").text();
+        let name = claim.text_of("name");
         if name.is_empty() {
             errors.required(&claim, "");
             continue;
         }
-        if !seen.insert((name, claim.key("request").text())) {
+        if !seen.insert((name, claim.text_of("request"))) {
             errors.push(FieldError::duplicate(claim.path.to_string(), name));
         }
         if !known.contains(name) {
@@ -260,6 +257,9 @@ pub(crate) fn claims_used(errors: &mut Errors, at: &At<'_>, known: &BTreeSet<&st
 /// `volumeDevices` of a container: volumes that are claims, at paths of their own.
 pub(crate) fn devices(errors: &mut Errors, container: &At<'_>, facts: &PodFacts<'_>) {
     let (mut names, mut paths) = (BTreeSet::new(), BTreeSet::new());
+    if !container.has("volumeDevices") {
+        return;
+    }
     let mounts = container.key("volumeMounts");
     let (mount_names, mount_paths) = (texts(&mounts, "name"), texts(&mounts, "mountPath"));
     for device in container.key("volumeDevices").items() {
@@ -271,12 +271,11 @@ pub(crate) fn devices(errors: &mut Errors, container: &At<'_>, facts: &PodFacts<
         }
         // A volume with errors is none.
         let known = facts
-            .by_name
-            .get(name.text())
+            .volume(name.text())
             .filter(|_| facts.volumes.contains(name.text()));
         match known {
             None => errors.not_found(&name),
-            Some(volume) if !volume.key("persistentVolumeClaim").present() && !volume.key("ephemeral").present() => {
+            Some(volume) if !volume.has("persistentVolumeClaim") && !volume.has("ephemeral") => {
                 errors.invalid(
                     &name,
                     "can only use volume source type of PersistentVolumeClaim or Ephemeral for block mode",
@@ -305,7 +304,7 @@ pub(crate) fn devices(errors: &mut Errors, container: &At<'_>, facts: &PodFacts<
 pub(crate) fn resize_policy(errors: &mut Errors, at: &At<'_>, restart: &str) {
     let mut seen = BTreeSet::new();
     for policy in at.items() {
-        let (resource, action) = (policy.key("resourceName").text(), policy.key("restartPolicy").text());
+        let (resource, action) = (policy.text_of("resourceName"), policy.text_of("restartPolicy"));
         if !seen.insert(resource) {
             errors.push(FieldError::duplicate(policy.path.to_string(), resource));
         }
@@ -328,9 +327,10 @@ pub(crate) fn resize_policy(errors: &mut Errors, at: &At<'_>, restart: &str) {
 /// Two containers that run at the same time may not wait at the same port of the host.
 pub(crate) fn host_ports<'a>(errors: &mut Errors, containers: impl Iterator<Item = At<'a>>) {
     let mut seen = BTreeSet::new();
-    for port in containers.flat_map(|container| container.key("ports").items().collect::<Vec<_>>()) {
+    let with_ports = containers.filter(|container| container.has("ports"));
+    for port in with_ports.flat_map(|container| container.key("ports").items().collect::<Vec<_>>()) {
         let number = port.key("hostPort").int().unwrap_or(0);
-        let text = format!("{}/{}/{number}", port.key("protocol").text(), port.key("hostIP").text());
+        let text = format!("{}/{}/{number}", port.text_of("protocol"), port.text_of("hostIP"));
         if number != 0 && !seen.insert(text.clone()) {
             errors.push(FieldError::duplicate(
                 port.key("hostPort").path.to_string(),

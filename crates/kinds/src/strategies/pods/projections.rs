@@ -39,7 +39,7 @@ pub(super) fn projections(errors: &mut Errors, volume: &At<'_>) {
         let fields = source.key("downwardAPI");
         for item in fields.key("items").items() {
             downward_file(errors, &item, &fields);
-            take(errors, &item.key("path"), volume, item.key("path").text(), &mut paths);
+            take(errors, &item.key("path"), volume, item.text_of("path"), &mut paths);
         }
         token(errors, &source.key("serviceAccountToken"), volume);
         certificate(errors, &source.key("podCertificate"), volume, &mut paths);
@@ -63,7 +63,7 @@ fn keys<'a>(errors: &mut Errors, at: &At<'a>, volume: &At<'_>, paths: &mut BTree
     required(errors, &at.key("name"));
     for item in at.key("items").items() {
         key_to_path(errors, &item);
-        take(errors, &item.key("path"), volume, at.key("name").text(), paths);
+        take(errors, &item.key("path"), volume, at.text_of("name"), paths);
     }
 }
 
@@ -94,11 +94,11 @@ fn certificate<'a>(errors: &mut Errors, at: &At<'a>, volume: &At<'_>, paths: &mu
         return;
     }
     signer_name(errors, &at.key("signerName"));
-    if !KEYS.contains(&at.key("keyType").text()) {
+    if !KEYS.contains(&at.text_of("keyType")) {
         errors.unsupported(&at.key("keyType"), &KEYS);
     }
     let seconds = at.key("maxExpirationSeconds");
-    let own = at.key("signerName").text().starts_with("kubernetes.io/");
+    let own = at.text_of("signerName").starts_with("kubernetes.io/");
     let most = if own { 24 * 3600 } else { 91 * 24 * 3600 };
     if seconds.int().is_some_and(|seconds| seconds < 3600) {
         errors.invalid(&seconds, "if provided, maxExpirationSeconds must be >= 3600");

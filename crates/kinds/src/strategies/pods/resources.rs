@@ -71,10 +71,10 @@ pub(crate) fn of_pod(errors: &mut Errors, spec: &At<'_>) {
         errors.forbidden(&at, "may not be set for a windows pod");
         return;
     }
-    if at.key("claims").present() {
+    if at.has("claims") {
         errors.forbidden(&at.key("claims"), "claims may not be set for Resources at pod-level");
         let claims = spec.key("resourceClaims").items();
-        let known = claims.map(|claim| claim.key("name").text()).collect();
+        let known = claims.map(|claim| claim.text_of("name")).collect();
         host::claims_used(errors, &at.key("claims"), &known);
     }
     requirements(errors, &at, Of::Pod);

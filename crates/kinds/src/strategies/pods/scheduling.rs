@@ -27,7 +27,7 @@ pub(crate) fn tolerations(errors: &mut Errors, at: &At<'_>) {
             );
         }
         let effect = toleration.key("effect");
-        if toleration.key("tolerationSeconds").present() && effect.text() != "NoExecute" {
+        if toleration.has("tolerationSeconds") && effect.text() != "NoExecute" {
             errors.invalid(&effect, "effect must be 'NoExecute' when `tolerationSeconds` is set");
         }
         match operator.text() {
@@ -56,7 +56,7 @@ pub(crate) fn tolerations(errors: &mut Errors, at: &At<'_>) {
 /// `spec.affinity` (`validateAffinity`).
 pub(crate) fn affinity(errors: &mut Errors, at: &At<'_>) {
     let node = at.key("nodeAffinity");
-    if node.key(REQUIRED).present() {
+    if node.has(REQUIRED) {
         node_selector(errors, &node.key(REQUIRED));
     }
     for preferred in node.key(PREFERRED).items() {
@@ -194,7 +194,7 @@ fn label_keys(errors: &mut Errors, at: &At<'_>, field: &str) {
     if keys.is_empty() {
         return;
     }
-    if !at.key("labelSelector").present() {
+    if !at.has("labelSelector") {
         errors.forbidden(&keys, "must not be specified when labelSelector is not set");
         return;
     }
@@ -211,7 +211,7 @@ fn selected_twice(errors: &mut Errors, at: &At<'_>) {
     let selector = at.key("labelSelector");
     let mut seen: BTreeSet<&str> = selector.key("matchLabels").entries().map(|(key, _)| key).collect();
     for expression in selector.key("matchExpressions").items() {
-        let key = expression.key("key").text();
+        let key = expression.text_of("key");
         if !seen.insert(key)
             && let Some(place) = places.get(key)
         {
@@ -283,7 +283,7 @@ pub(crate) fn label_selector(errors: &mut Errors, at: &At<'_>) {
 /// `spec.topologySpreadConstraints` (`validateTopologySpreadConstraints`).
 pub(crate) fn spread(errors: &mut Errors, at: &At<'_>) {
     fn same<'a>(at: &At<'a>) -> (&'a str, &'a str) {
-        (at.key("topologyKey").text(), at.key("whenUnsatisfiable").text())
+        (at.text_of("topologyKey"), at.text_of("whenUnsatisfiable"))
     }
     let mut left: BTreeMap<(&str, &str), usize> = BTreeMap::new();
     for constraint in at.items() {

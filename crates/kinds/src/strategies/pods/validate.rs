@@ -6,6 +6,7 @@
 mod changes;
 mod network;
 
+use std::cell::OnceCell;
 use std::collections::{BTreeMap, BTreeSet};
 
 use kubewright_schema::error::FieldError;
@@ -27,9 +28,9 @@ fn spec(errors: &mut Errors, at: &At<'_>, name: &str) {
         .iter()
         .flat_map(|list| at.key(list).items())
     {
-        let image = container.key("image");
-        if image.text().trim() != image.text() {
-            errors.invalid(&image, "must not have leading or trailing whitespace");
+        let image = container.text_of("image");
+        if image.trim() != image {
+            errors.invalid(&container.key("image"), "must not have leading or trailing whitespace");
         }
     }
 }
@@ -46,7 +47,7 @@ fn parts(errors: &mut Errors, at: &At<'_>, name: &str) {
         claims,
         spec: at.clone(),
         volumes: volumes::volumes(errors, &at.key("volumes"), name),
-        by_name: first_by_name(&at.key("volumes")),
+        by_name: OnceCell::new(),
         grace_period: at.key("terminationGracePeriodSeconds").int().unwrap_or(30),
     };
     containers::containers(errors, &at.key("containers"), &facts);
@@ -70,7 +71,7 @@ fn parts(errors: &mut Errors, at: &At<'_>, name: &str) {
     for gate in at.key("readinessGates").items() {
         errors.messages(
             &gate.key("conditionType"),
-            names::qualified_name(gate.key("conditionType").text()),
+            names::qualified_name(gate.text_of("conditionType")),
         );
     }
     gates(errors, at);
@@ -108,10 +109,10 @@ fn parts(errors: &mut Errors, at: &At<'_>, name: &str) {
 }
 
 /// The items of a list by their names; of several of one name the first.
-fn first_by_name<'a>(list: &At<'a>) -> BTreeMap<&'a str, At<'a>> {
+pub(super) fn first_by_name<'a>(list: &At<'a>) -> BTreeMap<&'a str, At<'a>> {
     let mut named = BTreeMap::new();
     for item in list.items() {
-        named.entry(item.key("name").text()).or_insert(item);
+        named.entry(item.text_of("name")).or_insert(item);
     }
     named
 }
@@ -145,7 +146,7 @@ fn gates(errors: &mut Errors, at: &At<'_>) {
 
 /// A pod that is held back has no node yet: asked of new pods only (`ValidatePodCreate`).
 fn gated_has_no_node(errors: &mut Errors, at: &At<'_>) {
-    if !at.key("schedulingGates").is_empty() && !at.key("nodeName").text().is_empty() {
+    if !at.key("schedulingGates").is_empty() && !at.text_of("nodeName").is_empty() {
         errors.forbidden(
             &at.key("nodeName"),
             "cannot be set until all schedulingGates have been cleared",
@@ -178,7 +179,7 @@ fn details(errors: &mut Errors, pod: &Value) {
                     errors.invalid(&id, "must be between 0 and 2147483647, inclusive");
                 }
             }
-            if let Some(container) = containers.get(entry.key("name").text()) {
+            if let Some(container) = containers.get(entry.text_of("name")) {
                 devices(errors, &entry.key("allocatedResourcesStatus"), container);
             }
         }
@@ -193,7 +194,7 @@ fn devices(errors: &mut Errors, at: &At<'_>, container: &At<'_>) {
         match name.text().strip_prefix("claim:") {
             Some(wanted) => {
                 let mut claims = resources.key("claims").items();
-                let known = claims.any(|claim| match (claim.key("name").text(), claim.key("request").text()) {
+                let known = claims.any(|claim| match (claim.text_of("name"), claim.text_of("request")) {
                     (name, "") => wanted == name,
                     (name, request) => wanted.split_once('/') == Some((name, request)),
                 });
@@ -234,7 +235,7 @@ pub(crate) fn create(new: &Value) -> Vec<FieldError> {
 
 /// A pod without a service account can have no token of it.
 fn tokens_without_account(errors: &mut Errors, spec: &At<'_>) {
-    if !spec.key("serviceAccountName").text().is_empty() {
+    if !spec.text_of("serviceAccountName").is_empty() {
         return;
     }
     for volume in spec.key("volumes").items() {
@@ -260,7 +261,7 @@ pub(crate) fn status(new: &Value, old: &Value) -> Vec<FieldError> {
     let ips = at.key("podIPs");
     let families: Vec<bool> = ips
         .items()
-        .filter_map(|entry| entry.key("ip").text().parse::<std::net::IpAddr>().ok())
+        .filter_map(|entry| entry.text_of("ip").parse::<std::net::IpAddr>().ok())
         .map(|address| address.is_ipv4())
         .collect();
     if families.len() > 2 || (families.len() == 2 && families[0] == families[1]) {
@@ -271,11 +272,11 @@ pub(crate) fn status(new: &Value, old: &Value) -> Vec<FieldError> {
         let broken = ips
             .items()
             .enumerate()
-            .find(|(_, entry)| entry.key("ip").text().parse::<std::net::IpAddr>().is_err());
+            .find(|(_, entry)| entry.text_of("ip").parse::<std::net::IpAddr>().is_err());
         if let (Some((index, entry)), true) = (broken, ips.len() > 1) {
             let why = format!(
                 "failed to check for dual stack with error:invalid IP[{index}]: {}",
-                entry.key("ip").text()
+                entry.text_of("ip")
             );
             errors.push(FieldError::internal(ips.path.to_string(), why));
             errors.invalid(&ips, "may specify no more than one IP for each IP family");
@@ -283,7 +284,7 @@ pub(crate) fn status(new: &Value, old: &Value) -> Vec<FieldError> {
     }
     details(&mut errors, new);
     if let Some(first) = at.key("hostIPs").items().next()
-        && first.key("ip").text() != at.key("hostIP").text()
+        && first.text_of("ip") != at.text_of("hostIP")
     {
         errors.invalid(&first.key("ip"), "must be equal to `hostIP`");
     }
@@ -296,18 +297,18 @@ pub(crate) fn status(new: &Value, old: &Value) -> Vec<FieldError> {
         }
     }
     let class = at.key("qosClass");
-    if !was.key("qosClass").text().is_empty() && class.text() != was.key("qosClass").text() {
+    if !was.text_of("qosClass").is_empty() && class.text() != was.text_of("qosClass") {
         errors.invalid(&class, "field is immutable");
     }
-    if at.key("nominatedNodeName").present() && !at.key("nominatedNodeName").text().is_empty() {
+    if at.has("nominatedNodeName") && !at.text_of("nominatedNodeName").is_empty() {
         errors.messages(
             &at.key("nominatedNodeName"),
-            names::dns1123_subdomain(at.key("nominatedNodeName").text()),
+            names::dns1123_subdomain(at.text_of("nominatedNodeName")),
         );
     }
     let nominated = at.key("nominatedNodeName");
-    let is_new = !nominated.text().is_empty() && nominated.text() != was.key("nominatedNodeName").text();
-    if is_new && !spec.key("nodeName").text().is_empty() {
+    let is_new = !nominated.text().is_empty() && nominated.text() != was.text_of("nominatedNodeName");
+    if is_new && !spec.text_of("nodeName").is_empty() {
         errors.forbidden(&nominated, "may not be set on pods that are already bound to a node");
     }
     let before = get(old, &["spec", "nodeName"]);

@@ -19,7 +19,7 @@ pub(crate) fn volumes<'a>(errors: &mut Errors, at: &At<'a>, pod: &str) -> BTreeS
         let before = errors.len();
         source(errors, &volume);
         let name = volume.key("name");
-        if volume.key("ephemeral").present() && !pod.is_empty() && !name.text().is_empty() {
+        if volume.has("ephemeral") && !pod.is_empty() && !name.text().is_empty() {
             let claim = format!("{pod}-{}", name.text());
             for message in names::dns1123_subdomain(&claim) {
                 errors.invalid(&name, format!("PVC name {claim:?}: {message}"));
@@ -77,7 +77,7 @@ const SOURCES: [&str; 30] = [
 
 /// `validateVolumeSource`.
 fn source(errors: &mut Errors, volume: &At<'_>) {
-    let mut given = SOURCES.iter().filter(|source| volume.key(source).present());
+    let mut given = SOURCES.iter().filter(|source| volume.has(source));
     let Some(first) = given.next() else {
         errors.required(volume, "must specify a volume type");
         return;
@@ -108,8 +108,8 @@ fn source(errors: &mut Errors, volume: &At<'_>) {
         );
     }
     let iscsi = volume.key("iscsi");
-    let target = volume.key("name").text().len() + 1 + iscsi.key("targetPortal").text().len();
-    if iscsi.key("initiatorName").present() && target > 64 {
+    let target = volume.text_of("name").len() + 1 + iscsi.text_of("targetPortal").len();
+    if iscsi.has("initiatorName") && target > 64 {
         errors.invalid(
             &volume.key("name"),
             "Total length of <volume name>:<iscsi.targetPortal> must be under 64 characters if iscsi.initiatorName is specified.",
@@ -146,10 +146,10 @@ pub(crate) fn one_source(errors: &mut Errors, kind: &str, at: &At<'_>) {
     }
     match kind {
         "hostPath" => host_path(errors, at),
-        "nfs" if !at.key("path").text().starts_with('/') => {
-            errors.invalid_value(&at.key("path"), at.key("path").text(), "must be an absolute path");
+        "nfs" if !at.text_of("path").starts_with('/') => {
+            errors.invalid_value(&at.key("path"), at.text_of("path"), "must be an absolute path");
         }
-        "emptyDir" if at.key("sizeLimit").text().starts_with('-') => {
+        "emptyDir" if at.text_of("sizeLimit").starts_with('-') => {
             errors.forbidden(
                 &at.key("sizeLimit"),
                 "SizeLimit field must be a valid resource quantity",
@@ -250,7 +250,7 @@ pub(crate) fn secret_reference(errors: &mut Errors, source: &At<'_>) {
 
 /// `validateHostPathVolumeSource`.
 fn host_path(errors: &mut Errors, at: &At<'_>) {
-    if at.key("path").text().is_empty() {
+    if at.text_of("path").is_empty() {
         return;
     }
     no_backsteps(errors, &at.key("path"));
@@ -279,7 +279,7 @@ pub(crate) fn iscsi(errors: &mut Errors, at: &At<'_>, unknown: &str) {
             errors.invalid(name, if prefixed { ISCSI_FORMAT } else { unknown });
         }
     };
-    if !at.key("iqn").text().is_empty() {
+    if !at.text_of("iqn").is_empty() {
         name(errors, &at.key("iqn"));
     }
     let lun = at.key("lun");
@@ -289,7 +289,7 @@ pub(crate) fn iscsi(errors: &mut Errors, at: &At<'_>, unknown: &str) {
     let authenticates = ["chapAuthDiscovery", "chapAuthSession"]
         .iter()
         .any(|field| at.key(field).is_true());
-    if authenticates && !at.key("secretRef").present() {
+    if authenticates && !at.has("secretRef") {
         errors.required(&at.key("secretRef"), "");
     }
     let initiator = at.key("initiatorName");
@@ -326,7 +326,7 @@ fn quobyte(errors: &mut Errors, at: &At<'_>) {
     let registry = at.key("registry");
     if registry.text().is_empty() {
         errors.required(&registry, PAIRS);
-    } else if at.key("tenant").text().len() > 64 {
+    } else if at.text_of("tenant").len() > 64 {
         errors.required(
             &at.key("tenant"),
             "must be a UUID and may not exceed a length of 64 characters",

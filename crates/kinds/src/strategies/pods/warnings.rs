@@ -125,13 +125,16 @@ pub(crate) fn warnings(pod: &At<'_>) -> Vec<String> {
     fractions(&spec.key("overhead"), &["memory", "ephemeral-storage"], &mut warn);
     let containers = || CONTAINER_LISTS.iter().flat_map(|list| spec.key(list).items());
     for container in containers() {
-        for list in ["limits", "requests"] {
-            let list = container.keys(&["resources", list]);
-            fractions(&list, &["memory", "ephemeral-storage"], &mut warn);
+        let resources = container.key("resources");
+        for list in ["limits", "requests"].into_iter().filter(|list| resources.has(list)) {
+            fractions(&resources.key(list), &["memory", "ephemeral-storage"], &mut warn);
         }
-        environment(&container, &mut warn);
+        if container.has("env") {
+            environment(&container, &mut warn);
+        }
     }
     let all: Vec<At<'_>> = containers()
+        .filter(|container| container.has("ports"))
         .flat_map(|container| container.key("ports").items())
         .collect();
     ports::ports(&all, &mut warn);
@@ -238,10 +241,10 @@ pub(crate) fn fractions(list: &At<'_>, resources: &[&str], warn: &mut Vec<String
 fn environment(container: &At<'_>, warn: &mut Vec<String>) {
     let mut names = BTreeSet::new();
     for entry in container.key("env").items() {
-        let (name, value) = (entry.key("name").text(), entry.key("value").text());
+        let (name, value) = (entry.text_of("name"), entry.text_of("value"));
         let reference = format!("$({name})");
         // Who builds on the earlier value means to.
-        let extends = !entry.key("valueFrom").present() && value != reference && value.contains(&reference);
+        let extends = !entry.has("valueFrom") && value != reference && value.contains(&reference);
         if !names.insert(name) && !extends {
             warn.push(format!(
                 "{}: hides previous definition of {name:?}, which may be dropped when using apply",
@@ -253,13 +256,15 @@ fn environment(container: &At<'_>, warn: &mut Vec<String>) {
 
 fn volume_warnings(volume: &At<'_>, warn: &mut Vec<String>) {
     for (kind, shown, why) in OLD_VOLUMES {
-        if volume.key(kind).present() {
+        if volume.has(kind) {
             warn.push(format!("{}: {why}", volume.path.key(shown)));
         }
     }
-    let claim = volume.keys(&["ephemeral", "volumeClaimTemplate", "spec", "resources"]);
-    for list in ["requests", "limits"] {
-        fractions(&claim.key(list), &["storage"], warn);
+    if volume.has("ephemeral") {
+        let claim = volume.keys(&["ephemeral", "volumeClaimTemplate", "spec", "resources"]);
+        for list in ["requests", "limits"] {
+            fractions(&claim.key(list), &["storage"], warn);
+        }
     }
     overlaps(volume, warn);
 }
@@ -283,7 +288,7 @@ impl std::fmt::Display for File {
 
 fn files(items: &At<'_>, source: &str) -> Vec<File> {
     let paths = items.items().map(|item| File {
-        path: item.key("path").text().trim_end_matches('/').to_owned(),
+        path: item.text_of("path").trim_end_matches('/').to_owned(),
         source: source.to_owned(),
     });
     paths.collect()
@@ -291,21 +296,27 @@ fn files(items: &At<'_>, source: &str) -> Vec<File> {
 
 /// Files of a volume of which one hides or holds another.
 fn overlaps(volume: &At<'_>, warn: &mut Vec<String>) {
-    let name = volume.key("name").text();
+    let name = volume.text_of("name");
     for (kind, field, shown) in [
         ("configMap", "name", "ConfigMap"),
         ("secret", "secretName", "Secret"),
         ("downwardAPI", "", "DownwardAPI"),
     ] {
+        if !volume.has(kind) {
+            continue;
+        }
         let source = volume.key(kind);
         if source.key("items").is_empty() {
             continue;
         }
         let description = match field {
             "" => shown.to_owned(),
-            field => format!("{shown} {:?}", source.key(field).text()),
+            field => format!("{shown} {:?}", source.text_of(field)),
         };
         collisions(name, &description, files(&source.key("items"), ""), warn);
+    }
+    if !volume.has("projected") {
+        return;
     }
     let mut all = Vec::new();
     for source in volume.keys(&["projected", "sources"]).items() {
@@ -326,7 +337,7 @@ fn projected(source: &At<'_>) -> Vec<File> {
         path: path.text().trim_end_matches('/').to_owned(),
         source,
     };
-    let named = |at: &At<'_>, shown: &str| files(&at.key("items"), &format!("{shown} {:?}", at.key("name").text()));
+    let named = |at: &At<'_>, shown: &str| files(&at.key("items"), &format!("{shown} {:?}", at.text_of("name")));
     let (token, bundle, certificate) = (
         source.key("serviceAccountToken"),
         source.key("clusterTrustBundle"),

@@ -24,7 +24,7 @@ pub(super) fn environment(errors: &mut Errors, at: &At<'_>, facts: &PodFacts<'_>
         }
         let source = entry.key("valueFrom");
         if source.present() {
-            value_from(errors, &source, !entry.key("value").text().is_empty());
+            value_from(errors, &source, !entry.text_of("value").is_empty());
             let file = source.key("fileKeyRef");
             if file.present() {
                 volume_of_file(errors, &file.key("volumeName"), facts);
@@ -42,7 +42,7 @@ fn value_from(errors: &mut Errors, at: &At<'_>, has_value: bool) {
         "secretKeyRef",
         "fileKeyRef",
     ];
-    let given = SOURCES.iter().filter(|source| at.key(source).present()).count();
+    let given = SOURCES.iter().filter(|source| at.has(source)).count();
     let field = at.key("fieldRef");
     if field.present() {
         field_reference(errors, &field, &ENVIRONMENT_FIELDS);
@@ -66,7 +66,7 @@ fn value_from(errors: &mut Errors, at: &At<'_>, has_value: bool) {
             }
         }
     }
-    if at.key("fileKeyRef").present() {
+    if at.has("fileKeyRef") {
         file_reference(errors, &at.key("fileKeyRef"));
     }
     if given == 0 {
@@ -107,9 +107,9 @@ fn file_reference(errors: &mut Errors, at: &At<'_>) {
 
 /// The volume that a `fileKeyRef` names is an `emptyDir` of the pod.
 fn volume_of_file(errors: &mut Errors, at: &At<'_>, facts: &PodFacts<'_>) {
-    match facts.by_name.get(at.text()) {
+    match facts.volume(at.text()) {
         None => errors.not_found(at),
-        Some(known) if !known.key("emptyDir").present() => {
+        Some(known) if !known.has("emptyDir") => {
             errors.invalid(at, "referenced volume must be of type emptyDir");
         }
         Some(_) => {}
@@ -152,7 +152,7 @@ pub(crate) fn field_reference(errors: &mut Errors, at: &At<'_>, supported: &[&st
         errors.required(&path, "");
         return;
     }
-    let version = at.key("apiVersion").text();
+    let version = at.text_of("apiVersion");
     if !["", "v1"].contains(&version) {
         let why = format!("error converting fieldPath: unsupported pod version: {version}");
         errors.invalid(&path, why);
@@ -192,7 +192,7 @@ pub(crate) fn resource_reference(errors: &mut Errors, at: &At<'_>, of_volume: bo
         "requests.memory",
     ];
     let resource = at.key("resource");
-    if of_volume && at.key("containerName").text().is_empty() {
+    if of_volume && at.text_of("containerName").is_empty() {
         errors.required(&at.key("containerName"), "");
     } else if resource.text().is_empty() {
         errors.required(&resource, "");

@@ -14,10 +14,10 @@ const NUMBERS: &[FieldRule] = &[
 /// `validateProbe`.
 pub(super) fn probes(errors: &mut Errors, container: &At<'_>) {
     for field in ["livenessProbe", "readinessProbe", "startupProbe"] {
-        let at = container.key(field);
-        if !at.present() {
+        if !container.has(field) {
             continue;
         }
+        let at = container.key(field);
         handler(errors, &at, &["exec", "httpGet", "tcpSocket", "grpc"]);
         tell(errors, NUMBERS, &at, None);
         let grace = at.key("terminationGracePeriodSeconds");
@@ -46,10 +46,8 @@ pub(super) fn lifecycle(errors: &mut Errors, at: &At<'_>, facts: &PodFacts<'_>) 
         }
         handler(errors, &hook, &["exec", "httpGet", "tcpSocket", "sleep"]);
         let seconds = hook.keys(&["sleep", "seconds"]);
-        let only = ["exec", "httpGet", "tcpSocket"]
-            .iter()
-            .all(|kind| !hook.key(kind).present());
-        if only && hook.key("sleep").present() && !(0..=facts.grace_period).contains(&seconds.int().unwrap_or(0)) {
+        let only = ["exec", "httpGet", "tcpSocket"].iter().all(|kind| !hook.has(kind));
+        if only && hook.has("sleep") && !(0..=facts.grace_period).contains(&seconds.int().unwrap_or(0)) {
             errors.invalid_value(
                 &hook.key("sleep"),
                 seconds.int().unwrap_or(0),
@@ -64,7 +62,7 @@ pub(super) fn lifecycle(errors: &mut Errors, at: &At<'_>, facts: &PodFacts<'_>) 
 
 /// Exactly one of the kinds of handlers; only the first is looked at more closely (`validateHandler`).
 fn handler(errors: &mut Errors, at: &At<'_>, kinds: &[&str]) {
-    let mut given = kinds.iter().copied().filter(|kind| at.key(kind).present());
+    let mut given = kinds.iter().copied().filter(|kind| at.has(kind));
     let Some(first) = given.next() else {
         errors.required(at, "must specify a handler type");
         return;
@@ -80,7 +78,7 @@ fn action(errors: &mut Errors, kind: &str, at: &At<'_>) {
     match kind {
         "exec" if at.key("command").is_empty() => errors.required(&at.key("command"), ""),
         "httpGet" => {
-            if at.key("path").text().is_empty() {
+            if at.text_of("path").is_empty() {
                 errors.required(&at.key("path"), "");
             }
             check_port_or_name(errors, &at.key("port"));
@@ -96,7 +94,7 @@ fn action(errors: &mut Errors, kind: &str, at: &At<'_>) {
 /// `validateHTTPGetAction`.
 fn headers(errors: &mut Errors, at: &At<'_>) {
     for header in at.items() {
-        let name = header.key("name").text();
+        let name = header.text_of("name");
         let known = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-';
         if name.is_empty() || !name.bytes().all(known) {
             errors.invalid_value(

@@ -25,7 +25,7 @@ pub(super) fn security(errors: &mut Errors, at: &At<'_>, facts: &PodFacts<'_>) {
     id(errors, &at.key("runAsUser"));
     id(errors, &at.key("runAsGroup"));
     errors.one_of_all(&at.key("procMount"), &["Default", "Unmasked"]);
-    if at.key("procMount").text() == "Unmasked" && facts.spec.key("hostUsers").value != &json!(false) {
+    if at.text_of("procMount") == "Unmasked" && facts.spec.key("hostUsers").value != &json!(false) {
         errors.invalid(&at.key("procMount"), "`hostUsers` must be false to use `Unmasked`");
     }
     host::seccomp(errors, &at.key("seccompProfile"));

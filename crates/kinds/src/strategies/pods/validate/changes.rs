@@ -97,7 +97,7 @@ fn with_what_may_change(errors: &mut Errors, at: &At<'_>, was: &At<'_>) -> Value
         );
         let affinity = was.key("affinity");
         let others = ["podAffinity", "podAntiAffinity"];
-        if !affinity.present() && others.iter().all(|kind| !at.key("affinity").key(kind).present()) {
+        if !affinity.present() && others.iter().all(|kind| !at.key("affinity").has(kind)) {
             keep(&mut munged, was.value, "affinity");
         } else if let Some(spec) = munged.as_object_mut()
             && let Some(after) = ensure(spec, "affinity")
@@ -192,7 +192,7 @@ fn scheduling_gates(errors: &mut Errors, at: &At<'_>, was: &At<'_>) {
     let names = |at: &At<'_>| -> BTreeSet<String> {
         at.key("schedulingGates")
             .items()
-            .map(|gate| gate.key("name").text().to_owned())
+            .map(|gate| gate.text_of("name").to_owned())
             .collect()
     };
     let old = names(was);
@@ -217,7 +217,7 @@ pub(crate) fn ephemeral_containers(new: &Value, old: &Value) -> Vec<FieldError> 
     let list = at.key("ephemeralContainers");
     let named = first_by_name(&list);
     for before in At::root(old).keys(&["spec", "ephemeralContainers"]).items() {
-        let name = before.key("name").text();
+        let name = before.text_of("name");
         match named.get(name) {
             None => errors.forbidden(
                 &list,
@@ -243,7 +243,7 @@ pub(crate) fn resize(new: &Value, old: &Value) -> Vec<FieldError> {
     let mut errors = Errors::default();
     let (at, was) = (At::root(new).key("spec"), At::root(old).key("spec"));
     spec(&mut errors, &at, kubewright_model::object::name(new));
-    if was.key("os").key("name").text() == "windows" {
+    if was.key("os").text_of("name") == "windows" {
         let mut only = Errors::default();
         only.push(FieldError::forbidden("", "windows pods cannot be resized"));
         return only.into_vec();
@@ -256,7 +256,7 @@ pub(crate) fn resize(new: &Value, old: &Value) -> Vec<FieldError> {
         .keys(&["status", "containerStatuses"])
         .items()
         .find(|status| status.keys(&["state", "running"]).present())
-        .map(|status| status.key("resources").present());
+        .map(|status| status.has("resources"));
     if running == Some(false) {
         errors.forbidden(&at, "Pod running on node without support for resize");
     }
@@ -267,7 +267,7 @@ pub(crate) fn resize(new: &Value, old: &Value) -> Vec<FieldError> {
             continue;
         }
         for (container, before) in at.key(list).items().zip(was.key(list).items()) {
-            if container.key("name").text() != before.key("name").text() {
+            if container.text_of("name") != before.text_of("name") {
                 errors.forbidden(
                     &container.key("name"),
                     format!("{list} may not be renamed or reordered on resize"),
@@ -280,7 +280,7 @@ pub(crate) fn resize(new: &Value, old: &Value) -> Vec<FieldError> {
     }
     for list in ["initContainers", "containers"] {
         for (container, before) in at.key(list).items().zip(was.key(list).items()) {
-            if list == "containers" || container.key("restartPolicy").text() == "Always" {
+            if list == "containers" || container.text_of("restartPolicy") == "Always" {
                 nothing_removed(&mut errors, &container.key("resources"), &before.key("resources"));
             }
         }
@@ -293,7 +293,7 @@ pub(crate) fn resize(new: &Value, old: &Value) -> Vec<FieldError> {
 fn nothing_removed(errors: &mut Errors, new: &At<'_>, old: &At<'_>) {
     for list in ["requests", "limits"] {
         let now = new.key(list);
-        if old.key(list).entries().any(|(name, _)| !now.key(name).present()) {
+        if old.key(list).entries().any(|(name, _)| !now.has(name)) {
             errors.forbidden(&now, format!("resource {list} cannot be removed"));
         }
     }
@@ -324,7 +324,7 @@ fn only_cpu_and_memory(errors: &mut Errors, at: &At<'_>, was: &At<'_>) {
         }
     }
     for (container, before) in at.key("initContainers").items().zip(was.key("initContainers").items()) {
-        if container.key("restartPolicy").text() == "Always" {
+        if container.text_of("restartPolicy") == "Always" {
             if others(&container) != others(&before) {
                 errors.forbidden(
                     &container,

@@ -11,7 +11,7 @@ pub(super) const DNS_POLICIES: [&str; 4] = ["ClusterFirstWithHostNet", "ClusterF
 pub(super) fn dns(errors: &mut Errors, at: &At<'_>) {
     let config = at.key("dnsConfig");
     let servers = config.key("nameservers");
-    if at.key("dnsPolicy").text() == "None" && servers.is_empty() {
+    if at.text_of("dnsPolicy") == "None" && servers.is_empty() {
         if config.present() {
             errors.required(
                 &servers,
@@ -29,7 +29,7 @@ pub(super) fn dns(errors: &mut Errors, at: &At<'_>) {
     }
     searches(errors, &config.key("searches"));
     for option in config.key("options").items() {
-        if option.key("name").text().is_empty() {
+        if option.text_of("name").is_empty() {
             errors.required(&option, "must not be empty");
         }
     }

@@ -65,11 +65,11 @@ pub(super) fn ports(all: &[At<'_>], warn: &mut Vec<String>) {
         let number = |field: &str| port.key(field).int().unwrap_or(0);
         let ported = Ported {
             container: number("containerPort"),
-            protocol: port.key("protocol").text(),
+            protocol: port.text_of("protocol"),
             host: number("hostPort"),
-            ip: port.key("hostIP").text(),
+            ip: port.text_of("hostIP"),
         };
-        let name = port.key("name").text();
+        let name = port.text_of("name");
         if !ported.ip.is_empty() && ported.host == 0 {
             warn.push(format!(
                 "{}: hostIP set without hostPort: {{Name:{name} HostPort:0 ContainerPort:{} Protocol:{} HostIP:{}}}",
