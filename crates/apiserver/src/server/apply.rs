@@ -18,9 +18,8 @@ use super::last_applied;
 use super::managed::{self, Tracking};
 use super::options::{FieldValidation, WriteOptions};
 use super::respond::Reply;
-use super::write::{Part, Writer, reached};
+use super::write::{Part, Present, Writer, reached};
 use super::{Call, decode, negotiate};
-use crate::model::form::full;
 use crate::model::object;
 use crate::model::status::{Cause, Details, Status};
 use crate::model::{Custom, Resource, StatusMetadata};
@@ -432,7 +431,8 @@ impl Call<'_> {
         let (namespace, name) = (self.namespace().to_owned(), self.name().to_owned());
         loop {
             let configuration = sent.take().map_or_else(|| Configuration::read(self.body), Ok)?;
-            let seen = self.seen(&around.with(&configuration)).await?;
+            let (seen, present) = self.seen(&around.with(&configuration)).await?;
+            writer.present = present;
             sent = Some(configuration);
             let mut stale = false;
             let written = writer
@@ -460,24 +460,24 @@ impl Call<'_> {
         }
     }
 
-    /// How the apply looks in the versions in which other managers wrote.
-    async fn seen(&self, apply: &Apply<'_>) -> Result<Seen, Status> {
-        if apply.around.resource.custom.is_none() && apply.around.convert.is_none() {
-            return Ok(Seen::Same);
+    /// How the apply looks in the versions in which other managers wrote, and the object that was looked at for that.
+    async fn seen(&self, apply: &Apply<'_>) -> Result<(Seen, Option<Present>), Status> {
+        let resource = apply.around.resource;
+        if resource.custom.is_none() && apply.around.convert.is_none() {
+            return Ok((Seen::Same, None));
         }
-        let live = self.get_stored().await?;
-        let own = apply.around.resource.api_version();
-        let written = managed::versions(managed::entries(live.value()));
-        if written.into_iter().all(|version| version == own) {
-            return Ok(Seen::Apart(
-                object::text(live.value(), "resourceVersion").to_owned(),
-                Views::new(),
-            ));
-        }
-        let mut live = full(apply.around.resource, live.value());
-        let new = apply.run(&mut live, &Seen::Probing, &mut Vec::new())?;
-        let views = self.server.views(apply.around.resource, &live, &new, None).await?;
-        Ok(Seen::Apart(object::text(&live, "resourceVersion").to_owned(), views))
+        let mut present = Present::of(self.server, resource, self.get_unshown().await?).await?;
+        let live = &mut present.old;
+        let version = object::text(live, "resourceVersion").to_owned();
+        let own = resource.api_version();
+        let written = managed::versions(managed::entries(live));
+        let views = if written.into_iter().all(|version| version == own) {
+            Views::new()
+        } else {
+            let new = apply.run(live, &Seen::Probing, &mut Vec::new())?;
+            self.server.views(resource, live, &new, None).await?
+        };
+        Ok((Seen::Apart(version, views), Some(present)))
     }
 
     /// Creates the object out of nothing but the configuration.

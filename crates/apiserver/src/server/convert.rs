@@ -363,17 +363,25 @@ impl Inner {
             return Ok(views);
         }
         let kinds = self.registry.snapshot();
+        let has_webhook = several(resource).is_some_and(|several| several.webhook.is_some());
+        // Where no webhook converts, all versions of a custom kind have the same values.
+        let same = (resource.custom.is_some() && !has_webhook)
+            .then(|| [old, new].map(|object| Arc::new(managed::without(object))));
         for api_version in versions {
             let seen = match &resource.custom {
-                Some(custom) => self.custom_view(resource, custom, old, new, api_version).await?,
+                Some(custom) => {
+                    let same = same.clone();
+                    self.custom_view(resource, custom, [old, new], same, api_version)
+                        .await?
+                }
                 None => match row_of(&kinds, resource, api_version) {
                     None => Seen::Gone,
                     // Versions that differ in their name only see the same fields.
                     Some(row) if row.conversion.is_none() && resource.conversion.is_none() => continue,
                     Some(row) => Seen::As(View {
                         kind: object_type(&row),
-                        live: self.seen_as(resource, old, &row).await?,
-                        new: self.seen_as(resource, new, &row).await?,
+                        live: Arc::new(self.seen_as(resource, old, &row).await?),
+                        new: Arc::new(self.seen_as(resource, new, &row).await?),
                     }),
                 },
             };
@@ -383,13 +391,13 @@ impl Inner {
     }
 
     /// The same in one version of a custom kind, served or not. Under the strategy `None` all have the same values,
-    /// regardless of their schemas (`crConverter.ConvertToVersion` upstream).
+    /// regardless of their schemas (`crConverter.ConvertToVersion` upstream): these are `same`.
     async fn custom_view(
         &self,
         resource: &Resource,
         custom: &Custom,
-        old: &Value,
-        new: &Value,
+        [old, new]: [&Value; 2],
+        same: Option<[Arc<Value>; 2]>,
         api_version: &str,
     ) -> Result<Seen, Status> {
         let Some(schema) = schema_of(resource, custom, api_version) else {
@@ -398,11 +406,12 @@ impl Inner {
                 _ => format!("unexpected GroupVersion string: {api_version}"),
             }));
         };
-        let (live, new) = if several(resource).is_some_and(|several| several.webhook.is_some()) {
-            let live = self.converted_to(resource, old, api_version).await?;
-            (live, self.converted_to(resource, new, api_version).await?)
-        } else {
-            (managed::without(old), managed::without(new))
+        let [live, new] = match same {
+            Some(same) => same,
+            None => [
+                Arc::new(self.converted_to(resource, old, api_version).await?),
+                Arc::new(self.converted_to(resource, new, api_version).await?),
+            ],
         };
         let kind = ObjectType::custom(schema);
         Ok(Seen::As(View { kind, live, new }))

@@ -127,6 +127,12 @@ impl Call<'_> {
 
     /// The object that the path names, at the version that the query asks for or later.
     pub(crate) async fn get_stored(&self) -> Result<Arc<StoredObject>, Status> {
+        let stored = self.get_unshown().await?;
+        self.server.show_one(&self.resource, stored).await
+    }
+
+    /// The same as it is stored.
+    pub(crate) async fn get_unshown(&self) -> Result<Arc<StoredObject>, Status> {
         let version = self.query.get("resourceVersion");
         if !version.is_empty() {
             let version = parse_version(version).map_err(|why| {
@@ -140,12 +146,8 @@ impl Call<'_> {
             })?;
             self.server.wait_for(version).await?;
         }
-        let stored = self
-            .server
-            .storage
-            .get(&self.resource.store, &self.key())
-            .ok_or_else(|| Status::not_found(&self.resource, self.name()))?;
-        self.server.show_one(&self.resource, stored).await
+        let stored = self.server.storage.get(&self.resource.store, &self.key());
+        stored.ok_or_else(|| Status::not_found(&self.resource, self.name()))
     }
 
     /// The selection that the query's selectors make.

@@ -34,7 +34,7 @@ use crate::storage::StoredObject;
 
 pub(super) use restrict::reached;
 use stages::Storable;
-use store::Present;
+pub(super) use store::Present;
 
 /// How often a write is tried again after a conflict with another one. Upstream never gives up; a bound keeps a defect
 /// from hanging.
@@ -90,6 +90,8 @@ pub(crate) struct Writer<'a> {
     pub(crate) unlabelled: bool,
     /// The entry in the audit log, if the request is entered.
     pub(crate) audit: Option<&'a Entry>,
+    /// The object that an update will find, where it was looked at before: it may be large, and is read once.
+    pub(crate) present: Option<Present>,
 }
 
 impl<'a> Call<'a> {
@@ -142,6 +144,7 @@ impl<'a> Writer<'a> {
             may_only_update: false,
             unlabelled: false,
             audit: None,
+            present: None,
         }
     }
 
@@ -275,11 +278,14 @@ impl<'a> Writer<'a> {
         let resource = self.resource.clone();
         let key = key(namespace, name);
         for _ in 0..MAX_ATTEMPTS {
-            let Some(present) = self.server.storage.get(&resource.store, &key) else {
+            let Some(stored) = self.server.storage.get(&resource.store, &key) else {
                 return Err(Status::not_found(&resource, name));
             };
             self.warnings.clear();
-            let mut present = Present::of(self.server, &resource, present).await?;
+            let mut present = match self.present.take().filter(|present| present.is_of(&stored)) {
+                Some(present) => present,
+                None => Present::of(self.server, &resource, stored).await?,
+            };
             let mut warnings = Vec::new();
             let new = next(&mut present.old, &mut warnings);
             self.warnings.append(&mut warnings);

@@ -1,12 +1,12 @@
 //! The errors in the form of an applied configuration, in the words of the server.
 
-use std::collections::BTreeSet;
 use std::fmt;
 
 use serde_json::{Map, Value};
 
 use super::set::shown;
 use super::shape::{Form, Shape, element};
+use super::sorted::sort_by_text;
 use crate::budget;
 use crate::error::quote;
 use crate::go;
@@ -25,11 +25,19 @@ enum Leave {
 }
 
 /// The errors found, and the place of the walk.
-struct Walk {
+struct Walk<'a> {
     leave: Leave,
-    /// Put back when a part was looked at: a configuration without mistakes needs no text for each of its fields.
-    path: String,
+    /// A configuration without mistakes needs no text for any of its fields and items.
+    path: Vec<Step<'a>>,
     errors: Vec<String>,
+}
+
+enum Step<'a> {
+    Field(&'a str),
+    /// An item of a list that is owned as a whole.
+    Index(usize),
+    /// An item with an identity.
+    Item(Form<'a>, &'a Value),
 }
 
 /// The errors of a configuration, each with the path in front of it (`.foo: field not declared in schema`).
@@ -46,7 +54,7 @@ pub(super) fn check_stored(value: &Value, shape: Shape<'_>) -> Vec<String> {
 fn checked(value: &Value, shape: Shape<'_>, leave: Leave) -> Vec<String> {
     let mut walk = Walk {
         leave,
-        path: String::new(),
+        path: Vec::new(),
         errors: Vec::new(),
     };
     walk.value(value, shape);
@@ -61,9 +69,21 @@ pub(super) fn joined(errors: &[String]) -> String {
     }
 }
 
-impl Walk {
+impl<'a> Walk<'a> {
+    fn path(&self) -> String {
+        let mut path = String::new();
+        for step in &self.path {
+            match step {
+                Step::Field(name) => path.extend([".", name]),
+                Step::Index(at) => path.push_str(&format!("[{at}]")),
+                Step::Item(form, item) => path.extend(element(*form, item).map(|element| shown(&element))),
+            }
+        }
+        path
+    }
+
     fn report(&mut self, message: &str) {
-        let path = &self.path;
+        let path = self.path();
         budget::produce(measure::text_held(path.len().saturating_add(message.len())));
         self.errors.push(if path.is_empty() {
             message.to_owned()
@@ -72,7 +92,7 @@ impl Walk {
         });
     }
 
-    fn value(&mut self, value: &Value, shape: Shape<'_>) {
+    fn value(&mut self, value: &'a Value, shape: Shape<'a>) {
         if value.is_null() {
             return;
         }
@@ -85,7 +105,7 @@ impl Walk {
         }
     }
 
-    fn leaf(&mut self, value: &Value, shape: Shape<'_>) {
+    fn leaf(&mut self, value: &'a Value, shape: Shape<'a>) {
         if let Shape::Schema(schema) = shape
             && let Some(message) = wrong_leaf(value, schema)
         {
@@ -99,20 +119,18 @@ impl Walk {
         }
     }
 
-    fn fields(&mut self, map: &Map<String, Value>, shape: Shape<'_>) {
-        let here = self.path.len();
+    fn fields(&mut self, map: &'a Map<String, Value>, shape: Shape<'a>) {
         for (key, below) in map {
             let part = shape.part(key);
             if part.is_none() && self.leave == Leave::Stored {
                 continue;
             }
-            self.path.push('.');
-            self.path.push_str(key);
+            self.path.push(Step::Field(key));
             match &part {
                 Some(part) => self.value(below, part.shape),
                 None => self.report("field not declared in schema"),
             }
-            self.path.truncate(here);
+            self.path.pop();
             // The walk through a map ends with the first field that does not belong there.
             if part.is_none() {
                 break;
@@ -121,14 +139,13 @@ impl Walk {
     }
 
     /// Looks into an atomic list or map.
-    fn inside(&mut self, value: &Value, shape: Shape<'_>, schema: &Schema) {
-        let here = self.path.len();
+    fn inside(&mut self, value: &'a Value, shape: Shape<'a>, schema: &Schema) {
         match value {
             Value::Array(list) if schema.items.is_some() => {
                 for (at, item) in list.iter().enumerate() {
-                    self.path.push_str(&format!("[{at}]"));
+                    self.path.push(Step::Index(at));
                     self.value(item, shape.items());
-                    self.path.truncate(here);
+                    self.path.pop();
                 }
             }
             Value::Object(map) if !schema.properties.is_empty() || schema.additional_properties.is_some() => {
@@ -138,28 +155,47 @@ impl Walk {
         }
     }
 
-    fn items(&mut self, list: &[Value], form: Form<'_>, shape: Shape<'_>) {
-        let here = self.path.len();
-        let mut seen = BTreeSet::new();
+    fn items(&mut self, list: &'a [Value], form: Form<'a>, shape: Shape<'a>) {
+        let mut elements = Vec::with_capacity(list.len());
+        let mut broken = None;
         for (at, item) in list.iter().enumerate() {
             match element(form, item) {
+                Ok(element) => elements.push((element, at)),
                 Err(why) => {
-                    // Where the item is cannot even be said.
-                    self.report(&format!("element {at}: {why}"));
-                    return;
-                }
-                Ok(element) => {
-                    let below = shown(&element);
-                    if !seen.insert(element) && self.leave == Leave::Nothing {
-                        self.report(&format!("duplicate entries for key {below}"));
-                    }
-                    self.path.push_str(&below);
-                    self.value(item, shape.items());
-                    self.path.truncate(here);
+                    broken = Some((at, why));
+                    break;
                 }
             }
         }
+        let mut again = again(elements).into_iter().peekable();
+        for (at, item) in list.iter().enumerate() {
+            if let Some((_, why)) = broken.as_ref().filter(|(broken, _)| *broken == at) {
+                // Where the item is cannot even be said.
+                return self.report(&format!("element {at}: {why}"));
+            }
+            if again.next_if_eq(&at).is_some() && self.leave == Leave::Nothing {
+                let twice = element(form, item).map(|element| shown(&element));
+                self.report(&format!("duplicate entries for key {}", twice.unwrap_or_default()));
+            }
+            self.path.push(Step::Item(form, item));
+            self.value(item, shape.items());
+            self.path.pop();
+        }
     }
+}
+
+/// The places of the items whose elements came before, in order.
+fn again(mut elements: Vec<(String, usize)>) -> Vec<usize> {
+    sort_by_text(&mut elements);
+    let pairs = elements.windows(2);
+    let mut again: Vec<usize> = pairs
+        .filter_map(|pair| match pair {
+            [(one, _), (other, at)] if one == other => Some(*at),
+            _ => None,
+        })
+        .collect();
+    again.sort_unstable();
+    again
 }
 
 /// The error in a scalar, or in an atomic list or map as such.

@@ -452,8 +452,9 @@ pub fn apply_seen(
         owned.fields.subtract(&UNOWNED);
     }
     let difference = match &new {
-        Cow::Borrowed(_) => Diff::default(),
-        Cow::Owned(new) => difference(kind, live, new),
+        Cow::Owned(new) if managed.entries.keys().any(|other| other != manager) => difference(kind, live, new),
+        // Nothing changed, or there is no other manager to lose it.
+        _ => Diff::default(),
     };
     give_way(difference, managed, manager, force, others)?;
     // The order of items belongs to no field, and yet is a change.

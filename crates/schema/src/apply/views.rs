@@ -4,6 +4,7 @@
 //! write drops all tracking, and an apply is refused: its conflicts cannot be told.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use serde_json::Value;
 
@@ -17,9 +18,9 @@ pub struct View {
     /// How fields are looked at in that version.
     pub kind: ObjectType,
     /// The object before, converted.
-    pub live: Value,
+    pub live: Arc<Value>,
     /// The object after, converted.
-    pub new: Value,
+    pub new: Arc<Value>,
 }
 
 /// The write as one version sees it.

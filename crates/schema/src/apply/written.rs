@@ -11,7 +11,8 @@ use crate::budget;
 
 /// The element of an item of a set.
 pub(super) fn value_element(value: &Value) -> String {
-    let mut text = b"v:".to_vec();
+    let mut text = Vec::with_capacity("v:\"\"".len() + value.as_str().map_or(4, str::len));
+    text.extend_from_slice(b"v:");
     write(value, &mut text);
     finished(text)
 }
@@ -20,7 +21,11 @@ pub(super) fn value_element(value: &Value) -> String {
 pub(super) fn key_element(mut keys: Vec<(&str, &Value)>) -> String {
     keys.sort_by_key(|(key, _)| *key);
     keys.dedup_by_key(|(key, _)| *key);
-    let mut text = b"k:{".to_vec();
+    // Keys are mostly names; there is room for a number as well.
+    let text_of = |value: &Value| value.as_str().map_or(4, str::len);
+    let room = |(key, value): &(&str, &Value)| key.len() + text_of(value) + "\"\":\"\",".len();
+    let mut text = Vec::with_capacity("k:{}".len() + keys.iter().map(room).sum::<usize>());
+    text.extend_from_slice(b"k:{");
     for (at, (key, value)) in keys.into_iter().enumerate() {
         if at > 0 {
             text.push(b',');

@@ -125,16 +125,16 @@ impl Writer<'_> {
 
 /// The object that a write finds. Trees of large objects are many times their texts, so it is held once where it can
 /// be.
-pub(super) struct Present {
+pub(crate) struct Present {
     revision: u64,
     /// As the version of the request shows it, with `apiVersion` and `kind`.
-    pub(super) old: Value,
+    pub(crate) old: Value,
     /// As it is stored, where that is something else.
     stored: Option<Arc<StoredObject>>,
 }
 
 impl Present {
-    pub(super) async fn of(server: &Inner, resource: &Resource, stored: Arc<StoredObject>) -> Result<Present, Status> {
+    pub(crate) async fn of(server: &Inner, resource: &Resource, stored: Arc<StoredObject>) -> Result<Present, Status> {
         let revision = stored.revision();
         let shown = server.show_one(resource, stored.clone()).await?;
         let is_shown = Arc::ptr_eq(&shown, &stored) && is_shown_as_stored(resource, stored.encoded());
@@ -144,6 +144,11 @@ impl Present {
             old: full_of(resource, shown.into_value()),
             stored,
         })
+    }
+
+    /// Whether this is the object that is stored now.
+    pub(super) fn is_of(&self, stored: &StoredObject) -> bool {
+        self.revision == stored.revision()
     }
 
     /// Whether the stored object has the same content. Afterwards `old` does not say any more what it is.
