@@ -18,35 +18,52 @@ use crate::admission::Session;
 use crate::model::{Empties, Resource};
 
 /// Where an object has empty lists, and empty maps if they are asked for.
-fn find(value: &Value, at: &mut String, maps: bool, found: &mut Vec<String>) {
-    let length = at.len();
+fn find(value: &Value, place: &mut String, maps: bool, found: &mut Vec<String>) {
+    let length = place.len();
     match value {
-        Value::Array(list) if list.is_empty() => found.push(at.clone()),
-        Value::Object(map) if map.is_empty() && maps => found.push(at.clone()),
+        Value::Array(list) if list.is_empty() => found.push(place.clone()),
+        Value::Object(map) if map.is_empty() && maps => found.push(place.clone()),
         Value::Array(list) => {
             for (index, item) in list.iter().enumerate() {
-                write!(at, "/{index}").expect("a string takes everything");
-                find(item, at, maps, found);
-                at.truncate(length);
+                write!(place, "/{index}").expect("a string takes everything");
+                find(item, place, maps, found);
+                place.truncate(length);
             }
         }
         Value::Object(map) => {
             for (key, value) in map {
-                at.push('/');
-                at.push_str(&escape(key));
-                find(value, at, maps, found);
-                at.truncate(length);
+                place.push('/');
+                place.push_str(&escape(key));
+                find(value, place, maps, found);
+                place.truncate(length);
             }
         }
         _ => {}
     }
 }
 
+/// The value at a place. There may be thousands of places: their parts are not copied, as `Value::pointer` does.
+fn at<'v>(object: &'v Value, place: &str) -> Option<&'v Value> {
+    place.split('/').skip(1).try_fold(object, |value, part| match value {
+        Value::Object(map) => map.get(&*unescape(part)),
+        Value::Array(list) => list.get(part.parse::<usize>().ok()?),
+        _ => None,
+    })
+}
+
+fn at_mut<'v>(object: &'v mut Value, place: &str) -> Option<&'v mut Value> {
+    place.split('/').skip(1).try_fold(object, |value, part| match value {
+        Value::Object(map) => map.get_mut(&*unescape(part)),
+        Value::Array(list) => list.get_mut(part.parse::<usize>().ok()?),
+        _ => None,
+    })
+}
+
 /// The object around a place, and the name that the place has in it.
 fn outer<'o>(object: &'o mut Value, place: &str) -> Option<(&'o mut Map<String, Value>, String)> {
     let (outer, key) = place.rsplit_once('/')?;
-    let map = object.pointer_mut(outer)?.as_object_mut()?;
-    Some((map, unescape(key)))
+    let map = at_mut(object, outer)?.as_object_mut()?;
+    Some((map, unescape(key).into_owned()))
 }
 
 /// Empty lists belong to the field manager that wrote them, plugins and rules see them, and they are stored as null.
@@ -70,7 +87,7 @@ pub(super) fn without_empty_lists(resource: &Resource, object: &mut Value) -> Ve
 /// Puts empty lists back where they were and are null now.
 pub(super) fn with_empty_lists(object: &mut Value, places: &[String]) {
     for place in places {
-        if let Some(value @ Value::Null) = object.pointer_mut(place) {
+        if let Some(value @ Value::Null) = at_mut(object, place) {
             *value = json!([]);
         }
     }
@@ -79,12 +96,12 @@ pub(super) fn with_empty_lists(object: &mut Value, places: &[String]) {
 /// Shows the object as the rules see it: a list that was sent empty is an empty list, and one that was not sent is
 /// null.
 pub(super) fn seen_with_empty_lists<T>(object: &mut Value, places: &[String], look: impl FnOnce(&mut Value) -> T) -> T {
-    let is_null = |place: &&String| object.pointer(place).is_some_and(Value::is_null);
+    let is_null = |place: &&String| at(object, place).is_some_and(Value::is_null);
     let shown: Vec<&String> = places.iter().filter(is_null).collect();
     with_empty_lists(object, places);
     let seen = look(object);
     for place in shown {
-        if let Some(value) = object.pointer_mut(place) {
+        if let Some(value) = at_mut(object, place) {
             *value = Value::Null;
         }
     }
@@ -110,7 +127,7 @@ impl Unwritten {
         if found.is_empty() {
             return Unwritten::default();
         }
-        let taken = |place: String| Some((object.pointer(&place)?.clone(), place));
+        let taken = |place: String| Some((at(object, &place)?.clone(), place));
         let found: Vec<(Value, String)> = found.into_iter().filter_map(taken).collect();
         // An empty list of managedFields clears all ownership.
         let metadata = object.as_object_mut().and_then(|map| map.remove("metadata"));
@@ -118,7 +135,7 @@ impl Unwritten {
         if let (Some(map), Some(metadata)) = (object.as_object_mut(), metadata) {
             map.insert("metadata".to_owned(), metadata);
         }
-        let gone = found.into_iter().filter(|(_, place)| object.pointer(place).is_none());
+        let gone = found.into_iter().filter(|(_, place)| at(object, place).is_none());
         Unwritten(gone.map(|(value, place)| (place, value)).collect())
     }
 
@@ -158,7 +175,7 @@ impl Unwritten {
 
     /// Whether the object that is to be stored has any: those that have a default have it by now.
     pub(super) fn has_any(&self, object: &Value, session: &Session<'_>) -> bool {
-        !session.was_changed() && self.0.iter().any(|(place, _)| object.pointer(place).is_none())
+        !session.was_changed() && self.0.iter().any(|(place, _)| at(object, place).is_none())
     }
 }
 

@@ -7,6 +7,7 @@
 
 mod tree;
 
+use std::borrow::Cow;
 use std::fmt;
 use std::sync::LazyLock;
 
@@ -76,15 +77,34 @@ impl std::error::Error for JsonPatchError {}
 /// # Errors
 /// [`JsonPatchError`] of the first operation that does not apply.
 pub fn apply(doc: &Value, patch: &Value) -> Result<Value, JsonPatchError> {
+    static NULL: Value = Value::Null;
     let operations = operations(patch)?;
-    let mut patching = Patching {
-        depth: depth(doc),
-        doc: doc.into(),
-        copied: 0,
-        visited: 0,
+    let mut patching = Patching::of(doc);
+    for operation in operations {
+        let value = operation.get("value").unwrap_or(&NULL);
+        patching.operation(operation, value.into())?;
+    }
+    Ok(patching.doc.close())
+}
+
+/// [`apply`] of a patch that is done with then: its values, which may be large, become part of the document.
+///
+/// # Errors
+/// As [`apply`].
+pub fn apply_taking(doc: &Value, patch: Value) -> Result<Value, JsonPatchError> {
+    operations(&patch)?;
+    let mut patching = Patching::of(doc);
+    let operations = match patch {
+        Value::Array(operations) => operations,
+        _ => Vec::new(),
     };
     for operation in operations {
-        patching.operation(operation)?;
+        let mut operation = match operation {
+            Value::Object(fields) => fields,
+            _ => Map::new(),
+        };
+        let value = operation.remove("value").unwrap_or_default();
+        patching.operation(&operation, value.into())?;
     }
     Ok(patching.doc.close())
 }
@@ -150,13 +170,21 @@ fn operations(patch: &Value) -> Result<Vec<&Map<String, Value>>, JsonPatchError>
 /// assert_eq!(escape("a/b~"), "a~1b~0");
 /// assert_eq!(unescape("a~1b~0"), "a/b~");
 /// ```
-pub fn escape(key: &str) -> String {
-    key.replace('~', "~0").replace('/', "~1")
+pub fn escape(key: &str) -> Cow<'_, str> {
+    if key.contains(['~', '/']) {
+        Cow::Owned(key.replace('~', "~0").replace('/', "~1"))
+    } else {
+        Cow::Borrowed(key)
+    }
 }
 
 /// The key that a part of a JSON pointer stands for.
-pub fn unescape(part: &str) -> String {
-    part.replace("~1", "/").replace("~0", "~")
+pub fn unescape(part: &str) -> Cow<'_, str> {
+    if part.contains('~') {
+        Cow::Owned(part.replace("~1", "/").replace("~0", "~"))
+    } else {
+        Cow::Borrowed(part)
+    }
 }
 
 /// A path without its escapes. A path without a slash names nothing; the text before the first slash is ignored.
@@ -169,7 +197,11 @@ struct Pointer {
 impl Pointer {
     fn parse(written: &str) -> Self {
         budget::spend_on_text(written.len());
-        let mut parents: Vec<String> = written.split('/').skip(1).map(unescape).collect();
+        let mut parents: Vec<String> = written
+            .split('/')
+            .skip(1)
+            .map(|part| unescape(part).into_owned())
+            .collect();
         let last = parents.pop();
         Self {
             written: written.to_owned(),
@@ -220,7 +252,17 @@ struct Patching<'v> {
 }
 
 impl<'v> Patching<'v> {
-    fn operation(&mut self, operation: &'v Map<String, Value>) -> Result<(), JsonPatchError> {
+    fn of(doc: &'v Value) -> Self {
+        Patching {
+            depth: depth(doc),
+            doc: doc.into(),
+            copied: 0,
+            visited: 0,
+        }
+    }
+
+    /// Runs an operation with this value.
+    fn operation(&mut self, operation: &Map<String, Value>, value: Tree<'v>) -> Result<(), JsonPatchError> {
         let kind = operation.get("op").and_then(Value::as_str).unwrap_or("unknown");
         let text = |field: &str| {
             let found = operation.get(field).and_then(Value::as_str);
@@ -235,15 +277,16 @@ impl<'v> Patching<'v> {
                 ))
             })
         };
-        static NULL: Value = Value::Null;
-        let value = operation.get("value").unwrap_or(&NULL);
         match kind {
             "add" => self.add(&text("path")?, value),
             "remove" => self.remove(&text("path")?),
             "replace" => self.replace(&text("path")?, value),
             "move" => self.relocate(&text("from")?, || text("path")),
             "copy" => self.copy(&text("from")?, || text("path")),
-            "test" => self.test(&text("path")?, value),
+            "test" => match value {
+                Tree::Shown(value) => self.test(&text("path")?, value),
+                other => self.test(&text("path")?, &other.close()),
+            },
             other => Err(JsonPatchError::BadOp(format!("Unexpected kind: {other}"))),
         }
     }
@@ -258,15 +301,15 @@ impl<'v> Patching<'v> {
         Some((at.open()?, last))
     }
 
-    fn add(&mut self, pointer: &Pointer, value: &'v Value) -> Result<(), JsonPatchError> {
+    fn add(&mut self, pointer: &Pointer, value: Tree<'v>) -> Result<(), JsonPatchError> {
         let path = &pointer.written;
         let gone = || {
             missing(format!(
                 "add operation does not apply: doc is missing path: \"{path}\": missing value"
             ))
         };
-        let deep = depth(value);
-        self.insert(pointer, value.into(), deep, gone, |why| {
+        let deep = value.depth();
+        self.insert(pointer, value, deep, gone, |why| {
             missing(format!("error in add for path: '{path}': {why}"))
         })
     }
@@ -361,20 +404,20 @@ impl<'v> Patching<'v> {
         })
     }
 
-    fn replace(&mut self, pointer: &Pointer, value: &'v Value) -> Result<(), JsonPatchError> {
+    fn replace(&mut self, pointer: &Pointer, value: Tree<'v>) -> Result<(), JsonPatchError> {
         let path = &pointer.written;
         if path.is_empty() {
-            if !value.is_object() && !value.is_array() {
+            // Scalars hold nothing.
+            if value.depth() == 0 {
                 return Err(JsonPatchError::BadOp(
                     "replace operation value must be object or array: %!w(<nil>)".to_owned(),
                 ));
             }
-            self.depth = depth(value);
-            self.doc = value.into();
+            self.depth = value.depth();
+            self.doc = value;
             return Ok(());
         }
-        let deep = depth(value);
-        let value = Tree::from(value);
+        let deep = value.depth();
         self.grow(pointer, &value, deep)?;
         let gone = |what: &str| {
             missing(format!(

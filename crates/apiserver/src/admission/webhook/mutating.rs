@@ -181,7 +181,10 @@ async fn call(
             hook.name
         )));
     }
-    let mut new = patch::json::apply(travelling.object, &operations).map_err(|error| internal(error.to_string()))?;
+    // The log may tell of them; otherwise their values move into the object.
+    let told = session.is_audited().then(|| operations.clone());
+    let new = patch::json::apply_taking(travelling.object, operations);
+    let mut new = new.map_err(|error| internal(error.to_string()))?;
     if attributes.is_own_kind() {
         session
             .decode(&mut new, travelling.object, &travelling.resource)
@@ -191,7 +194,9 @@ async fn call(
     }
     session.check_owners(&mut new, travelling.object);
     let changed = new != *travelling.object;
-    annotate_patch(hook, place, session, &operations);
+    if let Some(operations) = told {
+        annotate_patch(hook, place, session, &operations);
+    }
     if attributes.is_own_kind() {
         session.default(&mut new, &travelling.resource);
     }
