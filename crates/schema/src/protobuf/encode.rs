@@ -146,12 +146,16 @@ fn write_message(message: &'static Message, value: &Value, depth: usize, out: &m
     if let Some(whole) = message.whole() {
         return write_field(whole, value, depth, out);
     }
-    for field in message.fields() {
+    let values = value.as_object().map(|entries| message.values(entries));
+    for (at, field) in message.fields().iter().enumerate() {
         match field.type_ {
             Type::Message(inner) if field.is_inline() => {
                 nested(field.tag, out, |out| write_message(inner, value, depth + 1, out))?;
             }
-            _ => write_field(field, value.get(field.json).unwrap_or(&Value::Null), depth, out)?,
+            _ => {
+                let of_field = values.as_ref().and_then(|values| values.get(at).copied());
+                write_field(field, of_field.unwrap_or(&Value::Null), depth, out)?;
+            }
         }
     }
     Ok(())
@@ -266,7 +270,7 @@ fn write_special(special: Special, value: &Value, depth: usize, out: &mut Vec<u8
             bytes(3, text.as_bytes(), out);
         }
         Special::Json if value.is_null() => {}
-        Special::Json => bytes(1, value.to_string().as_bytes(), out),
+        Special::Json => bytes(1, &serde_json::to_vec(value).ok()?, out),
         Special::SchemaOrArray | Special::SchemaOrBool | Special::SchemaOrStrings => {
             return write_schema(special, value, depth, out);
         }

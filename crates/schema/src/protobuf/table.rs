@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::{LazyLock, OnceLock};
 
+use serde_json::{Map, Value};
+
 use super::order::{self, Place};
 use super::special::Special;
 use crate::budget;
@@ -83,6 +85,8 @@ pub(super) struct Message {
     /// The fields as text, and read: by their tags.
     line: &'static str,
     fields: OnceLock<Vec<Field>>,
+    /// Where each of them is, by its JSON name.
+    by_name: OnceLock<Vec<(&'static str, usize)>>,
     /// Where each stands in JSON.
     places: OnceLock<Vec<Place>>,
 }
@@ -94,6 +98,25 @@ impl Message {
             fields.sort_by_key(|field| field.tag);
             fields
         })
+    }
+
+    /// The values of the fields, of which most are absent: the sorted entries are read beside the sorted names.
+    pub(super) fn values<'v>(&self, entries: &'v Map<String, Value>) -> Vec<&'v Value> {
+        let names = self.by_name.get_or_init(|| {
+            let fields = self.fields().iter().enumerate();
+            let mut names: Vec<(&str, usize)> = fields.map(|(at, field)| (field.json, at)).collect();
+            names.sort_unstable();
+            names
+        });
+        let mut values = vec![&Value::Null; names.len()];
+        let mut names = names.iter().peekable();
+        for (key, value) in entries {
+            while names.next_if(|(name, _)| *name < key.as_str()).is_some() {}
+            if let Some((_, at)) = names.next_if(|(name, _)| *name == key.as_str()) {
+                values[*at] = value;
+            }
+        }
+        values
     }
 
     /// The fields as the line has them: in the order of Go's struct.
@@ -148,6 +171,7 @@ fn table() -> Table {
             prefix,
             line,
             fields: OnceLock::new(),
+            by_name: OnceLock::new(),
             places: OnceLock::new(),
         };
         table.messages.entry(prefix).or_default().insert(name, message);

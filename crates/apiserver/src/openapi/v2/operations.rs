@@ -29,11 +29,15 @@ const FIELDS: [&str; 7] = ["uniqueItems", "type", "description", "name", "in", "
 
 /// Parameters that operations refer to, by the name of the reference.
 #[derive(Default)]
-pub(super) struct Shared(BTreeMap<String, Value>);
+pub(super) struct Shared {
+    parameters: BTreeMap<String, Value>,
+    /// The references by the names of the parameters: each kind has the same ones, with long descriptions to hash.
+    by_name: BTreeMap<String, Vec<String>>,
+}
 
 impl Shared {
     pub(super) fn into_parameters(self) -> impl Iterator<Item = (String, Value)> {
-        self.0.into_iter()
+        self.parameters.into_iter()
     }
 
     /// The parameter as it stands in an operation: a reference where it is shared.
@@ -41,15 +45,21 @@ impl Shared {
         if !is_shared(&parameter) {
             return parameter;
         }
-        let name = format!(
-            "{}-{}",
-            parameter["name"].as_str().unwrap_or(""),
-            short_hash(&go_text(&parameter))
-        );
-        let reference = json!({"$ref": format!("#/parameters/{name}")});
-        self.0.entry(name).or_insert(parameter);
+        let own = parameter["name"].as_str().unwrap_or("");
+        let mut known = self.by_name.get(own).into_iter().flatten();
+        if let Some(name) = known.find(|name| self.parameters.get(*name) == Some(&parameter)) {
+            return reference_to(name);
+        }
+        let name = format!("{own}-{}", short_hash(&go_text(&parameter)));
+        self.by_name.entry(own.to_owned()).or_default().push(name.clone());
+        let reference = reference_to(&name);
+        self.parameters.entry(name).or_insert(parameter);
         reference
     }
+}
+
+fn reference_to(name: &str) -> Value {
+    json!({"$ref": format!("#/parameters/{name}")})
 }
 
 /// Parameters that differ from kind to kind are not shared, and neither are those that old versions of kubectl look for
