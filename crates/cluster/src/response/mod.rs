@@ -235,14 +235,15 @@ impl<L: Lines> Watch<L> {
         let Some(second) = self.ready_line(cx) else {
             return Some(first);
         };
-        let mut frame = BytesMut::with_capacity(FRAME + first.len());
-        frame.extend_from_slice(&first);
-        frame.extend_from_slice(&second);
-        while frame.len() < FRAME {
+        let mut length = first.len() + second.len();
+        let mut lines = vec![first, second];
+        while length < FRAME {
             let Some(line) = self.ready_line(cx) else { break };
-            frame.extend_from_slice(&line);
+            length += line.len();
+            lines.push(line);
         }
-        Some(frame.freeze())
+        // As large as it is: a frame may wait in each of thousands of watches at the same time.
+        Some(Bytes::from(lines.concat()))
     }
 
     fn ready_line(&mut self, cx: &mut Context<'_>) -> Option<Bytes> {
