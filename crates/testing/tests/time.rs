@@ -118,10 +118,13 @@ async fn restarts_back_off() -> Result<()> {
 // ANCHOR: silent
 #[tokio::test]
 async fn a_silent_node_loses_its_pods() -> Result<()> {
-    let cluster = cluster().await?;
+    // Where no node is ready nothing is evicted: it may be the network that failed.
+    let start = "2026-01-01T00:30:00Z".parse().expect("a time");
+    let cluster = TestCluster::in_virtual_time(start, Cluster::builder().nodes(2)).await?;
     let (nodes, pods): (Api<Node>, Api<Pod>) = (Api::all(cluster.kube()), Api::default_namespaced(cluster.kube()));
     let mut pod = container(json!({}));
     pod["metadata"]["name"] = json!("p");
+    pod["spec"]["nodeName"] = json!("node-0");
     pods.create(&PostParams::default(), &object(pod)).await?;
     cluster.settle().await?;
     let silent = Patch::Merge(json!({ "metadata": { "annotations": { "kubewright.dev/node": "silent" } } }));
@@ -146,6 +149,54 @@ async fn a_silent_node_loses_its_pods() -> Result<()> {
     Ok(())
 }
 // ANCHOR_END: silent
+
+/// Nodes that fail together keep their pods while no node is ready. One returns: the others lose theirs one by one.
+#[tokio::test]
+async fn nodes_that_are_all_silent_keep_their_pods() -> Result<()> {
+    let start = "2026-01-01T00:30:00Z".parse().expect("a time");
+    let cluster = TestCluster::in_virtual_time(start, Cluster::builder().nodes(3)).await?;
+    let nodes: Api<Node> = Api::all(cluster.kube());
+    let say = async |name: &str, state: Option<&str>| -> Result<()> {
+        let patch = Patch::Merge(json!({ "metadata": { "annotations": { "kubewright.dev/node": state } } }));
+        nodes.patch(name, &PatchParams::default(), &patch).await?;
+        Ok(())
+    };
+    // The nodes that pods leave, after so many seconds.
+    let check = async |seconds: u64, expected: &[&str]| -> Result<()> {
+        cluster.advance(Duration::from_secs(seconds)).await?;
+        let left = nodes
+            .list(&Default::default())
+            .await?
+            .items
+            .into_iter()
+            .filter_map(|node| {
+                let taints = node.spec.and_then(|spec| spec.taints).unwrap_or_default();
+                let leaves = taints.iter().any(|taint| taint.effect == "NoExecute");
+                node.metadata.name.filter(|_| leaves)
+            });
+        let left: Vec<String> = left.collect();
+        assert_eq!(left, expected, "after {seconds} s more");
+        Ok(())
+    };
+    // A cluster whose first nodes were not ready yet begins without a token.
+    check(30, &[]).await?;
+    say("node-0", Some("silent")).await?;
+    check(49, &[]).await?;
+    check(3, &["node-0"]).await?;
+    say("node-1", Some("silent")).await?;
+    check(52, &["node-0", "node-1"]).await?;
+    say("node-2", Some("silent")).await?;
+    check(52, &[]).await?;
+    check(600, &[]).await?;
+    say("node-2", None).await?;
+    check(9, &[]).await?;
+    check(2, &["node-0"]).await?;
+    check(10, &["node-0", "node-1"]).await?;
+    say("node-0", None).await?;
+    check(1, &["node-1"]).await?;
+    cluster.stop().await;
+    Ok(())
+}
 
 /// A cluster in the machine's time says so.
 #[tokio::test]

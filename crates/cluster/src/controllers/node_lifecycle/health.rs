@@ -28,6 +28,13 @@ pub(super) struct Heard {
     at: Timestamp,
 }
 
+impl Heard {
+    /// It counts as heard now, although it may not have been.
+    pub(super) fn again(&mut self, now: Timestamp) {
+        self.at = now;
+    }
+}
+
 /// The condition Ready.
 pub(super) fn ready(node: &Node) -> Option<&NodeCondition> {
     let mut conditions = node.status.iter().flat_map(|status| status.conditions.iter().flatten());

@@ -4,21 +4,23 @@
 //!
 //! Invariant: a kubelet's own status is changed only when the kubelet has fallen silent.
 //!
-//! Not here: the eviction of pods (`taint_eviction`); limits of how many nodes of a zone are tainted at once
-//! (`handleDisruption`).
+//! Not here: the eviction of pods (`taint_eviction`).
 
 mod health;
 mod taints;
+mod zones;
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use kubewright::k8s_openapi::api::coordination::v1::Lease;
 use kubewright::k8s_openapi::api::core::v1::{Node, Pod};
-use kubewright::{Action, Context, Controller, Error, EventType, Reconciler, Request, Result};
+use kubewright::{Action, Context, Controller, Error, EventType, Reconciler, Request, Result, Waker};
 use serde_json::json;
 
 use self::health::Heard;
+use self::zones::{Effects, Permit, Zones};
 use super::{bound, disruption_target, pods};
 use crate::objects::meta;
 
@@ -39,10 +41,15 @@ pub(crate) struct NodeLifecycle {
     /// Whether simulated nodes renew Leases; without, they are heard unless they were told to be silent.
     heartbeats: bool,
     memory: Mutex<BTreeMap<Request, Memory>>,
+    zones: Mutex<Zones>,
+    /// Wakes nodes that wait for others.
+    waker: Waker,
 }
 
 struct Memory {
     heard: Heard,
+    /// It is heard without Leases.
+    lives: bool,
     ready: bool,
     /// Whether the pods of a node that is not ready were marked so. A controller that has just started cannot know, and
     /// does it again.
@@ -54,8 +61,11 @@ pub(crate) fn controller(heartbeats: bool) -> Controller {
     let lifecycle = NodeLifecycle {
         heartbeats,
         memory: Mutex::default(),
+        zones: Mutex::default(),
+        waker: Waker::new(),
     };
-    Controller::of(lifecycle).named(NAME)
+    let woken = lifecycle.waker.source();
+    Controller::of(lifecycle).named(NAME).source(woken)
 }
 
 impl NodeLifecycle {
@@ -75,16 +85,86 @@ impl NodeLifecycle {
             condition.is_some_and(|ready| ready.status == "Unknown" || (is_simulated && ready.status != "True"));
         let mut memory = self.memory();
         let before = memory.get(request);
-        let heard = health::hear(before.map(|before| &before.heard), node, lease, ctx.now());
+        let lives = self.is_heard(node);
+        // A node without Leases was heard until it was told to be silent, which is now.
+        let last = before.filter(|before| !lives && !before.lives);
+        let heard = health::hear(last.map(|last| &last.heard), node, lease, ctx.now());
         let fell = before.is_some_and(|before| before.ready) && silent;
         let marked = !ready && before.is_some_and(|before| before.marked);
         let next = Memory {
             heard: heard.clone(),
+            lives,
             ready,
             marked,
         };
         memory.insert(request.clone(), next);
         (heard, fell, silent && !marked)
+    }
+
+    fn zones(&self) -> MutexGuard<'_, Zones> {
+        self.zones.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn is_heard(&self, node: &Node) -> bool {
+        !self.heartbeats && super::node::is_silent(node) == Some(false)
+    }
+
+    /// Remembers the node in its zone, and what this changes for others.
+    async fn see(&self, node: &Node, ctx: &Context) -> Result<()> {
+        // After a start a zone is judged by all of its nodes, and not by the first that comes.
+        let is_first = self.zones().is_empty();
+        let all = match is_first {
+            true => ctx.client().list::<Node>(None).await?,
+            false => vec![],
+        };
+        let effects = {
+            let mut zones = self.zones();
+            all.iter().for_each(|other| drop(zones.see(other)));
+            let seen = zones.see(node);
+            let judged = zones.judge(ctx.now());
+            Effects {
+                next: seen.next,
+                ..judged
+            }
+        };
+        self.pass_on(effects, ctx).await;
+        Ok(())
+    }
+
+    async fn pass_on(&self, effects: Effects, ctx: &Context) {
+        if effects.recovered {
+            for memory in self.memory().values_mut() {
+                memory.heard.again(ctx.now());
+            }
+        }
+        if effects.all {
+            self.waker.wake_all("a zone changed its state").await;
+        }
+        self.wake(effects.next).await;
+    }
+
+    async fn wake(&self, next: Option<String>) {
+        if let Some(name) = next {
+            self.waker
+                .wake(Request::new(None, &name), "it is the next of its zone")
+                .await;
+        }
+    }
+
+    /// Whether the pods of a node that is not ready may leave it, and when to ask again.
+    async fn permit(&self, node: &Node, ctx: &Context) -> (bool, Option<Duration>) {
+        let name = ctx.request().name();
+        let is_lost = health::ready(node).is_some_and(|ready| matches!(ready.status.as_str(), "False" | "Unknown"));
+        let (permit, next) = match is_lost {
+            true => self.zones().permit(name, taints::is_left(node), ctx.now()),
+            false => (Permit::Waits, self.zones().release(name)),
+        };
+        self.wake(next).await;
+        match permit {
+            Permit::Granted => (true, None),
+            Permit::In(left) => (false, Some(left)),
+            Permit::Waits => (false, None),
+        }
     }
 
     fn remember_marked(&self, request: &Request) {
@@ -108,9 +188,11 @@ impl Reconciler for NodeLifecycle {
             mark_pods(&ctx, ctx.request().name()).await?;
             self.remember_marked(ctx.request());
         }
-        if !self.heartbeats && super::node::is_silent(&node) == Some(false) {
-            follow(&node, &ctx).await?;
-            return Ok(Action::await_change());
+        self.see(&node, &ctx).await?;
+        let (leave, wait) = self.permit(&node, &ctx).await;
+        if self.is_heard(&node) {
+            follow(&node, leave, &ctx).await?;
+            return Ok(wait.map_or_else(Action::await_change, Action::requeue_after));
         }
         let left = health::left(&heard, &node, ctx.now());
         if left.is_zero()
@@ -124,17 +206,21 @@ impl Reconciler for NodeLifecycle {
                 _ => Ok(Action::await_change()),
             };
         }
-        follow(&node, &ctx).await?;
-        Ok(if left.is_zero() {
-            // It may be heard again by its lease alone, which is not watched.
-            Action::requeue_after(super::node::RENEW)
-        } else {
-            Action::requeue_after(left)
-        })
+        follow(&node, leave, &ctx).await?;
+        // It may be heard again by its lease alone, which is not watched.
+        let look = if left.is_zero() { super::node::RENEW } else { left };
+        Ok(Action::requeue_after(wait.map_or(look, |wait| wait.min(look))))
     }
 
-    async fn deleted(&self, request: Request, _: Context) -> Result<Action> {
+    async fn deleted(&self, request: Request, ctx: Context) -> Result<Action> {
         self.memory().remove(&request);
+        let effects = {
+            let mut zones = self.zones();
+            let next = zones.forget(request.name()).next;
+            let judged = zones.judge(ctx.now());
+            Effects { next, ..judged }
+        };
+        self.pass_on(effects, &ctx).await;
         Ok(Action::await_change())
     }
 }
@@ -154,9 +240,10 @@ fn old_labels(node: &Node) -> BTreeMap<String, String> {
     stale.collect()
 }
 
-/// Writes the taints, the annotation and the old labels, when they differ.
-async fn follow(node: &Node, ctx: &Context) -> Result<()> {
-    let taints = taints::taints(node, &meta::time(ctx.now()));
+/// Writes the taints, the annotation and the old labels, when they differ. `leave`: pods may leave a node that is not
+/// ready.
+async fn follow(node: &Node, leave: bool, ctx: &Context) -> Result<()> {
+    let taints = taints::taints(node, leave, &meta::time(ctx.now()));
     let present = node
         .spec
         .as_ref()

@@ -23,8 +23,9 @@ const CONDITIONS: [(&str, &str, &str); 6] = [
     ("NetworkUnavailable", "True", "node.kubernetes.io/network-unavailable"),
 ];
 
-/// The taints that a node is to have: its own, and those that follow from its state. `now` is when pods begin to leave.
-pub(super) fn taints(node: &Node, now: &Time) -> Vec<Taint> {
+/// The taints that a node is to have: its own, and those that follow from its state. `leave` says whether its pods may
+/// leave it while it is not ready, and `now` when they begin to.
+pub(super) fn taints(node: &Node, leave: bool, now: &Time) -> Vec<Taint> {
     let spec = node.spec.as_ref();
     let conditions = node
         .status
@@ -37,9 +38,9 @@ pub(super) fn taints(node: &Node, now: &Time) -> Vec<Taint> {
             .any(|condition| condition.type_ == kind && condition.status == status)
     };
     let mut wanted: Vec<(&str, &str)> = Vec::new();
-    for (kind, status, key) in CONDITIONS.iter().filter(|(kind, status, _)| says(kind, status)) {
+    for (kind, _, key) in CONDITIONS.iter().filter(|(kind, status, _)| says(kind, status)) {
         wanted.push((key, NO_SCHEDULE));
-        if *kind == "Ready" && matches!(*status, "False" | "Unknown") {
+        if leave && *kind == "Ready" {
             wanted.push((key, NO_EXECUTE));
         }
     }
@@ -65,6 +66,14 @@ pub(super) fn taints(node: &Node, now: &Time) -> Vec<Taint> {
     taints
 }
 
+/// Whether a node has a taint by which pods leave it while it is not ready.
+pub(super) fn is_left(node: &Node) -> bool {
+    let taints = node.spec.iter().flat_map(|spec| spec.taints.iter().flatten());
+    taints
+        .into_iter()
+        .any(|taint| taint.effect == NO_EXECUTE && is_ours(taint))
+}
+
 /// Whether the taint follows from the node's state.
 fn is_ours(taint: &Taint) -> bool {
     let of_condition = |of: &str| {
@@ -87,9 +96,13 @@ mod tests {
     use super::*;
 
     fn check(spec: &Value, conditions: &Value, want: &[&str]) {
+        check_when(true, spec, conditions, want);
+    }
+
+    fn check_when(leave: bool, spec: &Value, conditions: &Value, want: &[&str]) {
         let node = json!({"metadata": {"name": "n"}, "spec": spec, "status": {"conditions": conditions}});
         let node: Node = serde_json::from_value(node).expect("a node");
-        let found: Vec<String> = taints(&node, &Time(Timestamp::UNIX_EPOCH))
+        let found: Vec<String> = taints(&node, leave, &Time(Timestamp::UNIX_EPOCH))
             .iter()
             .map(|taint| format!("{}:{}", taint.key, taint.effect))
             .collect();
@@ -106,6 +119,10 @@ mod tests {
         check(&not_ready(), &json!([ready("True")]), &[own]);
         check(&not_ready(), &json!([ready("False")]), &[own, tainted, leaving]);
         check(&json!({}), &json!([ready("False")]), &[tainted, leaving]);
+        check_when(false, &json!({}), &json!([ready("False")]), &[tainted]);
+        let both = json!({"taints": [{"key": "node.kubernetes.io/unreachable", "effect": "NoExecute"}]});
+        check(&both, &json!([ready("False")]), &[tainted, leaving]);
+        check_when(false, &both, &json!([ready("False")]), &[tainted]);
         check(
             &not_ready(),
             &json!([ready("Unknown")]),
