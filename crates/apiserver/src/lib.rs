@@ -39,7 +39,7 @@ pub use kubewright_model::{env, outbound};
 use kubewright_model::{scheme, values};
 pub use kubewright_schema::base64;
 pub use kubewright_schema::budget::Trial;
-pub use kubewright_schema::names;
+pub use kubewright_schema::{names, quantity};
 pub use model::ServiceRange;
 pub use model::status::Status;
 pub use model::user::UserInfo;

@@ -40,6 +40,7 @@ mod kinds;
 pub mod kubeconfig;
 mod listen;
 mod meter;
+pub mod metrics;
 mod objects;
 mod outbound;
 mod pki;

@@ -19,7 +19,7 @@
 //! Inside: `cluster` is the test cluster; `wait` watches one object or one kind until it is as expected; `running` is
 //! an operator in the background, `rights` its role, `usage` which rules of the role it used; `troubles` explains why a
 //! wait failed; `routes` connects the API server to the operator's webhooks; [`conversion`] tries conversions on random
-//! objects; `time` is the clock that a test controls; `pods` makes pods misbehave; `dying` kills an operator after one
+//! objects; `time` is the clock that a test controls; `pods` makes pods misbehave; `metrics` sets metrics for autoscalers; `dying` kills an operator after one
 //! of its writes; `intercept` answers requests in place of the API server (`requested` describes them); [`processes`]
 //! is for tests whose pods run as processes. Not here: the fault explorer.
 
@@ -29,6 +29,7 @@ mod dying;
 mod error;
 mod intercept;
 mod line;
+mod metrics;
 mod pods;
 pub mod processes;
 mod requested;

@@ -5,6 +5,7 @@ use std::time::Duration;
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::autoscaling::v2::HorizontalPodAutoscaler;
 use k8s_openapi::api::core::v1::Event;
+use kubewright::Object;
 use kubewright::k8s_openapi::jiff::Timestamp;
 use kubewright::kube::Api;
 use kubewright::kube::api::{Patch, PatchParams, PostParams};
@@ -156,6 +157,101 @@ async fn what_is_not_known_is_said() -> Result<()> {
     check("one", "AmbiguousSelector", why, why).await?;
     cluster.stop().await;
     Ok(())
+}
+
+/// An autoscaler of `web` with this metric.
+async fn scale_by(scalers: &Api<HorizontalPodAutoscaler>, metric: Value) -> Result<()> {
+    let scaler = json!({ "metadata": { "name": "web" }, "spec": {
+        "maxReplicas": 20, "scaleTargetRef": { "apiVersion": "apps/v1", "kind": "Deployment", "name": "web" },
+        "metrics": [metric],
+    } });
+    let scaler = serde_json::from_value(scaler).expect("an autoscaler");
+    scalers.create(&PostParams::default(), &scaler).await?;
+    Ok(())
+}
+
+// ANCHOR: queue
+/// A Deployment follows the length of a queue.
+#[tokio::test]
+async fn a_target_follows_a_queue() -> Result<()> {
+    let (cluster, deployments, scalers) = web(2, plain()).await?;
+    scale_by(
+        &scalers,
+        json!({ "type": "External", "external": {
+        "metric": { "name": "queue_length", "selector": { "matchLabels": { "queue": "tasks" } } },
+        "target": { "type": "AverageValue", "averageValue": "10" },
+    } }),
+    )
+    .await?;
+    cluster
+        .set_external_metric("default", "queue_length", "queue=tasks: 60; queue=mails: 4")
+        .await?;
+    cluster.advance(Duration::from_secs(40)).await?;
+    let size = deployments.get("web").await?.spec.and_then(|spec| spec.replicas);
+    assert_eq!(size, Some(6));
+    cluster.stop().await;
+    Ok(())
+}
+// ANCHOR_END: queue
+
+/// Sets a metric on `web`, the Deployment or the autoscaler: two pods become three. Compares what the autoscaler says
+/// of the metric, and its status; all of it as kube-controller-manager 1.36.3 with an adapter for the same values.
+async fn check_metric<K: Object>(metric: Value, value: &str, found: &str, status: Value) -> Result<()> {
+    let (cluster, deployments, scalers) = web(2, plain()).await?;
+    scale_by(&scalers, metric).await?;
+    cluster
+        .set_metric::<K>(Some("default"), "web", "requests", value)
+        .await?;
+    cluster.advance(Duration::from_secs(16)).await?;
+    let size = deployments.get("web").await?.spec.and_then(|spec| spec.replicas);
+    assert_eq!(size, Some(3));
+    let said = scalers.get("web").await?.status.expect("it has one");
+    let conditions = said.conditions.unwrap_or_default();
+    let active = conditions.iter().find(|one| one.type_ == "ScalingActive");
+    let message = active.and_then(|active| active.message.clone()).unwrap_or_default();
+    let expected = format!("the HPA was able to successfully calculate a replica count from {found}");
+    assert_eq!(message, expected);
+    let metrics = serde_json::to_value(said.current_metrics).expect("JSON");
+    assert_eq!(metrics, json!([status]));
+    let events: Api<Event> = Api::default_namespaced(cluster.kube());
+    let events = events.list(&Default::default()).await?.items.into_iter();
+    let rescaled = events.filter(|event| event.reason.as_deref() == Some("SuccessfulRescale"));
+    let rescaled: Vec<String> = rescaled.filter_map(|event| event.message).collect();
+    assert_eq!(rescaled, [format!("New size: 3; reason: {found} above target")]);
+    cluster.stop().await;
+    Ok(())
+}
+
+#[tokio::test]
+async fn pods_share_a_load() -> Result<()> {
+    let target = json!({ "type": "AverageValue", "averageValue": "1k" });
+    let pods = json!({ "metric": { "name": "requests" }, "target": target });
+    let metric = json!({ "type": "Pods", "pods": pods });
+    let status =
+        json!({ "type": "Pods", "pods": { "metric": { "name": "requests" }, "current": { "averageValue": "1k" } } });
+    check_metric::<HorizontalPodAutoscaler>(metric, "3k", "pods metric requests", status).await
+}
+
+/// A metric of the Deployment, with this target; its value in the status.
+async fn check_object(target: Value, found: &str, current: Value) -> Result<()> {
+    let of = |key: &str, value: Value| {
+        let web = json!({ "apiVersion": "apps/v1", "kind": "Deployment", "name": "web" });
+        let object = json!({ "metric": { "name": "requests" }, "describedObject": web, key: value });
+        json!({ "type": "Object", "object": object })
+    };
+    check_metric::<Deployment>(of("target", target), "30", found, of("current", current)).await
+}
+
+#[tokio::test]
+async fn an_object_has_a_value() -> Result<()> {
+    let target = json!({ "type": "Value", "value": "20" });
+    check_object(target, "Deployment metric requests", json!({ "value": "30" })).await
+}
+
+#[tokio::test]
+async fn an_object_has_a_value_for_each_pod() -> Result<()> {
+    let target = json!({ "type": "AverageValue", "averageValue": "10" });
+    check_object(target, "external metric requests(nil)", json!({ "averageValue": "15" })).await
 }
 
 /// Sizes are those of the target's spec: a rollout that is under way has more pods.

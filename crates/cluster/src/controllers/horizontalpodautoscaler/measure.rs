@@ -21,6 +21,7 @@ const INITIAL_READINESS: Duration = Duration::from_secs(30);
 
 /// The metric and its target.
 pub(super) struct Wanted<'a> {
+    /// The resource; none of a metric of pods.
     pub(super) resource: &'a str,
     /// One container, or all.
     pub(super) container: Option<&'a str>,
@@ -95,13 +96,18 @@ fn begins(pod: &Pod, now: Timestamp) -> bool {
     }
 }
 
-fn ratio(used: i128, of: i128) -> f64 {
+pub(super) fn ratio(used: i128, of: i128) -> f64 {
     // Amounts of pods are far below the exact range of a float.
     used as f64 / of.max(1) as f64
 }
 
-fn ceil(value: f64) -> i32 {
+pub(super) fn ceil(value: f64) -> i32 {
     value.ceil().clamp(0.0, f64::from(i32::MAX)) as i32
+}
+
+/// Whether a ratio is so near to one that nothing is done.
+pub(super) fn is_near(ratio: f64, (above, below): (f64, f64)) -> bool {
+    (1.0 - below..=1.0 + above).contains(&ratio)
 }
 
 /// How many replicas there should be of pods that use so much, in thousandths.
@@ -119,7 +125,7 @@ pub(super) fn replicas(
     let ready = counted.iter().filter(|pod| pods::is_ready(pod)).count();
     let share = load.map(|load| load / i128::try_from(ready.max(1)).unwrap_or(1));
     let of = |pod: &Pod| used(pod).or(share.filter(|_| pods::is_ready(pod)));
-    if !counted.iter().any(|pod| of(pod).is_some()) {
+    if !resource.is_empty() && !counted.iter().any(|pod| of(pod).is_some()) {
         return Err(format!(
             "unable to get metrics for resource {resource}: no metrics returned from resource metrics API"
         ));
@@ -161,7 +167,7 @@ pub(super) fn replicas(
     };
     let counted_ready = i32::try_from(metrics.len()).unwrap_or(i32::MAX);
     let (first, utilization, average) = compare(&metrics);
-    let is_near = |ratio: f64| (1.0 - wanted.tolerance.1..=1.0 + wanted.tolerance.0).contains(&ratio);
+    let is_near = |ratio: f64| is_near(ratio, wanted.tolerance);
     let found = |replicas: i32| Measured {
         replicas,
         utilization,

@@ -2,12 +2,15 @@
 //! the conditions report the findings and the changes.
 //!
 //! The usage of pods is measured or annotated (`crate::meter`), the wanted size is computed in `measure`; how fast the
-//! size follows is decided in `pace`. Not here: metrics of pods, objects and other systems, of which the conditions say
-//! that there is no API for them (`missing`).
+//! size follows is decided in `pace`. Metrics of pods, objects and other systems are annotations (`crate::metrics`), and
+//! what they ask for is computed in `custom`; of those that are not set the conditions say that there is no API for
+//! them (`missing`).
 
+mod custom;
 mod measure;
 mod missing;
 mod pace;
+mod subject;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -18,20 +21,23 @@ use kubewright::k8s_openapi::api::autoscaling::v2::{
     ContainerResourceMetricStatus, HorizontalPodAutoscaler, HorizontalPodAutoscalerCondition,
     HorizontalPodAutoscalerStatus, MetricSpec, MetricStatus, MetricTarget, MetricValueStatus, ResourceMetricStatus,
 };
-use kubewright::k8s_openapi::api::core::v1::Pod;
+use kubewright::k8s_openapi::api::core::v1::{Namespace, Pod};
 use kubewright::k8s_openapi::apimachinery::pkg::api::resource::Quantity;
-use kubewright::kube::api::{Api, GroupVersionKind, ListParams, Patch, PatchParams};
+use kubewright::kube::api::{Api, ListParams, Patch, PatchParams};
 use kubewright::kube::core::DynamicObject;
 use kubewright::{Action, Context, Controller, Event, EventType, Reconciler, Request, Result};
+use kubewright_apiserver::quantity::Format;
 use serde_json::json;
 
+use self::custom::Scene;
 use self::measure::{Measured, Target, Wanted};
 use self::missing::Missing;
 use self::pace::Past;
+use self::subject::{described, is_unknown, kind_of};
 use super::plain;
 use crate::meter::Meter;
 use crate::objects::meta;
-use crate::objects::quantity::milli;
+use crate::objects::quantity::{milli, of_milli};
 
 /// How often targets are looked at (`--horizontal-pod-autoscaler-sync-period`).
 const PERIOD: Duration = Duration::from_secs(15);
@@ -85,11 +91,17 @@ fn bounded(present: i32, least: i32, most: i32) -> Option<(i32, &'static str)> {
 type Proposal = std::result::Result<(i32, String, MetricStatus), Missing>;
 
 fn quantity(amount: i128) -> Quantity {
-    Quantity(if amount % 1000 == 0 {
-        (amount / 1000).to_string()
+    of_milli(amount, Format::DecimalSi)
+}
+
+/// The use of a resource as metrics-server writes it (`buildQuantity`).
+fn usage(resource: &str, amount: i128) -> Quantity {
+    let format = if resource == "memory" {
+        Format::BinarySi
     } else {
-        format!("{amount}m")
-    })
+        Format::DecimalSi
+    };
+    of_milli(amount, format)
 }
 
 fn target(target: &MetricTarget) -> Option<Target> {
@@ -159,7 +171,7 @@ fn propose(
 fn status_of(spec: &MetricSpec, resource: &str, container: Option<&str>, found: &Measured) -> MetricStatus {
     let current = MetricValueStatus {
         average_utilization: found.utilization,
-        average_value: Some(quantity(found.average)),
+        average_value: Some(usage(resource, found.average)),
         value: None,
     };
     let mut status = MetricStatus {
@@ -288,6 +300,28 @@ impl Autoscaler {
         Ok(Err(Outcome::unknown("AmbiguousSelector", why, vec![])))
     }
 
+    /// The proposal of one metric, whatever it is about.
+    async fn proposal(
+        &self,
+        scaler: &HorizontalPodAutoscaler,
+        spec: &MetricSpec,
+        scene: &Scene<'_>,
+        ctx: &Context,
+    ) -> Result<Proposal> {
+        Ok(match (&spec.pods, &spec.object, &spec.external) {
+            (Some(source), ..) => custom::of_pods(spec, source, &scaler.metadata, scene),
+            (_, Some(source), _) => {
+                let object = described(&source.described_object, scene.namespace, ctx).await?;
+                custom::of_object(spec, source, object.as_ref(), scene)
+            }
+            (.., Some(source)) => {
+                let namespace = ctx.client().live::<Namespace>(None, scene.namespace).await?;
+                custom::of_external(spec, source, namespace.as_ref().map(|found| &found.metadata), scene)
+            }
+            _ => propose(scaler, spec, scene.pods, scene.size.0, &self.meter, ctx),
+        })
+    }
+
     /// The size that the metrics ask for now, as fast as it may come; the reason; and the messages about it.
     async fn measured(
         &self,
@@ -301,10 +335,17 @@ impl Autoscaler {
             Err(outcome) => return Ok(outcome),
         };
         let pods: Vec<&Pod> = listed.iter().collect();
-        let metrics = scaler.spec.metrics.iter().flatten();
-        let proposals = metrics
-            .map(|spec| propose(scaler, spec, &pods, current, &self.meter, ctx))
-            .collect();
+        let scene = Scene {
+            namespace: ctx.request().namespace().unwrap_or_default(),
+            pods: &pods,
+            size: (current, scale.status.as_ref().map_or(0, |status| status.replicas)),
+            tolerance: tolerance(scaler),
+            now: ctx.now(),
+        };
+        let mut proposals = vec![];
+        for spec in scaler.spec.metrics.iter().flatten() {
+            proposals.push(self.proposal(scaler, spec, &scene, ctx).await?);
+        }
         let sum = sum(proposals, current);
         for missing in &sum.missing {
             ctx.event(scaler, EventType::Warning, missing.reason, &missing.why);
@@ -355,9 +396,7 @@ impl Reconciler for Autoscaler {
     async fn reconcile(&self, scaler: Arc<HorizontalPodAutoscaler>, ctx: Context) -> Result<Action> {
         let spec = &scaler.spec;
         let target = &spec.scale_target_ref;
-        let version = target.api_version.as_deref().unwrap_or("v1");
-        let (group, version) = version.split_once('/').unwrap_or(("", version));
-        let kind = GroupVersionKind::gvk(group, version, &target.kind);
+        let kind = kind_of(target);
         let kube = ctx.client().kube().clone();
         let found = match kubewright::kube::discovery::pinned_kind(&kube, &kind).await {
             Ok((resource, _)) => {
@@ -367,7 +406,7 @@ impl Reconciler for Autoscaler {
                 scale.map(|scale| (api, scale)).map_err(|error| plain(&error.into()))
             }
             Err(error) if is_unknown(&error) => {
-                Err(format!("no matches for kind {:?} in group {group:?}", target.kind))
+                Err(format!("no matches for kind {:?} in group {:?}", kind.kind, kind.group))
             }
             Err(error) => Err(plain(&error.into())),
         };
@@ -438,15 +477,6 @@ impl Reconciler for Autoscaler {
             .unwrap_or_else(PoisonError::into_inner)
             .remove(&request);
         Ok(Action::await_change())
-    }
-}
-
-/// Whether discovery knows no such kind.
-fn is_unknown(error: &kubewright::kube::Error) -> bool {
-    match error {
-        kubewright::kube::Error::Discovery(_) => true,
-        kubewright::kube::Error::Api(status) => status.code == 404,
-        _ => false,
     }
 }
 
