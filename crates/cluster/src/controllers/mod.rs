@@ -306,12 +306,14 @@ impl Waiting {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn insert(&self, request: &Request) {
-        self.set().insert(request.clone());
+    /// Answers whether it is new.
+    fn insert(&self, request: &Request) -> bool {
+        self.set().insert(request.clone())
     }
 
-    fn remove(&self, request: &Request) {
-        self.set().remove(request);
+    /// Answers whether it was there.
+    fn remove(&self, request: &Request) -> bool {
+        self.set().remove(request)
     }
 
     fn all(&self) -> Vec<Request> {

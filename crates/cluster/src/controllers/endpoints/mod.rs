@@ -5,16 +5,16 @@
 //! Endpoints. `slices`, `legacy` and `mirror` decide the wanted state.
 //!
 //! Invariant: only objects that carry our `managed-by` label are changed; Endpoints of a Service without a selector are
-//! their author's. Not here: topology hints (`trafficDistribution`), the Service `kubernetes` (the API server writes
-//! its endpoints).
+//! their author's. Not here: the Service `kubernetes` (the API server writes its endpoints).
 
 mod legacy;
 mod mirror;
 mod pods;
 mod slices;
+mod topology;
 mod trigger;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use kubewright::k8s_openapi::api::core::v1::{Endpoints, Node, Pod, Service};
@@ -22,8 +22,9 @@ use kubewright::k8s_openapi::api::discovery::v1::EndpointSlice;
 use kubewright::k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kubewright::kube::api::DeleteParams;
 use kubewright::kube::core::Selector;
-use kubewright::{Action, Context, Controller, Error, Event, Reconciler, Request, Result};
+use kubewright::{Action, Context, Controller, Error, Event, EventType, Reconciler, Request, Result, Watch};
 
+use self::pods::Family;
 use self::slices::Plan;
 use self::trigger::Triggers;
 use super::Waiting;
@@ -36,6 +37,8 @@ const SERVICE_NAME: &str = "kubernetes.io/service-name";
 const HEADLESS: &str = "service.kubernetes.io/headless";
 const LAST_CHANGE: &str = "endpoints.kubernetes.io/last-change-trigger-time";
 const OVER_CAPACITY: &str = "endpoints.kubernetes.io/over-capacity";
+/// Who tells of hints; elsewhere the controller goes by another name.
+const SOURCE: &str = "endpoint-slice-controller";
 const ZONE: &str = "topology.kubernetes.io/zone";
 
 /// The slices of Services.
@@ -44,6 +47,8 @@ pub(crate) struct Slices {
     triggers: Triggers,
     /// Services with a pod on a node that does not exist.
     nodeless: Waiting,
+    /// Services whose endpoints have hints by the sizes of zones.
+    hinted: Waiting,
 }
 
 /// The controller of slices.
@@ -52,15 +57,67 @@ pub(crate) fn slices() -> Controller {
         selecting: Selecting::default(),
         triggers: Triggers::default(),
         nodeless: Waiting::default(),
+        hinted: Waiting::default(),
     };
     let (selecting, nodeless) = (reconciler.selecting.clone(), reconciler.nodeless.clone());
+    let hinted = reconciler.hinted.clone();
+    let nodes = Watch::<Node>::new().when(|event| !matches!(event, Event::Modified { .. }));
+    let zones = Watch::<Node>::new().when(|event| match event {
+        Event::Modified { old, new } => sizes_zone(old) != sizes_zone(new),
+        _ => true,
+    });
     Controller::of(reconciler)
         .named("endpointslice-controller")
         .watches::<Pod>(move |pod| selecting.of(&pod.metadata))
-        .watches::<Node>(move |_| nodeless.all())
-        .with_predicate(|event: &Event<Node>| !matches!(event, Event::Modified { .. }))
+        .source(nodes.map(move |_| nodeless.all()))
+        .source(zones.map(move |_| hinted.all()))
         .watches::<EndpointSlice>(|slice| of_service(slice, slices::MANAGER))
         .concurrency(5)
+}
+
+/// What changes the size of a zone: whether a node is ready, and its zone.
+fn sizes_zone(node: &Node) -> (bool, Option<&String>) {
+    (topology::is_ready(node), meta::labels(&node.metadata).get(ZONE))
+}
+
+impl Slices {
+    /// The hints that follow from all endpoints together, with the events about them.
+    async fn hint(
+        &self,
+        service: &Service,
+        families: &BTreeSet<Family>,
+        existing: &[&EndpointSlice],
+        plan: &mut Plan,
+        ctx: &Context,
+    ) -> Result<()> {
+        let disabled = |why: &str| ctx.event_as(SOURCE, service, EventType::Warning, "TopologyAwareHintsDisabled", why);
+        if !topology::is_wanted(service) {
+            if let Some(family) = families.first().filter(|_| self.hinted.remove(ctx.request())) {
+                let family = family.text();
+                disabled(&format!(
+                    "Topology Aware Hints has been disabled, addressType: {family}"
+                ));
+            }
+            return Ok(());
+        }
+        let nodes = ctx.client().list::<Node>(None).await?;
+        let shares = topology::shares(nodes.iter().map(|node| &**node));
+        for family in families {
+            match topology::hint(plan, existing, *family, shares.as_ref()) {
+                Err(why) => {
+                    self.hinted.remove(ctx.request());
+                    disabled(&why);
+                }
+                Ok(()) if self.hinted.insert(ctx.request()) => {
+                    let family = family.text();
+                    let message = format!("Topology Aware Hints has been enabled, addressType: {family}");
+                    ctx.event_as(SOURCE, service, EventType::Normal, "TopologyAwareHintsEnabled", message);
+                }
+                Ok(()) => {}
+            }
+        }
+        Ok(())
+    }
 }
 
 /// The Service of a slice with this manager.
@@ -98,13 +155,18 @@ impl Reconciler for Slices {
         let pods = client.list_matching::<Pod>(namespace, &selector).await?;
         let pods: Vec<&Pod> = pods.iter().map(|pod| &**pod).collect();
         let zones = zones(&ctx, &pods).await?;
-        let (groups, left_out) = slices::groups(&service, &pods, |node| zones.get(node).cloned());
+        let (mut groups, left_out) = slices::groups(&service, &pods, |node| zones.get(node).cloned());
         if left_out == 0 {
             self.nodeless.remove(ctx.request());
         }
         let existing = of_manager(&ctx, slices::MANAGER).await?;
         let existing: Vec<&EndpointSlice> = existing.iter().map(|slice| &**slice).collect();
+        if topology::is_wanted(&service) {
+            topology::keep(&mut groups, &existing);
+        }
+        let families = groups.iter().map(|group| group.family).collect();
         let mut plan = slices::plan(&service, groups, &existing);
+        self.hint(&service, &families, &existing, &mut plan, &ctx).await?;
         let trigger = self.triggers.of(ctx.request(), &service, &pods);
         for slice in plan.create.iter_mut().chain(&mut plan.update) {
             annotate(&mut slice.metadata, trigger.as_deref());
@@ -115,6 +177,7 @@ impl Reconciler for Slices {
     async fn deleted(&self, request: Request, _: Context) -> Result<Action> {
         self.selecting.forget(&request);
         self.nodeless.remove(&request);
+        self.hinted.remove(&request);
         self.triggers.forget(&request);
         Ok(Action::await_change())
     }

@@ -10,6 +10,7 @@ use kubewright::k8s_openapi::api::discovery::v1::{
 };
 use kubewright::k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 
+use super::topology;
 use crate::controllers::pods;
 use crate::objects::meta;
 
@@ -131,6 +132,10 @@ pub(super) fn endpoint(pod: &Pod, service: &Service, family: Family, zone: Optio
 /// For which zones and nodes an endpoint is meant (`trafficdist.ReconcileHints`): its own, when the Service wants its
 /// traffic near.
 fn hints(service: &Service, pod: &Pod, zone: Option<&str>) -> Option<EndpointHints> {
+    // The annotation wins over the field; its hints follow from all endpoints together.
+    if topology::is_wanted(service) {
+        return None;
+    }
     let distribution = service.spec.as_ref()?.traffic_distribution.as_deref()?;
     let zones = zone.map(|name| vec![ForZone { name: name.to_owned() }]);
     let nodes = node(pod).map(|name| vec![ForNode { name: name.to_owned() }]);

@@ -147,7 +147,7 @@ fn fill(service: &Service, labels: &BTreeMap<String, String>, group: Group, ours
 }
 
 /// The identity of an endpoint: its pod, or else its addresses.
-fn key(endpoint: &Endpoint) -> String {
+pub(super) fn key(endpoint: &Endpoint) -> String {
     let uid = endpoint.target_ref.as_ref().and_then(|target| target.uid.clone());
     uid.unwrap_or_else(|| endpoint.addresses.join(","))
 }

@@ -4,7 +4,9 @@
 //! of an object: fields that are not mentioned may have any value, `null` is absent, and `*` is any present value. Here
 //! are only those in which these controllers once differed.
 
+#[path = "../common/mod.rs"]
 mod common;
+mod topology;
 
 use std::pin::pin;
 
@@ -46,6 +48,7 @@ const CLAIM: &str = "/api/v1/namespaces/default/persistentvolumeclaims/c";
 const EVENTS: &str = "/api/v1/namespaces/default/events";
 const BUDGETS: &str = "/apis/policy/v1/namespaces/default/poddisruptionbudgets";
 const SCALERS: &str = "/apis/autoscaling/v2/namespaces/default/horizontalpodautoscalers";
+const SLICES: &str = "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices";
 const CLASSES: &str = "/apis/storage.k8s.io/v1/storageclasses";
 const VOLUMES: &str = "/api/v1/persistentvolumes";
 
@@ -84,7 +87,7 @@ fn has(found: &Value, wanted: &Value) -> bool {
 }
 
 /// The collections that steps look at as a whole.
-const COLLECTIONS: [&str; 3] = [JOBS, PODS, EVENTS];
+const COLLECTIONS: [&str; 4] = [JOBS, PODS, EVENTS, SLICES];
 
 /// The changes, from now on, in the collection that is at a path, or holds the object there.
 async fn changes(client: &Client, path: &str) -> impl Stream<Item = kube::Result<WatchEvent<Value>>> {
@@ -161,8 +164,8 @@ fn messages(events: &Value, reason: &str) -> Vec<String> {
 }
 
 /// Plays a scenario on a cluster of its own, with so many nodes.
-async fn check(name: &str, nodes: usize, steps: Vec<Step>) {
-    let builder = Cluster::builder().nodes(Nodes::from(nodes));
+async fn check(name: &str, nodes: impl Into<Nodes>, steps: Vec<Step>) {
+    let builder = Cluster::builder().nodes(nodes);
     let steps = std::sync::Mutex::new(Some(steps));
     check_on(builder, async |client| {
         let steps = steps.lock().unwrap_or_else(std::sync::PoisonError::into_inner).take();
