@@ -30,6 +30,7 @@
 //! | `persistentvolume-binder` | `volumes/` | claims and volumes, a provisioner that simulates, the default StorageClass |
 //! | `certificatesigningrequest` | `certificates.rs` | approves the requests of kubelets, signs, and removes old requests |
 //! | `horizontalpodautoscaler` | `horizontalpodautoscaler/` | makes targets as large as their pods need; what pods use is what the metrics API says |
+//! | `resourceclaim` | `resourceclaim/` | claims to devices: made from templates for pods, reserved, and cleaned up |
 //! | `clusterrole-aggregation` | `clusterrole_aggregation.rs` | ClusterRoles that gather the rules of others: view, edit, admin |
 //!
 //! Shared: `claim` (adoption), `pod_control` (making and deleting pods), `history` (ControllerRevisions), `pods`,
@@ -58,6 +59,7 @@ mod podgc;
 mod pods;
 mod protection;
 mod replicaset;
+mod resourceclaim;
 mod resourcequota;
 mod scheduler;
 mod selecting;
@@ -105,6 +107,7 @@ pub const NAMES: &[&str] = &[
     "persistentvolume-binder",
     "certificatesigningrequest",
     "horizontalpodautoscaler",
+    "resourceclaim",
     "service-proxy",
 ];
 
@@ -291,6 +294,7 @@ pub fn add(manager: ManagerBuilder, name: &str, settings: &Settings) -> ManagerB
             None => manager,
         },
         "disruption" => manager.add(disruption::budgets()).add(disruption::stale()),
+        "resourceclaim" => manager.add(resourceclaim::pods()).add(resourceclaim::claims()),
         "clusterrole-aggregation" => manager.add(clusterrole_aggregation::controller()),
         _ => manager,
     }

@@ -6,6 +6,7 @@
 
 #[path = "../common/mod.rs"]
 mod common;
+mod devices;
 mod topology;
 
 use std::pin::pin;
@@ -29,6 +30,8 @@ enum Step {
     Delete(&'static str),
     /// The kubelet's status of the living pod that works for this completion; of any pod without one.
     Pod(Option<u32>, Value),
+    /// Allocates the only claim to devices.
+    Allocate,
     /// Waits until an object has these parts; null: until it is gone.
     Is(&'static str, Value),
     /// Waits for an event of this reason, and compares its message.
@@ -36,7 +39,7 @@ enum Step {
     /// No such event was told so far.
     Silent(&'static str),
 }
-use Step::{Create, Delete, Is, Merge, Pod, Refused, Says, Silent};
+use Step::{Allocate, Create, Delete, Is, Merge, Pod, Refused, Says, Silent};
 
 const JOBS: &str = "/apis/batch/v1/namespaces/default/jobs";
 const JOB: &str = "/apis/batch/v1/namespaces/default/jobs/work";
@@ -48,6 +51,7 @@ const CLAIM: &str = "/api/v1/namespaces/default/persistentvolumeclaims/c";
 const EVENTS: &str = "/api/v1/namespaces/default/events";
 const BUDGETS: &str = "/apis/policy/v1/namespaces/default/poddisruptionbudgets";
 const SCALERS: &str = "/apis/autoscaling/v2/namespaces/default/horizontalpodautoscalers";
+const DEVICE_CLAIMS: &str = "/apis/resource.k8s.io/v1/namespaces/default/resourceclaims";
 const SLICES: &str = "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices";
 const CLASSES: &str = "/apis/storage.k8s.io/v1/storageclasses";
 const VOLUMES: &str = "/api/v1/persistentvolumes";
@@ -87,7 +91,7 @@ fn has(found: &Value, wanted: &Value) -> bool {
 }
 
 /// The collections that steps look at as a whole.
-const COLLECTIONS: [&str; 4] = [JOBS, PODS, EVENTS, SLICES];
+const COLLECTIONS: [&str; 5] = [JOBS, PODS, EVENTS, DEVICE_CLAIMS, SLICES];
 
 /// The changes, from now on, in the collection that is at a path, or holds the object there.
 async fn changes(client: &Client, path: &str) -> impl Stream<Item = kube::Result<WatchEvent<Value>>> {
@@ -142,6 +146,13 @@ async fn play(client: &Client, name: &str, steps: Vec<Step>) {
                 request(client, "PATCH", &path, &json!({ "status": status }))
                     .await
                     .expect(&what);
+            }
+            Allocate => {
+                let found = until(client, &what, DEVICE_CLAIMS, |found| !found["items"][0].is_null()).await;
+                let name = found["items"][0]["metadata"]["name"].as_str().expect("a name");
+                let patch = json!({ "status": { "allocation": {} } });
+                let path = format!("{DEVICE_CLAIMS}/{name}/status");
+                request(client, "PATCH", &path, &patch).await.expect(&what);
             }
             Is(path, wanted) => drop(until(client, &what, path, |found| has(found, &wanted)).await),
             Says(reason, message) => {

@@ -169,4 +169,5 @@ controllers! {
     persistentvolume_binder: "persistentvolume-binder",
     certificatesigningrequest: "certificatesigningrequest",
     horizontalpodautoscaler: "horizontalpodautoscaler",
+    resourceclaim: "resourceclaim",
 }

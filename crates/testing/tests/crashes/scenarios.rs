@@ -102,6 +102,7 @@ const CLUSTERROLES: &str = "/apis/rbac.authorization.k8s.io/v1/clusterroles";
 const REQUESTS: &str = "/apis/certificates.k8s.io/v1/certificatesigningrequests";
 const CONTROLLERS: &str = "/api/v1/namespaces/default/replicationcontrollers";
 const CONTROLLER: &str = "/api/v1/namespaces/default/replicationcontrollers/web";
+const DEVICE_TEMPLATES: &str = "/apis/resource.k8s.io/v1/namespaces/default/resourceclaimtemplates";
 const PODS: &str = "/api/v1/namespaces/default/pods";
 const SERVICES: &str = "/api/v1/namespaces/default/services";
 const QUOTAS: &str = "/api/v1/namespaces/default/resourcequotas";
@@ -126,6 +127,20 @@ fn pod(name: &str, node: Option<&str>) -> Value {
     if let Some(node) = node {
         pod["spec"]["nodeName"] = json!(node);
     }
+    pod
+}
+
+/// A template of claims to devices.
+fn device_template() -> Value {
+    let request = json!({ "name": "r", "exactly": { "deviceClassName": "gpu" } });
+    json!({ "apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaimTemplate", "metadata": { "name": "gpu" },
+        "spec": { "spec": { "devices": { "requests": [request] } } } })
+}
+
+/// A pod with a claim from it.
+fn with_device(name: &str) -> Value {
+    let mut pod = pod(name, Some("node-0"));
+    pod["spec"]["resourceClaims"] = json!([{ "name": "g", "resourceClaimTemplateName": "gpu" }]);
     pod
 }
 
@@ -490,6 +505,32 @@ pub(crate) const SCENARIOS: &[Scenario] = &[
                         "/apis/rbac.authorization.k8s.io/v1/clusterroles/one",
                         "Background",
                     )]
+                },
+            },
+        ],
+    },
+    Scenario {
+        name: "a pod has a claim to a device",
+        controllers: &["resourceclaim"],
+        nodes: 1,
+        patience: 60,
+        steps: &[
+            Step {
+                what: "its claim is made",
+                changes: || {
+                    vec![
+                        create(DEVICE_TEMPLATES, device_template()),
+                        create(PODS, with_device("a")),
+                    ]
+                },
+            },
+            Step {
+                what: "it is deleted, and another comes",
+                changes: || {
+                    vec![
+                        delete("/api/v1/namespaces/default/pods/a", "Background"),
+                        create(PODS, with_device("b")),
+                    ]
                 },
             },
         ],

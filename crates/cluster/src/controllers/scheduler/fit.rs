@@ -230,13 +230,9 @@ pub(super) fn available<'a>(nodes: usize, reasons: impl Iterator<Item = &'a [Str
     format!("0/{nodes} nodes are available: {}.", reasons.join(", "))
 }
 
-/// The message of the plugin for resource claims, before that of preemption (`DynamicResources.PostFilter`): there are
-/// none.
-pub(super) const CLAIMS: &str = "no new claims to deallocate";
-
 /// The sentence for a pod that fits no node and for which preemption finds no victims: `helpless` says why, of each
-/// node that is full.
-pub(super) fn nowhere(refusals: &[&Refusal], helpless: &[Vec<String>]) -> String {
+/// node that is full, and `claims` what there is to say about claims.
+pub(super) fn nowhere(refusals: &[&Refusal], helpless: &[Vec<String>], claims: &str) -> String {
     let nodes = refusals.len();
     let why = available(nodes, refusals.iter().map(|refusal| refusal.reasons.as_slice()));
     if nodes == 0 {
@@ -246,7 +242,7 @@ pub(super) fn nowhere(refusals: &[&Refusal], helpless: &[Vec<String>]) -> String
     let others = refusals.iter().filter(|refusal| !refusal.is_full);
     let others = others.map(|_| not_helpful.as_slice());
     let helpless = helpless.iter().map(Vec::as_slice).chain(others);
-    format!("{why} {CLAIMS}, preemption: {}", available(nodes, helpless))
+    format!("{why} {claims}, preemption: {}", available(nodes, helpless))
 }
 
 /// The sentence for a pod that fits no node for a reason of its own. The plugin for resource claims, which runs at
@@ -444,7 +440,7 @@ mod tests {
         let check = |refusals: &[Refusal], helpless: &[&str], expected: &str| {
             let refusals: Vec<&Refusal> = refusals.iter().collect();
             let helpless: Vec<Vec<String>> = helpless.iter().map(|text| vec![(*text).to_owned()]).collect();
-            assert_eq!(nowhere(&refusals, &helpless), expected);
+            assert_eq!(nowhere(&refusals, &helpless, "no new claims to deallocate"), expected);
         };
         check(&[], &[], "no nodes available to schedule pods");
         let (taint, selector) = (Refusal::lasting(TAINT), Refusal::lasting(SELECTOR));

@@ -13,6 +13,7 @@
 //! that no node gets more pods than it has room for.
 
 mod counted;
+mod devices;
 pub(crate) mod fit;
 mod kin;
 mod ledger;
@@ -35,6 +36,7 @@ use kubewright::k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use kubewright::{Action, Context, Controller, Reconciler, Request, Result};
 use serde_json::json;
 
+use self::devices::Devices;
 use self::fit::Refusal;
 use self::ledger::Ledger;
 use self::line::Line;
@@ -259,13 +261,15 @@ impl Scheduler {
         // A pod whose volumes or namespaces would have to be read is not waited for.
         let is_plain = |pod: &Pod| {
             super::volumes::claims_of(pod).is_empty()
+                && super::resourceclaim::plan::entries(pod).is_empty()
                 && !neighbours::asks_namespaces(pod)
                 && !prefer::asks_namespaces(pod)
         };
         let above = self.line.above(request, pod);
-        let volumes = Volumes::default();
+        let (volumes, devices) = (Volumes::default(), Devices::default());
         let around = Surroundings {
             volumes: &volumes,
+            devices: &devices,
             namespaces: around.namespaces,
             nodes: around.nodes,
             // Whether they fit is asked, not where best.
@@ -316,7 +320,7 @@ impl Scheduler {
             // kube-scheduler does not even look at the pod before they have gone.
             Some(Ineligible::UntilGone) => return Ok(Nowhere::Patient),
             Some(Ineligible::For(reason)) => {
-                let claims = fit::CLAIMS;
+                let claims = devices::said(pod);
                 return Ok(Nowhere::Waits(format!("{why} {claims}, preemption: {reason}")));
             }
             None => {}
@@ -347,7 +351,7 @@ impl Scheduler {
         let refusals: Vec<&Refusal> = refusals.iter().map(|(_, refusal)| refusal).collect();
         Ok(match preempt::best(candidates) {
             Some(candidate) => Nowhere::Preempts(candidate, why),
-            None => Nowhere::Hopeless(fit::nowhere(&refusals, &helpless)),
+            None => Nowhere::Hopeless(fit::nowhere(&refusals, &helpless, devices::said(pod))),
         })
     }
 
@@ -411,6 +415,9 @@ impl Reconciler for Scheduler {
         if !volumes.waits() {
             self.unbound.remove(ctx.request());
         }
+        let Some(devices) = Devices::of(&pod, &ctx).await? else {
+            return Ok(Action::requeue_after(TRY_AGAIN));
+        };
         let mut namespaces = Namespaces::new();
         if neighbours::asks_namespaces(&pod)
             || prefer::asks_namespaces(&pod)
@@ -427,6 +434,7 @@ impl Reconciler for Scheduler {
         };
         let around = Surroundings {
             volumes: &volumes,
+            devices: &devices,
             namespaces: &namespaces,
             nodes: &nodes,
             kin: kin.as_ref(),

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use kubewright::k8s_openapi::api::core::v1::{Node, Pod};
 use kubewright::k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 
+use super::devices::Devices;
 use super::fit::{Refusal, Wish};
 use super::ledger::{Ledger, Taken};
 use super::neighbours::{Namespaces, Neighbours};
@@ -14,6 +15,7 @@ use crate::objects::meta;
 /// The surroundings of a pod that is to be placed.
 pub(super) struct Surroundings<'a> {
     pub(super) volumes: &'a Volumes,
+    pub(super) devices: &'a Devices,
     pub(super) namespaces: &'a Namespaces,
     pub(super) nodes: &'a [Arc<Node>],
     /// Selects the pods that belong together with it.
@@ -24,6 +26,7 @@ pub(super) struct Surroundings<'a> {
 pub(super) struct Question<'a> {
     wish: Wish<'a>,
     volumes: &'a Volumes,
+    devices: &'a Devices,
     ledger: &'a Ledger,
     neighbours: Neighbours,
     pub(super) all: Vec<&'a Node>,
@@ -37,6 +40,7 @@ impl<'a> Question<'a> {
         Question {
             wish: Wish::of(pod),
             volumes: around.volumes,
+            devices: around.devices,
             taken: around.volumes.taken(pod, ledger),
             ledger,
             neighbours: Neighbours::of(pod, &all, ledger, around.namespaces),
@@ -51,7 +55,7 @@ impl<'a> Question<'a> {
         let refusal = self.wish.refusal(node, taken).or_else(|| self.taken.clone());
         refusal.or_else(|| {
             let other = self.volumes.refusal(node).or_else(|| self.neighbours.refusal(node));
-            other.map(Refusal::of)
+            other.or_else(|| self.devices.refusal(node)).map(Refusal::of)
         })
     }
 }
