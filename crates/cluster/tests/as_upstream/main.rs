@@ -7,6 +7,7 @@
 #[path = "../common/mod.rs"]
 mod common;
 mod devices;
+mod statefulsets;
 mod topology;
 
 use std::pin::pin;

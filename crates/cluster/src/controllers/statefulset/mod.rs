@@ -236,10 +236,10 @@ impl<'a> Sync<'a> {
             Step::Delete(pod) => self.delete(pod).await,
             Step::Claim(pod) => {
                 self.make_claims(meta::name(&pod.metadata)).await?;
-                self.own_claims(shape, pod).await
+                self.own_claims(shape, pod).await.map(drop)
             }
             Step::Keep(pod) => self.keep(shape, pod).await,
-            Step::Condemn(pod) => self.own_claims(shape, pod).await,
+            Step::Condemn(pod) => self.own_claims(shape, pod).await.map(drop),
         }
     }
 
@@ -350,10 +350,14 @@ impl<'a> Sync<'a> {
     }
 
     async fn keep(&self, shape: &Shape<'_>, pod: &Pod) -> Result<()> {
-        if self.is_identified(pod) {
-            return self.own_claims(shape, pod).await;
-        }
         let name = meta::name(&pod.metadata);
+        if self.is_identified(pod) {
+            // Upstream writes the pod as well, without a change, and says so.
+            if self.own_claims(shape, pod).await? {
+                self.say_pod("Update", name, Ok(()));
+            }
+            return Ok(());
+        }
         let mut pod = pod.clone();
         self.identify(&mut pod);
         self.make_claims(name).await?;
@@ -417,12 +421,13 @@ impl<'a> Sync<'a> {
         Ok(())
     }
 
-    /// Gives the claims of a pod the owners that the retention policy asks for.
-    async fn own_claims(&self, shape: &Shape<'_>, pod: &Pod) -> Result<()> {
+    /// Gives the claims of a pod the owners that the retention policy asks for; whether any had others.
+    async fn own_claims(&self, shape: &Shape<'_>, pod: &Pod) -> Result<bool> {
         let name = meta::name(&pod.metadata);
         let ordinal = plan::ordinal(shape.name, name);
         let scaled_down = !ordinal.is_some_and(|ordinal| shape.has(ordinal));
         let (set, pod) = (meta::reference_to(self.set), claims::pod_reference(pod));
+        let mut changes = false;
         for (_, claim) in claims::of_pod(self.set, name) {
             let Some(there) = self.claim(meta::name(&claim.metadata)).await? else {
                 continue;
@@ -431,9 +436,10 @@ impl<'a> Sync<'a> {
                 let mut changed = (*there).clone();
                 changed.metadata.owner_references = (!owners.is_empty()).then_some(owners);
                 self.ctx.client().update(&changed).await?;
+                changes = true;
             }
         }
-        Ok(())
+        Ok(changes)
     }
 
     fn revisions(&self) -> status::Revisions<'_> {
