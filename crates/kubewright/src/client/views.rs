@@ -53,7 +53,7 @@ impl Client {
                 .list_at_rest(informer, namespace, Which::OwnedBy(owner_uid))
                 .await?;
             let seen: Vec<_> = objects.iter().map(|object| viewed(&**object, V::of)).collect();
-            if seen.iter().any(|view| view.is_err()) {
+            if seen.iter().any(Result::is_err) {
                 informer.core().report_unreadable();
             }
             views.extend(seen.into_iter().flatten());

@@ -1,5 +1,7 @@
 //! Facts that the cache keeps beside objects, with a real API server.
 
+use std::collections::BTreeMap;
+
 use k8s_openapi::api::core::v1::ConfigMap;
 use kubewright::View;
 use kubewright_testing::{Cluster, Controllers, Result, TestCluster};
@@ -23,7 +25,7 @@ struct Keys(usize);
 
 impl View<ConfigMap> for Keys {
     fn of(config: &ConfigMap) -> Keys {
-        Keys(config.data.as_ref().map_or(0, |data| data.len()))
+        Keys(config.data.as_ref().map_or(0, BTreeMap::len))
     }
 }
 
@@ -35,7 +37,7 @@ async fn views_follow_their_objects() -> Result<()> {
     let config = |name: &str, owner: Option<&str>, data: &[&str]| -> ConfigMap {
         let owners = owner
             .map(|uid| json!([{"apiVersion": "v1", "kind": "Owner", "name": "o", "uid": uid, "controller": true}]));
-        let data: std::collections::BTreeMap<_, _> = data
+        let data: BTreeMap<_, _> = data
             .iter()
             .enumerate()
             .map(|(at, value)| (at.to_string(), value))
