@@ -16,7 +16,7 @@ use crate::error::{Error, Result};
 /// How long to wait before controllers that ended with an error start again.
 const RESTART: Duration = Duration::from_secs(1);
 /// How long the controllers may take to end when the cluster stops; half of it is for reconciles to finish.
-const GRACE: Duration = Duration::from_millis(400);
+const GRACE: Duration = Duration::from_millis(800);
 
 /// Which of the built-in controllers run; their names are [`controllers::NAMES`](crate::controllers::NAMES).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
