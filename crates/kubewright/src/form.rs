@@ -153,10 +153,13 @@ pub(crate) fn typed_all<K: AnyObject>(objects: Vec<Arc<dyn Cached>>) -> Vec<Arc<
 pub(crate) fn with_typed<K: AnyObject, R>(object: &dyn Cached, show: impl FnOnce(&K) -> R) -> Option<R> {
     let any: &dyn Any = object;
     let looked = any.downcast_ref::<Packed>().map(Packed::look).transpose().ok()?;
-    let any: &dyn Any = looked.as_deref().map_or(any, |object| object);
-    Some(show(
-        any.downcast_ref().expect("what was made with the form of K is a K"),
-    ))
+    Some(show(known(looked.as_deref().unwrap_or(object))))
+}
+
+/// A decoded object with its type.
+fn known<K: AnyObject>(object: &dyn Cached) -> &K {
+    let any: &dyn Any = object;
+    any.downcast_ref().expect("what was made with the form of K is a K")
 }
 
 /// What `see` reads of an object of a cache; of one at rest it is kept beside it.
@@ -167,10 +170,6 @@ pub(crate) fn viewed<K: AnyObject, V: Send + Sync + 'static>(
     object: &dyn Cached,
     see: impl FnOnce(&K) -> V,
 ) -> Result<Arc<V>, Arc<str>> {
-    fn known<K: AnyObject>(object: &dyn Cached) -> &K {
-        let any: &dyn Any = object;
-        any.downcast_ref().expect("what was made with the form of K is a K")
-    }
     let any: &dyn Any = object;
     match any.downcast_ref::<Packed>() {
         Some(packed) => packed.view(|decoded| see(known(decoded))),

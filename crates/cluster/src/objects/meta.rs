@@ -82,7 +82,12 @@ pub(crate) fn selector(of: &str, selector: &LabelSelector) -> Result<Selector> {
 /// Whether the labels of an object fit. An empty selector fits nothing here, as in the workload controllers of
 /// Kubernetes: a selector that was left out must never adopt a whole namespace.
 pub(crate) fn fits(selector: &Selector, meta: &ObjectMeta) -> bool {
-    !selector.selects_all() && selector.matches(labels(meta))
+    fits_labels(selector, labels(meta))
+}
+
+/// Whether these labels fit, as [`fits`] looks at them.
+pub(crate) fn fits_labels(selector: &Selector, labels: &BTreeMap<String, String>) -> bool {
+    !selector.selects_all() && selector.matches(labels)
 }
 
 /// A time as the API stores it: whole seconds. A time that is compared with stored times must lose the rest first.

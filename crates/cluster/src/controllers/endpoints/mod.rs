@@ -29,7 +29,7 @@ use self::slices::Plan;
 use self::trigger::Triggers;
 use super::Waiting;
 use super::selecting::Selecting;
-use crate::objects::meta;
+use crate::objects::{meta, node};
 
 const MANAGED_BY: &str = "endpointslice.kubernetes.io/managed-by";
 const LEGACY_MANAGED_BY: &str = "endpoints.kubernetes.io/managed-by";
@@ -77,7 +77,7 @@ pub(crate) fn slices() -> Controller {
 
 /// What changes the size of a zone: whether a node is ready, and its zone.
 fn sizes_zone(node: &Node) -> (bool, Option<&String>) {
-    (topology::is_ready(node), meta::labels(&node.metadata).get(ZONE))
+    (node::is_ready(node), meta::labels(&node.metadata).get(ZONE))
 }
 
 impl Slices {

@@ -13,8 +13,8 @@ use kubewright::k8s_openapi::api::discovery::v1::{Endpoint, EndpointHints, Endpo
 use super::ZONE;
 use super::pods::Family;
 use super::slices::{Group, Plan, key};
-use crate::objects::meta;
 use crate::objects::quantity::milli;
+use crate::objects::{meta, node};
 
 /// The annotations that ask for hints, the older one first, which wins.
 const MODES: [&str; 2] = [
@@ -44,20 +44,13 @@ pub(super) fn is_wanted(service: &Service) -> bool {
     matches!(mode, Some("Auto" | "auto"))
 }
 
-/// Whether a node counts as ready.
-pub(super) fn is_ready(node: &Node) -> bool {
-    let conditions = node.status.iter().flat_map(|status| status.conditions.iter().flatten());
-    let mut ready = conditions.filter(|condition| condition.type_ == "Ready");
-    ready.next().is_some_and(|ready| ready.status == "True")
-}
-
 /// The shares of the zones; none when there are fewer than two, or a node does not say its zone or its size
 /// (`SetNodes`).
 pub(super) fn shares<'a>(nodes: impl Iterator<Item = &'a Node>) -> Option<Shares> {
     let mut by_zone: BTreeMap<String, i128> = BTreeMap::new();
     for node in nodes {
         let labels = meta::labels(&node.metadata);
-        if EXCLUDED.iter().any(|label| labels.contains_key(*label)) || !is_ready(node) {
+        if EXCLUDED.iter().any(|label| labels.contains_key(*label)) || !node::is_ready(node) {
             continue;
         }
         let allocatable = node.status.as_ref().and_then(|status| status.allocatable.as_ref());

@@ -16,7 +16,7 @@ use kubewright::k8s_openapi::jiff::Timestamp;
 use super::measure::{self, Target, Wanted};
 use super::missing::Missing;
 use super::{Proposal, missing, quantity};
-use crate::controllers::{pods, selecting};
+use crate::controllers::pods;
 use crate::metrics;
 use crate::objects::quantity::milli;
 
@@ -41,10 +41,7 @@ pub(super) fn of_pods(
     scene: &Scene<'_>,
 ) -> Proposal {
     let name = &source.metric.name;
-    let unread = |why: String| Missing {
-        why: format!("unable to get metric {name}: {why}"),
-        ..missing::of(spec, scene.namespace)
-    };
+    let unread = |cause: String| missing::unread(spec, scene.namespace, &cause);
     let annotation = metrics::custom(name);
     let value = |of: &ObjectMeta| {
         let values = metrics::values(of, &annotation, source.metric.selector.as_ref());
@@ -69,10 +66,7 @@ pub(super) fn of_pods(
     };
     let of = |pod: &Pod| used.get(&pod.metadata.name.as_deref()).copied();
     let found = measure::replicas(scene.pods, scene.size.0, &wanted, of, load, scene.now);
-    let found = found.map_err(|why| Missing {
-        why,
-        ..missing::of(spec, scene.namespace)
-    })?;
+    let found = found.map_err(|why| missing::of(spec, scene.namespace).saying(why))?;
     let status = MetricStatus {
         type_: spec.type_.clone(),
         pods: Some(PodsMetricStatus {
@@ -92,29 +86,9 @@ pub(super) fn of_object(
     scene: &Scene<'_>,
 ) -> Proposal {
     let (name, kind) = (&source.metric.name, &source.described_object.kind);
-    let lacking = |why: Option<String>| {
-        let missing = missing::of(spec, scene.namespace);
-        let why = why.map(|why| {
-            let object = &source.described_object.name;
-            format!(
-                "unable to get metric {name}: {kind} on {} {object}/{why}",
-                scene.namespace
-            )
-        });
-        Missing {
-            why: why.unwrap_or(missing.why),
-            ..missing
-        }
-    };
     let (annotation, selector) = (metrics::custom(name), source.metric.selector.as_ref());
     let values = object.map_or(Ok(None), |object| metrics::values(object, &annotation, selector));
-    let values = values.map_err(|why| lacking(Some(why)))?;
-    let value = total(&values.ok_or_else(|| lacking(None))?);
-    let sized = sized(value, &source.target, scene);
-    let (size, current) = sized.map_err(|why| Missing {
-        why,
-        ..missing::of(spec, scene.namespace)
-    })?;
+    let (size, current) = sized(spec, values, &source.target, scene)?;
     let name = match current.average_value {
         Some(_) => external_name(&source.metric),
         None => format!("{kind} metric {name}"),
@@ -139,21 +113,9 @@ pub(super) fn of_external(
     scene: &Scene<'_>,
 ) -> Proposal {
     let (name, selector) = (&source.metric.name, source.metric.selector.as_ref());
-    let lacking = |why: String| Missing {
-        why,
-        ..missing::of(spec, scene.namespace)
-    };
     let annotation = metrics::external(name);
     let values = namespace.map_or(Ok(None), |namespace| metrics::values(namespace, &annotation, selector));
-    let values = values.map_err(|why| {
-        let selector = selector.map_or_else(|| "nil".to_owned(), selecting::go_text);
-        lacking(format!(
-            "unable to get external metric {}/{name}/{selector}: {why}",
-            scene.namespace
-        ))
-    })?;
-    let values = values.ok_or_else(|| missing::of(spec, scene.namespace))?;
-    let (size, current) = sized(total(&values), &source.target, scene).map_err(lacking)?;
+    let (size, current) = sized(spec, values, &source.target, scene)?;
     let status = MetricStatus {
         type_: spec.type_.clone(),
         external: Some(ExternalMetricStatus {
@@ -170,9 +132,7 @@ fn total(values: &[i128]) -> i128 {
 }
 
 fn external_name(metric: &MetricIdentifier) -> String {
-    let selector = metric.selector.as_ref();
-    let selector = selector.map_or_else(|| "nil".to_owned(), selecting::go_text);
-    format!("external metric {}({selector})", metric.name)
+    format!("external metric {}({})", metric.name, missing::selector_text(metric))
 }
 
 fn average(value: i128) -> MetricValueStatus {
@@ -182,8 +142,20 @@ fn average(value: i128) -> MetricValueStatus {
     }
 }
 
+/// The size that the values of a metric ask for.
+fn sized(
+    spec: &MetricSpec,
+    values: Result<Option<Vec<i128>>, String>,
+    target: &MetricTarget,
+    scene: &Scene<'_>,
+) -> Result<Sized, Missing> {
+    let values = values.map_err(|cause| missing::unread(spec, scene.namespace, &cause))?;
+    let values = values.ok_or_else(|| missing::of(spec, scene.namespace))?;
+    size_by(total(&values), target, scene).map_err(|why| missing::of(spec, scene.namespace).saying(why))
+}
+
 /// The size that one value asks for: as a whole, or divided among the pods.
-fn sized(value: i128, target: &MetricTarget, scene: &Scene<'_>) -> Result<Sized, String> {
+fn size_by(value: i128, target: &MetricTarget, scene: &Scene<'_>) -> Result<Sized, String> {
     let (in_spec, in_status) = scene.size;
     if let Some(each) = target.average_value.as_ref().and_then(milli) {
         let ratio = measure::ratio(value, each.saturating_mul(i128::from(in_status)));

@@ -1,11 +1,12 @@
 //! Metrics that cannot be had, and the messages about them.
 //!
 //! Pure. An event and the condition quote why a metric is missing; the event `FailedComputeMetricsReplicas` sums up,
-//! and adds the purpose of the first one (`computeReplicasForMetric`). Metrics of pods, objects and other systems come
-//! from APIs that a cluster has only when they are registered; here they are not queried, and the words are those of a
-//! cluster without.
+//! and adds the purpose of the first one (`computeReplicasForMetric`). For metrics of pods, objects and other
+//! systems that are not set, the words are those of a cluster that has no API for them.
 
-use kubewright::k8s_openapi::api::autoscaling::v2::{MetricSpec, ObjectMetricSource, PodsMetricSource};
+use kubewright::k8s_openapi::api::autoscaling::v2::{
+    MetricIdentifier, MetricSpec, ObjectMetricSource, PodsMetricSource,
+};
 
 use crate::controllers::selecting;
 
@@ -23,13 +24,35 @@ pub(super) struct Missing {
 const NO_CUSTOM: &str =
     "unable to fetch metrics from custom metrics API: no custom metrics API (custom.metrics.k8s.io) registered";
 
-/// A metric that is not measured on pods' resources.
+impl Missing {
+    /// The same, with another reason.
+    pub(super) fn saying(self, why: String) -> Missing {
+        Missing { why, ..self }
+    }
+}
+
+/// The selector of a metric, as Go prints it.
+pub(super) fn selector_text(metric: &MetricIdentifier) -> String {
+    let selector = metric.selector.as_ref();
+    selector.map_or_else(|| "nil".to_owned(), selecting::go_text)
+}
+
+/// A metric that is not measured on pods' resources, and is not set.
 pub(super) fn of(spec: &MetricSpec, namespace: &str) -> Missing {
+    told(spec, namespace, None)
+}
+
+/// The same for one that is set and cannot be read.
+pub(super) fn unread(spec: &MetricSpec, namespace: &str, cause: &str) -> Missing {
+    told(spec, namespace, Some(cause))
+}
+
+fn told(spec: &MetricSpec, namespace: &str, cause: Option<&str>) -> Missing {
     if let Some(source) = &spec.pods {
-        return of_pods(source);
+        return of_pods(source, cause.unwrap_or(NO_CUSTOM));
     }
     if let Some(source) = &spec.object {
-        return of_object(source, namespace);
+        return of_object(source, namespace, cause.unwrap_or(NO_CUSTOM));
     }
     let Some(source) = &spec.external else {
         let why = format!("unknown metric source type {:?}", spec.type_);
@@ -40,31 +63,36 @@ pub(super) fn of(spec: &MetricSpec, namespace: &str) -> Missing {
         };
     };
     let name = &source.metric.name;
-    let selector = source.metric.selector.as_ref();
-    let selector = selector.map_or_else(|| "nil".to_owned(), selecting::go_text);
+    let selector = selector_text(&source.metric);
+    let cause = cause.map_or_else(
+        || {
+            format!(
+                "unable to fetch metrics from external metrics API: the server could not find the requested resource \
+                 (get {name}.external.metrics.k8s.io)"
+            )
+        },
+        str::to_owned,
+    );
     let kind = match source.target.average_value {
         Some(_) => format!("{name} external metric"),
         None => format!("external metric {name}"),
     };
     Missing {
         reason: "FailedGetExternalMetric",
-        why: format!(
-            "unable to get external metric {namespace}/{name}/{selector}: unable to fetch metrics from external \
-             metrics API: the server could not find the requested resource (get {name}.external.metrics.k8s.io)"
-        ),
+        why: format!("unable to get external metric {namespace}/{name}/{selector}: {cause}"),
         value: format!("failed to get {name} external metric value: failed to get {kind}: "),
     }
 }
 
-fn of_pods(source: &PodsMetricSource) -> Missing {
+fn of_pods(source: &PodsMetricSource, cause: &str) -> Missing {
     Missing {
         reason: "FailedGetPodsMetric",
-        why: format!("unable to get metric {}: {NO_CUSTOM}", source.metric.name),
+        why: format!("unable to get metric {}: {cause}", source.metric.name),
         value: "failed to get pods metric value: ".to_owned(),
     }
 }
 
-fn of_object(source: &ObjectMetricSource, namespace: &str) -> Missing {
+fn of_object(source: &ObjectMetricSource, namespace: &str, cause: &str) -> Missing {
     let (name, object) = (&source.metric.name, &source.described_object);
     let kind = match source.target.average_value {
         Some(_) => format!("failed to get {name} object metric: "),
@@ -74,7 +102,7 @@ fn of_object(source: &ObjectMetricSource, namespace: &str) -> Missing {
         reason: "FailedGetObjectMetric",
         // The cause stands where the end of the object's name is expected, as it does there.
         why: format!(
-            "unable to get metric {name}: {} on {namespace} {}/{NO_CUSTOM}",
+            "unable to get metric {name}: {} on {namespace} {}/{cause}",
             object.kind, object.name
         ),
         value: format!("failed to get object metric value: {kind}"),

@@ -20,7 +20,7 @@ use super::fleet::{self, State};
 use super::life::{self, Place};
 use crate::controllers::disruption_target;
 use crate::meter::Meter;
-use crate::objects::meta;
+use crate::objects::{meta, node};
 
 /// How often a node looks (`evictionMonitoringPeriod`).
 const PERIOD: Duration = Duration::from_secs(10);
@@ -87,7 +87,7 @@ impl Reconciler for Evictor {
 
     async fn reconcile(&self, node: Arc<Node>, ctx: Context) -> Result<Action> {
         let name = meta::name(&node.metadata);
-        let acts = fleet::is_simulated(&node) && fleet::state(&node) == State::Ready && fleet::is_ready(&node);
+        let acts = fleet::is_simulated(&node) && fleet::state(&node) == State::Ready && node::is_ready(&node);
         let short = Short::of(&node);
         if !acts || short.is_empty() || meta::is_deleting(&node.metadata) {
             self.last().remove(name);

@@ -84,12 +84,6 @@ pub(crate) fn is_silent(node: &Node) -> Option<bool> {
     is_simulated(node).then(|| state(node) == State::Silent)
 }
 
-/// Whether its condition Ready is True.
-pub(super) fn is_ready(node: &Node) -> bool {
-    let conditions = node.status.as_ref().and_then(|status| status.conditions.as_ref());
-    conditions.is_some_and(|all| all.iter().any(|one| one.type_ == "Ready" && one.status == "True"))
-}
-
 impl From<usize> for Nodes {
     fn from(count: usize) -> Nodes {
         Nodes {

@@ -52,7 +52,7 @@ use self::stage::Stage;
 pub use self::stage::Stages;
 use super::bound::{self, Bound};
 use super::{Waiting, pods};
-use crate::objects::meta;
+use crate::objects::{meta, node};
 use crate::processes::{self, Processes};
 
 /// How often a node's Lease is renewed (`nodeLeaseDurationSeconds` / 4).
@@ -522,7 +522,7 @@ impl Reconciler for Kubelet {
         if !is_ours || pods::is_finished(&pod) {
             return Ok(Action::await_change());
         }
-        if !fleet::is_ready(&node) {
+        if !node::is_ready(&node) {
             // Changes of its pods meanwhile are put right when it is ready again.
             self.with(&pod, |of_pod| of_pod.mark = None);
             return Ok(Action::await_change());

@@ -14,9 +14,9 @@ use kubewright::{Action, Client, Context, EventType, Result};
 
 use super::container::{Notes, Scene};
 use super::life::{self, Place};
-use super::{Kubelet, behaviour, ephemeral, fleet, hindrances, write};
+use super::{Kubelet, behaviour, ephemeral, hindrances, write};
 use crate::controllers::pods;
-use crate::objects::meta;
+use crate::objects::{meta, node};
 use crate::processes::{self, Processes};
 
 /// Nodes that run processes are this machine.
@@ -56,7 +56,7 @@ impl Kubelet {
             processes.stop_pod(pod, Duration::ZERO);
             return Ok(Action::await_change());
         }
-        if !fleet::is_ready(node) {
+        if !node::is_ready(node) {
             return Ok(Action::await_change());
         }
         let (obstacles, mut mount) = self.obstacles(ctx, pod).await?;

@@ -11,7 +11,7 @@ use kubewright::k8s_openapi::api::core::v1::{Node, NodeCondition};
 use kubewright::k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, Time};
 use kubewright::k8s_openapi::jiff::Timestamp;
 
-use crate::objects::meta;
+use crate::objects::{meta, node};
 
 /// `--node-monitor-grace-period`.
 const GRACE: Duration = Duration::from_secs(50);
@@ -35,15 +35,9 @@ impl Heard {
     }
 }
 
-/// The condition Ready.
-pub(super) fn ready(node: &Node) -> Option<&NodeCondition> {
-    let mut conditions = node.status.iter().flat_map(|status| status.conditions.iter().flatten());
-    conditions.find(|condition| condition.type_ == "Ready")
-}
-
 /// The present record, from the earlier one.
 pub(super) fn hear(before: Option<&Heard>, node: &Node, lease: Option<&Lease>, now: Timestamp) -> Heard {
-    let ready = ready(node);
+    let ready = node::ready(node);
     let heartbeat = ready.and_then(|ready| ready.last_heartbeat_time.clone());
     let renewed = lease.and_then(|lease| lease.spec.as_ref()?.renew_time.clone());
     let at = match before {
@@ -59,7 +53,7 @@ pub(super) fn hear(before: Option<&Heard>, node: &Node, lease: Option<&Lease>, n
 
 /// How long until the node counts as silent; zero when it does.
 pub(super) fn left(heard: &Heard, node: &Node, now: Timestamp) -> Duration {
-    let grace = if ready(node).is_some() { GRACE } else { STARTUP };
+    let grace = if node::ready(node).is_some() { GRACE } else { STARTUP };
     grace.saturating_sub(Duration::try_from(now.duration_since(heard.at)).unwrap_or_default())
 }
 

@@ -22,7 +22,7 @@ use serde_json::json;
 use self::health::Heard;
 use self::zones::{Effects, Permit, Zones};
 use super::{bound, disruption_target, pods};
-use crate::objects::meta;
+use crate::objects::{meta, node};
 
 const NAME: &str = "node-lifecycle-controller";
 /// Where kubelets renew their leases.
@@ -77,7 +77,7 @@ impl NodeLifecycle {
     /// Remembers the node as it is now, and answers its last sign of life, whether it was ready before and is not any
     /// more, and whether its pods are to be marked.
     fn look(&self, request: &Request, node: &Node, lease: Option<&Lease>, ctx: &Context) -> (Heard, bool, bool) {
-        let condition = health::ready(node);
+        let condition = node::ready(node);
         let ready = condition.is_some_and(|ready| ready.status == "True");
         // A kubelet that says itself that it is not ready looks after its pods itself; a simulated one does not.
         let is_simulated = super::node::is_silent(node).is_some();
@@ -154,7 +154,7 @@ impl NodeLifecycle {
     /// Whether the pods of a node that is not ready may leave it, and when to ask again.
     async fn permit(&self, node: &Node, ctx: &Context) -> (bool, Option<Duration>) {
         let name = ctx.request().name();
-        let is_lost = health::ready(node).is_some_and(|ready| matches!(ready.status.as_str(), "False" | "Unknown"));
+        let is_lost = node::ready(node).is_some_and(|ready| matches!(ready.status.as_str(), "False" | "Unknown"));
         let (permit, next) = match is_lost {
             true => self.zones().permit(name, taints::is_left(node), ctx.now()),
             false => (Permit::Waits, self.zones().release(name)),

@@ -68,10 +68,8 @@ pub(super) fn taints(node: &Node, leave: bool, now: &Time) -> Vec<Taint> {
 
 /// Whether a node has a taint by which pods leave it while it is not ready.
 pub(super) fn is_left(node: &Node) -> bool {
-    let taints = node.spec.iter().flat_map(|spec| spec.taints.iter().flatten());
-    taints
-        .into_iter()
-        .any(|taint| taint.effect == NO_EXECUTE && is_ours(taint))
+    let mut taints = node.spec.iter().flat_map(|spec| spec.taints.iter().flatten());
+    taints.any(|taint| taint.effect == NO_EXECUTE && is_ours(taint))
 }
 
 /// Whether the taint follows from the node's state.

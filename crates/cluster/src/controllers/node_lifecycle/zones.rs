@@ -12,8 +12,7 @@ use std::time::Duration;
 use kubewright::k8s_openapi::api::core::v1::Node;
 use kubewright::k8s_openapi::jiff::Timestamp;
 
-use super::health;
-use crate::objects::meta;
+use crate::objects::{meta, node};
 
 /// `--unhealthy-zone-threshold`, in percent, and the least number of nodes that it applies to.
 const UNHEALTHY: (usize, usize) = (55, 3);
@@ -207,7 +206,7 @@ impl Zones {
         let labels = node.metadata.labels.as_ref();
         let seen = Seen {
             zone: zone_of(node),
-            ready: health::ready(node).is_some_and(|ready| ready.status == "True"),
+            ready: node::is_ready(node),
             excluded: labels.is_some_and(|labels| labels.contains_key(EXCLUDED)),
         };
         if self.nodes.get(name) == Some(&seen) {

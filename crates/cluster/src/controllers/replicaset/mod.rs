@@ -2,9 +2,9 @@
 //! kind (`kinds`).
 //!
 //! A reconcile claims the pods that fit, creates or deletes pods up to the wanted number, looks at the pods again, and
-//! writes the status. It counts views of them (`replica`): whole pods are read only to adopt, release or delete some.
-//! A failure to make pods is written into the status before it is returned, so that it is both seen
-//! and retried (5 ms, doubled each time).
+//! writes the status. It counts views of them (`replica`): whole pods are read only to adopt, release or delete some. A
+//! failure to make pods is written into the status before it is returned, so that it is both seen and retried (5 ms,
+//! doubled each time).
 //!
 //! Why there are no expectations here: the second look, and the first one of the next reconcile, show our own creations
 //! and deletions because the client reads its own writes. Counting them (client-go's `ControllerExpectations`) would be
@@ -73,7 +73,7 @@ impl<K: Replicated> Reconciler for ReplicaReconciler<K> {
         let selector = meta::selector(&format!("{} {}", K::kind(&()), ctx.request()), &wish.selector)?;
         self.selectors.remember(ctx.request(), &selector);
         let labels = Labels::of(&selector, wish.labels());
-        let mut owned = self.claimed(&ctx, &*set, &selector, &labels).await?;
+        let mut owned = claimed(&ctx, &*set, &selector, &labels).await?;
         let mut managed = Ok(());
         if !meta::is_deleting(set.meta()) {
             let active = owned.iter().filter(|replica| replica.is_active()).count();
@@ -103,25 +103,22 @@ impl<K: Replicated> Reconciler for ReplicaReconciler<K> {
     }
 }
 
-impl<K: Replicated> ReplicaReconciler<K> {
-    /// The pods that count, after adoption and release.
-    async fn claimed(
-        &self,
-        ctx: &Context,
-        set: &K,
-        selector: &Selector,
-        labels: &Labels<'_>,
-    ) -> Result<Vec<Arc<Replica>>> {
-        // Before its own: one that is adopted meanwhile is in both answers.
-        let orphans = ctx.client().orphans::<Pod>(ctx.request().namespace(), selector).await?;
-        let owned = owned(ctx, set).await?;
-        if meta::is_deleting(set.meta()) || orphans.is_empty() && owned.iter().all(|replica| labels.fit(replica)) {
-            return Ok(fitting(owned, labels));
-        }
-        // Finished pods would not count, so there is no use in owning them.
-        claim::all(ctx, set, selector, |pod: &Pod| !pods::is_finished(pod)).await?;
-        replicas(ctx, set, labels).await
+/// The pods that count, after adoption and release.
+async fn claimed<K: Replicated>(
+    ctx: &Context,
+    set: &K,
+    selector: &Selector,
+    labels: &Labels<'_>,
+) -> Result<Vec<Arc<Replica>>> {
+    // Read before the owned pods: an orphan that is adopted in between is then in both lists, and in neither otherwise.
+    let orphans = ctx.client().orphans::<Pod>(ctx.request().namespace(), selector).await?;
+    let owned = owned(ctx, set).await?;
+    if meta::is_deleting(set.meta()) || orphans.is_empty() && owned.iter().all(|replica| labels.fit(replica)) {
+        return Ok(fitting(owned, labels));
     }
+    // Finished pods would not count, so there is no use in owning them.
+    claim::all(ctx, set, selector, |pod: &Pod| !pods::is_finished(pod)).await?;
+    replicas(ctx, set, labels).await
 }
 
 /// All pods whose controller this is.

@@ -13,7 +13,7 @@ use kubewright::Request;
 use kubewright::k8s_openapi::api::core::v1::{Node, Pod};
 use kubewright::k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use kubewright::k8s_openapi::jiff::Timestamp;
-use kubewright::kube::core::{Selector, SelectorExt as _};
+use kubewright::kube::core::Selector;
 
 use super::fit::Refusal;
 use super::ledger::Ledger;
@@ -119,7 +119,7 @@ struct Budget<'a> {
 impl Budget<'_> {
     /// Counts the pod, if the budget is about it and has not been told that it goes.
     fn is_violated_by(&mut self, (request, pod): &Placed) -> bool {
-        let fits = !self.selector.selects_all() && self.selector.matches(&pod.labels);
+        let fits = meta::fits_labels(&self.selector, &pod.labels);
         let is_ours = self.namespace == request.namespace() && fits;
         if !is_ours || pod.labels.is_empty() || self.disrupted.contains(request.name()) {
             return false;
