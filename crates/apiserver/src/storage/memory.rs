@@ -16,7 +16,7 @@ mod state;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Bound;
-use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, Weak};
+use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::task::{Context, Poll, Waker};
 
 use kubewright_schema::protobuf::order::Order;
@@ -24,12 +24,12 @@ use serde_json::Value;
 
 use super::journal::{Journal, Outcome, Progress, Record, Restored, Settled};
 use super::stored::{Entry, Prepared};
-use super::subscriber::Subscriber;
+use super::watchers::{Limits, Subscriber};
 use super::{
     Change, ChangeStream, Delivery, ListRequest, Listed, SizeLimit, Storage, StorageError, StoredObject, same_content,
 };
 use recent::{RECENT_BYTES, Recent};
-use state::State;
+use state::{State, Store};
 
 /// The storage of a server: everything in memory.
 pub struct MemoryStorage {
@@ -165,8 +165,7 @@ impl MemoryStorage {
             usage.object_bytes += store.objects.values().map(|entry| entry.encoded().len()).sum::<usize>();
             usage.changes += store.history.len();
             usage.change_bytes += store.history.bytes();
-            let subscribers = store.subscribers.iter().filter_map(Weak::upgrade);
-            usage.waiting_bytes += subscribers.map(|subscriber| subscriber.bytes()).sum::<usize>();
+            usage.waiting_bytes += store.watchers.waiting_bytes();
         }
         usage
     }
@@ -285,10 +284,23 @@ impl Shared {
         wake_all(wake);
     }
 
-    fn subscribe(&self, state: &mut State, store: &str, subscriber: &Arc<Subscriber>) {
-        let subscribers = &mut state.store(store).subscribers;
-        subscribers.retain(|other| other.strong_count() > 0);
-        subscribers.push(Arc::downgrade(subscriber));
+    /// A watch of keys with `prefix` that gets the `backlog` first.
+    fn subscribe(
+        self: &Arc<Shared>,
+        store: &mut Store,
+        prefix: &str,
+        after: u64,
+        backlog: VecDeque<Arc<Change>>,
+    ) -> Box<dyn ChangeStream> {
+        let limits = Limits {
+            changes: self.bounds.buffer,
+            bytes: self.bounds.buffer_bytes,
+        };
+        let subscriber = store.watchers.subscribe(prefix, after, backlog, limits);
+        Box::new(MemoryStream {
+            shared: self.clone(),
+            subscriber,
+        })
     }
 }
 
@@ -506,46 +518,32 @@ impl Storage for MemoryStorage {
     }
 
     fn watch(&self, store: &str, prefix: &str, after: u64) -> Result<Box<dyn ChangeStream>, StorageError> {
-        let bounds = &self.shared.bounds;
         let mut state = self.shared.write();
         let published = state.published;
-        let history = &state.store(store).history;
-        if after < history.compacted() {
+        let store = state.store(store);
+        if after < store.history.compacted() {
             return Err(StorageError::Compacted {
                 asked: after,
-                oldest: history.compacted(),
+                oldest: store.history.compacted(),
             });
         }
-        let backlog = history.between(after, published, prefix);
-        let subscriber = Subscriber::new(prefix, after, backlog, bounds.buffer, bounds.buffer_bytes);
-        self.shared.subscribe(&mut state, store, &subscriber);
-        Ok(Box::new(MemoryStream {
-            shared: self.shared.clone(),
-            subscriber,
-        }))
+        let backlog = store.history.between(after, published, prefix);
+        Ok(self.shared.subscribe(store, prefix, after, backlog))
     }
 
     fn list_and_watch(&self, store: &str, prefix: &str) -> (Listed, Box<dyn ChangeStream>) {
-        let bounds = &self.shared.bounds;
         let mut state = self.shared.write();
         let revision = state.revision;
-        let backlog = VecDeque::new();
-        let subscriber = Subscriber::new(prefix, revision, backlog, bounds.buffer, bounds.buffer_bytes);
-        self.shared.subscribe(&mut state, store, &subscriber);
+        let store = state.store(store);
+        let changes = self.shared.subscribe(store, prefix, revision, VecDeque::new());
         let request = ListRequest {
             prefix: prefix.to_owned(),
             ..ListRequest::default()
         };
-        let entries = state.store(store).list(&request, revision, revision);
+        let entries = store.list(&request, revision, revision);
         drop(state);
-        (
-            // A follower of a store reads each object once.
-            opened(entries, Entry::object),
-            Box::new(MemoryStream {
-                shared: self.shared.clone(),
-                subscriber,
-            }),
-        )
+        // A follower of a store reads each object once.
+        (opened(entries, Entry::object), changes)
     }
 
     fn settle(&self, revision: u64) -> Option<Settled> {
@@ -561,13 +559,7 @@ impl Storage for MemoryStorage {
         let mut wake = Vec::new();
         let mut state = self.shared.write();
         for store in state.stores.values_mut() {
-            for subscriber in store
-                .subscribers
-                .drain(..)
-                .filter_map(|subscriber| subscriber.upgrade())
-            {
-                subscriber.close(&mut wake);
-            }
+            store.watchers.close(&mut wake);
         }
         drop(state);
         wake_all(wake);
@@ -576,7 +568,7 @@ impl Storage for MemoryStorage {
 
 struct MemoryStream {
     shared: Arc<Shared>,
-    subscriber: Arc<Subscriber>,
+    subscriber: Subscriber,
 }
 
 impl ChangeStream for MemoryStream {

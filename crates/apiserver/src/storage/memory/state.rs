@@ -1,14 +1,14 @@
 //! The state of a storage in memory, under its lock: every store with its objects, its history and its watchers.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 use std::task::Waker;
 
 use super::{Bounds, after_all_with, start_of};
 use crate::storage::history::History;
 use crate::storage::journal::Record;
 use crate::storage::stored::Entry;
-use crate::storage::subscriber::Subscriber;
+use crate::storage::watchers::Watchers;
 use crate::storage::{ListRequest, Listed};
 
 pub(super) struct State {
@@ -34,7 +34,7 @@ pub(super) struct Store {
     /// How often something was written here, or taken back.
     pub(super) changes: u64,
     pub(super) history: History,
-    pub(super) subscribers: Vec<Weak<Subscriber>>,
+    pub(super) watchers: Watchers,
 }
 
 impl State {
@@ -48,7 +48,7 @@ impl State {
             objects: BTreeMap::new(),
             changes: 0,
             history: History::since(floor),
-            subscribers: Vec::new(),
+            watchers: Watchers::default(),
         });
         (name, store)
     }
@@ -58,21 +58,11 @@ impl State {
     }
 
     /// Hands a change to its watchers.
-    pub(super) fn publish(&mut self, record: &Record) -> Vec<Waker> {
+    pub(super) fn publish(&self, record: &Record) -> Vec<Waker> {
         let mut wake = Vec::new();
-        let Some(store) = self.stores.get_mut(&record.store) else {
-            return wake;
-        };
-        let company = store.subscribers.len();
-        store.subscribers.retain(|subscriber| {
-            let Some(subscriber) = subscriber.upgrade() else {
-                return false;
-            };
-            if subscriber.wants(&record.change) {
-                subscriber.push(&record.change, company, &mut wake);
-            }
-            true
-        });
+        if let Some(store) = self.stores.get(&record.store) {
+            store.watchers.publish(&record.change, &mut wake);
+        }
         wake
     }
 
@@ -107,11 +97,7 @@ impl State {
         self.revision = self.published;
         for store in self.stores.values_mut() {
             self.history_bytes -= store.history.take_back(self.published);
-            for subscriber in store.subscribers.iter().filter_map(Weak::upgrade) {
-                if subscriber.after() > self.published {
-                    subscriber.cut_off(wake);
-                }
-            }
+            store.watchers.cut_off_after(self.published, wake);
         }
     }
 }

@@ -17,7 +17,7 @@ fn a_dropped_watch_is_forgotten() {
     let watch = storage.watch("s", "", 1).expect("nothing is compacted");
     drop(watch);
     storage.create("s", "a", object(1)).expect("a is new");
-    assert!(storage.shared.read().stores["s"].subscribers.is_empty());
+    assert_eq!(storage.shared.read().stores["s"].watchers.count(), 0);
 }
 
 #[test]

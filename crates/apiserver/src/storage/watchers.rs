@@ -1,0 +1,451 @@
+//! The watchers of one store, and the changes that wait for them.
+//!
+//! Watchers of the same prefix share a [`Log`]. A change is appended to it once, however many read it, and wakes only
+//! those that have read everything before it: while ten thousand watchers are busy, a write costs as much as with one
+//! of them. The log of a change is found by its key, so watchers of other prefixes cost a write nothing.
+//!
+//! Invariants:
+//! - a change stays in its log until every watcher has taken it, or has been cut off;
+//! - a watcher that is more changes or bytes behind than its log may hold is cut off; it never misses a change silently
+//!   (store-W11). One change always fits, however large it is: a reader that keeps up is never cut off;
+//! - the lock of a log is the last one that is taken, and no code of others runs under it.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::task::{Context, Poll, Waker};
+
+use super::{Change, Delivery};
+
+/// So many changes, and about so many bytes, a watcher takes out of its log at a time.
+const BATCH: usize = 64;
+const BATCH_BYTES: usize = 64 * 1024;
+
+/// Room for so many changes is kept for the next ones. Of many watchers most are idle again after a burst, which all of
+/// them saw.
+const KEPT: usize = 4;
+
+/// Logs without watchers are dropped when there are twice as many logs as after the last time, and at least so many.
+const FEW_LOGS: usize = 16;
+
+/// How much may wait for one watcher.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Limits {
+    pub(super) changes: usize,
+    pub(super) bytes: usize,
+}
+
+/// The watchers of one store.
+#[derive(Default)]
+pub(super) struct Watchers {
+    /// By prefix.
+    logs: BTreeMap<Box<str>, Arc<Log>>,
+    /// How many logs have prefixes of this length: the prefixes of a key that have a log are found by them.
+    lengths: BTreeMap<usize, usize>,
+    sweep_at: usize,
+}
+
+impl Watchers {
+    /// A watcher of keys with `prefix` that gets the `backlog` first, and then changes after the revision `after`. The
+    /// backlog does not count against it: it had no chance to read it yet.
+    pub(super) fn subscribe(
+        &mut self,
+        prefix: &str,
+        after: u64,
+        backlog: VecDeque<Arc<Change>>,
+        limits: Limits,
+    ) -> Subscriber {
+        self.sweep();
+        let log = match self.logs.get(prefix) {
+            Some(log) => log.clone(),
+            None => {
+                let log = Arc::new(Log::new(limits));
+                self.logs.insert(prefix.into(), log.clone());
+                *self.lengths.entry(prefix.len()).or_default() += 1;
+                log
+            }
+        };
+        Subscriber {
+            seat: log.sit(after),
+            log,
+            after,
+            taken: backlog,
+        }
+    }
+
+    /// Drops logs that have no watchers any more, from time to time.
+    fn sweep(&mut self) {
+        if self.logs.len() < self.sweep_at.max(FEW_LOGS) {
+            return;
+        }
+        self.logs.retain(|_, log| log.watchers() > 0);
+        self.lengths.clear();
+        for prefix in self.logs.keys() {
+            *self.lengths.entry(prefix.len()).or_default() += 1;
+        }
+        self.sweep_at = 2 * self.logs.len();
+    }
+
+    /// Hands a change to those who watch its key. The wakers of those who wait are left in `wake`.
+    pub(super) fn publish(&self, change: &Arc<Change>, wake: &mut Vec<Waker>) {
+        let lengths = self.lengths.keys().take_while(|length| **length <= change.key.len());
+        let prefixes = lengths.filter_map(|length| change.key.get(..*length));
+        let logs: Vec<&Arc<Log>> = prefixes.filter_map(|prefix| self.logs.get(prefix)).collect();
+        let company = logs.iter().map(|log| log.watchers()).sum();
+        for log in logs {
+            log.push(change, company, wake);
+        }
+    }
+
+    /// Ends the watches that began after a revision: what they began with was taken back.
+    pub(super) fn cut_off_after(&self, revision: u64, wake: &mut Vec<Waker>) {
+        for log in self.logs.values() {
+            log.cut_off_after(revision, wake);
+        }
+    }
+
+    /// Ends all watches, behind the changes that wait for them.
+    pub(super) fn close(&mut self, wake: &mut Vec<Waker>) {
+        for log in std::mem::take(self).logs.values() {
+            log.close(wake);
+        }
+    }
+
+    /// How many watch.
+    #[cfg(test)]
+    pub(super) fn count(&self) -> usize {
+        self.logs.values().map(|log| log.watchers()).sum()
+    }
+
+    /// Bytes of the changes that wait; a change that waits for two is counted twice.
+    pub(super) fn waiting_bytes(&self) -> usize {
+        self.logs.values().map(|log| log.lock().waiting_bytes()).sum()
+    }
+}
+
+/// The changes that wait for the watchers of one prefix.
+struct Log {
+    limits: Limits,
+    /// How many watch here.
+    watchers: AtomicUsize,
+    /// How many got the latest change, those of other prefixes included.
+    company: AtomicUsize,
+    contents: Mutex<Contents>,
+}
+
+#[derive(Default)]
+struct Contents {
+    /// Oldest first.
+    entries: VecDeque<Waiting>,
+    /// The number of the first entry; they are numbered in the order in which they came.
+    first: u64,
+    /// Bytes of all entries.
+    bytes: usize,
+    /// How many watchers have taken everything.
+    caught_up: usize,
+    /// The watchers, by their seats.
+    seats: Vec<Seat>,
+    free: Vec<usize>,
+    /// The seats whose watchers are to be woken by the next change.
+    sleeping: Vec<usize>,
+    closed: bool,
+}
+
+struct Waiting {
+    change: Arc<Change>,
+    /// How many watchers take this next.
+    next_of: usize,
+}
+
+/// One watcher, as its log sees it.
+struct Seat {
+    state: Progress,
+    /// The watch began after this revision.
+    after: u64,
+    waker: Option<Waker>,
+    /// Whether the seat is among the sleeping ones.
+    listed: bool,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Progress {
+    /// The number of the entry that is taken next.
+    Next(u64),
+    CutOff,
+    /// No watcher sits here.
+    Vacant,
+}
+
+/// The answer of a log to a watcher that asks for more.
+enum More {
+    Taken,
+    Overrun,
+    Closed,
+    Nothing,
+}
+
+impl Log {
+    fn new(limits: Limits) -> Log {
+        Log {
+            limits,
+            watchers: AtomicUsize::new(0),
+            company: AtomicUsize::new(1),
+            contents: Mutex::default(),
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Contents> {
+        self.contents
+            .lock()
+            .expect("no code panics while it holds the log of a watcher")
+    }
+
+    fn watchers(&self) -> usize {
+        self.watchers.load(Ordering::Relaxed)
+    }
+
+    fn sit(&self, after: u64) -> usize {
+        self.watchers.fetch_add(1, Ordering::Relaxed);
+        self.lock().sit(after)
+    }
+
+    fn leave(&self, seat: usize) {
+        self.watchers.fetch_sub(1, Ordering::Relaxed);
+        let mut contents = self.lock();
+        contents.advance(seat, Progress::Vacant);
+        contents.free.push(seat);
+        let waker = contents.seats[seat].waker.take();
+        drop(contents);
+        drop(waker);
+    }
+
+    fn push(&self, change: &Arc<Change>, company: usize, wake: &mut Vec<Waker>) {
+        self.company.store(company, Ordering::Relaxed);
+        let mut contents = self.lock();
+        let next_of = std::mem::take(&mut contents.caught_up);
+        contents.bytes += change.size();
+        contents.entries.push_back(Waiting {
+            change: change.clone(),
+            next_of,
+        });
+        // Without the oldest changes the rest would be a gap for those that wait for them: they are cut off.
+        while contents.entries.len() > self.limits.changes
+            || (contents.bytes > self.limits.bytes && contents.entries.len() > 1)
+        {
+            contents.drop_first();
+        }
+        contents.drop_taken();
+        contents.wake(wake);
+    }
+
+    fn cut_off_after(&self, revision: u64, wake: &mut Vec<Waker>) {
+        let mut contents = self.lock();
+        for at in 0..contents.seats.len() {
+            let seat = &contents.seats[at];
+            if seat.state == Progress::Vacant || seat.after <= revision {
+                continue;
+            }
+            contents.advance(at, Progress::CutOff);
+            wake.extend(contents.seats[at].waker.take());
+        }
+    }
+
+    fn close(&self, wake: &mut Vec<Waker>) {
+        let mut contents = self.lock();
+        contents.closed = true;
+        contents.wake(wake);
+    }
+
+    /// Moves the next changes of a watcher to `into`. When there are none, the watcher is woken by the next one.
+    fn take(&self, seat: usize, into: &mut VecDeque<Arc<Change>>, cx: &mut Context<'_>) -> More {
+        let mut contents = self.lock();
+        let Some(next) = contents.next_of(seat) else {
+            return More::Overrun;
+        };
+        let from = usize::try_from(next - contents.first).unwrap_or(usize::MAX);
+        let (mut count, mut bytes) = (0, 0);
+        for waiting in contents.entries.iter().skip(from).take(BATCH) {
+            if bytes > BATCH_BYTES {
+                break;
+            }
+            bytes += waiting.change.size();
+            count += 1;
+            into.push_back(waiting.change.clone());
+        }
+        if count > 0 {
+            contents.advance(seat, Progress::Next(next + count));
+            return More::Taken;
+        }
+        if contents.closed {
+            return More::Closed;
+        }
+        let earlier = contents.sleep(seat, cx.waker());
+        drop(contents);
+        drop(earlier);
+        More::Nothing
+    }
+
+    fn is_caught_up(&self, seat: usize) -> bool {
+        let contents = self.lock();
+        !contents.closed && contents.next_of(seat) == Some(contents.end())
+    }
+}
+
+impl Contents {
+    /// The number of the next change.
+    fn end(&self) -> u64 {
+        self.first + self.entries.len() as u64
+    }
+
+    fn sit(&mut self, after: u64) -> usize {
+        let seat = Seat {
+            state: Progress::Next(self.end()),
+            after,
+            waker: None,
+            listed: false,
+        };
+        self.caught_up += 1;
+        match self.free.pop() {
+            Some(at) => {
+                // Its number may still be among the sleeping ones.
+                let listed = self.seats[at].listed;
+                self.seats[at] = Seat { listed, ..seat };
+                at
+            }
+            None => {
+                self.seats.push(seat);
+                self.seats.len() - 1
+            }
+        }
+    }
+
+    /// The number of the change that a watcher takes next; none if it was cut off.
+    fn next_of(&self, seat: usize) -> Option<u64> {
+        match self.seats[seat].state {
+            Progress::Next(next) if next >= self.first => Some(next),
+            _ => None,
+        }
+    }
+
+    /// How many watchers take this change next.
+    fn standing(&mut self, number: u64) -> &mut usize {
+        let at = usize::try_from(number - self.first).unwrap_or(usize::MAX);
+        match self.entries.get_mut(at) {
+            Some(waiting) => &mut waiting.next_of,
+            None => &mut self.caught_up,
+        }
+    }
+
+    /// Moves a watcher on, and drops the changes that every watcher has taken.
+    fn advance(&mut self, seat: usize, to: Progress) {
+        if let Some(now) = self.next_of(seat) {
+            *self.standing(now) -= 1;
+        }
+        if let Progress::Next(next) = to {
+            *self.standing(next) += 1;
+        }
+        self.seats[seat].state = to;
+        self.drop_taken();
+    }
+
+    fn drop_taken(&mut self) {
+        while self.entries.front().is_some_and(|first| first.next_of == 0) {
+            self.drop_first();
+        }
+        if self.entries.is_empty() && self.entries.capacity() > KEPT {
+            self.entries = VecDeque::new();
+        }
+    }
+
+    fn drop_first(&mut self) {
+        if let Some(first) = self.entries.pop_front() {
+            self.first += 1;
+            self.bytes -= first.change.size();
+        }
+    }
+
+    /// Has a watcher woken by the next change. Its earlier waker is for the caller to drop without the lock: it may be
+    /// the last trace of a task.
+    fn sleep(&mut self, at: usize, waker: &Waker) -> Option<Waker> {
+        let seat = &mut self.seats[at];
+        if !seat.listed {
+            seat.listed = true;
+            self.sleeping.push(at);
+        }
+        match &seat.waker {
+            Some(known) if known.will_wake(waker) => None,
+            _ => seat.waker.replace(waker.clone()),
+        }
+    }
+
+    fn wake(&mut self, wake: &mut Vec<Waker>) {
+        for at in self.sleeping.drain(..) {
+            let seat = &mut self.seats[at];
+            seat.listed = false;
+            wake.extend(seat.waker.take());
+        }
+    }
+
+    fn waiting_bytes(&self) -> usize {
+        let (mut behind, mut waiting) = (0, 0);
+        for entry in self.entries.iter().rev() {
+            behind += entry.change.size();
+            waiting += behind * entry.next_of;
+        }
+        waiting
+    }
+}
+
+/// One watcher of a store. Dropping it unsubscribes.
+pub(super) struct Subscriber {
+    log: Arc<Log>,
+    seat: usize,
+    after: u64,
+    /// Taken out of the log, and not read yet.
+    taken: VecDeque<Arc<Change>>,
+}
+
+impl Drop for Subscriber {
+    fn drop(&mut self) {
+        self.log.leave(self.seat);
+    }
+}
+
+impl Subscriber {
+    pub(super) fn after(&self) -> u64 {
+        self.after
+    }
+
+    /// See [`super::ChangeStream::company`].
+    pub(super) fn company(&self) -> usize {
+        self.log.company.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Delivery> {
+        loop {
+            while let Some(change) = self.taken.pop_front() {
+                // A watch may start in the future.
+                if change.revision > self.after {
+                    return Poll::Ready(Delivery::Change(change));
+                }
+            }
+            if self.taken.capacity() > KEPT {
+                self.taken = VecDeque::new();
+            }
+            match self.log.take(self.seat, &mut self.taken, cx) {
+                More::Taken => {}
+                More::Overrun => return Poll::Ready(Delivery::Overrun),
+                More::Closed => return Poll::Ready(Delivery::Closed),
+                More::Nothing => return Poll::Pending,
+            }
+        }
+    }
+
+    /// Whether everything that was pushed has been read.
+    pub(super) fn is_settled(&self) -> bool {
+        self.taken.is_empty() && self.log.is_caught_up(self.seat)
+    }
+}
+
+#[cfg(test)]
+mod tests;
