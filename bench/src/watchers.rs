@@ -18,6 +18,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
+use memchr::memmem::Finder;
 use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -262,6 +263,7 @@ impl Seen {
 /// Reads until the stream ends; each event's number is found in the bytes as they come.
 async fn read_events(mut stream: TlsStream<TcpStream>, seen: Arc<Seen>) {
     let mut buffer = vec![0; 16 * 1024];
+    let mark = Finder::new(MARK);
     let mut kept = 0;
     loop {
         let Ok(read @ 1..) = stream.read(&mut buffer[kept..]).await else {
@@ -269,16 +271,16 @@ async fn read_events(mut stream: TlsStream<TcpStream>, seen: Arc<Seen>) {
         };
         let now = seen.now();
         let filled = kept + read;
-        let rest = note_events(&buffer[..filled], |write| seen.note(write, now));
+        let rest = note_events(&mark, &buffer[..filled], |write| seen.note(write, now));
         buffer.copy_within(rest..filled, 0);
         kept = filled - rest;
     }
 }
 
 /// Tells the numbers of the events in some bytes; from where on they are wanted again, with those that follow.
-fn note_events(bytes: &[u8], mut note: impl FnMut(usize)) -> usize {
+fn note_events(mark: &Finder<'_>, bytes: &[u8], mut note: impl FnMut(usize)) -> usize {
     let mut at = 0;
-    while let Some(found) = find(&bytes[at..]) {
+    while let Some(found) = mark.find(&bytes[at..]) {
         let digits = at + found + MARK.len();
         let length = bytes[digits..].iter().take_while(|byte| byte.is_ascii_digit()).count();
         if digits + length + TAIL > bytes.len() {
@@ -292,21 +294,6 @@ fn note_events(bytes: &[u8], mut note: impl FnMut(usize)) -> usize {
         at = digits + length + TAIL;
     }
     at.max(bytes.len().saturating_sub(MARK.len()))
-}
-
-fn find(bytes: &[u8]) -> Option<usize> {
-    // The rare letter of the mark first: most bytes are looked at once.
-    let mut from = 0;
-    loop {
-        let dash = from + bytes.get(from..)?.iter().position(|byte| *byte == b'-')?;
-        let start = (dash + 1).checked_sub(MARK.len());
-        if let Some(start) = start
-            && &bytes[start..=dash] == MARK
-        {
-            return Some(start);
-        }
-        from = dash + 1;
-    }
 }
 
 async fn write_paced(server: &Server, seen: &Arc<Seen>) -> Result<(), String> {
