@@ -16,6 +16,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use kubewright::k8s_openapi::api::core::v1::Namespace;
+use kubewright::kube::Client;
 use kubewright::kube::api::{Api, DeleteParams, ListParams, PropagationPolicy};
 use kubewright::kube::core::{ApiResource, DynamicObject};
 use kubewright::kube::discovery::{Discovery, Scope, verbs};
@@ -76,21 +77,19 @@ impl Reconciler for NamespaceReconciler {
         let Some(namespace) = live.filter(|live| live.metadata.uid == namespace.metadata.uid && is_ours(live)) else {
             return Ok(Action::await_change());
         };
-        let kinds = discover(&ctx).await;
-        let found = match &kinds {
-            Ok(kinds) => empty(&ctx, kinds).await,
-            Err(error) => Found {
-                discovery_failure: Some(super::plain(error)),
+        let content = match discover(&ctx).await {
+            Ok(kinds) => empty(ctx.client().kube(), ctx.request().name(), &kinds).await,
+            Err(error) => Content::Found(Found {
+                discovery_failure: Some(super::plain(&error)),
                 ..Found::default()
-            },
+            }),
         };
-        let is_empty = found.is_empty() && !pods_left(&ctx).await?;
         // Reported before the end as well: another finalizer may keep the namespace, and its conditions then list the
         // remaining content.
-        let Some(namespace) = say(&ctx, namespace, &found).await? else {
+        let Some(namespace) = say(&ctx, namespace, &content.found()).await? else {
             return Ok(Action::await_change());
         };
-        if is_empty {
+        if content.is_gone() {
             finalize(&ctx, namespace).await?;
             self.forget(ctx.request());
             return Ok(Action::await_change());
@@ -150,42 +149,52 @@ fn is_pod(resource: &ApiResource) -> bool {
     resource.group.is_empty() && resource.plural == "pods"
 }
 
+/// How far a look at the content came.
+#[derive(Debug, PartialEq, Eq)]
+enum Content {
+    /// Pods are still stopping. Nothing else was looked at, so the namespace is not empty, whatever became of the pods
+    /// since.
+    PodsStopping,
+    /// Every kind was looked at.
+    Found(Found),
+}
+
+impl Content {
+    /// What the conditions report. Pods that have their time to stop are not yet "remaining content": it is too early to
+    /// tell the rest. Kubernetes does the same (`deleteAllContent`).
+    fn found(&self) -> Found {
+        match self {
+            Content::PodsStopping => Found::default(),
+            Content::Found(found) => found.clone(),
+        }
+    }
+
+    fn is_gone(&self) -> bool {
+        matches!(self, Content::Found(found) if found.is_empty())
+    }
+}
+
 /// Deletes the content, pods first, and reports the rest of it.
-async fn empty(ctx: &Context, kinds: &[ApiResource]) -> Found {
+async fn empty(kube: &Client, namespace: &str, kinds: &[ApiResource]) -> Content {
     let mut pods = Found::default();
     for kind in kinds.iter().filter(|kind| is_pod(kind)) {
-        delete_all(ctx, kind, &mut pods).await;
+        delete_all(kube, namespace, kind, &mut pods).await;
     }
     if !pods.content_failures.is_empty() {
-        return pods;
+        return Content::Found(pods);
     }
     if !pods.remaining.is_empty() {
-        // Pods that have their time to stop are not yet "remaining content": it is too early to tell the rest.
-        // Kubernetes does the same.
-        return Found::default();
+        return Content::PodsStopping;
     }
     let mut found = Found::default();
     for kind in kinds.iter().filter(|kind| !is_pod(kind)) {
-        delete_all(ctx, kind, &mut found).await;
+        delete_all(kube, namespace, kind, &mut found).await;
     }
-    found
+    Content::Found(found)
 }
 
-async fn pods_left(ctx: &Context) -> Result<bool> {
-    let pods: Api<DynamicObject> = Api::namespaced_with(
-        ctx.client().kube().clone(),
-        ctx.request().name(),
-        &ApiResource::erase::<kubewright::k8s_openapi::api::core::v1::Pod>(&()),
-    );
-    Ok(!pods
-        .list_metadata(&ListParams::default().limit(1))
-        .await?
-        .items
-        .is_empty())
-}
-
-async fn delete_all(ctx: &Context, kind: &ApiResource, found: &mut Found) {
-    let api: Api<DynamicObject> = Api::namespaced_with(ctx.client().kube().clone(), ctx.request().name(), kind);
+async fn delete_all(kube: &Client, namespace: &str, kind: &ApiResource, found: &mut Found) {
+    let api: Api<DynamicObject> = Api::namespaced_with(kube.clone(), namespace, kind);
     let name = format!("{}.{}", kind.plural, kind.group);
     let failed = |error| format!("{name}: {}", super::plain(&kubewright::Error::from(error)));
     // Most kinds have no objects here: a list of one is cheaper than a delete of none, and causes no write.
@@ -236,5 +245,74 @@ async fn finalize(ctx: &Context, mut namespace: Namespace) -> Result<()> {
     {
         Err(error) if !error.is_not_found() => Err(error),
         _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::VecDeque;
+
+    use http_body_util::Full;
+    use kubewright::k8s_openapi::api::core::v1::{ConfigMap, Pod};
+    use serde_json::json;
+
+    use super::*;
+
+    type Log = Arc<Mutex<Vec<String>>>;
+
+    /// An API whose lists of a resource have these numbers of objects, one after the other, and then none.
+    fn api(lists: &[(&str, &[usize])]) -> (Client, Log) {
+        let mut counts: BTreeMap<String, VecDeque<usize>> = lists
+            .iter()
+            .map(|(resource, counts)| ((*resource).to_owned(), counts.iter().copied().collect()))
+            .collect();
+        let log = Log::default();
+        let written = log.clone();
+        let service = tower::service_fn(move |request: http::Request<_>| {
+            let resource = request.uri().path().rsplit('/').next().unwrap_or_default().to_owned();
+            let is_list = request.method() == http::Method::GET;
+            written.lock().unwrap().push(format!("{} {resource}", request.method()));
+            let next = is_list.then(|| counts.get_mut(&resource).and_then(VecDeque::pop_front));
+            let items: Vec<_> = (0..next.flatten().unwrap_or_default())
+                .map(|number| json!({ "metadata": { "name": format!("{resource}-{number}") } }))
+                .collect();
+            let list = json!({
+                "apiVersion": "meta.k8s.io/v1", "kind": "PartialObjectMetadataList", "metadata": {}, "items": items,
+            });
+            let _: kubewright::kube::client::Body = request.into_body();
+            std::future::ready(Ok::<_, std::convert::Infallible>(http::Response::new(Full::from(
+                list.to_string(),
+            ))))
+        });
+        (Client::new(service, "default"), log)
+    }
+
+    #[tokio::test]
+    async fn a_namespace_is_empty_only_after_every_kind_was_looked_at() {
+        let kinds = [ApiResource::erase::<ConfigMap>(&()), ApiResource::erase::<Pod>(&())];
+        let check = async |lists: &[(&str, &[usize])], requests: &[&str], is_gone: bool| {
+            let (kube, log) = api(lists);
+            let content = empty(&kube, "house", &kinds).await;
+            assert_eq!(*log.lock().unwrap(), requests, "{lists:?}");
+            assert_eq!(content.is_gone(), is_gone, "{lists:?}: {content:?}");
+        };
+        check(&[], &["GET pods", "GET configmaps"], true).await;
+        // The pods may be gone a moment later, but the ConfigMaps were not looked at.
+        check(
+            &[("pods", &[1, 1]), ("configmaps", &[1])],
+            &["GET pods", "DELETE pods", "GET pods"],
+            false,
+        )
+        .await;
+        let all = [
+            "GET pods",
+            "DELETE pods",
+            "GET pods",
+            "GET configmaps",
+            "DELETE configmaps",
+            "GET configmaps",
+        ];
+        check(&[("pods", &[1]), ("configmaps", &[1])], &all, true).await;
+        check(&[("pods", &[1]), ("configmaps", &[2, 1])], &all, false).await;
     }
 }
