@@ -127,6 +127,10 @@ impl Nodes {
             .find_map(|(resource, amount)| match milli(&Quantity(amount.clone())) {
                 None => Some(format!("{amount:?} is no quantity of {resource}")),
                 Some(amount) if amount < 0 => Some(format!("the capacity of {resource} is negative")),
+                // `validation.ValidateResourceQuantityValue`: only cpu, memory and the like may be fractions.
+                Some(amount) if amount % 1000 != 0 && is_counted(resource) => {
+                    Some(format!("the capacity of {resource} must be an integer"))
+                }
                 Some(_) => first(format!("resource {resource:?}"), names::qualified_name(resource)),
             });
         let label = |(key, value): (&String, &String)| {
@@ -337,6 +341,17 @@ fn node_info(name: &str) -> NodeSystemInfo {
     }
 }
 
+/// Whether amounts of a resource are whole numbers (`helper.IsIntegerResourceName`): pods, and what devices extend a node
+/// by.
+fn is_counted(resource: &str) -> bool {
+    resource == "pods" || resource.split_once('/').is_some_and(|(domain, _)| !is_native(domain))
+}
+
+/// `helper.IsNativeResource`, of a name with a domain.
+fn is_native(domain: &str) -> bool {
+    domain.ends_with("kubernetes.io")
+}
+
 #[cfg(test)]
 mod tests {
     use serde_json::{Value, json};
@@ -386,6 +401,15 @@ mod tests {
             (fleet().capacity("cpu", "lots"), Some("\"lots\" is no quantity of cpu")),
             (fleet().capacity("cpu", "-1"), Some("the capacity of cpu is negative")),
             (fleet().capacity("my gpu", "1"), Some("resource \"my gpu\"")),
+            (fleet().capacity("cpu", "1500m").capacity("memory", "1.5Gi"), None),
+            (
+                fleet().capacity("pods", "1.5"),
+                Some("the capacity of pods must be an integer"),
+            ),
+            (
+                fleet().capacity("example.com/gpu", "500m"),
+                Some("the capacity of example.com/gpu must be an integer"),
+            ),
         ] {
             let found = nodes.wrong();
             let is_as_expected = match (&found, wrong) {
