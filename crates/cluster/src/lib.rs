@@ -59,7 +59,7 @@ pub use cluster::{Cluster, ClusterBuilder, legacy_tokens};
 pub use control::{ControllerManager, Controllers};
 pub use controllers::{Behaviours, Nodes, Stages};
 pub use csr::Wish as CertificateWish;
-pub use durable::{DataDirError, Report, repair};
+pub use durable::{DataDirError, Report, panic_is_reported, repair};
 pub use error::{Error, Result};
 pub use kubewright_apiserver::audit::{
     AuditLog, AuditSink, Format as AuditFormat, Policy as AuditPolicy, PolicyError as AuditPolicyError,

@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 
 use super::OBJECTS_FILE;
 use super::error::DataDirError;
+use super::place;
 
 /// The version of everything in the folder. Raise it when an older kubewright would misread the files.
 pub(super) const FORMAT: u64 = 1;
@@ -77,7 +78,7 @@ impl Folder {
         make: impl FnOnce() -> Result<String, E>,
     ) -> Result<String, E> {
         let path = self.path.join(name);
-        match fs::read_to_string(&path) {
+        match read_text(&path) {
             Ok(text) => Ok(text),
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 let text = make()?;
@@ -114,6 +115,12 @@ impl Folder {
     }
 }
 
+/// The whole text of a small file.
+fn read_text(path: &Path) -> io::Result<String> {
+    place::regular(path)?;
+    fs::read_to_string(path)
+}
+
 /// Makes the names in a folder safe.
 pub(super) fn sync_folder(path: &Path) -> io::Result<()> {
     File::open(path)?.sync_all()
@@ -140,6 +147,7 @@ fn check_content(path: &Path) -> Result<(), DataDirError> {
 
 fn take_lock(path: &Path) -> Result<File, DataDirError> {
     let name = path.join(LOCK);
+    place::regular(&name).map_err(DataDirError::io("lock", &name))?;
     let mut file = OpenOptions::new()
         .read(true)
         .write(true)
@@ -177,7 +185,7 @@ fn take_lock(path: &Path) -> Result<File, DataDirError> {
 /// Whether the mark is there; an error when it is not one of ours.
 fn read_mark(path: &Path) -> Result<bool, DataDirError> {
     let name = path.join(MARK);
-    let text = match fs::read_to_string(&name) {
+    let text = match read_text(&name) {
         Ok(text) => text,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
         Err(error) => return Err(DataDirError::io("read", name)(error)),

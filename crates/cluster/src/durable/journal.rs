@@ -6,13 +6,13 @@
 //!
 //! A disk that fails (full, broken) fails everything that waits; the storage takes it back. Then the thread tries again
 //! and again to open the file and to write to it, and when that works the storage goes on. If the failed transaction is
-//! on the disk after all, it is undone there first, because every client was told that it failed.
+//! on the disk after all, it is undone there first, because every client was told that it failed. A file that was moved
+//! away or removed counts as a disk that fails; it stays open, so that it works again when it is put back.
 //!
 //! Not here: the format of the file (the database), the contents of a record (see [`super::record`]).
 
 use std::fs::File;
 use std::io;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -20,6 +20,7 @@ use std::time::Duration;
 use kubewright_apiserver::storage::journal::{Journal, Listener, Outcome, Record};
 use redb::{Database, DatabaseError, ReadableDatabase as _};
 
+use super::contain::contain;
 use super::load::{META, OBJECTS, REVISION, key_of, words};
 use super::record;
 
@@ -31,6 +32,9 @@ const RETRY_MOST: Duration = Duration::from_secs(10);
 
 /// Opens the file again after a failure.
 pub(super) type Reopen = Box<dyn FnMut() -> Result<Database, DatabaseError> + Send>;
+
+/// Whether the file is still where the next start will look for it; an error in words.
+pub(super) type InPlace = Box<dyn Fn() -> Result<(), String> + Send>;
 
 /// The journal of a storage in a file.
 pub(crate) struct FileJournal {
@@ -114,6 +118,7 @@ impl FileJournal {
     pub(super) fn start(
         database: Database,
         reopen: Reopen,
+        in_place: InPlace,
         durable: u64,
         lock: Option<File>,
     ) -> io::Result<FileJournal> {
@@ -122,6 +127,7 @@ impl FileJournal {
             inbox: inbox.clone(),
             database: Some(database),
             reopen,
+            in_place,
             durable,
         };
         let thread = std::thread::Builder::new()
@@ -160,6 +166,7 @@ struct Writer {
     /// `None` while it cannot be opened.
     database: Option<Database>,
     reopen: Reopen,
+    in_place: InPlace,
     durable: u64,
 }
 
@@ -186,13 +193,17 @@ impl Writer {
         }
     }
 
-    fn write(&self, group: &[Record]) -> Result<(), String> {
+    fn write(&mut self, group: &[Record]) -> Result<(), String> {
         let Some(database) = &self.database else {
             return Err("the file is not open".to_owned());
         };
         // The storage must learn of the end of its journal, even after a panic.
-        catch_unwind(AssertUnwindSafe(|| write_group(database, group)))
-            .unwrap_or_else(|_| Err("the database panicked".to_owned()))
+        let written = contain(|| write_group(database, group)).unwrap_or_else(panicked);
+        if written.is_err() {
+            self.database = None;
+            return written;
+        }
+        (self.in_place)()
     }
 
     /// Everything that waits has failed. Answers whether the journal works again; it does not when it is closed.
@@ -201,7 +212,6 @@ impl Writer {
             error = why,
             "changes cannot be written to the disk: writes are refused until they can"
         );
-        self.database = None;
         self.inbox.tell(Outcome::Failed(why));
         // From here on the storage sends nothing, and has taken back its earlier records.
         self.inbox.waiting().records.clear();
@@ -222,19 +232,24 @@ impl Writer {
         }
     }
 
-    /// Opens the file, undoes a group that was reported as failed and is there nevertheless, and proves that it can be
-    /// written.
+    /// Opens the file, unless it is open, undoes a group that was reported as failed and is there nevertheless, and
+    /// proves that it can be written.
     fn recover(&mut self, group: &[Record]) -> Result<(), String> {
-        let database = catch_unwind(AssertUnwindSafe(|| (self.reopen)()))
-            .unwrap_or_else(|_| Err(DatabaseError::RepairAborted))
-            .map_err(words)?;
+        (self.in_place)()?;
+        let database = match self.database.take() {
+            Some(database) => database,
+            None => contain(|| (self.reopen)().map_err(words)).unwrap_or_else(panicked)?,
+        };
         let written = revision_of(&database)?;
         let undone = if written > self.durable { group } else { &[] };
-        catch_unwind(AssertUnwindSafe(|| undo_group(&database, undone, written)))
-            .unwrap_or_else(|_| Err("the database panicked".to_owned()))?;
+        contain(|| undo_group(&database, undone, written)).unwrap_or_else(panicked)?;
         self.database = Some(database);
         Ok(())
     }
+}
+
+fn panicked<T>() -> Result<T, String> {
+    Err("the database panicked".to_owned())
 }
 
 fn write_group(database: &Database, group: &[Record]) -> Result<(), String> {

@@ -5,7 +5,6 @@
 
 use std::fs::{self, File};
 use std::io;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -14,8 +13,10 @@ use kubewright_apiserver::storage::StoredObject;
 use kubewright_apiserver::storage::journal::Restored;
 use redb::{Database, DatabaseError, ReadableDatabase as _, ReadableTable as _, TableDefinition};
 
+use super::contain::contain;
 use super::error::DataDirError;
 use super::folder::{Folder, sync_folder};
+use super::place;
 use super::record::{self, Record};
 use super::salvage;
 use super::unsynced::Unsynced;
@@ -100,22 +101,23 @@ pub(super) fn write_new<'a>(
 
 /// Opens a file of objects and reads it; a damaged one is an error that lists the objects that can be saved.
 pub(super) fn open(file: &Path, synced: bool) -> Result<(Database, Restored), DataDirError> {
+    place::regular(file).map_err(DataDirError::io("read", file))?;
     // A file that is damaged in a way that the database does not expect must not end the process.
-    let opened = catch_unwind(AssertUnwindSafe(|| -> Result<_, DatabaseFailure> {
+    let opened = contain(|| -> Result<_, DatabaseFailure> {
         let database = database(file, synced)?;
         let restored = read(&database)?;
         Ok((database, restored))
-    }));
+    });
     let damage = match opened {
-        Ok(Ok(opened)) => return Ok(opened),
-        Ok(Err(DatabaseFailure::Damaged(damage))) => damage,
-        Ok(Err(DatabaseFailure::Other(why))) => {
+        Some(Ok(opened)) => return Ok(opened),
+        Some(Err(DatabaseFailure::Damaged(damage))) => damage,
+        Some(Err(DatabaseFailure::Other(why))) => {
             return Err(DataDirError::Database {
                 file: file.to_owned(),
                 why,
             });
         }
-        Err(_) => vec!["the database cannot make sense of it".to_owned()],
+        None => vec!["the database cannot make sense of it".to_owned()],
     };
     Err(salvage::damaged(file, damage))
 }

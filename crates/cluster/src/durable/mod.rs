@@ -12,18 +12,20 @@
 //! whole file and verifies every page and every record: a damaged one is an error that names the damage and the objects
 //! that can be saved, never a start with missing objects.
 //!
-//! `folder` is the folder, `journal` writes, `load` reads, `record` is the form of an object on the disk, `salvage`
-//! saves objects of a damaged file.
+//! `folder` is the folder, `place` whether a file is still in it, `journal` writes, `load` reads, `record` is the form of an object on the disk, `salvage`
+//! saves objects of a damaged file, `contain` catches panics of the database.
 //!
-//! Invariants: nothing is acknowledged that is not on the disk; a file appears whole or not at all; one process at a
+//! Invariants: nothing is acknowledged that is not on the disk, in the file that the next start will open; a file appears whole or not at all; one process at a
 //! time.
 //!
 //! Not here: compaction of the file (its free pages are used again, and it does not shrink), backups.
 
+mod contain;
 mod error;
 mod folder;
 mod journal;
 mod load;
+mod place;
 mod record;
 mod salvage;
 #[cfg(test)]
@@ -35,6 +37,8 @@ use std::sync::Arc;
 
 use kubewright_apiserver::storage::journal::Restored;
 
+use self::place::Place;
+pub use contain::panic_is_reported;
 pub use error::DataDirError;
 pub(crate) use folder::Folder;
 pub(crate) use journal::FileJournal;
@@ -72,7 +76,9 @@ pub(crate) fn open(path: &Path, synced: bool) -> Result<Opened, DataDirError> {
         let file = file.clone();
         Box::new(move || load::database(&file, synced))
     };
-    let journal = FileJournal::start(database, reopen, restored.revision, folder.take_lock())
+    let place = Place::of(&file).map_err(DataDirError::io("find", &file))?;
+    let place = Box::new(move || place.check());
+    let journal = FileJournal::start(database, reopen, place, restored.revision, folder.take_lock())
         .map_err(DataDirError::io("start a thread that writes", &file))?;
     Ok(Opened {
         folder: Arc::new(folder),

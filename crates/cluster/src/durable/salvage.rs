@@ -11,12 +11,12 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::io;
 use std::ops::Bound;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 
 use redb::{Database, ReadableDatabase as _};
 
 use super::OBJECTS_FILE;
+use super::contain::contain;
 use super::error::DataDirError;
 use super::folder::{Folder, sync_folder};
 use super::load::{self, DatabaseFailure, META, OBJECTS, REVISION, key_of, name_of, read_object};
@@ -205,7 +205,7 @@ impl Found {
         if fs::copy(file, &copy).is_ok() {
             // In a damaged file the database may fail in ways that it does not expect; the objects read until then
             // count.
-            let _ = catch_unwind(AssertUnwindSafe(|| self.read_copy(&copy, &mut readable)));
+            let _ = contain(|| self.read_copy(&copy, &mut readable));
         }
         // A copy that stays is overwritten by the next one.
         let _ = fs::remove_file(&copy);
@@ -226,7 +226,7 @@ impl Found {
         for backwards in [false, true] {
             let all = (Bound::<&[u8]>::Unbounded, Bound::<&[u8]>::Unbounded);
             let mut range = objects.range::<&[u8]>(all)?;
-            let result = catch_unwind(AssertUnwindSafe(|| {
+            let whole = contain(|| {
                 loop {
                     let next = if backwards { range.next_back() } else { range.next() };
                     match next {
@@ -242,8 +242,8 @@ impl Found {
                         }
                     }
                 }
-            }));
-            if matches!(result, Ok(true)) {
+            });
+            if whole == Some(true) {
                 readable.whole = true;
                 break;
             }

@@ -204,6 +204,79 @@ fn what_is_no_folder_of_ours_is_refused() {
 }
 
 #[test]
+fn files_without_an_end_are_refused() {
+    for name in [OBJECTS_FILE, "kubewright.json", "lock", "pki/sa.key", "pki/ca.crt"] {
+        let (folder, _) = folder();
+        let path = folder.path().join(name);
+        let open = || -> Result<(), String> {
+            let opened = super::super::open(folder.path(), true).map_err(|error| error.to_string())?;
+            let kept = opened
+                .folder
+                .keep("pki/sa.key", || Ok::<_, DataDirError>("secret".to_owned()));
+            let authority = crate::certificates::Authority::kept(&opened.folder).map(drop);
+            opened.journal.close();
+            kept.map_err(|error| error.to_string())?;
+            authority.map_err(|error| error.to_string())
+        };
+        open().expect("the folder is intact");
+        for (kind, said) in [("fifo", "it is a FIFO"), ("/dev/zero", "it is a device")] {
+            fs::remove_file(&path).expect("it is there");
+            if kind == "fifo" {
+                rustix::fs::mkfifoat(rustix::fs::CWD, &path, rustix::fs::Mode::RUSR).expect("a FIFO");
+            } else {
+                std::os::unix::fs::symlink(kind, &path).expect("a link");
+            }
+            let error = open().expect_err("it has no end");
+            let file = path.file_name().expect("it has a name").to_string_lossy();
+            assert!(
+                error.contains(said) && error.contains(&*file),
+                "{name}, {kind}: {error}"
+            );
+        }
+    }
+}
+
+#[test]
+fn nothing_is_acknowledged_in_a_file_that_is_gone() {
+    let outer = tempfile::tempdir().expect("a temporary folder");
+    let at = |name: &str| outer.path().join(name);
+    let rename = |from: &str, to: &str| fs::rename(at(from), at(to)).expect("it can be moved");
+    let storage = Waiting::open(&at("data"));
+    let refused = |said: &str| {
+        // Writes are refused from the first one on that cannot be kept.
+        let error = storage
+            .create("s", "lost", object(1))
+            .map(drop)
+            .expect_err("it cannot be kept");
+        assert!(matches!(error, StorageError::Unavailable(_)), "{error:?}");
+        let trouble = storage.storage.trouble().expect("it is told");
+        assert!(trouble.contains(said) && trouble.contains("put it back"), "{trouble}");
+        assert_eq!(storage.content(), [("kept".to_owned(), 2, json!(0))]);
+    };
+    let recovered = || {
+        while storage.storage.trouble().is_some() {
+            std::thread::yield_now();
+        }
+    };
+    storage.create("s", "kept", object(0)).expect("the folder is there");
+    rename("data", "elsewhere");
+    refused("objects.redb was moved or removed");
+    rename("elsewhere", "data");
+    recovered();
+    rename("data/objects.redb", "mine");
+    fs::write(at("data/objects.redb"), "").expect("it can be written");
+    refused("objects.redb was replaced");
+    rename("mine", "data/objects.redb");
+    recovered();
+    storage.create("s", "late", object(2)).expect("the folder is back");
+    let content = storage.content();
+    storage.journal.close();
+    let again = Waiting::open(&at("data"));
+    assert_eq!(again.content(), content);
+    again.journal.close();
+}
+
+#[test]
 fn what_is_not_there_is_not_repaired() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let missing = folder.path().join("mistyped");
