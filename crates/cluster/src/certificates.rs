@@ -20,9 +20,10 @@ use rcgen::{
 use rustls::RootCertStore;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
+use x509_parser::prelude::{FromDer as _, X509Certificate};
 
 use crate::csr;
-use crate::durable::Folder;
+use crate::durable::{DataDirError, Folder};
 use crate::error::{Error, Result};
 
 /// The user of the administrator's certificate, as kubeadm names it.
@@ -50,6 +51,10 @@ const AUTHORITY_LIFETIME: Duration = Duration::from_secs(10 * 365 * 24 * 60 * 60
 
 const AUTHORITY: &str = "certificate authority";
 
+/// The files of the authority in a data folder.
+const KEY_FILE: &str = "pki/ca.key";
+const CERTIFICATE_FILE: &str = "pki/ca.crt";
+
 /// Signs certificates that only this cluster trusts.
 pub(crate) struct Authority {
     issuer: Issuer<'static, KeyPair>,
@@ -73,18 +78,33 @@ impl Authority {
 
     /// The authority of a data folder: the one that is there, or a new one that is then kept.
     pub(crate) fn kept(folder: &Folder) -> Result<Authority> {
-        let key = folder.keep("pki/ca.key", || authority_key().map(|key| key.serialize_pem()))?;
-        let key = KeyPair::from_pem(&key).map_err(|source| Error::Certificate {
-            what: AUTHORITY,
-            source,
+        let key = folder.keep(KEY_FILE, || authority_key().map(|key| key.serialize_pem()))?;
+        let key = KeyPair::from_pem(&key)
+            .map_err(|error| damaged(folder, KEY_FILE, format!("it cannot be read as a private key: {error}")))?;
+        let pem = folder.keep(CERTIFICATE_FILE, || self_signed(&key))?;
+        let authority = Authority::of(key, pem).map_err(|error| {
+            damaged(
+                folder,
+                CERTIFICATE_FILE,
+                format!("it cannot be read as a certificate: {error}"),
+            )
         })?;
-        let pem = folder.keep("pki/ca.crt", || self_signed(&key))?;
-        Authority::of(key, pem)
+        // Without a look at both, every client would be told of an unknown authority.
+        if !authority.is_of_its_key() {
+            let damage = format!("it is not the certificate of the key in {KEY_FILE}");
+            return Err(damaged(folder, CERTIFICATE_FILE, damage));
+        }
+        Ok(authority)
+    }
+
+    fn is_of_its_key(&self) -> bool {
+        X509Certificate::from_der(&self.der).is_ok_and(|(_, certificate)| {
+            *certificate.public_key().subject_public_key.data == *self.issuer.key().public_key_raw()
+        })
     }
 
     fn of(key: KeyPair, pem: String) -> Result<Authority> {
-        let der = CertificateDer::from_pem_slice(pem.as_bytes())
-            .map_err(|error| Error::Tls(format!("the certificate of the authority cannot be read: {error}")))?;
+        let der = CertificateDer::from_pem_slice(pem.as_bytes()).map_err(|error| Error::Tls(error.to_string()))?;
         Ok(Authority {
             issuer: Issuer::new(authority_params(), key),
             pem,
@@ -237,6 +257,18 @@ impl Certified {
     }
 }
 
+/// The error for a file of the authority that cannot be used.
+fn damaged(folder: &Folder, name: &str, damage: String) -> Error {
+    Error::DataDir(DataDirError::Damaged {
+        file: folder.path().join(name),
+        damage: vec![damage],
+        rescue: format!(
+            "put it back; or remove both {KEY_FILE} and {CERTIFICATE_FILE}: the next start makes new ones, and \
+             kubeconfigs written before it are no longer valid"
+        ),
+    })
+}
+
 fn authority_key() -> Result<KeyPair> {
     KeyPair::generate().map_err(|source| Error::Certificate {
         what: AUTHORITY,
@@ -289,7 +321,7 @@ fn valid_now(subject: DistinguishedName, lifetime: Duration) -> CertificateParam
 
 #[cfg(test)]
 mod tests {
-    use x509_parser::prelude::{FromDer, GeneralName, X509Certificate};
+    use x509_parser::prelude::GeneralName;
 
     use crate::csr::Wish;
 

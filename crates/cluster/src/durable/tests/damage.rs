@@ -237,6 +237,61 @@ fn files_without_an_end_are_refused() {
 }
 
 #[test]
+fn the_authority_is_one_whole_or_refused() {
+    let read = |folder: &Path, name: &str| fs::read(folder.join(name)).expect("it is there");
+    let (other, _) = folder();
+    let (key, certificate) = ("pki/ca.key", "pki/ca.crt");
+    let start = |path: &Path| {
+        let opened = super::super::open(path, true).expect("the objects are intact");
+        opened.journal.close();
+        let authority = crate::certificates::Authority::kept(&opened.folder);
+        authority
+            .map(|authority| authority.pem())
+            .map_err(|error| error.to_string())
+    };
+    start(other.path()).expect("a new authority");
+    let foreign = |name: &str| Some(read(other.path(), name));
+    for (name, content, said) in [
+        (
+            key,
+            foreign(key),
+            "ca.crt is damaged:\n  it is not the certificate of the key",
+        ),
+        (key, None, "ca.crt is damaged:\n  it is not the certificate of the key"),
+        (
+            key,
+            Some(vec![]),
+            "ca.key is damaged:\n  it cannot be read as a private key",
+        ),
+        (
+            certificate,
+            foreign(certificate),
+            "ca.crt is damaged:\n  it is not the certificate of the key",
+        ),
+        (
+            certificate,
+            Some(b"text".to_vec()),
+            "ca.crt is damaged:\n  it cannot be read as a certificate",
+        ),
+    ] {
+        let (folder, _) = folder();
+        let before = start(folder.path()).expect("a new authority");
+        assert_eq!(start(folder.path()), Ok(before.clone()));
+        match content {
+            Some(content) => fs::write(folder.path().join(name), content).expect("it can be written"),
+            None => fs::remove_file(folder.path().join(name)).expect("it is there"),
+        }
+        let error = start(folder.path()).expect_err("they do not belong together");
+        assert!(error.contains(said) && error.contains("remove both"), "{name}: {error}");
+        for name in [key, certificate] {
+            fs::remove_file(folder.path().join(name)).expect("it is there");
+        }
+        let after = start(folder.path()).expect("a new authority");
+        assert_ne!(after, before);
+    }
+}
+
+#[test]
 fn nothing_is_acknowledged_in_a_file_that_is_gone() {
     let outer = tempfile::tempdir().expect("a temporary folder");
     let at = |name: &str| outer.path().join(name);
