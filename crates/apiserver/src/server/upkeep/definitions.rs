@@ -44,6 +44,25 @@ impl Inner {
         }
     }
 
+    /// After the creation of a definition: none of its objects is older. One whose creation met the end of an earlier
+    /// definition of this name may have stayed behind.
+    pub(crate) fn after_create_of_definition(&self, made: &StoredObject) {
+        // The name of a definition is that of its store.
+        let name = object::name(made.head());
+        let Ok(listed) = self.storage.entries(name, &ListRequest::default()) else {
+            return;
+        };
+        let served = name
+            .split_once('.')
+            .and_then(|(plural, group)| self.registry.snapshot().of_definition(group, plural));
+        for (key, entry) in listed.items.iter().filter(|(_, entry)| entry.revision() < made.revision()) {
+            // A client that was faster has deleted it.
+            if let (Ok(gone), Some(resource)) = (self.storage.delete(name, key, entry.revision()), &served) {
+                self.after_delete(resource, &gone);
+            }
+        }
+    }
+
     /// Accepts names, establishes, and serves established kinds, after a write of one definition.
     pub(crate) fn settle_definition(&self, name: &str) {
         let mut definitions = self.definitions.lock().unwrap_or_else(PoisonError::into_inner);

@@ -131,6 +131,32 @@ mod tests {
 
     const CRDS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
 
+    fn definition() -> Value {
+        let schema = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
+        json!({"metadata": {"name": "foos.ex.io"}, "spec": {"group": "ex.io", "scope": "Cluster",
+            "names": {"plural": "foos", "kind": "Foo"},
+            "versions": [{"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": schema}}]}})
+    }
+
+    #[test]
+    fn no_object_is_older_than_its_definition() {
+        let world = World::new();
+        assert_eq!(world.call(&format!("POST {CRDS}"), &definition()).code, 201);
+        assert_eq!(world.call(&format!("DELETE {CRDS}/foos.ex.io"), &Value::Null).code, 200);
+        // The last step of a create that was let in before.
+        let late = json!({"apiVersion": "ex.io/v1", "kind": "Foo", "metadata": {"name": "late", "uid": "1",
+            "finalizers": ["ex.io/held"]}});
+        let stored = world.api.inner.storage.create("foos.ex.io", "late", late);
+        assert!(stored.is_ok(), "{stored:?}");
+        assert_eq!(world.call(&format!("POST {CRDS}"), &definition()).code, 201);
+        let object = json!({"apiVersion": "ex.io/v1", "kind": "Foo", "metadata": {"name": "new"}});
+        assert_eq!(world.call("POST /apis/ex.io/v1/foos", &object).code, 201);
+        let listed = world.call("GET /apis/ex.io/v1/foos", &Value::Null).body;
+        let items = listed["items"].as_array().into_iter().flatten();
+        let names: Vec<_> = items.map(|item| item["metadata"]["name"].clone()).collect();
+        assert_eq!(names, ["new"]);
+    }
+
     #[test]
     fn a_deleted_definition_says_so_before_it_goes() {
         let world = World::new();
@@ -138,11 +164,7 @@ mod tests {
         let api = world.api.clone();
         let mut ending = pin!(api.end_definitions());
         assert!(ending.as_mut().poll(&mut cx).is_pending());
-        let schema = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
-        let definition = json!({"metadata": {"name": "foos.ex.io"}, "spec": {"group": "ex.io", "scope": "Cluster",
-            "names": {"plural": "foos", "kind": "Foo"},
-            "versions": [{"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": schema}}]}});
-        assert_eq!(world.call(&format!("POST {CRDS}"), &definition).code, 201);
+        assert_eq!(world.call(&format!("POST {CRDS}"), &definition()).code, 201);
         let object = json!({"apiVersion": "ex.io/v1", "kind": "Foo", "metadata": {"name": "a"}});
         assert_eq!(world.call("POST /apis/ex.io/v1/foos", &object).code, 201);
         let deleted = world.call(&format!("DELETE {CRDS}/foos.ex.io"), &Value::Null);

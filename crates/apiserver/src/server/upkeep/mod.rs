@@ -125,6 +125,8 @@ impl Inner {
     pub(crate) fn after_create(&self, resource: &Resource, made: &StoredObject) {
         if let Some(custom) = &resource.custom {
             self.after_create_of_custom(&custom.crd_name);
+        } else if is_definition(resource) {
+            self.after_create_of_definition(made);
         } else if resource.store == PRIORITY_LEVELS {
             self.settle_flow_schemas(object::name(made.head()));
         }
