@@ -21,6 +21,7 @@ pub mod definition;
 pub mod rules;
 pub mod schema;
 pub mod structural;
+mod times;
 
 // The types in the interface of this crate.
 pub use kubewright_values::{base64, budget, error, go, measure, names, path, quantity, stack, zones};

@@ -9,8 +9,8 @@ use super::PREFIX;
 use super::special::{self, Special};
 use super::table::{self, Field, Message, Shape, Type};
 use super::write::{bytes, double, nested, varint};
-use crate::base64;
 use crate::decode::MAX_STORED_DEPTH;
+use crate::{base64, times};
 
 /// A level of an object becomes one message, or two.
 const MAX_WRITTEN: usize = 2 * MAX_STORED_DEPTH;
@@ -245,7 +245,7 @@ fn write_special(special: Special, value: &Value, depth: usize, out: &mut Vec<u8
             if value.is_null() {
                 return Some(Ok(()));
             }
-            let (seconds, nanos) = special::parse_time(value.as_str()?)?;
+            let (seconds, nanos) = times::parse(value.as_str()?)?;
             let micro = special == Special::MicroTime;
             varint(1, seconds.cast_unsigned(), out);
             let nanos = if micro { nanos / 1000 * 1000 } else { 0 };

@@ -2,21 +2,15 @@
 
 use std::fmt::Write as _;
 
-use jiff::SignedDuration;
-use jiff::civil::DateTime;
-use jiff::fmt::temporal::Pieces;
 use serde_json::{Map, Value, json};
 
 use super::object::Decoder;
 use super::wire::{Reader, Wire};
 use super::{ProtobufError, table};
-use crate::decode;
 use crate::quantity::Quantity;
+use crate::{decode, times};
 
 const API_EXTENSIONS: &str = "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1";
-
-/// The seconds of Go's zero time, the beginning of the year 1.
-const ZERO_TIME: i64 = -62_135_596_800;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Special {
@@ -106,21 +100,6 @@ fn json_schema(decoder: &mut Decoder, wire: Wire<'_>, depth: usize) -> Result<Va
     Ok(Value::Object(schema))
 }
 
-const EPOCH: DateTime = DateTime::constant(1970, 1, 1, 0, 0, 0, 0);
-
-/// The seconds since 1970 of a time in RFC 3339, and its nanoseconds.
-pub(super) fn parse_time(text: &str) -> Option<(i64, u32)> {
-    let pieces = Pieces::parse(text).ok()?;
-    let local = DateTime::from_parts(pieces.date(), pieces.time()?);
-    let since = local
-        .duration_since(EPOCH)
-        .checked_sub(SignedDuration::from_secs(pieces.to_numeric_offset()?.seconds().into()))?;
-    // The nanoseconds of a time before 1970 count back from the second in jiff, and forth from the second before in Go.
-    let back = i64::from(since.subsec_nanos() < 0);
-    let nanos = u32::try_from(i64::from(since.subsec_nanos()) + back * 1_000_000_000).ok()?;
-    Some((since.as_secs() - back, nanos))
-}
-
 fn time(data: &[u8], micro: bool) -> Result<Value, ProtobufError> {
     let (mut seconds, mut nanos) = (0, 0);
     let mut reader = Reader::new(data, "Timestamp");
@@ -132,27 +111,12 @@ fn time(data: &[u8], micro: bool) -> Result<Value, ProtobufError> {
         }
     }
     let micros = if micro { i64::from(nanos / 1000) } else { 0 };
-    if data.is_empty() || (seconds == ZERO_TIME && micros == 0) {
+    if data.is_empty() || (seconds == times::ZERO && micros == 0) {
         return Ok(Value::Null);
     }
-    // jiff's Timestamp ends two hours before the year 10000 does, so that it fits into every zone; Go's times do not.
-    let time = EPOCH
-        .checked_add(SignedDuration::new(seconds, 0))
-        .and_then(|time| time.checked_add(SignedDuration::from_micros(micros)))
-        .map_err(|_| ProtobufError::Time)?;
-    let text = time
-        .strftime(if micro {
-            "%Y-%m-%dT%H:%M:%S.%6fZ"
-        } else {
-            "%Y-%m-%dT%H:%M:%SZ"
-        })
-        .to_string();
-    // Years before 0 have a sign.
-    if text.starts_with('-') {
-        Err(ProtobufError::Time)
-    } else {
-        Ok(Value::String(text))
-    }
+    times::written(seconds, micros, micro)
+        .map(Value::String)
+        .ok_or(ProtobufError::Time)
 }
 
 fn duration(data: &[u8]) -> Result<Value, ProtobufError> {

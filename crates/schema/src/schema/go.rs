@@ -20,7 +20,7 @@ use super::catalog::json_schema_props;
 use super::special::{Special, special};
 use super::{Schema, SchemaRef, Type};
 use crate::quantity::Quantity;
-use crate::{base64, budget, measure};
+use crate::{base64, budget, measure, times};
 use names::{Names, names};
 use table::table;
 
@@ -136,14 +136,9 @@ fn element(value: &mut Value, schema: &SchemaRef, keeps_lists: bool) {
 
 fn special_form(value: &mut Value, special: Special, keeps_lists: bool) {
     match (special, &mut *value) {
-        (Special::Time, Value::String(text)) => {
-            if let Ok(time) = text.parse::<jiff::Timestamp>() {
-                *text = time.strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
-            }
-        }
-        (Special::MicroTime, Value::String(text)) => {
-            if let Ok(time) = text.parse::<jiff::Timestamp>() {
-                *text = time.strftime("%Y-%m-%dT%H:%M:%S.%6fZ").to_string();
+        (Special::Time | Special::MicroTime, Value::String(text)) => {
+            if let Some(written) = times::canonical(text, matches!(special, Special::MicroTime)) {
+                *value = written;
             }
         }
         (Special::Quantity, Value::String(text)) => {
@@ -369,6 +364,20 @@ mod tests {
             json!({"lastTimestamp": "2026-01-02T05:04:05.5+02:00", "count": 0}),
             &json!({"metadata": meta, "involvedObject": {}, "source": {}, "firstTimestamp": null, "eventTime": null,
                 "lastTimestamp": "2026-01-02T03:04:05Z", "reportingComponent": "", "reportingInstance": ""}),
+        );
+        // Go drops what is less than a nanosecond; and its years end with 9999, later than those of a `Timestamp`.
+        check(
+            ("", "Event"),
+            json!({"firstTimestamp": "2026-01-02T03:04:05,12345678901Z", "lastTimestamp": "9999-12-31T23:59:59.5Z"}),
+            &json!({"metadata": meta, "involvedObject": {}, "source": {}, "firstTimestamp": "2026-01-02T03:04:05Z",
+                "eventTime": null, "lastTimestamp": "9999-12-31T23:59:59Z", "reportingComponent": "",
+                "reportingInstance": ""}),
+        );
+        check(
+            ("", "Event"),
+            json!({"firstTimestamp": "0001-01-01T01:00:00+01:00"}),
+            &json!({"metadata": meta, "involvedObject": {}, "source": {}, "firstTimestamp": null, "eventTime": null,
+                "lastTimestamp": null, "reportingComponent": "", "reportingInstance": ""}),
         );
         check(
             ("coordination.k8s.io", "Lease"),

@@ -358,7 +358,7 @@ impl TimeText<'_> {
     fn fraction(&mut self, micro: bool) -> Result<(), String> {
         let digits = self
             .rest
-            .strip_prefix('.')
+            .strip_prefix(['.', ','])
             .map_or(0, |rest| rest.bytes().take_while(u8::is_ascii_digit).count());
         if micro {
             if digits < 6 {
@@ -498,6 +498,11 @@ mod tests {
         check(
             ("coordination.k8s.io", "Lease"),
             &lease("2026-01-02T03:04:05.000000Z"),
+            Ok(()),
+        );
+        check(
+            ("coordination.k8s.io", "Lease"),
+            &lease("2026-01-02T03:04:05,000000Z"),
             Ok(()),
         );
         check(

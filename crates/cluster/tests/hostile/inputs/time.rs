@@ -1,7 +1,7 @@
 //! Dates and durations far away.
 
 use crate::input::{Input, Request, create, delete, get, input};
-use crate::values::{CONFIG_MAPS, CRON_JOBS, JOBS, LEASES, PODS, config_map, object, pod, scaled};
+use crate::values::{CONFIG_MAPS, CRON_JOBS, EVENTS, JOBS, LEASES, PODS, config_map, object, pod, scaled};
 
 pub(crate) fn inputs() -> Vec<Input> {
     vec![
@@ -54,6 +54,12 @@ pub(crate) fn inputs() -> Vec<Input> {
         input("a Lease renewed in the year 9999", &[201, 400], || {
             lease("\"renewTime\":\"9999-12-31T23:59:59.999999Z\"")
         }),
+        input("an Event of the last second of the year 9999", &[201], || {
+            event("9999-12-31T23:59:59.999999999Z")
+        }),
+        input("an Event at a time of 100,000 decimals", &[201], || {
+            event(&format!("2026-01-02T03:04:05.{}Z", "1".repeat(100_000)))
+        }),
         input("a Lease of 2^31 - 1 seconds", &[201], || {
             lease("\"leaseDurationSeconds\":2147483647")
         }),
@@ -92,6 +98,12 @@ fn graceful(seconds: &str) -> Request {
 fn created(time: &str) -> Request {
     let metadata = format!("\"creationTimestamp\":\"{time}\",\"deletionTimestamp\":\"{time}\"");
     create(CONFIG_MAPS, "late", config_map("late", &metadata, ""))
+}
+
+fn event(time: &str) -> Request {
+    let times =
+        format!(r#""involvedObject":{{"namespace":"default"}},"firstTimestamp":"{time}","lastTimestamp":"{time}""#);
+    create(EVENTS, "late", object("v1", "Event", "late", "", &times))
 }
 
 fn lease(spec: &str) -> Request {
