@@ -20,7 +20,7 @@ use super::{
 };
 use crate::model::NAME_DESCRIPTION;
 use crate::model::facts::definitions::set_condition;
-pub use crate::model::facts::definitions::{CLEANUP_FINALIZER, Ending, set_terminating, waits_for_its_end};
+pub use crate::model::facts::definitions::{CLEANUP_FINALIZER, Ending, is_ending, set_terminating, waits_for_its_end};
 use crate::outbound::client::Client;
 use crate::storage::StoredObject;
 use crate::table::AGE_DESCRIPTION;
@@ -330,12 +330,12 @@ pub(crate) fn names(at: &Value) -> Names {
     names
 }
 
-/// The work of the naming and establishing controllers, at once: the definition with the status (acceptedNames,
-/// conditions) that it shall have, or none when it has it. `is_taken` says which names other definitions of the group
+/// The work of the naming and establishing controllers, at once: the status (acceptedNames, conditions) that the
+/// definition shall have, or none when it has it. `is_taken` says which names other definitions of the group
 /// have.
 pub(crate) fn settle(definition: &Value, is_taken: &dyn Fn(Sort, &str) -> bool, now: Timestamp) -> Option<Value> {
     let (accepted, conflict) = accept(definition, is_taken);
-    with_status(definition, accepted, conflict, now)
+    status(definition, accepted, conflict, now)
 }
 
 /// The names that this definition may have, and the last conflict: reason and message.
@@ -374,8 +374,8 @@ fn set(names: &mut Map<String, Value>, field: &str, value: &Value) {
     }
 }
 
-/// The definition with the new status, or none when nothing changes.
-fn with_status(
+/// The new status, or none when nothing changes.
+fn status(
     definition: &Value,
     mut accepted: Map<String, Value>,
     conflict: Option<(&str, String)>,
@@ -409,12 +409,7 @@ fn with_status(
         );
     }
     let status = Value::Object(status);
-    if status == *before {
-        return None;
-    }
-    let mut next = definition.clone();
-    next.as_object_mut()?.insert("status".to_owned(), status);
-    Some(next)
+    (status != *before).then_some(status)
 }
 
 #[cfg(test)]
@@ -443,12 +438,20 @@ mod tests {
         })
     }
 
+    /// The definition with the status that it shall have.
+    fn settled(definition: &Value, is_taken: &dyn Fn(Sort, &str) -> bool) -> Option<Value> {
+        let status = settle(definition, is_taken, now())?;
+        let mut next = definition.clone();
+        next["status"] = status;
+        Some(next)
+    }
+
     #[test]
     fn a_definition_is_established_and_stays_so() {
         let given = definition("foos", "Foo", 0);
         let rows = |definition: &Value| rows(&StoredObject::unversioned(definition.clone()));
         assert!(rows(&given).is_empty(), "not served before it is Established");
-        let settle = |definition: &Value| settle(definition, &|_, _| false, now());
+        let settle = |definition: &Value| settled(definition, &|_, _| false);
         let settled = settle(&given).expect("it is new");
         let conditions: Vec<_> = settled["status"]["conditions"]
             .as_array()
@@ -491,8 +494,8 @@ mod tests {
         second["spec"]["names"]["shortNames"] = json!([]);
         let others = names(&definition("foos", "Foo", 0)["spec"]["names"]);
         let is_taken = |sort: Sort, name: &str| others.contains(&(sort, Text::Owned(name.to_owned())));
-        let settled = settle(&second, &is_taken, now()).expect("it is new");
-        let status = &settled["status"];
+        let next = settled(&second, &is_taken).expect("it is new");
+        let status = &next["status"];
         assert_eq!(status["conditions"][0]["reason"], "ListKindConflict");
         assert_eq!(status["conditions"][0]["message"], "\"FooList\" is already in use");
         assert_eq!(status["conditions"][1]["reason"], "NotAccepted");
@@ -500,13 +503,10 @@ mod tests {
             status["acceptedNames"],
             json!({"plural": "foos2", "kind": "", "categories": ["all"]})
         );
-        assert!(
-            settle(&settled, &is_taken, now()).is_none(),
-            "settling twice changes nothing"
-        );
-        assert!(rows(&StoredObject::unversioned(settled.clone())).is_empty());
+        assert!(settled(&next, &is_taken).is_none(), "settling twice changes nothing");
+        assert!(rows(&StoredObject::unversioned(next.clone())).is_empty());
         // When the first goes, the second gets the names.
-        let settled = settle(&settled, &|_, _| false, now()).expect("its names are free");
-        assert_eq!(settled["status"]["conditions"][1]["status"], "True");
+        let next = settled(&next, &|_, _| false).expect("its names are free");
+        assert_eq!(next["status"]["conditions"][1]["status"], "True");
     }
 }

@@ -19,7 +19,6 @@ use serde_json::Value;
 
 use super::crd::{self, Names, Sort};
 use super::{Resource, Text};
-use crate::model::object;
 use crate::storage::StoredObject;
 use crate::values::{At, get};
 
@@ -84,7 +83,7 @@ impl Definition {
             wanted: crd::names(get(value, &["spec", "names"])),
             held: crd::names(get(value, &["status", "acceptedNames"])),
             served: served.map(|version| version.key("name").text().into()).collect(),
-            ending: object::is_terminating(value) && object::finalizers(value).contains(&crd::CLEANUP_FINALIZER),
+            ending: crd::is_ending(value),
             rows: crd::rows(stored).into_iter().map(Arc::new).collect(),
         }
     }
@@ -239,8 +238,8 @@ impl Definitions {
         }
     }
 
-    /// The definition with the names and conditions that it shall have; none when it has them. It is the one that was
-    /// [put](Self::put).
+    /// The status with the names and conditions that the definition shall have; none when it has them. It is the one
+    /// that was [put](Self::put).
     pub(crate) fn settled(&self, name: &str, definition: &Value, now: Timestamp) -> Option<Value> {
         let group = self.known.get(name).and_then(|known| self.groups.get(&known.group));
         let is_taken = |sort: Sort, wanted: &str| {
@@ -256,6 +255,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::model::object;
 
     fn definition(plural: &str, kind: &str, created: u32) -> Value {
         json!({
@@ -301,7 +301,9 @@ mod tests {
             while let Some(name) = self.definitions.next_open() {
                 looks += 1;
                 let value = self.stored[&*name].value();
-                if let Some(next) = self.definitions.settled(&name, value, Timestamp::UNIX_EPOCH) {
+                if let Some(status) = self.definitions.settled(&name, value, Timestamp::UNIX_EPOCH) {
+                    let mut next = value.clone();
+                    next["status"] = status;
                     self.put(next);
                 }
                 self.definitions.close(&name);

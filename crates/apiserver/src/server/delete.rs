@@ -218,7 +218,7 @@ impl Writer<'_> {
                 let (deleted, after) = self.delete_once(&key, &present, old, options)?;
                 match after {
                     After::Nothing => {}
-                    After::Write(stored) => self.server.after_write(&resource, &stored),
+                    After::Write(stored) => drop(self.server.after_write(&resource, stored)),
                     After::Delete(gone) => self.server.after_delete(&resource, &gone),
                     After::End(last) => marked = Some(last),
                 }

@@ -109,6 +109,11 @@ impl StoredObject {
         }
     }
 
+    /// The same without its tree of values, for a caller that needs only the text from here on.
+    pub(crate) fn text_alone(&self) -> StoredObject {
+        StoredObject::of(self.revision, OnceLock::from(self.encoded().clone()), OnceLock::new())
+    }
+
     /// An object that has at least the `metadata` of this one: enough for labels and names, and much cheaper than
     /// [`StoredObject::value`] when that was not read yet.
     pub fn head(&self) -> &Value {
@@ -133,7 +138,7 @@ impl StoredObject {
     }
 
     /// Whether the tree of values is held beside the text.
-    pub(super) fn is_read(&self) -> bool {
+    pub(crate) fn is_read(&self) -> bool {
         self.forms.value.get().is_some()
     }
 }

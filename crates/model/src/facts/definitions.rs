@@ -70,15 +70,18 @@ pub enum Ending {
     Completed,
 }
 
+/// Whether a definition is deleted and held for its objects. Its metadata is enough to tell.
+pub fn is_ending(definition: &Value) -> bool {
+    crate::object::is_terminating(definition) && crate::object::finalizers(definition).contains(&CLEANUP_FINALIZER)
+}
+
 /// Whether a definition is deleted and nothing has been done about its objects yet.
 pub fn waits_for_its_end(definition: &Value) -> bool {
     let conditions = At::root(definition).keys(&["status", "conditions"]);
     let begun = |condition: At<'_>| {
         condition.key("type").text() == "Terminating" && condition.key("reason").text() != "InstanceDeletionPending"
     };
-    let held =
-        crate::object::is_terminating(definition) && crate::object::finalizers(definition).contains(&CLEANUP_FINALIZER);
-    held && !conditions.items().any(begun)
+    is_ending(definition) && !conditions.items().any(begun)
 }
 
 /// Sets the condition `Terminating` of a definition; whether that changed it.

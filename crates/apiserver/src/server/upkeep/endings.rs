@@ -15,9 +15,8 @@ use std::time::Duration;
 use futures::StreamExt as _;
 use futures::stream::FuturesUnordered;
 
-use super::definitions::STORE;
+use super::definitions::{STORE, waits_for_its_end};
 use crate::env::BoxFuture;
-use crate::registry::crd;
 use crate::server::ApiServer;
 use crate::server::Inner;
 use crate::storage::{ChangeStream, Delivery, StoredObject};
@@ -84,7 +83,7 @@ impl<'a> Endings<'a> {
     }
 
     fn look_at(&mut self, key: &Arc<str>, definition: &StoredObject) {
-        if !crd::waits_for_its_end(definition.value()) || !self.names.insert(key.clone()) {
+        if !waits_for_its_end(definition) || !self.names.insert(key.clone()) {
             return;
         }
         let (inner, name) = (self.inner, key.clone());

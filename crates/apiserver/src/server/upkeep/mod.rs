@@ -32,7 +32,6 @@ use crate::env::rfc3339;
 use crate::model::Resource;
 use crate::model::form::key;
 use crate::model::object::{self, conditions};
-use crate::registry::crd;
 use crate::server::Inner;
 use crate::storage::{Derived, Followed, StoredObject};
 use crate::values::{ensure, get};
@@ -90,23 +89,20 @@ impl Inner {
         self.note_all_holdings();
     }
 
-    /// Runs after every write that stored something.
-    pub(crate) fn after_write(&self, resource: &Arc<Resource>, stored: &Arc<StoredObject>) {
-        self.note_holdings(resource, stored);
+    /// Runs after every write that stored something; answers with what was stored, for the response.
+    pub(crate) fn after_write(&self, resource: &Arc<Resource>, stored: Arc<StoredObject>) -> Arc<StoredObject> {
+        self.note_holdings(resource, &stored);
+        self.settle_reachable(resource, &stored);
         if is_definition(resource) {
-            let name = object::name(stored.head());
-            self.settle_definition(name);
-            // Where the shell ends definitions, they go a little later.
-            if !(self.endings.is_attended() && crd::waits_for_its_end(stored.value())) {
-                self.end_definition(name);
-            }
-        } else if resource.store == api_services::STORE {
-            self.settle_written_api_service(stored);
-            self.settle_availability(stored);
-        } else if resource.store == FLOW_SCHEMAS {
-            self.settle_flow_schema(stored);
+            return self.after_write_of_definition(stored);
         }
-        self.settle_reachable(resource, stored);
+        if resource.store == api_services::STORE {
+            self.settle_written_api_service(&stored);
+            self.settle_availability(&stored);
+        } else if resource.store == FLOW_SCHEMAS {
+            self.settle_flow_schema(&stored);
+        }
+        stored
     }
 
     /// A Service that came, changed or went, or an endpoint of one: updates the APIServices that are reached through

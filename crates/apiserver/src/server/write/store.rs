@@ -46,7 +46,7 @@ impl Writer<'_> {
         let created = budget::commit(|| {
             let storage = &self.server.storage;
             let stored = storage.create_up_to(&resource.store, &key, form, &limit(&counted))?;
-            self.server.after_write(resource, &stored);
+            let stored = self.server.after_write(resource, stored);
             self.server.after_create(resource, &stored);
             Ok(stored)
         });
@@ -105,7 +105,7 @@ impl Writer<'_> {
         let stored = server
             .storage
             .replace_up_to(&resource.store, key, present.revision, stored, &limit)?;
-        server.after_write(resource, &stored);
+        let stored = server.after_write(resource, stored);
         server.after_update(resource, &present.old, &stored);
         Ok(stored)
     }

@@ -119,7 +119,7 @@ impl Inner {
         let mut lease = stored.value().clone();
         renew(&mut lease);
         match self.storage.update(&resource.store, &at, stored.revision(), lease) {
-            Ok(stored) => self.after_write(&resource, &stored),
+            Ok(stored) => drop(self.after_write(&resource, stored)),
             // Another write came at the same moment: it is renewed with a later request.
             Err(error) => tracing::debug!(%error, "the API server's Lease is not renewed"),
         }
@@ -246,7 +246,7 @@ fn create(server: &Inner, resource: &Arc<Resource>, at: &str, mut object: Value)
         fields.remove("kind");
     }
     match server.storage.create(&resource.store, at, object) {
-        Ok(stored) => server.after_write(resource, &stored),
+        Ok(stored) => drop(server.after_write(resource, stored)),
         Err(error) => tracing::warn!(at, %error, "the cluster does not say where its API server is"),
     }
 }
