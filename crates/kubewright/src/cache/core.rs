@@ -28,6 +28,7 @@ use kubewright_engine::receipts::{Receipts, Shown, View};
 use kubewright_engine::{Delta, HandlerId, ObjectKey, ResourceVersion, Unreadable};
 use tokio::runtime::Handle;
 use tokio::sync::watch;
+use tokio::time::Instant;
 
 use self::asking::Questions;
 pub(crate) use self::receiving::{Gone, ReceiptTarget, Written};
@@ -228,6 +229,11 @@ impl Core {
         self.report_unreadable();
         self.settle_receipts();
         self.changed();
+    }
+
+    /// Gives back what was decoded and is not read any more.
+    pub(crate) fn tend(&self) {
+        self.shelf.tend(Instant::now());
     }
 
     fn settle_receipts(&self) {

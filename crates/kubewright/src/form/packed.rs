@@ -5,7 +5,7 @@
 //! the object stands in it. An object that a read decodes stays on the informer's [`Shelf`] until that is full: a kind
 //! whose texts fit is decoded once, of a larger one the objects that were read last are. A decoded object lives as long
 //! as it is held, and all readers share it. A shelf grows when objects that it gave up are read again and again: one
-//! whose objects are listed by every reconcile ends with all of them decoded.
+//! whose objects are listed by every reconcile ends with all of them decoded. It shrinks when little is read.
 //!
 //! An object is decoded when it arrives if a consumer needs its type ([`Shelf::check`]: a handler, predicate, mapping
 //! or index that sees typed objects), so that one that cannot be decoded never replaces the last state that could.
@@ -15,64 +15,26 @@
 //! that it keeps decoded, and holds no object that the cache has dropped; a text is decoded by one function only, and a
 //! panic of that is an error of the object (RF11).
 
+mod shelf;
+
 use std::any::Any;
 use std::borrow::Cow;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
-use std::time::Duration;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::core::ObjectMeta;
-use kubewright_engine::{Event, ObjectKey, ResourceVersion, Unreadable};
+use kubewright_engine::{ObjectKey, ResourceVersion, Unreadable};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
-use tokio::time::Instant;
 
 use super::cut::member;
 use super::views::Views;
 use super::{AsJson, Cached, Identity, guarded};
 use crate::error::end_of_panic;
-
-/// So much text must be decoded again, which takes a third of a second, …
-const AGAIN: usize = 64 << 20;
-/// … within this time, before a shelf grows…
-const WITHIN: Duration = Duration::from_secs(60);
-/// … by this factor.
-const GROWTH: usize = 4;
-
-/// How much text of decoded objects an informer keeps.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Budget {
-    least: usize,
-    most: usize,
-}
-
-impl Default for Budget {
-    fn default() -> Budget {
-        Budget::DEFAULT
-    }
-}
-
-impl Budget {
-    /// From 2 MiB to 64 MiB, as reads need it; decoded it is about eight times as much.
-    pub(crate) const DEFAULT: Budget = Budget {
-        least: 2 << 20,
-        most: 64 << 20,
-    };
-
-    /// So much, with any reads.
-    pub(crate) fn fixed(bytes: usize) -> Budget {
-        Budget {
-            least: bytes,
-            most: bytes,
-        }
-    }
-}
-/// At most so many objects that turned out to be unreadable wait to be reported; further ones are found by the next
-/// read.
-const NOTED: usize = 1024;
+pub(crate) use shelf::{Budget, Shelf};
 
 /// How an object is read out of its text.
 pub(crate) type Read = fn(&str) -> serde_json::Result<Arc<dyn Cached>>;
@@ -125,48 +87,6 @@ enum State {
     Broken(Arc<str>),
 }
 
-/// The decoded objects of one informer, and how its objects are decoded.
-pub(crate) struct Shelf {
-    read: Read,
-    budget: Budget,
-    /// Objects are decoded when they arrive.
-    checks: AtomicBool,
-    line: Mutex<Line>,
-    /// Objects that turned out to be unreadable and were not reported yet.
-    broken: Mutex<Vec<Unreadable>>,
-}
-
-/// In the order in which they were decoded.
-#[derive(Default)]
-struct Line {
-    objects: VecDeque<(Weak<Packed>, usize)>,
-    bytes: usize,
-    /// How much there may be now, beyond the least.
-    grown: usize,
-    /// How many of the given-up bytes were decoded again, and since when they are counted.
-    again: usize,
-    since: Option<Instant>,
-}
-
-impl Line {
-    /// An object that was given up is decoded again; more is kept when that happens often.
-    fn decoded_again(&mut self, bytes: usize, budget: Budget, now: Instant) {
-        let since = *self.since.get_or_insert(now);
-        if now.duration_since(since) > WITHIN {
-            (self.since, self.again) = (Some(now), 0);
-        }
-        self.again = self.again.saturating_add(bytes);
-        if self.again > AGAIN {
-            self.grown = self.allowed(budget).saturating_mul(GROWTH).min(budget.most);
-            (self.since, self.again) = (None, 0);
-        }
-    }
-
-    fn allowed(&self, budget: Budget) -> usize {
-        self.grown.max(budget.least)
-    }
-}
-
 impl Packed {
     /// An object that was decoded when it arrived. The head is that of the text, and has an identity.
     pub(crate) fn decoded(object: Arc<dyn Cached>, text: &str, head: Head, shelf: &Arc<Shelf>) -> Arc<Packed> {
@@ -206,6 +126,7 @@ impl Packed {
     /// # Errors
     /// Why it cannot be decoded.
     pub(crate) fn unpack(self: &Arc<Packed>) -> Result<Arc<dyn Cached>, Arc<str>> {
+        self.shelf.used.fetch_add(self.text.len(), Ordering::Relaxed);
         let mut state = self.state();
         if let Some(held) = state.held() {
             return held;
@@ -341,76 +262,6 @@ impl AsJson for Packed {
     }
 }
 
-impl Shelf {
-    /// An empty shelf.
-    pub(crate) fn new(read: Read, budget: Budget) -> Arc<Shelf> {
-        Arc::new(Shelf {
-            read,
-            budget,
-            checks: AtomicBool::new(false),
-            line: Mutex::default(),
-            broken: Mutex::default(),
-        })
-    }
-
-    /// From now on objects are decoded when they arrive. `false` when they were before.
-    pub(crate) fn check(&self) -> bool {
-        !self.checks.swap(true, Ordering::Relaxed)
-    }
-
-    /// Whether objects are decoded when they arrive.
-    pub(crate) fn checks(&self) -> bool {
-        self.checks.load(Ordering::Relaxed)
-    }
-
-    /// The states that events show, decoded, where handlers look at objects with their type. They are held until all
-    /// have looked: a state at rest would be decoded for each of them.
-    pub(crate) fn decoded(&self, events: &[Event<dyn Cached>]) -> Vec<Arc<dyn Cached>> {
-        if !self.checks() {
-            return Vec::new();
-        }
-        let states = events.iter().flat_map(|event| match event {
-            Event::Modified { old, new } => [Some(old), Some(new)],
-            Event::Added { object, .. } | Event::Deleted { object, .. } => [Some(object), None],
-        });
-        states.flatten().filter_map(|state| looked(state).ok()).collect()
-    }
-
-    fn note(&self, object: Unreadable) {
-        let mut broken = self.broken.lock().unwrap_or_else(PoisonError::into_inner);
-        if broken.len() < NOTED {
-            broken.push(object);
-        }
-    }
-
-    /// Objects that turned out to be unreadable since the last call.
-    pub(crate) fn take_broken(&self) -> Vec<Unreadable> {
-        std::mem::take(&mut self.broken.lock().unwrap_or_else(PoisonError::into_inner))
-    }
-
-    /// `again`: the object was decoded before.
-    fn put(&self, packed: &Arc<Packed>, again: bool) {
-        if self.budget.least == usize::MAX {
-            return; // nothing is ever taken down
-        }
-        let mut over = Vec::new();
-        let mut line = self.line.lock().unwrap_or_else(PoisonError::into_inner);
-        if again {
-            line.decoded_again(packed.text.len(), self.budget, Instant::now());
-        }
-        line.objects.push_back((Arc::downgrade(packed), packed.text.len()));
-        line.bytes += packed.text.len();
-        while line.bytes > line.allowed(self.budget)
-            && let Some((oldest, bytes)) = line.objects.pop_front()
-        {
-            line.bytes -= bytes;
-            over.extend(oldest.upgrade());
-        }
-        drop(line);
-        over.iter().for_each(|packed| packed.rest());
-    }
-}
-
 /// Decodes a packed object once, so that its shelf notes whether it can be.
 pub(crate) fn with_decoded(object: &dyn Cached) {
     let any: &dyn Any = object;
@@ -450,12 +301,13 @@ mod tests {
     use super::*;
     use crate::form::{Form, cut, typed};
     use k8s_openapi::api::core::v1::ConfigMap;
+    use kubewright_engine::Event;
 
     fn shelf(budget: usize) -> Arc<Shelf> {
         Shelf::new(Form::of::<ConfigMap>().decode.kept, Budget::fixed(budget))
     }
 
-    fn config(name: &str, data: &str, shelf: &Arc<Shelf>) -> Arc<Packed> {
+    pub(super) fn config(name: &str, data: &str, shelf: &Arc<Shelf>) -> Arc<Packed> {
         let text = format!(
             r#"{{"metadata":{{"name":"{name}","labels":{{"a":"b"}},"ownerReferences":[{{"apiVersion":"v1","kind":"K","name":"o","uid":"u"}}]}},"data":{data}}}"#
         );
@@ -465,7 +317,7 @@ mod tests {
         Packed::unread(&lean, head, shelf)
     }
 
-    fn is_decoded(packed: &Packed) -> bool {
+    pub(super) fn is_decoded(packed: &Packed) -> bool {
         packed.state().held().is_some()
     }
 
@@ -486,26 +338,6 @@ mod tests {
         assert_eq!(decoded(), [true, false, true], "reading puts on the shelf");
         drop(b.look());
         assert_eq!(decoded(), [true, false, true], "looking does not");
-    }
-
-    #[test]
-    fn a_shelf_grows_when_what_it_gave_up_is_read_again_and_again() {
-        let budget = Budget { least: 10, most: 100 };
-        let mut line = Line::default();
-        let start = Instant::now();
-        let mut check = |bytes: usize, after: Duration, expected: usize| {
-            line.decoded_again(bytes, budget, start + after);
-            assert_eq!(line.allowed(budget), expected, "{bytes} after {after:?}");
-        };
-        let second = Duration::from_secs(1);
-        check(AGAIN, second, 10);
-        // Slowly, it may go on for ever.
-        check(AGAIN, second + 2 * WITHIN, 10);
-        check(AGAIN, second + 4 * WITHIN, 10);
-        check(1, second + 4 * WITHIN, 40);
-        check(AGAIN, second + 4 * WITHIN, 40);
-        check(AGAIN, second + 4 * WITHIN, 100);
-        check(usize::MAX, second + 4 * WITHIN, 100);
     }
 
     #[test]
