@@ -3,7 +3,8 @@
 use serde_json::Value;
 
 use super::go::{Decl, Field, File, Type};
-use super::types::{Types, add, one_of};
+use super::keywords::{add, one_of};
+use super::types::Types;
 use super::words::{docs, lower_first, snake};
 use crate::names::rust;
 

@@ -5,9 +5,9 @@
 //! skeletons with the Go text beside them in comments. Invariants: the Go project is only read; a part that cannot be
 //! expressed is noted with its place and left to a person; the result compiles as far as the notes say. Inside: `go`
 //! parses, `origin`, `declared` and `modules` read the project and its required modules, `markers` markers; `types`,
-//! `embedded`, `shared`, `kinds`, `bodies` and `words` write Rust, `config` carries over added manifests, `record`
-//! writes MIGRATION.md, and `kubernetes` knows the types that Rust has. Not here: the bodies of Go's functions,
-//! conversions between versions.
+//! `fields`, `keywords`, `named`, `embedded`, `shared`, `kinds`, `bodies` and `words` write Rust, `config` carries over
+//! added manifests, `record` writes MIGRATION.md, and `kubernetes` knows the types that Rust has. Not here: the bodies
+//! of Go's functions, conversions between versions.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -24,12 +24,15 @@ mod bodies;
 mod config;
 mod declared;
 mod embedded;
+mod fields;
 mod go;
 mod grants;
+mod keywords;
 mod kinds;
 mod kubernetes;
 mod markers;
 mod modules;
+mod named;
 mod origin;
 mod record;
 mod shared;

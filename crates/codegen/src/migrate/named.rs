@@ -1,0 +1,178 @@
+//! The Rust for a type that a field or another type names, and whether it has a default.
+
+use super::go::{File, Type};
+use super::kubernetes;
+use super::types::{Said, Types};
+use super::words::{is_byte, optional, type_name};
+
+/// How deep the search for a default follows types.
+const DEPTH: usize = 12;
+
+impl<'p> Types<'p> {
+    pub(super) fn said(&mut self, path: &str, of: &Type, file: &File, whole: &str) -> Said {
+        match of {
+            Type::Pointer(inner) => self.said(path, inner, file, whole),
+            Type::List(inner) if is_byte(inner) => Said {
+                schemars: vec![
+                    "with = \"String\"".to_owned(),
+                    "extend(\"format\" = \"byte\")".to_owned(),
+                ],
+                ..Said::of("k8s_openapi::ByteString")
+            },
+            Type::List(inner) => {
+                let bytes = matches!(&**inner, Type::List(inner) if is_byte(inner));
+                let inner = self.said(path, inner, file, whole);
+                let ty = if bytes { "String" } else { &inner.text };
+                Said {
+                    schemars: if bytes {
+                        vec!["extend(\"items:format\" = \"byte\")".to_owned()]
+                    } else {
+                        Vec::new()
+                    },
+                    ..Said::of(format!("Vec<{ty}>"))
+                }
+            }
+            Type::Map(_, inner) => {
+                let bytes = matches!(&**inner, Type::List(inner) if is_byte(inner));
+                let inner = self.said(path, inner, file, whole);
+                let map = |ty: &str| format!("std::collections::BTreeMap<String, {ty}>");
+                if !bytes {
+                    return Said::of(map(&inner.text));
+                }
+                // Bytes have no schema of their own; this one says base64 in each value.
+                let schema = "{\"type\": \"string\", \"format\": \"byte\"}";
+                Said {
+                    schemars: vec![
+                        format!("with = \"{}\"", map("String")),
+                        format!("extend(\"additionalProperties\" = {schema})"),
+                    ],
+                    ..Said::of(map(&inner.text))
+                }
+            }
+            Type::Named { package: None, name } => self.local(path, name, whole),
+            Type::Named {
+                package: Some(package),
+                name,
+            } => match file.imports.get(package).cloned() {
+                Some(import) => self.foreign(&import, name, whole),
+                None => self.any(
+                    whole,
+                    &format!("{package}.{name}, whose package is not imported under its own name"),
+                ),
+            },
+            Type::Struct(_) => self.any(whole, "a struct without a name in a list or map"),
+            Type::Other(what) => self.any(whole, what),
+        }
+    }
+
+    fn any(&mut self, whole: &str, what: &str) -> Said {
+        self.note(format!("{whole}: {what} is any value in Rust; give it a type"));
+        Said::of("serde_json::Value")
+    }
+
+    fn local(&mut self, path: &str, name: &str, whole: &str) -> Said {
+        let builtin = match name {
+            "string" => "String",
+            "bool" => "bool",
+            "int" => "isize",
+            "int8" => "i8",
+            "int16" => "i16",
+            "int32" | "rune" => "i32",
+            "int64" => "i64",
+            "uint" => "usize",
+            "uint8" | "byte" => "u8",
+            "uint16" => "u16",
+            "uint32" => "u32",
+            "uint64" => "u64",
+            "float32" => "f32",
+            "float64" => "f64",
+            "any" => "serde_json::Value",
+            _ => "",
+        };
+        let is_declared = self
+            .packages
+            .get(path)
+            .is_some_and(|package| package.types.contains_key(name));
+        if is_declared {
+            return Said::of(type_name(name));
+        }
+        if builtin.is_empty() {
+            // Of a package of Kubernetes, only types that its published API does not have are carried over.
+            if let Some(said) = kubernetes::known(path, name) {
+                return said;
+            }
+            return self.any(whole, &format!("{name}, which is not declared in its package"));
+        }
+        Said::of(builtin)
+    }
+
+    fn foreign(&mut self, import: &str, name: &str, whole: &str) -> Said {
+        let known = kubernetes::known(import, name);
+        if let Some(said) = known.filter(|_| !kubernetes::is_unpublished(import, name)) {
+            return said;
+        }
+        if let Some(said) = self.carried(import, name) {
+            return said;
+        }
+        if let Some(said) = kubernetes::known(import, name) {
+            return said;
+        }
+        if !import.starts_with("k8s.io/") {
+            return self.any(whole, &format!("{name} of {import}, which is no part of the project,"));
+        }
+        self.any(whole, &format!("{name} of {import}"))
+    }
+
+    /// A type of another package that was carried over.
+    pub(super) fn carried(&self, import: &str, name: &str) -> Option<Said> {
+        let package = self.packages.get(import)?;
+        let is_there = package.types.contains_key(name);
+        is_there.then(|| Said::of(format!("{}::{}", package.module, type_name(name))))
+    }
+
+    /// Whether the type that the field gets has a default.
+    pub(super) fn has_default(&mut self, path: &str, of: &Type, file: &File, depth: usize) -> bool {
+        if depth > DEPTH {
+            return false;
+        }
+        match of {
+            Type::Pointer(_) | Type::List(_) | Type::Map(..) | Type::Other(_) => true,
+            Type::Struct(fields) => fields.iter().all(|field| {
+                let tag = field.json.as_deref().unwrap_or("");
+                let omit = tag.contains(",omitempty") || tag.contains(",omitzero");
+                let is_part = field.name.is_none() || tag.contains(",inline");
+                tag == "-"
+                    || (!is_part && optional(&field.doc.markers, &file.doc.markers, omit))
+                    || self.has_default(path, &field.of, file, depth + 1)
+            }),
+            Type::Named { package: None, name } => {
+                let found = self
+                    .packages
+                    .get(path)
+                    .and_then(|package| package.types.get(name))
+                    .copied();
+                match found {
+                    Some((decl, file)) => self.has_default(path, &decl.of, file, depth + 1),
+                    None => true,
+                }
+            }
+            Type::Named {
+                package: Some(package),
+                name,
+            } => {
+                let Some(import) = file.imports.get(package).cloned() else {
+                    return true;
+                };
+                let found = self
+                    .packages
+                    .get(&import)
+                    .and_then(|package| package.types.get(name))
+                    .copied();
+                match found {
+                    Some((decl, file)) => self.has_default(&import, &decl.of, file, depth + 1),
+                    None => kubernetes::known(&import, name).is_none_or(|said| said.has_default),
+                }
+            }
+        }
+    }
+}
