@@ -8,6 +8,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Map, Value, json};
 
+use super::checks::Wrong;
+use super::embedded::is_of_kinds;
 use super::folder;
 use super::go::{Decl, Type};
 use super::markers::Marker;
@@ -17,6 +19,7 @@ use crate::names;
 
 /// A kind of one version.
 struct Declared<'s> {
+    path: &'s str,
     group: &'s str,
     version: &'s str,
     decl: &'s Decl,
@@ -70,20 +73,48 @@ fn declared(sources: &[Source]) -> Vec<Declared<'_>> {
         for source in files {
             let version = said("versionName=").unwrap_or(&source.file.package).trim();
             let kinds = source.file.types.iter().filter(|decl| is_kind(decl));
-            found.extend(kinds.map(|decl| Declared { group, version, decl }));
+            found.extend(kinds.map(|decl| Declared {
+                path: &source.path,
+                group,
+                version,
+                decl,
+            }));
         }
     }
     found
 }
 
+/// Kinds that two packages declare in one version of a group. controller-gen writes the version twice into one
+/// definition, which an API server refuses.
+pub(super) fn twice(sources: &[Source]) -> Vec<Wrong> {
+    let mut found: BTreeMap<[&str; 3], &Declared<'_>> = BTreeMap::new();
+    let declared = declared(sources);
+    let mut wrong = Vec::new();
+    for kind in &declared {
+        let Declared {
+            path,
+            group,
+            version,
+            decl,
+        } = kind;
+        match found.insert([group, version, &decl.name], kind) {
+            Some(other) if folder(other.path) != folder(path) => wrong.push((
+                (*path).to_owned(),
+                decl.line,
+                format!(
+                    "{group}/{version} {} is declared in {}:{}, too",
+                    decl.name, other.path, other.decl.line
+                ),
+            )),
+            _ => {}
+        }
+    }
+    wrong
+}
+
 fn is_kind(decl: &Decl) -> bool {
-    let embeds = |wanted: &str| {
-        let Type::Struct(fields) = &decl.of else { return false };
-        let mut fields = fields.iter().filter(|field| field.name.is_none());
-        fields.any(|field| matches!(&field.of, Type::Named { package: Some(_), name } if name == wanted))
-    };
     let mut markers = decl.doc.markers.iter();
-    embeds("TypeMeta") && embeds("ObjectMeta") && !markers.any(|marker| marker == "kubebuilder:skipversion")
+    is_of_kinds(&decl.of) && !markers.any(|marker| marker == "kubebuilder:skipversion")
 }
 
 fn text<'v>(resource: &'v Value, field: &str) -> &'v str {
@@ -245,7 +276,10 @@ fn leave_out(fields: &mut Value, sources: &[Source], declared: &[Declared<'_>], 
 fn add(fields: &mut Value, sources: &[Source], declared: &[Declared<'_>], notes: &mut Vec<String>) {
     let domain = text(fields, "domain").to_owned();
     let mut added = Vec::new();
-    for Declared { group, version, decl } in declared {
+    for Declared {
+        group, version, decl, ..
+    } in declared
+    {
         let kind = &decl.name;
         let listed = fields["resources"].as_array().into_iter().flatten();
         let versions: Vec<&Value> = listed

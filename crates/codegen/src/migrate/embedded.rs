@@ -1,15 +1,33 @@
 //! Structs within structs: Go's embedded types, whose fields and rules belong to the struct around them.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use serde_json::Value;
 
+use super::fields::unique;
 use super::go::{Decl, Field, File, Type};
 use super::keywords::{add, one_of};
 use super::types::Types;
 use super::words::{docs, lower_first, snake};
 use crate::names::rust;
 
+/// Keywords of a schema, with their values.
+type Keywords = Vec<(String, Value)>;
+
 /// How deep embedded types are followed; far more than any API has.
 const DEPTH: usize = 12;
+
+/// Whether it is the struct of a kind, with the metadata of types and of objects.
+pub(super) fn is_of_kinds(of: &Type) -> bool {
+    embeds(of, "TypeMeta") && embeds(of, "ObjectMeta")
+}
+
+/// Whether a struct embeds a type of another package with this name.
+pub(super) fn embeds(of: &Type, wanted: &str) -> bool {
+    let Type::Struct(fields) = of else { return false };
+    let mut fields = fields.iter().filter(|field| field.name.is_none());
+    fields.any(|field| matches!(&field.of, Type::Named { package: Some(_), name } if name == wanted))
+}
 
 /// Whether every kind has this field.
 pub(super) fn is_of_every_kind(field: &Field) -> bool {
@@ -22,7 +40,14 @@ pub(super) fn is_of_every_kind(field: &Field) -> bool {
 }
 
 impl<'p> Types<'p> {
-    pub(super) fn embedded(&mut self, path: &str, field: &'p Field, file: &'p File, whole: &str) -> String {
+    pub(super) fn embedded(
+        &mut self,
+        path: &str,
+        field: &'p Field,
+        file: &'p File,
+        whole: &str,
+        taken: &mut BTreeSet<String>,
+    ) -> String {
         let mut of = &field.of;
         while let Type::Pointer(inner) = of {
             of = inner;
@@ -39,7 +64,23 @@ impl<'p> Types<'p> {
                     "    #[serde(default, skip_serializing_if = \"Option::is_none\")]\n    pub {field}: Option<String>,\n"
                 )
             };
+            taken.extend(["api_version", "kind"].map(str::to_owned));
             return one("api_version") + &one("kind");
+        }
+        if let Some((_, decl, _)) = self.declared(path, of, file)
+            && let Type::Other(what) = decl.of
+        {
+            self.note(format!(
+                "{whole}: {name} is embedded and has no fields ({what}); controller-gen refuses it, and it was left out"
+            ));
+            return String::new();
+        }
+        if self.circles.closed.contains(&(file.path.clone(), field.line)) {
+            // Go takes the fields of a struct that embeds itself once.
+            self.note(format!(
+                "{whole}: {name} embeds itself, so nothing was made of this field"
+            ));
+            return String::new();
         }
         let mut said = self.said(path, of, file, whole);
         let import = package.as_ref().and_then(|package| file.imports.get(package));
@@ -70,10 +111,50 @@ impl<'p> Types<'p> {
         // Behind a pointer or not, its fields are those of the struct, and as necessary.
         out.push_str(&format!(
             "    #[serde(flatten)]\n{schema}    pub {}: {},\n",
-            rust::module(&snake(&lower_first(name))),
+            unique(rust::module(&snake(&lower_first(name))), taken),
             said.text
         ));
         out
+    }
+
+    /// What the types that a struct embeds say of their fields, by the fields' names in JSON.
+    pub(super) fn hidden(&mut self, path: &str, of: &'p Type, file: &'p File) -> BTreeMap<String, Keywords> {
+        let mut found = BTreeMap::new();
+        // Each type has its notes when it is said itself.
+        let notes = std::mem::take(&mut self.notes);
+        self.promoted(path, of, file, 0, &mut found);
+        self.notes = notes;
+        found
+    }
+
+    fn promoted(
+        &mut self,
+        path: &str,
+        of: &'p Type,
+        file: &'p File,
+        depth: usize,
+        into: &mut BTreeMap<String, Keywords>,
+    ) {
+        let Type::Struct(fields) = of else { return };
+        for field in fields.iter().filter(|field| is_inline(field) && depth < DEPTH) {
+            let Some((path, decl, file)) = self.declared(path, &field.of, file) else {
+                continue;
+            };
+            let Type::Struct(inner) = &decl.of else { continue };
+            for field in inner.iter().filter(|field| !is_inline(field)) {
+                let name = field.json.as_deref().and_then(|json| json.split(',').next());
+                let mut of = &field.of;
+                while let Type::Pointer(inner) = of {
+                    of = inner;
+                }
+                let mut keywords = self.keywords(&field.doc.markers, of, "");
+                keywords.retain(|(key, _)| !["title", "example", "externalDocs"].contains(&key.as_str()));
+                if let Some(name) = name.filter(|_| !keywords.is_empty()) {
+                    into.entry(name.to_owned()).or_insert(keywords);
+                }
+            }
+            self.promoted(&path, &decl.of, file, depth + 1, into);
+        }
     }
 
     /// The keywords of a struct with those of the types that it embeds.

@@ -1,11 +1,33 @@
 //! Fields of Go's structs, said in Rust: their names, tags and markers.
 
-use super::go::{Field, File, Type};
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::Value;
+
+use super::arguments;
+use super::go::{Doc, Field, File, Type};
 use super::types::{Said, Types};
-use super::words::{camel_case, docs, extend, optional, snake};
+use super::words::{camel_case, docs, extend, optional, snake, type_name};
 use crate::names::rust;
 
+/// The struct around a field.
+pub(super) struct Around {
+    /// The names in Rust that its fields have.
+    pub(super) taken: BTreeSet<String>,
+    /// What embedded types say of their fields, by the names in JSON. A field of the struct itself hides one of them in
+    /// Go, and has its rules in controller-gen's schema, too (`flattenAllOfInto`).
+    pub(super) hidden: BTreeMap<String, Vec<(String, Value)>>,
+}
+
 impl<'p> Types<'p> {
+    /// The struct around fields, before the first of them is said.
+    pub(super) fn around(&mut self, path: &str, of: &'p Type, file: &'p File) -> Around {
+        Around {
+            taken: BTreeSet::new(),
+            hidden: self.hidden(path, of, file),
+        }
+    }
+
     pub(super) fn field(
         &mut self,
         path: &str,
@@ -13,6 +35,7 @@ impl<'p> Types<'p> {
         field: &'p Field,
         file: &'p File,
         nested: &mut String,
+        around: &mut Around,
     ) -> String {
         if field
             .name
@@ -29,12 +52,25 @@ impl<'p> Types<'p> {
         if json == "-" && options.is_empty() {
             return String::new();
         }
-        let whole = format!("{parent}.{}", field.name.as_deref().unwrap_or("(embedded)"));
+        let name = field.name.as_deref().unwrap_or("(embedded)");
+        let whole = format!("{parent}.{name} ({}:{})", file.path, field.line);
+        self.check(&field.doc, &field.of, file, field.line);
         if field.name.is_none() && json.is_empty() || options.contains(&"inline") {
-            return self.embedded(path, field, file, &whole);
+            return self.embedded(path, field, file, &whole, &mut around.taken);
         }
         if field.json.is_none() {
             self.note(format!("{whole}: it has no JSON tag, which controller-gen refuses"));
+        } else if json.is_empty() {
+            self.note(format!(
+                "{whole}: its JSON tag has no name, so Go calls it {name}, as does the schema here; controller-gen takes \
+                 its fields for those of the struct"
+            ));
+        }
+        if let Some(key) = self.key_that_is_no_text(path, &field.of, file) {
+            self.note(format!(
+                "{whole}: its keys are of the type {key}, which controller-gen refuses; Go writes them as texts, and so \
+                 does the map in Rust"
+            ));
         }
         let json = match json {
             "" => field.name.clone().unwrap_or_default(),
@@ -48,7 +84,7 @@ impl<'p> Types<'p> {
             (of, is_pointer) = (inner, true);
         }
         let mut said = if let Type::Struct(inner) = of {
-            let name = format!("{parent}{}", rust::camel(&json));
+            let name = self.type_beside(path, &format!("{parent}{}", rust::camel(&json)));
             nested.push_str(&format!("/// What `{json}` of {parent} holds.\n"));
             let default = if self.has_default(path, of, file, 0) {
                 "Default, "
@@ -59,9 +95,10 @@ impl<'p> Types<'p> {
                 "#[derive({default}Clone, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]\n#[serde(rename_all = \"camelCase\")]\npub struct {name} {{\n"
             ));
             let mut deeper = String::new();
+            let mut around = self.around(path, of, file);
             let fields: String = inner
                 .iter()
-                .map(|field| self.field(path, &name, field, file, &mut deeper))
+                .map(|field| self.field(path, &name, field, file, &mut deeper, &mut around))
                 .collect();
             nested.push_str(&format!("{fields}}}\n\n{deeper}"));
             Said::of(name)
@@ -70,6 +107,11 @@ impl<'p> Types<'p> {
         };
         let mut keywords = self.keywords(&field.doc.markers, of, &whole);
         self.of_type_alone(path, of, file, &mut keywords);
+        for (key, value) in around.hidden.remove(&json).unwrap_or_default() {
+            if !keywords.iter().any(|(there, _)| *there == key) {
+                keywords.push((key, value));
+            }
+        }
         let mut schemars = std::mem::take(&mut said.schemars);
         if field
             .doc
@@ -79,6 +121,8 @@ impl<'p> Types<'p> {
         {
             // The schema is empty, for any type.
             schemars = vec!["with = \"serde_json::Value\"".to_owned()];
+        } else if self.closes(file, field.line, &whole) {
+            schemars = vec!["with = \"serde_json::Value\"".to_owned()];
         }
         if keywords.iter().any(|(key, value)| key == "type" && value == "string") && said.text != "String" {
             schemars.push("with = \"String\"".to_owned());
@@ -86,6 +130,10 @@ impl<'p> Types<'p> {
         }
         let mut out = docs(&field.doc, "    ");
         let mut ty = said.text;
+        let is_boxed = self.circles.boxed.contains(&(file.path.clone(), field.line));
+        if is_boxed && matches!(of, Type::Named { .. } | Type::Struct(_)) {
+            ty = format!("Box<{ty}>");
+        }
         if is_optional || is_pointer {
             let inner = ty;
             ty = format!("Option<{inner}>");
@@ -104,7 +152,7 @@ impl<'p> Types<'p> {
                     + ">\"";
             }
         }
-        let name = snake(&json);
+        let name = unique(rust::module(&snake(&json)), &mut around.taken);
         let mut serde = Vec::new();
         if camel_case(&name) != json {
             serde.push(format!("rename = {json:?}"));
@@ -121,6 +169,48 @@ impl<'p> Types<'p> {
         if !schemars.is_empty() {
             out.push_str(&format!("    #[schemars({})]\n", schemars.join(", ")));
         }
-        out + &format!("    pub {}: {ty},\n", rust::module(&name))
+        out + &format!("    pub {name}: {ty},\n")
     }
+
+    /// Keeps the markers that say nothing, since controller-gen or an API server would refuse them.
+    pub(super) fn check(&mut self, doc: &Doc, of: &Type, file: &File, line: usize) {
+        let wrong = doc.markers.iter().filter_map(|marker| arguments::wrong(marker, of));
+        self.wrong.extend(wrong.map(|why| (file.path.clone(), line, why)));
+    }
+
+    /// Whether a field or declaration leads back to a type around it, which a schema cannot.
+    pub(super) fn closes(&mut self, file: &File, line: usize, whole: &str) -> bool {
+        let closes = self.circles.closed.contains(&(file.path.clone(), line));
+        if closes {
+            self.note(format!(
+                "{whole}: it leads back to a type that contains it, which no schema of Kubernetes can say; the schema \
+                 takes any value here (controller-gen leaves it empty, and an API server refuses that)"
+            ));
+        }
+        closes
+    }
+
+    /// A name for a type beside those of the package.
+    fn type_beside(&self, path: &str, name: &str) -> String {
+        let mut name = name.to_owned();
+        let declared = |name: &str| {
+            let package = self.packages.get(path);
+            package.is_some_and(|package| package.types.keys().any(|other| type_name(other) == name))
+        };
+        while declared(&name) {
+            name.push('_');
+        }
+        name
+    }
+}
+
+/// A field's name that no other field of the struct has: `foo_bar` and `fooBar` are one name in Rust.
+pub(super) fn unique(name: String, taken: &mut BTreeSet<String>) -> String {
+    let mut made = name.clone();
+    let mut number = 2;
+    while !taken.insert(made.clone()) {
+        made = format!("{}_{number}", name.trim_end_matches('_'));
+        number += 1;
+    }
+    made
 }

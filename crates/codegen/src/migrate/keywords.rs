@@ -2,6 +2,7 @@
 
 use serde_json::{Map, Value};
 
+use super::arguments;
 use super::go::{Decl, Type};
 use super::markers::{Marker, keyword};
 use super::types::Types;
@@ -32,6 +33,8 @@ impl<'p> Types<'p> {
                 keys.push(super::markers::text(said).into());
             } else if name == "default" && markers.iter().any(|other| other.starts_with("kubebuilder:default=")) {
                 // kubebuilder's marker stands above Kubernetes'.
+            } else if arguments::wrong(marker, of).is_some() {
+                // It is an error of its own.
             } else if let Some((key, mut value)) = keyword(name, said) {
                 if key.ends_with("OneOf") {
                     one_of(&mut keywords, key, value);

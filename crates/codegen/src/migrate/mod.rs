@@ -20,12 +20,17 @@ use crate::scaffold::{
     CreateApi, CreateWebhook, Dependency, External, Init, License, Subject, create_api, create_webhook, init, step,
 };
 
+mod arguments;
 mod bodies;
+mod checks;
+mod circles;
 mod config;
+mod constraints;
 mod declared;
 mod embedded;
 mod fields;
 mod go;
+mod gomod;
 mod grants;
 mod keywords;
 mod kinds;
@@ -34,6 +39,7 @@ mod markers;
 mod modules;
 mod named;
 mod origin;
+mod outcome;
 mod record;
 mod shared;
 mod types;
@@ -74,7 +80,7 @@ pub fn migrate(
     let Origin {
         mut project,
         module,
-        declared,
+        required,
         sources,
         notes,
     } = Origin::read(files, name)?;
@@ -84,7 +90,7 @@ pub fn migrate(
             resource.plural.get_or_insert(generated);
         }
     }
-    let modules = Modules::new(files, cache, &declared);
+    let modules = Modules::new(files, cache, required);
     let mut made = MemoryFiles::default();
     let asked = Init {
         name: project.name.clone(),
@@ -240,16 +246,14 @@ impl Migration<'_> {
             .map(|(import, package)| (import.clone(), package.module.clone()))
             .collect();
         packages.extend(shared);
-        let mut types = Types {
-            packages,
-            notes: BTreeSet::new(),
-        };
+        let mut types = Types::new(packages);
         shared::write(&folders, &mut types, made);
         for (folder, resources) in &places {
             self.package(folder, resources, &project, sources, &mut types, made);
         }
+        checks::refused(types.wrong)?;
         self.notes.extend(types.notes);
-        Ok(())
+        outcome::compiles(made)
     }
 
     /// One version of a group: the types of each kind's file in its file, all others in `types.rs`.
@@ -290,6 +294,7 @@ impl Migration<'_> {
             }
         }
         let mut files: BTreeMap<String, String> = BTreeMap::new();
+        let used = shared::used(&import, &declared);
         for source in sources.iter().filter(|source| self::folder(&source.path) == folder) {
             let home = roots
                 .values()
@@ -297,13 +302,13 @@ impl Migration<'_> {
                 .map(|(_, resource)| project.layout(resource).types_file());
             for decl in &source.file.types {
                 let is_root = resources.iter().any(|resource| resource.kind == decl.name);
-                let is_list = decl
-                    .name
-                    .strip_suffix("List")
-                    .is_some_and(|kind| resources.iter().any(|resource| resource.kind == kind));
-                let is_code = matches!(decl.of, go::Type::Other(_))
-                    || decl.name.ends_with("Defaulter")
-                    || decl.name.ends_with("Validator");
+                let is_list = embedded::embeds(&decl.of, "ListMeta")
+                    && decl
+                        .name
+                        .strip_suffix("List")
+                        .is_some_and(|kind| resources.iter().any(|resource| resource.kind == kind));
+                let is_webhook = decl.name.ends_with("Defaulter") || decl.name.ends_with("Validator");
+                let is_code = matches!(decl.of, go::Type::Other(_)) || is_webhook && !used.contains(&decl.name);
                 let root = roots.get(decl.name.as_str());
                 if is_root && root.is_none() || is_list || is_code {
                     continue;
@@ -325,6 +330,16 @@ impl Migration<'_> {
                         .unwrap_or_else(|| format!("{}/types.rs", project.layout(resources[0]).api_folder())),
                 };
                 let text = types.print(&import, decl, &source.file, &attributes);
+                let constants = source
+                    .file
+                    .counted
+                    .get(&decl.name)
+                    .filter(|_| !text.contains("pub enum "));
+                if let Some(count) = constants {
+                    let word = if *count == 1 { "constant was" } else { "constants were" };
+                    let place = format!("{} ({}:{})", decl.name, source.path, decl.line);
+                    types.note(format!("{place}: its {count} {word} not carried over"));
+                }
                 files.entry(file).or_default().push_str(&text);
             }
         }

@@ -5,10 +5,10 @@
 //! a missing package is reported with the command that brings it. Not here: the standard library, whose few types of
 //! APIs are in [`super::kubernetes`].
 
-use std::collections::BTreeSet;
-
+use super::constraints;
 use super::folder;
 use super::go;
+use super::gomod::Row;
 use super::origin::{Source, share_markers};
 use crate::plan::Files;
 
@@ -28,23 +28,10 @@ pub(super) struct Modules<'f> {
     rows: Vec<Row>,
 }
 
-/// A module that go.mod requires.
-#[derive(Clone, Debug, PartialEq)]
-struct Row {
-    module: String,
-    /// The module that stands for it, or a folder when it begins with a dot or slash.
-    actual: String,
-    version: String,
-}
-
 impl<'f> Modules<'f> {
-    /// The modules that this text of go.mod requires.
-    pub(super) fn new(project: &'f dyn Files, cache: Option<ModuleCache<'f>>, declared: &str) -> Modules<'f> {
-        Modules {
-            project,
-            cache,
-            rows: rows(declared),
-        }
+    /// The modules that go.mod requires.
+    pub(super) fn new(project: &'f dyn Files, cache: Option<ModuleCache<'f>>, rows: Vec<Row>) -> Modules<'f> {
+        Modules { project, cache, rows }
     }
 
     /// The files of a package, or why there are none.
@@ -101,10 +88,14 @@ fn read(files: &dyn Files, place: &str, import: &str) -> Vec<Source> {
     let mut found: Vec<Source> = paths
         .filter_map(|path| {
             let text = files.read(&path).ok()??;
-            let file = go::parse(&text).ok()?;
+            if constraints::excluded(&path, &text).is_some() {
+                return None;
+            }
+            let mut file = go::parse(&text).ok()?;
             let name = path.rsplit('/').next().unwrap_or_default();
+            file.path = format!("{import}/{name}");
             Some(Source {
-                path: format!("{import}/{name}"),
+                path: file.path.clone(),
                 import: import.to_owned(),
                 text,
                 file,
@@ -113,54 +104,6 @@ fn read(files: &dyn Files, place: &str, import: &str) -> Vec<Source> {
         .collect();
     share_markers(&mut found);
     found
-}
-
-/// `require` and `replace` of a go.mod.
-fn rows(declared: &str) -> Vec<Row> {
-    let mut required = Vec::new();
-    let mut replaced: Vec<Row> = Vec::new();
-    let mut block = String::new();
-    for line in declared.lines() {
-        let line = line.split("//").next().unwrap_or_default().trim();
-        let words: Vec<&str> = line.split_whitespace().map(|word| word.trim_matches('"')).collect();
-        let (verb, words) = match words.as_slice() {
-            [")"] => {
-                block.clear();
-                continue;
-            }
-            [verb, "("] => {
-                block = (*verb).to_owned();
-                continue;
-            }
-            words if !block.is_empty() => (block.as_str(), words),
-            [verb, words @ ..] => (*verb, words),
-            [] => continue,
-        };
-        match (verb, words) {
-            ("require", [module, version]) => required.push(Row {
-                module: (*module).to_owned(),
-                actual: (*module).to_owned(),
-                version: (*version).to_owned(),
-            }),
-            ("replace", words) => {
-                let Some(arrow) = words.iter().position(|word| *word == "=>") else {
-                    continue;
-                };
-                if let ([module, ..], [actual, version @ ..]) = (&words[..arrow], &words[arrow + 1..]) {
-                    replaced.push(Row {
-                        module: (*module).to_owned(),
-                        actual: (*actual).to_owned(),
-                        version: version.first().copied().unwrap_or_default().to_owned(),
-                    });
-                }
-            }
-            _ => {}
-        }
-    }
-    let names: BTreeSet<String> = replaced.iter().map(|row| row.module.clone()).collect();
-    required.retain(|row| !names.contains(&row.module));
-    required.extend(replaced);
-    required
 }
 
 /// As the cache writes a path, which must not depend on upper and lower case: `github.com/!masterminds`.
@@ -177,6 +120,7 @@ fn escaped(path: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use super::super::gomod;
     use super::*;
     use crate::plan::MemoryFiles;
 
@@ -202,7 +146,7 @@ mod tests {
             place: "/cache",
         };
         let check = |import: &str, cache: Option<ModuleCache<'_>>, wanted: &str| {
-            let modules = Modules::new(&project, cache, DECLARED);
+            let modules = Modules::new(&project, cache, gomod::read(DECLARED).unwrap().rows);
             let said = match modules.package(import) {
                 Ok(found) => found
                     .into_iter()

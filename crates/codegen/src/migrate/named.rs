@@ -1,6 +1,6 @@
 //! The Rust for a type that a field or another type names, and whether it has a default.
 
-use super::go::{File, Type};
+use super::go::{Decl, File, Type};
 use super::kubernetes;
 use super::types::{Said, Types};
 use super::words::{is_byte, optional, type_name};
@@ -19,17 +19,15 @@ impl<'p> Types<'p> {
                 ],
                 ..Said::of("k8s_openapi::ByteString")
             },
-            Type::List(inner) => {
+            Type::List(inner) | Type::Array(inner) => {
                 let bytes = matches!(&**inner, Type::List(inner) if is_byte(inner));
                 let inner = self.said(path, inner, file, whole);
-                let ty = if bytes { "String" } else { &inner.text };
+                if !bytes {
+                    return inner.within(|ty| format!("Vec<{ty}>"));
+                }
                 Said {
-                    schemars: if bytes {
-                        vec!["extend(\"items:format\" = \"byte\")".to_owned()]
-                    } else {
-                        Vec::new()
-                    },
-                    ..Said::of(format!("Vec<{ty}>"))
+                    schemars: vec!["extend(\"items:format\" = \"byte\")".to_owned()],
+                    ..Said::of("Vec<String>")
                 }
             }
             Type::Map(_, inner) => {
@@ -37,7 +35,7 @@ impl<'p> Types<'p> {
                 let inner = self.said(path, inner, file, whole);
                 let map = |ty: &str| format!("std::collections::BTreeMap<String, {ty}>");
                 if !bytes {
-                    return Said::of(map(&inner.text));
+                    return inner.within(map);
                 }
                 // Bytes have no schema of their own; this one says base64 in each value.
                 let schema = "{\"type\": \"string\", \"format\": \"byte\"}";
@@ -65,6 +63,37 @@ impl<'p> Types<'p> {
         }
     }
 
+    /// The type of a map's keys, where they are no texts.
+    pub(super) fn key_that_is_no_text(&self, path: &str, of: &Type, file: &File) -> Option<String> {
+        match of {
+            Type::Pointer(inner) | Type::List(inner) | Type::Array(inner) => {
+                self.key_that_is_no_text(path, inner, file)
+            }
+            Type::Map(key, value) => {
+                let no_text = self.no_text(path, key, file, 0);
+                no_text.or_else(|| self.key_that_is_no_text(path, value, file))
+            }
+            _ => None,
+        }
+    }
+
+    fn no_text(&self, path: &str, of: &Type, file: &File, depth: usize) -> Option<String> {
+        let Type::Named { package, name } = of else {
+            return Some("a type without a name".to_owned());
+        };
+        let import = match package {
+            Some(package) => file.imports.get(package)?.as_str(),
+            None => path,
+        };
+        let declared = self.packages.get(import).and_then(|package| package.types.get(name));
+        match declared {
+            Some((decl, file)) if depth < DEPTH => self.no_text(import, &decl.of, file, depth + 1),
+            Some(_) => None,
+            // A type of another module, or Go's own.
+            None => (package.is_none() && name != "string").then(|| name.clone()),
+        }
+    }
+
     fn any(&mut self, whole: &str, what: &str) -> Said {
         self.note(format!("{whole}: {what} is any value in Rust; give it a type"));
         Said::of("serde_json::Value")
@@ -89,12 +118,17 @@ impl<'p> Types<'p> {
             "any" => "serde_json::Value",
             _ => "",
         };
-        let is_declared = self
-            .packages
-            .get(path)
-            .is_some_and(|package| package.types.contains_key(name));
-        if is_declared {
-            return Said::of(type_name(name));
+        let declared = self.packages.get(path).and_then(|package| package.types.get(name));
+        match declared.map(|(decl, _)| *decl) {
+            Some(decl) if decl.is_generic => return self.any(whole, &format!("{name}, which is generic,")),
+            Some(Decl {
+                of: Type::Other(what), ..
+            }) => return self.any(whole, &format!("{name} ({what})")),
+            Some(_) => return Said::of(type_name(name)),
+            None => {}
+        }
+        if ["complex64", "complex128", "uintptr", "error"].contains(&name) {
+            return self.any(whole, &format!("{name}, which JSON does not have,"));
         }
         if builtin.is_empty() {
             // Of a package of Kubernetes, only types that its published API does not have are carried over.
@@ -126,7 +160,8 @@ impl<'p> Types<'p> {
     /// A type of another package that was carried over.
     pub(super) fn carried(&self, import: &str, name: &str) -> Option<Said> {
         let package = self.packages.get(import)?;
-        let is_there = package.types.contains_key(name);
+        let (decl, _) = package.types.get(name)?;
+        let is_there = !decl.is_generic && !matches!(decl.of, Type::Other(_));
         is_there.then(|| Said::of(format!("{}::{}", package.module, type_name(name))))
     }
 
@@ -136,7 +171,7 @@ impl<'p> Types<'p> {
             return false;
         }
         match of {
-            Type::Pointer(_) | Type::List(_) | Type::Map(..) | Type::Other(_) => true,
+            Type::Pointer(_) | Type::List(_) | Type::Array(_) | Type::Map(..) | Type::Other(_) => true,
             Type::Struct(fields) => fields.iter().all(|field| {
                 let tag = field.json.as_deref().unwrap_or("");
                 let omit = tag.contains(",omitempty") || tag.contains(",omitzero");

@@ -5,23 +5,26 @@
 
 use serde_json::{Value, json};
 
+use super::checks;
+use super::constraints;
 use super::declared;
 use super::go::{self, File};
+use super::gomod::{self, GoMod, Row};
 use crate::codes;
 use crate::diagnostic::{Diagnostic, Place};
 use crate::plan::Files;
 use crate::project::{self, LAYOUT, Project};
 use crate::yaml;
 
-const ATTEMPTED: &str = "cannot carry the project over";
+pub(super) const ATTEMPTED: &str = "cannot carry the project over";
 
 /// The project to carry over.
 pub(super) struct Origin {
     pub(super) project: Project,
     /// The prefix of imports of the project's own packages.
     pub(super) module: String,
-    /// The text of go.mod.
-    pub(super) declared: String,
+    /// The modules of go.mod.
+    pub(super) required: Vec<Row>,
     pub(super) sources: Vec<Source>,
     /// Changes of PROJECT that its author should know.
     pub(super) notes: Vec<String>,
@@ -38,25 +41,37 @@ pub(super) struct Source {
 
 impl Origin {
     pub(super) fn read(files: &dyn Files, name: Option<&str>) -> Result<Origin, Diagnostic> {
-        let declared = files.read("go.mod")?.unwrap_or_default();
-        let mut sources = sources(files)?;
+        let declared = declared(files)?;
         let mut notes = Vec::new();
+        let mut sources = sources(files, &mut notes)?;
         let project = project(files, name, &sources, &mut notes)?;
-        let mut lines = declared.lines();
-        let module = lines.find_map(|line| line.trim().strip_prefix("module ").map(str::trim));
-        let module = module.map_or_else(|| project.repo.clone(), |module| module.trim_matches('"').to_owned());
+        let module = declared.module.unwrap_or_else(|| project.repo.clone());
         for source in &mut sources {
             source.import = import(&module, super::folder(&source.path));
         }
         share_markers(&mut sources);
+        checks::packages(&sources)?;
         Ok(Origin {
             module,
-            declared,
+            required: declared.rows,
             project,
             sources,
             notes,
         })
     }
+}
+
+/// go.mod, if there is one: a project in GOPATH has none, and PROJECT names its repository.
+fn declared(files: &dyn Files) -> Result<GoMod, Diagnostic> {
+    let Some(text) = files.read("go.mod")? else {
+        return Ok(GoMod::default());
+    };
+    gomod::read(&text).map_err(|(line, why)| {
+        Diagnostic::new(codes::source::SYNTAX, ATTEMPTED)
+            .at(Place::file("go.mod").line(line))
+            .because(why)
+            .fix("see what Go says of it: go mod edit -json")
+    })
 }
 
 /// A marker before `package` in one file holds for all files of the package.
@@ -258,7 +273,7 @@ impl Source {
 }
 
 /// All Go files but tests, generated ones and other people's.
-fn sources(files: &dyn Files) -> Result<Vec<Source>, Diagnostic> {
+fn sources(files: &dyn Files, notes: &mut Vec<String>) -> Result<Vec<Source>, Diagnostic> {
     let mut sources = Vec::new();
     for path in files.list("")? {
         let name = path.rsplit('/').next().unwrap_or_default();
@@ -269,13 +284,20 @@ fn sources(files: &dyn Files) -> Result<Vec<Source>, Diagnostic> {
             continue;
         }
         let text = files.read(&path)?.unwrap_or_default();
+        if let Some(why) = constraints::excluded(&path, &text) {
+            notes.push(format!(
+                "{path}: Go leaves it out of a build for Linux ({why}), so nothing was made of it"
+            ));
+            continue;
+        }
         let wrong = |(line, why): (usize, String)| {
             Diagnostic::new(codes::source::SYNTAX, ATTEMPTED)
                 .at(Place::file(&path).line(line))
                 .because(why)
                 .fix("see that the project builds: go vet ./...")
         };
-        let file = go::parse(&text).map_err(wrong)?;
+        let mut file = go::parse(&text).map_err(wrong)?;
+        file.path.clone_from(&path);
         if let Some(tag) = file.wrong_tags.first() {
             return Err(wrong(tag.clone()));
         }

@@ -114,7 +114,7 @@ fn is_known(import: &str, ty: &str, is_embedded: bool) -> bool {
 /// The types that a type names.
 fn named(import: &str, of: &Type, file: &File, into: &mut Vec<Name>) {
     match of {
-        Type::Pointer(inner) | Type::List(inner) => named(import, inner, file, into),
+        Type::Pointer(inner) | Type::List(inner) | Type::Array(inner) => named(import, inner, file, into),
         Type::Map(key, value) => {
             named(import, key, file, into);
             named(import, value, file, into);
@@ -141,6 +141,16 @@ fn named(import: &str, of: &Type, file: &File, into: &mut Vec<Name>) {
         }
         Type::Other(_) => {}
     }
+}
+
+/// The types of a package that other types of it name.
+pub(super) fn used(import: &str, types: &BTreeMap<String, (&Decl, &File)>) -> BTreeSet<String> {
+    let mut found = Vec::new();
+    for (decl, file) in types.values() {
+        named(import, &decl.of, file, &mut found);
+    }
+    let own = found.into_iter().filter(|(package, ..)| package == import);
+    own.map(|(_, name, _)| name).collect()
 }
 
 /// `api/common/v1` is `common_v1`; a package of another module has the names of its module, too.

@@ -4,6 +4,7 @@ use super::*;
 
 mod fixtures;
 mod found;
+mod hard;
 mod refused;
 
 const PROJECT: &str = r#"domain: example.com

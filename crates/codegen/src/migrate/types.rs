@@ -10,6 +10,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 
+use super::checks::Wrong;
+use super::circles::Circles;
 use super::embedded::is_of_every_kind;
 use super::go::{Decl, File, Type};
 use super::keywords::add;
@@ -82,6 +84,10 @@ pub(super) struct Types<'p> {
     /// By the path that imports name.
     pub(super) packages: BTreeMap<String, Package<'p>>,
     pub(super) notes: BTreeSet<String>,
+    /// What controller-gen or an API server would refuse.
+    pub(super) wrong: BTreeSet<Wrong>,
+    /// Types that contain themselves.
+    pub(super) circles: Circles,
 }
 
 /// A type in Rust.
@@ -100,9 +106,34 @@ impl Said {
             has_default: true,
         }
     }
+
+    /// The list or map of it. Where the schema is that of another type, the schema of the whole is, too.
+    pub(super) fn within(self, outer: impl Fn(&str) -> String) -> Said {
+        let other = |line: &String| Some(line.strip_prefix("with = \"")?.trim_end_matches('"').to_owned());
+        let other = self.schemars.iter().find_map(other);
+        let schemars = other.map(|ty| format!("with = \"{}\"", outer(&ty)));
+        Said {
+            schemars: schemars.into_iter().collect(),
+            ..Said::of(outer(&self.text))
+        }
+    }
 }
 
 impl<'p> Types<'p> {
+    pub(super) fn new(packages: BTreeMap<String, Package<'p>>) -> Types<'p> {
+        let circles = Circles::of(&packages);
+        let endless = circles.endless.iter().map(|((path, line), name)| {
+            let why = format!("{name} contains itself, and Go refuses it (invalid recursive type)");
+            (path.clone(), *line, why)
+        });
+        Types {
+            wrong: endless.collect(),
+            packages,
+            notes: BTreeSet::new(),
+            circles,
+        }
+    }
+
     pub(super) fn note(&mut self, note: String) {
         self.notes.insert(note);
     }
@@ -119,6 +150,7 @@ impl<'p> Types<'p> {
             ));
             return format!("// The generic type {} of Go was not carried over.\n\n", decl.name);
         }
+        self.check(&decl.doc, &decl.of, file, decl.line);
         let mut keywords = self.of_declaration(decl);
         if decl
             .doc
@@ -183,18 +215,23 @@ impl<'p> Types<'p> {
                     out.push_str(&format!("#[schemars({})]\n", extend(&keywords)));
                 }
                 let mut nested = String::new();
+                let mut around = self.around(path, &decl.of, file);
                 out.push_str(&format!("pub struct {name} {{\n"));
                 for field in fields
                     .iter()
                     .filter(|field| kind.name.is_none() || !is_of_every_kind(field))
                 {
-                    out.push_str(&self.field(path, &name, field, file, &mut nested));
+                    out.push_str(&self.field(path, &name, field, file, &mut nested, &mut around));
                 }
                 out + "}\n\n" + &nested
             }
             of => {
-                let said = self.said(path, of, file, &decl.name);
+                let whole = format!("{} ({}:{})", decl.name, file.path, decl.line);
+                let said = self.said(path, of, file, &whole);
                 let mut attributes = said.schemars;
+                if self.closes(file, decl.line, &whole) {
+                    attributes = vec!["with = \"serde_json::Value\"".to_owned()];
+                }
                 if !keywords.is_empty() {
                     attributes.push(extend(&keywords));
                 }

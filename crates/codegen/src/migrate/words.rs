@@ -241,7 +241,7 @@ pub(super) fn said(text: &str) -> Value {
 pub(super) fn least(of: &Type) -> &'static str {
     match of {
         Type::Pointer(inner) => least(inner),
-        Type::List(_) => "minItems",
+        Type::List(_) | Type::Array(_) => "minItems",
         Type::Named { package: None, name } if name == "string" => "minLength",
         _ => "minProperties",
     }
@@ -258,6 +258,8 @@ pub(super) fn number(of: &Type) -> &'static [(&'static str, Option<&'static str>
         "int8" | "int16" | "uint8" | "byte" | "uint16" => &[("format", None), ("minimum", None), ("maximum", None)],
         "uint32" => &[("format", Some("int32")), ("minimum", None)],
         "uint64" => &[("minimum", None)],
+        // controller-gen says no more of them than that they are numbers (`builtinToType`).
+        "float32" | "float64" => &[("format", None)],
         _ => &[],
     }
 }

@@ -3,12 +3,13 @@
 //!
 //! [`parse`] reads one file by the grammar of the language's specification, as far as declarations go. Invariants: each
 //! declaration has its line; a text that is not Go is an error with its line, never a guess; nesting is bounded by
-//! [`DEPTH`]. Inside: `lexer`, `parser`. Not here: the meaning of the types ([`super::types`]).
+//! [`DEPTH`]. Inside: `lexer`, `parser`, `tags`. Not here: the meaning of the types ([`super::types`]).
 
 use std::collections::BTreeMap;
 
 mod lexer;
 mod parser;
+mod tags;
 
 #[cfg(test)]
 mod tests;
@@ -21,6 +22,10 @@ const DEPTH: usize = 64;
 /// A file.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct File {
+    /// Where it is; set by its reader.
+    pub(super) path: String,
+    /// The line of `package`.
+    pub(super) line: usize,
     pub(super) package: String,
     /// The comment before `package`.
     pub(super) doc: Doc,
@@ -30,6 +35,8 @@ pub(super) struct File {
     pub(super) markers: Vec<String>,
     pub(super) types: Vec<Decl>,
     pub(super) constants: Vec<Constant>,
+    /// How many constants each type has, whatever their values are.
+    pub(super) counted: BTreeMap<String, usize>,
     pub(super) functions: Vec<Function>,
     /// Struct tags in which Go finds no `json`, although they have the word: the line and the reason.
     pub(super) wrong_tags: Vec<(usize, String)>,
@@ -82,6 +89,8 @@ pub(super) enum Type {
     },
     Pointer(Box<Type>),
     List(Box<Type>),
+    /// With a length, which no schema says.
+    Array(Box<Type>),
     Map(Box<Type>, Box<Type>),
     Struct(Vec<Field>),
     /// Functions, channels, interfaces, generic types: no API has them.

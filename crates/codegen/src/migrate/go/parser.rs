@@ -1,8 +1,7 @@
 //! The grammar: from tokens to declarations.
 
-use std::collections::BTreeSet;
-
 use super::lexer::{Comment, Kind, Token, read};
+use super::tags::{as_name, tag_of, twice};
 use super::{Constant, DEPTH, Decl, Doc, Field, File, Function, Type};
 
 /// Reads a file.
@@ -113,7 +112,8 @@ impl Parser {
         if !self.is_word("package") {
             return self.wanted("package");
         }
-        file.doc = self.doc(self.line());
+        file.line = self.line();
+        file.doc = self.doc(file.line);
         self.at += 1;
         file.package = self.word()?;
         loop {
@@ -229,9 +229,15 @@ impl Parser {
                 text = Some(value.clone());
             }
             last.clone_from(&of);
+            if let Some(of) = &of {
+                *file.counted.entry(of.clone()).or_default() += 1;
+            }
             if let Some(text) = text {
                 file.constants.push(Constant { name, of, text });
             }
+        } else if let Some(of) = last {
+            // As the line before: `B` below `A Level = iota`.
+            *file.counted.entry(of.clone()).or_default() += 1;
         }
         self.skip_line()
     }
@@ -242,6 +248,17 @@ impl Parser {
             match self.peek() {
                 None | Some(Kind::End) => return Ok(()),
                 Some(Kind::Sign(")")) => return Ok(()),
+                Some(Kind::Sign("(" | "[" | "{")) => self.balanced()?,
+                Some(_) => self.at += 1,
+            }
+        }
+    }
+
+    /// To the end of a type, behind which a field may have its tag.
+    fn skip_type(&mut self) -> Read<()> {
+        loop {
+            match self.peek() {
+                None | Some(Kind::End | Kind::Text(_) | Kind::Sign(")" | "]" | "}" | "," | "=")) => return Ok(()),
                 Some(Kind::Sign("(" | "[" | "{")) => self.balanced()?,
                 Some(_) => self.at += 1,
             }
@@ -334,11 +351,9 @@ impl Parser {
             );
             self.balanced()?;
             let item = self.kind(depth + 1)?;
-            // An array has a length that no schema knows.
-            return Ok(if is_slice {
-                Type::List(Box::new(item))
-            } else {
-                Type::Other("an array")
+            return Ok(match is_slice {
+                true => Type::List(Box::new(item)),
+                false => Type::Array(Box::new(item)),
             });
         }
         // `<-chan T`, from which is only read.
@@ -357,7 +372,7 @@ impl Parser {
                 Ok(Type::Other("an interface"))
             }
             "func" | "chan" => {
-                self.skip_line()?;
+                self.skip_type()?;
                 Ok(Type::Other("a function or channel"))
             }
             _ => {
@@ -404,7 +419,7 @@ impl Parser {
             let of = self.kind(depth + 1)?;
             let mut json = None;
             if let Some(Kind::Text(tag)) = self.peek() {
-                match tag_of(tag, "json") {
+                match tag_of(tag, "json").and_then(as_name) {
                     Ok(found) => json = found,
                     Err(why) => self.wrong_tags.push((self.line(), why)),
                 }
@@ -502,60 +517,4 @@ impl Parser {
 /// The name that a package most likely has: the last part of its path.
 fn guessed(path: &str) -> String {
     path.rsplit('/').next().unwrap_or(path).to_owned()
-}
-
-/// The value of a key of a struct tag, by the rules of Go's `reflect.StructTag.Lookup`: after the first pair that is not
-/// `key:"value"`, nothing is found.
-///
-/// # Errors
-/// When the key is behind such a pair, or is one: Go would ignore it without a word, and the field would get another
-/// name. controller-gen refuses a field of an API without a JSON tag.
-fn tag_of(tag: &str, key: &str) -> Result<Option<String>, String> {
-    let mut rest = tag.trim_start_matches(' ');
-    while !rest.is_empty() {
-        let pair = rest.split_once(":\"").filter(|(name, _)| {
-            let is_named = !name.is_empty() && !name.contains(|c: char| c <= ' ' || c == '"' || c == ':');
-            is_named && !name.contains('\u{7f}')
-        });
-        let Some((value, after)) = pair.and_then(|(_, after)| quoted(after)) else {
-            return match rest.contains(key) {
-                true => Err(format!(
-                    "the struct tag `{tag}` is not a list of key:\"value\", so Go finds no `{key}` in it"
-                )),
-                false => Ok(None),
-            };
-        };
-        if pair.is_some_and(|(name, _)| name == key) {
-            return Ok(Some(value.to_owned()));
-        }
-        rest = after.trim_start_matches(' ');
-    }
-    Ok(None)
-}
-
-/// A field whose JSON name another field of the struct has. Go would leave both out of the JSON.
-fn twice(fields: &[Field]) -> Option<(usize, String)> {
-    let name = |field: &Field| {
-        let name = field.json.as_deref()?.split(',').next()?;
-        (!matches!(name, "" | "-")).then(|| name.to_owned())
-    };
-    let mut names = BTreeSet::new();
-    let again = fields.iter().find_map(|field| {
-        let name = name(field)?;
-        (!names.insert(name.clone())).then_some((field.line, name))
-    });
-    again.map(|(line, name)| (line, format!("two fields of the struct have the JSON name {name:?}")))
-}
-
-/// The text up to the closing quote, which no backslash precedes, and the rest.
-fn quoted(text: &str) -> Option<(&str, &str)> {
-    let mut is_escaped = false;
-    for (at, c) in text.char_indices() {
-        match c {
-            '"' if !is_escaped => return Some((&text[..at], &text[at + 1..])),
-            '\\' => is_escaped = !is_escaped,
-            _ => is_escaped = false,
-        }
-    }
-    None
 }

@@ -1,0 +1,170 @@
+//! Markers whose values are no values: what controller-gen refuses, and what an API server would.
+
+use kubewright_schema::schema::Pattern;
+use serde_json::Value;
+
+use super::go::Type;
+use super::markers::{Marker, keyword};
+
+/// The value that a marker takes.
+enum Takes {
+    Integer,
+    Number,
+    Flag,
+    List,
+    Pattern,
+}
+
+/// Why a marker at a type or field says nothing that can be carried over.
+pub(super) fn wrong(marker: &str, of: &Type) -> Option<String> {
+    let Marker { name, value } = Marker::of(marker);
+    let why = match takes(name) {
+        Some(takes) => refused(&takes, value)?,
+        None => unfit(name, value, of)?,
+    };
+    Some(format!("+{marker}: {why}"))
+}
+
+/// What controller-gen's markers take (`ValidationMarkers` in its `pkg/crd/markers/validation.go`).
+fn takes(name: &str) -> Option<Takes> {
+    let rule = name.strip_prefix("kubebuilder:validation:")?;
+    Some(match rule.strip_prefix("items:").unwrap_or(rule) {
+        "MinLength" | "MaxLength" | "MinItems" | "MaxItems" | "MinProperties" | "MaxProperties" => Takes::Integer,
+        "Minimum" | "Maximum" | "MultipleOf" => Takes::Number,
+        "ExclusiveMinimum" | "ExclusiveMaximum" | "UniqueItems" => Takes::Flag,
+        "Enum" | "ExactlyOneOf" | "AtMostOneOf" | "AtLeastOneOf" => Takes::List,
+        "Pattern" => Takes::Pattern,
+        _ => return None,
+    })
+}
+
+fn refused(takes: &Takes, said: &str) -> Option<String> {
+    if said.trim().is_empty() {
+        return Some("it has no value, which controller-gen refuses (missing argument)".to_owned());
+    }
+    // A negative count is a number to controller-gen and to an API server, which compares with it.
+    let expected = match takes {
+        Takes::Integer => said.parse::<i64>().is_err().then_some("an integer"),
+        Takes::Number => said
+            .parse::<f64>()
+            .map_or(true, |n| !n.is_finite())
+            .then_some("a number"),
+        Takes::Flag => (!["true", "false"].contains(&said)).then_some("true or false"),
+        Takes::List => None,
+        Takes::Pattern => {
+            let pattern = Pattern::new(super::markers::text(said));
+            let why = pattern.check().err()?;
+            return Some(format!(
+                "no regular expression, so an API server refuses the definition: {why}"
+            ));
+        }
+    };
+    expected.map(|expected| format!("{said} is not {expected}, so controller-gen refuses it"))
+}
+
+/// A default that the type cannot hold: controller-gen writes it, and an API server refuses the definition.
+fn unfit(name: &str, said: &str, of: &Type) -> Option<String> {
+    let (key, value) = keyword(name, said)?;
+    let wanted = wanted(of)?;
+    let fits = match (wanted, &value) {
+        ("a text", value) => value.is_string(),
+        ("true or false", value) => value.is_boolean(),
+        ("an integer", Value::Number(number)) => number.as_f64().is_some_and(|number| number.fract() == 0.0),
+        ("a number", value) => value.is_number(),
+        ("a list", value) => value.is_array(),
+        ("an object", Value::Array(items)) => items.is_empty(),
+        ("an object", value) => value.is_object(),
+        _ => false,
+    };
+    let why = || format!("the default is not {wanted}, so an API server refuses the definition");
+    (key == "default" && !fits).then(why)
+}
+
+/// The JSON of a type that Go has itself; nothing of others, which may write themselves in another way.
+fn wanted(of: &Type) -> Option<&'static str> {
+    Some(match of {
+        Type::Pointer(inner) => return wanted(inner),
+        Type::List(inner) if super::words::is_byte(inner) => "a text",
+        Type::List(_) | Type::Array(_) => "a list",
+        Type::Map(..) | Type::Struct(_) => "an object",
+        Type::Named { package: None, name } => match name.as_str() {
+            "string" => "a text",
+            "bool" => "true or false",
+            "float32" | "float64" => "a number",
+            "int" | "int8" | "int16" | "int32" | "int64" | "uint" | "uint8" | "uint16" | "uint32" | "uint64" => {
+                "an integer"
+            }
+            _ => return None,
+        },
+        _ => return None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(name: &str) -> Type {
+        Type::Named {
+            package: None,
+            name: name.to_owned(),
+        }
+    }
+
+    #[test]
+    fn values_that_are_none_are_named() {
+        for (marker, ty, why) in [
+            ("kubebuilder:validation:Maximum=abc", "int", "abc is not a number"),
+            ("kubebuilder:validation:Maximum=1.5", "float64", ""),
+            ("kubebuilder:validation:Minimum=", "int", "missing argument"),
+            ("kubebuilder:validation:Minimum=inf", "int", "inf is not a number"),
+            (
+                "kubebuilder:validation:MinLength=1.5",
+                "string",
+                "1.5 is not an integer",
+            ),
+            (
+                "kubebuilder:validation:MinLength=3 letters",
+                "string",
+                "3 letters is not an integer",
+            ),
+            ("kubebuilder:validation:MinLength=-1", "string", ""),
+            ("kubebuilder:validation:MaxLength", "string", "missing argument"),
+            (
+                "kubebuilder:validation:items:MaxLength=x",
+                "string",
+                "x is not an integer",
+            ),
+            (
+                "kubebuilder:validation:UniqueItems=yes",
+                "string",
+                "yes is not true or false",
+            ),
+            ("kubebuilder:validation:Enum=", "string", "missing argument"),
+            ("kubebuilder:validation:Enum=a;b", "string", ""),
+            (
+                "kubebuilder:validation:Pattern=`[a-`",
+                "string",
+                "no regular expression",
+            ),
+            ("kubebuilder:validation:Pattern=`^[^[]+$`", "string", ""),
+            ("kubebuilder:default=word", "int32", "not an integer"),
+            ("kubebuilder:default=1.5", "int", "not an integer"),
+            ("kubebuilder:default=3", "string", "not a text"),
+            ("kubebuilder:default=\"3\"", "string", ""),
+            ("kubebuilder:default=no", "bool", "not true or false"),
+            ("kubebuilder:default:=true", "bool", ""),
+            ("kubebuilder:default=3", "Level", ""),
+            ("kubebuilder:example=word", "int", ""),
+            ("optional", "int", ""),
+        ] {
+            let found = wrong(marker, &of(ty)).unwrap_or_default();
+            let is_as_wanted = if why.is_empty() {
+                found.is_empty()
+            } else {
+                found.contains(why)
+            };
+            assert!(is_as_wanted, "{marker}: {found}");
+        }
+    }
+}

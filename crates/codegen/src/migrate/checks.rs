@@ -1,0 +1,68 @@
+//! What Go's compiler refuses about a package as a whole, and what a person has to mend before anything is written.
+
+use std::collections::BTreeMap;
+
+use super::declared;
+use super::folder;
+use super::origin::{ATTEMPTED, Source};
+use crate::codes;
+use crate::diagnostic::{Diagnostic, Place};
+
+/// Something wrong: the file, the line and the reason.
+pub(super) type Wrong = (String, usize, String);
+
+/// How many places one error names.
+const MOST: usize = 10;
+
+/// One error for all that is wrong in Go files.
+pub(super) fn refused(wrong: impl IntoIterator<Item = Wrong>) -> Result<(), Diagnostic> {
+    let mut refused = Diagnostic::new(codes::source::SYNTAX, ATTEMPTED);
+    let mut count = 0;
+    for (path, line, why) in wrong {
+        count += 1;
+        if count <= MOST {
+            refused = refused.at(Place::file(path).line(line)).because(why);
+        }
+    }
+    if count > MOST {
+        refused = refused.because(format!("and {} more", count - MOST));
+    }
+    match count {
+        0 => Ok(()),
+        _ => Err(refused.fix("see that the project builds: go vet ./..., controller-gen crd paths=./...")),
+    }
+}
+
+/// Checks the packages of a project.
+///
+/// # Errors
+/// Two packages in one folder, two types of one name in a package, two declarations of a kind in one version.
+pub(super) fn packages(sources: &[Source]) -> Result<(), Diagnostic> {
+    let mut folders: BTreeMap<&str, &Source> = BTreeMap::new();
+    let mut types: BTreeMap<(&str, &str), (&str, usize)> = BTreeMap::new();
+    let mut wrong = Vec::new();
+    for source in sources {
+        let folder = folder(&source.path);
+        let first = folders.entry(folder).or_insert(source);
+        if first.file.package != source.file.package {
+            wrong.push((
+                source.path.clone(),
+                source.file.line,
+                format!(
+                    "two packages in one folder: {} here, and {} in {}",
+                    source.file.package, first.file.package, first.path
+                ),
+            ));
+            continue;
+        }
+        for decl in &source.file.types {
+            let there = types.entry((folder, &decl.name)).or_insert((&source.path, decl.line));
+            if *there != (source.path.as_str(), decl.line) && decl.name != "_" {
+                let why = format!("{} is declared in {}:{}, too", decl.name, there.0, there.1);
+                wrong.push((source.path.clone(), decl.line, why));
+            }
+        }
+    }
+    wrong.extend(declared::twice(sources));
+    refused(wrong)
+}

@@ -1,0 +1,273 @@
+//! Go that Rust, JSON or a schema cannot have as it stands: what becomes of it, and what is told.
+
+use super::*;
+
+/// The project with these types in a file of their own, after `package v1`.
+fn with(types: &str) -> Result<Migrated, Diagnostic> {
+    let mut files = project();
+    files
+        .0
+        .insert("api/v1/more.go".to_owned(), format!("package v1\n\n{types}\n"));
+    carried(&files)
+}
+
+/// The types in Rust and the notes, or the error. An expected text after `!` is absent.
+fn check(types: &str, expected: &[&str]) {
+    let said = match with(types) {
+        Ok(done) => format!("{}\n{}", done.files.0["api/src/v1/types.rs"], done.notes.join("\n")),
+        Err(wrong) => format!("refused: {wrong}"),
+    };
+    for expected in expected {
+        match expected.strip_prefix('!') {
+            Some(absent) => assert!(!said.contains(absent), "{types}\n{absent} in\n{said}"),
+            None => assert!(said.contains(expected), "{types}\n{expected} is not in\n{said}"),
+        }
+    }
+}
+
+fn field(line: &str, expected: &[&str]) {
+    check(&format!("type Odd struct {{\n\t{line}\n}}"), expected);
+}
+
+#[test]
+fn names_that_are_one_in_rust_stay_two() {
+    check(
+        "type Odd struct {\n\tA string `json:\"fooBar\"`\n\tB string `json:\"foo_bar\"`\n\tC string `json:\"FooBar\"`\n}",
+        &[
+            "    pub foo_bar: String,",
+            "#[serde(rename = \"foo_bar\")]\n    pub foo_bar_2: String,",
+            "#[serde(rename = \"FooBar\")]\n    pub foo_bar_3: String,",
+        ],
+    );
+    for (json, name) in [
+        ("self", "pub self_: String"),
+        ("Self", "#[serde(rename = \"Self\")]\n    pub self_: String"),
+        ("crate", "pub crate_: String"),
+        ("super", "pub super_: String"),
+        ("async", "pub async_: String"),
+        ("a-b.c", "#[serde(rename = \"a-b.c\")]\n    pub a_b_c: String"),
+        ("größe", "#[serde(rename = \"größe\")]\n    pub gr__e: String"),
+        ("大小", "#[serde(rename = \"大小\")]\n    pub ___: String"),
+        ("3d", "pub _3d: String"),
+        ("-,", "#[serde(rename = \"-\")]\n    pub __: String"),
+    ] {
+        field(&format!("A string `json:\"{json}\"`"), &[name]);
+    }
+    check(
+        "type Odd struct {\n\tPart struct {\n\t\tA int `json:\"a\"`\n\t} `json:\"part\"`\n}\n\ntype OddPart struct{}",
+        &["pub part: OddPart_,", "pub struct OddPart_ {", "pub struct OddPart {"],
+    );
+}
+
+#[test]
+fn types_may_contain_themselves_behind_pointers_lists_and_maps() {
+    let told = "it leads back to a type that contains it";
+    check(
+        "type Odd struct {\n\tNext *Odd `json:\"next,omitempty\"`\n}",
+        &[
+            "#[schemars(with = \"Option<serde_json::Value>\")]\n    pub next: Option<Box<Odd>>,",
+            told,
+            "api/v1/more.go:4",
+        ],
+    );
+    check(
+        "type Odd struct {\n\tParts []Odd `json:\"parts,omitempty\"`\n\tOthers map[string]*Odd `json:\"others\"`\n}",
+        &[
+            "Option<Vec<Odd>>",
+            "BTreeMap<String, Odd>",
+            "with = \"serde_json::Value\"",
+            told,
+        ],
+    );
+    check(
+        "type Odd struct {\n\tOther *Other `json:\"other\"`\n}\n\ntype Other struct {\n\tOdd *Odd `json:\"odd,omitempty\"`\n}",
+        &[
+            "pub other: Option<Box<Other>>,",
+            "pub odd: Option<Box<Odd>>,",
+            "Other.Odd (api/v1/more.go:8): it leads back",
+            "!Odd.Other (",
+        ],
+    );
+    check(
+        "type Odd map[string]Odd",
+        &["pub struct Odd(#[schemars(with = \"serde_json::Value\")]", told],
+    );
+    check(
+        "type Odd struct {\n\t// +kubebuilder:validation:Schemaless\n\t// +kubebuilder:pruning:PreserveUnknownFields\n\tNext *Odd `json:\"next,omitempty\"`\n}",
+        &["pub next: Option<Box<Odd>>,", "!it leads back"],
+    );
+    check(
+        "type Odd struct {\n\t*Odd `json:\",inline\"`\n\tA int `json:\"a\"`\n}",
+        &["embeds itself", "!flatten"],
+    );
+    check(
+        "type Odd struct {\n\tA Other `json:\"a\"`\n}\n\ntype Other struct {\n\tB [2]Odd `json:\"b\"`\n}",
+        &[
+            "refused",
+            "api/v1/more.go:3",
+            "api/v1/more.go:7",
+            "invalid recursive type",
+        ],
+    );
+}
+
+#[test]
+fn markers_without_a_value_are_refused_with_their_place() {
+    for (marker, line, why) in [
+        ("validation:Maximum=abc", "A int", "abc is not a number"),
+        ("validation:MinLength=x", "A string", "x is not an integer"),
+        ("validation:Enum=", "A string", "missing argument"),
+        ("validation:Pattern=`[a-`", "A string", "no regular expression"),
+        ("default=word", "A *int32", "the default is not an integer"),
+    ] {
+        let line = format!("// +kubebuilder:{marker}\n\t{line} `json:\"a\"`");
+        field(&line, &["refused", "at: api/v1/more.go:5", why]);
+    }
+    check(
+        "// +kubebuilder:validation:MaxLength=x\ntype Odd string",
+        &["refused", "at: api/v1/more.go:4", "x is not an integer"],
+    );
+    field(
+        "// +kubebuilder:validation:MinLength=-1\n\tA string `json:\"a\"`",
+        &["\"minLength\" = -1"],
+    );
+}
+
+#[test]
+fn types_that_json_or_a_schema_does_not_have_are_told() {
+    let any = "pub a: serde_json::Value";
+    for (ty, expected) in [
+        (
+            "map[int]string",
+            ["BTreeMap<String, String>", "keys are of the type int"],
+        ),
+        (
+            "map[Key]string",
+            ["BTreeMap<String, String>", "keys are of the type uint8"],
+        ),
+        ("[][]byte", ["Vec<String>", "\"items:format\" = \"byte\""]),
+        (
+            "[]map[string][]byte",
+            [
+                "Vec<std::collections::BTreeMap<String, k8s_openapi::ByteString>>",
+                "with = \"Vec<",
+            ],
+        ),
+        ("[3]int", ["Vec<isize>", "pub a"]),
+        ("[4]byte", ["Vec<u8>", "pub a"]),
+        (
+            "chan int",
+            [
+                "Odd.A (api/v1/more.go:4): a function or channel is any value",
+                "!has no JSON tag",
+            ],
+        ),
+        ("func() error", [any, "a function or channel is any value"]),
+        (
+            "complex128",
+            [any, "complex128, which JSON does not have, is any value"],
+        ),
+        ("interface{ X() }", [any, "an interface is any value"]),
+        ("Inner", [any, "Inner (an interface) is any value"]),
+        ("Pair", [any, "Pair, which is generic, is any value"]),
+        ("Pair[string, int]", [any, "a generic type is any value"]),
+        ("float64", ["pub a: f64", "\"format\" = null"]),
+        ("Alias", ["pub a: Alias", "pub struct Alias(pub String)"]),
+        (
+            "Level",
+            [
+                "pub a: Level",
+                "Level (api/v1/more.go:15): its 3 constants were not carried over",
+            ],
+        ),
+        ("OddValidator", ["pub a: OddValidator", "pub struct OddValidator"]),
+    ] {
+        let types = format!(
+            "type Odd struct {{\n\tA {ty} `json:\"a\"`\n}}\n\ntype Key uint8\n\ntype Inner interface {{ X() }}\n\ntype Pair[K comparable, V any] struct {{ k K; v V }}\n\ntype Alias = string\n\ntype Level int\n\nconst (\n\tLow Level = iota\n\tMiddle\n\tHigh\n)\n\ntype OddValidator struct {{\n\tB int `json:\"b\"`\n}}"
+        );
+        check(&types, &expected);
+    }
+    field(
+        "a string\n\tB string `json:\"b\"`\n\tC string `json:\"-\"`",
+        &["pub b: String", "!pub a", "!pub c"],
+    );
+    field(
+        "Name string `json:\",omitempty\"`",
+        &["rename = \"Name\"", "its JSON tag has no name, so Go calls it Name"],
+    );
+    check(
+        "type Odd struct {\n\tInner `json:\",inline\"`\n\tA int `json:\"a\"`\n}\n\ntype Inner interface { X() }",
+        &["Inner is embedded and has no fields (an interface)", "!flatten"],
+    );
+    check(
+        "type Odd struct {\n\tInner `json:\",inline\"`\n\tB *string `json:\"b,omitempty\"`\n}\n\ntype Inner struct {\n\t// +kubebuilder:validation:Enum=x;y\n\tB *string `json:\"b,omitempty\"`\n}",
+        &[
+            "pub inner: Inner,\n    #[serde(default, skip_serializing_if = \"Option::is_none\")]\n    #[schemars(extend(\"enum\" = [\"x\", \"y\"]))]\n    pub b: Option<String>,",
+        ],
+    );
+}
+
+#[test]
+fn packages_that_go_does_not_build_are_refused_with_their_places() {
+    let refused = |path: &str, text: &str, expected: &[&str]| {
+        let mut files = project();
+        files.0.insert(path.to_owned(), text.to_owned());
+        let said = match carried(&files) {
+            Ok(done) => done.notes.join("\n"),
+            Err(wrong) => format!("refused: {wrong}"),
+        };
+        for expected in expected {
+            assert!(said.contains(expected), "{path}: {expected} is not in {said}");
+        }
+    };
+    refused(
+        "api/v1/b.go",
+        "package v2\n",
+        &["refused", "at: api/v1/captain_types.go:1", "two packages in one folder"],
+    );
+    refused(
+        "api/v1/b.go",
+        "//go:build ignore\n\npackage main\n",
+        &["api/v1/b.go: Go leaves it out", "//go:build ignore"],
+    );
+    refused(
+        "api/v1/b_windows.go",
+        "package v1\n\ntype Rank int\n",
+        &["its name says windows"],
+    );
+    refused(
+        "api/v1/b.go",
+        "package v1\n\ntype Rank int\n",
+        &["refused", "Rank is declared in api/v1/b.go:3, too"],
+    );
+    refused(
+        "api/v1/b.go",
+        "package v1\n\ntype Odd struct {\n\tA int D\n}\n",
+        &["refused", "at: api/v1/b.go:4"],
+    );
+    refused(
+        "api/v1/b.go",
+        "package v1\n\ntype Odd struct {\n\tA int `json:\"a'b\"`\n}\n",
+        &["refused", "api/v1/b.go:4", "JSON name"],
+    );
+    refused(
+        "go.mod",
+        "go 1.26\n",
+        &["refused", "at: go.mod:1", "no line names the module"],
+    );
+    refused(
+        "go.mod",
+        "module a\n\nrequire (\n",
+        &["refused", "at: go.mod:3", "is not closed"],
+    );
+    let kind = "// +groupName=crew.example.com\n// +versionName=v1\npackage other\n\ntype Mate struct {\n\tmetav1.TypeMeta `json:\",inline\"`\n\tmetav1.ObjectMeta `json:\"metadata,omitempty\"`\n}\n";
+    let mut files = project();
+    for folder in ["one", "two"] {
+        files.0.insert(format!("api/{folder}/types.go"), kind.to_owned());
+    }
+    let refused = carried(&files).unwrap_err().to_string();
+    assert!(
+        refused.contains("crew.example.com/v1 Mate is declared in api/one/types.go:5, too"),
+        "{refused}"
+    );
+}
