@@ -1,7 +1,7 @@
 //! Panics of the database: in a damaged file it may meet what it takes for impossible.
 //!
-//! They are caught, and reported as damage, in words. So that nobody takes them for a crash, a hook for panics can ask
-//! [`panic_is_reported`].
+//! They are caught, and reported as damage, in words. A hook for panics can ask [`panic_is_reported`], so that they do
+//! not look like a crash.
 
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};

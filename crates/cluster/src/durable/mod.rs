@@ -12,11 +12,11 @@
 //! whole file and verifies every page and every record: a damaged one is an error that names the damage and the objects
 //! that can be saved, never a start with missing objects.
 //!
-//! `folder` is the folder, `place` whether a file is still in it, `journal` writes, `load` reads, `record` is the form of an object on the disk, `salvage`
-//! saves objects of a damaged file, `contain` catches panics of the database.
+//! `folder` is the folder, `place` tells whether a file is still in it, `journal` writes, `load` reads, `record` is the
+//! form of an object on the disk, `salvage` saves objects of a damaged file, `contain` catches panics of the database.
 //!
-//! Invariants: nothing is acknowledged that is not on the disk, in the file that the next start will open; a file appears whole or not at all; one process at a
-//! time.
+//! Invariants: nothing is acknowledged that is not on the disk, in the file that the next start will open; a file
+//! appears whole or not at all; one process at a time.
 //!
 //! Not here: compaction of the file (its free pages are used again, and it does not shrink), backups.
 

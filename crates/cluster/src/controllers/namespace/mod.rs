@@ -160,8 +160,8 @@ enum Content {
 }
 
 impl Content {
-    /// What the conditions report. Pods that have their time to stop are not yet "remaining content": it is too early to
-    /// tell the rest. Kubernetes does the same (`deleteAllContent`).
+    /// What the conditions report. Pods that have their time to stop are not yet "remaining content": it is too early
+    /// to tell the rest. Kubernetes does the same (`deleteAllContent`).
     fn found(&self) -> Found {
         match self {
             Content::PodsStopping => Found::default(),

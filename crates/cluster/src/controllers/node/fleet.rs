@@ -341,8 +341,8 @@ fn node_info(name: &str) -> NodeSystemInfo {
     }
 }
 
-/// Whether amounts of a resource are whole numbers (`helper.IsIntegerResourceName`): pods, and what devices extend a node
-/// by.
+/// Whether amounts of a resource are whole numbers (`helper.IsIntegerResourceName`): pods, and what extends a node,
+/// such as devices.
 fn is_counted(resource: &str) -> bool {
     resource == "pods" || resource.split_once('/').is_some_and(|(domain, _)| !is_native(domain))
 }

@@ -251,7 +251,7 @@ mod tests {
         let read = || {
             objects
                 .iter()
-                .for_each(|packed| drop(packed.unpack().expect("a ConfigMap")))
+                .for_each(|packed| drop(packed.unpack().expect("a ConfigMap")));
         };
         let check = |minutes: u64, decoded: usize| {
             // A little later than the end of each time.
