@@ -137,8 +137,40 @@ impl ResponseBody {
 struct Pace {
     /// When the latest frame was sent.
     sent: Option<Instant>,
-    /// The frame that waits to be sent, and until when.
-    gathered: Option<(Bytes, Pin<Box<Sleep>>)>,
+    /// The lines that wait to be sent, and until when.
+    gathered: Option<(Gathered, Pin<Box<Sleep>>)>,
+}
+
+/// The lines of a frame. Many watches share each line, so a frame is written out of them only when it is sent:
+/// thousands of watches may have lines waiting at the same time.
+#[derive(Default)]
+struct Gathered {
+    first: Bytes,
+    more: Vec<Bytes>,
+    length: usize,
+}
+
+impl Gathered {
+    fn add(&mut self, line: Bytes) {
+        self.length += line.len();
+        if self.first.is_empty() {
+            self.first = line;
+        } else {
+            self.more.push(line);
+        }
+    }
+
+    /// All lines in one piece. Nearly always there is one line, which is not copied.
+    fn into_frame(self) -> Bytes {
+        if self.more.is_empty() {
+            return self.first;
+        }
+        let mut frame = Vec::with_capacity(self.length);
+        for line in std::iter::once(&self.first).chain(&self.more) {
+            frame.extend_from_slice(line);
+        }
+        Bytes::from(frame)
+    }
 }
 
 /// The cost of a frame for its sender, about: the kernel's time for a write to a socket whose reader sleeps.
@@ -197,18 +229,19 @@ impl<L: Lines> Watch<L> {
     fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Bytes>> {
         if let Some((_, timer)) = &mut self.pace.gathered {
             ready!(timer.as_mut().poll(cx));
-            let first = self.pace.gathered.take().map(|(frame, _)| frame);
+            let waited = self.pace.gathered.take().map(|(lines, _)| lines);
             self.note_sent();
-            return Poll::Ready(self.ready_lines(first, cx));
+            let lines = self.ready_lines(waited.unwrap_or_default(), cx);
+            return Poll::Ready(lines.map(Gathered::into_frame));
         }
         // First the ready lines, then the end: a write that was acknowledged before the stop reaches its watchers.
-        if let Some(frame) = self.ready_lines(None, cx) {
+        if let Some(lines) = self.ready_lines(Gathered::default(), cx) {
             let company = self.company();
-            let Some(until) = self.pace.until(Instant::now(), frame.len(), company) else {
+            let Some(until) = self.pace.until(Instant::now(), lines.length, company) else {
                 self.note_sent();
-                return Poll::Ready(Some(frame));
+                return Poll::Ready(Some(lines.into_frame()));
             };
-            self.pace.gathered = Some((frame, Box::pin(sleep_until(until))));
+            self.pace.gathered = Some((lines, Box::pin(sleep_until(until))));
             return self.poll_frame(cx);
         }
         if !self.ended {
@@ -224,26 +257,14 @@ impl<L: Lines> Watch<L> {
         }
     }
 
-    /// `first` and all lines that are there now, up to about [`FRAME`] bytes; none when there is nothing yet, or the
+    /// These lines and all that are there now, up to about [`FRAME`] bytes; none when there is nothing yet, or the
     /// watch ended.
-    fn ready_lines(&mut self, first: Option<Bytes>, cx: &mut Context<'_>) -> Option<Bytes> {
-        let first = first.or_else(|| self.ready_line(cx))?;
-        if first.len() >= FRAME {
-            return Some(first);
-        }
-        // Nearly always there is one, which is not copied.
-        let Some(second) = self.ready_line(cx) else {
-            return Some(first);
-        };
-        let mut length = first.len() + second.len();
-        let mut lines = vec![first, second];
-        while length < FRAME {
+    fn ready_lines(&mut self, mut lines: Gathered, cx: &mut Context<'_>) -> Option<Gathered> {
+        while lines.length < FRAME {
             let Some(line) = self.ready_line(cx) else { break };
-            length += line.len();
-            lines.push(line);
+            lines.add(line);
         }
-        // As large as it is: a frame may wait in each of thousands of watches at the same time.
-        Some(Bytes::from(lines.concat()))
+        (lines.length > 0).then_some(lines)
     }
 
     fn ready_line(&mut self, cx: &mut Context<'_>) -> Option<Bytes> {
@@ -460,6 +481,35 @@ mod tests {
         .await;
         // The end comes after the gathered lines.
         check(500, &[(0, "a"), (1, "b")], &[(0, "a"), (15, "b")]).await;
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn lines_that_wait_are_shared() {
+        let (send, lines) = mpsc::unbounded_channel();
+        let mut watch = Watch::new(
+            Fake { lines, company: 500 },
+            Box::pin(std::future::pending()),
+            elsewhere(),
+        );
+        let text = |text: &str| Bytes::from(text.to_owned());
+        send.send(text("a")).expect("the watch listens");
+        assert_eq!(poll_fn(|cx| watch.poll_frame(cx)).await, Some(text("a")));
+        let waiting = [text("b"), text("c"), text("d")];
+        for line in &waiting {
+            send.send(line.clone()).expect("the watch listens");
+        }
+        assert!(futures::poll!(poll_fn(|cx| watch.poll_frame(cx))).is_pending());
+        let (held, _) = watch.pace.gathered.as_ref().expect("they wait");
+        let places: Vec<_> = std::iter::once(&held.first)
+            .chain(&held.more)
+            .map(|line| line.as_ptr())
+            .collect();
+        assert_eq!(
+            places,
+            waiting.each_ref().map(|line| line.as_ptr()),
+            "no line was copied"
+        );
+        assert_eq!(poll_fn(|cx| watch.poll_frame(cx)).await, Some(text("bcd")));
     }
 
     #[tokio::test(start_paused = true)]
