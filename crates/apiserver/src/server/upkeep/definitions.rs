@@ -134,8 +134,8 @@ impl Inner {
         self.settle_api_services(&definitions);
     }
 
-    /// Looks at the definitions that changed, and at those that may have names now. `held` is decoded already, and lives
-    /// until the first of them is found.
+    /// Looks at the definitions that changed, and at those that may have names now. `held` is decoded already, and
+    /// lives until the first of them is found.
     fn settle_open(&self, definitions: &mut Definitions, mut held: Option<Arc<StoredObject>>) {
         while let Some(name) = definitions.next_open() {
             let stored = self.storage.get(STORE, &name);
