@@ -14,6 +14,7 @@
 
 pub(crate) mod cut;
 pub(crate) mod packed;
+pub(crate) mod times;
 mod views;
 
 use std::any::{Any, TypeId};
@@ -256,8 +257,8 @@ impl Form {
             metadata_only: K::metadata_api(),
             says_kind: TypeId::of::<K::DynamicType>() == TypeId::of::<()>(),
             decode: Decode {
-                object: |text| serde_json::from_str::<K>(text).map(|object| Arc::new(object) as Arc<dyn Cached>),
-                kept: |text| serde_json::from_str::<K>(text).map(kept),
+                object: |text| times::read::<K>(text).map(|object| Arc::new(object) as Arc<dyn Cached>),
+                kept: |text| times::read::<K>(text).map(kept),
             },
         }
     }
@@ -271,7 +272,7 @@ fn kept<K: AnyObject>(mut object: K) -> Arc<dyn Cached> {
 /// Reads a type out of a value. By way of text: see the invariants.
 pub(crate) fn of_json<K: DeserializeOwned>(value: &impl Serialize) -> Result<K, String> {
     let text = serde_json::to_string(value).map_err(|error| error.to_string())?;
-    serde_json::from_str(&text).map_err(|error| without_place(&error))
+    times::read(&text).map_err(|error| without_place(&error))
 }
 
 /// The error of serde, without the line and column in a text that the user has not seen.

@@ -7,7 +7,7 @@ use std::any::TypeId;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::form::guarded;
+use crate::form::{guarded, times};
 use crate::object::AnyObject;
 
 /// From the text of an object to the text that is kept; or why there is none.
@@ -24,7 +24,7 @@ impl Transforms {
         let transform: Transform = Arc::new(move |text| {
             let earlier = before.as_ref().map(|before| before(text)).transpose()?;
             guarded(|| {
-                let mut object: K = serde_json::from_str(earlier.as_deref().unwrap_or(text))?;
+                let mut object: K = times::read(earlier.as_deref().unwrap_or(text))?;
                 change(&mut object);
                 serde_json::to_string(&object)
             })

@@ -46,7 +46,7 @@ use crate::cache::{Cache, Gone, Written};
 use crate::diff::changes_between;
 use crate::election::Lead;
 use crate::error::{Error, Result};
-use crate::form::{Cached, Form, guarded};
+use crate::form::{Cached, Form, guarded, times};
 use crate::loops::OwnWrites;
 use crate::object::ObjectRef;
 use crate::observe::{Observation, Observers};
@@ -368,7 +368,7 @@ impl Client {
 
     async fn send<T: DeserializeOwned>(&self, attempt: &str, request: BuiltRequest) -> Result<T> {
         let text = self.send_text(attempt, request).await?;
-        serde_json::from_str(&text).map_err(|error| Error::from_api(attempt, kube::Error::SerdeError(error)))
+        times::read(&text).map_err(|error| Error::from_api(attempt, kube::Error::SerdeError(error)))
     }
 
     async fn send_text(&self, attempt: &str, request: BuiltRequest) -> Result<String> {

@@ -13,7 +13,7 @@ use serde_json::Value;
 use super::{BuiltRequest, Client, Target, is_gone, scoped};
 use crate::cache::Gone;
 use crate::error::Result;
-use crate::form::{AsJson, Cached, Form, typed};
+use crate::form::{AsJson, Cached, Form, times, typed};
 use crate::object::Object;
 
 impl Client {
@@ -196,7 +196,7 @@ impl Client {
         let attempt = format!("delete all {} that are selected", form.resource.plural);
         // With an error, or an answer that does not say which, some may be gone: the flight stays open.
         let answer = self.send_text(&attempt, request).await?;
-        let Ok(deleted) = serde_json::from_str::<ObjectList<DynamicObject>>(&answer) else {
+        let Ok(deleted) = times::read::<ObjectList<DynamicObject>>(&answer) else {
             return Ok(0);
         };
         flight.open = false;
@@ -406,7 +406,7 @@ impl Client {
 
 /// The answer to a delete: the object, or a status. Neither when it cannot be understood.
 fn deletion(text: &str) -> (Option<DynamicObject>, Option<Status>) {
-    match serde_json::from_str::<DynamicObject>(text) {
+    match times::read::<DynamicObject>(text) {
         Ok(object) if object.types.as_ref().is_none_or(|types| types.kind != "Status") => (Some(object), None),
         _ => (None, serde_json::from_str(text).ok()),
     }

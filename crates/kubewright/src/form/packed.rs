@@ -32,7 +32,7 @@ use serde_json::Value;
 
 use super::cut::member;
 use super::views::Views;
-use super::{AsJson, Cached, Identity, guarded};
+use super::{AsJson, Cached, Identity, guarded, times};
 use crate::error::end_of_panic;
 pub(crate) use shelf::{Budget, Shelf};
 
@@ -196,7 +196,7 @@ impl Packed {
 
 /// Reads a part of the metadata; a part that cannot be read counts as absent, and reading the object reports it.
 fn read<T: DeserializeOwned + Default>(text: &str) -> T {
-    serde_json::from_str(text).unwrap_or_default()
+    times::read(text).unwrap_or_default()
 }
 
 impl State {
@@ -220,7 +220,7 @@ impl Cached for Packed {
     }
 
     fn metadata(&self) -> Cow<'_, ObjectMeta> {
-        let whole: Result<ObjectMeta, _> = serde_json::from_str(self.part(self.head.metadata));
+        let whole: Result<ObjectMeta, _> = times::read(self.part(self.head.metadata));
         Cow::Owned(whole.unwrap_or_else(|_| {
             let identity = self.identity();
             ObjectMeta {
