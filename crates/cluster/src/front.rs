@@ -19,7 +19,7 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use futures::FutureExt as _;
 use http::{Request, Response, StatusCode, header};
 use http_body_util::BodyExt as _;
@@ -34,6 +34,7 @@ use tokio::sync::Semaphore;
 
 use crate::absent;
 use crate::held::{Holding, Memory};
+use crate::pieces::{MIN_PIECE, Pieces, too_fine};
 use crate::places::Place;
 use crate::processes::Processes;
 use crate::response::unsent::{Counted, Sending, Unsent};
@@ -269,10 +270,12 @@ impl Front {
         }
         let limit = u64::try_from(MAX_BODY).unwrap_or(u64::MAX);
         let announced_too_large = body.size_hint().lower() > limit;
+        let mut is_too_fine = false;
         if !announced_too_large {
             match tokio::time::timeout(self.body_timeout, collect(&mut body, &mut held)).await {
                 Ok(Ok(Collected::Whole)) => return Ok(held),
                 Ok(Ok(Collected::TooLarge)) => {}
+                Ok(Ok(Collected::TooFine)) => is_too_fine = true,
                 Ok(Ok(Collected::TooMany)) => return Err(too_many_bodies()),
                 Ok(Err(error)) => return Err(broken_body(&error)),
                 Err(_) => return Err(late_body(self.body_timeout)),
@@ -285,7 +288,11 @@ impl Front {
         if !waits {
             tokio::spawn(drain(body));
         }
-        Err(self.api.body_too_large())
+        Err(if is_too_fine {
+            broken_body(&too_fine())
+        } else {
+            self.api.body_too_large()
+        })
     }
 }
 
@@ -417,6 +424,8 @@ enum Collected {
     TooLarge,
     /// There is no room for it beside the bodies of others.
     TooMany,
+    /// It comes in more than [`MAX_PIECES`].
+    TooFine,
 }
 
 /// Reads all of a body into `held`, as far as that is allowed.
@@ -424,27 +433,22 @@ async fn collect<B>(body: &mut B, held: &mut Held) -> Result<Collected, B::Error
 where
     B: http_body::Body<Data = Bytes> + Unpin,
 {
-    let mut first = Bytes::new();
-    let mut rest = BytesMut::new();
+    let mut pieces = Pieces::default();
     while let Some(frame) = body.frame().await {
-        let Ok(data) = frame?.into_data() else { continue };
-        if first.len() + rest.len() + data.len() > MAX_BODY {
+        let frame = frame?;
+        if !pieces.expect() {
+            return Ok(Collected::TooFine);
+        }
+        let Ok(data) = frame.into_data() else { continue };
+        if pieces.len() + data.len() > MAX_BODY {
             return Ok(Collected::TooLarge);
         }
         if !held.count(data.len()) {
             return Ok(Collected::TooMany);
         }
-        // Nearly every body arrives in one piece; it is not copied.
-        if first.is_empty() && rest.is_empty() {
-            first = data;
-        } else {
-            if rest.is_empty() {
-                rest.extend_from_slice(&std::mem::take(&mut first));
-            }
-            rest.extend_from_slice(&data);
-        }
+        pieces.add(data);
     }
-    held.bytes = if rest.is_empty() { first } else { rest.freeze() };
+    held.bytes = pieces.whole();
     Ok(Collected::Whole)
 }
 
@@ -456,7 +460,7 @@ where
     let reading = async {
         let mut seen = 0;
         while let Some(Ok(frame)) = body.frame().await {
-            seen += frame.data_ref().map_or(0, Bytes::len);
+            seen += MIN_PIECE + frame.data_ref().map_or(0, Bytes::len);
             if seen > DRAIN_BYTES {
                 break;
             }
@@ -517,6 +521,7 @@ mod tests {
     use http_body::Frame;
 
     use super::*;
+    use crate::pieces::MAX_PIECES;
 
     /// The result of [`collect`] for a body that comes in pieces of these sizes, where there is room for so many bytes.
     async fn check(sizes: &[usize], room: usize, expected: Result<usize, Collected>) {
@@ -545,6 +550,8 @@ mod tests {
         check(&[MAX_BODY, 1], BODIES, Err(Collected::TooLarge)).await;
         check(&[1, MAX_BODY - 2, 1], BODIES, Ok(MAX_BODY)).await;
         check(&[MAX_BODY + 1], BODIES, Err(Collected::TooLarge)).await;
+        check(&[1; MAX_PIECES], BODIES, Ok(MAX_PIECES)).await;
+        check(&[1; MAX_PIECES + 1], BODIES, Err(Collected::TooFine)).await;
     }
 
     #[tokio::test]

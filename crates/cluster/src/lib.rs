@@ -43,6 +43,7 @@ mod meter;
 pub mod metrics;
 mod objects;
 mod outbound;
+mod pieces;
 mod pki;
 mod places;
 pub mod processes;

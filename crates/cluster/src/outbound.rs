@@ -36,6 +36,7 @@ use serde_json::Value;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 
+use crate::pieces::{Pieces, too_fine};
 use idle::{Idle, Key};
 use redirect::Step;
 use resolve::Place;
@@ -349,11 +350,9 @@ impl Shared {
             .filter(|_| code == 429 || code >= 500)
             .and_then(|seconds| seconds.trim().parse::<i64>().ok())
             .map(|seconds| Duration::from_secs(u64::try_from(seconds).unwrap_or(0)));
-        let body = Limited::new(response.into_body(), MAX_ANSWER)
-            .collect()
+        let body = whole(response.into_body())
             .await
-            .map_err(|error| Broken::Failed(failed(format!("error reading response body: {error}"))))?
-            .to_bytes();
+            .map_err(|error| Broken::Failed(failed(format!("error reading response body: {error}"))))?;
         self.idle.keep(key, sender);
         Ok(Answered {
             answer: OutboundAnswer {
@@ -466,6 +465,25 @@ fn words(error: &io::Error) -> String {
     }
 }
 
+/// All of an answer.
+async fn whole<B>(body: B) -> Result<Bytes, Box<dyn std::error::Error + Send + Sync>>
+where
+    B: http_body::Body<Data = Bytes> + Unpin,
+    B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+{
+    let (mut body, mut pieces) = (Limited::new(body, MAX_ANSWER), Pieces::default());
+    while let Some(frame) = body.frame().await {
+        let frame = frame?;
+        if !pieces.expect() {
+            return Err(too_fine().into());
+        }
+        if let Ok(data) = frame.into_data() {
+            pieces.add(data);
+        }
+    }
+    Ok(pieces.whole())
+}
+
 #[cfg(test)]
 mod tests {
     use std::sync::Mutex;
@@ -492,6 +510,25 @@ mod tests {
             Ok(answer) => String::from_utf8_lossy(&answer.body).into_owned(),
             Err(error) => error.to_string(),
         }
+    }
+
+    #[tokio::test]
+    async fn answers_come_in_pieces() {
+        let check = async |count: usize, size: usize, expected: Result<usize, &str>| {
+            let piece = move |_| Ok::<_, std::io::Error>(http_body::Frame::data(Bytes::from(vec![b' '; size])));
+            let read = whole(http_body_util::StreamBody::new(futures::stream::iter(
+                (0..count).map(piece),
+            )))
+            .await;
+            let read = read.map(|read| read.len()).map_err(|error| error.to_string());
+            assert_eq!(read, expected.map_err(str::to_owned), "{count} of {size} bytes");
+        };
+        check(0, 0, Ok(0)).await;
+        check(3, 5, Ok(15)).await;
+        check(3, MAX_ANSWER / 3, Ok(MAX_ANSWER)).await;
+        check(4, MAX_ANSWER / 3, Err("length limit exceeded")).await;
+        check(100_000, 1, Ok(100_000)).await;
+        check(100_001, 1, Err("it comes in more than 100000 pieces")).await;
     }
 
     #[tokio::test]

@@ -124,6 +124,10 @@ pub(crate) fn inputs() -> Vec<Input> {
             let body = format!("{}0\r\n\r\n", "1\r\n \r\n".repeat(scaled(20_000)));
             post(CONFIG_MAPS, JSON, body).header("Transfer-Encoding", "chunked")
         }),
+        input("1,000,000 chunks of one byte", &[400, 422], || {
+            let body = format!("{}0\r\n\r\n", "1\r\n \r\n".repeat(scaled(1_000_000)));
+            post(CONFIG_MAPS, JSON, body).header("Transfer-Encoding", "chunked")
+        }),
         input("a chunk with an extension of 10 KB", &[400, 422], || {
             let body = format!("1;{}\r\n \r\n0\r\n\r\n", "x".repeat(10_000));
             post(CONFIG_MAPS, JSON, body).header("Transfer-Encoding", "chunked")
