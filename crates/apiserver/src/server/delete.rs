@@ -4,6 +4,7 @@
 //! deletionTimestamp here; the update that takes the last hold away removes it (store-S4, see `write`).
 
 mod marked;
+mod preconditions;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -23,13 +24,14 @@ use crate::admission::{Attributes, Operation, Session};
 use crate::env::{self, rfc3339};
 use crate::model::form::full;
 use crate::model::object::{self, FOREGROUND_DELETION, ORPHAN};
-use crate::model::status::{Details, Status};
-use crate::model::{Delete, Ending, GracePeriod, Resource};
+use crate::model::status::Status;
+use crate::model::{Delete, Ending, GracePeriod};
 use crate::scheme::unregistered;
 use crate::storage::{StorageError, StoredObject};
 use crate::values::ensure;
 use crate::wire::negotiate::{self, Input};
 use marked::Marked;
+use preconditions::check_preconditions;
 
 const ORPHAN_WARNING: &str = "child pods are preserved by default when jobs are deleted; set propagationPolicy=Background to remove them \
                               or set propagationPolicy=Orphan to suppress this warning";
@@ -211,11 +213,12 @@ impl Writer<'_> {
             let shown = self.server.show_one(&resource, present.clone()).await?;
             let old = full(&resource, shown.value());
             check_preconditions(&resource, name, &old, options)?;
-            self.admit_delete(namespace, name, &old, options, admit).await?;
+            // Each copy of a large object takes twenty times its text: there is none but those in use.
+            drop(shown);
+            self.admit_delete(namespace, name, old, options, admit).await?;
             let mut marked = None;
             let done = budget::commit(|| {
-                let old = as_stored(&resource, present.value().clone());
-                let (deleted, after) = self.delete_once(&key, &present, old, options)?;
+                let (deleted, after) = self.delete_once(&key, &present, options)?;
                 match after {
                     After::Nothing => {}
                     After::Write(stored) => drop(self.server.after_write(&resource, stored)),
@@ -249,14 +252,26 @@ impl Writer<'_> {
             Admit::Nameless => marked.end_now()?,
             Admit::Named | Admit::Nothing => marked.end_in_a_moment().await?,
         };
-        Ok(Deleted::Gone(as_stored(&self.resource, gone.value().clone())))
+        Ok(Deleted::Gone(self.last_state(&gone)))
+    }
+
+    /// What the answer to a delete needs of an object that has ended.
+    fn last_state(&self, gone: &StoredObject) -> Value {
+        if self.resource.strategy.delete_returns_object {
+            as_stored(&self.resource, gone.value().clone())
+        } else {
+            metadata_of(gone.head())
+        }
     }
 
     /// The state of an object after its delete, in the version of the request.
     async fn shown(&self, deleted: Deleted) -> Result<Deleted, Status> {
         let (server, resource) = (self.server, &self.resource);
         Ok(match deleted {
-            Deleted::Gone(object) => Deleted::Gone(server.show_full(resource, object).await?),
+            Deleted::Gone(object) if resource.strategy.delete_returns_object => {
+                Deleted::Gone(server.show_full(resource, object).await?)
+            }
+            Deleted::Gone(object) => Deleted::Gone(object),
             Deleted::WouldWait(object) => Deleted::WouldWait(server.show_full(resource, object).await?),
             Deleted::Waits(stored) => Deleted::Waits(server.show_one(resource, stored).await?),
         })
@@ -266,7 +281,7 @@ impl Writer<'_> {
         &mut self,
         namespace: &str,
         name: &str,
-        old: &Value,
+        old: Value,
         options: &DeleteOptions,
         admit: Admit,
     ) -> Result<(), Status> {
@@ -281,7 +296,7 @@ impl Writer<'_> {
             let preconditions = attributes.options.as_object_mut();
             let preconditions = preconditions.and_then(|options| ensure(options, "preconditions"));
             if let Some(preconditions) = preconditions {
-                preconditions.entry("uid").or_insert_with(|| json!(object::uid(old)));
+                preconditions.entry("uid").or_insert_with(|| json!(object::uid(&old)));
             }
         }
         let session = self.session();
@@ -299,14 +314,15 @@ impl Writer<'_> {
         &self,
         session: &Session<'_>,
         mut attributes: Attributes,
-        old: &Value,
+        mut old: Value,
         options: &DeleteOptions,
     ) -> Result<(), Status> {
-        if (self.resource.strategy.grace_period)(old).is_none() {
-            return self.ask_plugins(session, &attributes, old).await;
+        let default = (self.resource.strategy.grace_period)(&old);
+        if default.is_none() {
+            return self.ask_plugins(session, &attributes, &old).await;
         }
-        let mut marked = old.clone();
-        let seconds = match self.grace(&mut marked, old, options) {
+        let mut marked = metadata_of(&old);
+        let seconds = match self.grace(&mut marked, default, options) {
             Grace::None => None,
             Grace::Pending => return Ok(()),
             Grace::Seconds(seconds) => Some(seconds),
@@ -314,10 +330,11 @@ impl Writer<'_> {
         if let Some(seconds) = seconds {
             attributes.options["gracePeriodSeconds"] = json!(seconds);
         }
-        self.ask_plugins(session, &attributes, old).await?;
+        self.ask_plugins(session, &attributes, &old).await?;
         self.dependents(&mut marked, options);
         if seconds == Some(0) && object::finalizers(&marked).is_empty() && !self.dry_run {
-            self.ask_plugins(session, &attributes, &marked).await?;
+            old["metadata"] = marked["metadata"].take();
+            self.ask_plugins(session, &attributes, &old).await?;
         }
         Ok(())
     }
@@ -333,8 +350,7 @@ impl Writer<'_> {
         let resource = self.resource.clone();
         let key = crate::model::form::key(namespace, name);
         while let Some(present) = self.server.storage.get(&resource.store, &key) {
-            let old = as_stored(&resource, present.value().clone());
-            let result = self.delete_once(&key, &present, old, &DeleteOptions::default());
+            let result = self.delete_once(&key, &present, &DeleteOptions::default());
             // An object that was only marked now is removed in the next turn.
             if !matches!(result, Err(StorageError::Conflict { .. }) | Ok((_, After::End(_)))) {
                 return;
@@ -346,13 +362,12 @@ impl Writer<'_> {
         &mut self,
         key: &str,
         present: &Arc<StoredObject>,
-        old: Value,
         options: &DeleteOptions,
     ) -> Result<(Deleted, After), StorageError> {
         let resource = self.resource.clone();
-        let mut marked = old.clone();
+        let mut marked = as_stored(&resource, present.value().clone());
         if let Some(ending) = resource.strategy.ending {
-            match (ending.delete)(&old) {
+            match (ending.delete)(&marked) {
                 Delete::AsAny => {}
                 Delete::Mark => {
                     self.mark_first(&mut marked, ending, options);
@@ -365,10 +380,12 @@ impl Writer<'_> {
                 }
             }
         }
-        let grace = self.grace(&mut marked, &old, options);
+        let default = (resource.strategy.grace_period)(&marked);
+        let was_marked = object::is_terminating(&marked);
+        let grace = self.grace(&mut marked, default, options);
         if grace == Grace::Pending {
             let waits = if self.dry_run {
-                Deleted::WouldWait(old)
+                Deleted::WouldWait(marked)
             } else {
                 Deleted::Waits(present.clone())
             };
@@ -389,18 +406,16 @@ impl Writer<'_> {
         let last = if matches!(grace, Grace::Seconds(_)) {
             let marked = to_stored(&resource, marked);
             let last = (self.server.storage).update(&resource.store, key, present.revision(), marked)?;
-            if !object::is_terminating(&old) {
-                return Ok((Deleted::Gone(old), After::End(last)));
+            if !was_marked {
+                return Ok((Deleted::Gone(metadata_of(last.head())), After::End(last)));
             }
             last
         } else {
+            drop(marked);
             present.clone()
         };
         let gone = self.server.storage.delete(&resource.store, key, last.revision())?;
-        Ok((
-            Deleted::Gone(as_stored(&resource, gone.value().clone())),
-            After::Delete(gone),
-        ))
+        Ok((Deleted::Gone(self.last_state(&gone)), After::Delete(gone)))
     }
 
     fn store_mark(
@@ -451,16 +466,15 @@ impl Writer<'_> {
         (ending.mark)(marked, now);
     }
 
-    /// The grace period of the delete; sets the times in `marked` (the counterpart of `rest.BeforeDelete`).
-    fn grace(&self, marked: &mut Value, old: &Value, options: &DeleteOptions) -> Grace {
-        let Some(default) = (self.resource.strategy.grace_period)(old) else {
-            return Grace::None;
-        };
+    /// The grace period of the delete; sets the times in `marked`, whose metadata are enough (the counterpart of
+    /// `rest.BeforeDelete`).
+    fn grace(&self, marked: &mut Value, default: Option<GracePeriod>, options: &DeleteOptions) -> Grace {
+        let Some(default) = default else { return Grace::None };
         let asked = options
             .grace_period
             .map(|seconds| if seconds < 0 { 1 } else { seconds });
-        if object::is_terminating(old) {
-            let present = object::grace_period(old).unwrap_or(0);
+        if object::is_terminating(marked) {
+            let present = object::grace_period(marked).unwrap_or(0);
             let Some(shorter) = asked.filter(|seconds| *seconds < present) else {
                 return if present == 0 {
                     Grace::Seconds(0)
@@ -468,7 +482,7 @@ impl Writer<'_> {
                     Grace::Pending
                 };
             };
-            let end = object::text(old, "deletionTimestamp")
+            let end = object::text(marked, "deletionTimestamp")
                 .parse::<jiff::Timestamp>()
                 .unwrap_or_else(|_| self.server.env.now());
             let begun = env::later(end, -counted(present));
@@ -549,52 +563,7 @@ fn set_grace(marked: &mut Value, end: jiff::Timestamp, seconds: i64) {
     metadata.insert("deletionGracePeriodSeconds".to_owned(), json!(seconds));
 }
 
-/// uid and resourceVersion that the client insists on.
-fn check_preconditions(resource: &Resource, name: &str, old: &Value, options: &DeleteOptions) -> Result<(), Status> {
-    let (uid, version) = (object::uid(old), object::text(old, "resourceVersion"));
-    // What ends in steps has a storage of its own, with words of its own.
-    let names_the_resource = resource.strategy.ending.is_some();
-    if let Some(wanted) = options.uid.as_deref().filter(|wanted| *wanted != uid) {
-        if names_the_resource {
-            let why = format!("Precondition failed: UID in precondition: {wanted}, UID in object meta: {uid}");
-            return Err(Status::conflict(resource, name, &why));
-        }
-        let why = format!(
-            "the UID in the precondition ({wanted}) does not match the UID in record ({uid}). The object might have been deleted and then \
-             recreated"
-        );
-        return Err(conflict_of_kind(resource, name, &why));
-    }
-    if let Some(wanted) = options.resource_version.as_deref().filter(|wanted| *wanted != version) {
-        if names_the_resource {
-            let why = format!(
-                "Precondition failed: ResourceVersion in precondition: {wanted}, ResourceVersion in object meta: {version}"
-            );
-            return Err(Status::conflict(resource, name, &why));
-        }
-        let why = format!(
-            "the ResourceVersion in the precondition ({wanted}) does not match the ResourceVersion in record ({version}). The object might \
-             have been modified"
-        );
-        return Err(conflict_of_kind(resource, name, &why));
-    }
-    Ok(())
-}
-
-/// A conflict that names the kind where others name the resource.
-fn conflict_of_kind(resource: &Resource, name: &str, why: &str) -> Status {
-    let kind = &resource.kind;
-    let group = resource.stored_group();
-    let qualified = if group.is_empty() {
-        kind.to_string()
-    } else {
-        format!("{kind}.{group}")
-    };
-    let message = format!("Operation cannot be fulfilled on {qualified} \"{name}\": {why}");
-    Status::failure(409, "Conflict", message).with_details(Details {
-        name: name.to_owned(),
-        group: group.to_owned(),
-        kind: kind.to_string(),
-        ..Details::default()
-    })
+/// An object of nothing but these metadata.
+fn metadata_of(object: &Value) -> Value {
+    json!({"metadata": object["metadata"]})
 }

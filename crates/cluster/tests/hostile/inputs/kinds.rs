@@ -170,6 +170,12 @@ fn lists() -> Vec<Input> {
             });
             wide("v1", "Endpoints", "endpoints", &format!(r#""subsets":{subsets}"#))
         }),
+        input("a delete of Endpoints with 35,000 ports", &[200], || {
+            let ports = items(35_000, |index| format!(r#"{{"name":"p{index}","port":1}}"#));
+            let subsets = format!(r#""subsets":[{{"addresses":[{{"ip":"10.1.1.1"}}],"ports":{ports}}}]"#);
+            let made = wide("v1", "Endpoints", "endpoints", &subsets);
+            delete(&format!("{}/wide", made.path), "{}").after(made)
+        }),
         input("a Secret with a key of 500 KB", WIDE, || {
             wide(
                 "v1",
