@@ -20,11 +20,12 @@ use k8s_openapi::api::core::v1::{
     ServiceAccount,
 };
 use k8s_openapi::api::rbac::v1::ClusterRole;
-use k8s_openapi::api::storage::v1::StorageClass;
+use k8s_openapi::api::storage::v1::{StorageClass, VolumeAttributesClass};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::{
     ApiResource, DeleteParams, DynamicObject, GroupVersionKind, ListParams, Patch, PatchParams, PostParams,
 };
+use kube::core::PartialObjectMeta;
 use kube::{Api, ResourceExt as _};
 use kubewright::{Observation, Outcome};
 use kubewright_cluster::{Cluster, Controllers};
@@ -398,6 +399,100 @@ async fn a_namespace_is_furnished_and_emptied() {
         .await;
         merge(&configs, "c", json!({ "metadata": { "finalizers": null } })).await;
         until(&namespaces, "house", |namespace| namespace.is_none()).await;
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_class_of_volume_attributes_goes_when_no_claim_names_it() {
+    check(async |client| {
+        let classes: Api<VolumeAttributesClass> = Api::all(client.clone());
+        let claims: Api<PersistentVolumeClaim> = Api::default_namespaced(client);
+        for name in ["free", "used", "last"] {
+            let class = json!({
+                "apiVersion": "storage.k8s.io/v1", "kind": "VolumeAttributesClass", "metadata": { "name": name },
+                "driverName": "example.com", "parameters": { "iops": "5" },
+            });
+            create(&classes, class).await;
+        }
+        let claim = json!({
+            "apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": { "name": "c" },
+            "spec": {
+                "accessModes": ["ReadWriteOnce"], "volumeAttributesClassName": "used",
+                "resources": { "requests": { "storage": "1Gi" } },
+            },
+        });
+        create(&claims, claim).await;
+        let delete = async |name: &str| {
+            let _ = classes
+                .delete(name, &DeleteParams::default())
+                .await
+                .expect("it is deleted");
+        };
+        delete("free").await;
+        until(&classes, "free", |class| class.is_none()).await;
+        delete("used").await;
+        delete("last").await;
+        until(&classes, "last", |class| class.is_none()).await;
+        assert!(
+            classes.get_opt("used").await.expect("an answer").is_some(),
+            "the claim names it"
+        );
+        let _ = claims
+            .delete("c", &DeleteParams::default())
+            .await
+            .expect("it is deleted");
+        until(&classes, "used", |class| class.is_none()).await;
+    })
+    .await;
+}
+
+/// Go's years end two hours later than a `Timestamp` does, and its fractions of a second may have any length.
+#[tokio::test]
+async fn a_namespace_of_far_times_is_removed() {
+    check(async |client| {
+        let namespaces: Api<PartialObjectMeta<Namespace>> = Api::all(client.clone());
+        let whole: Api<Namespace> = Api::all(client.clone());
+        for (name, time) in [
+            ("late", "9999-12-31T23:59:59Z"),
+            ("fine", "2026-01-01T00:00:00.1234567891Z"),
+        ] {
+            create(
+                &whole,
+                json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": name } }),
+            )
+            .await;
+            let condition = json!({ "type": "Far", "status": "True", "lastTransitionTime": time });
+            let status = Patch::Merge(json!({ "status": { "conditions": [condition] } }));
+            let patched = namespaces.patch_status(name, &PatchParams::default(), &status).await;
+            patched.expect("it is patched");
+            let written = json!([{
+                "manager": "far", "operation": "Update", "apiVersion": "v1", "time": time,
+                "fieldsType": "FieldsV1", "fieldsV1": { "f:data": { "f:a": {} } },
+            }]);
+            for (method, path) in [("POST", "configmaps"), ("PUT", "configmaps/c")] {
+                let map = json!({ "metadata": { "name": "c", "managedFields": written }, "data": { "a": "b" } });
+                let request = http::Request::builder()
+                    .method(method)
+                    .uri(format!("/api/v1/namespaces/{name}/{path}"))
+                    .header("content-type", "application/json")
+                    .body(map.to_string().into_bytes());
+                let answer = client
+                    .request_text(request.expect("a request"))
+                    .await
+                    .expect("it is written");
+                assert_eq!(
+                    answer.contains("9999-12-31T23:59:59Z"),
+                    (name, method) == ("late", "PUT"),
+                    "{answer}"
+                );
+            }
+            let _ = namespaces
+                .delete(name, &DeleteParams::default())
+                .await
+                .expect("it is deleted");
+            until(&namespaces, name, |namespace| namespace.is_none()).await;
+        }
     })
     .await;
 }

@@ -22,7 +22,7 @@
 //! | `node-lifecycle` | `node_lifecycle/` | nodes that fall silent, and taints of nodes that follow from their conditions |
 //! | `taint-eviction` | `taint_eviction.rs` | pods leave nodes with taints that they do not tolerate |
 //! | `pod-garbage-collector` | `podgc.rs` | pods that nobody else would remove |
-//! | `volume-protection` | `protection.rs` | claims and volumes in use are not taken away |
+//! | `volume-protection` | `protection.rs` | claims, volumes and VolumeAttributesClasses in use are not taken away |
 //! | `resourcequota` | `resourcequota.rs` | what a namespace uses of its quotas |
 //! | `endpoints` | `endpoints/` | EndpointSlices and Endpoints of Services, mirrors of Endpoints made by hand |
 //! | `service-proxy` | `service_proxy.rs` | where pods are processes: connections to Services reach their endpoints |
@@ -54,6 +54,7 @@ mod job;
 mod namespace;
 mod node;
 mod node_lifecycle;
+mod plain;
 mod pod_control;
 mod podgc;
 mod pods;
@@ -272,7 +273,10 @@ pub fn add(manager: ManagerBuilder, name: &str, settings: &Settings) -> ManagerB
                 .runnable("node", move |client, _| node::register(nodes.clone(), client))
                 .runnable("metrics", |client, _| node::register_metrics(client))
         }
-        "volume-protection" => manager.add(protection::claims()).add(protection::volumes()),
+        "volume-protection" => manager
+            .add(protection::claims())
+            .add(protection::volumes())
+            .add(protection::classes()),
         "resourcequota" => manager.add(resourcequota::controller()),
         "node-lifecycle" => manager.add(node_lifecycle::controller(settings.heartbeats)),
         "endpoints" => manager

@@ -1,9 +1,10 @@
-//! Volumes and claims that are in use are not taken away: the finalizers `kubernetes.io/pvc-protection` and
-//! `kubernetes.io/pv-protection`.
+//! Volumes, claims and VolumeAttributesClasses that are in use are not taken away: the finalizers
+//! `kubernetes.io/pvc-protection`, `kubernetes.io/pv-protection` and `kubernetes.io/vac-protection`.
 //!
-//! The API server puts the finalizers on; this controller takes them off once the object is being deleted and nothing
+//! The API server puts the finalizers on; these controllers take them off once the object is being deleted and nothing
 //! uses it. A claim is in use while a pod that names it is bound to a node, also when that pod has finished; a pod that
-//! no node has taken yet does not hold it. A volume is in use while it is bound to a claim.
+//! no node has taken yet does not hold it. A volume is in use while it is bound to a claim, a class while a claim or a
+//! volume names it (vacprotection).
 //!
 //! Invariant: a claim goes only after the API server itself has said that no pod uses it: the cache may not have seen
 //! the newest pod.
@@ -13,14 +14,16 @@
 use std::sync::Arc;
 
 use kubewright::k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim, Pod};
-use kubewright::kube::Api;
-use kubewright::kube::api::{ListParams, ObjectMeta};
+use kubewright::k8s_openapi::api::storage::v1::VolumeAttributesClass;
+use kubewright::kube::api::{ApiResource, ListParams, ObjectMeta};
 use kubewright::{Action, Context, Controller, Reconciler, Request, Result};
 
+use super::plain::Plain;
 use crate::objects::meta;
 
 const CLAIM_FINALIZER: &str = "kubernetes.io/pvc-protection";
 const VOLUME_FINALIZER: &str = "kubernetes.io/pv-protection";
+const CLASS_FINALIZER: &str = "kubernetes.io/vac-protection";
 
 /// Lets claims go that nothing uses.
 pub(crate) struct ClaimProtection;
@@ -63,9 +66,17 @@ async fn is_used(claim: &PersistentVolumeClaim, ctx: &Context) -> Result<bool> {
     if cached.iter().any(|pod| uses(pod, name)) {
         return Ok(true);
     }
-    let pods: Api<Pod> = Api::namespaced(ctx.client().kube().clone(), namespace);
+    let pods = Plain::new(ctx.client().kube(), &ApiResource::erase::<Pod>(&()), namespace);
     let live = pods.list(&ListParams::default()).await?;
-    Ok(live.items.iter().any(|pod| uses(pod, name)))
+    for mut pod in live.items {
+        // Neither is needed, and both have times that a type may not hold.
+        pod["status"].take();
+        pod["metadata"]["managedFields"].take();
+        if uses(&serde_json::from_value(pod)?, name) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 /// Lets volumes go that no claim holds.
@@ -88,6 +99,76 @@ impl Reconciler for VolumeProtection {
         }
         Ok(Action::await_change())
     }
+}
+
+/// Lets VolumeAttributesClasses go that no claim and no volume names.
+pub(crate) struct ClassProtection;
+
+/// The controller of VolumeAttributesClasses.
+pub(crate) fn classes() -> Controller {
+    fn request(class: &str) -> Request {
+        Request::new(None, class)
+    }
+    Controller::of(ClassProtection)
+        .named("volumeattributesclass-protection-controller")
+        .watches::<PersistentVolumeClaim>(|claim| classes_of_claim(claim).map(request).collect())
+        .watches::<PersistentVolume>(|volume| class_of_volume(volume).map(request).collect())
+}
+
+impl Reconciler for ClassProtection {
+    type Object = VolumeAttributesClass;
+
+    async fn reconcile(&self, class: Arc<VolumeAttributesClass>, ctx: Context) -> Result<Action> {
+        let name = meta::name(&class.metadata);
+        let protected = class
+            .metadata
+            .finalizers
+            .iter()
+            .flatten()
+            .any(|held| held == CLASS_FINALIZER);
+        let mut changed = (*class).clone();
+        if is_held(&class.metadata, CLASS_FINALIZER) {
+            let volumes = ctx.client().list::<PersistentVolume>(None).await?;
+            let claims = ctx.client().list::<PersistentVolumeClaim>(None).await?;
+            let by_volume = volumes.iter().flat_map(|volume| class_of_volume(volume));
+            let mut users = by_volume.chain(claims.iter().flat_map(|claim| classes_of_claim(claim)));
+            if users.any(|used| used == name) {
+                return Ok(Action::await_change());
+            }
+            release(&mut changed.metadata, CLASS_FINALIZER);
+        } else if !protected && !meta::is_deleting(&class.metadata) {
+            let finalizers = changed.metadata.finalizers.get_or_insert_default();
+            finalizers.push(CLASS_FINALIZER.to_owned());
+        } else {
+            return Ok(Action::await_change());
+        }
+        ctx.client().update(&changed).await?;
+        Ok(Action::await_change())
+    }
+}
+
+/// The classes that a claim has, wants, or is being changed to (`getPVCReferencedVACNames`).
+fn classes_of_claim(claim: &PersistentVolumeClaim) -> impl Iterator<Item = &str> {
+    let wanted = claim
+        .spec
+        .iter()
+        .filter_map(|spec| spec.volume_attributes_class_name.as_deref());
+    let status = claim.status.iter();
+    let present = status.flat_map(|status| {
+        let target = status.modify_volume_status.as_ref();
+        let target = target.and_then(|modify| modify.target_volume_attributes_class_name.as_deref());
+        [status.current_volume_attributes_class_name.as_deref(), target]
+    });
+    wanted.chain(present.flatten()).filter(|name| !name.is_empty())
+}
+
+/// The class of a volume.
+fn class_of_volume(volume: &PersistentVolume) -> impl Iterator<Item = &str> {
+    let named = volume
+        .spec
+        .iter()
+        .filter_map(|spec| spec.volume_attributes_class_name.as_deref());
+    named.filter(|name| !name.is_empty())
 }
 
 /// Whether the object is being deleted and waits for this finalizer.

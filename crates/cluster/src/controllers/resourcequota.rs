@@ -19,14 +19,14 @@ use kubewright::k8s_openapi::api::core::v1::{
     ConfigMap, PersistentVolumeClaim, Pod, ReplicationController, ResourceQuota, ResourceQuotaStatus, Secret, Service,
 };
 use kubewright::k8s_openapi::apimachinery::pkg::api::resource::Quantity;
-use kubewright::kube::Api;
 use kubewright::kube::api::ListParams;
-use kubewright::kube::core::{ApiResource, DynamicObject, PartialObjectMeta};
+use kubewright::kube::core::{ApiResource, PartialObjectMeta};
 use kubewright::kube::discovery::{ApiGroup, Discovery, Scope, verbs};
 use kubewright::{Action, Context, Controller, Event, Object, Reconciler, Request, Result, api_resource};
 use kubewright_apiserver::quota::{Evaluator, ResourceList, parse, to_value};
 use serde_json::Value;
 
+use super::plain::Plain;
 use super::{Waiting, pods};
 
 /// How soon objects are counted again that are not watched.
@@ -225,24 +225,17 @@ async fn total(
     whole: bool,
 ) -> Result<ResourceList> {
     let namespace = ctx.request().namespace().unwrap_or_default();
-    let objects: Api<DynamicObject> = Api::namespaced_with(ctx.client().kube().clone(), namespace, kind);
+    let objects = Plain::new(ctx.client().kube(), kind, namespace);
     let mut documents: Vec<Value> = Vec::new();
     let mut page = ListParams::default().limit(PAGE);
     loop {
-        let token = if whole {
-            let listed = objects.list(&page).await?;
-            for object in listed.items {
-                documents.push(serde_json::to_value(object)?);
-            }
-            listed.metadata.continue_
+        let listed = if whole {
+            objects.list(&page).await?
         } else {
-            let listed = objects.list_metadata(&page).await?;
-            for object in listed.items {
-                documents.push(serde_json::to_value(object)?);
-            }
-            listed.metadata.continue_
+            objects.list_metadata(&page).await?
         };
-        match token.filter(|token| !token.is_empty()) {
+        documents.extend(listed.items);
+        match listed.rest {
             Some(token) => page = page.continue_token(&token),
             None => break,
         }

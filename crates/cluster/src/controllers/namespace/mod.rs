@@ -17,12 +17,13 @@ use std::time::Duration;
 
 use kubewright::k8s_openapi::api::core::v1::Namespace;
 use kubewright::kube::Client;
-use kubewright::kube::api::{Api, DeleteParams, ListParams, PropagationPolicy};
-use kubewright::kube::core::{ApiResource, DynamicObject};
+use kubewright::kube::api::{DeleteParams, ListParams, PropagationPolicy};
+use kubewright::kube::core::ApiResource;
 use kubewright::kube::discovery::{Discovery, Scope, verbs};
 use kubewright::{Action, Context, Controller, Reconciler, Request, Result};
 
 use self::conditions::Found;
+use super::plain::{self, Plain};
 use crate::objects::meta;
 
 /// The entry of `spec.finalizers` that is ours.
@@ -194,7 +195,7 @@ async fn empty(kube: &Client, namespace: &str, kinds: &[ApiResource]) -> Content
 }
 
 async fn delete_all(kube: &Client, namespace: &str, kind: &ApiResource, found: &mut Found) {
-    let api: Api<DynamicObject> = Api::namespaced_with(kube.clone(), namespace, kind);
+    let api = Plain::new(kube, kind, namespace);
     let name = format!("{}.{}", kind.plural, kind.group);
     let failed = |error| format!("{name}: {}", super::plain(&kubewright::Error::from(error)));
     // Most kinds have no objects here: a list of one is cheaper than a delete of none, and causes no write.
@@ -207,19 +208,15 @@ async fn delete_all(kube: &Client, namespace: &str, kind: &ApiResource, found: &
         propagation_policy: Some(PropagationPolicy::Background),
         ..DeleteParams::default()
     };
-    if let Err(error) = api.delete_collection(&background, &ListParams::default()).await {
+    if let Err(error) = api.delete_collection(&background).await {
         found.content_failures.push(failed(error));
     }
     match api.list_metadata(&ListParams::default()).await {
         Ok(list) if list.items.is_empty() => {}
         Ok(list) => {
             found.remaining.insert(name, list.items.len());
-            for finalizer in list
-                .items
-                .iter()
-                .flat_map(|object| object.metadata.finalizers.iter().flatten())
-            {
-                *found.finalizers.entry(finalizer.clone()).or_default() += 1;
+            for finalizer in list.items.iter().flat_map(plain::finalizers) {
+                *found.finalizers.entry(finalizer.to_owned()).or_default() += 1;
             }
         }
         Err(error) => found.content_failures.push(failed(error)),

@@ -1,0 +1,68 @@
+//! Objects of a namespace, of any kind, as plain JSON.
+//!
+//! A controller that empties a namespace or counts its objects needs a few fields of each. The types of kube decode all
+//! metadata, and one object of a time that they cannot hold (`managedFields` of the year 9999) would be an error of the
+//! whole list.
+
+use kubewright::kube::api::{DeleteParams, ListParams};
+use kubewright::kube::core::{ApiResource, DynamicObject, Request};
+use kubewright::kube::{Client, Error, Resource as _};
+use serde_json::Value;
+
+/// The objects of a kind in a namespace.
+pub(crate) struct Plain<'a> {
+    kube: &'a Client,
+    url: String,
+}
+
+/// A page of a list.
+#[derive(Debug)]
+pub(crate) struct Page {
+    pub(crate) items: Vec<Value>,
+    /// Where the next one begins.
+    pub(crate) rest: Option<String>,
+}
+
+impl<'a> Plain<'a> {
+    pub(crate) fn new(kube: &'a Client, kind: &ApiResource, namespace: &str) -> Plain<'a> {
+        let url = DynamicObject::url_path(kind, Some(namespace));
+        Plain { kube, url }
+    }
+
+    /// Whole objects.
+    pub(crate) async fn list(&self, params: &ListParams) -> Result<Page, Error> {
+        let request = Request::new(&self.url).list(params).map_err(Error::BuildRequest)?;
+        self.kube.request(request).await.map(page)
+    }
+
+    /// Their metadata.
+    pub(crate) async fn list_metadata(&self, params: &ListParams) -> Result<Page, Error> {
+        let request = Request::new(&self.url).list_metadata(params);
+        let request = request.map_err(Error::BuildRequest)?;
+        self.kube.request(request).await.map(page)
+    }
+
+    /// Deletes all of them.
+    pub(crate) async fn delete_collection(&self, how: &DeleteParams) -> Result<(), Error> {
+        let request = Request::new(&self.url).delete_collection(how, &ListParams::default());
+        let request = request.map_err(Error::BuildRequest)?;
+        self.kube.request_text(request).await.map(drop)
+    }
+}
+
+fn page(mut list: Value) -> Page {
+    let rest = list.pointer("/metadata/continue").and_then(Value::as_str);
+    Page {
+        rest: rest.filter(|token| !token.is_empty()).map(str::to_owned),
+        items: match list["items"].take() {
+            Value::Array(items) => items,
+            _ => Vec::new(),
+        },
+    }
+}
+
+/// The finalizers of an object.
+pub(crate) fn finalizers(object: &Value) -> impl Iterator<Item = &str> {
+    let all = object.pointer("/metadata/finalizers").and_then(Value::as_array);
+    all.into_iter().flatten().filter_map(Value::as_str)
+}
