@@ -3,6 +3,8 @@
 //! Invariants: PROJECT of version 2 is read as the version 3 that it would be; a project with several groups in one
 //! layout gets a folder for each group, which is the only layout that the Rust project has for them.
 
+use std::collections::BTreeMap;
+
 use serde_json::{Value, json};
 
 use super::checks;
@@ -76,7 +78,7 @@ fn declared(files: &dyn Files) -> Result<GoMod, Diagnostic> {
 
 /// A marker before `package` in one file holds for all files of the package.
 pub(super) fn share_markers(sources: &mut [Source]) {
-    let mut markers: std::collections::BTreeMap<String, Vec<String>> = std::collections::BTreeMap::new();
+    let mut markers: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for source in sources.iter() {
         let of_package = markers.entry(source.import.clone()).or_default();
         of_package.extend(source.file.doc.markers.iter().cloned());
@@ -275,6 +277,7 @@ impl Source {
 /// All Go files but tests, generated ones and other people's.
 fn sources(files: &dyn Files, notes: &mut Vec<String>) -> Result<Vec<Source>, Diagnostic> {
     let mut sources = Vec::new();
+    let mut excluded: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for path in files.list("")? {
         let name = path.rsplit('/').next().unwrap_or_default();
         let is_foreign = path
@@ -285,9 +288,7 @@ fn sources(files: &dyn Files, notes: &mut Vec<String>) -> Result<Vec<Source>, Di
         }
         let text = files.read(&path)?.unwrap_or_default();
         if let Some(why) = constraints::excluded(&path, &text) {
-            notes.push(format!(
-                "{path}: Go leaves it out of a build for Linux ({why}), so nothing was made of it"
-            ));
+            excluded.entry(why).or_default().push(path);
             continue;
         }
         let wrong = |(line, why): (usize, String)| {
@@ -308,5 +309,9 @@ fn sources(files: &dyn Files, notes: &mut Vec<String>) -> Result<Vec<Source>, Di
             file,
         });
     }
+    notes.extend(excluded.into_iter().map(|(why, paths)| {
+        let paths = paths.join(", ");
+        format!("Go leaves files out of a build for Linux ({why}), so nothing was made of them: {paths}")
+    }));
     Ok(sources)
 }

@@ -171,7 +171,10 @@ pub(super) fn snake(json: &str) -> String {
     let mut name = String::new();
     for (at, letter) in letters.iter().enumerate() {
         if !letter.is_ascii_alphanumeric() {
-            name.push('_');
+            // Two of them in a row are a warning of the compiler.
+            if !name.ends_with('_') {
+                name.push('_');
+            }
             continue;
         }
         let before = at.checked_sub(1).map(|at| letters[at]);
