@@ -35,17 +35,18 @@ pub(super) const EXPLANATIONS: &[Explanation] = &[
     Explanation {
         code: UNSUPPORTED,
         title: "a kustomization uses what the built-in renderer does not know",
-        story: "kubewright renders `config/` itself, without another program, and knows exactly what its own tree uses: resources, components, \
-                patches (strategic merge and JSON 6902), namespace, namePrefix, labels, images, replacements and configurations. The message \
-                names a field beyond that, such as a generator or a remote resource.\n\nWhere `kustomize` or `kubectl` is on the PATH, \
-                `build-installer`, `install`, `uninstall`, `deploy` and `undeploy` run it instead; otherwise install kustomize 5, or say the same with the \
-                fields above.",
+        story: "kubewright renders `config/` itself, without another program, and knows exactly what its own tree \
+                uses: resources, components, patches (strategic merge and JSON 6902), namespace, namePrefix, labels, \
+                images, replacements and configurations. The message names a field beyond that, such as a generator \
+                or a remote resource.\n\nWhere `kustomize` or `kubectl` is on the PATH, `build-installer`, \
+                `install`, `uninstall`, `deploy` and `undeploy` run it instead; otherwise install kustomize 5, or \
+                say the same with the fields above.",
     },
     Explanation {
         code: KUSTOMIZATION,
         title: "a kustomization is broken",
         story: "The file named in the message is no YAML, has a field of the wrong type, or names a file or folder that does not exist. \
-                `kustomize build` would fail at the same place.\n\nFix the line that the message names. A file that a list names must be in or \
+                `kustomize build` fails at the same place.\n\nFix the line that the message names. A file that a list names must be in or \
                 below the kustomization's own folder; a folder may be anywhere in the project.",
     },
     Explanation {
@@ -58,9 +59,10 @@ pub(super) const EXPLANATIONS: &[Explanation] = &[
     Explanation {
         code: PATCH,
         title: "a patch does not fit",
-        story: "A patch without `target` must name, by kind and name, exactly one object that comes before it; a JSON patch must lead to \
-                fields that are there. The message says which patch, and what it did not find.\n\nNames in patches are those before the \
-                `namePrefix`. Parts in `components` are applied in their order: a patch sees only what stands above it.",
+        story: "A patch without `target` must name, by kind and name, exactly one object that comes before it; a \
+                JSON patch must lead to fields that are there. The message names the patch, and the object or field \
+                that it did not find.\n\nNames in patches are those before the `namePrefix`. Parts in `components` \
+                are applied in their order: a patch sees only what stands above it.",
     },
     Explanation {
         code: REPLACEMENT,
@@ -124,7 +126,7 @@ pub(super) const EXPLANATIONS: &[Explanation] = &[
         code: ABSENT,
         title: "what is to be deleted is not there",
         story: "`uninstall` and `undeploy` expect everything that they delete to be there, so that a mistaken context or namespace shows. \
-                Something was missing; all that was there has been deleted.\n\n`--ignore-not-found` (`make undeploy ignore-not-found=true`) \
+                An object was missing; all others have been deleted.\n\n`--ignore-not-found` (`make undeploy ignore-not-found=true`) \
                 accepts missing objects.",
     },
     Explanation {

@@ -81,7 +81,7 @@ pub(crate) fn of_problem(what: &str) -> (Code, &'static str) {
         ),
         "set" => (
             DOUBT,
-            "use a Vec with `x-kubernetes-list-type: map` and a key, if doubles must be refused",
+            "use a Vec with `x-kubernetes-list-type: map` and a key, if duplicates must be refused",
         ),
         "flatten" => (DOUBT, "give the map a field of its own, if its values must be checked"),
         _ => (TYPE, "use a type that a structural schema can say"),
@@ -92,11 +92,13 @@ pub(super) const EXPLANATIONS: &[Explanation] = &[
     Explanation {
         code: UNION,
         title: "the variants of an enum do not fit into one schema",
-        story: "Kubernetes wants a *structural* schema: each value has one type, and all fields are named in one place. An enum whose variants are objects \
-                fits (externally, internally or adjacently tagged): its fields are put together, and `oneOf` says which belong to which variant. An enum \
-                of which one variant is a text and another an object does not, nor do two variants that have a field of the same name with different \
-                types.\n\nGive unit variants an empty body (`Plain {}`), rename the field in one of the variants, or use a struct with optional fields and \
-                `#[schemars(extend(\"exactlyOneOf\" = [\"url\", \"path\"]))]`.",
+        story: "Kubernetes wants a *structural* schema: each value has one type, and all fields are named in one \
+                place. An enum whose variants are objects fits (externally, internally or adjacently tagged): its \
+                fields are put together, and `oneOf` says which belong to which variant. An enum of which one \
+                variant is a text and another an object does not, nor do two variants that have a field of the same \
+                name with different types.\n\nGive unit variants an empty body (`Plain {}`), rename the field in one \
+                of the variants, or use a struct with optional fields and `#[schemars(extend(\"exactlyOneOf\" = \
+                [\"url\", \"path\"]))]`.",
     },
     Explanation {
         code: TYPE,
@@ -108,7 +110,7 @@ pub(super) const EXPLANATIONS: &[Explanation] = &[
     Explanation {
         code: KEYWORD,
         title: "an unknown keyword in a schema",
-        story: "`#[schemars(extend(\"…\" = …))]` writes any word into the schema, so a misspelt keyword (`minimun`) would be ignored. The keywords are \
+        story: "`#[schemars(extend(\"…\" = …))]` writes any keyword into the schema, so a misspelt one (`minimun`) would be ignored. The keywords are \
                 those of `JSONSchemaProps` (`minimum`, `maxLength`, `x-kubernetes-list-type`, …) and the markers `exactlyOneOf`, `atMostOneOf`, \
                 `atLeastOneOf` (with the names of fields) and `immutable`.",
     },
@@ -122,18 +124,19 @@ pub(super) const EXPLANATIONS: &[Explanation] = &[
     Explanation {
         code: INVALID,
         title: "an API server refuses the definition",
-        story: "The definition was checked with the code of kubewright's own API server, which says what kube-apiserver says. The message is the \
-                server's; the place is the Rust field behind it.\n\nCommon causes: a list of type `map` without keys or whose keys are optional, a pattern \
-                that is \
-                no RE2 expression (look-around and back references are not), a value without a type.",
+        story: "The definition was checked with the code of kubewright's own API server, which says what \
+                kube-apiserver says. The message is the server's; the place is the Rust field behind it.\n\nCommon \
+                causes: a list of type `map` without keys or whose keys are optional, a pattern that is no RE2 \
+                expression (look-around and back references are not), a value without a type.",
     },
     Explanation {
         code: CEL,
         title: "a CEL rule is wrong",
-        story: "A rule of `validation` does not compile against the schema: a field that is not there, a type that does not fit, a syntax error. `self` \
-                is the value the rule stands on; optional fields need `has(self.field)` first; names that are reserved in CEL are written with underscores \
-                (`__namespace__`).\n\nA rule with `oldSelf` (also `immutable`) below a list needs that list to be of type `map`, so that old and new items \
-                can be told to belong together.",
+        story: "A rule of `validation` does not compile against the schema: a field that is not there, a type that \
+                does not fit, a syntax error. `self` is the value the rule stands on; optional fields need \
+                `has(self.field)` first; names that are reserved in CEL are written with underscores \
+                (`__namespace__`).\n\nA rule with `oldSelf` (also `immutable`) below a list needs that list to be of \
+                type `map`, so that old and new items can be told to belong together.",
     },
     Explanation {
         code: CEL_COST,
@@ -146,15 +149,17 @@ pub(super) const EXPLANATIONS: &[Explanation] = &[
     Explanation {
         code: DEFAULT,
         title: "a default does not fit its schema",
-        story: "The API server checks each default against the schema of its field: the type, the rules, unknown fields. `#[serde(default)]` on a list writes \
-                `[]` into the schema, which `length(min = 1)` forbids.\n\nMake the field an `Option`, let the function behind `#[serde(default = \"…\")]` return \
+        story: "The API server checks each default against the schema of its field: the type, the rules, unknown \
+                fields. `#[serde(default)]` on a list writes `[]` into the schema, which `length(min = 1)` \
+                forbids.\n\nMake the field an `Option`, let the function behind `#[serde(default = \"…\")]` return \
                 something valid, or loosen the rule.",
     },
     Explanation {
         code: VERSIONS,
         title: "the versions of a kind do not fit together",
-        story: "All versions of a kind share one CustomResourceDefinition, with one scope and one set of names. Two types say different things about them, \
-                or claim the same version, or a conversion names a version that is not registered with `Operator::crd`.",
+        story: "All versions of a kind share one CustomResourceDefinition, with one scope and one set of names. Two \
+                types say different things about them, or claim the same version, or a conversion names a version \
+                that is not registered with `Operator::crd`.",
     },
     Explanation {
         code: STORAGE,
@@ -175,7 +180,7 @@ pub(super) const EXPLANATIONS: &[Explanation] = &[
         code: RULE,
         title: "a rule that would never be checked",
         story: "The API server accepts `minLength` on a number, or an enum of numbers on a string, but never checks them. The rule does not \
-                fit the type of the field: one of them is not what was meant.",
+                fit the type of the field: one of the two is a mistake.",
     },
     Explanation {
         code: FLOAT,
@@ -193,58 +198,67 @@ pub(super) const EXPLANATIONS: &[Explanation] = &[
     Explanation {
         code: NAME,
         title: "a group, version, kind or plural is invalid",
-        story: "Names of an API follow DNS: a group is a domain with a dot (`webapp.my.domain`), plural and singular are lower-case labels, a kind in lower \
-                case is one too, a version is `v1`, `v2beta1` or the like. They stand in `#[kube(…)]` of the type.",
+        story: "The names of an API follow the rules of DNS: a group is a domain with a dot (`webapp.my.domain`), \
+                plural and singular are lower-case labels, a kind in lower case is one too, a version is `v1`, \
+                `v2beta1` or the like. They stand in `#[kube(…)]` of the type.",
     },
     Explanation {
         code: PATH,
         title: "a selectable field is invalid",
-        story: "`#[kube(selectable = \".spec.colour\")]` lets clients ask for objects by a field. The path must lead to a text, an integer or a boolean of the \
-                schema, outside of lists and metadata; a kind has at most eight.",
+        story: "`#[kube(selectable = \".spec.colour\")]` lets clients ask for objects by a field. The path must lead \
+                to a text, an integer or a boolean of the schema, outside of lists and metadata; a kind has at most \
+                eight.",
     },
     Explanation {
         code: COLUMN,
         title: "a printer column is invalid",
-        story: "A column of `kubectl get` (`#[kube(printcolumn(…))]`) has a name, a type (`integer`, `number`, `string`, `boolean`, `date`) and a JSON path \
-                that starts with a dot.\n\nThe path leads to a field of the schema, by its name in JSON: `.spec.size`, \
-                `.status.conditions[?(@.type==\"Ready\")].status`, `.metadata.creationTimestamp`. An API server accepts any path; a column whose path does \
-                not exist is always empty, so this is an error here.",
+        story: "A column of `kubectl get` (`#[kube(printcolumn(…))]`) has a name, a type (`integer`, `number`, \
+                `string`, `boolean`, `date`) and a JSON path that starts with a dot.\n\nThe path leads to a field of \
+                the schema, by its name in JSON: `.spec.size`, `.status.conditions[?(@.type==\"Ready\")].status`, \
+                `.metadata.creationTimestamp`. An API server accepts any path; a column whose path does not exist is \
+                always empty, so this is an error here.",
     },
     Explanation {
         code: PANIC,
         title: "kube's generator panicked",
-        story: "`K::crd()`, which `#[derive(CustomResource)]` writes, makes a schema of its own and panics for some types, such as tagged enums of which two \
-                variants share a field. kubewright makes the schema itself and needs from `K::crd()` only names and columns.\n\nSwitch kube's schema off: \
-                `#[kube(schema = \"disabled\", derive = \"schemars::JsonSchema\")]` on the kind. The manifests are the same otherwise.",
+        story: "`K::crd()`, which `#[derive(CustomResource)]` writes, makes a schema of its own and panics for some \
+                types, such as tagged enums of which two variants share a field. kubewright makes the schema itself \
+                and needs from `K::crd()` only names and columns.\n\nSwitch kube's schema off: `#[kube(schema = \
+                \"disabled\", derive = \"schemars::JsonSchema\")]` on the kind. The manifests are the same otherwise.",
     },
     Explanation {
         code: DOUBT,
         title: "a schema that may not be what you want",
-        story: "The type has a schema, but perhaps another than intended. `Vec<u8>` is a list of numbers in JSON, where Kubernetes writes bytes in base64 \
-                (`k8s_openapi::ByteString`). A set of objects is a list in which doubles are not refused. Values of a map that is flattened beside fields \
-                are not checked.",
+        story: "The type has a schema, but perhaps another than intended. `Vec<u8>` is a list of numbers in JSON, \
+                where Kubernetes writes bytes in base64 (`k8s_openapi::ByteString`). A set of objects is a list in \
+                which duplicates are not refused. Values of a map that is flattened beside fields are not checked.",
     },
     Explanation {
         code: SCALE,
         title: "a path of `scale` is wrong",
-        story: "`kubectl scale` and autoscalers read and write a kind through three paths of `#[kube(scale(…))]`: `spec_replicas_path` below `.spec`, \
-                `status_replicas_path` below `.status`, both integers, and `label_selector_path`, a text. Each is a plain path of fields that the schema has. \
-                An API server accepts a path that does not exist, and scaling then fails.",
+        story: "`kubectl scale` and autoscalers read and write a kind through three paths of `#[kube(scale(…))]`: \
+                `spec_replicas_path` below `.spec`, `status_replicas_path` below `.status`, both integers, and \
+                `label_selector_path`, a text. Each is a plain path of fields that the schema has. An API server \
+                accepts a path that does not exist, and scaling then fails.",
     },
     Explanation {
         code: COMMENT,
         title: "a marker of kubebuilder stands in a comment",
-        story: "controller-gen reads comments such as `// +kubebuilder:validation:Minimum=1`. In Rust, attributes of serde, schemars and kube take their place, \
-                which the compiler checks, so the comment has no effect (and as a doc comment it would be part of the description). The warning names the \
-                attribute; the book has all of them on the page \"Markers in Go and in Rust\" (`docs/src/markers.md` in kubewright's repository).",
+        story: "controller-gen reads comments such as `// +kubebuilder:validation:Minimum=1`. In Rust, attributes of \
+                serde, schemars and kube take their place, which the compiler checks, so the comment has no effect \
+                (and as a doc comment it would be part of the description). The warning names the attribute; the \
+                book has all of them on the page \"Markers in Go and in Rust\" (`docs/src/markers.md` in \
+                kubewright's repository).",
     },
     Explanation {
         code: DECLARATION,
         title: "what the operator declares cannot be read",
-        story: "`manifests`, `dev`, `run` and `doctor` build the operator and run it with the hidden subcommand `__declaration`, which needs no cluster: \
-                `kubewright::run(operator()).await` answers it. Something else was printed, or by a library that is newer than this command.\n\nKeep \
-                `main` as `kubewright init` writes it, print nothing to standard output, and keep the command and the library at one version. `dev` goes on \
-                without a declaration: it applies what it finds in `config/crd/bases`, and webhooks are not set up.",
+        story: "`manifests`, `dev`, `run` and `doctor` build the operator and run it with the hidden subcommand \
+                `__declaration`, which needs no cluster: `kubewright::run(operator()).await` answers it. The output \
+                was something else, or comes from a library that is newer than this command.\n\nKeep `main` as \
+                `kubewright init` writes it, print nothing to standard output, and keep the command and the library \
+                at one version. `dev` goes on without a declaration: it applies what it finds in `config/crd/bases`, \
+                and webhooks are not set up.",
     },
     Explanation {
         code: BUILD,
@@ -257,8 +271,8 @@ pub(super) const EXPLANATIONS: &[Explanation] = &[
     Explanation {
         code: STALE,
         title: "generated files are out of date",
-        story: "`kubewright manifests --check` makes the manifests and compares them with the files, for CI. Run `kubewright manifests` and commit what it \
-                writes.",
+        story: "`kubewright manifests --check` makes the manifests and compares them with the files, for CI. Run \
+                `kubewright manifests` and commit what it writes.",
     },
     Explanation {
         code: DANGLING,

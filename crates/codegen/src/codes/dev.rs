@@ -50,11 +50,12 @@ pub(super) const EXPLANATIONS: &[Explanation] = &[
     Explanation {
         code: REFUSED,
         title: "the API server refused a definition",
-        story: "After each build `dev` applies the CRDs that the operator declares. The server refused one; its message says why. The previous build keeps \
-                running, with the definitions that the server has.\n\nA schema that is not structural or a default that \
-                does not fit is fixed in the types; `kubewright manifests` says at which field. The scope (namespaced or not) and the names of \
-                a kind cannot be changed while the definition is there: delete it (`kubectl delete crd NAME`, its objects go with it) and save again. A \
-                version that still stands in `status.storedVersions` cannot be dropped.",
+        story: "After each build `dev` applies the CRDs that the operator declares. The server refused one; its \
+                message says why. The previous build keeps running, with the definitions that the server has.\n\nA \
+                schema that is not structural or a default that does not fit is fixed in the types; `kubewright \
+                manifests` says at which field. The scope (namespaced or not) and the names of a kind cannot be \
+                changed while the definition is there: delete it (`kubectl delete crd NAME`, its objects go with it) \
+                and save again. A version that still stands in `status.storedVersions` cannot be dropped.",
     },
     Explanation {
         code: SAMPLE,
@@ -73,32 +74,37 @@ pub(super) const EXPLANATIONS: &[Explanation] = &[
     Explanation {
         code: WATCH,
         title: "files cannot be watched",
-        story: "`dev` asks the system to be told of saved files. On Linux the number of watches is limited: \
-                `sysctl fs.inotify.max_user_watches` and `fs.inotify.max_user_instances` show how many a user may have, and a higher number can be set there. \
-                Network file systems often tell of nothing at all; keep the project on a local disk.",
+        story: "`dev` asks the operating system to report saved files. On Linux the number of watches is limited: \
+                `sysctl fs.inotify.max_user_watches` and `fs.inotify.max_user_instances` show how many a user may \
+                have, and a higher number can be set there. Network file systems often report nothing; keep the \
+                project on a local disk.",
     },
     Explanation {
         code: LOOP,
         title: "a reconciler wakes itself",
-        story: "The same key is reconciled again and again, and each time because of a field that the reconcile before wrote: a time stamp in \
-                status, a counter, a list whose order changes. Each pass costs requests, and in production it goes on day and night.\n\nWrite such a field \
-                only when something else changed, or drop it. To look at something regularly return `Action::requeue_after`. A controller that need \
-                not see its own status writes takes the predicate `generation_changed`.",
+        story: "The same key is reconciled again and again, and each time because of a field that the reconcile \
+                before wrote: a time stamp in status, a counter, a list whose order changes. Each pass costs \
+                requests, and in production this never stops.\n\nWrite such a field only when something else \
+                changed, or drop it. To look at something regularly return `Action::requeue_after`. A controller \
+                that need not see its own writes of the status uses the predicate `generation_changed`.",
     },
     Explanation {
         code: FIGHT,
         title: "a reconciler writes the same thing again and again",
-        story: "The same fields of the same object go from one value to another and back, pass after pass. Most often the operator sends an \
-                object without a field for which the API server has a default, or another controller (an autoscaler) owns the field.\n\nUse `ctx.apply`, \
-                which compares only the fields that you set and sends nothing when nothing changes, instead of `replace`; and do not set fields that others own.",
+        story: "With each reconcile, the same fields of the same object change from one value to another and back. \
+                Most often the operator sends an object without a field for which the API server has a default, or \
+                another controller (an autoscaler) owns the field.\n\nUse `ctx.apply`, which compares only the \
+                fields that you set and sends nothing when nothing changes, instead of `replace`; and do not set \
+                fields that others own.",
     },
     Explanation {
         code: CONFLICTS,
         title: "writes meet conflicts again and again",
-        story: "A conflict (409) says that somebody wrote the object since it was read. One now and then is normal and is retried. Many in a row \
-                mean that the operator writes with an old resourceVersion each time, or that two controllers write the same object in turns.\n\nWrite \
-                single fields (`ctx.apply`, `ctx.patch_status`) instead of whole objects, and see with `kubectl get -o yaml --show-managed-fields` who \
-                else writes.",
+        story: "A conflict (409) means that the object was changed since it was read. An occasional conflict is \
+                normal and is retried. Many in a row mean that the operator writes with an old resourceVersion each \
+                time, or that two controllers write the same object in turns.\n\nWrite single fields (`ctx.apply`, \
+                `ctx.patch_status`) instead of whole objects, and find the other writer with `kubectl get -o yaml \
+                --show-managed-fields`.",
     },
     Explanation {
         code: FORBIDDEN,
@@ -117,10 +123,11 @@ pub(super) const EXPLANATIONS: &[Explanation] = &[
     Explanation {
         code: FINALIZER,
         title: "a deleted object waits for its finalizer",
-        story: "The object has a deletionTimestamp and stays until its last finalizer is removed. The operator removes its own finalizer when `cleanup` is \
-                done. Either that code is not reached, or it fails, or the operator does not run.\n\nAs a last \
-                resort `kubectl patch KIND NAME --type=merge -p '{\"metadata\":{\"finalizers\":null}}'` lets the object go; what it stands for outside the \
-                cluster stays behind.",
+        story: "The object has a deletionTimestamp and stays until its last finalizer is removed. The operator \
+                removes its own finalizer when `cleanup` is done. Either that code is not reached, or it fails, or \
+                the operator does not run.\n\nAs a last resort `kubectl patch KIND NAME --type=merge -p \
+                '{\"metadata\":{\"finalizers\":null}}'` lets the object go; resources outside the cluster are then \
+                not removed.",
     },
     Explanation {
         code: STUCK,
@@ -134,7 +141,7 @@ pub(super) const EXPLANATIONS: &[Explanation] = &[
         code: IMMUTABLE,
         title: "a field cannot be changed",
         story: "Some fields are fixed when an object is created: most of a StatefulSet's spec, a Deployment's selector, a Job's template, a Service's \
-                clusterIP. The API server refuses a change for good, so trying again cannot help.\n\nChange what may be changed (the size of a volume is \
+                clusterIP. The API server always refuses the change, so a retry cannot succeed.\n\nChange what may be changed (the size of a volume is \
                 changed at \
                 the PersistentVolumeClaim), or delete the object and let the reconcile create it anew.",
     },
@@ -149,11 +156,11 @@ pub(super) const EXPLANATIONS: &[Explanation] = &[
     Explanation {
         code: WEBHOOK,
         title: "a webhook cannot be reached",
-        story: "The API server calls a webhook of the operator before it stores an object, and could not reach it: the operator does not run, listens \
-                elsewhere, or has a certificate that the configuration's caBundle does not cover. With `failurePolicy: Fail` every such write fails.\n\nIn \
-                `dev` the \
-                webhooks answer when the operator is ready; while it is restarted they do not for a moment. In a cluster look at the Service, its \
-                endpoints and the certificate.",
+        story: "The API server calls a webhook of the operator before it stores an object, and could not reach it: \
+                the operator does not run, listens elsewhere, or has a certificate that the configuration's caBundle \
+                does not cover. With `failurePolicy: Fail` every such write fails.\n\nIn `dev` the webhooks answer \
+                when the operator is ready; while it is restarted they do not for a moment. In a cluster look at the \
+                Service, its endpoints and the certificate.",
     },
     Explanation {
         code: OWN_SPEC,
@@ -164,8 +171,9 @@ pub(super) const EXPLANATIONS: &[Explanation] = &[
     Explanation {
         code: INVALID,
         title: "the API server found an object invalid that the operator wrote",
-        story: "The API server answered 422: a field of the object breaks a rule of its kind. The message names the field. Trying again with the same object \
-                cannot help.\n\nIf the value comes from the custom resource, refuse it earlier: with a rule in the schema, so that the person who writes \
-                it learns it at once.",
+        story: "The API server answered 422: a field of the object breaks a rule of its kind. The message names the \
+                field. A retry with the same object cannot succeed.\n\nIf the value comes from the custom resource, \
+                refuse it earlier: with a rule in the schema, so that the author of the resource gets the error at \
+                once.",
     },
 ];

@@ -13,9 +13,10 @@ pub(super) const EXPLANATIONS: &[Explanation] = &[
     Explanation {
         code: EXISTS,
         title: "something is in the way",
-        story: "A command that creates files never writes over one that it did not make. The file named in the message is there already, and \
-                what is in it is not what the command would write.\n\nMove the file away, run the command elsewhere, or, where the command \
-                has it, say `--force` to replace it. `--diff` shows what would change.",
+        story: "A command that creates files never writes over one that it did not make. The file named in the \
+                message exists already, and its content is not what the command would write.\n\nMove the file away, \
+                run the command elsewhere, or, where the command has it, say `--force` to replace it. `--diff` shows \
+                what would change.",
     },
     Explanation {
         code: EDITED,
@@ -26,7 +27,8 @@ pub(super) const EXPLANATIONS: &[Explanation] = &[
     Explanation {
         code: IO,
         title: "a file cannot be read or written",
-        story: "The operating system refused: the folder may be read-only, the disk full, or the file owned by somebody else. Commands write \
-                all of their files or none: nothing was changed.\n\nFix what the message names, and run the command again.",
+        story: "The operating system refused: the folder may be read-only, the disk full, or the file owned by \
+                another user. Commands write all of their files or none: nothing was changed.\n\nFix what the \
+                message names, and run the command again.",
     },
 ];

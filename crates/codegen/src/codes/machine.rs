@@ -37,16 +37,16 @@ pub(super) const EXPLANATIONS: &[Explanation] = &[
     Explanation {
         code: DISK,
         title: "the disk is nearly full",
-        story: "A debug build of an operator needs a gigabyte or two in `target/`, and the tests as much again. When the disk is full compilers and linkers \
-                fail with messages that do not say so.\n\n`cargo clean` in projects that you do not work on frees most.",
+        story: "A debug build of an operator needs a gigabyte or two in `target/`, and the tests as much again. When \
+                the disk is full compilers and linkers fail with messages that do not say so.\n\n`cargo clean` in \
+                projects that you do not work on frees most.",
     },
     Explanation {
         code: PORT,
         title: "a port that is needed is taken",
         story: "An operator listens on 8081 (probes), 8443 (metrics) and 9443 (webhooks) unless told otherwise; another program has the port. \
                 `dev` chooses free ports by itself; `run` and the operator take `--health-probe-bind-address`, `--metrics-bind-address` and \
-                `--webhook-port`.\n\n`ss -ltnp` shows \
-                who listens.",
+                `--webhook-port`.\n\n`ss -ltnp` shows the program that listens.",
     },
     Explanation {
         code: TOOL,
@@ -57,24 +57,27 @@ pub(super) const EXPLANATIONS: &[Explanation] = &[
     Explanation {
         code: DRIFT,
         title: "PROJECT and the code disagree",
-        story: "PROJECT records which APIs, controllers and webhooks were created; the operator's declaration says which ones it has. One of them has \
-                something that the other lacks: most often a controller that was never added to `operator()` in src/lib.rs, and therefore never runs, or a \
-                kind that was \
-                removed by hand.\n\nAdd it where it is missing, or remove it with `kubewright delete api` or `kubewright delete webhook`.",
+        story: "PROJECT records which APIs, controllers and webhooks were created; the operator's declaration says \
+                which ones it has. One of them has something that the other lacks: most often a controller that was \
+                never added to `operator()` in src/lib.rs, and therefore never runs, or a kind that was removed by \
+                hand.\n\nAdd it where it is missing, or remove it with `kubewright delete api` or `kubewright delete \
+                webhook`.",
     },
     Explanation {
         code: STALE,
         title: "the cluster's definitions are not the project's",
-        story: "A definition (CRD) in the cluster differs from the one in config/crd/bases: the types have changed since it was installed, or somebody else \
-                installed another version. The API server drops fields that its schema does not know and refuses what its schema forbids, so the operator \
-                may lose fields that it writes.\n\n`kubewright install` and `kubewright deploy` update the definitions. Update them before the operator \
-                that needs them.",
+        story: "A definition (CRD) in the cluster differs from the one in config/crd/bases: the types have changed \
+                since it was installed, or another user installed another version. The API server drops fields \
+                that its schema does not know and refuses what its schema forbids, so the operator may lose fields \
+                that it writes.\n\n`kubewright install` and `kubewright deploy` update the definitions. Update them \
+                before the operator that needs them.",
     },
     Explanation {
         code: VERSION,
         title: "the project's kubewright is not the command's",
-        story: "The library that the operator is built with and the command have different versions. The command understands declarations of its own version; \
-                with another one it may miss something or refuse.\n\nBring the library up with `cargo update -p kubewright` or the command with `cargo \
-                install kubewright-cli`.",
+        story: "The library that the operator is built with and the command have different versions. The command \
+                understands declarations of its own version; with another one it may miss something or \
+                refuse.\n\nBring the library up with `cargo update -p kubewright` or the command with `cargo install \
+                kubewright-cli`.",
     },
 ];

@@ -67,8 +67,7 @@ pub(super) const EXPLANATIONS: &[Explanation] = &[
     Explanation {
         code: MISSING,
         title: "an answer is missing",
-        story: "On a terminal the command asks; elsewhere (in a script, in CI) it does not wait for an answer. The message names the flag that answers the \
-                question.",
+        story: "On a terminal the command asks for it; in a script or in CI it does not wait. The message names the flag that gives the answer.",
     },
     Explanation {
         code: TAKEN,
@@ -93,7 +92,7 @@ pub(super) const EXPLANATIONS: &[Explanation] = &[
     Explanation {
         code: FLAGS,
         title: "flags contradict each other",
-        story: "Some flags only make sense together, and some exclude each other: a path of a webhook needs that webhook, a spoke needs \
+        story: "Some flags are valid only together, and some exclude each other: a path of a webhook needs that webhook, a spoke needs \
                 `--conversion`, an external type is never a resource of this project. The message names the pair.",
     },
     Explanation {
@@ -129,14 +128,15 @@ pub(super) const EXPLANATIONS: &[Explanation] = &[
     Explanation {
         code: EXTERNAL,
         title: "an external plug-in failed",
-        story: "`--plugins NAME/VERSION` runs a program: kubebuilder's protocol v1alpha1, JSON in and JSON out. The program is `NAME/VERSION/NAME` (with \
-                or without a file extension) in `$EXTERNAL_PLUGINS_PATH`, or else in `kubebuilder/plugins` in \
-                `$XDG_CONFIG_HOME` (`~/.config`; on macOS `~/Library/Application Support`).\n\nIts answer is used as a whole or not at all. It must answer \
-                within a minute (`KUBEWRIGHT_PLUGIN_SECONDS` changes that), with 32 MiB at most, and print one JSON object and nothing else to standard \
-                output. Paths in the answer must be inside the project, and PROJECT must remain valid for kubewright. If the plug-in reports an error, the \
-                message shows it.\n\nTo see its answer, run it yourself: `echo \
-                '{\"apiVersion\":\"v1alpha1\",\"command\":\"edit\",\"args\":[],\"universe\":{}}' | \
-                PROGRAM`.",
+        story: "`--plugins NAME/VERSION` runs a program: kubebuilder's protocol v1alpha1, JSON in and JSON out. The \
+                program is `NAME/VERSION/NAME` (with or without a file extension) in `$EXTERNAL_PLUGINS_PATH`, or \
+                else in `kubebuilder/plugins` in `$XDG_CONFIG_HOME` (`~/.config`; on macOS `~/Library/Application \
+                Support`).\n\nIts answer is used as a whole or not at all. It must answer within a minute \
+                (`KUBEWRIGHT_PLUGIN_SECONDS` changes that), with 32 MiB at most, and print one JSON object and \
+                nothing else to standard output. Paths in the answer must be inside the project, and PROJECT must \
+                remain valid for kubewright. If the plug-in reports an error, the message shows it.\n\nTo see its \
+                answer, run it yourself: `echo \
+                '{\"apiVersion\":\"v1alpha1\",\"command\":\"edit\",\"args\":[],\"universe\":{}}' | PROGRAM`.",
     },
     Explanation {
         code: SETTINGS,

@@ -7,7 +7,9 @@ pub const SYNTAX: Code = Code(200);
 
 pub(super) const EXPLANATIONS: &[Explanation] = &[Explanation {
     code: SYNTAX,
-    title: "a Rust file cannot be read",
-    story: "Before a command adds a module or a registration to a Rust file, it parses the file, so that the addition lands where it belongs. \
-            The file has a syntax error; nothing was changed.\n\nFix the place that the message names (`cargo check` says more), and run the command again.",
+    title: "a source file cannot be read",
+    story: "Before a command adds a module or a registration to a Rust file, it parses the file to find the right place. \
+            `migrate` parses the Go files and go.mod. A file has a syntax error, or says something that its compiler or \
+            generator refuses; nothing was changed.\n\nFix the place that the message names (`cargo check`, `go vet \
+            ./...` and `controller-gen` say more), and run the command again.",
 }];
