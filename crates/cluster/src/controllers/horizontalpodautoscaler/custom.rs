@@ -13,7 +13,7 @@ use kubewright::k8s_openapi::api::core::v1::Pod;
 use kubewright::k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kubewright::k8s_openapi::jiff::Timestamp;
 
-use super::measure::{self, Target, Wanted};
+use super::measure::{self, Metric, Target, Wanted};
 use super::missing::Missing;
 use super::{Proposal, missing, quantity};
 use crate::controllers::pods;
@@ -59,7 +59,7 @@ pub(super) fn of_pods(
     }
     let target = source.target.average_value.as_ref().and_then(milli).unwrap_or(0);
     let wanted = Wanted {
-        resource: "",
+        metric: Metric::Pods,
         container: None,
         target: Target::Average(target),
         tolerance: scene.tolerance,

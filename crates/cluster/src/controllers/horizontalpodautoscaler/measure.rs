@@ -21,13 +21,21 @@ const INITIAL_READINESS: Duration = Duration::from_secs(30);
 
 /// The metric and its target.
 pub(super) struct Wanted<'a> {
-    /// The resource; none of a metric of pods.
-    pub(super) resource: &'a str,
+    pub(super) metric: Metric<'a>,
     /// One container, or all.
     pub(super) container: Option<&'a str>,
     pub(super) target: Target,
     /// How far above and below the target nothing is done, as shares of it.
     pub(super) tolerance: (f64, f64),
+}
+
+/// What is measured of each pod.
+#[derive(Clone, Copy, PartialEq)]
+pub(super) enum Metric<'a> {
+    /// A resource that the pods use, such as `cpu`.
+    Resource(&'a str),
+    /// A metric of the pods (`type: Pods`), which has no request.
+    Pods,
 }
 
 #[derive(Clone, Copy)]
@@ -54,16 +62,16 @@ pub(super) fn load(scaler: &ObjectMeta, resource: &str) -> Option<i128> {
 }
 
 /// The request of a pod (`calculateRequests`).
-fn request(pod: &Pod, wanted: &Wanted<'_>) -> Result<i128, String> {
+fn request(pod: &Pod, resource: &str, container: Option<&str>) -> Result<i128, String> {
     let mut sum: i128 = 0;
-    for container in usage::containers(pod).filter(|one| wanted.container.is_none_or(|name| one.name == name)) {
+    for container in usage::containers(pod).filter(|one| container.is_none_or(|name| one.name == name)) {
         let requests = container
             .resources
             .as_ref()
             .and_then(|resources| resources.requests.as_ref());
-        let amount = requests.and_then(|requests| milli(requests.get(wanted.resource)?));
+        let amount = requests.and_then(|requests| milli(requests.get(resource)?));
         let amount = amount.ok_or_else(|| {
-            let (resource, pod) = (wanted.resource, meta::name(&pod.metadata));
+            let pod = meta::name(&pod.metadata);
             format!(
                 "missing request for {resource} in container {} of Pod {pod}",
                 container.name
@@ -119,13 +127,14 @@ pub(super) fn replicas(
     load: Option<i128>,
     now: Timestamp,
 ) -> Result<Measured, String> {
-    let resource = wanted.resource;
     let alive = |pod: &&&Pod| !meta::is_deleting(&pod.metadata) && pods::phase(pod) != "Failed";
     let counted: Vec<&Pod> = all.iter().filter(alive).copied().collect();
     let ready = counted.iter().filter(|pod| pods::is_ready(pod)).count();
     let share = load.map(|load| load / i128::try_from(ready.max(1)).unwrap_or(1));
     let of = |pod: &Pod| used(pod).or(share.filter(|_| pods::is_ready(pod)));
-    if !resource.is_empty() && !counted.iter().any(|pod| of(pod).is_some()) {
+    if let Metric::Resource(resource) = wanted.metric
+        && !counted.iter().any(|pod| of(pod).is_some())
+    {
         return Err(format!(
             "unable to get metrics for resource {resource}: no metrics returned from resource metrics API"
         ));
@@ -134,13 +143,14 @@ pub(super) fn replicas(
     let mut requests = BTreeMap::new();
     for pod in counted {
         let name = meta::name(&pod.metadata);
-        if let Target::Utilization(_) = wanted.target {
-            requests.insert(name, request(pod, wanted)?);
+        // Only resources have a utilization.
+        if let (Target::Utilization(_), Metric::Resource(resource)) = (wanted.target, wanted.metric) {
+            requests.insert(name, request(pod, resource, wanted.container)?);
         }
         match of(pod) {
             _ if pods::phase(pod) == "Pending" => unready.push(name),
             None => missing.push(name),
-            Some(_) if resource == "cpu" && begins(pod, now) => unready.push(name),
+            Some(_) if wanted.metric == Metric::Resource("cpu") && begins(pod, now) => unready.push(name),
             Some(used) => {
                 metrics.insert(name, used);
             }
@@ -227,7 +237,7 @@ mod tests {
         let pods: Vec<Pod> = uses.iter().enumerate().map(pod).collect();
         let all: Vec<&Pod> = pods.iter().collect();
         let wanted = Wanted {
-            resource: "cpu",
+            metric: Metric::Resource("cpu"),
             container: None,
             target,
             tolerance: (0.1, 0.1),

@@ -30,7 +30,7 @@ use kubewright_apiserver::quantity::Format;
 use serde_json::json;
 
 use self::custom::Scene;
-use self::measure::{Measured, Target, Wanted};
+use self::measure::{Measured, Metric, Target, Wanted};
 use self::missing::Missing;
 use self::pace::Past;
 use self::subject::{described, is_unknown, kind_of};
@@ -136,7 +136,7 @@ fn propose(
     };
     let missing = |why: String| missing::of_resource(resource, container, why);
     let wanted = Wanted {
-        resource,
+        metric: Metric::Resource(resource),
         container,
         target: target(wish).ok_or_else(|| missing("no target is set".to_owned()))?,
         tolerance: tolerance(scaler),
