@@ -1,6 +1,11 @@
-//! Readings of a Node's status.
+//! The labels of a Node, and readings of its status.
 
 use kubewright::k8s_openapi::api::core::v1::{Node, NodeCondition};
+
+/// The label of the zone (`corev1.LabelTopologyZone`).
+pub(crate) const ZONE: &str = "topology.kubernetes.io/zone";
+/// The label of the host name (`corev1.LabelHostname`).
+pub(crate) const HOSTNAME: &str = "kubernetes.io/hostname";
 
 /// The condition Ready.
 pub(crate) fn ready(node: &Node) -> Option<&NodeCondition> {

@@ -39,7 +39,6 @@ const LAST_CHANGE: &str = "endpoints.kubernetes.io/last-change-trigger-time";
 const OVER_CAPACITY: &str = "endpoints.kubernetes.io/over-capacity";
 /// Who tells of hints; elsewhere the controller goes by another name.
 const SOURCE: &str = "endpoint-slice-controller";
-const ZONE: &str = "topology.kubernetes.io/zone";
 
 /// The slices of Services.
 pub(crate) struct Slices {
@@ -77,7 +76,7 @@ pub(crate) fn slices() -> Controller {
 
 /// What changes the size of a zone: whether a node is ready, and its zone.
 fn sizes_zone(node: &Node) -> (bool, Option<&String>) {
-    (node::is_ready(node), meta::labels(&node.metadata).get(ZONE))
+    (node::is_ready(node), meta::labels(&node.metadata).get(node::ZONE))
 }
 
 impl Slices {
@@ -191,7 +190,7 @@ async fn zones(ctx: &Context, pods: &[&Pod]) -> Result<BTreeMap<String, Option<S
             continue;
         }
         if let Some(node) = ctx.client().get::<Node>(None, name).await? {
-            let zone = meta::labels(&node.metadata).get(ZONE).cloned();
+            let zone = meta::labels(&node.metadata).get(node::ZONE).cloned();
             zones.insert(name.to_owned(), zone);
         }
     }

@@ -10,7 +10,6 @@ use std::collections::BTreeMap;
 use kubewright::k8s_openapi::api::core::v1::{Node, Service};
 use kubewright::k8s_openapi::api::discovery::v1::{Endpoint, EndpointHints, EndpointSlice, ForZone};
 
-use super::ZONE;
 use super::pods::Family;
 use super::slices::{Group, Plan, key};
 use crate::objects::quantity::milli;
@@ -57,7 +56,7 @@ pub(super) fn shares<'a>(nodes: impl Iterator<Item = &'a Node>) -> Option<Shares
         let cpu = allocatable
             .and_then(|all| milli(all.get("cpu")?))
             .filter(|cpu| *cpu > 0)?;
-        let zone = labels.get(ZONE).filter(|zone| !zone.is_empty())?;
+        let zone = labels.get(node::ZONE).filter(|zone| !zone.is_empty())?;
         let sum = by_zone.entry(zone.clone()).or_default();
         *sum = sum.saturating_add(cpu);
     }
@@ -334,7 +333,7 @@ mod tests {
     fn nodes(all: &[&str]) -> Vec<Node> {
         let node = |text: &&str| {
             let (zone, cpu) = text.trim_end_matches(['!', '#']).split_once(':').expect("a zone");
-            let mut labels = json!({ ZONE: Some(zone).filter(|zone| !zone.is_empty()) });
+            let mut labels = json!({ node::ZONE: Some(zone).filter(|zone| !zone.is_empty()) });
             if text.ends_with('#') {
                 labels[EXCLUDED[0]] = json!("");
             }

@@ -13,6 +13,7 @@ use kubewright::k8s_openapi::jiff::Timestamp;
 use kubewright_apiserver::names;
 
 use crate::objects::meta;
+use crate::objects::node::{HOSTNAME, ZONE};
 use crate::objects::quantity::milli;
 
 /// The label of a node that exists in the API only. A user who sees it need not look for a machine.
@@ -27,8 +28,6 @@ pub(crate) const PRESSURE: &str = "kubewright.dev/pressure";
 pub(super) const NOT_READY: &str = "node.kubernetes.io/not-ready";
 /// The most nodes that a cluster has from its start, twenty times what Kubernetes supports.
 const MOST: usize = 100_000;
-/// The label with the zone of a node.
-const ZONE: &str = "topology.kubernetes.io/zone";
 
 /// The nodes that a cluster has from its start.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -156,7 +155,7 @@ impl Nodes {
         let name = format!("node-{number}");
         let mut labels = self.labels.clone();
         for (key, value) in [
-            ("kubernetes.io/hostname", name.as_str()),
+            (HOSTNAME, name.as_str()),
             ("kubernetes.io/os", "linux"),
             ("kubernetes.io/arch", "amd64"),
             (SIMULATED, "true"),

@@ -28,7 +28,7 @@ const REGION: [&str; 2] = [
     "failure-domain.beta.kubernetes.io/region",
     "topology.kubernetes.io/region",
 ];
-const ZONE: [&str; 2] = ["failure-domain.beta.kubernetes.io/zone", "topology.kubernetes.io/zone"];
+const ZONE: [&str; 2] = ["failure-domain.beta.kubernetes.io/zone", node::ZONE];
 
 /// All zones, with the nodes in them.
 #[derive(Debug, Default)]

@@ -9,10 +9,7 @@ use kubewright::k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use super::{BEST, Choice, share};
 use crate::controllers::scheduler::counted::{Counted, is_looked_at};
 use crate::controllers::scheduler::ledger::Ledger;
-
-/// The label of a node alone.
-const HOSTNAME: &str = "kubernetes.io/hostname";
-const ZONE: &str = "topology.kubernetes.io/zone";
+use crate::objects::node::{HOSTNAME, ZONE};
 
 /// Where fewer of the selected pods are is better.
 pub(super) fn scores(choice: &Choice<'_>, spec: &PodSpec) -> Option<Vec<i64>> {
