@@ -73,7 +73,7 @@ pub struct Attributes {
     pub namespace: String,
     /// Name of the object; empty while it is to be generated.
     pub name: String,
-    /// Who does it.
+    /// The user of the request.
     pub user: UserInfo,
     /// Whether nothing will be persisted.
     pub dry_run: bool,

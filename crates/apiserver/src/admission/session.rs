@@ -305,8 +305,8 @@ impl<'a> Session<'a> {
     /// The plugin is done with its round and leaves this object.
     pub fn end(&self, plugin: &'static str, object: &Value) {
         let mut notes = self.notes();
-        // There is no third round that would ask, and where nothing may run again nobody asks in the second: the object
-        // may be large.
+        // There is no third round that would ask, and if nothing may run again the second one does not ask, either:
+        // the object may be large.
         if notes.second {
             return;
         }

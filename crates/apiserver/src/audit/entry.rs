@@ -21,7 +21,7 @@ use crate::model::user::UserInfo;
 const MAX_USER_AGENT: usize = 1024;
 const TRUNCATED: &str = "...TRUNCATED";
 
-/// A request that is entered. All who hold it hold the same one; when the last of them lets it go, it is complete.
+/// A request that is entered. Clones share one entry; it is complete when the last of them is dropped.
 pub struct Entry {
     log: AuditLog,
     env: Arc<dyn Env>,

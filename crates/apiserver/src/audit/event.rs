@@ -102,7 +102,7 @@ impl Event<'_> {
     pub(super) fn text(&self, code: Option<i64>) -> String {
         let none = |text: &str| quote(if text.is_empty() { "<none>" } else { text });
         let listed = |groups: &[String]| groups.iter().map(|group| quote(group)).collect::<Vec<_>>().join(",");
-        // Who has no name has no groups.
+        // A user without a name has no groups.
         let groups = if self.user.username.is_empty() {
             &[]
         } else {

@@ -1,4 +1,4 @@
-//! Who asks: from the credentials of a request to a user.
+//! Authentication: from the credentials of a request to a user.
 //!
 //! The shell says what the client's certificate proves ([`Identity`]); the rest is in the headers. As in kube-apiserver
 //! the first credentials that prove something win: a certificate, then `Authorization: Bearer` with a token of the
@@ -44,7 +44,7 @@ pub enum Identity {
     Rejected,
 }
 
-/// Who was recognised.
+/// The user that was authenticated.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Authenticated {
     /// The user.
@@ -221,7 +221,7 @@ impl Authenticator {
     }
 }
 
-/// What a request says of who sends it, beside the certificate of its connection.
+/// The credentials in a request, beside the certificate of its connection.
 struct Given<'a> {
     /// `Authorization`.
     header: &'a str,

@@ -40,7 +40,7 @@ const MANY: usize = 4;
 /// How many users' last modes are remembered.
 const REMEMBERED: usize = 10_000;
 
-/// The user whom the headers ask for; `None` without such headers.
+/// The user that the headers name; `None` without such headers.
 ///
 /// # Errors
 /// The 400 when there are parts of a user, but no name.
@@ -191,7 +191,7 @@ fn node_name(user: &str) -> Option<&str> {
         .filter(|name| names::dns1123_subdomain(name).is_empty())
 }
 
-/// Who last came through in which mode, the oldest first.
+/// The mode in which each user was last allowed to impersonate, the oldest first.
 #[derive(Default)]
 struct Remembered {
     modes: BTreeMap<String, Mode>,

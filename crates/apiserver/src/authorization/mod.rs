@@ -12,8 +12,8 @@
 //! | `webhook` | another server that is asked |
 //! | `inquiry.rs` | how code that cannot wait gets an answer that takes time |
 //! | `node` | the authorizer of kubelets |
-//! | `escalation.rs` | nobody grants what he does not have |
-//! | `impersonation.rs` | asking as somebody else |
+//! | `escalation.rs` | a user grants only permissions that the user has |
+//! | `impersonation.rs` | requests as another user |
 //! | `bootstrap.rs` | the roles and bindings of every cluster |
 //! | `refusal.rs` | the 403 |
 //!

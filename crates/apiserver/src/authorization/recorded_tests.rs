@@ -15,7 +15,7 @@ use crate::model::user::{NODE_PREFIX, SYSTEM_NODES, service_account_groups};
 use crate::server::Parts;
 use crate::{ApiServer, Config, UserInfo};
 
-/// Who asks in a step.
+/// The user of a step.
 fn user(name: &str) -> UserInfo {
     match name {
         "anonymous" => UserInfo::anonymous(),

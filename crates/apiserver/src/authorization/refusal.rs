@@ -92,7 +92,7 @@ mod tests {
     ];
 
     #[test]
-    fn a_refusal_says_who_and_what() {
+    fn a_refusal_names_the_user_and_the_request() {
         for ([verb, group, resource, subresource, namespace, name, path, reason], want) in CASES {
             let attributes = Attributes {
                 verb: (*verb).to_owned(),

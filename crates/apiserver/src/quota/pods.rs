@@ -171,7 +171,7 @@ impl<'a> Statuses<'a> {
 
 /// Which of the resources that every container has to name are missing where, as a refusal says it.
 pub(super) fn missing(names: &[&str], pod: &Value) -> Option<String> {
-    // Who speaks for the pod as a whole need not speak for each container.
+    // A pod with resources of its own need not have them in each container.
     let whole = ["requests", "limits"].iter().any(|field| {
         let listed = amounts::parse(get(pod, &["spec", "resources", field]));
         listed

@@ -489,7 +489,7 @@ mod tests {
     }
 
     #[test]
-    fn names_belong_to_who_has_them() {
+    fn names_belong_to_their_first_definition() {
         let mut second = definition("foos2", "Foo", 1);
         second["spec"]["names"]["shortNames"] = json!([]);
         let others = names(&definition("foos", "Foo", 0)["spec"]["names"]);

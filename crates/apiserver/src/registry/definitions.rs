@@ -216,7 +216,7 @@ impl Definitions {
         Some(old)
     }
 
-    /// Who wants one of these names is to be looked at again.
+    /// Queues the definitions that want one of these names again.
     fn reopen(&mut self, group: &str, names: &[(Sort, Text)]) {
         let Some(group) = self.groups.get(group) else { return };
         for name in names.iter().filter_map(|name| group.wanting.get(name)).flatten() {
@@ -226,7 +226,7 @@ impl Definitions {
         }
     }
 
-    /// Who is to be looked at next.
+    /// The definition to check next.
     pub(crate) fn next_open(&self) -> Option<Arc<str>> {
         self.open.first().map(|(_, name)| name.clone())
     }

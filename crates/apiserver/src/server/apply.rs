@@ -415,7 +415,7 @@ impl Call<'_> {
             options: options.to_value(),
             ..self.writer(options.dry_run)
         };
-        // It may be large, and is done with once it is applied: only where somebody was faster is it read once more.
+        // It may be large, and is done with once it is applied: it is read again only if another write came first.
         let mut sent = Some(configuration);
         let is_new = part == Part::Main && self.server.storage.get(&resource.store, &self.key()).is_none();
         if let Some(configuration) = sent.take_if(|_| is_new) {

@@ -94,7 +94,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_asks_for_gzip() {
+    fn requests_that_ask_for_gzip() {
         let check = |text: &str, want: bool| {
             let mut headers = HeaderMap::new();
             headers.insert(ACCEPT_ENCODING, text.parse().expect("a header"));

@@ -39,7 +39,7 @@ pub struct Config {
     pub further_issuers: Vec<String>,
     /// The audiences of the server (`--api-audiences`). Default: the issuers.
     pub audiences: Vec<String>,
-    /// Users who come with a token (`--token-auth-file`). Default: none.
+    /// Users that authenticate with a token (`--token-auth-file`). Default: none.
     pub static_tokens: StaticTokens,
     /// Whether new pods get their service account and its token (the admission plugin `ServiceAccount`). It needs a
     /// controller that makes the account `default` of every namespace: without it no pod can be created there. Default
@@ -89,7 +89,7 @@ impl Default for Config {
 }
 
 impl Config {
-    /// Who sends requests, as these settings say.
+    /// The authenticator of these settings.
     pub(super) fn authenticator(
         &self,
         signer: Arc<dyn Signer>,

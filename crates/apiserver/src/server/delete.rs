@@ -89,7 +89,7 @@ impl Call<'_> {
         let deleted = writer.delete(&namespace, &name, &options, Admit::Named).await;
         self.warnings.append(&mut writer.warnings);
         let deleted = deleted?;
-        // Who asks for the dependents in the oldest way learns whether the object is still there.
+        // A client that sets the deprecated `orphanDependents` learns whether the object is still there.
         let cascades = options.orphan_dependents == Some(false);
         let code = match deleted {
             Deleted::Waits(_) | Deleted::WouldWait(_) if cascades => 202,

@@ -561,7 +561,7 @@ fn a_definition_is_read_when_it_changes() {
 }
 
 #[test]
-fn schemas_are_read_when_somebody_asks() {
+fn schemas_are_read_on_demand() {
     let world = World::new();
     world.cost("POST", DEFINITIONS, &definition(0));
     let schema = || {

@@ -375,7 +375,7 @@ fn a_slice_of_endpoints_is_told_that_it_is_too_long() {
     }
 }
 
-/// Who asks for it has not made it, however large it is.
+/// Its size is not charged to the client that reads it.
 #[test]
 fn the_document_of_all_kinds_is_answered_to_everybody() {
     let hostile = Hostile::new();

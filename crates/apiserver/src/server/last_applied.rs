@@ -1,7 +1,7 @@
 //! The annotation with the configuration that `kubectl apply` last applied, when kubectl goes over to server-side
 //! apply.
 //!
-//! The fields in it belong to kubectl's client-side manager. Who applies on the server under the name `kubectl` may
+//! The fields in it belong to kubectl's client-side manager. A server-side apply by the manager `kubectl` may
 //! take them over without a conflict, and the annotation is kept up to date, so that going back is possible. Any other
 //! manager is left alone.
 //!

@@ -222,7 +222,7 @@ impl ApiServer {
         ApiServer { inner: Arc::new(inner) }
     }
 
-    /// Who sends a request with these headers over a connection with this certificate; the error is the answer (401).
+    /// The user of a request with these headers and this client certificate; the error is the answer (401).
     ///
     /// Add [`Authenticated::warn`] to the answer of the request.
     ///

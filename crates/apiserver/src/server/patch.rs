@@ -74,7 +74,7 @@ impl Call<'_> {
         let kinds = self.kinds.clone();
         let (namespace, name) = (self.namespace().to_owned(), self.name().to_owned());
         let mut writer = self.tracked_writer(&options);
-        // It may be large, and is done with once it is applied: only where somebody was faster is it read once more.
+        // It may be large, and is done with once it is applied: it is read again only if another write came first.
         let mut sent = Some(patch);
         let written = writer
             .update(&namespace, &name, part, |old, warnings| {

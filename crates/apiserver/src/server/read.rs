@@ -341,7 +341,7 @@ impl Call<'_> {
             protobuf: self.output.format == Format::Protobuf,
             env: self.server.env.clone(),
         };
-        // Who waits for a version learns in the stream that it does not come.
+        // A client that waits for a version learns in the stream that it does not come.
         let late = match initial_events {
             Some(true) => self.server.wait_for(wanted).await.err(),
             _ => None,

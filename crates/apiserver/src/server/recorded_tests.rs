@@ -173,7 +173,7 @@ fn patches_of_custom_resources_have_types() {
 
 /// `storedVersions` are filled in before the changes of a write are determined.
 #[test]
-fn whoever_empties_stored_versions_owns_nothing() {
+fn a_client_that_empties_stored_versions_owns_nothing() {
     let api = ApiServer::of_tests(std::sync::Arc::new(Shared(FakeEnv::new())), Config::default());
     let definitions = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
     let definition = json!({"request": format!("POST {definitions}"), "body": {

@@ -63,7 +63,7 @@ fn must(api: &ApiServer, code: u16, line: &str, body: &Value) -> Value {
     value
 }
 
-/// Who a bearer of this token is, or the code of the refusal.
+/// The user of this token, or the code of the refusal.
 fn who(api: &ApiServer, token: &str) -> Result<String, u16> {
     let request = Request::builder().header("authorization", format!("Bearer {token}"));
     let (head, ()) = request.body(()).expect("a request").into_parts();

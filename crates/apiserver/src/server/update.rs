@@ -36,7 +36,7 @@ impl Call<'_> {
             return Ok(self.show(201, written?));
         }
         let key = self.key();
-        // It may be large: only where somebody was faster is it read once more.
+        // It may be large: it is read again only if another write came first.
         let mut sent = Some(object);
         let written = writer
             .update(self.namespace(), &name, part, |old, warnings| {

@@ -334,7 +334,7 @@ fn an_answer_must_be_to_the_review() {
 }
 
 #[test]
-fn who_is_asked() {
+fn webhooks_that_are_called() {
     let world = World::new();
     world.must(201, &format!("POST {MAPS}"), &map("there"));
     let rule = |resources: Value, operations: Value, scope: &str| json!([{"apiGroups": ["*"], "apiVersions": ["v1"], "resources": resources, "operations": operations, "scope": scope}]);

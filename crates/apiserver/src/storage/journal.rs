@@ -39,7 +39,7 @@ pub enum Outcome {
     Recovered,
 }
 
-/// Who hears of outcomes: the storage.
+/// The function that is called with each outcome; the storage sets it.
 pub type Listener = Box<dyn Fn(Outcome) + Send + Sync>;
 
 /// Writes changes down so that they survive the process.
@@ -89,7 +89,7 @@ impl Progress {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Everything up to `revision` is safe; answers who waited for it.
+    /// Everything up to `revision` is safe; returns the tasks that waited for it.
     pub(super) fn advance(&self, revision: u64) -> Vec<Waker> {
         let mut state = self.state();
         state.durable = state.durable.max(revision);
@@ -97,7 +97,7 @@ impl Progress {
         std::mem::replace(&mut state.waiting, later).into_values().collect()
     }
 
-    /// Everything after the safe revision and up to `last` was taken back; answers who waited.
+    /// Everything after the safe revision and up to `last` was taken back; returns the tasks that waited.
     pub(super) fn lose(&self, last: u64, why: Arc<str>) -> Vec<Waker> {
         let mut state = self.state();
         let first = state.durable + 1;
@@ -140,7 +140,7 @@ impl Progress {
 /// Waits until a revision is safe, or was taken back ([`StorageError::Unavailable`]).
 pub struct Settled {
     progress: Arc<Progress>,
-    /// The revision, and a number that tells those apart who wait for the same one.
+    /// The revision, and a number that distinguishes the tasks that wait for the same one.
     ticket: (u64, u64),
 }
 

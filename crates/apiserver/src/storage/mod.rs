@@ -112,7 +112,7 @@ impl Change {
         history::OVERHEAD + self.key.len() + self.after.encoded().len() + before
     }
 
-    /// `ADDED`, `MODIFIED` or `DELETED` for someone who sees every object.
+    /// `ADDED`, `MODIFIED` or `DELETED` for a watcher that sees every object.
     pub fn kind(&self) -> &'static str {
         match (&self.before, self.deleted) {
             (_, true) => "DELETED",
@@ -170,7 +170,7 @@ pub enum StorageError {
         /// How deep it nests.
         depth: usize,
     },
-    /// The text of the object is longer than it may be, even without who owns which field.
+    /// The text of the object is longer than it may be, even without its `managedFields`.
     #[error("the object is too large: {0} bytes")]
     TooLarge(usize),
     /// The change cannot be kept: the journal fails. It was not done.
@@ -300,7 +300,7 @@ pub trait Storage: Send + Sync + 'static {
         limit: &SizeLimit<'_>,
     ) -> Result<Arc<StoredObject>, StorageError>;
 
-    /// The same for a caller who has compared it with what is there, and knows that it has another content.
+    /// The same for a caller that has compared it with the stored object, and knows that its content differs.
     ///
     /// # Errors
     /// As [`Storage::update_up_to`].

@@ -98,7 +98,7 @@ impl StoredObject {
         })
     }
 
-    /// The same for somebody who needs it for himself: it is copied only where somebody else holds the object, too.
+    /// The same as an owned value: it is copied only if the object is still shared.
     pub fn into_value(self: Arc<Self>) -> Value {
         match Arc::try_unwrap(self) {
             Ok(mut own) => {

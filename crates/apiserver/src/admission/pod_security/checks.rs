@@ -210,7 +210,7 @@ impl<'a> Pod<'a> {
         self.containers().filter(is_bad).map(name).collect()
     }
 
-    /// Who sets something that is forbidden: the pod, containers, or both.
+    /// What sets a forbidden field: the pod, containers, or both.
     pub(super) fn setters(&self, pod: bool, containers: &[&str]) -> Option<String> {
         let mut setters = Vec::new();
         if pod {

@@ -116,7 +116,7 @@ pub(super) fn policy(namespace: &Value) -> (Policy, Vec<FieldError>) {
     let warned_version = labels.version("warn");
     policy.warn.level = warned.unwrap_or(Ok(Level::Privileged)).unwrap_or_else(|level| level);
     policy.warn.version = warned_version.unwrap_or(None);
-    // Who enforces more than is warned of is warned of it as well.
+    // If the enforced level is stricter than the level of warnings, warnings use it, too.
     if let (None, Some(Ok(level))) = (warned, enforced)
         && level > policy.warn.level
     {

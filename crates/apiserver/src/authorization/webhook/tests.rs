@@ -260,7 +260,7 @@ fn conditions_choose() {
 /// Plain functions that ask get the webhook's answer as well: reviews, impersonation, the rules that a role grants,
 /// expressions of policies.
 #[test]
-fn whoever_asks_waits_for_the_answer() {
+fn a_request_waits_for_the_answer() {
     let world = World::new(settings(), &[]);
     let review = |verb: &str| {
         let body = json!({

@@ -19,7 +19,7 @@ use crate::storage::StoredObject;
 const COMPONENTS: [&str; 3] = ["controller-manager", "scheduler", STORAGE];
 const STORAGE: &str = "storage";
 
-/// What is said of a component that nobody can ask.
+/// The message about a component that serves no health endpoint.
 const UNKNOWN: &str = "it runs inside this program and reports no health of its own";
 
 impl Inner {

@@ -26,8 +26,8 @@ const KIND: &str = "TokenRequest";
 const DEFAULT_SECONDS: i64 = 60 * 60;
 const MIN_SECONDS: i64 = 10 * 60;
 const MAX_SECONDS: i64 = 1 << 32;
-/// Who asks for this very time is a kubelet for the volume of the admission plugin. Its pod may be one that does not
-/// read the token again, so the token is good for longer and says from when on its use is late.
+/// A kubelet asks for exactly this time, for the volume of the admission plugin. Its pod may be one that does not read
+/// the token again, so the token is valid for longer and says from when on its use is late.
 const WARN_ONLY_SECONDS: i64 = 60 * 60 + 7;
 const EXTENDED_SECONDS: i64 = 365 * 24 * 60 * 60;
 

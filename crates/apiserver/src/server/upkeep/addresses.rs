@@ -47,7 +47,7 @@ impl Held {
 impl Drop for Held {
     fn drop(&mut self) {
         for address in &self.addresses {
-            // Who changed it meanwhile has made it his own.
+            // A client that has changed it meanwhile keeps its change.
             let _ = self
                 .storage
                 .delete(STORE, object::name(address.value()), address.revision());
@@ -174,7 +174,7 @@ mod tests {
     const SERVICES: &str = "/api/v1/namespaces/default/services";
     const ADDRESSES: &str = "/apis/networking.k8s.io/v1/ipaddresses";
 
-    /// Who holds which address, as `ADDRESS NAME`.
+    /// The addresses with their holders, as `ADDRESS NAME`.
     fn held(world: &World) -> Vec<String> {
         let listed = world
             .api

@@ -23,7 +23,7 @@ use crate::values::get;
 
 pub(crate) const STORE: &str = "apiservices.apiregistration.k8s.io";
 const LABEL: &str = "kube-aggregator.kubernetes.io/automanaged";
-/// Who writes them upstream.
+/// The field manager that writes them upstream.
 const MANAGER: &str = "kube-apiserver";
 
 /// The order in which clients prefer built-in groups and their versions: group, its priority, version, its priority.

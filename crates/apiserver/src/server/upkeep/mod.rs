@@ -43,7 +43,7 @@ const SERVICE_RANGES: &str = "servicecidrs.networking.k8s.io";
 /// The name of the server's own range.
 const SERVICE_RANGE: &str = "kubernetes";
 
-/// Who writes the status of FlowSchemas upstream.
+/// The field manager that writes the status of FlowSchemas upstream.
 const CONSUMER: &str = "api-priority-and-fairness-config-consumer-v1";
 
 /// The FlowSchemas by the PriorityLevelConfiguration that they name.

@@ -8,7 +8,7 @@ use crate::server::Inner;
 use crate::server::managed::Tracking;
 use crate::server::write::{Part, Writer};
 
-/// Who the server is to itself.
+/// The user as which the server sends requests to itself.
 const USER: &str = "system:apiserver";
 const MANAGER: &str = "kube-apiserver";
 

@@ -71,7 +71,7 @@ pub(in crate::server) fn reached(resource: &Resource, mut object: Value, part: P
     object
 }
 
-/// The same where nobody asks what was sent.
+/// The same where the sent object is not needed any more.
 pub(super) fn restrict_for_good(resource: &Resource, new: &mut Value, old: &Value, part: Part) {
     match part {
         Part::Of(portion) => (portion.restrict)(new, old),

@@ -38,7 +38,7 @@ fn prefixes_keep_namespaces_apart() {
 /// The roles that the server makes at its start are read once; as trees of values they are ten times as large as their
 /// texts.
 #[test]
-fn whoever_follows_a_store_keeps_nothing_open() {
+fn a_follower_of_a_store_keeps_nothing_open() {
     let storage = MemoryStorage::new(10, 10);
     let text = r#"{"metadata":{"name":"a","resourceVersion":""}}"#.to_owned();
     storage.create_text("s", "a", text).expect("a is new");
@@ -160,7 +160,7 @@ fn journaled(revision: u64) -> (MemoryStorage, Arc<Scripted>) {
 }
 
 #[test]
-fn nobody_hears_of_a_change_before_it_is_safe() {
+fn no_watcher_sees_a_change_before_it_is_safe() {
     let (storage, journal) = journaled(7);
     let woken = Arc::new(Counter::default());
     let waker = Waker::from(woken.clone());

@@ -318,7 +318,7 @@ fn what_is_not_there() {
 }
 
 #[test]
-fn who_may_read() {
+fn users_that_may_read() {
     let world = world();
     let anna = || UserInfo {
         name: "anna".to_owned(),

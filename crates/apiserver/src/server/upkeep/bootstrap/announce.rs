@@ -40,8 +40,8 @@ const RENEWED: i64 = 10;
 /// The label of the server's identity that names its host.
 const HOST: &str = "kubernetes.io/hostname";
 
-/// Who owns which field of the objects, as the ordinary way of writing has it. Writing them so costs a start a fifth of
-/// its time; a test writes them both ways.
+/// The `managedFields` that ordinary writes would give these objects. Ordinary writes would take a fifth of the time of
+/// a start; a test does both and compares them.
 const OWNED: [(&str, &str); 4] = [
     (
         "endpoints",
@@ -129,7 +129,7 @@ impl Inner {
 /// The kinds of the objects that Services have.
 const ENDPOINTS: [&str; 2] = ["endpoints", "endpointslices"];
 
-/// Where a server is reached, and by whom.
+/// The addresses of a server, and the authority of its clients.
 #[derive(Clone, Copy, Debug)]
 pub struct Place<'a> {
     /// The address that the cluster is told.
@@ -138,7 +138,7 @@ pub struct Place<'a> {
     pub host: &'a str,
     /// The authority of its clients' certificates (PEM).
     pub client_authority: Option<&'a str>,
-    /// Whether the endpoints of the Service `kubernetes` are the server's to write; somebody else's otherwise
+    /// Whether the server writes the endpoints of the Service `kubernetes`; otherwise another program does
     /// (`--endpoint-reconciler-type=none`).
     pub endpoints: bool,
 }
@@ -316,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn endpoints_may_be_somebody_elses() {
+    fn endpoints_may_be_written_by_another_program() {
         let world = World::new();
         let address = SocketAddr::from(([127, 0, 0, 1], 6443));
         world.api.announce(&Place {
@@ -408,7 +408,7 @@ mod tests {
 
     /// Every ten seconds, as kube-apiserver does, but only while requests come.
     #[test]
-    fn the_lease_is_renewed_while_somebody_asks() {
+    fn the_lease_is_renewed_while_requests_come() {
         let lease = format!("/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/{IDENTITY}");
         let world = World::new();
         // The state after so many seconds: how long ago the Lease was renewed, and by how many writes the storage went
