@@ -84,7 +84,7 @@ pub(crate) struct Plan {
     pub(crate) names: Vec<&'static str>,
     pub(crate) settings: Settings,
     pub(crate) observer: Option<Arc<dyn Observer>>,
-    /// Of several who run these controllers against one API server, one acts.
+    /// If several processes run these controllers against one API server, only the elected one acts.
     pub(crate) election: Option<LeaderElection>,
 }
 

@@ -10,7 +10,7 @@
 //! - a large request begins only while those under way leave room in memory (see [`crate::held`]);
 //! - a client that leaves too many answers unread gets no further ones (see [`crate::response::unsent`]).
 //!
-//! How the answer is sent is the matter of [`crate::response`].
+//! How the answer is sent is decided in [`crate::response`].
 
 use std::future::poll_fn;
 use std::panic::AssertUnwindSafe;
@@ -48,7 +48,7 @@ const DRAIN_BYTES: usize = 64 * 1024 * 1024;
 /// And for how long.
 const DRAIN_TIME: Duration = Duration::from_secs(5);
 
-/// Who is at the other end.
+/// The client at the other end of the connection.
 pub(crate) struct Peer {
     /// The identity of the client by its connection; a request may say more.
     pub(crate) identity: Identity,
@@ -67,7 +67,7 @@ impl Peer {
         }
     }
 
-    /// He has shown who he is.
+    /// Marks the client as authenticated.
     fn prove(&self, user: &UserInfo) {
         if user.name != SYSTEM_ANONYMOUS
             && let Some(place) = &self.place
@@ -422,7 +422,7 @@ enum Collected {
     Whole,
     /// It is larger than [`MAX_BODY`].
     TooLarge,
-    /// There is no room for it beside the bodies of others.
+    /// There is no room for it beside the bodies of other requests.
     TooMany,
     /// It comes in more than [`MAX_PIECES`].
     TooFine,

@@ -68,7 +68,7 @@ impl Tls {
         })
     }
 
-    /// Who a client is that presented these certificates, its own first.
+    /// The identity of a client that presented these certificates, its own first.
     pub(crate) fn identify(&self, chain: Option<&[CertificateDer<'_>]>) -> Identity {
         let Some((own, intermediates)) = chain.and_then(<[_]>::split_first) else {
             return Identity::Anonymous;
@@ -174,7 +174,7 @@ mod tests {
         Tls::new(Serving::from(&serving), Some(authority.roots().unwrap())).unwrap()
     }
 
-    /// Who the server takes a client for whose certificate has this subject and is signed by its own authority.
+    /// Checks the identity of a client whose certificate has this subject and is signed by the server's own authority.
     fn check(subject: &[(DnType, &str)], expected: Identity) {
         let authority = Authority::new().unwrap();
         let certificate = authority.client(distinguished_name(subject)).unwrap();
@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn the_subject_says_who_it_is() {
+    fn the_subject_is_the_identity() {
         // rcgen keeps one entry per kind; the same attribute under its number is another kind to it.
         let organization = DnType::CustomDnType(vec![2, 5, 4, 10]);
         check(
@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_else_is_anybody() {
+    fn certificates_of_other_authorities_identify_no_client() {
         let (ours, theirs) = (Authority::new().unwrap(), Authority::new().unwrap());
         let tls = tls(&ours);
         assert_eq!(tls.identify(None), Identity::Anonymous);

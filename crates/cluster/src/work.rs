@@ -186,7 +186,7 @@ impl Turns {
         }
     }
 
-    /// A turn is over: it is the next one's.
+    /// A turn is over, and the next waiting request gets it.
     fn give_back(&self) {
         let mut state = self.state();
         while let Some(next) = state.next() {
@@ -204,7 +204,7 @@ impl State {
         of(connections, &client.connection).push_back(waiter);
     }
 
-    /// Who is next; his connection and his user go behind the others.
+    /// The next waiting request. Its connection and its user move to the end of their queues.
     fn next(&mut self) -> Option<oneshot::Sender<()>> {
         let (user, mut connections) = self.waiting.pop_front()?;
         let (connection, mut waiters) = connections.pop_front()?;
@@ -355,7 +355,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_gives_up_leaves_his_turn() {
+    fn a_cancelled_request_loses_its_turn() {
         let turns = Arc::new(Turns::new(1));
         let first = turns.take(&client("a", 1));
         let second = turns.take(&client("b", 2));

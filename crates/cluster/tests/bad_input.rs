@@ -352,7 +352,7 @@ async fn every_answer_has_a_name() {
 }
 
 #[tokio::test]
-async fn whoever_is_refused_is_told_before_the_body_is_there() {
+async fn a_refusal_is_sent_before_the_body_is_there() {
     let (cluster, listening) = server(Limits::default()).await;
     let check = async |who: Who, headers: &str, code: u16, reason: &str, message: &str| {
         let mut stream = raw(&listening, who).await;
@@ -424,7 +424,7 @@ async fn a_body_that_is_too_large_gets_413() {
 }
 
 #[tokio::test]
-async fn half_a_request_disturbs_nobody_and_does_nothing() {
+async fn half_a_request_disturbs_no_other_client_and_does_nothing() {
     let body = r#"{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"half"}}"#;
     let (cluster, listening) = server(Limits {
         body: Duration::from_millis(300),
@@ -471,7 +471,7 @@ async fn half_a_request_disturbs_nobody_and_does_nothing() {
 }
 
 #[tokio::test]
-async fn whoever_sends_heads_slowly_is_cut_off() {
+async fn a_client_that_sends_heads_slowly_is_cut_off() {
     let limits = Limits {
         head: Duration::from_millis(300),
         handshake: Duration::from_millis(300),
@@ -586,7 +586,7 @@ async fn broken_http_ends_only_its_own_connection() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_client_that_stops_reading_a_watch_disturbs_nobody() {
+async fn a_client_that_stops_reading_a_watch_disturbs_no_other() {
     let stall = Duration::from_secs(2);
     let (cluster, listening) = server(Limits {
         stall,
@@ -660,7 +660,7 @@ async fn a_client_that_stops_reading_a_watch_disturbs_nobody() {
 }
 
 #[tokio::test]
-async fn stop_waits_for_nobody() {
+async fn stop_does_not_wait_for_clients() {
     let (cluster, listening) = server(Limits::default()).await;
     let quiet = raw(&listening, Who::Admin).await;
     let mut half = raw(&listening, Who::Admin).await;

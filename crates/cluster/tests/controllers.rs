@@ -182,7 +182,7 @@ async fn pods_behave_as_they_say() {
     .await;
 }
 
-/// Who deletes the simulated node has it again.
+/// A simulated node that is deleted is created again.
 #[tokio::test]
 async fn the_node_comes_back() {
     check(async |client| {
@@ -536,7 +536,7 @@ async fn a_pod_waits_for_a_node_that_fits() {
 }
 
 #[tokio::test]
-async fn nobody_plays_for_the_nodes_of_others() {
+async fn nodes_of_other_programs_are_not_simulated() {
     check(async |client| {
         let nodes: Api<Node> = Api::all(client.clone());
         let pods: Api<Pod> = Api::default_namespaced(client);

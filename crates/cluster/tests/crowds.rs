@@ -68,7 +68,7 @@ async fn check<S>(what: &str, silent: impl AsyncFn(&Listening) -> S) {
 }
 
 #[tokio::test]
-async fn whoever_says_nothing_keeps_nobody_waiting() {
+async fn a_silent_client_keeps_no_other_waiting() {
     let connect = async |listening: &Listening| TcpStream::connect(listening.address).await.expect("the port is open");
     check("without a word", connect).await;
     let greet = async |listening: &Listening| {

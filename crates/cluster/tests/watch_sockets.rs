@@ -114,7 +114,7 @@ async fn the_end_is_said() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_gets_one() {
+async fn requests_that_get_one() {
     let (_cluster, listening, _) = server().await;
     let (_socket, answer) = watch(&listening, WATCH, &[("sec-websocket-protocol", "any")]).await;
     assert_eq!(answer.headers()["sec-websocket-protocol"], "any");

@@ -56,7 +56,7 @@ fn complete(deployment: Option<&Deployment>) -> bool {
     })
 }
 
-/// Who reads `generation` to learn whether the spec changed sees no change that the user did not make: the revision is
+/// A client that reads `generation` to learn whether the spec changed sees only changes by users: the revision is
 /// no part of the wish.
 #[tokio::test]
 async fn a_new_deployment_stays_at_its_first_generation() {

@@ -222,7 +222,7 @@ impl ClusterBuilder {
     }
 
     /// Whether it writes Endpoints and EndpointSlice `kubernetes` (`--endpoint-reconciler-type`). Default yes;
-    /// otherwise they are somebody else's.
+    /// otherwise another program maintains them.
     pub fn endpoints(mut self, are_written: bool) -> ClusterBuilder {
         self.has_endpoints = are_written;
         self

@@ -225,7 +225,7 @@ fn uses(usages: &BTreeSet<&str>, purpose: &str) -> std::result::Result<(), Strin
     Err(format!("usages did not match [{}]", needed.join(" ")))
 }
 
-/// Approves a kubelet's request for its client certificate, when who asks may do so.
+/// Approves a kubelet's request for its client certificate if the requesting user has permission.
 async fn approve(request: &CertificateSigningRequest, ctx: &Context) -> Result<()> {
     let spec = &request.spec;
     if spec.signer_name != KUBELET_CLIENT || !matches!(allowed(spec), Some(Ok(()))) {

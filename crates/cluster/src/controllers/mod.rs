@@ -21,7 +21,7 @@
 //! | `node` | `node/` | simulated nodes and their kubelets |
 //! | `node-lifecycle` | `node_lifecycle/` | nodes that fall silent, and taints of nodes that follow from their conditions |
 //! | `taint-eviction` | `taint_eviction.rs` | pods leave nodes with taints that they do not tolerate |
-//! | `pod-garbage-collector` | `podgc.rs` | pods that nobody else would remove |
+//! | `pod-garbage-collector` | `podgc.rs` | pods that no other controller removes |
 //! | `volume-protection` | `protection.rs` | claims, volumes and VolumeAttributesClasses in use are not taken away |
 //! | `resourcequota` | `resourcequota.rs` | what a namespace uses of its quotas |
 //! | `endpoints` | `endpoints/` | EndpointSlices and Endpoints of Services, mirrors of Endpoints made by hand |

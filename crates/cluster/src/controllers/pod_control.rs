@@ -14,7 +14,7 @@ use kubewright::{Context, Error, EventType, Object, Result};
 use super::plain;
 use crate::objects::meta;
 
-/// How many pods one reconcile makes or deletes at most; the rest is the next one's.
+/// How many pods one reconcile creates or deletes at most; the next reconcile does the rest.
 pub(crate) const BURST: usize = 500;
 
 /// A pod of the template that the owner controls (`GetPodFromTemplate`).

@@ -155,7 +155,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_stays() {
+    fn pods_that_stay() {
         let check = |taints: &[&str], tolerations: Value, expected: Verdict| {
             let taint = |key: &&str| Taint {
                 key: (*key).to_owned(),

@@ -23,7 +23,7 @@ pub enum DataDirError {
     InUse {
         /// The folder.
         path: PathBuf,
-        /// Who uses it, such as "process 4711".
+        /// The process that uses it, such as "process 4711".
         holder: String,
     },
     /// The folder holds other things than a cluster. Nothing in it was touched.

@@ -52,8 +52,8 @@ impl Folder {
         self.marked
     }
 
-    /// Hands over the lock that keeps others out: it must live as long as something in the folder is written, and no
-    /// longer.
+    /// Hands over the lock that keeps other processes out: it must live as long as something in the folder is written,
+    /// and no longer.
     pub(super) fn take_lock(&mut self) -> Option<File> {
         self.lock.take()
     }
@@ -160,7 +160,7 @@ fn take_lock(path: &Path) -> Result<File, DataDirError> {
         Ok(()) => {}
         Err(TryLockError::WouldBlock) => {
             let mut holder = String::new();
-            // Who it is is a courtesy: without it the answer is the same.
+            // The name of the holder is only for the message, so a failure to read it is ignored.
             let _ = file.read_to_string(&mut holder);
             let holder = match holder.trim() {
                 "" => "another process".to_owned(),

@@ -10,8 +10,8 @@
 //! - a client that goes is noticed at once, even after it has sent other bytes;
 //! - events that are there together go together: a frame of a watch is one record of TLS and one system call.
 //!
-//! Not here: watches of HTTP/1.0, which knows no chunks, and of HTTP/2, where they are streams among others. Who must
-//! go when there is no room is the matter of [`super::places`].
+//! Not here: watches of HTTP/1.0, which knows no chunks, and of HTTP/2, where they are streams among others. Which
+//! connections are closed to make room is decided in [`super::places`].
 
 use std::convert::Infallible;
 use std::fmt::Write as _;

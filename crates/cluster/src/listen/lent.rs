@@ -1,5 +1,6 @@
-//! A connection that is lent to what serves it (a WebSocket, SPDY), and comes back when that has ended: whoever serves
-//! it drops it, and a TLS connection ends with a goodbye, or its client takes what it got for cut off.
+//! A connection that is lent to a protocol (a WebSocket, SPDY) and returned when the protocol has ended. The protocol
+//! only drops it; the listener then ends a TLS connection with `close_notify`, without which the client would take the
+//! data for truncated.
 
 use std::io;
 use std::pin::Pin;
@@ -20,7 +21,7 @@ pub(super) fn lend<S>(stream: S) -> (Lent<S>, Lender<S>) {
 }
 
 impl<S> Lender<S> {
-    /// The connection, if nobody has it any more.
+    /// The connection, if the protocol no longer holds it.
     pub(super) fn back(self) -> Option<S> {
         let stream = Arc::try_unwrap(self.0).ok()?;
         Some(stream.into_inner().unwrap_or_else(PoisonError::into_inner))

@@ -62,7 +62,7 @@ pub(crate) struct TlsStream<S> {
     said_goodbye: bool,
 }
 
-/// Bytes that wait for their reader, who takes them from the front.
+/// Bytes that wait for their reader, which takes them from the front.
 #[derive(Default)]
 struct Kept {
     bytes: Vec<u8>,
@@ -240,7 +240,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> TlsStream<S> {
                     return Ok(used + discard);
                 }
                 other => {
-                    let why = format!("a state of TLS that nobody asked for: {other:?}");
+                    let why = format!("an unexpected state of TLS: {other:?}");
                     return Err(io::Error::new(ErrorKind::Unsupported, why));
                 }
             }
@@ -572,7 +572,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn whoever_speaks_something_else_is_told() {
+    async fn a_broken_handshake_gets_an_alert() {
         let (config, _) = configs(&version::TLS13);
         let (near, mut far) = tokio::io::duplex(1024);
         far.write_all(b"\x16\x03\x01\x00\x05\x01\x00\x00\x01\x00")

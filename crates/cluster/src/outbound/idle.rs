@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn hosts_that_nobody_asks_for_again_are_forgotten() {
+    fn hosts_that_are_not_requested_again_are_forgotten() {
         let idle = Idle::default();
         let ended = Fake::default();
         for number in 0..HOSTS {

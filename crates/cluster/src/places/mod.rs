@@ -294,7 +294,7 @@ impl State {
     }
 }
 
-/// Who goes first.
+/// The classes of connections, in the order in which they are closed.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Class {
     SilentUnproven,
@@ -306,7 +306,7 @@ enum Class {
 type Missed = (Class, u64, u64);
 
 impl Place {
-    /// Who runs the connection.
+    /// Sets the task that runs the connection.
     pub(crate) fn runs_as(&self, task: AbortHandle) {
         // Each connection has one task, which is told once.
         let _ = self.task.set(task);
@@ -331,7 +331,7 @@ impl Place {
         self.proven.load(Ordering::Relaxed)
     }
 
-    /// The client has shown who it is.
+    /// The client is authenticated.
     pub(crate) fn prove(&self) {
         if self.is_proven() {
             return;
@@ -531,7 +531,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn who_goes_for_a_new_client() {
+    async fn connections_are_closed_in_order_for_a_new_client() {
         let there = |does: &[Does]| does.iter().map(|does| (HERE, *does)).collect::<Vec<_>>();
         let bounds = Bounds {
             all: 4,
@@ -667,7 +667,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn who_may_ask_again_is_asked_to_leave() {
+    async fn clients_that_can_reconnect_are_asked_to_close() {
         let places = Places::new(Bounds::of(10), Limits::default());
         let (known, _, known_task) = open(&places, HERE, RestsKnown).unwrap_or_else(|full| panic!("{full}"));
         let (unknown, _, unknown_task) = open(&places, HERE, Rests).unwrap_or_else(|full| panic!("{full}"));

@@ -1,4 +1,4 @@
-//! Commands that clients run beside a container's program, with their streams; and clients who join the program itself.
+//! Commands that clients run beside a container's program, with their streams, and clients that attach to the program.
 //!
 //! Invariant: an attached client never holds the program up: output that it does not take in time is missed, and the
 //! log has it.

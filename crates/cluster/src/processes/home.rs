@@ -167,8 +167,8 @@ impl Home {
         if let Some(user) = self.user {
             chown(path, None, Some(user))?;
         }
-        // The owner's rights in a mode hold for the programs, which are the group; but they change nothing. Others read
-        // nothing.
+        // The owner's rights in a mode hold for the programs, which are the group; but they change nothing. Other
+        // users read nothing.
         let of_owner = mode >> 6 & 0o7;
         let of_group = if self.user.is_some() { of_owner & 0o5 } else { 0 };
         fs::set_permissions(path, fs::Permissions::from_mode(of_owner << 6 | of_group << 3))

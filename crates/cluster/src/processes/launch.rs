@@ -214,7 +214,7 @@ pub(super) fn this_program() -> io::Result<PathBuf> {
     }
 }
 
-/// Hears who reports, and hands the connection over.
+/// Reads which process a connection reports for, and hands the connection over.
 async fn welcome(stream: UnixStream, waiting: Arc<Waiting>) {
     let mut stream = BufReader::new(stream);
     let Ok(Ok(id)) = tokio::time::timeout(PATIENCE, line(&mut stream)).await else {

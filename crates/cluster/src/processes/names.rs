@@ -166,7 +166,7 @@ fn machine() -> String {
     fs::read_to_string("/etc/hosts").unwrap_or_else(|_| "127.0.0.1 localhost\n".to_owned())
 }
 
-/// Puts a text into a file that stays the same file. Who reads meanwhile may find the end of the text before.
+/// Replaces the text of a file in place. A concurrent reader may see the end of the previous text.
 fn replace(path: &Path, text: &str) -> io::Result<()> {
     let mut file = fs::OpenOptions::new().write(true).open(path)?;
     file.seek(io::SeekFrom::Start(0))?;

@@ -136,7 +136,7 @@ fn shim(arguments: Vec<OsString>) -> io::Result<u8> {
 }
 
 /// Puts files in the place of the machine's, for this process and all below it. Root may do so in a mount namespace;
-/// others in a user namespace of their own as well, in which they stay who they are.
+/// other users also need a user namespace, in which they keep their user ID.
 #[cfg(target_os = "linux")]
 fn own_files(files: &[(Option<&str>, &str)]) -> io::Result<()> {
     use rustix::mount::{MountPropagationFlags, mount_bind, mount_change};

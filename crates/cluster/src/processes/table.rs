@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_below_whom() {
+    fn processes_below_a_process() {
         let entry = |parent, own, waited| Entry { parent, own, waited };
         let table = Table::of(BTreeMap::from([
             (1, entry(0, 900, 900)),

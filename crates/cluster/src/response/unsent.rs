@@ -468,7 +468,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn who_reads_gets_everything() {
+    async fn a_client_that_reads_gets_everything() {
         let room = room(4 * MIB, 64 * MIB);
         let client = client(&room, true).await;
         assert_eq!(ask(&client, 40).await, times(40, || Came::Whole));
@@ -477,7 +477,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn who_takes_nothing_is_refused_more_and_loses_what_waits() {
+    async fn a_client_that_reads_nothing_is_refused_more_and_loses_what_waits() {
         let room = room(4 * MIB, 64 * MIB);
         let client = client(&room, false).await;
         let mut expected = times(16, || Came::Refused);
@@ -488,7 +488,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn where_room_is_scarce_who_takes_nothing_goes_soon() {
+    async fn where_room_is_scarce_a_client_that_reads_nothing_is_closed_soon() {
         let room = room(4 * MIB, 4 * MIB);
         let (rests, reads) = (client(&room, false).await, client(&room, true).await);
         let resting = tokio::spawn(async move { ask(&rests, 4).await });
@@ -528,7 +528,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn over_http_1_who_takes_nothing_goes_soon_where_room_is_scarce() {
+    async fn over_http_1_a_client_that_reads_nothing_is_closed_soon_where_room_is_scarce() {
         let room = room(16 * MIB, 4 * MIB);
         let mut resting = Vec::new();
         for _ in 0..4 {

@@ -58,7 +58,7 @@ pub(super) fn answer(head: &Parts, pod: Pod, ports: &[u16], stop: &Stop) -> Opti
     Some(accepted.map(|()| ResponseBody::Upgrade(Upgrade(Box::new(run)))))
 }
 
-/// How the messages of a protocol are written, if it is one for ports. Who names none gets bytes.
+/// How the messages of a protocol are written, if it is one for ports. A client that names no protocol gets bytes.
 fn codec(protocol: &str) -> Option<Codec> {
     match protocol {
         "" | "v4.channel.k8s.io" => Some(Codec::Bytes),
@@ -138,7 +138,7 @@ where
 async fn one(pod: &Pod, port: u16, channel: u8, heard: mpsc::Receiver<Bytes>, say: mpsc::Sender<(u8, Bytes)>) {
     let (data, error) = (channel, channel + 1);
     for channel in [data, error] {
-        // Who has gone ends all of it elsewhere.
+        // A client that has gone is noticed elsewhere.
         let _ = say.send((channel, Bytes::copy_from_slice(&port.to_le_bytes()))).await;
     }
     let number = port.to_string();
@@ -282,7 +282,7 @@ mod tests {
         };
         let client = async {
             let mut socket = WebSocketStream::from_raw_socket(near, Role::Client, None).await;
-            // A channel that there is not, one that nobody reads, nothing, and text, which counts as well.
+            // A channel that does not exist, one that is not read, an empty message, and text, which is valid too.
             let said = [(9, &b"no"[..]), (1, b"no"), (0, b""), (0, b"pi")];
             let said = said.map(|(channel, bytes)| codec.message(channel, bytes));
             let text = codec.message(0, b"ng").into_text().expect("text");

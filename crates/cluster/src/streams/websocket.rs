@@ -65,7 +65,7 @@ const fn channels(protocol: &'static str, codec: Codec, version: Version) -> Cha
     }
 }
 
-/// Who names no protocol gets the first.
+/// A client that names no protocol gets the first.
 const CHANNELS: [Channels; 6] = [
     channels("", Codec::Bytes, Version::First),
     channels("channel.k8s.io", Codec::Bytes, Version::First),
@@ -380,7 +380,7 @@ mod tests {
     }
 
     #[test]
-    fn who_gets_a_websocket() {
+    fn requests_that_become_websockets() {
         #[track_caller]
         fn check(upgrade: &str, protocols: Option<&str>, expected: Option<&str>) {
             let mut request = http::Request::get("/")

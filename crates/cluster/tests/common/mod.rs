@@ -49,7 +49,7 @@ pub(crate) async fn https_client(listening: &Listening) -> kube::Client {
     kube::Client::try_from(config).expect("a client")
 }
 
-/// Who a raw client is.
+/// The identity of a raw client.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Who {
     Admin,

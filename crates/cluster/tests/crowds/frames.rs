@@ -247,7 +247,7 @@ fn resident() -> usize {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn frames_in_numbers_hurt_nobody_else() {
+async fn floods_of_frames_hurt_no_other_client() {
     let builder = Cluster::builder()
         .controllers(Controllers::None)
         .limits(Limits::default());

@@ -37,7 +37,7 @@ use neighbour::Neighbour;
 use report::{Report, Row};
 use server::Server;
 
-/// So many inputs are tried side by side, each on a server of its own: some of them wait for somebody who never
+/// So many inputs are tried side by side, each on a server of its own: some of them wait for a peer that never
 /// answers.
 const LANES: usize = 4;
 
@@ -82,7 +82,7 @@ async fn lane(queue: Queue, report: Arc<Mutex<Report>>) -> Vec<String> {
         if let Err(problem) = checked {
             eprintln!("{}: {problem}", input.name);
             problems.push(format!("{}: {problem}", input.name));
-            // Whatever it left behind is not the next one's fault.
+            // The next input must not fail because of what this one left in the server.
             server = Server::start();
         }
     }
@@ -104,7 +104,7 @@ const EXPENSIVE: [&str; 10] = [
 
 /// One thread serves all connections here, so a request that it worked on would hold up the others.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn nobody_waits_while_somebody_elses_request_is_worked_on() {
+async fn a_long_request_keeps_no_other_client_waiting() {
     let server = Server::start();
     let inputs: Vec<Input> = inputs::groups().into_iter().flat_map(|(_, list)| list).collect();
     for name in EXPENSIVE {

@@ -146,7 +146,7 @@ fn short(value: &Value) -> String {
     }
 }
 
-/// Who the tests are; the recordings were made by another administrator.
+/// The user of the tests; the recordings were made by another administrator.
 #[derive(Clone, Default)]
 pub(crate) struct Caller(pub(crate) Value);
 

@@ -37,7 +37,7 @@ const SERVICE_NAME: &str = "kubernetes.io/service-name";
 const HEADLESS: &str = "service.kubernetes.io/headless";
 const LAST_CHANGE: &str = "endpoints.kubernetes.io/last-change-trigger-time";
 const OVER_CAPACITY: &str = "endpoints.kubernetes.io/over-capacity";
-/// Who tells of hints; elsewhere the controller goes by another name.
+/// The source of events about hints; other events have the controller's usual name.
 const SOURCE: &str = "endpoint-slice-controller";
 
 /// The slices of Services.

@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn whom_to_look_at() {
+    fn objects_to_look_at() {
         // New objects: only when an owner is unknown, wrong, or going in the foreground.
         check(&["+a"], &[]);
         check(&["+a", "+b<a"], &[]);
@@ -301,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn who_blocks() {
+    fn dependents_that_block() {
         let mut graph = Graph::default();
         for text in ["a<a!", "b<a!", "c<a", "d<b!"] {
             graph.put(node(text));

@@ -28,7 +28,7 @@ use serde_json::{Value, json};
 use self::graph::{FOREGROUND, Graph, Node, ORPHAN};
 use self::kinds::{Change, Kind, Kinds};
 
-/// Who signs events.
+/// The component that events name as their source.
 const NAME: &str = "garbage-collector-controller";
 /// How many objects are looked at at the same time.
 const WORKERS: usize = 8;
@@ -376,8 +376,8 @@ impl Collector {
             }
         }
         if blocking.is_empty() {
-            // The others go all the same, and first: without the finalizer an object that one of its own holds looks
-            // like an owner that keeps its dependents.
+            // The other dependents are deleted first: an object without the finalizer looks like an owner that keeps
+            // its dependents.
             self.collect_dependents(&item.node.uid).await?;
             self.remove_finalizer(item, version, FOREGROUND).await?;
         }

@@ -252,7 +252,7 @@ impl Autoscaler {
         self.past.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Remembers the pods that an autoscaler is about, and answers who else is about some of them, and itself.
+    /// Remembers the pods of an autoscaler, and returns all autoscalers that share some of them, itself included.
     fn targets_of(&self, request: &Request, pods: &[Pod]) -> Vec<String> {
         let uids: BTreeSet<String> = pods.iter().filter_map(|pod| pod.metadata.uid.clone()).collect();
         let mut targets = self.targets.lock().unwrap_or_else(PoisonError::into_inner);
@@ -487,7 +487,7 @@ struct Sizes {
     metrics: Option<Vec<MetricStatus>>,
 }
 
-/// Writes the status, when it differs. Who said that the target was scaled says when, too.
+/// Writes the status if it differs. The message that the target was scaled also carries the time.
 async fn say(scaler: &HorizontalPodAutoscaler, sizes: Option<Sizes>, said: &[Said], ctx: &Context) -> Result<Action> {
     let mut status: HorizontalPodAutoscalerStatus = scaler.status.clone().unwrap_or_default();
     if let Some(sizes) = sizes {

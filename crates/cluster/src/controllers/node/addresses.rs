@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use kubewright::Request;
 
-/// Who has which address.
+/// Which pod has which address.
 #[derive(Default)]
 pub(super) struct Addresses {
     next: u32,

@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn who_goes_first() {
+    fn pods_are_evicted_in_order() {
         let check = |all: &[(&str, i32, &str, &str)], expected: Option<&str>| {
             assert_eq!(goes(&pods(all), Short::Memory), expected, "{all:?}");
         };
@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn who_does_not_count() {
+    fn pods_that_do_not_count() {
         let mut all = pods(&[("a", 0, "", "1Gi")]);
         all[0].status.as_mut().expect("it has one").phase = Some("Failed".to_owned());
         assert_eq!(goes(&all, Short::Memory), None);
@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_not_taken_up() {
+    fn pods_that_are_not_admitted() {
         let check = |pressure: &str, posted: &[&str], pod: Value, expected: Option<&str>| {
             let conditions: Vec<Value> = (posted.iter())
                 .map(|kind| json!({"type": kind, "status": "True"}))

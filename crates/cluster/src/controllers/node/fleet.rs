@@ -459,7 +459,7 @@ mod tests {
     }
 
     #[test]
-    fn whose_nodes() {
+    fn nodes_that_are_simulated() {
         let check = |metadata: Value, expected: bool| {
             let node: Node = serde_json::from_value(json!({ "metadata": metadata })).expect("a node");
             assert_eq!(is_simulated(&node), expected, "{node:?}");

@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_nobody_knows_any_more_is_started_again_at_once() {
+    fn a_forgotten_program_is_started_again_at_once() {
         let mut play = Play::of(json!({ "containers": [{ "name": "c", "image": "i" }] }));
         play.sees("c", 0, runs(true, true));
         play.check(0, "Running c#0=ready");

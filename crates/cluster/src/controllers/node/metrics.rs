@@ -1,7 +1,7 @@
 //! The objects of an installed metrics-server beside its program: the APIService of its group and the role to read it.
 //!
-//! Who has read them may change both; they are made once. Not here: the figures (`crate::meter`), and their API, which
-//! the API server serves itself (so that the APIService names no Service).
+//! Both are created once, and an administrator may change them. Not here: the figures (`crate::meter`), and their
+//! API, which the API server serves itself (so that the APIService names no Service).
 
 use std::collections::BTreeMap;
 

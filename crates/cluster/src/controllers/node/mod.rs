@@ -7,8 +7,8 @@
 //! A node that is short of something evicts pods (`evictor`, decided in `eviction`). Where the cluster was started so,
 //! the containers of a pod really run (`running`, `live`; as what: `crate::processes`).
 //!
-//! Invariants: nodes that others play for are left alone, and so are their pods. Fields of a pod's status that other
-//! clients write stay until the simulation has another value for them. A node that has fallen silent does nothing.
+//! Invariants: nodes that another program simulates are left alone, and so are their pods. Fields of a pod's status
+//! that other clients write stay until the simulation has another value for them. A silent node does nothing.
 
 mod addresses;
 mod behaviour;

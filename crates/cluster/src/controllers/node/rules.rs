@@ -108,7 +108,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_is_meant() {
+    fn pods_that_a_rule_selects() {
         let check = |selector: &str, namespace: Option<&str>, expected: Option<&str>| {
             let behaviours = Behaviours::default();
             let says = || [("kubewright.dev/never-ready".to_owned(), "true".to_owned())].into();

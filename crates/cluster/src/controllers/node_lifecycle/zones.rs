@@ -1,9 +1,9 @@
 //! How fast the nodes of a zone are tainted `NoExecute`, by which pods leave them (`handleDisruption`,
 //! `ComputeZoneState`, `RateLimitedTimedQueue`).
 //!
-//! Pure. The nodes of a zone that are not ready wait in a queue, and one every ten seconds is tainted. The more of the
-//! zone is not ready, the more likely it is that the network is at fault and not the nodes: a zone of which more than
-//! half is not ready goes slower or not at all. While no zone has a ready node nothing is evicted, and nodes lose the
+//! Pure. The nodes of a zone that are not ready wait in a queue, and one every ten seconds is tainted. If many nodes of
+//! a zone are not ready, the network is a likelier cause than the nodes: a zone of which more than half is not ready is
+//! tainted more slowly or not at all. While no zone has a ready node nothing is evicted, and nodes lose the
 //! taints that they have.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};

@@ -20,7 +20,7 @@ use serde_json::json;
 use super::{Waiting, bound};
 use crate::objects::meta;
 
-/// Who writes the names of claims into the status of a pod.
+/// The field manager that writes the names of claims into the status of a pod.
 const MANAGER: &str = "ResourceClaimController";
 /// The finalizer of allocated claims.
 const FINALIZER: &str = "resource.kubernetes.io/delete-protection";

@@ -1,7 +1,7 @@
 //! The devices that a pod waits for (`DynamicResources`): its claims exist, are allocated, and their devices can be
 //! reached from a node.
 //!
-//! Nothing is allocated here: a claim that nobody else allocates keeps its pod waiting.
+//! Nothing is allocated here: a claim that no driver allocates keeps its pod waiting.
 
 use kubewright::k8s_openapi::api::core::v1::{Node, NodeSelector, Pod};
 use kubewright::k8s_openapi::api::resource::v1::ResourceClaim;

@@ -304,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn who_may_run_where() {
+    fn nodes_that_fit_a_pod() {
         check(json!({}), json!({}), 999, None);
         check(json!({}), json!({}), 1000, Some("Too many pods"));
         check(json!({}), json!({ "status": {} }), 0, Some("Too many pods"));
@@ -468,7 +468,7 @@ mod tests {
     }
 
     #[test]
-    fn who_could_be_helped() {
+    fn pods_that_a_change_could_help() {
         let check = |spec: Value, there: usize, expected: Option<bool>| {
             let pod: Pod = serde_json::from_value(json!({ "spec": spec })).expect("a pod");
             let node = json!({

@@ -1,6 +1,7 @@
 //! The pods that belong together with a pod: those of its controller and of the Services that select it.
 //!
-//! kube-scheduler spreads them over nodes and zones where nobody says how (`helper.DefaultSelector`).
+//! kube-scheduler spreads them over nodes and zones if the pod has no constraints of its own
+//! (`helper.DefaultSelector`).
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};

@@ -483,7 +483,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn whose_pods() {
+    fn pods_of_this_scheduler() {
         let check = |names: &[&str], spec: serde_json::Value, phase: &str, expected: bool| {
             let scheduler = Scheduler {
                 names: names.iter().map(|name| (*name).to_owned()).collect(),

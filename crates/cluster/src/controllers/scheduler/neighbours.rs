@@ -2,8 +2,8 @@
 //! spread.
 //!
 //! Pure. Only required terms count here; preferred ones are in `prefer`. Upstream: `interpodaffinity`,
-//! `podtopologyspread`. Counted once for each pod that is placed, and then asked for each node. Invariant: a pod that
-//! repels others is asked as well when one comes that says nothing itself.
+//! `podtopologyspread`. Counted once for each pod that is placed, and then asked for each node. Invariant: the
+//! anti-affinity of a running pod is checked for each new pod, also for one without affinity of its own.
 
 use std::collections::{BTreeMap, BTreeSet};
 

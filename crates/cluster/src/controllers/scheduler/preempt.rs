@@ -102,7 +102,7 @@ fn protected(victims: Vec<Placed>, budgets: &[Arc<PodDisruptionBudget>]) -> (Vec
             })
         })
         .collect();
-    // Who violates one budget is not counted by those that follow.
+    // A pod that violates one budget is not counted against the budgets that follow.
     victims
         .into_iter()
         .partition(|victim| left.iter_mut().any(|budget| budget.is_violated_by(victim)))
@@ -129,7 +129,7 @@ impl Budget<'_> {
     }
 }
 
-/// Who has to go from a node so that the pod fits there (`SelectVictimsOnNode`); or why it does not even then.
+/// The pods that must leave a node so that the pod fits there (`SelectVictimsOnNode`), or why it still does not fit.
 ///
 /// `asks` says why the node refuses, as the ledger is. The ledger is as before in the end.
 pub(super) fn victims(
@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn who_gives_way() {
+    fn pods_that_give_way() {
         check(&[("a", "x", 10), ("b", "x", 20)], &[], None);
         check(&[("a", "x", 5), ("b", "x", 1)], &[], Some(("x", &["b"])));
         // The younger of two of the same priority.
@@ -293,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn who_may_ask() {
+    fn pods_that_may_preempt() {
         let check = |policy: &str, nominated: Option<&str>, expected: Option<Ineligible>| {
             let mut ledger = Ledger::default();
             let told = json!([{ "type": DISRUPTION_TARGET, "status": "True", "reason": REASON }]);

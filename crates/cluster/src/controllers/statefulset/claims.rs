@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn who_owns_a_claim() {
+    fn owners_of_a_claim() {
         let of = |word: &str| match word {
             "set" => reference("StatefulSet", "set"),
             "pod" => reference("Pod", "pod"),

@@ -13,7 +13,7 @@ use crate::processes::names::{Names, ZONE};
 
 /// How long an answer may be kept, in seconds (the default of CoreDNS' plugin `kubernetes`).
 const TTL: u32 = 5;
-/// The most bytes over UDP to those who say nothing, and to those who say more (the size that no network cuts).
+/// The most bytes of an answer over UDP: without EDNS, and with it (a size that no network fragments).
 const LEAST: u16 = 512;
 const MOST: u16 = 1232;
 /// Number, flags and counts.

@@ -283,7 +283,7 @@ mod tests {
             taken_unread <= 8,
             "{taken_unread} of {count} pieces were taken, and none read"
         );
-        // Who reads lets the others on.
+        // Reading makes room for the other pieces.
         for _ in 0..1000 {
             let ended = (&mut running).now_or_never();
             assert!(ended.is_none(), "{ended:?}");

@@ -1,4 +1,4 @@
-//! Who owns which field, and patches that name much or lie deep.
+//! Ownership of fields, and patches that name many fields or are nested deeply.
 
 use crate::input::{Input, Request, any, apply, create, get, input, json_patch, merge_patch, strategic_patch};
 use crate::values::{CONFIG_MAPS, DEPLOYMENTS, PODS, config_map, deployment, fields, items, nested, pod, scaled};
