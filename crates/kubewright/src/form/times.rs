@@ -4,8 +4,8 @@
 //! `null`, also where a type wants a time (`lastTransitionTime` of a condition). Anyone who may write a status stores
 //! such times. An object that cannot be decoded gets no reconcile, and with a finalizer is never removed.
 //!
-//! Only the members at which serde failed are read otherwise, and only when it failed. A text that is no time stays as it
-//! is.
+//! Only the members at which serde failed are read otherwise, and only when it failed. A text that is no time stays as
+//! it is.
 
 use jiff::Timestamp;
 use jiff::civil::DateTime;
