@@ -4,6 +4,7 @@
 //! Rules read through [`At`], which answers absent fields with `null`, and write into [`Errors`].
 
 use kubewright_schema::{budget, measure};
+use serde_json::map::Entry;
 use serde_json::{Map, Value};
 
 pub use kubewright_schema::check::{At, Errors};
@@ -18,10 +19,14 @@ pub fn child<'a>(map: &'a mut Object, key: &str) -> Option<&'a mut Object> {
 
 /// The object below `key`, made when absent or `null`; none when something else is there.
 pub fn ensure<'a>(map: &'a mut Object, key: &str) -> Option<&'a mut Object> {
-    if !map.contains_key(key) {
-        measure::count_field(map.len());
-    }
-    let slot = map.entry(key).or_insert(Value::Null);
+    let there = map.len();
+    let slot = match map.entry(key) {
+        Entry::Occupied(present) => present.into_mut(),
+        Entry::Vacant(absent) => {
+            measure::count_field(there);
+            absent.insert(Value::Null)
+        }
+    };
     if slot.is_null() {
         *slot = Value::Object(Object::new());
     }
@@ -57,14 +62,14 @@ pub fn fill(map: &mut Object, key: &str, value: impl Into<Value>) {
 
 /// Sets `key` when it is absent, `null` or the empty text.
 pub fn fill_text(map: &mut Object, key: &str, value: &str) {
-    if absent(map, key) || map[key] == "" {
+    if map.get(key).is_none_or(|present| present.is_null() || present == "") {
         put(map, key, value.into());
     }
 }
 
 /// Sets `key` when it is absent, `null` or 0.
 pub fn fill_number(map: &mut Object, key: &str, value: i64) {
-    if absent(map, key) || map[key] == 0 {
+    if map.get(key).is_none_or(|present| present.is_null() || *present == 0) {
         put(map, key, value.into());
     }
 }

@@ -51,6 +51,26 @@ impl<'a> At<'a> {
         self.value.get(name).is_some_and(|value| !value.is_null())
     }
 
+    /// Whether a field is a list or a map with something in it.
+    pub fn has_some(&self, name: &str) -> bool {
+        budget::spend(2);
+        match self.value.get(name) {
+            Some(Value::Array(list)) => !list.is_empty(),
+            Some(Value::Object(map)) => !map.is_empty(),
+            _ => false,
+        }
+    }
+
+    /// Whether a field is there that is none of these. Of the items of a long list most have only the few fields that
+    /// all have: they are read once instead of being asked for each field that they might have.
+    pub fn has_beyond(&self, names: &[&str]) -> bool {
+        let Some(map) = self.value.as_object() else {
+            return false;
+        };
+        budget::spend(map.len());
+        map.keys().any(|key| !names.contains(&key.as_str()))
+    }
+
     /// The text of a field, as [`At::has`] looks at it.
     pub fn text_of(&self, name: &str) -> &'a str {
         budget::spend(2);
@@ -67,6 +87,18 @@ impl<'a> At<'a> {
         let path = self.path.clone();
         let list: &'a [Value] = self.value.as_array().map_or(&[], Vec::as_slice);
         list.iter().enumerate().map(move |(index, value)| At {
+            value,
+            path: path.index(index),
+        })
+    }
+
+    /// The items of a list in which a field is there. The paths of the others are not made.
+    pub fn items_with(&self, name: &'static str) -> impl Iterator<Item = At<'a>> + use<'a> {
+        let list: &'a [Value] = self.value.as_array().map_or(&[], Vec::as_slice);
+        budget::spend(2 * list.len());
+        let path = self.path.clone();
+        let with = move |(_, value): &(usize, &'a Value)| value.get(name).is_some_and(|value| !value.is_null());
+        list.iter().enumerate().filter(with).map(move |(index, value)| At {
             value,
             path: path.index(index),
         })
@@ -247,5 +279,33 @@ impl Errors {
         if new.value != old.value {
             self.invalid(new, "field is immutable");
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn fields_are_asked_for_without_their_paths() {
+        let pod = json!({"list": [{"name": "a"}, {"name": "b", "ports": [1]}, {"name": "c", "ports": null}, 7]});
+        let list = At::root(&pod).key("list");
+        let check = |item: usize, beyond: bool, some: bool| {
+            let item = At::root(&list.value[item]);
+            assert_eq!(
+                (item.has_beyond(&["name"]), item.has_some("ports")),
+                (beyond, some),
+                "{item:?}"
+            );
+        };
+        check(0, false, false);
+        check(1, true, true);
+        // A null says nothing, and is looked at more closely.
+        check(2, true, false);
+        check(3, false, false);
+        let with: Vec<String> = list.items_with("ports").map(|item| item.path.to_string()).collect();
+        assert_eq!(with, ["list[1]"]);
     }
 }

@@ -54,7 +54,7 @@ pub fn qos_class(pod: &Value) -> &'static str {
         containers.collect()
     };
     for container in asking {
-        if container.key("resources").is_empty() {
+        if !container.has_some("resources") {
             guaranteed = false;
             continue;
         }

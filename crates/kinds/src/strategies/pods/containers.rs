@@ -20,6 +20,16 @@ use security::security;
 
 const PROTOCOLS: [&str; 3] = ["SCTP", "TCP", "UDP"];
 
+/// The fields that every container has, most of them by default. Many have no other.
+const EVERY: [&str; 6] = [
+    "image",
+    "imagePullPolicy",
+    "name",
+    "resources",
+    "terminationMessagePath",
+    "terminationMessagePolicy",
+];
+
 /// The facts about a pod that the rules for its containers need.
 pub(crate) struct PodFacts<'a> {
     pub(crate) spec: At<'a>,
@@ -49,6 +59,9 @@ pub(crate) fn containers(errors: &mut Errors, at: &At<'_>, facts: &PodFacts<'_>)
         name(errors, &of_entry);
         container(errors, &entry, facts);
         unique(errors, &of_entry, &mut names);
+        if !entry.has_beyond(&EVERY) {
+            continue;
+        }
         if entry.has("lifecycle") {
             lifecycle(errors, &entry.key("lifecycle"), facts);
         }
@@ -58,12 +71,15 @@ pub(crate) fn containers(errors: &mut Errors, at: &At<'_>, facts: &PodFacts<'_>)
         }
         restart_rules(errors, &entry, true);
     }
-    host::host_ports(errors, at.items());
+    host::host_ports(errors, at.items_with("ports"));
 }
 
 /// `spec.initContainers`, whose names are unique together with the others (`validateInitContainers`).
 pub(crate) fn init_containers(errors: &mut Errors, at: &At<'_>, regular: &At<'_>, facts: &PodFacts<'_>) {
-    let mut names: BTreeSet<&str> = regular.items().map(|entry| entry.text_of("name")).collect();
+    if at.is_empty() {
+        return;
+    }
+    let mut names = texts(regular, "name");
     for entry in at.items() {
         name(errors, &entry.key("name"));
         container(errors, &entry, facts);
@@ -90,12 +106,12 @@ pub(crate) fn init_containers(errors: &mut Errors, at: &At<'_>, regular: &At<'_>
 
 /// `spec.ephemeralContainers`: names are unique, and most fields may not be set (`validateEphemeralContainers`).
 pub(crate) fn ephemeral_containers(errors: &mut Errors, at: &At<'_>, spec: &At<'_>, facts: &PodFacts<'_>) {
-    let mut names: BTreeSet<&str> = ["containers", "initContainers"]
-        .into_iter()
-        .flat_map(|list| spec.key(list).items().collect::<Vec<_>>())
-        .map(|entry| entry.text_of("name"))
-        .collect();
-    let others = names.clone();
+    if at.is_empty() {
+        return;
+    }
+    let lists = ["containers", "initContainers"].map(|list| texts(&spec.key(list), "name"));
+    let others: BTreeSet<&str> = lists.into_iter().flatten().collect();
+    let mut names = others.clone();
     for entry in at.items() {
         name(errors, &entry.key("name"));
         container(errors, &entry, facts);
@@ -159,6 +175,27 @@ fn container(errors: &mut Errors, at: &At<'_>, facts: &PodFacts<'_>) {
         errors.required(&at.key("image"), "");
     }
     errors.field_of(at, "terminationMessagePolicy", &["File", "FallbackToLogsOnError"], true);
+    let has_more = at.has_beyond(&EVERY);
+    if has_more {
+        mounted(errors, at, facts);
+    }
+    errors.field_of(at, "imagePullPolicy", &["Always", "IfNotPresent", "Never"], true);
+    if at.has_some("resources") {
+        let resources = at.key("resources");
+        resources::requirements(errors, &resources, resources::Of::Container);
+        host::claims_used(errors, &resources.key("claims"), &facts.claims);
+    }
+    if has_more && at.has("resizePolicy") {
+        let restart = facts.spec.text_of("restartPolicy");
+        host::resize_policy(errors, &at.key("resizePolicy"), restart);
+    }
+    if has_more && at.has("securityContext") {
+        security(errors, &at.key("securityContext"), facts);
+    }
+}
+
+/// The ports, the environment, the mounts and the devices of a container.
+fn mounted(errors: &mut Errors, at: &At<'_>, facts: &PodFacts<'_>) {
     if at.has("ports") {
         ports(errors, &at.key("ports"));
     }
@@ -170,19 +207,6 @@ fn container(errors: &mut Errors, at: &At<'_>, facts: &PodFacts<'_>) {
     }
     mounts(errors, at, facts);
     host::devices(errors, at, facts);
-    errors.field_of(at, "imagePullPolicy", &["Always", "IfNotPresent", "Never"], true);
-    let resources = at.key("resources");
-    if !resources.is_empty() {
-        resources::requirements(errors, &resources, resources::Of::Container);
-        host::claims_used(errors, &resources.key("claims"), &facts.claims);
-    }
-    if at.has("resizePolicy") {
-        let restart = facts.spec.text_of("restartPolicy");
-        host::resize_policy(errors, &at.key("resizePolicy"), restart);
-    }
-    if at.has("securityContext") {
-        security(errors, &at.key("securityContext"), facts);
-    }
 }
 
 /// `validateContainerRestartPolicy`.

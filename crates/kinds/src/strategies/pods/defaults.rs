@@ -110,36 +110,46 @@ fn container(container: &mut Object) {
     fill_text(container, "imagePullPolicy", policy);
     fill_text(container, "terminationMessagePath", "/dev/termination-log");
     fill_text(container, "terminationMessagePolicy", "File");
-    for port in each(container, "ports") {
-        fill_text(port, "protocol", "TCP");
-    }
-    if let Some(resources) = ensure(container, "resources") {
-        for list in ["limits", "requests"] {
-            if let Some(list) = child(resources, list) {
-                canonical_quantities(list);
+    ensure(container, "resources");
+    // Most containers have few fields: they are read once instead of being asked for each.
+    for (field, value) in container.iter_mut() {
+        match (field.as_str(), value) {
+            ("ports", Value::Array(ports)) => {
+                for port in ports.iter_mut().filter_map(Value::as_object_mut) {
+                    fill_text(port, "protocol", "TCP");
+                }
             }
+            ("resources", Value::Object(resources)) if !resources.is_empty() => {
+                for list in ["limits", "requests"] {
+                    if let Some(list) = child(resources, list) {
+                        canonical_quantities(list);
+                    }
+                }
+            }
+            ("env", Value::Array(entries)) => {
+                entries.iter_mut().filter_map(Value::as_object_mut).for_each(variable);
+            }
+            ("livenessProbe" | "readinessProbe" | "startupProbe", Value::Object(probe)) => self::probe(probe),
+            ("lifecycle", Value::Object(lifecycle)) => {
+                for name in ["postStart", "preStop"] {
+                    if let Some(get) = child(lifecycle, name).and_then(|handler| child(handler, "httpGet")) {
+                        http_get(get);
+                    }
+                }
+            }
+            _ => {}
         }
     }
-    for entry in each(container, "env") {
-        if let Some(source) = child(entry, "valueFrom") {
-            if let Some(field) = child(source, "fieldRef") {
-                fill_text(field, "apiVersion", "v1");
-            }
-            if let Some(field) = child(source, "resourceFieldRef") {
-                fill(field, "divisor", "0");
-            }
+}
+
+/// Defaults of an `EnvVar`.
+fn variable(entry: &mut Object) {
+    if let Some(source) = child(entry, "valueFrom") {
+        if let Some(field) = child(source, "fieldRef") {
+            fill_text(field, "apiVersion", "v1");
         }
-    }
-    for name in ["livenessProbe", "readinessProbe", "startupProbe"] {
-        if let Some(probe) = child(container, name) {
-            self::probe(probe);
-        }
-    }
-    if let Some(lifecycle) = child(container, "lifecycle") {
-        for name in ["postStart", "preStop"] {
-            if let Some(get) = child(lifecycle, name).and_then(|handler| child(handler, "httpGet")) {
-                http_get(get);
-            }
+        if let Some(field) = child(source, "resourceFieldRef") {
+            fill(field, "divisor", "0");
         }
     }
 }
@@ -254,64 +264,85 @@ fn volume(volume: &mut Object) {
     if !volume.iter().any(|(key, value)| key != "name" && !value.is_null()) {
         volume.insert("emptyDir".to_owned(), json!({}));
     }
-    for name in ["secret", "configMap", "downwardAPI", "projected"] {
-        if let Some(source) = child(volume, name) {
-            fill(source, "defaultMode", 420);
-        }
-    }
-    if let Some(source) = child(volume, "downwardAPI") {
-        downward_items(source);
-    }
-    if let Some(projected) = child(volume, "projected") {
-        for source in each(projected, "sources") {
-            if let Some(token) = child(source, "serviceAccountToken") {
-                fill(token, "expirationSeconds", 3600);
+    for (kind, of_kind) in sources(volume) {
+        match kind {
+            "secret" | "configMap" => fill(of_kind, "defaultMode", 420),
+            "downwardAPI" => {
+                fill(of_kind, "defaultMode", 420);
+                downward_items(of_kind);
             }
-            if let Some(downward) = child(source, "downwardAPI") {
-                downward_items(downward);
+            "projected" => {
+                fill(of_kind, "defaultMode", 420);
+                each(of_kind, "sources").for_each(projection);
             }
+            "image" => {
+                let policy = pull_policy(text(of_kind, "reference"));
+                fill_text(of_kind, "pullPolicy", policy);
+            }
+            "emptyDir" if !of_kind.is_empty() => {
+                if let Some(limit) = of_kind.get_mut("sizeLimit")
+                    && let Some(quantity) = quantity(limit)
+                {
+                    *limit = quantity.to_string().into();
+                }
+            }
+            "ephemeral" => {
+                if let Some(claim) = child(of_kind, "volumeClaimTemplate") {
+                    ensure(claim, "metadata");
+                    if let Some(spec) = ensure(claim, "spec") {
+                        claim_spec(spec);
+                    }
+                }
+            }
+            _ => shared_source(kind, of_kind),
         }
     }
-    if let Some(image) = child(volume, "image") {
-        let policy = pull_policy(text(image, "reference"));
-        fill_text(image, "pullPolicy", policy);
+}
+
+/// The fields of a volume that are structs: it has one source, and mostly only that.
+fn sources(volume: &mut Object) -> impl Iterator<Item = (&str, &mut Object)> {
+    volume
+        .iter_mut()
+        .filter_map(|(kind, of_kind)| Some((kind.as_str(), of_kind.as_object_mut()?)))
+}
+
+/// Defaults of a source of a projected volume.
+fn projection(source: &mut Object) {
+    if let Some(token) = child(source, "serviceAccountToken") {
+        fill(token, "expirationSeconds", 3600);
     }
-    if let Some(limit) = child(volume, "emptyDir").and_then(|empty| empty.get_mut("sizeLimit"))
-        && let Some(quantity) = quantity(limit)
-    {
-        *limit = quantity.to_string().into();
+    if let Some(downward) = child(source, "downwardAPI") {
+        downward_items(downward);
     }
-    if let Some(claim) = child(volume, "ephemeral").and_then(|source| child(source, "volumeClaimTemplate")) {
-        ensure(claim, "metadata");
-        if let Some(spec) = ensure(claim, "spec") {
-            claim_spec(spec);
-        }
-    }
-    source(volume);
 }
 
 /// Defaults of the sources that volumes of pods and PersistentVolumes share.
 pub(crate) fn source(volume: &mut Object) {
-    if let Some(path) = child(volume, "hostPath") {
-        fill(path, "type", "");
+    for (kind, of_kind) in sources(volume) {
+        shared_source(kind, of_kind);
     }
-    if let Some(disk) = child(volume, "iscsi") {
-        fill_text(disk, "iscsiInterface", "default");
-    }
-    if let Some(disk) = child(volume, "rbd") {
-        fill_text(disk, "pool", "rbd");
-        fill_text(disk, "user", "admin");
-        fill_text(disk, "keyring", "/etc/ceph/keyring");
-    }
-    if let Some(disk) = child(volume, "scaleIO") {
-        fill_text(disk, "storageMode", "ThinProvisioned");
-        fill_text(disk, "fsType", "xfs");
-    }
-    if let Some(disk) = child(volume, "azureDisk") {
-        fill(disk, "cachingMode", "ReadWrite");
-        fill(disk, "kind", "Shared");
-        fill(disk, "fsType", "ext4");
-        fill(disk, "readOnly", false);
+}
+
+fn shared_source(kind: &str, source: &mut Object) {
+    match kind {
+        "hostPath" => fill(source, "type", ""),
+        "iscsi" => fill_text(source, "iscsiInterface", "default"),
+        "rbd" => {
+            fill_text(source, "pool", "rbd");
+            fill_text(source, "user", "admin");
+            fill_text(source, "keyring", "/etc/ceph/keyring");
+        }
+        "scaleIO" => {
+            fill_text(source, "storageMode", "ThinProvisioned");
+            fill_text(source, "fsType", "xfs");
+        }
+        "azureDisk" => {
+            fill(source, "cachingMode", "ReadWrite");
+            fill(source, "kind", "Shared");
+            fill(source, "fsType", "ext4");
+            fill(source, "readOnly", false);
+        }
+        _ => {}
     }
 }
 

@@ -327,8 +327,7 @@ pub(crate) fn resize_policy(errors: &mut Errors, at: &At<'_>, restart: &str) {
 /// Two containers that run at the same time may not wait at the same port of the host.
 pub(crate) fn host_ports<'a>(errors: &mut Errors, containers: impl Iterator<Item = At<'a>>) {
     let mut seen = BTreeSet::new();
-    let with_ports = containers.filter(|container| container.has("ports"));
-    for port in with_ports.flat_map(|container| container.key("ports").items().collect::<Vec<_>>()) {
+    for port in containers.flat_map(|container| container.key("ports").items().collect::<Vec<_>>()) {
         let number = port.key("hostPort").int().unwrap_or(0);
         let text = format!("{}/{}/{number}", port.text_of("protocol"), port.text_of("hostIP"));
         if number != 0 && !seen.insert(text.clone()) {

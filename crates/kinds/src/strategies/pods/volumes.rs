@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::str::FromStr;
 
+use kubewright_schema::budget;
 use kubewright_schema::error::FieldError;
 use kubewright_schema::names;
 use kubewright_schema::quantity::Quantity;
@@ -75,10 +76,24 @@ const SOURCES: [&str; 30] = [
     "image",
 ];
 
+/// The kinds of which a volume is, in that order. A volume has few fields, and is not asked for each kind.
+fn given(volume: &At<'_>) -> Vec<&'static str> {
+    let fields = volume.value.as_object().into_iter().flatten();
+    let there = fields.filter(|(_, value)| !value.is_null());
+    let mut given: Vec<usize> = there
+        .filter_map(|(field, _)| {
+            budget::spend(1);
+            SOURCES.iter().position(|source| source == field)
+        })
+        .collect();
+    given.sort_unstable();
+    given.into_iter().map(|at| SOURCES[at]).collect()
+}
+
 /// `validateVolumeSource`.
 fn source(errors: &mut Errors, volume: &At<'_>) {
-    let mut given = SOURCES.iter().filter(|source| volume.has(source));
-    let Some(first) = given.next() else {
+    let given = given(volume);
+    let Some((first, others)) = given.split_first() else {
         errors.required(volume, "must specify a volume type");
         return;
     };
@@ -94,7 +109,7 @@ fn source(errors: &mut Errors, volume: &At<'_>) {
         // The error in a pod is more precise than that in a PersistentVolume.
         iscsi(errors, &source, "must be valid format starting with iqn, eui, or naa");
     }
-    for source in given {
+    for source in others {
         // Two paths are misspelt upstream.
         let shown = match *source {
             "cephfs" => "cephFS",
@@ -106,6 +121,9 @@ fn source(errors: &mut Errors, volume: &At<'_>) {
             &at.moved(volume.path.key(shown)),
             "may not specify more than 1 volume type",
         );
+    }
+    if !given.contains(&"iscsi") {
+        return;
     }
     let iscsi = volume.key("iscsi");
     let target = volume.text_of("name").len() + 1 + iscsi.text_of("targetPortal").len();

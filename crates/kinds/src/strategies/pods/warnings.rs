@@ -123,18 +123,20 @@ pub(crate) fn warnings(pod: &At<'_>) -> Vec<String> {
         }
     }
     fractions(&spec.key("overhead"), &["memory", "ephemeral-storage"], &mut warn);
-    let containers = || CONTAINER_LISTS.iter().flat_map(|list| spec.key(list).items());
-    for container in containers() {
-        let resources = container.key("resources");
-        for list in ["limits", "requests"].into_iter().filter(|list| resources.has(list)) {
-            fractions(&resources.key(list), &["memory", "ephemeral-storage"], &mut warn);
+    let lists = CONTAINER_LISTS.map(|list| spec.key(list));
+    for container in lists.iter().flat_map(At::items) {
+        if container.has_some("resources") {
+            let resources = container.key("resources");
+            for list in ["limits", "requests"].into_iter().filter(|list| resources.has(list)) {
+                fractions(&resources.key(list), &["memory", "ephemeral-storage"], &mut warn);
+            }
         }
         if container.has("env") {
             environment(&container, &mut warn);
         }
     }
-    let all: Vec<At<'_>> = containers()
-        .filter(|container| container.has("ports"))
+    let with_ports = lists.iter().flat_map(|list| list.items_with("ports"));
+    let all: Vec<At<'_>> = with_ports
         .flat_map(|container| container.key("ports").items())
         .collect();
     ports::ports(&all, &mut warn);
@@ -255,6 +257,11 @@ fn environment(container: &At<'_>, warn: &mut Vec<String>) {
 }
 
 fn volume_warnings(volume: &At<'_>, warn: &mut Vec<String>) {
+    // Of these there is no warning.
+    const UNSUSPICIOUS: [&str; 4] = ["emptyDir", "hostPath", "name", "persistentVolumeClaim"];
+    if !volume.has_beyond(&UNSUSPICIOUS) {
+        return;
+    }
     for (kind, shown, why) in OLD_VOLUMES {
         if volume.has(kind) {
             warn.push(format!("{}: {why}", volume.path.key(shown)));

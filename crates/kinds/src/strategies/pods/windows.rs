@@ -88,19 +88,27 @@ fn is_dns(domain: &str) -> bool {
 pub(super) fn host_processes(errors: &mut Errors, spec: &At<'_>) {
     const WHERE: [&str; 3] = ["securityContext", "windowsOptions", "hostProcess"];
     let of_pod = spec.keys(&WHERE);
-    let (mut all, mut of_host) = (0, 0);
-    for container in CONTAINER_LISTS.iter().flat_map(|list| spec.key(list).items()) {
+    let lists = CONTAINER_LISTS.map(|list| spec.key(list));
+    let all: usize = lists.iter().map(At::len).sum();
+    // Those that say nothing themselves are what the pod is.
+    let mut of_host = if of_pod.is_true() { all } else { 0 };
+    for container in lists.iter().flat_map(|list| list.items_with("securityContext")) {
         let own = container.keys(&WHERE);
-        all += 1;
-        if of_pod.present() && own.present() && of_pod.is_true() != own.is_true() {
+        if !own.present() {
+            continue;
+        }
+        if of_pod.present() && of_pod.is_true() != own.is_true() {
             let said = of_pod.is_true();
             errors.invalid(
                 &own,
                 format!("pod hostProcess value must be identical if both are specified, was {said}"),
             );
         }
-        let counts = if own.present() { own } else { of_pod.clone() };
-        of_host += usize::from(counts.is_true());
+        match (of_pod.is_true(), own.is_true()) {
+            (true, false) => of_host -= 1,
+            (false, true) => of_host += 1,
+            _ => {}
+        }
     }
     if of_host == 0 {
         return;
