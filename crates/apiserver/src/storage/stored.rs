@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 
 use bytes::Bytes;
 use kubewright_schema::decode::{self, MAX_DEPTH, MAX_STORED_DEPTH};
-use kubewright_schema::protobuf::order::{Order, Ordered};
+use kubewright_schema::protobuf::order::{Order, Ordered, Row};
 use serde::de::{Error as _, IgnoredAny};
 use serde::{Deserialize, Serialize};
 use serde_json::ser::Formatter;
@@ -334,7 +334,7 @@ fn write_map(
     mut write: impl FnMut(&mut Vec<u8>, &str, &Value, Order),
 ) {
     out.push(b'{');
-    for (index, (key, value, order)) in order.entries(map).into_iter().enumerate() {
+    for (index, (key, value, order)) in Row::default().entries(map, order).enumerate() {
         if index > 0 {
             out.push(b',');
         }

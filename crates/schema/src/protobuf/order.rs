@@ -7,6 +7,8 @@
 //!
 //! Invariant: the order never changes the written value.
 
+use std::cell::RefCell;
+
 use serde::ser::{Serialize, SerializeMap as _, SerializeSeq as _, Serializer};
 use serde_json::{Map, Value};
 
@@ -62,27 +64,59 @@ impl Order {
             _ => Order::SORTED,
         }
     }
+}
 
-    /// The fields of `map` in this order, each with the order of its own fields.
-    pub fn entries(self, map: &Map<String, Value>) -> Vec<(&str, &Value, Order)> {
-        let all = |order| map.iter().map(|(key, value)| (&**key, value, order)).collect();
-        let message = match self.0 {
-            Inner::Struct(message) => message,
-            Inner::Map(message) => return all(Order(Inner::Struct(message))),
-            Inner::Sorted | Inner::Kind => return all(Order::SORTED),
-        };
-        let places = message.places();
-        let mut entries: Vec<(usize, &str, &Value, Order)> = map
-            .iter()
-            .map(|(key, value)| {
-                let (rank, order) = place(places, key);
-                (rank, &**key, value, order)
-            })
-            .collect();
-        // Stable: fields that the struct does not have stay sorted.
-        entries.sort_by_key(|(rank, ..)| *rank);
-        let without_rank = |(_, key, value, order)| (key, value, order);
-        entries.into_iter().map(without_rank).collect()
+/// The fields of objects in an order, one object after the other. The items of a list mostly have the same fields: how
+/// these are written is worked out once.
+#[derive(Debug, Default)]
+pub struct Row<'v> {
+    /// The fields of the last object, by their names.
+    fields: Vec<(&'v str, &'v Value)>,
+    /// Which of them comes when, by its rank; with the order of its own fields.
+    turns: Vec<(usize, usize, Order)>,
+}
+
+impl<'v> Row<'v> {
+    /// The fields of the next object, each with the order of its own fields. All objects of a row have one order.
+    pub fn entries(
+        &mut self,
+        map: &'v Map<String, Value>,
+        order: Order,
+    ) -> impl Iterator<Item = (&'v str, &'v Value, Order)> {
+        let same = |(key, (known, _)): (&String, &(&str, &Value))| key == known;
+        if map.len() == self.fields.len() && map.keys().zip(&self.fields).all(same) {
+            let values = self.fields.iter_mut().zip(map.values());
+            values.for_each(|((_, present), value)| *present = value);
+        } else {
+            self.fields.clear();
+            self.fields.extend(map.iter().map(|(key, value)| (key.as_str(), value)));
+            self.arrange(order);
+        }
+        self.turns.iter().map(|(_, at, order)| {
+            let (key, value) = self.fields[*at];
+            (key, value, *order)
+        })
+    }
+
+    fn arrange(&mut self, order: Order) {
+        self.turns.clear();
+        let fields = self.fields.iter().enumerate();
+        match order.0 {
+            Inner::Struct(message) => {
+                let places = message.places();
+                self.turns.extend(fields.map(|(at, (key, _))| {
+                    let (rank, order) = place(places, key);
+                    (rank, at, order)
+                }));
+                // Fields that the struct does not have stay sorted.
+                self.turns.sort_unstable_by_key(|(rank, at, _)| (*rank, *at));
+            }
+            Inner::Map(message) => {
+                let order = Order(Inner::Struct(message));
+                self.turns.extend(fields.map(|(at, _)| (at, at, order)));
+            }
+            Inner::Sorted | Inner::Kind => self.turns.extend(fields.map(|(at, _)| (at, at, Order::SORTED))),
+        }
     }
 }
 
@@ -170,23 +204,55 @@ impl Serialize for Ordered<'_> {
         };
         match self.value {
             value if matches!(order.0, Inner::Sorted) => value.serialize(serializer),
-            Value::Object(map) => {
-                let mut written = serializer.serialize_map(Some(map.len()))?;
-                for (key, value, order) in order.entries(map) {
-                    written.serialize_entry(key, &Ordered { value, order })?;
-                }
-                written.end()
-            }
+            Value::Object(map) => write_map(map, order, &mut Row::default(), serializer),
             Value::Array(items) => {
+                let row = RefCell::new(Row::default());
                 let mut written = serializer.serialize_seq(Some(items.len()))?;
                 for value in items {
-                    written.serialize_element(&Ordered { value, order })?;
+                    match value {
+                        // An object of a list of objects may be of any kind.
+                        Value::Object(map) if !matches!(order.0, Inner::Kind) => {
+                            written.serialize_element(&InRow { map, order, row: &row })?;
+                        }
+                        value => written.serialize_element(&Ordered { value, order })?,
+                    }
                 }
                 written.end()
             }
             value => value.serialize(serializer),
         }
     }
+}
+
+/// An object of a list.
+struct InRow<'a, 'r> {
+    map: &'a Map<String, Value>,
+    order: Order,
+    row: &'r RefCell<Row<'a>>,
+}
+
+impl Serialize for InRow<'_, '_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        // An object is written before the next one of its list: nothing else holds the row.
+        let mut row = self.row.borrow_mut();
+        write_map(self.map, self.order, &mut row, serializer)
+    }
+}
+
+fn write_map<'v, S: Serializer>(
+    map: &'v Map<String, Value>,
+    order: Order,
+    row: &mut Row<'v>,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    let mut written = serializer.serialize_map(Some(map.len()))?;
+    // An empty struct asks for no memory.
+    if !map.is_empty() {
+        for (key, value, order) in row.entries(map, order) {
+            written.serialize_entry(key, &Ordered { value, order })?;
+        }
+    }
+    written.end()
 }
 
 #[cfg(test)]
@@ -216,6 +282,12 @@ mod tests {
                 "spec": {"containers": [{"image": "i", "name": "c", "resources": {"requests": {"memory": "1", "cpu": "1"}, "limits": {}}}],
                     "initContainers": [], "volumes": [{"emptyDir": {}, "name": "v"}], "ephemeralContainers": [{"targetContainerName": "c", "name": "e"}]}}),
             r#"{"kind":"Pod","apiVersion":"v1","metadata":{"name":"p","annotations":{"a":"","b":""}},"spec":{"volumes":[{"name":"v","emptyDir":{}}],"initContainers":[],"containers":[{"name":"c","image":"i","resources":{"limits":{},"requests":{"cpu":"1","memory":"1"}}}],"ephemeralContainers":[{"name":"e","targetContainerName":"c"}]},"odd":{"a":2,"b":1}}"#,
+        );
+        // Items of one list with the same fields, with others, and something that is no item.
+        check(
+            json!({"apiVersion": "v1", "kind": "Pod", "spec": {"containers": [{"image": "i", "name": "a"}, {"image": "j", "name": "b"},
+                {"args": [], "name": "c"}, 7, {}, {"image": "k", "odd": 1}, {"image": "l", "odd": 2}]}}),
+            r#"{"kind":"Pod","apiVersion":"v1","spec":{"containers":[{"name":"a","image":"i"},{"name":"b","image":"j"},{"name":"c","args":[]},7,{},{"image":"k","odd":1},{"image":"l","odd":2}]}}"#,
         );
         // Schemas in schemas, by name and in the places that take something else as well.
         check(
