@@ -28,7 +28,7 @@ pub mod write;
 
 use serde_json::{Map, Value};
 
-pub use self::encode::{EncodeError, encode, encode_as, encode_event, encode_list};
+pub use self::encode::{EncodeError, encode, encode_as, encode_event, encode_list, encoded_length};
 use self::object::Decoder;
 pub use self::special::go_duration;
 use self::wire::Reader;

@@ -7,8 +7,8 @@ use serde_json::Value;
 
 use super::PREFIX;
 use super::special::{self, Special};
-use super::table::{self, Field, Message, Shape, Type};
-use super::write::{bytes, double, nested, varint};
+use super::table::{self, Field, Message, Reader, Shape, Type};
+use super::write::{Length, Sink, bytes, double, nested, varint};
 use crate::decode::MAX_STORED_DEPTH;
 use crate::{base64, times};
 
@@ -65,9 +65,25 @@ pub fn encode(object: &Value) -> Result<Vec<u8>, EncodeError> {
 /// See [`encode`].
 pub fn encode_as(api_version: &str, kind: &str, object: &Value) -> Result<Vec<u8>, EncodeError> {
     let mut out = Vec::new();
+    write_object(api_version, kind, object, &mut out)?;
+    Ok(out)
+}
+
+/// The length of what [`encode_as`] writes.
+///
+/// # Errors
+/// See [`encode`].
+pub fn encoded_length(api_version: &str, kind: &str, object: &Value) -> Result<usize, EncodeError> {
+    let mut out = Length::default();
+    write_object(api_version, kind, object, &mut out)?;
+    Ok(out.0)
+}
+
+fn write_object(api_version: &str, kind: &str, object: &Value, out: &mut impl Sink) -> Result<(), EncodeError> {
     let message = message_of(api_version, kind)?;
-    write_message(message, object, 0, &mut out)?;
-    Ok(envelope(api_version, kind, &out))
+    envelope(api_version, kind, out, |out| {
+        write_message(message, object, 0, &mut Reader::default(), out)
+    })
 }
 
 /// Writes a list of `items`, which need not say their kind: it is that of the list without `List`. Each is read when its
@@ -94,11 +110,17 @@ pub fn encode_list<I: IntoIterator>(
         return Err(unknown());
     };
     let mut out = Vec::new();
-    write_field(head, metadata, 0, &mut out)?;
-    for value in items {
-        nested(field.tag, &mut out, |out| write_message(item, read(&value), 1, out))?;
-    }
-    Ok(envelope(api_version, list_kind, &out))
+    envelope(api_version, list_kind, &mut out, |out| {
+        write_field(head, metadata, 0, out)?;
+        for value in items {
+            let mut reader = Reader::default();
+            nested(field.tag, out, |out| {
+                write_message(item, read(&value), 1, &mut reader, out)
+            })?;
+        }
+        Ok(())
+    })?;
+    Ok(out)
 }
 
 /// Writes an event of a watch: the length of the rest in four bytes, the type, and the object, which is a whole body.
@@ -125,35 +147,49 @@ fn message_of(api_version: &str, kind: &str) -> Result<&'static Message, EncodeE
     })
 }
 
-fn envelope(api_version: &str, kind: &str, message: &[u8]) -> Vec<u8> {
-    let mut out = Vec::with_capacity(message.len() + api_version.len() + kind.len() + 24);
-    out.extend_from_slice(PREFIX);
+fn envelope<S: Sink>(
+    api_version: &str,
+    kind: &str,
+    out: &mut S,
+    message: impl FnOnce(&mut S) -> Result<(), EncodeError>,
+) -> Result<(), EncodeError> {
+    out.put(PREFIX);
     let mut type_meta = Vec::new();
     bytes(1, api_version.as_bytes(), &mut type_meta);
     bytes(2, kind.as_bytes(), &mut type_meta);
-    bytes(1, &type_meta, &mut out);
-    bytes(2, message, &mut out);
+    bytes(1, &type_meta, out);
+    nested(2, out, message)?;
     // Neither the encoding nor the type of the content is said: the headers say both.
-    bytes(3, b"", &mut out);
-    bytes(4, b"", &mut out);
-    out
+    bytes(3, b"", out);
+    bytes(4, b"", out);
+    Ok(())
 }
 
-fn write_message(message: &'static Message, value: &Value, depth: usize, out: &mut Vec<u8>) -> Result<(), EncodeError> {
+/// Writes an object. The reader may have read others of this message before it.
+fn write_message<'v>(
+    message: &'static Message,
+    value: &'v Value,
+    depth: usize,
+    reader: &mut Reader<'v>,
+    out: &mut impl Sink,
+) -> Result<(), EncodeError> {
     if depth > MAX_WRITTEN {
         return Err(EncodeError::TooDeep);
     }
     if let Some(whole) = message.whole() {
         return write_field(whole, value, depth, out);
     }
-    let values = value.as_object().map(|entries| message.values(entries));
+    let values = value.as_object().map(|entries| reader.values(message, entries));
     for (at, field) in message.fields().iter().enumerate() {
         match field.type_ {
             Type::Message(inner) if field.is_inline() => {
-                nested(field.tag, out, |out| write_message(inner, value, depth + 1, out))?;
+                let mut reader = Reader::default();
+                nested(field.tag, out, |out| {
+                    write_message(inner, value, depth + 1, &mut reader, out)
+                })?;
             }
             _ => {
-                let of_field = values.as_ref().and_then(|values| values.get(at).copied());
+                let of_field = values.and_then(|values| values.get(at).copied());
                 write_field(field, of_field.unwrap_or(&Value::Null), depth, out)?;
             }
         }
@@ -161,7 +197,7 @@ fn write_message(message: &'static Message, value: &Value, depth: usize, out: &m
     Ok(())
 }
 
-fn write_field(field: &'static Field, value: &Value, depth: usize, out: &mut Vec<u8>) -> Result<(), EncodeError> {
+fn write_field(field: &'static Field, value: &Value, depth: usize, out: &mut impl Sink) -> Result<(), EncodeError> {
     let wrong = || EncodeError::Field {
         field: field.json,
         value: value.to_string().chars().take(80).collect(),
@@ -170,9 +206,15 @@ fn write_field(field: &'static Field, value: &Value, depth: usize, out: &mut Vec
         (Shape::One, Value::Null) if field.pointer || matches!(field.type_, Type::Bytes) => Ok(()),
         (Shape::One, value) => write_value(field, field.tag, value, depth, out),
         (Shape::List | Shape::Map, Value::Null) => Ok(()),
-        (Shape::List, Value::Array(items)) => items
-            .iter()
-            .try_for_each(|item| write_value(field, field.tag, item, depth, out)),
+        (Shape::List, Value::Array(items)) => {
+            let mut reader = Reader::default();
+            items.iter().try_for_each(|item| match field.type_ {
+                Type::Message(message) => nested(field.tag, out, |out| {
+                    write_message(message, item, depth + 1, &mut reader, out)
+                }),
+                _ => write_value(field, field.tag, item, depth, out),
+            })
+        }
         (Shape::Map, Value::Object(entries)) => entries.iter().try_for_each(|(key, value)| {
             nested(field.tag, out, |out| {
                 bytes(1, key.as_bytes(), out);
@@ -189,7 +231,7 @@ fn write_value(
     tag: u32,
     value: &Value,
     depth: usize,
-    out: &mut Vec<u8>,
+    out: &mut impl Sink,
 ) -> Result<(), EncodeError> {
     let wrong = || EncodeError::Field {
         field: field.json,
@@ -216,7 +258,12 @@ fn write_value(
         Type::Special(special) => nested(tag, out, |out| {
             write_special(special, value, depth + 1, out).ok_or_else(wrong)?
         })?,
-        Type::Message(message) => nested(tag, out, |out| write_message(message, value, depth + 1, out))?,
+        Type::Message(message) => {
+            let mut reader = Reader::default();
+            nested(tag, out, |out| {
+                write_message(message, value, depth + 1, &mut reader, out)
+            })?;
+        }
     }
     Ok(())
 }
@@ -239,7 +286,12 @@ fn integer(value: &Value) -> Option<i64> {
 }
 
 /// `None`: the value does not fit.
-fn write_special(special: Special, value: &Value, depth: usize, out: &mut Vec<u8>) -> Option<Result<(), EncodeError>> {
+fn write_special(
+    special: Special,
+    value: &Value,
+    depth: usize,
+    out: &mut impl Sink,
+) -> Option<Result<(), EncodeError>> {
     match special {
         Special::Time | Special::MicroTime => {
             if value.is_null() {
@@ -270,7 +322,7 @@ fn write_special(special: Special, value: &Value, depth: usize, out: &mut Vec<u8
             bytes(3, text.as_bytes(), out);
         }
         Special::Json if value.is_null() => {}
-        Special::Json => bytes(1, &serde_json::to_vec(value).ok()?, out),
+        Special::Json => nested(1, out, |out| serde_json::to_writer(out, value)).ok()?,
         Special::SchemaOrArray | Special::SchemaOrBool | Special::SchemaOrStrings => {
             return write_schema(special, value, depth, out);
         }
@@ -287,10 +339,15 @@ fn quantity(value: &Value) -> Option<String> {
 }
 
 /// A schema where something else may stand in its place.
-fn write_schema(special: Special, value: &Value, depth: usize, out: &mut Vec<u8>) -> Option<Result<(), EncodeError>> {
-    let schema = |tag: u32, value: &Value, out: &mut Vec<u8>| {
+fn write_schema<S: Sink>(
+    special: Special,
+    value: &Value,
+    depth: usize,
+    out: &mut S,
+) -> Option<Result<(), EncodeError>> {
+    let schema = |tag: u32, value: &Value, out: &mut S| {
         nested(tag, out, |out| {
-            write_message(special::schema_message(), value, depth, out)
+            write_message(special::schema_message(), value, depth, &mut Reader::default(), out)
         })
     };
     let result = match (special, value) {

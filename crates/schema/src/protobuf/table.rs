@@ -100,23 +100,20 @@ impl Message {
         })
     }
 
-    /// The values of the fields, of which most are absent: the sorted entries are read beside the sorted names.
-    pub(super) fn values<'v>(&self, entries: &'v Map<String, Value>) -> Vec<&'v Value> {
+    /// Which fields these entries are: the sorted keys are read beside the sorted names.
+    fn found<'v>(&self, entries: &'v Map<String, Value>) -> impl Iterator<Item = (&'v str, Option<usize>)> {
         let names = self.by_name.get_or_init(|| {
             let fields = self.fields().iter().enumerate();
             let mut names: Vec<(&str, usize)> = fields.map(|(at, field)| (field.json, at)).collect();
             names.sort_unstable();
             names
         });
-        let mut values = vec![&Value::Null; names.len()];
         let mut names = names.iter().peekable();
-        for (key, value) in entries {
+        entries.keys().map(move |key| {
             while names.next_if(|(name, _)| *name < key.as_str()).is_some() {}
-            if let Some((_, at)) = names.next_if(|(name, _)| *name == key.as_str()) {
-                values[*at] = value;
-            }
-        }
-        values
+            let found = names.next_if(|(name, _)| *name == key.as_str());
+            (key.as_str(), found.map(|(_, at)| *at))
+        })
     }
 
     /// The fields as the line has them: in the order of Go's struct.
@@ -141,6 +138,34 @@ impl Message {
     /// The field that is the whole value, of messages that exist because protobuf cannot nest lists in maps.
     pub(super) fn whole(&self) -> Option<&Field> {
         self.fields().first().filter(|field| field.json == ".")
+    }
+}
+
+/// Reads the fields of objects of one message, one object after the other. The items of a list mostly have the same
+/// fields: which these are is looked up once.
+#[derive(Default)]
+pub(super) struct Reader<'v> {
+    /// The keys of the last object, and which fields they are.
+    keys: Vec<(&'v str, Option<usize>)>,
+    values: Vec<&'v Value>,
+}
+
+impl<'v> Reader<'v> {
+    /// The values of the fields, of which most are absent.
+    pub(super) fn values(&mut self, message: &Message, entries: &'v Map<String, Value>) -> &[&'v Value] {
+        let same = |(key, (known, _)): (&String, &(&str, Option<usize>))| key == known;
+        if entries.len() != self.keys.len() || !entries.keys().zip(&self.keys).all(same) {
+            self.keys.clear();
+            self.keys.extend(message.found(entries));
+        }
+        self.values.clear();
+        self.values.resize(message.fields().len(), &Value::Null);
+        for (value, (_, at)) in entries.values().zip(&self.keys) {
+            if let Some(at) = at {
+                self.values[*at] = value;
+            }
+        }
+        &self.values
     }
 }
 

@@ -480,6 +480,7 @@ fn what_is_written_is_read_again() {
             value["apiVersion"] = json!(api_version);
             value["kind"] = json!(kind);
             let body = encode(&value).unwrap_or_else(|error| panic!("{api_version} {kind}: {error}: {value}"));
+            assert_eq!(encoded_length(api_version, kind, &value), Ok(body.len()), "{value}");
             assert_eq!(decode(&body).expect("well-formed").value, value);
         }
     }

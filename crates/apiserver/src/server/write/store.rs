@@ -183,9 +183,7 @@ fn counted(resource: &Resource, key: &str, value: &Value, length: usize) -> usiz
     // bytes in protobuf.
     let content = match (&resource.custom, resource.conversion) {
         (Some(_), None) => shown_length(resource, value, length).saturating_add("\n".len()),
-        (None, None) => {
-            protobuf::encode_as(&resource.api_version(), &resource.kind, value).map_or(length, |bytes| bytes.len())
-        }
+        (None, None) => protobuf::encoded_length(&resource.api_version(), &resource.kind, value).unwrap_or(length),
         (_, Some(_)) => protobuf::encode(&full(resource, value)).map_or(length, |bytes| bytes.len()),
     };
     content.saturating_add(around(resource, key))
