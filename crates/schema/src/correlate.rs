@@ -4,11 +4,12 @@
 //! A value has an old one when it is reached by the same names in both objects; items of a list only by the keys of a
 //! list of type map. Only fields of the schema are followed, so an object with an unknown field is never unchanged.
 
-use std::collections::BTreeMap;
+use std::fmt::Write as _;
 
 use serde_json::Value;
 
 use crate::schema::{ListType, Schema};
+use crate::sorted::sort_by_text;
 use crate::{budget, measure};
 
 /// A value with its old one.
@@ -80,20 +81,19 @@ impl<'a> Items<'a> {
 /// The items of an old list by their keys; none of a list that is not of type map.
 pub(crate) struct OldItems<'a> {
     names: &'a [String],
-    items: BTreeMap<String, &'a Value>,
+    /// In the order of their keys.
+    items: Vec<(String, &'a Value)>,
 }
 
 impl<'a> OldItems<'a> {
     pub(crate) fn new(schema: &'a Schema, old: &'a [Value]) -> Self {
         let is_map = schema.list_type == Some(ListType::Map);
         let names: &[String] = if is_map { &schema.list_map_keys } else { &[] };
-        let mut items = BTreeMap::new();
-        for item in old.iter().filter(|_| !names.is_empty()) {
-            // Of several the first is meant.
-            if let Some(keys) = keys(item, names) {
-                items.entry(keys).or_insert(item);
-            }
-        }
+        let listed = old.iter().filter(|_| !names.is_empty());
+        let mut items: Vec<(String, &Value)> = listed.filter_map(|item| Some((key_text(item, names)?, item))).collect();
+        sort_by_text(&mut items);
+        // Of several the first is meant.
+        items.dedup_by(|(later, _), (first, _)| later == first);
         Self { names, items }
     }
 
@@ -102,17 +102,28 @@ impl<'a> OldItems<'a> {
         if self.items.is_empty() {
             return None;
         }
-        self.items.get(&keys(item, self.names)?).copied()
+        let wanted = key_text(item, self.names)?;
+        let at = self.items.binary_search_by(|(known, _)| known.cmp(&wanted)).ok()?;
+        Some(self.items[at].1)
     }
 }
 
-/// The keys of an item as a text; an absent key is not null.
-fn keys(item: &Value, names: &[String]) -> Option<String> {
+/// The keys of an item as a text that only equal keys have; none when it is no object.
+pub(crate) fn key_text(item: &Value, names: &[String]) -> Option<String> {
     let item = item.as_object()?;
     let mut text = String::new();
     for name in names {
         match item.get(name) {
-            Some(value) => text.push_str(&measure::shown(value)),
+            // Nearly all keys are texts: their length says where they end, and nothing in them is escaped.
+            Some(Value::String(key)) => {
+                budget::spend_on_text(key.len());
+                budget::produce(measure::text_held(key.len()));
+                // Writing into a text cannot fail.
+                let _ = write!(text, "{}\"", key.len());
+                text.push_str(key);
+            }
+            Some(value) => text.extend([" ", &measure::shown(value)]),
+            // What is absent is not null.
             None => text.push('-'),
         }
         text.push(',');

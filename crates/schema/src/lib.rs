@@ -20,6 +20,7 @@ pub mod declare;
 pub mod definition;
 pub mod rules;
 pub mod schema;
+mod sorted;
 pub mod structural;
 mod times;
 

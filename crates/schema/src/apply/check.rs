@@ -6,13 +6,13 @@ use serde_json::{Map, Value};
 
 use super::set::shown;
 use super::shape::{Form, Shape, element};
-use super::sorted::sort_by_text;
 use crate::budget;
 use crate::error::quote;
 use crate::go;
 use crate::measure;
 use crate::schema::special::special;
 use crate::schema::{Schema, Type};
+use crate::sorted::sort_by_text;
 
 /// The irregularities that an object may have.
 #[derive(Clone, Copy, PartialEq, Eq)]

@@ -7,8 +7,8 @@ use serde_json::{Map, Value};
 use super::FieldSet;
 use super::set::{Node, field};
 use super::shape::{Form, Shape, element, fields};
-use super::sorted::sort_by_text;
 use crate::measure;
+use crate::sorted::sort_by_text;
 
 /// The difference between two values of one type (`Comparison` upstream).
 #[derive(Debug, Default, PartialEq)]

@@ -6,8 +6,8 @@ use super::FieldSet;
 use super::diff::side_by_side;
 use super::set::field;
 use super::shape::{Form, Shape, element};
-use super::sorted::sort_by_text;
 use crate::budget;
+use crate::sorted::sort_by_text;
 
 /// The live object with the applied configuration on top: granular maps and lists are joined, everything else is
 /// replaced.

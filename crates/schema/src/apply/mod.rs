@@ -20,7 +20,6 @@ mod merge;
 mod pruning;
 mod set;
 mod shape;
-mod sorted;
 mod updater;
 mod views;
 mod written;

@@ -13,8 +13,8 @@ use std::fmt::Write as _;
 use serde_json::{Map, Value};
 
 use super::shape::Shape;
-use super::sorted::sort_by_text;
 use super::written;
+use crate::sorted::sort_by_text;
 use crate::{budget, measure};
 
 /// The memory of an element beside its text.

@@ -10,13 +10,16 @@
 mod scalars;
 mod unique;
 
+use std::borrow::Cow;
+
 use serde_json::{Value, json};
 
 use super::Place;
-use crate::correlate::Correlation;
+use crate::correlate::{Correlation, key_text};
 use crate::error::{FieldError, Reason, quote, quote_into};
 use crate::path::FieldPath;
 use crate::schema::{ListType, Schema, SchemaRef, Type};
+use crate::sorted::sort_by_text;
 use crate::{budget, measure};
 use kubewright_values::formats;
 
@@ -514,16 +517,22 @@ impl Validator {
             Value::Array(list) => {
                 match schema.list_type {
                     Some(ListType::Set) => {
-                        let text = |item: &Value| (!item.is_null()).then(|| item.to_string());
-                        self.duplicates(list, text, Value::clone, path, errors);
+                        // A text and another value are never the same.
+                        let texts = |item| Value::as_str(item).map(Cow::Borrowed);
+                        let others = |item: &Value| {
+                            let is_other = !item.is_null() && !item.is_string();
+                            is_other.then(|| Cow::Owned(item.to_string()))
+                        };
+                        let again = [again(list, texts), again(list, others)].concat();
+                        self.duplicates(again, |at| list[at].clone(), path, errors);
                     }
                     Some(ListType::Map) => {
                         if let Some(mistake) = self.item_without_keys(list, path) {
                             return errors.push(mistake);
                         }
                         let names = &schema.list_map_keys;
-                        let text = |item: &Value| key_text(item, names);
-                        self.duplicates(list, text, |item| keys(item, names), path, errors);
+                        let again = again(list, |item| key_text(item, names));
+                        self.duplicates(again, |at| keys(&list[at], names), path, errors);
                     }
                     _ => {}
                 }
@@ -548,38 +557,29 @@ impl Validator {
         ))
     }
 
-    /// Each item that occurs again is reported once, at its second place. Items without a text have no identity.
+    /// Items that occur again, by their places.
     fn duplicates(
         &self,
-        list: &[Value],
-        text: impl Fn(&Value) -> Option<String>,
-        shown: impl Fn(&Value) -> Value,
+        mut again: Vec<usize>,
+        shown: impl Fn(usize) -> Value,
         path: &Place<'_>,
         errors: &mut Vec<FieldError>,
     ) {
-        let texts = list.iter().enumerate();
-        let mut texts: Vec<(String, usize)> = texts.filter_map(|(i, item)| Some((text(item)?, i))).collect();
-        texts.sort_unstable();
-        let same = texts.chunk_by(|(one, _), (other, _)| one == other);
-        let mut second: Vec<usize> = same.filter_map(|same| Some(same.get(1)?.1)).collect();
-        second.sort_unstable();
-        for i in second {
-            let field = self.field(&path.item(i).text());
-            errors.push(FieldError::duplicate(field, shown(&list[i])));
+        again.sort_unstable();
+        for at in again {
+            let field = self.field(&path.item(at).text());
+            errors.push(FieldError::duplicate(field, shown(at)));
         }
     }
 }
 
-/// The same as a text that only equal keys have; none when it is no object.
-fn key_text(item: &Value, names: &[String]) -> Option<String> {
-    let item = item.as_object()?;
-    let mut text = Vec::new();
-    for value in names.iter().map(|name| item.get(name)) {
-        // What is absent is not null. Neither a list of bytes nor a value of JSON refuses anything.
-        let _ = value.map(|value| serde_json::to_writer(&mut text, value));
-        text.push(b',');
-    }
-    String::from_utf8(text).ok()
+/// The second place of each item that occurs again. Items without a text have no identity.
+fn again<'v, S: AsRef<str>>(list: &'v [Value], text: impl Fn(&'v Value) -> Option<S>) -> Vec<usize> {
+    let places = list.iter().enumerate();
+    let mut texts: Vec<(S, usize)> = places.filter_map(|(at, item)| Some((text(item)?, at))).collect();
+    sort_by_text(&mut texts);
+    let same = texts.chunk_by(|(one, _), (other, _)| one.as_ref() == other.as_ref());
+    same.filter_map(|same| Some(same.get(1)?.1)).collect()
 }
 
 /// The key fields of an item of a map list; null when it is no object.

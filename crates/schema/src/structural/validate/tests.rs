@@ -328,3 +328,28 @@ fn a_long_enum_is_as_a_short_one() {
         );
     }
 }
+
+#[test]
+fn items_that_look_alike_are_not_the_same() {
+    let check = |schema: Value, list: Value, wanted: &[&str]| {
+        let schema = SchemaRef::from_crd(&schema).expect("a schema");
+        let errors = validate(&list, &schema, &FieldPath::new("l"));
+        let fields: Vec<&str> = errors.iter().map(|error| error.field.as_str()).collect();
+        assert_eq!(fields, wanted, "{list}");
+    };
+    let set = json!({"type": "array", "x-kubernetes-list-type": "set", "items": {"x-kubernetes-preserve-unknown-fields": true}});
+    check(set.clone(), json!(["1", 1, "null", "\"1\"", true, "true"]), &[]);
+    check(set, json!([1, "1", null, "1", null, 1, true]), &["l[3]", "l[5]"]);
+    let map = json!({"type": "array", "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["a", "b"],
+        "items": {"x-kubernetes-preserve-unknown-fields": true}});
+    check(
+        map.clone(),
+        json!([{"a": "1", "b": 1}, {"a": 1, "b": "1"}, {"a": "1"}, {"b": 1}, {"a": "1,1\"1", "b": ""}, {"a": "1", "b": "1\"1,"}, {}]),
+        &[],
+    );
+    check(
+        map,
+        json!([{"a": "x", "b": 1}, {"b": 1, "a": "x", "c": 1}, {"b": 2}, {"b": 2}]),
+        &["l[1]", "l[3]"],
+    );
+}

@@ -8,31 +8,32 @@
 const FEW: usize = 16;
 
 /// Sorts by the texts; items of the same text stay in their order.
-pub(super) fn sort_by_text<T>(items: &mut Vec<(String, T)>) {
+pub(crate) fn sort_by_text<S: AsRef<str>, T>(items: &mut Vec<(S, T)>) {
     // Mostly they are in order already.
-    if items.is_sorted_by(|(one, _), (other, _)| one <= other) {
+    if items.is_sorted_by(|(one, _), (other, _)| one.as_ref() <= other.as_ref()) {
         return;
     }
+    let by_text = |(one, _): &(S, T), (other, _): &(S, T)| one.as_ref().cmp(other.as_ref());
     if items.len() < FEW {
-        return items.sort_by(|(one, _), (other, _)| one.cmp(other));
+        return items.sort_by(by_text);
     }
     let shared = shared(items);
     let marked = std::mem::take(items)
         .into_iter()
-        .map(|item| (mark(&item.0, shared), item));
-    let mut marked: Vec<(u64, (String, T))> = marked.collect();
-    marked.sort_by(|(mark, (one, _)), (other_mark, (other, _))| mark.cmp(other_mark).then_with(|| one.cmp(other)));
+        .map(|item| (mark(item.0.as_ref(), shared), item));
+    let mut marked: Vec<(u64, (S, T))> = marked.collect();
+    marked.sort_by(|(mark, one), (other_mark, other)| mark.cmp(other_mark).then_with(|| by_text(one, other)));
     items.extend(marked.into_iter().map(|(_, item)| item));
 }
 
 /// How many bytes all of the texts begin with.
-fn shared<T>(items: &[(String, T)]) -> usize {
+fn shared<S: AsRef<str>, T>(items: &[(S, T)]) -> usize {
     let Some((first, rest)) = items.split_first() else {
         return 0;
     };
-    let first = first.0.as_bytes();
+    let first = first.0.as_ref().as_bytes();
     rest.iter().fold(first.len(), |shared, (text, _)| {
-        let both = first[..shared].iter().zip(text.as_bytes());
+        let both = first[..shared].iter().zip(text.as_ref().as_bytes());
         both.take_while(|(one, other)| one == other).count()
     })
 }
