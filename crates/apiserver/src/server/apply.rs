@@ -4,14 +4,14 @@
 use std::borrow::Cow;
 
 use http::HeaderMap;
-use kubewright_schema::apply::{self, ApplyError, Conflict, ManagedFields, Manager, Operation, Views};
+use kubewright_schema::apply::{self, ApplyError, Conflict, Live, ManagedFields, Manager, Operation, Views};
 use kubewright_schema::decode::{self as schema_decode};
 use kubewright_schema::error::Reason;
 use kubewright_schema::go;
 use kubewright_schema::path::FieldPath;
 use kubewright_schema::schema::SchemaRef;
 use kubewright_schema::structural;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::convert::{convert_by_function, has_functions, has_other_schemas, in_version};
 use super::last_applied;
@@ -145,6 +145,24 @@ impl Configuration {
         })
     }
 
+    /// Takes the object out. What messages name it by stays.
+    fn take(&mut self) -> Value {
+        let of = |value: &Value, keys: [&str; 2]| -> Map<String, Value> {
+            let present = keys
+                .into_iter()
+                .filter_map(|key| Some((key.to_owned(), value.get(key)?.clone())));
+            present.collect()
+        };
+        let mut head = of(&self.value, ["apiVersion", "kind"]);
+        if let Some(metadata) = self.value.get("metadata") {
+            head.insert(
+                "metadata".to_owned(),
+                Value::Object(of(metadata, ["name", "namespace"])),
+            );
+        }
+        std::mem::replace(&mut self.value, Value::Object(head))
+    }
+
     fn text(&self, key: &str) -> &str {
         self.value.get(key).and_then(Value::as_str).unwrap_or("")
     }
@@ -241,12 +259,16 @@ fn has_null(value: &Value) -> bool {
 }
 
 impl Apply<'_> {
+    /// Whether the configuration has fields that this part may not write.
+    fn exceeds(&self) -> bool {
+        let given = &self.configuration.value;
+        self.around.part == Part::Status || (self.around.resource.has_status() && given.get("status").is_some())
+    }
+
     /// The configuration without fields that this part does not write.
     fn restricted(&self) -> Cow<'_, Value> {
         let given = &self.configuration.value;
-        let fits =
-            self.around.part != Part::Status && !(self.around.resource.has_status() && given.get("status").is_some());
-        if fits {
+        if !self.exceeds() {
             return Cow::Borrowed(given);
         }
         let mut config = given.clone();
@@ -296,7 +318,7 @@ impl Apply<'_> {
     /// The object that comes of the live one (null: there is none), with its entries. The live one stays as it was.
     fn run(&self, live: &mut Value, seen: &Seen, warnings: &mut Vec<String>) -> Result<Value, Status> {
         let entries = managed::take(live);
-        let applied = self.applied(live, entries.as_ref(), seen, warnings);
+        let applied = self.applied(live, self.restricted(), entries.as_ref(), seen, warnings);
         managed::put_if_any(live, entries);
         applied
     }
@@ -305,6 +327,7 @@ impl Apply<'_> {
     fn applied(
         &self,
         bare: &Value,
+        mut config: Cow<'_, Value>,
         entries: Option<&Value>,
         seen: &Seen,
         warnings: &mut Vec<String>,
@@ -319,10 +342,8 @@ impl Apply<'_> {
             self.around.part.subresource(),
         );
         let kind = managed::type_written(self.around.resource, self.around.part.subresource());
-        let config = self.restricted();
-        if managed.entries.is_empty()
-            && let Some(why) = apply::untyped(&kind, bare)
-        {
+        let is_untracked = managed.entries.is_empty();
+        if is_untracked && let Some(why) = apply::untyped(&kind, bare) {
             return Err(Status::untyped(format!(
                 "failed to create manager for existing fields: failed to convert new object ({}/{}; {}) to smd typed: {why}",
                 object::namespace(bare),
@@ -330,15 +351,19 @@ impl Apply<'_> {
                 self.configuration.group_version_kind()
             )));
         }
-        let attempt = |managed: &mut ManagedFields, force: bool| {
+        let attempt = |managed: &mut ManagedFields, config: Cow<'_, Value>, force: bool| {
             if managed.entries.is_empty() && !bare.is_null() {
-                let reached = reached(self.around.resource, bare.clone(), self.around.part);
+                let reached = reached(self.around.resource, bare, self.around.part);
                 apply::enter_untracked(&kind, &reached, managed, &manager, &version, self.around.now);
             }
             apply::apply_seen(
                 &kind,
-                bare,
-                &config,
+                // It was looked at above.
+                Live {
+                    object: bare,
+                    is_typed: is_untracked,
+                },
+                config,
                 managed,
                 &manager,
                 &version,
@@ -348,18 +373,24 @@ impl Apply<'_> {
                 self.around.convert,
             )
         };
-        if let Cow::Owned(_) = config {
+        if self.exceeds() {
             // Fields of the configuration that are not written must fit the kind's type, too.
             apply::fits(&kind, &self.configuration.value).map_err(|error| self.configuration.refused(error, bare))?;
         }
-        let mut applied = attempt(&mut managed, self.around.options.force || matches!(seen, Seen::Probing));
+        let by_force = self.around.options.force || matches!(seen, Seen::Probing);
+        // What is created has no other owners, so there is only one attempt.
+        let given = match bare {
+            Value::Null => std::mem::take(&mut config),
+            _ => Cow::Borrowed(&*config),
+        };
+        let mut applied = attempt(&mut managed, given, by_force);
         if let Err(ApplyError::Conflicts(conflicts)) = &mut applied
             && let Some(own) = last_applied::fields(&manager, &kind, bare)
         {
             conflicts.retain(|conflict| !own.contains(&conflict.field));
             if conflicts.is_empty() {
                 managed = managed::decode_entries(entries);
-                applied = attempt(&mut managed, true);
+                applied = attempt(&mut managed, Cow::Borrowed(&*config), true);
             }
         }
         let mut new = match applied.map_err(|error| self.configuration.refused(error, bare))? {
@@ -380,6 +411,21 @@ impl Apply<'_> {
         let how = self.around.options.field_validation;
         self.configuration.check_duplicates(how, warnings)?;
         Ok(new)
+    }
+}
+
+impl Around<'_> {
+    /// The object that comes of nothing but the configuration. Its values move into the object where nothing else asks
+    /// for them.
+    fn created(self, configuration: &mut Configuration, warnings: &mut Vec<String>) -> Result<Value, Status> {
+        let is_asked_for = self.with(configuration).exceeds() || last_applied::is_kept_by(&self.options.field_manager);
+        if is_asked_for {
+            return self.with(configuration).run(&mut Value::Null, &Seen::Same, warnings);
+        }
+        configuration.check(&self.resource.api_version(), &self.resource.kind)?;
+        let config = Cow::Owned(configuration.take());
+        self.with(configuration)
+            .applied(&Value::Null, config, None, &Seen::Same, warnings)
     }
 }
 
@@ -484,11 +530,10 @@ impl Call<'_> {
     async fn apply_new(
         &self,
         around: Around<'_>,
-        configuration: Configuration,
+        mut configuration: Configuration,
         writer: &mut Writer<'_>,
     ) -> Result<Reply, Status> {
-        let apply = around.with(&configuration);
-        let mut object = apply.run(&mut Value::Null, &Seen::Same, &mut writer.warnings)?;
+        let mut object = around.created(&mut configuration, &mut writer.warnings)?;
         drop(configuration);
         let uid = object::uid(&object);
         if !uid.is_empty() {

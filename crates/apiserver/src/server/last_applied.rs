@@ -26,16 +26,21 @@ fn annotation(object: &Value) -> Option<&str> {
 /// The fields that the annotation of the live object, which is without its `managedFields`, may speak for; none when
 /// this is not kubectl, or there is no such annotation.
 pub(super) fn fields(manager: &Manager, kind: &ObjectType, live: &Value) -> Option<BTreeSet<String>> {
-    if manager.name != KUBECTL {
+    if !is_kept_by(&manager.name) {
         return None;
     }
     let config = decode::json(annotation(live)?.as_bytes()).ok()?.value;
     Some(unchanged(kind, &config, live))
 }
 
+/// Whether this manager keeps the annotation.
+pub(super) fn is_kept_by(manager: &str) -> bool {
+    manager == KUBECTL
+}
+
 /// Writes the configuration that kubectl has applied into an annotation that is there.
 pub(super) fn renew(manager: &Manager, config: &Value, new: &mut Value) {
-    if manager.name != KUBECTL || annotation(new).is_none() {
+    if !is_kept_by(&manager.name) || annotation(new).is_none() {
         return;
     }
     let mut config = config.clone();

@@ -30,7 +30,7 @@ pub use managers::{ManagedFields, Manager, Operation, Owned, is_reset};
 pub use set::FieldSet;
 pub use shape::ObjectType;
 pub use updater::{
-    ApplyError, Conflict, Convert, apply, apply_seen, conflict_message, enter_untracked, fits, scale_managers,
+    ApplyError, Conflict, Convert, Live, apply, apply_seen, conflict_message, enter_untracked, fits, scale_managers,
     scale_to_parent, unchanged, update, update_seen,
 };
 pub use views::{Seen, View, Views, untyped};

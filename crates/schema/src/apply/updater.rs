@@ -298,6 +298,15 @@ fn cap(managed: &mut ManagedFields) -> bool {
     true
 }
 
+/// The live object of an apply (null: it creates), without `managedFields`.
+#[derive(Clone, Copy, Debug)]
+pub struct Live<'a> {
+    /// The object.
+    pub object: &'a Value,
+    /// Whether it is known to be of its type ([`untyped`]).
+    pub is_typed: bool,
+}
+
 /// Applies a configuration to the live object (null: it creates), neither with `managedFields`.
 ///
 /// Answers the new object, or none when nothing changes except perhaps the ownership. Removed fields that leave an
@@ -338,6 +347,11 @@ pub fn apply(
     if !live.is_null() {
         enter_untracked(kind, live, managed, manager, version, now);
     }
+    let live = Live {
+        object: live,
+        is_typed: false,
+    };
+    let config = Cow::Borrowed(config);
     apply_seen(kind, live, config, managed, manager, version, force, now, &views, None)
 }
 
@@ -388,15 +402,16 @@ pub fn enter_untracked(
 /// [`apply`] of which [`enter_untracked`] is done already, for a kind whose versions differ in their fields. Its result
 /// does not depend on `views`, only the ownership and the conflicts do: so an apply without them, by force, shows the
 /// objects of which they must be made. Fields that are given up are judged in the versions in which their owners wrote
-/// where `convert` can tell, and otherwise in that of the apply.
+/// where `convert` can tell, and otherwise in that of the apply. An object that is created takes the values of a
+/// configuration that is given away.
 ///
 /// # Errors
 /// As [`apply`].
 #[expect(clippy::too_many_arguments, reason = "an apply is that many things, each once")]
 pub fn apply_seen(
     kind: &ObjectType,
-    live: &Value,
-    config: &Value,
+    live: Live<'_>,
+    config: Cow<'_, Value>,
     managed: &mut ManagedFields,
     manager: &Manager,
     version: &str,
@@ -405,8 +420,9 @@ pub fn apply_seen(
     views: &Views,
     convert: Option<Convert<'_>>,
 ) -> Result<Option<Value>, ApplyError> {
-    fits(kind, config)?;
-    if let Some(why) = untyped(kind, live) {
+    fits(kind, &config)?;
+    let Live { object: live, is_typed } = live;
+    if !is_typed && let Some(why) = untyped(kind, live) {
         return Err(ApplyError::Live(why));
     }
     if let Some(why) = unreadable(views) {
@@ -422,14 +438,17 @@ pub fn apply_seen(
     fit_entries(kind, views, managed);
     refuse_unwritable(views, managed.entries.get(manager))?;
     let others = changes(views, managed);
-    let mut new = if merge::is_there(live, config, shape) {
+    // With the unowned fields, so that the identity of the object survives the pruning.
+    let mut applied = fields(&config, shape).children;
+    let mut new = if merge::is_there(live, &config, shape) {
         Cow::Borrowed(live)
+    } else if creates {
+        // There is nothing to merge with, and each item is there once.
+        Cow::Owned(config.into_owned())
     } else {
-        Cow::Owned(merge::merge(live, config, shape))
+        Cow::Owned(merge::merge(live, &config, shape))
     };
     let mut last = managed.entries.remove(manager);
-    // With the unowned fields, so that the identity of the object survives the pruning.
-    let mut applied = fields(config, shape).children;
     applied.subtract_below(kind.reset());
     if let Some(last) = &mut last {
         last.fields.subtract_below(kind.reset());

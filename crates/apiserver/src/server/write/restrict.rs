@@ -1,5 +1,7 @@
 //! The fields of an object that a write to one part may change (the reset of fields in upstream's strategies).
 
+use std::borrow::Cow;
+
 use serde_json::{Map, Value, json};
 
 use super::Part;
@@ -64,11 +66,16 @@ fn put_all_back(new: &mut Map<String, Value>, old: &Map<String, Value>, written:
 }
 
 /// The fields of an object that a write to this part reaches.
-pub(in crate::server) fn reached(resource: &Resource, mut object: Value, part: Part) -> Value {
-    if let Part::Main | Part::Status = part {
-        restrict(resource, &mut object, &json!({"metadata": {}}), part);
+pub(in crate::server) fn reached<'o>(resource: &Resource, object: &'o Value, part: Part) -> Cow<'o, Value> {
+    match part {
+        Part::Main if !resource.has_status() || object.get("status").is_none() => Cow::Borrowed(object),
+        Part::Main | Part::Status => {
+            let mut object = object.clone();
+            restrict(resource, &mut object, &json!({"metadata": {}}), part);
+            Cow::Owned(object)
+        }
+        _ => Cow::Borrowed(object),
     }
-    object
 }
 
 /// The same where the sent object is not needed any more.
