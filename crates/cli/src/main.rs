@@ -79,6 +79,7 @@ enum Command {
 fn main() -> ExitCode {
     // The clock of "ready in … ms" starts with the process, not with the command.
     let started = Instant::now();
+    leave_out_reported_panics();
     if let Some(code) = kubewright_cluster::processes::called() {
         return ExitCode::from(code);
     }
@@ -154,6 +155,16 @@ fn misused(wrong: &clap::Error, plugins: &external::Chain) -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+/// A panic that is caught and told in words is not told twice.
+fn leave_out_reported_panics() {
+    let print = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        if !kubewright_cluster::panic_is_reported() {
+            print(panic);
+        }
+    }));
 }
 
 fn block_on<F: Future<Output = Result<(), output::Failure>>>(work: F) -> Result<(), output::Failure> {

@@ -2,7 +2,7 @@
 
 use std::sync::OnceLock;
 
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::output::Failure;
 
@@ -22,20 +22,27 @@ pub(crate) fn stop_signal() -> Result<impl Future<Output = ()> + Send + 'static,
     let cannot = |why: std::io::Error| Failure::new("cannot listen for SIGINT and SIGTERM").because(why);
     let mut interrupt = signal(SignalKind::interrupt()).map_err(cannot)?;
     let mut terminate = signal(SignalKind::terminate()).map_err(cannot)?;
-    Ok(async move {
-        tokio::select! {
-            _ = interrupt.recv() => {}
-            _ = terminate.recv() => {}
+    let (asks, asked) = tokio::sync::oneshot::channel();
+    // A task of its own: the second signal ends the process also while the command does not wait for the first.
+    tokio::spawn(async move {
+        either(&mut interrupt, &mut terminate).await;
+        // A command that waits no more is about to end.
+        let _ = asks.send(());
+        either(&mut interrupt, &mut terminate).await;
+        if let Some(restore) = BEFORE_THE_END.get() {
+            restore();
         }
-        tokio::spawn(async move {
-            tokio::select! {
-                _ = interrupt.recv() => {}
-                _ = terminate.recv() => {}
-            }
-            if let Some(restore) = BEFORE_THE_END.get() {
-                restore();
-            }
-            std::process::exit(130);
-        });
+        std::process::exit(130);
+    });
+    Ok(async move {
+        // The task ends only with the runtime, which stops everything.
+        let _ = asked.await;
     })
+}
+
+async fn either(one: &mut Signal, other: &mut Signal) {
+    tokio::select! {
+        _ = one.recv() => {}
+        _ = other.recv() => {}
+    }
 }

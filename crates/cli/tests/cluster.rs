@@ -61,6 +61,41 @@ fn machines_get_json() {
     assert!(event["milliseconds"].as_f64().unwrap() > 0.0);
 }
 
+/// A start that does not come to an end, because a kubeconfig arrives through a pipe and does not end.
+#[test]
+fn a_second_signal_ends_it_before_it_is_ready() {
+    let process = Command::new(KUBEWRIGHT)
+        .args(["cluster", "--controllers", "none", "--kubeconfig", "/dev/stdin"])
+        .stdin(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut starting = Controllers(process);
+    let id = starting.0.id();
+    // Until it has a handler, a signal ends any program.
+    let is_caught = |signal: u32| {
+        let status = std::fs::read_to_string(format!("/proc/{id}/status")).unwrap();
+        let mask = status.lines().find_map(|line| line.strip_prefix("SigCgt:")).unwrap();
+        u64::from_str_radix(mask.trim(), 16).unwrap() >> (signal - 1) & 1 == 1
+    };
+    let patience = Instant::now() + Duration::from_secs(30);
+    while !(is_caught(2) && is_caught(15)) {
+        assert!(Instant::now() < patience, "it does not listen for signals");
+        std::thread::yield_now();
+    }
+    for name in ["-INT", "-TERM"] {
+        let sent = Command::new("kill").args([name, &id.to_string()]).status().unwrap();
+        assert!(sent.success());
+    }
+    let ended = loop {
+        assert!(Instant::now() < patience, "two signals do not end it");
+        match starting.0.try_wait().unwrap() {
+            Some(ended) => break ended,
+            None => std::thread::yield_now(),
+        }
+    };
+    assert_eq!(ended.code(), Some(130), "{ended}");
+}
+
 #[test]
 fn it_ends_with_its_parent_when_asked_to() {
     let folder = tempfile::tempdir().unwrap();

@@ -2,6 +2,7 @@
 //!
 //! One line on standard output when the server answers; then silence until a signal.
 
+use std::io::ErrorKind;
 use std::net::{SocketAddr, ToSocketAddrs as _};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -163,7 +164,7 @@ impl Arguments {
                 () = orphaned => {}
             }
         };
-        let running = Running::start(self.listen, self.kubeconfig, |builder| {
+        let start = Running::start(self.listen, self.kubeconfig, |builder| {
             let builder = builder
                 .controllers(self.controllers)
                 .settings(settings)
@@ -182,8 +183,16 @@ impl Arguments {
                 Some(folder) => builder.data_dir(folder),
                 None => builder,
             }
-        })
-        .await?;
+        });
+        let mut stop = std::pin::pin!(stop);
+        // A large data folder takes a while to read, and may be left at any point, as by a crash.
+        let running = tokio::select! {
+            running = start => running?,
+            () = &mut stop => {
+                say_stopped(output);
+                return Ok(());
+            }
+        };
         let (address, kubeconfig) = (running.address(), running.kubeconfig.path().display().to_string());
         let took = started.elapsed();
         output.say(
@@ -203,9 +212,13 @@ impl Arguments {
         );
         crate::rest::until(stop, || running.cluster.api().rehearse()).await;
         running.stop().await;
-        output.say(&paint(DIM, "stopped"), &json!({"event": "stopped"}));
+        say_stopped(output);
         Ok(())
     }
+}
+
+fn say_stopped(output: Format) {
+    output.say(&paint(DIM, "stopped"), &json!({"event": "stopped"}));
 }
 
 fn pair(text: &str) -> Result<(String, String), String> {
@@ -296,14 +309,9 @@ impl Running {
         configure: impl FnOnce(kubewright_cluster::ClusterBuilder) -> kubewright_cluster::ClusterBuilder,
     ) -> Result<Running, Failure> {
         let kubeconfig = KubeconfigFile::plan(kubeconfig.as_deref())?;
-        let refused = |why: Error| {
-            Failure::new(format!("cannot listen on {listen}"))
-                .because(why)
-                .hint("another port: --listen 127.0.0.1:0 takes a free one")
-        };
         // Tried and given back before a data folder is made.
         std::net::TcpListener::bind(listen).map_err(|source| {
-            refused(Error::Bind {
+            not_started(Error::Bind {
                 address: listen,
                 source,
             })
@@ -311,21 +319,8 @@ impl Running {
         let cluster = configure(Cluster::builder().serving_threads(serving_threads()))
             .start()
             .await
-            .map_err(|why| {
-                let hint = match &why {
-                    Error::DataDir(DataDirError::Io { .. }) => {
-                        Some("make the folder writable for you, or name another: --data-dir DIR")
-                    }
-                    Error::Nodes(_) => Some("correct --nodes, --node-label, --node-capacity or --node-zones"),
-                    _ => None,
-                };
-                let failure = Failure::new("cannot start the cluster").because(why);
-                match hint {
-                    Some(hint) => failure.hint(hint),
-                    None => failure,
-                }
-            })?;
-        let listening = cluster.listen(listen).await.map_err(refused)?;
+            .map_err(not_started)?;
+        let listening = cluster.listen(listen).await.map_err(not_started)?;
         kubeconfig.write(&listening.kubeconfig)?;
         Ok(Running {
             cluster,
@@ -343,6 +338,38 @@ impl Running {
     pub(crate) async fn stop(self) {
         // Past the deadline the process ends and takes the rest with it.
         let _ = tokio::time::timeout(Duration::from_secs(1), self.cluster.stop()).await;
+    }
+}
+
+/// Why there is no cluster, and what to do.
+fn not_started(why: Error) -> Failure {
+    let (what, hint) = match &why {
+        Error::Bind { address, .. } => (
+            format!("cannot listen on {address}"),
+            Some("another port: --listen 127.0.0.1:0 takes a free one"),
+        ),
+        other => ("cannot start the cluster".to_owned(), hint(other)),
+    };
+    let failure = Failure::new(what).because(why);
+    match hint {
+        Some(hint) => failure.hint(hint),
+        None => failure,
+    }
+}
+
+fn hint(why: &Error) -> Option<&'static str> {
+    match why {
+        Error::DataDir(DataDirError::Io { source, .. }) => match source.kind() {
+            ErrorKind::StorageFull | ErrorKind::QuotaExceeded => {
+                Some("make room on the disk, or name another folder: --data-dir DIR")
+            }
+            ErrorKind::InvalidInput | ErrorKind::InvalidData => {
+                Some("put the file back, or name another folder: --data-dir DIR")
+            }
+            _ => Some("make the folder writable for you, or name another: --data-dir DIR"),
+        },
+        Error::Nodes(_) => Some("correct --nodes, --node-label, --node-capacity or --node-zones"),
+        _ => None,
     }
 }
 
