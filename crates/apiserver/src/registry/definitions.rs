@@ -239,12 +239,13 @@ impl Definitions {
     }
 
     /// The status with the names and conditions that the definition shall have; none when it has them. It is the one
-    /// that was [put](Self::put).
-    pub(crate) fn settled(&self, name: &str, definition: &Value, now: Timestamp) -> Option<Value> {
+    /// that was [put](Self::put). Where a built-in kind has the store of its objects (`built_in`), it gets no name: its
+    /// objects would be among those of that kind. Upstream has them apart, and serves both.
+    pub(crate) fn settled(&self, name: &str, definition: &Value, built_in: bool, now: Timestamp) -> Option<Value> {
         let group = self.known.get(name).and_then(|known| self.groups.get(&known.group));
         let is_taken = |sort: Sort, wanted: &str| {
             let holders = group.and_then(|group| group.holders.get(&(sort, Text::Owned(wanted.to_owned()))));
-            holders.is_some_and(|holders| holders.iter().any(|holder| &**holder != name))
+            built_in || holders.is_some_and(|holders| holders.iter().any(|holder| &**holder != name))
         };
         crd::settle(definition, &is_taken, now)
     }
@@ -301,7 +302,7 @@ mod tests {
             while let Some(name) = self.definitions.next_open() {
                 looks += 1;
                 let value = self.stored[&*name].value();
-                if let Some(status) = self.definitions.settled(&name, value, Timestamp::UNIX_EPOCH) {
+                if let Some(status) = self.definitions.settled(&name, value, false, Timestamp::UNIX_EPOCH) {
                     let mut next = value.clone();
                     next["status"] = status;
                     self.put(next);

@@ -203,6 +203,11 @@ impl Snapshot {
         )
     }
 
+    /// Whether the objects of a built-in kind are in this store.
+    pub(crate) fn is_built_in_store(&self, store: &str) -> bool {
+        self.kinds.built_in.rows.iter().any(|row| *row.store == *store)
+    }
+
     /// The row of the Scale that `/scale` of built-in kinds shows, and that all kinds are read by.
     pub(crate) fn scale(&self) -> &Arc<Resource> {
         &self.kinds.built_in.scale

@@ -10,6 +10,7 @@ use std::sync::{Arc, PoisonError};
 use serde_json::Value;
 
 use crate::model::Resource;
+use crate::model::form;
 use crate::model::object;
 use crate::model::status::Status;
 use crate::model::user::UserInfo;
@@ -44,10 +45,17 @@ pub(crate) fn is_definition(resource: &Resource) -> bool {
 
 impl Inner {
     /// After the creation of a custom resource: it may have come between the mark of its definition and the end of its
-    /// objects.
-    pub(crate) fn after_create_of_custom(&self, definition: &str) {
+    /// objects, or behind that end. There nothing would ever remove it, and the next definition of that name would
+    /// list it.
+    pub(crate) fn after_create_of_custom(&self, definition: &str, resource: &Arc<Resource>, made: &StoredObject) {
         if self.registry.snapshot().is_ending(definition) {
-            self.end_definition(definition);
+            return self.end_definition(definition);
+        }
+        if self.storage.text_length(STORE, definition) == 0 {
+            let key = form::key(object::namespace(made.head()), object::name(made.head()));
+            if let Ok(gone) = self.storage.delete(&resource.store, &key, made.revision()) {
+                self.after_delete(resource, &gone);
+            }
         }
     }
 
@@ -56,29 +64,6 @@ impl Inner {
         // The name of a definition is that of its store.
         if self.registry.snapshot().is_ending(definition) && self.storage.is_empty(definition) {
             self.end_definition(definition);
-        }
-    }
-
-    /// After the creation of a definition: none of its objects is older. One whose creation met the end of an earlier
-    /// definition of this name may have stayed behind.
-    pub(crate) fn after_create_of_definition(&self, made: &StoredObject) {
-        // The name of a definition is that of its store.
-        let name = object::name(made.head());
-        let Ok(listed) = self.storage.entries(name, &ListRequest::default()) else {
-            return;
-        };
-        let served = name
-            .split_once('.')
-            .and_then(|(plural, group)| self.registry.snapshot().of_definition(group, plural));
-        for (key, entry) in listed
-            .items
-            .iter()
-            .filter(|(_, entry)| entry.revision() < made.revision())
-        {
-            // A client that was faster has deleted it.
-            if let (Ok(gone), Some(resource)) = (self.storage.delete(name, key, entry.revision()), &served) {
-                self.after_delete(resource, &gone);
-            }
         }
     }
 
@@ -101,7 +86,7 @@ impl Inner {
         self.settle_held(name, None);
     }
 
-    /// The same, holding the written definition so long that nothing needs to decode it again.
+    /// The same. The written definition, if there is one, is kept until it has been read, so it is not decoded again.
     fn settle_held(&self, name: &str, written: Option<Arc<StoredObject>>) {
         let mut definitions = self.definitions.lock().unwrap_or_else(PoisonError::into_inner);
         let present = self.storage.get(STORE, name);
@@ -142,7 +127,8 @@ impl Inner {
             drop(held.take());
             definitions.put(&name, stored.as_deref());
             let Some(stored) = stored else { continue };
-            if let Some(status) = definitions.settled(&name, stored.value(), self.env.now()) {
+            let built_in = self.registry.snapshot().is_built_in_store(&name);
+            if let Some(status) = definitions.settled(&name, stored.value(), built_in, self.env.now()) {
                 let revision = stored.revision();
                 let next = self.with_status(stored, status);
                 let limit = SizeLimit::NONE;

@@ -138,22 +138,42 @@ mod tests {
     }
 
     #[test]
-    fn no_object_is_older_than_its_definition() {
+    fn an_object_that_came_after_the_end_of_its_definition_does_not_stay() {
         let world = World::new();
         assert_eq!(world.call(&format!("POST {CRDS}"), &definition()).code, 201);
+        let resource = world.api.inner.registry.lookup("ex.io", "v1", "foos").expect("served");
         assert_eq!(world.call(&format!("DELETE {CRDS}/foos.ex.io"), &Value::Null).code, 200);
-        // The last step of a create that was let in before.
+        // The last steps of a create that was let in before.
         let late = json!({"apiVersion": "ex.io/v1", "kind": "Foo", "metadata": {"name": "late", "uid": "1",
             "finalizers": ["ex.io/held"]}});
-        let stored = world.api.inner.storage.create("foos.ex.io", "late", late);
-        assert!(stored.is_ok(), "{stored:?}");
-        assert_eq!(world.call(&format!("POST {CRDS}"), &definition()).code, 201);
-        let object = json!({"apiVersion": "ex.io/v1", "kind": "Foo", "metadata": {"name": "new"}});
-        assert_eq!(world.call("POST /apis/ex.io/v1/foos", &object).code, 201);
-        let listed = world.call("GET /apis/ex.io/v1/foos", &Value::Null).body;
-        let items = listed["items"].as_array().into_iter().flatten();
-        let names: Vec<_> = items.map(|item| item["metadata"]["name"].clone()).collect();
-        assert_eq!(names, ["new"]);
+        let inner = &world.api.inner;
+        let stored = inner.storage.create("foos.ex.io", "late", late).expect("it is new");
+        inner.after_create(&resource, &stored);
+        assert!(inner.storage.is_empty("foos.ex.io"));
+    }
+
+    /// Nobody's objects go because somebody makes a definition of their name.
+    #[test]
+    fn a_definition_cannot_take_the_objects_of_a_built_in_kind() {
+        let world = World::new();
+        let lease = json!({"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": "a"}});
+        let leases = "/apis/coordination.k8s.io/v1/namespaces/default/leases";
+        assert_eq!(world.call(&format!("POST {leases}"), &lease).code, 201);
+        let mut definition = definition();
+        definition["metadata"] = json!({"name": "leases.coordination.k8s.io",
+            "annotations": {"api-approved.kubernetes.io": "unapproved, a test"}});
+        definition["spec"]["group"] = json!("coordination.k8s.io");
+        definition["spec"]["names"] = json!({"plural": "leases", "kind": "Lease"});
+        definition["spec"]["versions"][0]["name"] = json!("v9");
+        assert_eq!(world.call(&format!("POST {CRDS}"), &definition).code, 201);
+        let path = format!("{CRDS}/leases.coordination.k8s.io");
+        let made = world.call(&format!("GET {path}"), &Value::Null).body;
+        assert_eq!(made["status"]["conditions"][0]["type"], "NamesAccepted");
+        assert_eq!(made["status"]["conditions"][0]["status"], "False");
+        let served = world.call("GET /apis/coordination.k8s.io/v9/leases", &Value::Null);
+        assert_eq!(served.code, 404);
+        assert_eq!(world.call(&format!("DELETE {path}"), &Value::Null).code, 200);
+        assert_eq!(world.call(&format!("GET {leases}/a"), &Value::Null).code, 200);
     }
 
     #[test]

@@ -118,11 +118,9 @@ impl Inner {
     }
 
     /// Runs after a write that made an object, and after the effects of every write.
-    pub(crate) fn after_create(&self, resource: &Resource, made: &StoredObject) {
+    pub(crate) fn after_create(&self, resource: &Arc<Resource>, made: &StoredObject) {
         if let Some(custom) = &resource.custom {
-            self.after_create_of_custom(&custom.crd_name);
-        } else if is_definition(resource) {
-            self.after_create_of_definition(made);
+            self.after_create_of_custom(&custom.crd_name, resource, made);
         } else if resource.store == PRIORITY_LEVELS {
             self.settle_flow_schemas(object::name(made.head()));
         }
