@@ -4,7 +4,6 @@ use std::borrow::Cow;
 
 use jiff::SignedDuration;
 use jiff::civil::DateTime;
-use jiff::fmt::temporal::Pieces;
 use serde_json::Value;
 
 /// The seconds of Go's zero time, the beginning of the year 1.
@@ -14,16 +13,36 @@ const EPOCH: DateTime = DateTime::constant(1970, 1, 1, 0, 0, 0, 0);
 
 /// The seconds since 1970 of a time, and its nanoseconds.
 pub(crate) fn parse(text: &str) -> Option<(i64, u32)> {
-    let text = nine_decimals(text);
-    let pieces = Pieces::parse(&*text).ok()?;
-    let local = DateTime::from_parts(pieces.date(), pieces.time()?);
+    let (local, east) = zone(text)?;
+    let local: DateTime = nine_decimals(local).parse().ok()?;
     let since = local
         .duration_since(EPOCH)
-        .checked_sub(SignedDuration::from_secs(pieces.to_numeric_offset()?.seconds().into()))?;
+        .checked_sub(SignedDuration::from_mins(east))?;
     // The nanoseconds of a time before 1970 count back from the second in jiff, and forth from the second before in Go.
     let back = i64::from(since.subsec_nanos() < 0);
     let nanos = u32::try_from(i64::from(since.subsec_nanos()) + back * 1_000_000_000).ok()?;
     Some((since.as_secs() - back, nanos))
+}
+
+/// The local time, and the minutes that its zone is east of Greenwich. Go reads zones of up to 24 hours and 60 minutes
+/// (`time.parseRFC3339`), which jiff does not.
+fn zone(text: &str) -> Option<(&str, i64)> {
+    if let Some(local) = text.strip_suffix(['Z', 'z']) {
+        return Some((local, 0));
+    }
+    let (local, zone) = text.split_at_checked(text.len().checked_sub(6)?)?;
+    let (hours, minutes) = zone.get(1..)?.split_once(':')?;
+    let number = |digits: &str, most: i64| -> Option<i64> {
+        let is_number = digits.len() == 2 && digits.bytes().all(|byte| byte.is_ascii_digit());
+        let number = digits.parse().ok().filter(|number: &i64| *number <= most);
+        number.filter(|_| is_number)
+    };
+    let away = number(hours, 24)? * 60 + number(minutes, 60)?;
+    match zone.as_bytes().first()? {
+        b'+' => Some((local, away)),
+        b'-' => Some((local, -away)),
+        _ => None,
+    }
 }
 
 /// A time without what is less than a nanosecond, which Go reads and drops, and jiff does not read.
@@ -49,7 +68,7 @@ pub(crate) fn canonical(text: &str, micro: bool) -> Option<Value> {
     written(seconds, micros, micro).map(Value::String)
 }
 
-/// The time so long after 1970; `None` when Go cannot write it. jiff's `Timestamp` ends two hours before the year 10000
+/// The time so long after 1970; `None` when Go cannot write it. jiff's `Timestamp` ends 26 hours before the year 10000
 /// does, so that it fits into every zone; Go's times do not.
 pub(crate) fn written(seconds: i64, micros: i64, micro: bool) -> Option<String> {
     let time = EPOCH
@@ -63,4 +82,52 @@ pub(crate) fn written(seconds: i64, micros: i64, micro: bool) -> Option<String> 
     };
     // Years before 0 have a sign.
     Some(time.strftime(form).to_string()).filter(|text| !text.starts_with('-'))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::structural::types::time;
+
+    /// What is stored is rewritten first: a time that could not be would be in no list of protobuf.
+    #[test]
+    fn every_time_that_is_let_in_can_be_rewritten() {
+        let (mut let_in, mut refused) = (0, 0);
+        let mut check = |text: &str, micro: bool| match time(text, micro) {
+            Ok(()) => {
+                let_in += 1;
+                assert!(canonical(text, micro).is_some(), "{text}");
+            }
+            Err(_) => refused += 1,
+        };
+        for local in ["2026-01-02T03:04:05", "0000-01-02T00:00:00", "9999-12-30T23:59:59"] {
+            for decimals in ["", ".123456", ",123456", ".1234567891234"] {
+                for away in 0..=25 * 62 {
+                    for sign in ['+', '-'] {
+                        let text = format!("{local}{decimals}{sign}{:02}:{:02}", away / 62, away % 62);
+                        check(&text, false);
+                        check(&text, true);
+                    }
+                }
+            }
+        }
+        assert!(let_in > 10_000 && refused > 1000, "{let_in} {refused}");
+    }
+
+    #[test]
+    fn zones_are_those_of_go() {
+        let check = |text: &str, expected: Option<&str>| {
+            let expected = expected.map(|text| Value::String(text.to_owned()));
+            assert_eq!(canonical(text, false), expected, "{text}");
+        };
+        check("2026-01-02T03:04:05+00:60", Some("2026-01-02T02:04:05Z"));
+        check("2026-01-02T03:04:05-24:60", Some("2026-01-03T04:04:05Z"));
+        check("2026-01-02T03:04:05.5Z", Some("2026-01-02T03:04:05Z"));
+        check("2026-01-02T03:04:05+25:00", None);
+        check("2026-01-02T03:04:05+01:61", None);
+        check("2026-01-02T03:04:05+0x:00", None);
+        check("2026-01-02T03:04:05", None);
+        check("ééé5", None);
+        check("", None);
+    }
 }

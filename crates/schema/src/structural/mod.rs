@@ -18,7 +18,7 @@ mod convert;
 mod crd_rules;
 mod default;
 mod prune;
-mod types;
+pub(crate) mod types;
 mod validate;
 
 pub use crate::schema::go::{go_normalize, go_normalize_read};

@@ -242,7 +242,7 @@ pub fn time_check(text: &str) -> Result<(), String> {
 }
 
 /// `time.Parse` with RFC 3339, or with exactly six digits of a second.
-fn time(text: &str, micro: bool) -> Result<(), String> {
+pub(crate) fn time(text: &str, micro: bool) -> Result<(), String> {
     let layout = if micro {
         "2006-01-02T15:04:05.000000Z07:00"
     } else {

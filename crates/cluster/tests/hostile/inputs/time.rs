@@ -60,6 +60,9 @@ pub(crate) fn inputs() -> Vec<Input> {
         input("an Event at a time of 100,000 decimals", &[201], || {
             event(&format!("2026-01-02T03:04:05.{}Z", "1".repeat(100_000)))
         }),
+        input("an Event in a zone of 60 minutes", &[201], || {
+            event("2026-01-02T03:04:05+00:60")
+        }),
         input("a Lease of 2^31 - 1 seconds", &[201], || {
             lease("\"leaseDurationSeconds\":2147483647")
         }),
