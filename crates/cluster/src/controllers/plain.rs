@@ -4,9 +4,11 @@
 //! metadata, and one object of a time that they cannot hold (`managedFields` of the year 9999) would be an error of the
 //! whole list.
 
+use kubewright::k8s_openapi::apimachinery::pkg::apis::meta::v1::ListMeta;
 use kubewright::kube::api::{DeleteParams, ListParams};
 use kubewright::kube::core::{ApiResource, DynamicObject, Request};
 use kubewright::kube::{Client, Error, Resource as _};
+use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 
 /// The objects of a kind in a namespace.
@@ -32,14 +34,14 @@ impl<'a> Plain<'a> {
     /// Whole objects.
     pub(crate) async fn list(&self, params: &ListParams) -> Result<Page, Error> {
         let request = Request::new(&self.url).list(params).map_err(Error::BuildRequest)?;
-        self.kube.request(request).await.map(page)
+        self.kube.request::<Listed>(request).await.map(Page::from)
     }
 
     /// Their metadata.
     pub(crate) async fn list_metadata(&self, params: &ListParams) -> Result<Page, Error> {
         let request = Request::new(&self.url).list_metadata(params);
         let request = request.map_err(Error::BuildRequest)?;
-        self.kube.request(request).await.map(page)
+        self.kube.request::<Listed>(request).await.map(Page::from)
     }
 
     /// Deletes all of them.
@@ -50,14 +52,26 @@ impl<'a> Plain<'a> {
     }
 }
 
-fn page(mut list: Value) -> Page {
-    let rest = list.pointer("/metadata/continue").and_then(Value::as_str);
-    Page {
-        rest: rest.filter(|token| !token.is_empty()).map(str::to_owned),
-        items: match list["items"].take() {
-            Value::Array(items) => items,
-            _ => Vec::new(),
-        },
+/// A list as it is answered. One without items is an error: the caller would take its kind for gone.
+#[derive(Deserialize)]
+struct Listed {
+    #[serde(default)]
+    metadata: ListMeta,
+    #[serde(deserialize_with = "nullable")]
+    items: Vec<Value>,
+}
+
+/// Go writes an empty list as `null`.
+fn nullable<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<Value>, D::Error> {
+    Option::deserialize(from).map(Option::unwrap_or_default)
+}
+
+impl From<Listed> for Page {
+    fn from(listed: Listed) -> Page {
+        Page {
+            items: listed.items,
+            rest: listed.metadata.continue_.filter(|token| !token.is_empty()),
+        }
     }
 }
 
