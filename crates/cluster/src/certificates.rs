@@ -78,6 +78,12 @@ impl Authority {
 
     /// The authority of a data folder: the one that is there, or a new one that is then kept.
     pub(crate) fn kept(folder: &Folder) -> Result<Authority> {
+        let is_there = |name: &str| folder.path().join(name).exists();
+        if is_there(CERTIFICATE_FILE) && !is_there(KEY_FILE) {
+            // A new key would be another one.
+            let damage = format!("it is missing, and {CERTIFICATE_FILE} is there");
+            return Err(damaged(folder, KEY_FILE, damage));
+        }
         let key = folder.keep(KEY_FILE, || authority_key().map(|key| key.serialize_pem()))?;
         let key = KeyPair::from_pem(&key)
             .map_err(|error| damaged(folder, KEY_FILE, format!("it cannot be read as a private key: {error}")))?;

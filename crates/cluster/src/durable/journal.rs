@@ -197,6 +197,8 @@ impl Writer {
         let Some(database) = &self.database else {
             return Err("the file is not open".to_owned());
         };
+        // Nothing goes into a file that is elsewhere, nor is anything acknowledged that went there meanwhile.
+        (self.in_place)()?;
         // The storage must learn of the end of its journal, even after a panic.
         let written = contain(|| write_group(database, group)).unwrap_or_else(panicked);
         if written.is_err() {
