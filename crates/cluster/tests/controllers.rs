@@ -447,7 +447,7 @@ async fn a_class_of_volume_attributes_goes_when_no_claim_names_it() {
     .await;
 }
 
-/// Go's years end two hours later than a `Timestamp` does, and its fractions of a second may have any length.
+/// Go's years end 26 hours later than a `Timestamp` does, and its fractions of a second may have any length.
 #[tokio::test]
 async fn a_namespace_of_far_times_is_removed() {
     check(async |client| {

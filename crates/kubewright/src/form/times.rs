@@ -1,6 +1,6 @@
 //! Times that Go's types hold and jiff's `Timestamp` does not, so that an object that has one can be read.
 //!
-//! The years of kube-apiserver end with 9999, two hours later than a `Timestamp` does; it writes Go's zero time as
+//! The years of kube-apiserver end with 9999, 26 hours later than a `Timestamp` does; it writes Go's zero time as
 //! `null`, also where a type wants a time (`lastTransitionTime` of a condition). Anyone who may write a status stores
 //! such times. An object that cannot be decoded gets no reconcile, and with a finalizer is never removed.
 //!
@@ -56,7 +56,8 @@ fn replaced(text: &str, error: &serde_json::Error) -> Option<String> {
     let before = before[..value].trim_end().strip_suffix(':')?.trim_end();
     let key = &before[before.strip_suffix('"')?.rfind('"')?..];
     // A member of another name may be a text that is wanted.
-    if !key.to_ascii_lowercase().contains("time") && !key.ends_with("At\"") {
+    let is_time = ["Time\"", "Timestamp\"", "At\""].iter().any(|end| key.ends_with(end));
+    if !is_time && !["\"time\"", "\"timestamp\""].contains(&key) {
         return None;
     }
     let mut out = String::with_capacity(text.len());
