@@ -74,7 +74,7 @@ pub struct Usage {
     pub changes: usize,
     /// The most bytes that the changes hold.
     pub change_bytes: usize,
-    /// The bytes that wait for watchers; a change that waits for two is counted twice.
+    /// The bytes that wait in the queues of watchers; a change that waits for two is counted twice.
     pub waiting_bytes: usize,
     /// Objects that are kept open.
     pub open_bytes: usize,

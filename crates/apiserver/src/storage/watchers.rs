@@ -8,7 +8,7 @@
 //! - a change stays in its log until every watcher has taken it, or has been cut off;
 //! - a watcher that is more changes or bytes behind than its log may hold is cut off; it never misses a change silently
 //!   (store-W11). One change always fits, however large it is: a reader that keeps up is never cut off;
-//! - the lock of a log is the last one that is taken, and no code of others runs under it.
+//! - the lock of a log is the last one that is taken, and nothing under it calls back: a waker is only copied there.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -86,7 +86,7 @@ impl Watchers {
         self.sweep_at = 2 * self.logs.len();
     }
 
-    /// Hands a change to those who watch its key. The wakers of those who wait are left in `wake`.
+    /// Hands a change to the watchers of its key. The wakers of those that wait are left in `wake`.
     pub(super) fn publish(&self, change: &Arc<Change>, wake: &mut Vec<Waker>) {
         let lengths = self.lengths.keys().take_while(|length| **length <= change.key.len());
         let prefixes = lengths.filter_map(|length| change.key.get(..*length));
@@ -117,7 +117,8 @@ impl Watchers {
         self.logs.values().map(|log| log.watchers()).sum()
     }
 
-    /// Bytes of the changes that wait; a change that waits for two is counted twice.
+    /// Bytes of the changes that wait in logs; a change that waits for two is counted twice. Not counted is what a
+    /// watcher has taken out of its log: at most [`BATCH_BYTES`] and one change.
     pub(super) fn waiting_bytes(&self) -> usize {
         self.logs.values().map(|log| log.lock().waiting_bytes()).sum()
     }
@@ -213,8 +214,8 @@ impl Log {
         self.watchers.fetch_sub(1, Ordering::Relaxed);
         let mut contents = self.lock();
         contents.advance(seat, Progress::Vacant);
-        contents.free.push(seat);
         let waker = contents.seats[seat].waker.take();
+        contents.vacate(seat);
         drop(contents);
         drop(waker);
     }
@@ -316,6 +317,16 @@ impl Contents {
                 self.seats.push(seat);
                 self.seats.len() - 1
             }
+        }
+    }
+
+    /// Gives a seat back. When all are free, so is their memory: thousands may have watched at the same time.
+    fn vacate(&mut self, seat: usize) {
+        self.free.push(seat);
+        if self.free.len() == self.seats.len() {
+            self.seats = Vec::new();
+            self.free = Vec::new();
+            self.sleeping = Vec::new();
         }
     }
 

@@ -185,7 +185,11 @@ impl Watcher {
                 assert_eq!(due, Some((change.revision, change.size())), "everything in order, once");
             }
             Poll::Ready(Delivery::Overrun) => {
-                assert!(self.cut_off || behind, "nobody is cut off who keeps up: {:?}", self.due);
+                assert!(
+                    self.cut_off || behind,
+                    "a watcher that keeps up is not cut off: {:?}",
+                    self.due
+                );
                 self.cut_off = true;
             }
             Poll::Ready(Delivery::Closed) => assert!(self.closed && self.due.is_empty()),
@@ -212,6 +216,12 @@ proptest! {
             logs.map(|log| log.lock().entries.len()).max().unwrap_or_default()
         };
         prop_assert!(behind(&world.watchers) <= LIMITS.changes);
+        for log in world.watchers.logs.values() {
+            let contents = log.lock();
+            prop_assert!(contents.bytes <= LIMITS.bytes || contents.entries.len() == 1);
+            let sizes = contents.entries.iter().map(|entry| entry.change.size());
+            prop_assert_eq!(contents.bytes, sizes.sum::<usize>());
+        }
         // When all have read, and when all have gone, nothing is kept.
         for watcher in &mut world.sitting {
             for _ in 0..=LIMITS.changes + BATCH {
@@ -220,6 +230,9 @@ proptest! {
         }
         prop_assert_eq!(behind(&world.watchers), 0);
         world.sitting.clear();
+        for log in world.watchers.logs.values() {
+            prop_assert_eq!(log.lock().seats.capacity(), 0);
+        }
         prop_assert_eq!((world.watchers.count(), world.watchers.waiting_bytes()), (0, 0));
     }
 }
