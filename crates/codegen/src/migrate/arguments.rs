@@ -15,12 +15,14 @@ enum Takes {
     Pattern,
 }
 
-/// Why a marker at a type or field says nothing that can be carried over.
-pub(super) fn wrong(marker: &str, of: &Type) -> Option<String> {
+/// Why a marker among those of a field or declaration says nothing that can be carried over.
+///
+/// `of` is the type of a field: declarations have none, since a default is no marker of theirs (`FieldOnlyMarkers`).
+pub(super) fn wrong(marker: &str, markers: &[String], of: Option<&Type>) -> Option<String> {
     let Marker { name, value } = Marker::of(marker);
     let why = match takes(name) {
         Some(takes) => refused(&takes, value)?,
-        None => unfit(name, value, of)?,
+        None => unfit(name, value, wanted_beside(markers, of?)?)?,
     };
     Some(format!("+{marker}: {why}"))
 }
@@ -49,7 +51,7 @@ fn refused(takes: &Takes, said: &str) -> Option<String> {
             .parse::<f64>()
             .map_or(true, |n| !n.is_finite())
             .then_some("a number"),
-        Takes::Flag => (!["true", "false"].contains(&said)).then_some("true or false"),
+        Takes::Flag => (!["true", "false"].contains(&said.trim())).then_some("true or false"),
         Takes::List => None,
         Takes::Pattern => {
             let pattern = Pattern::new(super::markers::text(said));
@@ -62,10 +64,14 @@ fn refused(takes: &Takes, said: &str) -> Option<String> {
     expected.map(|expected| format!("{said} is not {expected}, so controller-gen refuses it"))
 }
 
+/// Whether a default names a constant, which controller-gen skips (`KubernetesDefault.ParseMarker`).
+pub(super) fn is_reference(name: &str, said: &str) -> bool {
+    name == "default" && said.trim_start().starts_with("ref(")
+}
+
 /// A default that the type cannot hold: controller-gen writes it, and an API server refuses the definition.
-fn unfit(name: &str, said: &str, of: &Type) -> Option<String> {
-    let (key, value) = keyword(name, said)?;
-    let wanted = wanted(of)?;
+fn unfit(name: &str, said: &str, wanted: &str) -> Option<String> {
+    let (key, value) = keyword(name, said).filter(|_| !is_reference(name, said))?;
     let fits = match (wanted, &value) {
         ("a text", value) => value.is_string(),
         ("true or false", value) => value.is_boolean(),
@@ -78,6 +84,32 @@ fn unfit(name: &str, said: &str, of: &Type) -> Option<String> {
     };
     let why = || format!("the default is not {wanted}, so an API server refuses the definition");
     (key == "default" && !fits).then(why)
+}
+
+/// The JSON of a field, which its other markers may change.
+fn wanted_beside(markers: &[String], of: &Type) -> Option<&'static str> {
+    const OPEN: [&str; 4] = [
+        "kubebuilder:validation:Schemaless",
+        "kubebuilder:validation:XIntOrString",
+        "kubebuilder:validation:XPreserveUnknownFields",
+        "kubebuilder:pruning:PreserveUnknownFields",
+    ];
+    let mut others = markers.iter().map(|marker| Marker::of(marker));
+    if others.clone().any(|other| OPEN.contains(&other.name)) {
+        return None;
+    }
+    let Some(said) = others.rfind(|other| other.name == "kubebuilder:validation:Type") else {
+        return wanted(of);
+    };
+    match super::markers::text(said.value).as_str() {
+        "string" => Some("a text"),
+        "boolean" => Some("true or false"),
+        "integer" => Some("an integer"),
+        "number" => Some("a number"),
+        "array" => Some("a list"),
+        "object" => Some("an object"),
+        _ => None,
+    }
 }
 
 /// The JSON of a type that Go has itself; nothing of others, which may write themselves in another way.
@@ -157,14 +189,52 @@ mod tests {
             ("kubebuilder:default=3", "Level", ""),
             ("kubebuilder:example=word", "int", ""),
             ("optional", "int", ""),
+            ("default=ref(Most)", "string", ""),
+            ("default=ref(Most)", "int", ""),
+            ("kubebuilder:validation:UniqueItems=true", "string", ""),
+            (
+                "kubebuilder:validation:UniqueItems=True",
+                "string",
+                "True is not true or false",
+            ),
+            (
+                "kubebuilder:validation:UniqueItems=1",
+                "string",
+                "1 is not true or false",
+            ),
         ] {
-            let found = wrong(marker, &of(ty)).unwrap_or_default();
+            let found = wrong(marker, &[marker.to_owned()], Some(&of(ty))).unwrap_or_default();
             let is_as_wanted = if why.is_empty() {
                 found.is_empty()
             } else {
                 found.contains(why)
             };
             assert!(is_as_wanted, "{marker}: {found}");
+        }
+    }
+
+    #[test]
+    fn a_default_fits_what_the_other_markers_say() {
+        for (other, default, ty, is_fit) in [
+            ("kubebuilder:validation:Type=string", "\"5\"", "int64", true),
+            ("kubebuilder:validation:Type=string", "5", "int64", false),
+            ("kubebuilder:validation:Type=boolean", "true", "string", true),
+            ("kubebuilder:validation:Type=integer", "word", "Level", false),
+            ("kubebuilder:validation:XIntOrString", "\"5\"", "int", true),
+            ("kubebuilder:validation:Schemaless", "{a: b}", "string", true),
+            (
+                "kubebuilder:validation:XPreserveUnknownFields",
+                "{a: b}",
+                "string",
+                true,
+            ),
+            ("kubebuilder:pruning:PreserveUnknownFields", "{a: b}", "string", true),
+            ("kubebuilder:validation:Minimum=1", "\"5\"", "int", false),
+        ] {
+            let markers = [format!("kubebuilder:default={default}"), other.to_owned()];
+            let found = wrong(&markers[0], &markers, Some(&of(ty)));
+            assert_eq!(found.is_none(), is_fit, "{other} {default} {ty}: {found:?}");
+            assert_eq!(wrong(&markers[0], &markers, None), None);
         }
     }
 }

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 
-use super::declared;
 use super::folder;
 use super::origin::{ATTEMPTED, Source};
 use crate::codes;
@@ -36,7 +35,7 @@ pub(super) fn refused(wrong: impl IntoIterator<Item = Wrong>) -> Result<(), Diag
 /// Checks the packages of a project.
 ///
 /// # Errors
-/// Two packages in one folder, two types of one name in a package, two declarations of a kind in one version.
+/// Two packages in one folder, two types of one name in a package.
 pub(super) fn packages(sources: &[Source]) -> Result<(), Diagnostic> {
     let mut folders: BTreeMap<&str, &Source> = BTreeMap::new();
     let mut types: BTreeMap<(&str, &str), (&str, usize)> = BTreeMap::new();
@@ -63,6 +62,5 @@ pub(super) fn packages(sources: &[Source]) -> Result<(), Diagnostic> {
             }
         }
     }
-    wrong.extend(declared::twice(sources));
     refused(wrong)
 }

@@ -7,7 +7,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::embedded::is_of_kinds;
-use super::go::{Doc, File, Type};
+use super::fields::is_in_json;
+use super::go::{Doc, Field, File, Type};
 use super::types::Package;
 
 /// A field or declaration: its file and line.
@@ -31,6 +32,8 @@ struct Edge {
     at: Spot,
     /// Whether the schema ends here.
     is_schemaless: bool,
+    /// Whether neither JSON nor Rust has the field.
+    is_hidden: bool,
 }
 
 /// What circles ask for.
@@ -55,7 +58,8 @@ impl Circles {
                 let mut edges = Vec::new();
                 if !writes_itself && !decl.is_generic {
                     let at = (file.path.clone(), decl.line);
-                    walk(import, file, &decl.of, Through::Value, (&decl.doc, at), &mut edges);
+                    let way = Way::of(import, file, &decl.doc, at);
+                    walk(&way, &decl.of, Through::Value, &mut edges);
                 }
                 if is_of_kinds(&decl.of) {
                     kinds.push(from.clone());
@@ -73,7 +77,7 @@ impl Circles {
                 let (decl, file) = packages[&from.0].types[&from.1];
                 made.endless.push(((file.path.clone(), decl.line), from.1.clone()));
             }
-            let in_place = |edge: &Edge| edge.through != Through::Heap;
+            let in_place = |edge: &Edge| edge.through != Through::Heap && !edge.is_hidden;
             let boxed = edges
                 .iter()
                 .filter(|edge| in_place(edge) && reaches(&graph, &edge.to, from, in_place));
@@ -81,45 +85,71 @@ impl Circles {
         }
         let mut done = BTreeSet::new();
         for name in kinds.iter().chain(graph.keys()) {
-            close(&graph, name, &mut Vec::new(), &mut done, &mut made.closed);
+            close(&graph, name, &mut done, &mut made.closed);
         }
         made
     }
 }
 
+/// Where a type stands that holds others.
+struct Way<'w> {
+    import: &'w str,
+    file: &'w File,
+    at: Spot,
+    is_schemaless: bool,
+    is_hidden: bool,
+}
+
+impl<'w> Way<'w> {
+    fn of(import: &'w str, file: &'w File, doc: &Doc, at: Spot) -> Way<'w> {
+        let mut markers = doc.markers.iter();
+        Way {
+            import,
+            file,
+            at,
+            is_schemaless: markers.any(|marker| marker.contains("validation:Schemaless")),
+            is_hidden: false,
+        }
+    }
+
+    /// The way of a field within the type.
+    fn field(&self, field: &Field) -> Way<'w> {
+        let at = (self.file.path.clone(), field.line);
+        Way {
+            is_hidden: self.is_hidden || !is_in_json(field),
+            ..Way::of(self.import, self.file, &field.doc, at)
+        }
+    }
+}
+
 /// The types that a type holds.
-fn walk(import: &str, file: &File, of: &Type, through: Through, at: (&Doc, Spot), into: &mut Vec<Edge>) {
+fn walk(way: &Way<'_>, of: &Type, through: Through, into: &mut Vec<Edge>) {
     let mut push = |to: Name| {
-        let is_schemaless =
-            at.0.markers
-                .iter()
-                .any(|marker| marker.contains("validation:Schemaless"));
-        let at = at.1.clone();
         into.push(Edge {
             to,
             through,
-            at,
-            is_schemaless,
+            at: way.at.clone(),
+            is_schemaless: way.is_schemaless,
+            is_hidden: way.is_hidden,
         });
     };
     let deeper = |next: Through| if through == Through::Value { next } else { through };
     match of {
-        Type::Pointer(inner) => walk(import, file, inner, deeper(Through::Pointer), at, into),
+        Type::Pointer(inner) => walk(way, inner, deeper(Through::Pointer), into),
         // Rust has lists for Go's arrays, which hold their items by value.
-        Type::Array(inner) => walk(import, file, inner, through, at, into),
-        Type::List(inner) | Type::Map(_, inner) => walk(import, file, inner, Through::Heap, at, into),
+        Type::Array(inner) => walk(way, inner, through, into),
+        Type::List(inner) | Type::Map(_, inner) => walk(way, inner, Through::Heap, into),
         Type::Struct(fields) => {
             for field in fields {
-                let at = (&field.doc, (file.path.clone(), field.line));
-                walk(import, file, &field.of, through, at, into);
+                walk(&way.field(field), &field.of, through, into);
             }
         }
-        Type::Named { package: None, name } => push((import.to_owned(), name.clone())),
+        Type::Named { package: None, name } => push((way.import.to_owned(), name.clone())),
         Type::Named {
             package: Some(package),
             name,
         } => {
-            if let Some(import) = file.imports.get(package) {
+            if let Some(import) = way.file.imports.get(package) {
                 push((import.clone(), name.clone()));
             }
         }
@@ -143,25 +173,62 @@ fn reaches(graph: &BTreeMap<Name, Vec<Edge>>, from: &Name, to: &Name, by: impl F
     false
 }
 
-/// Finds the edges that lead back to a type above.
+/// Finds the edges that lead back to a type above. A loop, since a project may chain any number of types.
 fn close<'g>(
     graph: &'g BTreeMap<Name, Vec<Edge>>,
-    name: &'g Name,
-    above: &mut Vec<&'g Name>,
+    root: &'g Name,
     done: &mut BTreeSet<&'g Name>,
     closed: &mut BTreeSet<Spot>,
 ) {
-    if done.contains(name) {
+    let edges = |name: &Name| {
+        let edges = graph.get(name).into_iter().flatten();
+        edges.filter(|edge| !edge.is_schemaless && !edge.is_hidden)
+    };
+    if !done.insert(root) {
         return;
     }
-    above.push(name);
-    for edge in graph.get(name).into_iter().flatten().filter(|edge| !edge.is_schemaless) {
-        if above.contains(&&edge.to) {
-            closed.insert(edge.at.clone());
-        } else {
-            close(graph, &edge.to, above, done, closed);
+    let mut above = BTreeSet::from([root]);
+    let mut pending = vec![(root, edges(root))];
+    while let Some((name, rest)) = pending.last_mut() {
+        match rest.next() {
+            Some(edge) if above.contains(&edge.to) => {
+                closed.insert(edge.at.clone());
+            }
+            Some(edge) => {
+                if done.insert(&edge.to) {
+                    above.insert(&edge.to);
+                    pending.push((&edge.to, edges(&edge.to)));
+                }
+            }
+            None => {
+                above.remove(name);
+                pending.pop();
+            }
         }
     }
-    above.pop();
-    done.insert(name);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_circle_of_many_types_is_closed_once() {
+        const COUNT: usize = 100_000;
+        let name = |at: usize| ("v1".to_owned(), format!("T{}", at % COUNT));
+        let edge = |at: usize| Edge {
+            to: name(at + 1),
+            through: Through::Pointer,
+            at: ("types.go".to_owned(), at),
+            is_schemaless: false,
+            is_hidden: false,
+        };
+        let graph: BTreeMap<Name, Vec<Edge>> = (0..COUNT).map(|at| (name(at), vec![edge(at)])).collect();
+        let mut closed = BTreeSet::new();
+        let mut done = BTreeSet::new();
+        for root in graph.keys() {
+            close(&graph, root, &mut done, &mut closed);
+        }
+        assert_eq!(closed, BTreeSet::from([("types.go".to_owned(), COUNT - 1)]));
+    }
 }

@@ -1,21 +1,23 @@
 //! Files that Go leaves out of a build: by their name (`a_windows.go`) or a line before `package`
-//! (`//go:build ignore`).
+//! (`//go:build ignore`, and `// +build ignore` where there is none of the first form).
 //!
 //! As `go/build` decides it for Linux on amd64, since an operator runs there.
 
 /// Tags that hold: of the system and of the compiler.
 const TAGS: [&str; 5] = ["linux", "unix", "amd64", "gc", "cgo"];
-/// Systems and processors that a file's name may end with.
-const SYSTEMS: [&str; 16] = [
+/// Systems that a file's name may end with (`KnownOS` in Go's `internal/syslist`).
+const SYSTEMS: &[&str] = &[
     "aix",
     "android",
     "darwin",
     "dragonfly",
     "freebsd",
+    "hurd",
     "illumos",
     "ios",
     "js",
     "linux",
+    "nacl",
     "netbsd",
     "openbsd",
     "plan9",
@@ -24,14 +26,58 @@ const SYSTEMS: [&str; 16] = [
     "windows",
     "zos",
 ];
-const PROCESSORS: [&str; 13] = [
-    "386", "amd64", "arm", "arm64", "loong64", "mips", "mips64", "mips64le", "mipsle", "ppc64", "ppc64le", "riscv64",
+/// Processors that a file's name may end with (`KnownArch`).
+const PROCESSORS: &[&str] = &[
+    "386",
+    "amd64",
+    "amd64p32",
+    "arm",
+    "arm64",
+    "arm64be",
+    "armbe",
+    "loong64",
+    "mips",
+    "mips64",
+    "mips64le",
+    "mips64p32",
+    "mips64p32le",
+    "mipsle",
+    "ppc",
+    "ppc64",
+    "ppc64le",
+    "riscv",
+    "riscv64",
+    "s390",
     "s390x",
+    "sparc",
+    "sparc64",
+    "wasm",
 ];
+
+/// Whether Go does not look at a file or folder of this name.
+pub(super) fn is_ignored(name: &str) -> bool {
+    name.starts_with(['_', '.'])
+}
 
 /// The reason for which Go does not build a file, if it does not.
 pub(super) fn excluded(path: &str, text: &str) -> Option<String> {
-    let name = path.rsplit('/').next().unwrap_or(path).trim_end_matches(".go");
+    let name = path.rsplit('/').next().unwrap_or(path);
+    if let Some(part) = other_system(name) {
+        return Some(format!("its name says {part}"));
+    }
+    let header = Header::of(text);
+    match header.constraint {
+        Some(line) => (!holds(line)).then(|| format!("//go:build {line}")),
+        None => {
+            let old = header.old.into_iter().find(|line| !holds_in_old_form(line));
+            old.map(|line| format!("// +build {line}"))
+        }
+    }
+}
+
+/// The system or processor that a file's name says, if it is another one (`goodOSArchFile`).
+fn other_system(name: &str) -> Option<&str> {
+    let name = name.split('.').next().unwrap_or_default();
     // The first part is a name of its own: `linux.go` is built everywhere.
     let mut parts = name.split('_').skip(1).collect::<Vec<_>>().into_iter().rev();
     let last = parts.next().unwrap_or_default();
@@ -40,29 +86,93 @@ pub(super) fn excluded(path: &str, text: &str) -> Option<String> {
         true => before,
         false => last,
     };
-    let is_other = |part: &str| (SYSTEMS.contains(&part) || PROCESSORS.contains(&part)) && !TAGS.contains(&part);
-    if let Some(part) = [last, system].into_iter().find(|part| is_other(part)) {
-        return Some(format!("its name says {part}"));
-    }
-    let line = constraint(text)?;
-    (!holds(line)).then(|| format!("//go:build {line}"))
+    let is_other = |part: &&str| (SYSTEMS.contains(part) || PROCESSORS.contains(part)) && !TAGS.contains(part);
+    [last, system].into_iter().find(is_other)
 }
 
-/// The expression of the line `//go:build`, which stands before `package` and among nothing but comments.
-fn constraint(text: &str) -> Option<&str> {
-    let mut is_comment = false;
-    for line in text.lines().map(str::trim) {
-        if is_comment {
-            is_comment = !line.contains("*/");
-        } else if let Some(expression) = line.strip_prefix("//go:build ") {
-            return Some(expression.trim());
-        } else if line.starts_with("/*") {
-            is_comment = !line.contains("*/");
-        } else if !(line.is_empty() || line.starts_with("//")) {
-            return None;
+/// The lines of a file before `package` that say when it is built.
+#[derive(Default)]
+struct Header<'t> {
+    /// The expression of `//go:build`.
+    constraint: Option<&'t str>,
+    /// Those of `// +build`, all of which must hold.
+    old: Vec<&'t str>,
+}
+
+impl<'t> Header<'t> {
+    /// As `parseFileHeader` finds them: `//go:build` stands among nothing but comments, `// +build` above the last
+    /// empty line before anything but `//`.
+    fn of(text: &'t str) -> Header<'t> {
+        let mut header = Header::default();
+        let mut pending = Vec::new();
+        let (mut is_comment, mut has_ended) = (false, false);
+        for line in text.lines().map(str::trim) {
+            if line.is_empty() && !has_ended {
+                header.old.append(&mut pending);
+                continue;
+            }
+            has_ended |= !line.starts_with("//");
+            if !is_comment && let Some(said) = line.strip_prefix("//") {
+                match said.strip_prefix("go:build").filter(is_word_end) {
+                    Some(expression) => header.constraint = Some(expression.trim()),
+                    None if !has_ended => pending.extend(old_form(said)),
+                    None => {}
+                }
+                continue;
+            }
+            if !passes(line, &mut is_comment) {
+                break;
+            }
         }
+        header
     }
-    None
+}
+
+fn is_word_end(rest: &&str) -> bool {
+    rest.is_empty() || rest.starts_with(char::is_whitespace)
+}
+
+/// The words behind `+build` in a comment.
+fn old_form(comment: &str) -> Option<&str> {
+    let rest = comment.trim_start().strip_prefix("+build").filter(is_word_end)?;
+    Some(rest.trim())
+}
+
+/// Whether a line has nothing but comments.
+fn passes(line: &str, is_comment: &mut bool) -> bool {
+    let mut rest = line;
+    loop {
+        if *is_comment {
+            let Some((_, after)) = rest.split_once("*/") else {
+                return true;
+            };
+            *is_comment = false;
+            rest = after.trim_start();
+        }
+        if rest.is_empty() || rest.starts_with("//") {
+            return true;
+        }
+        let Some(inside) = rest.strip_prefix("/*") else {
+            return false;
+        };
+        *is_comment = true;
+        rest = inside;
+    }
+}
+
+/// Whether the words of a `// +build` hold: one of them, with all of its parts between commas (`parsePlusBuildExpr`).
+fn holds_in_old_form(words: &str) -> bool {
+    let is_tag = |tag: &str| tag.chars().all(|c| c.is_alphanumeric() || c == '_' || c == '.');
+    let has = |tag: &str| is_tag(tag) && is_set(tag);
+    let holds = |part: &str| match part.strip_prefix('!') {
+        Some(tag) => !(tag.is_empty() || tag.starts_with('!') || has(tag)),
+        None => has(part),
+    };
+    words.split_whitespace().any(|word| word.split(',').all(holds))
+}
+
+fn is_set(tag: &str) -> bool {
+    TAGS.contains(&tag) || tag.starts_with("go1.")
 }
 
 /// Whether an expression holds: tags, `!`, `&&`, `||` and brackets.
@@ -102,7 +212,7 @@ fn one<'w>(words: &mut Words<'w, impl Iterator<Item = &'w str>>, depth: usize) -
             words.next_if_eq(&")");
             found
         }
-        Some(tag) => TAGS.contains(&tag) || tag.starts_with("go1."),
+        Some(tag) => is_set(tag),
         None => false,
     }
 }
@@ -144,6 +254,29 @@ mod tests {
             ("api/v1/types_windows_amd64.go", "package v1\n", false),
             ("api/v1/windows.go", "package v1\n", true),
             ("api/v1/js_types.go", "package v1\n", true),
+            ("api/v1/types_windows.pb.go", "package v1\n", false),
+            ("api/v1/types_linux.pb.go", "package v1\n", true),
+            ("api/v1/types.windows.go", "package v1\n", true),
+            ("api/v1/types_wasm.go", "package v1\n", false),
+            ("api/v1/types_hurd_sparc64.go", "package v1\n", false),
+            ("api/v1/types_nacl_amd64p32.go", "package v1\n", false),
+            ("tools.go", "// +build tools\n\npackage tools\n", false),
+            ("tools.go", "//+build tools\n\n// More.\npackage tools\n", false),
+            ("tools.go", "// +build tools\npackage tools\n", true),
+            ("tools.go", "/* A */\n// +build tools\n\npackage tools\n", true),
+            ("tools.go", "// +builder tools\n\npackage tools\n", true),
+            ("tools.go", "// +build\n\npackage tools\n", false),
+            (
+                "tools.go",
+                "// +build tools linux,!cgo !windows\n\npackage tools\n",
+                true,
+            ),
+            ("tools.go", "// +build tools linux,!cgo\n\npackage tools\n", false),
+            ("tools.go", "// +build linux\n// +build arm64\n\npackage tools\n", false),
+            ("tools.go", "// +build !!linux a-b\n\npackage tools\n", false),
+            ("tools.go", "//go:build linux\n// +build tools\n\npackage tools\n", true),
+            ("tools.go", "//go:build\ttools\n\npackage tools\n", false),
+            ("tools.go", "/* A */ package tools\n\n//go:build tools\n", true),
         ] {
             let why = excluded(path, text);
             assert_eq!(why.is_none(), is_built, "{path} {text:?}: {why:?}");

@@ -8,7 +8,6 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Map, Value, json};
 
-use super::checks::Wrong;
 use super::embedded::is_of_kinds;
 use super::folder;
 use super::go::{Decl, Type};
@@ -18,11 +17,11 @@ use super::words::word;
 use crate::names;
 
 /// A kind of one version.
-struct Declared<'s> {
-    path: &'s str,
-    group: &'s str,
-    version: &'s str,
-    decl: &'s Decl,
+pub(super) struct Declared<'s> {
+    pub(super) path: &'s str,
+    pub(super) group: &'s str,
+    pub(super) version: &'s str,
+    pub(super) decl: &'s Decl,
 }
 
 /// Makes PROJECT list the kinds that the Go text declares.
@@ -55,7 +54,7 @@ fn spell_out(fields: &mut Value, declared: &[Declared<'_>]) {
 }
 
 /// The kinds that controller-gen would find.
-fn declared(sources: &[Source]) -> Vec<Declared<'_>> {
+pub(super) fn declared(sources: &[Source]) -> Vec<Declared<'_>> {
     let mut packages: BTreeMap<&str, Vec<&Source>> = BTreeMap::new();
     for source in sources {
         packages.entry(folder(&source.path)).or_default().push(source);
@@ -84,48 +83,20 @@ fn declared(sources: &[Source]) -> Vec<Declared<'_>> {
     found
 }
 
-/// Kinds that two packages declare in one version of a group. controller-gen writes the version twice into one
-/// definition, which an API server refuses.
-pub(super) fn twice(sources: &[Source]) -> Vec<Wrong> {
-    let mut found: BTreeMap<[&str; 3], &Declared<'_>> = BTreeMap::new();
-    let declared = declared(sources);
-    let mut wrong = Vec::new();
-    for kind in &declared {
-        let Declared {
-            path,
-            group,
-            version,
-            decl,
-        } = kind;
-        match found.insert([group, version, &decl.name], kind) {
-            Some(other) if folder(other.path) != folder(path) => wrong.push((
-                (*path).to_owned(),
-                decl.line,
-                format!(
-                    "{group}/{version} {} is declared in {}:{}, too",
-                    decl.name, other.path, other.decl.line
-                ),
-            )),
-            _ => {}
-        }
-    }
-    wrong
-}
-
 fn is_kind(decl: &Decl) -> bool {
     let mut markers = decl.doc.markers.iter();
     is_of_kinds(&decl.of) && !markers.any(|marker| marker == "kubebuilder:skipversion")
 }
 
-fn text<'v>(resource: &'v Value, field: &str) -> &'v str {
+pub(super) fn text<'v>(resource: &'v Value, field: &str) -> &'v str {
     resource[field].as_str().unwrap_or_default()
 }
 
-fn full_group(resource: &Value) -> String {
+pub(super) fn full_group(resource: &Value) -> String {
     names::full_group(text(resource, "group"), text(resource, "domain"))
 }
 
-fn is_own(resource: &Value) -> bool {
+pub(super) fn is_own(resource: &Value) -> bool {
     resource["external"] != true && resource["core"] != true
 }
 

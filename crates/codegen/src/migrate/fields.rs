@@ -37,24 +37,16 @@ impl<'p> Types<'p> {
         nested: &mut String,
         around: &mut Around,
     ) -> String {
-        if field
-            .name
-            .as_deref()
-            .is_some_and(|name| !name.starts_with(char::is_uppercase))
-        {
-            // JSON does not see it.
+        if !is_in_json(field) {
             return String::new();
         }
         let tag = field.json.as_deref().unwrap_or("");
         let mut parts = tag.split(',');
         let json = parts.next().unwrap_or_default();
         let options: Vec<&str> = parts.collect();
-        if json == "-" && options.is_empty() {
-            return String::new();
-        }
         let name = field.name.as_deref().unwrap_or("(embedded)");
         let whole = format!("{parent}.{name} ({}:{})", file.path, field.line);
-        self.check(&field.doc, &field.of, file, field.line);
+        self.check(&field.doc, Some(&field.of), file, field.line);
         if field.name.is_none() && json.is_empty() || options.contains(&"inline") {
             return self.embedded(path, field, file, &whole, &mut around.taken);
         }
@@ -173,8 +165,12 @@ impl<'p> Types<'p> {
     }
 
     /// Keeps the markers that say nothing, since controller-gen or an API server would refuse them.
-    pub(super) fn check(&mut self, doc: &Doc, of: &Type, file: &File, line: usize) {
-        let wrong = doc.markers.iter().filter_map(|marker| arguments::wrong(marker, of));
+    /// `of` is the type of a field, and none of a declaration.
+    pub(super) fn check(&mut self, doc: &Doc, of: Option<&Type>, file: &File, line: usize) {
+        let markers = &doc.markers;
+        let wrong = markers
+            .iter()
+            .filter_map(|marker| arguments::wrong(marker, markers, of));
         self.wrong.extend(wrong.map(|why| (file.path.clone(), line, why)));
     }
 
@@ -190,18 +186,23 @@ impl<'p> Types<'p> {
         closes
     }
 
-    /// A name for a type beside those of the package.
-    fn type_beside(&self, path: &str, name: &str) -> String {
+    /// A name for a type beside those of the package, and beside those that were made before.
+    fn type_beside(&mut self, path: &str, name: &str) -> String {
         let mut name = name.to_owned();
-        let declared = |name: &str| {
-            let package = self.packages.get(path);
-            package.is_some_and(|package| package.types.keys().any(|other| type_name(other) == name))
-        };
-        while declared(&name) {
+        let package = self.packages.get(path);
+        let is_declared =
+            |name: &str| package.is_some_and(|package| package.types.keys().any(|other| type_name(other) == name));
+        while is_declared(&name) || !self.made.insert((path.to_owned(), name.clone())) {
             name.push('_');
         }
         name
     }
+}
+
+/// Whether Go writes a field as JSON.
+pub(super) fn is_in_json(field: &Field) -> bool {
+    let is_exported = |name: &str| name.starts_with(char::is_uppercase);
+    field.name.as_deref().is_none_or(is_exported) && field.json.as_deref() != Some("-")
 }
 
 /// A field's name that no other field of the struct has: `foo_bar` and `fooBar` are one name in Rust.

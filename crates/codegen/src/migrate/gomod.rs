@@ -44,13 +44,9 @@ pub(super) fn read(text: &str) -> Result<GoMod, (usize, String)> {
     let mut block: Option<(usize, String)> = None;
     for (at, line) in text.lines().enumerate() {
         let wrong = |why: String| (at + 1, why);
-        let line = line.split("//").next().unwrap_or_default().trim();
-        let words: Vec<&str> = line
-            .split_whitespace()
-            .map(|word| word.trim_matches(['"', '`']))
-            .collect();
+        let words = words(line);
         let (verb, words) = match (&block, words.as_slice()) {
-            (_, []) => continue,
+            (_, []) | (None, [_, "(", ")"]) => continue,
             (Some(_), [")"]) => {
                 block = None;
                 continue;
@@ -83,6 +79,26 @@ pub(super) fn read(text: &str) -> Result<GoMod, (usize, String)> {
     required.extend(replaced);
     made.rows = required;
     Ok(made)
+}
+
+/// The words of a line, without quotes and comments. A bracket is a word of its own (`require(`).
+fn words(line: &str) -> Vec<&str> {
+    let mut words = Vec::new();
+    let mut rest = line.trim_start();
+    while let Some(first) = rest.chars().next().filter(|_| !rest.starts_with("//")) {
+        let (word, after) = match first {
+            '"' | '`' => rest[1..].split_once(first).unwrap_or((&rest[1..], "")),
+            '(' | ')' => rest.split_at(1),
+            _ => {
+                let is_end = |letter: char| letter.is_whitespace() || matches!(letter, '(' | ')');
+                let end = rest.find(is_end).unwrap_or(rest.len());
+                rest.split_at(rest.find("//").map_or(end, |comment| comment.min(end)))
+            }
+        };
+        words.push(word);
+        rest = after.trim_start();
+    }
+    words
 }
 
 fn usage(verb: &str) -> String {
@@ -128,6 +144,13 @@ mod tests {
             "// module b\n\nmodule `example.com/a`\n\nretract [v1.0.0, v1.1.0]\n",
             Ok("example.com/a"),
         );
+        check(
+            "module(\n\texample.com/a\n)\nrequire(\n\tb v1.0.0\n)\n",
+            Ok("example.com/a"),
+        );
+        check("module a\nrequire ()\nexclude()\nreplace b => \"./b (2)\"\n", Ok("a"));
+        check("module a// ours\n", Ok("a"));
+        check("module a\nrequire(\n\tb v1.0.0\n", Err((2, "is not closed")));
         check("", Err((1, "no line names the module")));
         check("go 1.26\n", Err((1, "no line names the module")));
         check("module a\nmodule b\n", Err((2, "twice")));

@@ -33,7 +33,12 @@ impl<'p> Types<'p> {
                 keys.push(super::markers::text(said).into());
             } else if name == "default" && markers.iter().any(|other| other.starts_with("kubebuilder:default=")) {
                 // kubebuilder's marker stands above Kubernetes'.
-            } else if arguments::wrong(marker, of).is_some() {
+            } else if arguments::is_reference(name, said) {
+                self.note(format!(
+                    "{whole}: the schema has no default for +{marker}, since controller-gen does not read values of \
+                     constants"
+                ));
+            } else if arguments::wrong(marker, markers, Some(of)).is_some() {
                 // It is an error of its own.
             } else if let Some((key, mut value)) = keyword(name, said) {
                 if key.ends_with("OneOf") {

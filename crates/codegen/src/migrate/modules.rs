@@ -5,7 +5,7 @@
 //! a missing package is reported with the command that brings it. Not here: the standard library, whose few types of
 //! APIs are in [`super::kubernetes`].
 
-use super::constraints;
+use super::constraints::{excluded, is_ignored};
 use super::folder;
 use super::go;
 use super::gomod::Row;
@@ -81,14 +81,16 @@ impl<'f> Modules<'f> {
 /// declarations are then not known.
 fn read(files: &dyn Files, place: &str, import: &str) -> Vec<Source> {
     let is_ours = |path: &String| {
-        folder(path) == place && path.ends_with(".go") && !path.ends_with("_test.go") && !path.contains("/zz_generated")
+        let name = path.rsplit('/').next().unwrap_or(path);
+        let is_left_out = name.ends_with("_test.go") || name.starts_with("zz_generated") || is_ignored(name);
+        folder(path) == place && name.ends_with(".go") && !is_left_out
     };
     let paths = files.list(place).unwrap_or_default();
     let paths = paths.into_iter().filter(is_ours);
     let mut found: Vec<Source> = paths
         .filter_map(|path| {
             let text = files.read(&path).ok()??;
-            if constraints::excluded(&path, &text).is_some() {
+            if excluded(&path, &text).is_some() {
                 return None;
             }
             let mut file = go::parse(&text).ok()?;

@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 
 use super::checks;
 use super::constraints;
+use super::copies;
 use super::declared;
 use super::go::{self, File};
 use super::gomod::{self, GoMod, Row};
@@ -46,7 +47,7 @@ impl Origin {
         let declared = declared(files)?;
         let mut notes = Vec::new();
         let mut sources = sources(files, &mut notes)?;
-        let project = project(files, name, &sources, &mut notes)?;
+        let project = project(files, name, &mut sources, &mut notes)?;
         let module = declared.module.unwrap_or_else(|| project.repo.clone());
         for source in &mut sources {
             source.import = import(&module, super::folder(&source.path));
@@ -101,7 +102,7 @@ pub(super) fn import(module: &str, folder: &str) -> String {
 fn project(
     files: &dyn Files,
     name: Option<&str>,
-    sources: &[Source],
+    sources: &mut [Source],
     notes: &mut Vec<String>,
 ) -> Result<Project, Diagnostic> {
     let wrong = |why: String| {
@@ -131,6 +132,7 @@ fn project(
     if let Some(name) = name {
         fields["projectName"] = name.into();
     }
+    copies::choose(&fields, sources, notes)?;
     declared::complete(&mut fields, sources, notes);
     name_builtin(&mut fields, sources);
     if is_mixed(&fields) && fields["multigroup"] != true {
@@ -283,7 +285,8 @@ fn sources(files: &dyn Files, notes: &mut Vec<String>) -> Result<Vec<Source>, Di
         let is_foreign = path
             .split('/')
             .any(|part| matches!(part, "vendor" | "test" | "testdata" | "hack"));
-        if !name.ends_with(".go") || name.ends_with("_test.go") || name.starts_with("zz_generated") || is_foreign {
+        let is_unseen = is_foreign || path.split('/').any(constraints::is_ignored);
+        if !name.ends_with(".go") || name.ends_with("_test.go") || name.starts_with("zz_generated") || is_unseen {
             continue;
         }
         let text = files.read(&path)?.unwrap_or_default();

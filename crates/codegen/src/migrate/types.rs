@@ -88,6 +88,8 @@ pub(super) struct Types<'p> {
     pub(super) wrong: BTreeSet<Wrong>,
     /// Types that contain themselves.
     pub(super) circles: Circles,
+    /// The names of types that Go does not name: the package, and the name.
+    pub(super) made: BTreeSet<(String, String)>,
 }
 
 /// A type in Rust.
@@ -131,6 +133,7 @@ impl<'p> Types<'p> {
             packages,
             notes: BTreeSet::new(),
             circles,
+            made: BTreeSet::new(),
         }
     }
 
@@ -150,7 +153,7 @@ impl<'p> Types<'p> {
             ));
             return format!("// The generic type {} of Go was not carried over.\n\n", decl.name);
         }
-        self.check(&decl.doc, &decl.of, file, decl.line);
+        self.check(&decl.doc, None, file, decl.line);
         let mut keywords = self.of_declaration(decl);
         if decl
             .doc

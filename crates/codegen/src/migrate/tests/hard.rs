@@ -57,6 +57,10 @@ fn names_that_are_one_in_rust_stay_two() {
         "type Odd struct {\n\tPart struct {\n\t\tA int `json:\"a\"`\n\t} `json:\"part\"`\n}\n\ntype OddPart struct{}",
         &["pub part: OddPart_,", "pub struct OddPart_ {", "pub struct OddPart {"],
     );
+    check(
+        "type A struct {\n\tX struct {\n\t\tA int `json:\"a\"`\n\t} `json:\"bC\"`\n}\n\ntype AB struct {\n\tX struct {\n\t\tB int `json:\"b\"`\n\t} `json:\"c\"`\n}",
+        &["pub b_c: ABC,", "pub c: ABC_,", "pub struct ABC {", "pub struct ABC_ {"],
+    );
 }
 
 #[test]
@@ -108,6 +112,23 @@ fn types_may_contain_themselves_behind_pointers_lists_and_maps() {
             "api/v1/more.go:7",
             "invalid recursive type",
         ],
+    );
+    // Neither JSON nor the schema has such fields.
+    for hidden in [
+        "root *Odd",
+        "Root *Odd `json:\"-\"`",
+        "Root struct { A *Odd } `json:\"-\"`",
+    ] {
+        check(
+            &format!(
+                "type Odd struct {{\n\tOther *Other `json:\"other,omitempty\"`\n}}\n\ntype Other struct {{\n\t{hidden}\n\tA int `json:\"a\"`\n}}"
+            ),
+            &["pub other: Option<Other>,", "!leads back", "!refused"],
+        );
+    }
+    check(
+        "type Odd struct {\n\tinner Odd\n\tA int `json:\"a\"`\n}",
+        &["refused", "invalid recursive type"],
     );
 }
 
@@ -260,14 +281,81 @@ fn packages_that_go_does_not_build_are_refused_with_their_places() {
         "module a\n\nrequire (\n",
         &["refused", "at: go.mod:3", "is not closed"],
     );
-    let kind = "// +groupName=crew.example.com\n// +versionName=v1\npackage other\n\ntype Mate struct {\n\tmetav1.TypeMeta `json:\",inline\"`\n\tmetav1.ObjectMeta `json:\"metadata,omitempty\"`\n}\n";
-    let mut files = project();
-    for folder in ["one", "two"] {
-        files.0.insert(format!("api/{folder}/types.go"), kind.to_owned());
+    for path in ["_old/b.go", "api/v1/_b.go", ".cache/b.go", "api/v1/.#b.go"] {
+        let mut files = project();
+        files.0.insert(path.to_owned(), "no Go\n".to_owned());
+        assert!(carried(&files).is_ok(), "{path}");
     }
-    let refused = carried(&files).unwrap_err().to_string();
+    let mut files = project();
+    let tools = "// +build tools\n\npackage tools\n";
+    let main = "package main\n";
+    files
+        .0
+        .extend([("main.go", main), ("tools.go", tools)].map(|(path, text)| (path.to_owned(), text.to_owned())));
+    let notes = carried(&files).unwrap().notes.join("\n");
     assert!(
-        refused.contains("crew.example.com/v1 Mate is declared in api/one/types.go:5, too"),
-        "{refused}"
+        notes.contains("(// +build tools), so nothing was made of them: tools.go"),
+        "{notes}"
+    );
+}
+
+#[test]
+fn a_copy_of_an_api_is_left_out_where_project_says_which_is_meant() {
+    let kind = "// +groupName=crew.example.com\n// +versionName=v1\npackage v1\n\ntype Mate struct {\n\tmetav1.TypeMeta `json:\",inline\"`\n\tmetav1.ObjectMeta `json:\"metadata,omitempty\"`\n\tSpec MateSpec `json:\"spec\"`\n}\n\ntype MateSpec struct {\n\tName string `json:\"name\"`\n}\n";
+    let listed = |more: &str| {
+        format!("- {{api: {{crdVersion: v1}}, domain: example.com, group: crew, kind: Mate, version: v1{more}}}\n")
+    };
+    let left = |folder: &str| format!("another declaration was left out: {folder}/mate.go:5");
+    let undecided = "crew.example.com/v1 Mate is declared in other/api/mate.go:5, too, and PROJECT does not say";
+    for (folders, resources, expected) in [
+        (["api/v1", "legacy/api/v1"], listed(""), left("legacy/api/v1")),
+        (["api/v1", "legacy/api/v1"], String::new(), left("legacy/api/v1")),
+        (
+            ["pkg/mates", "legacy/api"],
+            listed(", path: example.com/fleet/legacy/api"),
+            left("pkg/mates"),
+        ),
+        (
+            ["old/apis/crew/v1", "apis/crew/v1"],
+            listed(""),
+            left("old/apis/crew/v1"),
+        ),
+        (["one/api", "other/api"], listed(""), undecided.to_owned()),
+        (["one/api", "other/api"], String::new(), left("other/api")),
+    ] {
+        let mut files = project();
+        for folder in folders {
+            files.0.insert(format!("{folder}/mate.go"), kind.to_owned());
+        }
+        let listed = PROJECT.replace("resources:\n", &format!("resources:\n{resources}"));
+        files.0.insert("PROJECT".to_owned(), listed);
+        let said = match carried(&files) {
+            Ok(done) => done.notes.join("\n"),
+            Err(wrong) => wrong.to_string(),
+        };
+        assert!(
+            said.contains(&expected),
+            "{folders:?} {resources}: {expected} is not in {said}"
+        );
+    }
+}
+
+#[test]
+fn a_default_that_names_a_constant_is_told() {
+    field(
+        "// +default=ref(Most)\n\tA string `json:\"a\"`",
+        &[
+            "pub a: String",
+            "the schema has no default for +default=ref(Most)",
+            "!\"default\" =",
+        ],
+    );
+    field(
+        "// +kubebuilder:validation:Type=string\n\t// +kubebuilder:default=\"5\"\n\tA int64 `json:\"a\"`",
+        &["\"default\" = \"5\""],
+    );
+    check(
+        "// +kubebuilder:default=3\ntype Odd string",
+        &["pub struct Odd(pub String)"],
     );
 }
