@@ -327,6 +327,9 @@ fn valid_now(subject: DistinguishedName, lifetime: Duration) -> CertificateParam
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+    use std::path::Path;
+
     use x509_parser::prelude::GeneralName;
 
     use crate::csr::Wish;
@@ -422,5 +425,55 @@ mod tests {
         let usage = certificate.extended_key_usage().expect("readable").expect("there");
         assert!(usage.value.client_auth && !usage.value.server_auth);
         assert!(authority.certify(b"nonsense", &usages, Duration::ZERO).is_err());
+    }
+
+    #[test]
+    fn the_authority_is_one_whole_or_refused() {
+        let read = |folder: &Path, name: &str| fs::read(folder.join(name)).unwrap();
+        let start = |path: &Path| {
+            let opened = crate::durable::open(path, true).unwrap();
+            opened.journal.close();
+            let authority = Authority::kept(&opened.folder);
+            authority
+                .map(|authority| authority.pem())
+                .map_err(|error| error.to_string())
+        };
+        let other = tempfile::tempdir().unwrap();
+        start(other.path()).unwrap();
+        let foreign = |name: &str| Some(read(other.path(), name));
+        let not_its_own = "ca.crt is damaged:\n  it is not the certificate of the key";
+        for (name, content, said) in [
+            (KEY_FILE, foreign(KEY_FILE), not_its_own),
+            (
+                KEY_FILE,
+                None,
+                "ca.key is damaged:\n  it is missing, and pki/ca.crt is there",
+            ),
+            (
+                KEY_FILE,
+                Some(vec![]),
+                "ca.key is damaged:\n  it cannot be read as a private key",
+            ),
+            (CERTIFICATE_FILE, foreign(CERTIFICATE_FILE), not_its_own),
+            (
+                CERTIFICATE_FILE,
+                Some(b"text".to_vec()),
+                "ca.crt is damaged:\n  it cannot be read as a certificate",
+            ),
+        ] {
+            let folder = tempfile::tempdir().unwrap();
+            let before = start(folder.path()).unwrap();
+            assert_eq!(start(folder.path()), Ok(before.clone()));
+            match content {
+                Some(content) => fs::write(folder.path().join(name), content).unwrap(),
+                None => fs::remove_file(folder.path().join(name)).unwrap(),
+            }
+            let error = start(folder.path()).unwrap_err();
+            assert!(error.contains(said) && error.contains("remove both"), "{name}: {error}");
+            for name in [KEY_FILE, CERTIFICATE_FILE] {
+                let _ = fs::remove_file(folder.path().join(name));
+            }
+            assert_ne!(start(folder.path()).unwrap(), before);
+        }
     }
 }

@@ -211,13 +211,13 @@ fn files_without_an_end_are_refused() {
         let path = folder.path().join(name);
         let open = || -> Result<(), String> {
             let opened = super::super::open(folder.path(), true).map_err(|error| error.to_string())?;
-            let kept = opened
-                .folder
-                .keep("pki/sa.key", || Ok::<_, DataDirError>("secret".to_owned()));
-            let authority = crate::certificates::Authority::kept(&opened.folder).map(drop);
+            let secret = || Ok::<_, DataDirError>("secret".to_owned());
+            let kept = ["pki/sa.key", "pki/ca.crt"].map(|name| opened.folder.keep(name, secret));
             opened.journal.close();
-            kept.map_err(|error| error.to_string())?;
-            authority.map_err(|error| error.to_string())
+            for kept in kept {
+                kept.map_err(|error| error.to_string())?;
+            }
+            Ok(())
         };
         open().expect("the folder is intact");
         for (kind, said) in [("fifo", "it is a FIFO"), ("/dev/zero", "it is a device")] {
@@ -234,65 +234,6 @@ fn files_without_an_end_are_refused() {
                 "{name}, {kind}: {error}"
             );
         }
-    }
-}
-
-#[test]
-fn the_authority_is_one_whole_or_refused() {
-    let read = |folder: &Path, name: &str| fs::read(folder.join(name)).expect("it is there");
-    let (other, _) = folder();
-    let (key, certificate) = ("pki/ca.key", "pki/ca.crt");
-    let start = |path: &Path| {
-        let opened = super::super::open(path, true).expect("the objects are intact");
-        opened.journal.close();
-        let authority = crate::certificates::Authority::kept(&opened.folder);
-        authority
-            .map(|authority| authority.pem())
-            .map_err(|error| error.to_string())
-    };
-    start(other.path()).expect("a new authority");
-    let foreign = |name: &str| Some(read(other.path(), name));
-    for (name, content, said) in [
-        (
-            key,
-            foreign(key),
-            "ca.crt is damaged:\n  it is not the certificate of the key",
-        ),
-        (
-            key,
-            None,
-            "ca.key is damaged:\n  it is missing, and pki/ca.crt is there",
-        ),
-        (
-            key,
-            Some(vec![]),
-            "ca.key is damaged:\n  it cannot be read as a private key",
-        ),
-        (
-            certificate,
-            foreign(certificate),
-            "ca.crt is damaged:\n  it is not the certificate of the key",
-        ),
-        (
-            certificate,
-            Some(b"text".to_vec()),
-            "ca.crt is damaged:\n  it cannot be read as a certificate",
-        ),
-    ] {
-        let (folder, _) = folder();
-        let before = start(folder.path()).expect("a new authority");
-        assert_eq!(start(folder.path()), Ok(before.clone()));
-        match content {
-            Some(content) => fs::write(folder.path().join(name), content).expect("it can be written"),
-            None => fs::remove_file(folder.path().join(name)).expect("it is there"),
-        }
-        let error = start(folder.path()).expect_err("they do not belong together");
-        assert!(error.contains(said) && error.contains("remove both"), "{name}: {error}");
-        for name in [key, certificate] {
-            let _ = fs::remove_file(folder.path().join(name));
-        }
-        let after = start(folder.path()).expect("a new authority");
-        assert_ne!(after, before);
     }
 }
 
