@@ -17,7 +17,7 @@ use std::task::{Context, Poll, Waker};
 
 use super::{Change, Delivery};
 
-/// So many changes, and about so many bytes, a watcher takes out of its log at a time.
+/// A watcher takes up to so many changes, and about so many bytes, out of its log at a time.
 const BATCH: usize = 64;
 const BATCH_BYTES: usize = 64 * 1024;
 
@@ -65,9 +65,10 @@ impl Watchers {
                 log
             }
         };
+        let seat = log.lock().sit(after);
         Subscriber {
-            seat: log.sit(after),
             log,
+            seat,
             after,
             taken: backlog,
         }
@@ -117,8 +118,8 @@ impl Watchers {
         self.logs.values().map(|log| log.watchers()).sum()
     }
 
-    /// Bytes of the changes that wait in logs; a change that waits for two is counted twice. Not counted is what a
-    /// watcher has taken out of its log: at most [`BATCH_BYTES`] and one change.
+    /// Bytes of the changes that wait in logs; a change that waits for two is counted twice. What a watcher has taken
+    /// out of its log (at most [`BATCH_BYTES`] and one change) is not counted, nor is its backlog.
     pub(super) fn waiting_bytes(&self) -> usize {
         self.logs.values().map(|log| log.lock().waiting_bytes()).sum()
     }
@@ -127,9 +128,7 @@ impl Watchers {
 /// The changes that wait for the watchers of one prefix.
 struct Log {
     limits: Limits,
-    /// How many watch here.
-    watchers: AtomicUsize,
-    /// How many got the latest change, those of other prefixes included.
+    /// How many watchers got the latest change, those of other prefixes included.
     company: AtomicUsize,
     contents: Mutex<Contents>,
 }
@@ -189,7 +188,6 @@ impl Log {
     fn new(limits: Limits) -> Log {
         Log {
             limits,
-            watchers: AtomicUsize::new(0),
             company: AtomicUsize::new(1),
             contents: Mutex::default(),
         }
@@ -201,17 +199,13 @@ impl Log {
             .expect("no code panics while it holds the log of a watcher")
     }
 
+    /// How many watch here.
     fn watchers(&self) -> usize {
-        self.watchers.load(Ordering::Relaxed)
-    }
-
-    fn sit(&self, after: u64) -> usize {
-        self.watchers.fetch_add(1, Ordering::Relaxed);
-        self.lock().sit(after)
+        let contents = self.lock();
+        contents.seats.len() - contents.free.len()
     }
 
     fn leave(&self, seat: usize) {
-        self.watchers.fetch_sub(1, Ordering::Relaxed);
         let mut contents = self.lock();
         contents.advance(seat, Progress::Vacant);
         let waker = contents.seats[seat].waker.take();
