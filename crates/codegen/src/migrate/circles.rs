@@ -102,12 +102,11 @@ struct Way<'w> {
 
 impl<'w> Way<'w> {
     fn of(import: &'w str, file: &'w File, doc: &Doc, at: Spot) -> Way<'w> {
-        let mut markers = doc.markers.iter();
         Way {
             import,
             file,
             at,
-            is_schemaless: markers.any(|marker| marker.contains("validation:Schemaless")),
+            is_schemaless: doc.is_schemaless(),
             is_hidden: false,
         }
     }

@@ -31,12 +31,11 @@ pub(super) fn embeds(of: &Type, wanted: &str) -> bool {
 
 /// Whether every kind has this field.
 pub(super) fn is_of_every_kind(field: &Field) -> bool {
-    let json = field.json.as_deref().unwrap_or_default().split(',').next();
     let name = match &field.of {
         Type::Named { package: Some(_), name } => name.as_str(),
         _ => "",
     };
-    ["TypeMeta", "ObjectMeta"].contains(&name) && field.name.is_none() || json == Some("status")
+    ["TypeMeta", "ObjectMeta"].contains(&name) && field.name.is_none() || field.json_name() == Some("status")
 }
 
 impl<'p> Types<'p> {
@@ -48,10 +47,7 @@ impl<'p> Types<'p> {
         whole: &str,
         taken: &mut BTreeSet<String>,
     ) -> String {
-        let mut of = &field.of;
-        while let Type::Pointer(inner) = of {
-            of = inner;
-        }
+        let of = field.of.pointee();
         let Type::Named { package, name } = of else {
             self.note(format!(
                 "{whole}: what is embedded has no name, and was not carried over"
@@ -142,14 +138,9 @@ impl<'p> Types<'p> {
             };
             let Type::Struct(inner) = &decl.of else { continue };
             for field in inner.iter().filter(|field| !is_inline(field)) {
-                let name = field.json.as_deref().and_then(|json| json.split(',').next());
-                let mut of = &field.of;
-                while let Type::Pointer(inner) = of {
-                    of = inner;
-                }
-                let mut keywords = self.keywords(&field.doc.markers, of, "");
+                let mut keywords = self.keywords(&field.doc.markers, field.of.pointee(), "");
                 keywords.retain(|(key, _)| !["title", "example", "externalDocs"].contains(&key.as_str()));
-                if let Some(name) = name.filter(|_| !keywords.is_empty()) {
+                if let Some(name) = field.json_name().filter(|_| !keywords.is_empty()) {
                     into.entry(name.to_owned()).or_insert(keywords);
                 }
             }
@@ -202,8 +193,8 @@ impl<'p> Types<'p> {
         found
     }
 
-    /// The declaration of a type that the project has.
-    fn declared(&self, path: &str, of: &Type, file: &File) -> Option<(String, &'p Decl, &'p File)> {
+    /// The declaration of a type that the project has, with the import path of its package and its file.
+    pub(super) fn declared(&self, path: &str, of: &Type, file: &File) -> Option<(String, &'p Decl, &'p File)> {
         let (path, name) = match of {
             Type::Pointer(inner) => return self.declared(path, inner, file),
             Type::Named { package: None, name } => (path, name),
@@ -267,6 +258,7 @@ impl<'p> Types<'p> {
 
 /// Whether the fields of a field's type belong to the struct around it.
 pub(super) fn is_inline(field: &Field) -> bool {
-    let tag = field.json.as_deref().unwrap_or_default();
-    (field.name.is_none() && tag.split(',').next() == Some("")) || tag.contains(",inline")
+    let has_no_name = field.json_name().unwrap_or_default().is_empty();
+    let is_marked = field.json.as_deref().is_some_and(|tag| tag.contains(",inline"));
+    (field.name.is_none() && has_no_name) || is_marked
 }

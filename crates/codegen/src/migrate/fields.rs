@@ -70,11 +70,8 @@ impl<'p> Types<'p> {
         };
         let omit = options.contains(&"omitempty") || options.contains(&"omitzero");
         let is_optional = optional(&field.doc.markers, &file.doc.markers, omit);
-        let mut of = &field.of;
-        let mut is_pointer = false;
-        while let Type::Pointer(inner) = of {
-            (of, is_pointer) = (inner, true);
-        }
+        let of = field.of.pointee();
+        let is_pointer = matches!(field.of, Type::Pointer(_));
         let mut said = if let Type::Struct(inner) = of {
             let name = self.type_beside(path, &format!("{parent}{}", rust::camel(&json)));
             nested.push_str(&format!("/// What `{json}` of {parent} holds.\n"));
@@ -105,15 +102,8 @@ impl<'p> Types<'p> {
             }
         }
         let mut schemars = std::mem::take(&mut said.schemars);
-        if field
-            .doc
-            .markers
-            .iter()
-            .any(|marker| marker.contains("validation:Schemaless"))
-        {
-            // The schema is empty, for any type.
-            schemars = vec!["with = \"serde_json::Value\"".to_owned()];
-        } else if self.closes(file, field.line, &whole) {
+        if field.doc.is_schemaless() || self.closes(file, field.line, &whole) {
+            // The schema takes any value, whatever the type is.
             schemars = vec!["with = \"serde_json::Value\"".to_owned()];
         }
         if keywords.iter().any(|(key, value)| key == "type" && value == "string") && said.text != "String" {

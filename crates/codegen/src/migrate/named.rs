@@ -81,13 +81,8 @@ impl<'p> Types<'p> {
         let Type::Named { package, name } = of else {
             return Some("a type without a name".to_owned());
         };
-        let import = match package {
-            Some(package) => file.imports.get(package)?.as_str(),
-            None => path,
-        };
-        let declared = self.packages.get(import).and_then(|package| package.types.get(name));
-        match declared {
-            Some((decl, file)) if depth < DEPTH => self.no_text(import, &decl.of, file, depth + 1),
+        match self.declared(path, of, file) {
+            Some((path, decl, file)) if depth < DEPTH => self.no_text(&path, &decl.of, file, depth + 1),
             Some(_) => None,
             // A type of another module, or Go's own.
             None => (package.is_none() && name != "string").then(|| name.clone()),
@@ -180,34 +175,14 @@ impl<'p> Types<'p> {
                     || (!is_part && optional(&field.doc.markers, &file.doc.markers, omit))
                     || self.has_default(path, &field.of, file, depth + 1)
             }),
-            Type::Named { package: None, name } => {
-                let found = self
-                    .packages
-                    .get(path)
-                    .and_then(|package| package.types.get(name))
-                    .copied();
-                match found {
-                    Some((decl, file)) => self.has_default(path, &decl.of, file, depth + 1),
-                    None => true,
+            Type::Named { package, name } => match self.declared(path, of, file) {
+                Some((path, decl, file)) => self.has_default(&path, &decl.of, file, depth + 1),
+                None => {
+                    let import = package.as_ref().and_then(|package| file.imports.get(package));
+                    let known = import.and_then(|import| kubernetes::known(import, name));
+                    known.is_none_or(|said| said.has_default)
                 }
-            }
-            Type::Named {
-                package: Some(package),
-                name,
-            } => {
-                let Some(import) = file.imports.get(package).cloned() else {
-                    return true;
-                };
-                let found = self
-                    .packages
-                    .get(&import)
-                    .and_then(|package| package.types.get(name))
-                    .copied();
-                match found {
-                    Some((decl, file)) => self.has_default(&import, &decl.of, file, depth + 1),
-                    None => kubernetes::known(&import, name).is_none_or(|said| said.has_default),
-                }
-            }
+            },
         }
     }
 }

@@ -51,6 +51,15 @@ pub(super) struct Doc {
     pub(super) markers: Vec<String>,
 }
 
+impl Doc {
+    /// Whether a marker empties the schema.
+    pub(super) fn is_schemaless(&self) -> bool {
+        self.markers
+            .iter()
+            .any(|marker| marker.contains("validation:Schemaless"))
+    }
+}
+
 /// `type Name …`.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Decl {
@@ -97,6 +106,16 @@ pub(super) enum Type {
     Other(&'static str),
 }
 
+impl Type {
+    /// The type behind all pointers.
+    pub(super) fn pointee(&self) -> &Type {
+        match self {
+            Type::Pointer(inner) => inner.pointee(),
+            of => of,
+        }
+    }
+}
+
 /// A field of a struct.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Field {
@@ -107,4 +126,11 @@ pub(super) struct Field {
     pub(super) json: Option<String>,
     pub(super) doc: Doc,
     pub(super) line: usize,
+}
+
+impl Field {
+    /// The name in the tag `json`, which is empty where the tag has only options.
+    pub(super) fn json_name(&self) -> Option<&str> {
+        self.json.as_deref()?.split(',').next()
+    }
 }

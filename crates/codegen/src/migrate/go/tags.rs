@@ -54,14 +54,10 @@ pub(super) fn as_name(json: Option<String>) -> Result<Option<String>, String> {
 
 /// A field whose JSON name another field of the struct has. Go would leave both out of the JSON.
 pub(super) fn twice(fields: &[Field]) -> Option<(usize, String)> {
-    let name = |field: &Field| {
-        let name = field.json.as_deref()?.split(',').next()?;
-        (!matches!(name, "" | "-")).then(|| name.to_owned())
-    };
     let mut names = BTreeSet::new();
     let again = fields.iter().find_map(|field| {
-        let name = name(field)?;
-        (!names.insert(name.clone())).then_some((field.line, name))
+        let name = field.json_name().filter(|name| !matches!(*name, "" | "-"))?;
+        (!names.insert(name)).then_some((field.line, name))
     });
     again.map(|(line, name)| (line, format!("two fields of the struct have the JSON name {name:?}")))
 }
