@@ -59,6 +59,12 @@ pub(super) fn is_ignored(name: &str) -> bool {
     name.starts_with(['_', '.'])
 }
 
+/// Whether a file of this name may declare types of an API: a Go file that is neither a test nor generated.
+pub(super) fn is_source(name: &str) -> bool {
+    let is_left_out = name.ends_with("_test.go") || name.starts_with("zz_generated") || is_ignored(name);
+    name.ends_with(".go") && !is_left_out
+}
+
 /// The reason for which Go does not build a file, if it does not.
 pub(super) fn excluded(path: &str, text: &str) -> Option<String> {
     let name = path.rsplit('/').next().unwrap_or(path);
@@ -79,7 +85,7 @@ pub(super) fn excluded(path: &str, text: &str) -> Option<String> {
 fn other_system(name: &str) -> Option<&str> {
     let name = name.split('.').next().unwrap_or_default();
     // The first part is a name of its own: `linux.go` is built everywhere.
-    let mut parts = name.split('_').skip(1).collect::<Vec<_>>().into_iter().rev();
+    let mut parts = name.split_once('_')?.1.rsplit('_');
     let last = parts.next().unwrap_or_default();
     let before = parts.next().unwrap_or_default();
     let system = match PROCESSORS.contains(&last) && SYSTEMS.contains(&before) {

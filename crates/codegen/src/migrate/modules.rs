@@ -5,7 +5,7 @@
 //! a missing package is reported with the command that brings it. Not here: the standard library, whose few types of
 //! APIs are in [`super::kubernetes`].
 
-use super::constraints::{excluded, is_ignored};
+use super::constraints::{excluded, is_source};
 use super::folder;
 use super::go;
 use super::gomod::Row;
@@ -82,8 +82,7 @@ impl<'f> Modules<'f> {
 fn read(files: &dyn Files, place: &str, import: &str) -> Vec<Source> {
     let is_ours = |path: &String| {
         let name = path.rsplit('/').next().unwrap_or(path);
-        let is_left_out = name.ends_with("_test.go") || name.starts_with("zz_generated") || is_ignored(name);
-        folder(path) == place && name.ends_with(".go") && !is_left_out
+        folder(path) == place && is_source(name)
     };
     let paths = files.list(place).unwrap_or_default();
     let paths = paths.into_iter().filter(is_ours);

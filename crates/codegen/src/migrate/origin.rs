@@ -143,8 +143,8 @@ fn project(
         map.retain(|key, _| !["plugins", "cliVersion", "componentConfig"].contains(&key.as_str()));
     }
     for resource in resources(&mut fields) {
-        let is_external = resource["external"] == true || resource["core"] == true;
-        if let Some(resource) = resource.as_object_mut().filter(|_| !is_external) {
+        let is_own = declared::is_own(resource);
+        if let Some(resource) = resource.as_object_mut().filter(|_| is_own) {
             resource.remove("path");
         }
         // Old projects have v1beta1, which no Kubernetes serves any more.
@@ -182,7 +182,7 @@ fn name_builtin(fields: &mut Value, sources: &[Source]) {
         .map(|api| (*api).clone())
         .collect();
     for resource in resources(fields) {
-        let is_known = resource["external"] == true || resource["core"] == true || !resource["api"].is_null();
+        let is_known = !declared::is_own(resource) || !resource["api"].is_null();
         let is_own = own
             .iter()
             .any(|api| api["kind"] == resource["kind"] && api["group"] == resource["group"]);
@@ -217,7 +217,7 @@ fn name_builtin(fields: &mut Value, sources: &[Source]) {
 /// Whether own kinds are of several groups.
 fn is_mixed(fields: &Value) -> bool {
     let own = fields["resources"].as_array().into_iter().flatten();
-    let own = own.filter(|resource| resource["external"] != true && resource["core"] != true);
+    let own = own.filter(|resource| declared::is_own(resource));
     let groups: std::collections::BTreeSet<[&str; 2]> = own
         .map(|resource| ["group", "domain"].map(|key| resource[key].as_str().unwrap_or_default()))
         .collect();
@@ -284,9 +284,8 @@ fn sources(files: &dyn Files, notes: &mut Vec<String>) -> Result<Vec<Source>, Di
         let name = path.rsplit('/').next().unwrap_or_default();
         let is_foreign = path
             .split('/')
-            .any(|part| matches!(part, "vendor" | "test" | "testdata" | "hack"));
-        let is_unseen = is_foreign || path.split('/').any(constraints::is_ignored);
-        if !name.ends_with(".go") || name.ends_with("_test.go") || name.starts_with("zz_generated") || is_unseen {
+            .any(|part| matches!(part, "vendor" | "test" | "testdata" | "hack") || constraints::is_ignored(part));
+        if is_foreign || !constraints::is_source(name) {
             continue;
         }
         let text = files.read(&path)?.unwrap_or_default();
