@@ -7,7 +7,10 @@ use super::origin::{ATTEMPTED, Source};
 use crate::codes;
 use crate::diagnostic::{Diagnostic, Place};
 
-/// Something wrong: the file, the line and the reason.
+/// Where a field or declaration is: the file and the line.
+pub(super) type Spot = (String, usize);
+
+/// An error in a Go file: the file, the line and the reason.
 pub(super) type Wrong = (String, usize, String);
 
 /// How many places one error names.

@@ -6,13 +6,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::checks::Spot;
 use super::embedded::is_of_kinds;
 use super::fields::is_in_json;
 use super::go::{Doc, Field, File, Type};
 use super::types::Package;
-
-/// A field or declaration: its file and line.
-pub(super) type Spot = (String, usize);
 
 /// A type: the import path of its package, and its name.
 type Name = (String, String);

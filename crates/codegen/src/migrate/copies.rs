@@ -7,21 +7,18 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use super::checks::{Wrong, refused};
+use super::checks::{Spot, Wrong, refused};
 use super::declared::{declared, full_group, is_own, text};
 use super::folder;
 use super::origin::Source;
 use crate::diagnostic::Diagnostic;
-
-/// A declaration of a kind: its file and line.
-type Place = (String, usize);
 
 /// Leaves one declaration of each kind.
 ///
 /// # Errors
 /// Kinds that PROJECT lists, where it does not tell which declaration is meant.
 pub(super) fn choose(fields: &Value, sources: &mut [Source], notes: &mut Vec<String>) -> Result<(), Diagnostic> {
-    let mut found: BTreeMap<[String; 3], Vec<Place>> = BTreeMap::new();
+    let mut found: BTreeMap<[String; 3], Vec<Spot>> = BTreeMap::new();
     for kind in declared(sources) {
         let key = [kind.group, kind.version, &kind.decl.name].map(str::to_owned);
         let place = (kind.path.to_owned(), kind.decl.line);
@@ -48,7 +45,7 @@ pub(super) fn choose(fields: &Value, sources: &mut [Source], notes: &mut Vec<Str
                 continue;
             }
         };
-        let (kept, left): (Vec<Place>, Vec<Place>) = places.into_iter().partition(|place| folder(&place.0) == chosen);
+        let (kept, left): (Vec<Spot>, Vec<Spot>) = places.into_iter().partition(|place| folder(&place.0) == chosen);
         notes.push(format!(
             "{group}/{version} {kind}: the type was made of {}; another declaration was left out: {}",
             told(&kept),
@@ -63,7 +60,7 @@ pub(super) fn choose(fields: &Value, sources: &mut [Source], notes: &mut Vec<Str
     refused(wrong)
 }
 
-fn told(places: &[Place]) -> String {
+fn told(places: &[Spot]) -> String {
     let places: Vec<String> = places.iter().map(|(path, line)| format!("{path}:{line}")).collect();
     places.join(", ")
 }
@@ -80,7 +77,7 @@ fn listed<'f>(fields: &'f Value, [group, version, kind]: [&str; 3]) -> Option<&'
 }
 
 /// The folder that PROJECT means: the kind's `path`, or else the folder of kubebuilder's layouts.
-fn meant(fields: &Value, listed: Option<&Value>, [group, version]: [&str; 2], places: &[Place]) -> Option<String> {
+fn meant(fields: &Value, listed: Option<&Value>, [group, version]: [&str; 2], places: &[Spot]) -> Option<String> {
     let repo = text(fields, "repo").trim_end_matches('/');
     let path = listed.map(|resource| text(resource, "path")).unwrap_or_default();
     let path = path.strip_prefix(repo).and_then(|rest| rest.strip_prefix('/'));
