@@ -144,42 +144,38 @@ mod tests {
     }
 
     #[test]
-    fn values_that_are_none_are_named() {
+    fn invalid_values_are_refused_with_the_reason() {
+        let check = |marker: &str, ty: &str, why: &str| {
+            let found = wrong(marker, &[marker.to_owned()], Some(&of(ty))).unwrap_or_default();
+            let is_as_wanted = if why.is_empty() {
+                found.is_empty()
+            } else {
+                found.contains(why)
+            };
+            assert!(is_as_wanted, "{marker}: {found}");
+        };
+        for (rule, ty, why) in [
+            ("Maximum=abc", "int", "abc is not a number"),
+            ("Maximum=1.5", "float64", ""),
+            ("Minimum=", "int", "missing argument"),
+            ("Minimum=inf", "int", "inf is not a number"),
+            ("MinLength=1.5", "string", "1.5 is not an integer"),
+            ("MinLength=3 letters", "string", "3 letters is not an integer"),
+            ("MinLength=-1", "string", ""),
+            ("MaxLength", "string", "missing argument"),
+            ("items:MaxLength=x", "string", "x is not an integer"),
+            ("UniqueItems=true", "string", ""),
+            ("UniqueItems=yes", "string", "yes is not true or false"),
+            ("UniqueItems=True", "string", "True is not true or false"),
+            ("UniqueItems=1", "string", "1 is not true or false"),
+            ("Enum=", "string", "missing argument"),
+            ("Enum=a;b", "string", ""),
+            ("Pattern=`[a-`", "string", "no regular expression"),
+            ("Pattern=`^[^[]+$`", "string", ""),
+        ] {
+            check(&format!("kubebuilder:validation:{rule}"), ty, why);
+        }
         for (marker, ty, why) in [
-            ("kubebuilder:validation:Maximum=abc", "int", "abc is not a number"),
-            ("kubebuilder:validation:Maximum=1.5", "float64", ""),
-            ("kubebuilder:validation:Minimum=", "int", "missing argument"),
-            ("kubebuilder:validation:Minimum=inf", "int", "inf is not a number"),
-            (
-                "kubebuilder:validation:MinLength=1.5",
-                "string",
-                "1.5 is not an integer",
-            ),
-            (
-                "kubebuilder:validation:MinLength=3 letters",
-                "string",
-                "3 letters is not an integer",
-            ),
-            ("kubebuilder:validation:MinLength=-1", "string", ""),
-            ("kubebuilder:validation:MaxLength", "string", "missing argument"),
-            (
-                "kubebuilder:validation:items:MaxLength=x",
-                "string",
-                "x is not an integer",
-            ),
-            (
-                "kubebuilder:validation:UniqueItems=yes",
-                "string",
-                "yes is not true or false",
-            ),
-            ("kubebuilder:validation:Enum=", "string", "missing argument"),
-            ("kubebuilder:validation:Enum=a;b", "string", ""),
-            (
-                "kubebuilder:validation:Pattern=`[a-`",
-                "string",
-                "no regular expression",
-            ),
-            ("kubebuilder:validation:Pattern=`^[^[]+$`", "string", ""),
             ("kubebuilder:default=word", "int32", "not an integer"),
             ("kubebuilder:default=1.5", "int", "not an integer"),
             ("kubebuilder:default=3", "string", "not a text"),
@@ -191,25 +187,8 @@ mod tests {
             ("optional", "int", ""),
             ("default=ref(Most)", "string", ""),
             ("default=ref(Most)", "int", ""),
-            ("kubebuilder:validation:UniqueItems=true", "string", ""),
-            (
-                "kubebuilder:validation:UniqueItems=True",
-                "string",
-                "True is not true or false",
-            ),
-            (
-                "kubebuilder:validation:UniqueItems=1",
-                "string",
-                "1 is not true or false",
-            ),
         ] {
-            let found = wrong(marker, &[marker.to_owned()], Some(&of(ty))).unwrap_or_default();
-            let is_as_wanted = if why.is_empty() {
-                found.is_empty()
-            } else {
-                found.contains(why)
-            };
-            assert!(is_as_wanted, "{marker}: {found}");
+            check(marker, ty, why);
         }
     }
 
