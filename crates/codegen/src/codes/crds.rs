@@ -4,7 +4,7 @@ use super::{Code, Explanation};
 
 /// Variants of an enum do not fit into one structural schema.
 pub const UNION: Code = Code(301);
-/// A type cannot be said in a structural schema.
+/// A type has no structural schema.
 pub const TYPE: Code = Code(302);
 /// A keyword that no schema has.
 pub const KEYWORD: Code = Code(303);
@@ -20,7 +20,7 @@ pub const CEL_COST: Code = Code(307);
 pub const DEFAULT: Code = Code(308);
 /// Versions of a kind do not fit together.
 pub const VERSIONS: Code = Code(309);
-/// Which version is stored is not said.
+/// The storage version is not set.
 pub const STORAGE: Code = Code(310);
 /// A definition is too large.
 pub const SIZE: Code = Code(311);
@@ -60,24 +60,26 @@ pub(crate) fn of_problem(what: &str) -> (Code, &'static str) {
     match what {
         "union" => (
             UNION,
-            "let all variants be of one type: give each of them fields (`Plain {}` instead of `Plain`), or rename a field that means different things in \
-                two variants",
+            "let all variants be of one type: give each of them fields (`Plain {}` instead of `Plain`), or rename a \
+             field that means different things in two variants",
         ),
         "tuple" => (TYPE, "use a struct with named fields, or a list of one type"),
         "recursive" => (
             TYPE,
-            "break the circle: put the inner part behind #[schemars(schema_with = \"…\")] with `x-kubernetes-preserve-unknown-fields: true`, or flatten it \
-                into a list",
+            "break the circle: put the inner part behind #[schemars(schema_with = \"…\")] with \
+             `x-kubernetes-preserve-unknown-fields: true`, or flatten it into a list",
         ),
         "keyword" => (KEYWORD, "correct the word in #[schemars(extend(\"…\" = …))]"),
         "unknown-field" => (FIELD, "name fields as they are in JSON (after #[serde(rename_all)])"),
         "panic" => (
             PANIC,
-            "say `schema = \"disabled\", derive = \"schemars::JsonSchema\"` in the #[kube(…)] of the kind: kube then leaves its schema to kubewright",
+            "say `schema = \"disabled\", derive = \"schemars::JsonSchema\"` in the #[kube(…)] of the kind: kube then \
+             leaves its schema to kubewright",
         ),
         "bytes" => (
             DOUBT,
-            "for bytes in base64, as Kubernetes has them: #[schemars(with = \"String\", extend(\"format\" = \"byte\"))] on a k8s_openapi::ByteString",
+            "for bytes in base64, as Kubernetes has them: #[schemars(with = \"String\", extend(\"format\" = \
+             \"byte\"))] on a k8s_openapi::ByteString",
         ),
         "set" => (
             DOUBT,
@@ -92,34 +94,36 @@ pub(super) const EXPLANATIONS: &[Explanation] = &[
     Explanation {
         code: UNION,
         title: "the variants of an enum do not fit into one schema",
-        story: "Kubernetes wants a *structural* schema: each value has one type, and all fields are named in one \
+        story: "Kubernetes requires a *structural* schema: each value has one type, and all fields are named in one \
                 place. An enum whose variants are objects fits (externally, internally or adjacently tagged): its \
-                fields are put together, and `oneOf` says which belong to which variant. An enum of which one \
-                variant is a text and another an object does not, nor do two variants that have a field of the same \
-                name with different types.\n\nGive unit variants an empty body (`Plain {}`), rename the field in one \
-                of the variants, or use a struct with optional fields and `#[schemars(extend(\"exactlyOneOf\" = \
-                [\"url\", \"path\"]))]`.",
+                fields are put together, and `oneOf` says which belong to which variant. An enum in which one variant \
+                is a text and another an object does not fit, nor do two variants that have a field of the same name \
+                with different types.\n\nGive unit variants an empty body (`Plain {}`), rename the field in one of the \
+                variants, or use a struct with optional fields and `#[schemars(extend(\"exactlyOneOf\" = [\"url\", \
+                \"path\"]))]`.",
     },
     Explanation {
         code: TYPE,
         title: "a type has no structural schema",
-        story: "Some Rust types have no structural schema: tuples of different types (JSON lists whose items differ), types that contain themselves, maps \
-                that are flattened beside typed fields in some ways.\n\nUse a struct with named fields instead of a tuple. For data of any shape use \
-                `serde_json::Value`, which becomes `x-kubernetes-preserve-unknown-fields: true`: it is stored as it comes and not checked.",
+        story: "Some Rust types have no structural schema: tuples of different types (JSON lists whose items differ), \
+                recursive types, maps that are flattened beside typed fields in some ways.\n\nUse a struct with named \
+                fields instead of a tuple. For data of any shape use `serde_json::Value`, which becomes \
+                `x-kubernetes-preserve-unknown-fields: true`: it is stored unchecked.",
     },
     Explanation {
         code: KEYWORD,
         title: "an unknown keyword in a schema",
-        story: "`#[schemars(extend(\"…\" = …))]` writes any keyword into the schema, so a misspelt one (`minimun`) would be ignored. The keywords are \
-                those of `JSONSchemaProps` (`minimum`, `maxLength`, `x-kubernetes-list-type`, …) and the markers `exactlyOneOf`, `atMostOneOf`, \
-                `atLeastOneOf` (with the names of fields) and `immutable`.",
+        story: "`#[schemars(extend(\"…\" = …))]` writes any keyword into the schema, so a misspelt one (`minimun`) \
+                would be ignored. The keywords are those of `JSONSchemaProps` (`minimum`, `maxLength`, \
+                `x-kubernetes-list-type`, …) and the markers `exactlyOneOf`, `atMostOneOf`, `atLeastOneOf` (with the \
+                names of fields) and `immutable`.",
     },
     Explanation {
         code: FIELD,
         title: "a marker names a field that is not there",
-        story: "`exactlyOneOf`, `atMostOneOf` and `atLeastOneOf` become CEL rules such as `has(self.url)`. The API server refuses a rule about a field \
-                that the schema does not have. Name the fields as they are in JSON: with `#[serde(rename_all = \"camelCase\")]` the field `config_map` is \
-                `configMap`.",
+        story: "`exactlyOneOf`, `atMostOneOf` and `atLeastOneOf` become CEL rules such as `has(self.url)`. The API \
+                server refuses a rule about a field that the schema does not have. Name the fields as they are in \
+                JSON: with `#[serde(rename_all = \"camelCase\")]` the field `config_map` is `configMap`.",
     },
     Explanation {
         code: INVALID,
@@ -133,18 +137,19 @@ pub(super) const EXPLANATIONS: &[Explanation] = &[
         code: CEL,
         title: "a CEL rule is wrong",
         story: "A rule of `validation` does not compile against the schema: a field that is not there, a type that \
-                does not fit, a syntax error. `self` is the value the rule stands on; optional fields need \
+                does not fit, a syntax error. `self` is the value that the rule is attached to; optional fields need \
                 `has(self.field)` first; names that are reserved in CEL are written with underscores \
                 (`__namespace__`).\n\nA rule with `oldSelf` (also `immutable`) below a list needs that list to be of \
-                type `map`, so that old and new items can be told to belong together.",
+                type `map`, so that old and new items can be matched.",
     },
     Explanation {
         code: CEL_COST,
         title: "a CEL rule may cost too much",
-        story: "The server estimates the greatest cost a rule can have from the greatest size of what it runs over, and refuses rules above a budget. \
-                Lists, maps and texts without a bound count as very large.\n\nBound them: `#[schemars(length(max = 32))]` on the list and \
-                `#[schemars(inner(length(max = 63)))]` on its texts. Avoid `all` inside `all`. A `messageExpression` that turns a number into text costs \
-                much, too: use a fixed `message`.",
+        story: "The server estimates the maximum cost of a rule from the maximum size of the values that it reads, and \
+                refuses rules above a budget. Lists, maps and texts without a bound count as very large.\n\nBound \
+                them: `#[schemars(length(max = 32))]` on the list and `#[schemars(inner(length(max = 63)))]` on its \
+                texts. Avoid `all` inside `all`. A `messageExpression` that turns a number into text costs much, too: \
+                use a fixed `message`.",
     },
     Explanation {
         code: DEFAULT,
@@ -164,36 +169,40 @@ pub(super) const EXPLANATIONS: &[Explanation] = &[
     Explanation {
         code: STORAGE,
         title: "the storage version is not set",
-        story: "Exactly one version of a kind is what the API server keeps. `#[derive(CustomResource)]` says `storage = true` for each type unless told \
-                otherwise.\n\nDeclare a conversion with a hub (`Operator::conversion(Conversion::hub::<v1::Guestbook>()…)`): the hub is stored. Or say \
+        story: "The API server stores objects of a kind in exactly one version. `#[derive(CustomResource)]` sets \
+                `storage = true` for each type by default.\n\nDeclare a conversion with a hub \
+                (`Operator::conversion(Conversion::hub::<v1::Guestbook>()…)`): the hub is stored. Or set \
                 `#[kube(storage = false)]` on all versions but one.",
     },
     Explanation {
         code: SIZE,
         title: "a definition is large",
-        story: "`kubectl apply` without `--server-side` keeps the whole object in an annotation of at most 262144 bytes. A definition that embeds a pod \
-                template with all its descriptions is larger. The descriptions of Kubernetes' own types are left out first, then all.\n\n`kubewright \
-                install` uses server-side apply, which does not have this limit; one request may have about 1.5 MB. `--max-desc-len 0` leaves out \
-                descriptions on purpose.",
+        story: "`kubectl apply` without `--server-side` keeps the whole object in an annotation of at most 262144 \
+                bytes. A definition that embeds a pod template with all its descriptions is larger. The descriptions \
+                of Kubernetes' own types are left out first, then all.\n\n`kubewright install` uses server-side apply, \
+                which does not have this limit; one request may have about 1.5 MB. `--max-desc-len 0` leaves out all \
+                descriptions.",
     },
     Explanation {
         code: RULE,
         title: "a rule that would never be checked",
-        story: "The API server accepts `minLength` on a number, or an enum of numbers on a string, but never checks them. The rule does not \
-                fit the type of the field: one of the two is a mistake.",
+        story: "The API server accepts `minLength` on a number, or an enum of numbers on a string, but never checks \
+                them. The rule does not fit the type of the field: one of the two is a mistake.",
     },
     Explanation {
         code: FLOAT,
         title: "a floating point number in an API",
-        story: "Clients in different languages write and round floating point numbers differently, so a value that is read and written back may change, \
-                and server-side apply reports false conflicts. Kubernetes' own APIs have none.\n\nUse an integer with a smaller unit, a \
-                `Quantity`, or a text. `--allow-dangerous-types` (controller-gen's option) silences the warning.",
+        story: "Clients in different languages write and round floating point numbers differently, so a value that is \
+                read and written back may change, and server-side apply reports false conflicts. Kubernetes' own APIs \
+                have none.\n\nUse an integer with a smaller unit, a `Quantity`, or a text. `--allow-dangerous-types` \
+                (controller-gen's option) silences the warning.",
     },
     Explanation {
         code: FORMAT,
         title: "a format that means nothing to an API server",
-        story: "An API server checks the formats it knows and warns of others each time the definition is written. Integers of Rust's own sizes come out \
-                right by themselves; this one was written with `extend(\"format\" = …)` or comes from a type of another crate.",
+        story: "An API server checks the formats that it knows and warns about others each time the definition is \
+                written. Rust's integer types get the right format by themselves; this one was written with \
+                `extend(\"format\" = …)` or comes from a type of another crate.",
     },
     Explanation {
         code: NAME,
@@ -245,14 +254,14 @@ pub(super) const EXPLANATIONS: &[Explanation] = &[
         code: COMMENT,
         title: "a marker of kubebuilder stands in a comment",
         story: "controller-gen reads comments such as `// +kubebuilder:validation:Minimum=1`. In Rust, attributes of \
-                serde, schemars and kube take their place, which the compiler checks, so the comment has no effect \
-                (and as a doc comment it would be part of the description). The warning names the attribute; the \
-                book has all of them on the page \"Markers in Go and in Rust\" (`docs/src/markers.md` in \
-                kubewright's repository).",
+                serde, schemars and kube, which the compiler checks, take their place; the comment has no effect (and \
+                as a doc comment it would be part of the description). The warning names the attribute; the book has \
+                all of them on the page \"Markers in Go and in Rust\" (`docs/src/markers.md` in kubewright's \
+                repository).",
     },
     Explanation {
         code: DECLARATION,
-        title: "what the operator declares cannot be read",
+        title: "the operator's declaration cannot be read",
         story: "`manifests`, `dev`, `run` and `doctor` build the operator and run it with the hidden subcommand \
                 `__declaration`, which needs no cluster: `kubewright::run(operator()).await` answers it. The output \
                 was something else, or comes from a library that is newer than this command.\n\nKeep `main` as \
@@ -263,10 +272,9 @@ pub(super) const EXPLANATIONS: &[Explanation] = &[
     Explanation {
         code: BUILD,
         title: "the operator cannot be built or run",
-        story: "The command runs the compiled operator to learn what it declares, so the operator has to compile. The compiler's first error is shown; \
-                generated files are \
-                as they were.\n\nA package with several programs says in Cargo.toml which one is the operator (`default-run = \"…\"`), or has it in \
-                `src/main.rs`.",
+        story: "The command runs the compiled operator to learn what it declares, so the operator has to compile. The \
+                compiler's first error is shown; generated files are unchanged.\n\nA package with several programs \
+                says in Cargo.toml which one is the operator (`default-run = \"…\"`), or has it in `src/main.rs`.",
     },
     Explanation {
         code: STALE,
@@ -277,17 +285,19 @@ pub(super) const EXPLANATIONS: &[Explanation] = &[
     Explanation {
         code: DANGLING,
         title: "a list in config/ names a generated file that is not there",
-        story: "`config/crd/kustomization.yaml`, `config/rbac/kustomization.yaml` and `config/webhook/kustomization.yaml` name files that `kubewright \
-                manifests` makes from the code. The code no longer declares what one of them is made of, so the file is gone and `config/` cannot be \
-                rendered. `manifests` warns, `manifests --check` fails.\n\nUsually a line of `operator()` was lost: a kind needs `.crd::<Kind>()`, a \
-                webhook its registration. If the kind or the webhook is to go, `kubewright delete api` and `kubewright delete webhook` remove it from \
-                PROJECT and from the lists.",
+        story: "`config/crd/kustomization.yaml`, `config/rbac/kustomization.yaml` and \
+                `config/webhook/kustomization.yaml` name files that `kubewright manifests` makes from the code. The \
+                code no longer declares the kind or webhook of one of them, so the file is gone and `config/` cannot \
+                be rendered. `manifests` warns, `manifests --check` fails.\n\nUsually a line of `operator()` was lost: \
+                a kind needs `.crd::<Kind>()`, a webhook its registration. To remove the kind or the webhook, use \
+                `kubewright delete api` or `kubewright delete webhook`, which also remove it from PROJECT and from the \
+                lists.",
     },
     Explanation {
         code: UNLISTED,
         title: "no list in config/ names a generated file",
-        story: "The code declares a kind or a webhook that `config/` does not know, so `deploy` and `build-installer` leave its manifest out. \
-                `kubewright create api` and `kubewright create webhook` write the lists; for what was written by hand, add the file to `resources` of the \
-                kustomization that the message names.",
+        story: "The code declares a kind or a webhook that `config/` does not know, so `deploy` and `build-installer` \
+                leave its manifest out. `kubewright create api` and `kubewright create webhook` write the lists; for a \
+                declaration written by hand, add the file to `resources` of the kustomization that the message names.",
     },
 ];

@@ -41,11 +41,12 @@ pub(super) const EXPLANATIONS: &[Explanation] = &[
     Explanation {
         code: REMOTE,
         title: "dev was pointed at a cluster that is not of this machine",
-        story: "`kubewright dev` replaces definitions, applies samples and runs code that was saved a second ago. That needs a cluster that may be lost, \
-                so without `--context` `dev` starts an embedded cluster and does not read your kubeconfig.\n\nA context counts \
-                as local when its server is a loopback address, or when it is minikube's, kind's, k3d's, Docker's or Rancher's on a private \
-                one. A proxy, or a certificate for another name, leads away from this machine and is not local.\n\nTo use the cluster all the same, name \
-                it twice: `--context NAME --allow-context NAME`.",
+        story: "`kubewright dev` replaces definitions, applies samples and runs code that was saved a second ago. That \
+                needs a cluster that may be lost, so without `--context` `dev` starts an embedded cluster and does not \
+                read your kubeconfig.\n\nA context counts as local when its server is a loopback address, or when it \
+                is minikube's, kind's, k3d's, Docker's or Rancher's on a private one. A context with a proxy, or with \
+                a certificate for another name, does not count as local, since its server may be another \
+                machine.\n\nTo use the cluster all the same, name it twice: `--context NAME --allow-context NAME`.",
     },
     Explanation {
         code: REFUSED,
@@ -60,16 +61,17 @@ pub(super) const EXPLANATIONS: &[Explanation] = &[
     Explanation {
         code: SAMPLE,
         title: "a sample could not be applied",
-        story: "`dev --samples` applies the files of `config/samples` when the operator is ready, and again when one of them is saved. The server \
-                refused one, or the file is not YAML. Unknown fields are refused and not dropped silently: a field that is spelled wrongly is \
-                found here.\n\nFix the file and save it.",
+        story: "`dev --samples` applies the files of `config/samples` when the operator is ready, and again when one \
+                of them is saved. The server refused one, or the file is not YAML. Unknown fields are refused and not \
+                dropped silently: a field that is spelled wrongly is found here.\n\nFix the file and save it.",
     },
     Explanation {
         code: ENDED,
         title: "the operator ended unexpectedly",
-        story: "The program panicked outside a reconcile, could not start (a port is taken, the kubeconfig cannot be read), or was killed. `dev` \
-                shows its last lines and starts it again, after a pause that doubles each time up to 30 seconds; saving a file starts it at once. \
-                A panic inside a reconcile does not end an operator: it is an error of that one key, and is tried again.",
+        story: "The program panicked outside a reconcile, could not start (a port is taken, the kubeconfig cannot be \
+                read), or was killed. `dev` shows its last lines and starts it again, after a pause that doubles each \
+                time up to 30 seconds; saving a file starts it at once. A panic inside a reconcile does not end an \
+                operator: it is an error of that one key, and is tried again.",
     },
     Explanation {
         code: WATCH,
@@ -82,11 +84,11 @@ pub(super) const EXPLANATIONS: &[Explanation] = &[
     Explanation {
         code: LOOP,
         title: "a reconciler wakes itself",
-        story: "The same key is reconciled again and again, and each time because of a field that the reconcile \
-                before wrote: a time stamp in status, a counter, a list whose order changes. Each pass costs \
-                requests, and in production this never stops.\n\nWrite such a field only when something else \
-                changed, or drop it. To look at something regularly return `Action::requeue_after`. A controller \
-                that need not see its own writes of the status uses the predicate `generation_changed`.",
+        story: "The same key is reconciled again and again, and each time because of a field that the previous \
+                reconcile wrote: a time stamp in status, a counter, a list whose order changes. Each pass costs \
+                requests, and in production this never stops.\n\nWrite such a field only when something else changed, \
+                or drop it. To check something regularly, return `Action::requeue_after`. A controller that need not \
+                see its own writes of the status uses the predicate `generation_changed`.",
     },
     Explanation {
         code: FIGHT,
@@ -109,68 +111,73 @@ pub(super) const EXPLANATIONS: &[Explanation] = &[
     Explanation {
         code: FORBIDDEN,
         title: "the operator lacks a permission",
-        story: "The API server answered 403: the role of the operator's service account lacks a rule. The message says the verb, the resource and \
-                where.\n\nController declarations (`of`, `owns`, `watches`) bring their own rules. Add other permissions with `#[rbac(…)]` above the \
-                `impl` of the reconciler; `kubewright manifests` writes config/rbac/role.yaml from both.",
+        story: "The API server answered 403: the role of the operator's service account lacks a rule. The message \
+                names the verb, the resource and the namespace or the cluster.\n\nController declarations (`of`, \
+                `owns`, `watches`) bring their own rules. Add other permissions with `#[rbac(…)]` above the `impl` of \
+                the reconciler; `kubewright manifests` writes config/rbac/role.yaml from both.",
     },
     Explanation {
         code: UNKNOWN_KIND,
         title: "the API server does not know a kind",
-        story: "The operator watches, reads or writes a kind that this cluster does not serve: its CustomResourceDefinition is not installed, or not in \
-                this version.\n\n`kubewright install` installs the project's own definitions into the current cluster; in `kubewright dev` this happens \
-                after each build. Definitions of other projects must be installed before. `kubectl api-resources` lists what the server knows.",
+        story: "The operator watches, reads or writes a kind that this cluster does not serve: its \
+                CustomResourceDefinition is not installed, or not in this version.\n\n`kubewright install` installs \
+                the project's own definitions into the current cluster; in `kubewright dev` this happens after each \
+                build. Definitions of other projects must be installed first. `kubectl api-resources` lists what the \
+                server knows.",
     },
     Explanation {
         code: FINALIZER,
         title: "a deleted object waits for its finalizer",
-        story: "The object has a deletionTimestamp and stays until its last finalizer is removed. The operator \
-                removes its own finalizer when `cleanup` is done. Either that code is not reached, or it fails, or \
-                the operator does not run.\n\nAs a last resort `kubectl patch KIND NAME --type=merge -p \
-                '{\"metadata\":{\"finalizers\":null}}'` lets the object go; resources outside the cluster are then \
+        story: "The object has a deletionTimestamp and stays until its last finalizer is removed. The operator removes \
+                its own finalizer when `cleanup` is done. Either that code is not reached, or it fails, or the \
+                operator does not run.\n\nAs a last resort `kubectl patch KIND NAME --type=merge -p \
+                '{\"metadata\":{\"finalizers\":null}}'` releases the object; resources outside the cluster are then \
                 not removed.",
     },
     Explanation {
         code: STUCK,
         title: "a reconcile does not end",
-        story: "A reconcile has been running for half a minute. Meanwhile its key is not reconciled again, and its worker is not free for other keys. \
-                Something in it waits without a timeout, or blocks the thread: `std::thread::sleep`, synchronous network or file access, a lock.\n\nUse \
-                the asynchronous forms \
-                (`tokio::time::sleep`), put blocking work into `tokio::task::spawn_blocking`, and return `Action::requeue_after` instead of waiting.",
+        story: "A reconcile has been running for half a minute. Meanwhile its key is not reconciled again, and its \
+                worker is not free for other keys. Something in it waits without a timeout, or blocks the thread: \
+                `std::thread::sleep`, synchronous network or file access, a lock.\n\nUse the asynchronous forms \
+                (`tokio::time::sleep`), put blocking work into `tokio::task::spawn_blocking`, and return \
+                `Action::requeue_after` instead of waiting.",
     },
     Explanation {
         code: IMMUTABLE,
         title: "a field cannot be changed",
-        story: "Some fields are fixed when an object is created: most of a StatefulSet's spec, a Deployment's selector, a Job's template, a Service's \
-                clusterIP. The API server always refuses the change, so a retry cannot succeed.\n\nChange what may be changed (the size of a volume is \
-                changed at \
-                the PersistentVolumeClaim), or delete the object and let the reconcile create it anew.",
+        story: "Some fields are fixed when an object is created: most of a StatefulSet's spec, a Deployment's \
+                selector, a Job's template, a Service's clusterIP. The API server always refuses the change, so a \
+                retry cannot succeed.\n\nChange what may be changed (the size of a volume is changed at the \
+                PersistentVolumeClaim), or delete the object and let the reconcile create it anew.",
     },
     Explanation {
         code: OWNER,
         title: "an owner reference crosses namespaces",
-        story: "An object can be owned by an object of its own namespace or by a cluster-scoped one. Across namespaces the garbage collector does \
-                not find the owner, takes it for deleted, and deletes the dependent.\n\nPut a label on the object that names its owner, find the owner \
-                from it with \
+        story: "An object can be owned by an object of its own namespace or by a cluster-scoped one. Across namespaces \
+                the garbage collector does not find the owner, assumes that it was deleted, and deletes the \
+                dependent.\n\nPut a label on the object that names its owner, find the owner from it with \
                 `Controller::watches`, and delete the object in a finalizer.",
     },
     Explanation {
         code: WEBHOOK,
         title: "a webhook cannot be reached",
-        story: "The API server calls a webhook of the operator before it stores an object, and could not reach it: \
-                the operator does not run, listens elsewhere, or has a certificate that the configuration's caBundle \
-                does not cover. With `failurePolicy: Fail` every such write fails.\n\nIn `dev` the webhooks answer \
-                when the operator is ready; while it is restarted they do not for a moment. In a cluster look at the \
+        story: "The API server calls a webhook of the operator before it stores an object, and could not reach it: the \
+                operator does not run, listens elsewhere, or has a certificate that the configuration's caBundle does \
+                not cover. With `failurePolicy: Fail` every such write fails.\n\nIn `dev` the webhooks answer when the \
+                operator is ready; while it restarts, they do not answer for a moment. In a cluster look at the \
                 Service, its endpoints and the certificate.",
     },
     Explanation {
         code: OWN_SPEC,
         title: "a reconciler changes the spec of the object that it reconciles",
-        story: "The spec is what a person (or their Git repository) asked for. An operator that changes it works against them, and each change triggers \
-                another reconcile.\n\nPut observed or computed values into the status; put defaults into the schema or the defaulting webhook.",
+        story: "The spec is the state that the user (or their Git repository) asks for. An operator that changes it \
+                works against the user, and each change triggers another reconcile.\n\nPut observed or computed values \
+                into the status; put defaults into the schema or the defaulting webhook.",
     },
     Explanation {
         code: INVALID,
-        title: "the API server found an object invalid that the operator wrote",
+        title: "the API server rejected an object of the operator as invalid",
         story: "The API server answered 422: a field of the object breaks a rule of its kind. The message names the \
                 field. A retry with the same object cannot succeed.\n\nIf the value comes from the custom resource, \
                 refuse it earlier: with a rule in the schema, so that the author of the resource gets the error at \

@@ -13,16 +13,17 @@ pub(super) const EXPLANATIONS: &[Explanation] = &[
     Explanation {
         code: EXISTS,
         title: "something is in the way",
-        story: "A command that creates files never writes over one that it did not make. The file named in the \
-                message exists already, and its content is not what the command would write.\n\nMove the file away, \
-                run the command elsewhere, or, where the command has it, say `--force` to replace it. `--diff` shows \
-                what would change.",
+        story: "A command that creates files never writes over one that it did not make. The file named in the message \
+                exists already, and its content is not what the command would write.\n\nMove the file away, run the \
+                command elsewhere, or, where the command has it, use `--force` to replace it. `--diff` shows what \
+                would change.",
     },
     Explanation {
         code: EDITED,
         title: "a file was edited where the command would change it",
-        story: "The command found the file, but not the place in it that it would change: it was rewritten by hand. Nothing was written.\n\nMake \
-                the change yourself (the message says which), or restore the place, and run the command again. `--diff` shows what would change.",
+        story: "The command found the file, but not the place in it that it would change: it was rewritten by hand. \
+                Nothing was written.\n\nMake the change yourself (the message says which), or restore the place, and \
+                run the command again. `--diff` shows what would change.",
     },
     Explanation {
         code: IO,

@@ -12,16 +12,18 @@ pub(super) const EXPLANATIONS: &[Explanation] = &[
     Explanation {
         code: RULE,
         title: "a rule of a role is empty or invalid",
-        story: "A rule names verbs and either resources with their API groups or URLs that are no resources. What controllers declare (their kind, what they own \
-            and watch) needs no rule: it is derived. `#[rbac]` on the `impl Reconciler` or `Operator::rbac` are for the rest.\n\nThe core group is \
-            `groups = \"\"`; several values are divided by `;`.",
+        story: "A rule names verbs and either resources with their API groups or non-resource URLs. What controllers \
+                declare (their kind, what they own and watch) needs no rule: it is derived. `#[rbac]` on the `impl \
+                Reconciler` or `Operator::rbac` are for other permissions.\n\nThe core group is `groups = \"\"`; \
+                several values are separated by `;`.",
     },
     Explanation {
         code: UNBOUND,
         title: "a ClusterRole has no binding",
-        story: "A project of `--namespaced` binds the operator's service account to the Role of its own namespace. A rule about something cluster-scoped \
-                (nodes, namespaces, a kind of scope Cluster, URLs) cannot be in a Role, so it is written to a ClusterRole. But a ClusterRole without a \
-                binding grants nothing.\n\nAdd a ClusterRoleBinding to `config/rbac` and name it in the kustomization there, remove the rule, or let the \
-                operator watch all namespaces: `kubewright edit --namespaced=false`.",
+        story: "A project of `--namespaced` binds the operator's service account to the Role of its own namespace. A \
+                rule about something cluster-scoped (nodes, namespaces, a kind of scope Cluster, URLs) cannot be in a \
+                Role, so it is written to a ClusterRole. But a ClusterRole without a binding grants nothing.\n\nAdd a \
+                ClusterRoleBinding to `config/rbac` and name it in the kustomization there, remove the rule, or let \
+                the operator watch all namespaces: `kubewright edit --namespaced=false`.",
     },
 ];
