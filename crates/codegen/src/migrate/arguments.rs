@@ -1,4 +1,4 @@
-//! Markers whose values are no values: what controller-gen refuses, and what an API server would.
+//! The values of markers: those that controller-gen refuses, and those whose definition an API server refuses.
 
 use kubewright_schema::schema::Pattern;
 use serde_json::Value;
@@ -6,7 +6,7 @@ use serde_json::Value;
 use super::go::Type;
 use super::markers::{Marker, keyword};
 
-/// The value that a marker takes.
+/// The kind of value that a marker takes.
 enum Takes {
     Integer,
     Number,
@@ -15,9 +15,9 @@ enum Takes {
     Pattern,
 }
 
-/// Why a marker among those of a field or declaration says nothing that can be carried over.
+/// Why the value of a marker is invalid, if it is. `markers` are all markers of its field or declaration.
 ///
-/// `of` is the type of a field: declarations have none, since a default is no marker of theirs (`FieldOnlyMarkers`).
+/// `of` is the type of the field. It is `None` for a declaration, which cannot have a default (`FieldOnlyMarkers`).
 pub(super) fn wrong(marker: &str, markers: &[String], of: Option<&Type>) -> Option<String> {
     let Marker { name, value } = Marker::of(marker);
     let why = match takes(name) {
@@ -86,7 +86,7 @@ fn unfit(name: &str, said: &str, wanted: &str) -> Option<String> {
     (key == "default" && !fits).then(why)
 }
 
-/// The JSON of a field, which its other markers may change.
+/// The JSON that a field takes, by its type and the other markers.
 fn wanted_beside(markers: &[String], of: &Type) -> Option<&'static str> {
     const OPEN: [&str; 4] = [
         "kubebuilder:validation:Schemaless",
@@ -112,7 +112,7 @@ fn wanted_beside(markers: &[String], of: &Type) -> Option<&'static str> {
     }
 }
 
-/// The JSON of a type that Go has itself; nothing of others, which may write themselves in another way.
+/// The JSON of one of Go's own types. A declared type has none here, since it may have a `MarshalJSON`.
 fn wanted(of: &Type) -> Option<&'static str> {
     Some(match of {
         Type::Pointer(inner) => return wanted(inner),

@@ -1,4 +1,4 @@
-//! What Go's compiler refuses about a package as a whole, and what a person has to mend before anything is written.
+//! Errors in the Go project that must be fixed before anything is written, and the checks of whole packages.
 
 use std::collections::BTreeMap;
 
@@ -13,10 +13,10 @@ pub(super) type Spot = (String, usize);
 /// An error in a Go file: the file, the line and the reason.
 pub(super) type Wrong = (String, usize, String);
 
-/// How many places one error names.
+/// The most places that one error names.
 const MOST: usize = 10;
 
-/// One error for all that is wrong in Go files.
+/// One error for all errors in Go files, if there are any.
 pub(super) fn refused(wrong: impl IntoIterator<Item = Wrong>) -> Result<(), Diagnostic> {
     let mut refused = Diagnostic::new(codes::source::SYNTAX, ATTEMPTED);
     let mut count = 0;

@@ -1,8 +1,9 @@
-//! Types that contain themselves. Go has them behind pointers, lists and maps; Rust needs a box behind a pointer; a
-//! structural schema cannot have them at all.
+//! Types that contain themselves. Go allows them through pointers, lists and maps; Rust needs a `Box` in place of a
+//! pointer; a structural schema cannot express them.
 //!
-//! controller-gen leaves the schema of the inner one empty (`{}`), and an API server refuses that definition, since
-//! every schema has a type. Here the field that closes a circle is any value in the schema, and keeps its type in Rust.
+//! controller-gen leaves the schema of the inner type empty (`{}`), and an API server refuses that definition, since
+//! every schema needs a type. Here the field that closes a circle takes any value in the schema, and keeps its type in
+//! Rust.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -20,7 +21,7 @@ type Name = (String, String);
 enum Through {
     Value,
     Pointer,
-    /// A list or map, which Rust puts elsewhere, too.
+    /// A list or map, whose items are on the heap in Rust as well.
     Heap,
 }
 
@@ -30,11 +31,11 @@ struct Edge {
     at: Spot,
     /// Whether the schema ends here.
     is_schemaless: bool,
-    /// Whether neither JSON nor Rust has the field.
+    /// Whether the field is left out of JSON, and therefore of Rust.
     is_hidden: bool,
 }
 
-/// What circles ask for.
+/// The places that need another type or schema because of circles.
 #[derive(Default)]
 pub(super) struct Circles {
     /// Fields whose type needs a box.
@@ -89,7 +90,7 @@ impl Circles {
     }
 }
 
-/// Where a type stands that holds others.
+/// The field or declaration whose type is searched for others.
 struct Way<'w> {
     import: &'w str,
     file: &'w File,
@@ -154,7 +155,7 @@ fn walk(way: &Way<'_>, of: &Type, through: Through, into: &mut Vec<Edge>) {
     }
 }
 
-/// Whether one type holds another, by edges of some kind.
+/// Whether one type leads to another over the edges that `by` accepts.
 fn reaches(graph: &BTreeMap<Name, Vec<Edge>>, from: &Name, to: &Name, by: impl Fn(&Edge) -> bool) -> bool {
     let mut pending = vec![from];
     let mut seen = BTreeSet::new();
@@ -170,7 +171,7 @@ fn reaches(graph: &BTreeMap<Name, Vec<Edge>>, from: &Name, to: &Name, by: impl F
     false
 }
 
-/// Finds the edges that lead back to a type above. A loop, since a project may chain any number of types.
+/// Finds the edges that lead back to a type above. It is no recursion, since a project may chain any number of types.
 fn close<'g>(
     graph: &'g BTreeMap<Name, Vec<Edge>>,
     root: &'g Name,

@@ -3,7 +3,7 @@
 //!
 //! As `go/build` decides it for Linux on amd64, since an operator runs there.
 
-/// Tags that hold: of the system and of the compiler.
+/// Tags that are set: of the system and of the compiler.
 const TAGS: [&str; 5] = ["linux", "unix", "amd64", "gc", "cgo"];
 /// Systems that a file's name may end with (`KnownOS` in Go's `internal/syslist`).
 const SYSTEMS: &[&str] = &[
@@ -65,7 +65,7 @@ pub(super) fn is_source(name: &str) -> bool {
     name.ends_with(".go") && !is_left_out
 }
 
-/// The reason for which Go does not build a file, if it does not.
+/// The reason why Go does not build a file, if there is one.
 pub(super) fn excluded(path: &str, text: &str) -> Option<String> {
     let name = path.rsplit('/').next().unwrap_or(path);
     if let Some(part) = other_system(name) {
@@ -81,10 +81,10 @@ pub(super) fn excluded(path: &str, text: &str) -> Option<String> {
     }
 }
 
-/// The system or processor that a file's name says, if it is another one (`goodOSArchFile`).
+/// The system or processor in a file's name, unless it is that of the build (`goodOSArchFile`).
 fn other_system(name: &str) -> Option<&str> {
     let name = name.split('.').next().unwrap_or_default();
-    // The first part is a name of its own: `linux.go` is built everywhere.
+    // The first part does not count: `linux.go` is built everywhere.
     let mut parts = name.split_once('_')?.1.rsplit('_');
     let last = parts.next().unwrap_or_default();
     let before = parts.next().unwrap_or_default();
@@ -106,8 +106,8 @@ struct Header<'t> {
 }
 
 impl<'t> Header<'t> {
-    /// As `parseFileHeader` finds them: `//go:build` stands among nothing but comments, `// +build` above the last
-    /// empty line before anything but `//`.
+    /// As `parseFileHeader` finds them: only comments may stand before `//go:build`; `// +build` must stand above the
+    /// last empty line that follows nothing but `//` lines.
     fn of(text: &'t str) -> Header<'t> {
         let mut header = Header::default();
         let mut pending = Vec::new();
@@ -144,7 +144,7 @@ fn old_form(comment: &str) -> Option<&str> {
     Some(rest.trim())
 }
 
-/// Whether a line has nothing but comments.
+/// Whether a line has only comments. `is_comment` says whether it begins and ends within one.
 fn passes(line: &str, is_comment: &mut bool) -> bool {
     let mut rest = line;
     loop {
@@ -189,7 +189,7 @@ fn holds(expression: &str) -> bool {
     any(&mut words.iter().copied().peekable(), 0)
 }
 
-/// How deep brackets may nest; deeper ones hold nothing.
+/// How deep brackets may nest; deeper ones do not hold.
 const DEPTH: usize = 64;
 
 type Words<'w, I> = std::iter::Peekable<I>;

@@ -1,7 +1,7 @@
-//! A kind that two packages declare in one version of its group: a copy of an API in another folder, as of an older
-//! state. Go builds it, and controller-gen makes a definition of the folder that it is given.
+//! Kinds that several packages declare with the same group and version, as when an older copy of an API is kept in
+//! another folder. Go builds both, and controller-gen makes the definition from the folder that it is given.
 //!
-//! One of them is taken, by what PROJECT says, and the other declarations are left out with a note.
+//! PROJECT decides which declaration is taken; the others are left out with a note.
 
 use std::collections::BTreeMap;
 
@@ -16,7 +16,7 @@ use crate::diagnostic::Diagnostic;
 /// Leaves one declaration of each kind.
 ///
 /// # Errors
-/// Kinds that PROJECT lists, where it does not tell which declaration is meant.
+/// When PROJECT lists a kind and does not say which of its declarations is meant.
 pub(super) fn choose(fields: &Value, sources: &mut [Source], notes: &mut Vec<String>) -> Result<(), Diagnostic> {
     let mut found: BTreeMap<[String; 3], Vec<Spot>> = BTreeMap::new();
     for kind in declared(sources) {
@@ -26,7 +26,7 @@ pub(super) fn choose(fields: &Value, sources: &mut [Source], notes: &mut Vec<Str
     }
     let mut wrong: Vec<Wrong> = Vec::new();
     for ([group, version, kind], places) in found {
-        // Two in one folder are an error of the compiler.
+        // Two in one folder are an error, which `checks::packages` reports.
         if places.iter().all(|place| folder(&place.0) == folder(&places[0].0)) {
             continue;
         }
@@ -65,7 +65,7 @@ fn told(places: &[Spot]) -> String {
     places.join(", ")
 }
 
-/// What PROJECT says of a kind.
+/// The resource of a kind in PROJECT.
 fn listed<'f>(fields: &'f Value, [group, version, kind]: [&str; 3]) -> Option<&'f Value> {
     let mut resources = fields["resources"].as_array().into_iter().flatten();
     resources.find(|resource| {

@@ -113,10 +113,10 @@ impl<'p> Types<'p> {
         out
     }
 
-    /// What the types that a struct embeds say of their fields, by the fields' names in JSON.
+    /// The keywords of the fields of the types that a struct embeds, by the fields' names in JSON.
     pub(super) fn hidden(&mut self, path: &str, of: &'p Type, file: &'p File) -> BTreeMap<String, Keywords> {
         let mut found = BTreeMap::new();
-        // Each type has its notes when it is said itself.
+        // Each type gets its notes when it is printed itself.
         let notes = std::mem::take(&mut self.notes);
         self.promoted(path, of, file, 0, &mut found);
         self.notes = notes;

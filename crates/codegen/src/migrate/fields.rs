@@ -14,13 +14,13 @@ use crate::names::rust;
 pub(super) struct Around {
     /// The names in Rust that its fields have.
     pub(super) taken: BTreeSet<String>,
-    /// What embedded types say of their fields, by the names in JSON. A field of the struct itself hides one of them in
-    /// Go, and has its rules in controller-gen's schema, too (`flattenAllOfInto`).
+    /// The keywords of the fields of embedded types, by their names in JSON. A field of the struct with such a name
+    /// hides the embedded one in Go; controller-gen's schema has the keywords of both (`flattenAllOfInto`).
     pub(super) hidden: BTreeMap<String, Vec<(String, Value)>>,
 }
 
 impl<'p> Types<'p> {
-    /// The struct around fields, before the first of them is said.
+    /// The struct around fields, before any of them is written.
     pub(super) fn around(&mut self, path: &str, of: &'p Type, file: &'p File) -> Around {
         Around {
             taken: BTreeSet::new(),
@@ -54,14 +54,14 @@ impl<'p> Types<'p> {
             self.note(format!("{whole}: it has no JSON tag, which controller-gen refuses"));
         } else if json.is_empty() {
             self.note(format!(
-                "{whole}: its JSON tag has no name, so Go calls it {name}, as does the schema here; controller-gen takes \
-                 its fields for those of the struct"
+                "{whole}: its JSON tag has no name, so Go calls it {name}, as does the schema here; controller-gen \
+                 takes its fields for those of the struct"
             ));
         }
         if let Some(key) = self.key_that_is_no_text(path, &field.of, file) {
             self.note(format!(
-                "{whole}: its keys are of the type {key}, which controller-gen refuses; Go writes them as texts, and so \
-                 does the map in Rust"
+                "{whole}: its keys are of the type {key}, which controller-gen refuses; Go writes them as texts, and \
+                 so does the map in Rust"
             ));
         }
         let json = match json {
@@ -81,7 +81,8 @@ impl<'p> Types<'p> {
                 ""
             };
             nested.push_str(&format!(
-                "#[derive({default}Clone, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]\n#[serde(rename_all = \"camelCase\")]\npub struct {name} {{\n"
+                "#[derive({default}Clone, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]\n\
+                 #[serde(rename_all = \"camelCase\")]\npub struct {name} {{\n"
             ));
             let mut deeper = String::new();
             let mut around = self.around(path, of, file);
@@ -154,8 +155,8 @@ impl<'p> Types<'p> {
         out + &format!("    pub {name}: {ty},\n")
     }
 
-    /// Keeps the markers that say nothing, since controller-gen or an API server would refuse them.
-    /// `of` is the type of a field, and none of a declaration.
+    /// Records the markers with invalid values, which controller-gen or an API server would refuse.
+    /// `of` is the type of a field, and `None` for a declaration.
     pub(super) fn check(&mut self, doc: &Doc, of: Option<&Type>, file: &File, line: usize) {
         let markers = &doc.markers;
         let wrong = markers
@@ -164,7 +165,7 @@ impl<'p> Types<'p> {
         self.wrong.extend(wrong.map(|why| (file.path.clone(), line, why)));
     }
 
-    /// Whether a field or declaration leads back to a type around it, which a schema cannot.
+    /// Whether a field or declaration leads back to a type around it, which no schema can express. It is noted.
     pub(super) fn closes(&mut self, file: &File, line: usize, whole: &str) -> bool {
         let closes = self.circles.closed.contains(&(file.path.clone(), line));
         if closes {
@@ -176,7 +177,7 @@ impl<'p> Types<'p> {
         closes
     }
 
-    /// A name for a type beside those of the package, and beside those that were made before.
+    /// A name for a type that neither the package nor an earlier call uses.
     fn type_beside(&mut self, path: &str, name: &str) -> String {
         let mut name = name.to_owned();
         let package = self.packages.get(path);

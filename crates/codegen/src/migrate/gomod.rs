@@ -1,7 +1,7 @@
 //! go.mod: the path of the module, and the modules that it requires.
 //!
-//! As Go's reference has its grammar (`go.dev/ref/mod`): lines of a verb and its words, or blocks of them. Invariant: a
-//! file that Go would refuse for its form is an error with its line, never half a list.
+//! The grammar is that of Go's reference (`go.dev/ref/mod`): lines of a verb and its words, or blocks of them.
+//! Invariant: a file whose form Go would refuse is an error with its line, never half a list.
 
 use std::collections::BTreeSet;
 
@@ -17,12 +17,12 @@ pub(super) struct GoMod {
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Row {
     pub(super) module: String,
-    /// The module that stands for it, or a folder when it begins with a dot or slash.
+    /// The module that replaces it, or a folder when it begins with a dot or slash.
     pub(super) actual: String,
     pub(super) version: String,
 }
 
-/// The verbs whose words are of no use here.
+/// The verbs whose words are not needed here.
 const OTHERS: [&str; 8] = [
     "go",
     "toolchain",

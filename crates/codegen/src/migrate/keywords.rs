@@ -32,14 +32,14 @@ impl<'p> Types<'p> {
             } else if name == "listMapKey" || name == "k8s:listMapKey" {
                 keys.push(super::markers::text(said).into());
             } else if name == "default" && markers.iter().any(|other| other.starts_with("kubebuilder:default=")) {
-                // kubebuilder's marker stands above Kubernetes'.
+                // kubebuilder's marker takes precedence over Kubernetes'.
             } else if arguments::is_reference(name, said) {
                 self.note(format!(
                     "{whole}: the schema has no default for +{marker}, since controller-gen does not read values of \
                      constants"
                 ));
             } else if arguments::wrong(marker, markers, Some(of)).is_some() {
-                // It is an error of its own.
+                // `Types::check` reports it.
             } else if let Some((key, mut value)) = keyword(name, said) {
                 if key.ends_with("OneOf") {
                     one_of(&mut keywords, key, value);

@@ -5,10 +5,10 @@
 //! skeletons with the Go text beside them in comments. Invariants: the Go project is only read; a part that cannot be
 //! expressed is noted with its place and left to a person; the result compiles as far as the notes say. Inside: `go`
 //! parses, `origin`, `declared`, `copies`, `gomod`, `constraints` and `modules` read the project and its required
-//! modules, `checks` refuses what does not build, `markers` and `arguments` read markers; `types`, `fields`, `keywords`, `named`,
-//! `circles`, `embedded`, `shared`, `kinds`, `bodies` and `words` write Rust, which `outcome` looks at last. `config`
-//! carries over added manifests, `record` writes MIGRATION.md, and `kubernetes` knows the types that Rust has. Not
-//! here: the bodies of Go's functions, conversions between versions.
+//! modules, `checks` refuses packages that do not build, `markers` and `arguments` read markers; `types`, `fields`,
+//! `keywords`, `named`, `circles`, `embedded`, `shared`, `kinds`, `bodies` and `words` write Rust, which `outcome`
+//! checks. `config` carries over added manifests, `record` writes MIGRATION.md, and `kubernetes` knows the types that
+//! Rust has. Not here: the bodies of Go's functions, conversions between versions.
 
 use std::collections::{BTreeMap, BTreeSet};
 

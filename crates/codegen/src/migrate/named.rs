@@ -63,7 +63,7 @@ impl<'p> Types<'p> {
         }
     }
 
-    /// The type of a map's keys, where they are no texts.
+    /// The type of a map's keys, if it is not a text.
     pub(super) fn key_that_is_no_text(&self, path: &str, of: &Type, file: &File) -> Option<String> {
         match of {
             Type::Pointer(inner) | Type::List(inner) | Type::Array(inner) => {

@@ -73,7 +73,7 @@ fn declared(files: &dyn Files) -> Result<GoMod, Diagnostic> {
         Diagnostic::new(codes::source::SYNTAX, ATTEMPTED)
             .at(Place::file("go.mod").line(line))
             .because(why)
-            .fix("see what Go says of it: go mod edit -json")
+            .fix("run Go's own check of the file: go mod edit -json")
     })
 }
 

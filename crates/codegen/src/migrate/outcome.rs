@@ -1,4 +1,4 @@
-//! A last look at what was made: Rust that cannot compile is an error, never a result.
+//! The check of the generated Rust: code that cannot compile is an error, never a result.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,10 +8,10 @@ use crate::codes;
 use crate::diagnostic::{Diagnostic, Place};
 use crate::plan::MemoryFiles;
 
-/// Checks the types: each file is Rust, and no name is given twice in a module or struct.
+/// Checks the types: each file is Rust, and no module or struct has a name twice.
 ///
 /// # Errors
-/// The file, and what it says twice.
+/// The file, and the name that it has twice.
 pub(super) fn compiles(made: &MemoryFiles) -> Result<(), Diagnostic> {
     let mut names: BTreeMap<(&str, String), &str> = BTreeMap::new();
     for (path, text) in made.0.iter().filter(|(path, _)| is_of_types(path)) {

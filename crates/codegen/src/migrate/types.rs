@@ -3,8 +3,8 @@
 //! [`Types::print`] writes one declaration with its comment. Everything that a marker says about a schema becomes a
 //! keyword in `#[schemars(extend(…))]`, which says it exactly; a closed set of texts becomes an enum. Invariants:
 //! nothing of Go is left out without a note; a type that is not known is any value, and noted. Not here: kinds, whose
-//! attributes are in [`super::kinds`]; fields ([`super::fields`]), keywords of schemas ([`super::keywords`]), and the types
-//! that others name ([`super::named`]).
+//! attributes are in [`super::kinds`]; fields ([`super::fields`]), keywords of schemas ([`super::keywords`]), and the
+//! types that others name ([`super::named`]).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -88,7 +88,7 @@ pub(super) struct Types<'p> {
     pub(super) wrong: BTreeSet<Wrong>,
     /// Types that contain themselves.
     pub(super) circles: Circles,
-    /// The names of types that Go does not name: the package, and the name.
+    /// The names given to structs that have none in Go: the package, and the name.
     pub(super) made: BTreeSet<(String, String)>,
 }
 
@@ -180,7 +180,8 @@ impl<'p> Types<'p> {
             && key == "enum"
             && let Some(variants) = variants(values)
         {
-            let derives = "#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Deserialize, Serialize, JsonSchema)]";
+            let derives = "#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Deserialize, \
+                           Serialize, JsonSchema)]";
             out.push_str(&format!("{derives}\npub enum {name} {{\n"));
             for (at, (variant, text)) in variants.iter().enumerate() {
                 let default = if at == 0 { "    #[default]\n" } else { "" };

@@ -35,7 +35,7 @@ pub(super) struct File {
     pub(super) markers: Vec<String>,
     pub(super) types: Vec<Decl>,
     pub(super) constants: Vec<Constant>,
-    /// How many constants each type has, whatever their values are.
+    /// The number of constants of each type, with any values.
     pub(super) counted: BTreeMap<String, usize>,
     pub(super) functions: Vec<Function>,
     /// Struct tags in which Go finds no `json`, although they have the word: the line and the reason.
@@ -98,7 +98,7 @@ pub(super) enum Type {
     },
     Pointer(Box<Type>),
     List(Box<Type>),
-    /// With a length, which no schema says.
+    /// With a length, which no schema expresses.
     Array(Box<Type>),
     Map(Box<Type>, Box<Type>),
     Struct(Vec<Field>),

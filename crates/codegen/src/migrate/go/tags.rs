@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 
 use super::Field;
 
-/// The value of a key of a struct tag, by the rules of Go's `reflect.StructTag.Lookup`: after the first pair that is not
-/// `key:"value"`, nothing is found.
+/// The value of a key of a struct tag, by the rules of Go's `reflect.StructTag.Lookup`: after the first pair that is
+/// not `key:"value"`, nothing is found.
 ///
 /// # Errors
 /// When the key is behind such a pair, or is one: Go would ignore it without a word, and the field would get another
@@ -33,7 +33,7 @@ pub(super) fn tag_of(tag: &str, key: &str) -> Result<Option<String>, String> {
     Ok(None)
 }
 
-/// The tag `json`, where Go takes its name.
+/// The tag `json`, if Go accepts its name.
 ///
 /// # Errors
 /// When it has a letter that `isValidTag` of `encoding/json` refuses: Go would call the field by its own name, and

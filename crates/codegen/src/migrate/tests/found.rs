@@ -109,7 +109,7 @@ fn project_is_brought_in_line_with_what_go_declares() {
 }
 
 #[test]
-fn a_controller_tells_that_its_kind_is_one_of_kubernetes() {
+fn a_controller_of_a_kind_of_kubernetes_is_recognised() {
     let mut files = project();
     let stray = "resources:\n- {controller: true, domain: example.com, group: k8s, kind: Job, version: v2}\n";
     files
@@ -134,7 +134,7 @@ fn a_controller_tells_that_its_kind_is_one_of_kubernetes() {
 }
 
 #[test]
-fn a_kind_that_project_only_names_is_one_where_go_declares_it() {
+fn a_kind_that_project_only_names_gets_its_type_from_go() {
     let mut files = project();
     let bare = "domain: example.com\nprojectName: fleet\nresources:\n- {group: crew, domain: example.com, kind: Captain, version: v1}\nversion: \"3\"\n";
     let group = "// +groupName=crew.example.com\npackage v1\n";

@@ -1,4 +1,4 @@
-//! Go that Rust, JSON or a schema cannot have as it stands: what becomes of it, and what is told.
+//! Go that Rust, JSON or a schema cannot express: the Rust made of it, the notes and the errors.
 
 use super::*;
 
@@ -133,7 +133,7 @@ fn types_may_contain_themselves_behind_pointers_lists_and_maps() {
 }
 
 #[test]
-fn markers_without_a_value_are_refused_with_their_place() {
+fn markers_with_invalid_values_are_refused_with_their_place() {
     for (marker, line, why) in [
         ("validation:Maximum=abc", "A int", "abc is not a number"),
         ("validation:MinLength=x", "A string", "x is not an integer"),
@@ -155,7 +155,7 @@ fn markers_without_a_value_are_refused_with_their_place() {
 }
 
 #[test]
-fn types_that_json_or_a_schema_does_not_have_are_told() {
+fn types_that_json_or_a_schema_cannot_express_are_noted() {
     let any = "pub a: serde_json::Value";
     for (ty, expected) in [
         (
@@ -341,7 +341,7 @@ fn a_copy_of_an_api_is_left_out_where_project_says_which_is_meant() {
 }
 
 #[test]
-fn a_default_that_names_a_constant_is_told() {
+fn a_default_that_names_a_constant_is_noted() {
     field(
         "// +default=ref(Most)\n\tA string `json:\"a\"`",
         &[
