@@ -5,8 +5,9 @@
 
 use std::fs::{self, File};
 use std::io::{self, ErrorKind, Read as _};
-use std::os::unix::fs::FileTypeExt as _;
 use std::path::Path;
+
+use kubewright_cluster::require_regular;
 
 /// The largest file that is read, in bytes. No file of a project comes near it.
 const MOST: u64 = 64 << 20;
@@ -45,18 +46,11 @@ pub(crate) fn check(path: &Path) -> io::Result<()> {
         return Ok(());
     }
     let found = fs::metadata(path)?;
-    let kind = found.file_type();
-    let other = match () {
-        () if kind.is_fifo() => "a FIFO",
-        () if kind.is_socket() => "a socket",
-        () if kind.is_char_device() || kind.is_block_device() => "a device",
-        () if found.len() > MOST => return Err(too_large()),
-        () => return Ok(()),
-    };
-    Err(io::Error::new(
-        ErrorKind::InvalidInput,
-        format!("it is {other}, not a regular file"),
-    ))
+    require_regular(found.file_type())?;
+    if found.len() > MOST {
+        return Err(too_large());
+    }
+    Ok(())
 }
 
 fn too_large() -> io::Error {

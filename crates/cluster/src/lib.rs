@@ -47,6 +47,7 @@ mod pieces;
 mod pki;
 mod places;
 pub mod processes;
+mod regular;
 mod response;
 mod reviewer;
 mod signer;
@@ -84,6 +85,7 @@ pub use listen::Listening;
 pub use pki::Pki;
 pub use places::Limits;
 pub use processes::{Images, ProcessRuntime};
+pub use regular::require_regular;
 pub use reviewer::KubeconfigReviewer;
 pub use webhook_certificates::WebhookCertificates;
 

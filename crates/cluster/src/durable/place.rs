@@ -1,12 +1,14 @@
-//! Where a file is: whether its name still stands for the file that is open.
+//! Whether a path still leads to the file that is open, and whether the file is a regular one.
 //!
 //! A file that was removed can be written to without an error, and all of it is lost when it is closed. So before a
-//! change is reported as safe, its file is looked up by its name.
+//! change is reported as safe, its file is looked up by its path.
 
 use std::fs;
 use std::io;
-use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
+
+use crate::regular::require_regular;
 
 /// A file and its identity.
 #[derive(Clone, Debug)]
@@ -25,7 +27,7 @@ impl Place {
         })
     }
 
-    /// Whether the name still stands for the same file; an error in words.
+    /// Checks that the path still leads to the same file. The error is a message for the user.
     pub(super) fn check(&self) -> Result<(), String> {
         let path = self.path.display();
         match identity(&self.path) {
@@ -46,23 +48,10 @@ fn identity(path: &Path) -> io::Result<(u64, u64)> {
     Ok((found.dev(), found.ino()))
 }
 
-/// Refuses what cannot be read to an end: a FIFO would be waited for, and a device may have no end.
+/// Refuses a file that cannot be read to an end.
 ///
 /// # Errors
-/// When there is such a file. A missing one is left to those who open it, and so is a folder.
+/// As [`require_regular`]. A missing file is no error here: opening it reports that.
 pub(super) fn regular(path: &Path) -> io::Result<()> {
-    let kind = match fs::metadata(path) {
-        Ok(found) => found.file_type(),
-        Err(_) => return Ok(()),
-    };
-    let other = match () {
-        () if kind.is_fifo() => "a FIFO",
-        () if kind.is_socket() => "a socket",
-        () if kind.is_char_device() || kind.is_block_device() => "a device",
-        () => return Ok(()),
-    };
-    Err(io::Error::new(
-        io::ErrorKind::InvalidInput,
-        format!("it is {other}, not a regular file"),
-    ))
+    fs::metadata(path).map_or(Ok(()), |found| require_regular(found.file_type()))
 }
