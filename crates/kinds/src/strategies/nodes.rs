@@ -12,8 +12,8 @@ use std::str::FromStr;
 
 use super::check::{At, Errors, child, ensure, fill, get, keep, text};
 use super::pods::defaults;
-use super::pods::resources::is_counted_in_wholes;
 use super::{ranges, service_warnings};
+use kubewright_model::facts::amounts::is_counted_in_wholes;
 use kubewright_model::{Looks, PLAIN, StatusMetadata, Strategy};
 
 /// How Nodes are written.

@@ -14,10 +14,11 @@ use super::check::{
     At, Errors, FieldRule, Must, Object, child, each, ensure, fill, fixed, get, keep, not_negative, rule, tell,
 };
 use super::pods::defaults::canonical_quantities;
-use super::pods::resources::{Of, is_counted_in_wholes, is_extended, resource_name};
+use super::pods::resources::{Of, resource_name};
 use super::pods::scheduling::{label_selector, tolerations};
 use super::workloads::{at_most_all, int_or_percent};
 use kubewright_model::facts::SYSTEM_CLASSES;
+use kubewright_model::facts::amounts::{is_counted_in_wholes, is_extended};
 use kubewright_model::{Empties, GenerationRule, Looks, NameRule, PLAIN, StatusMetadata, Strategy};
 
 /// How PodDisruptionBudgets are written.

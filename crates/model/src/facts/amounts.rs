@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::str::FromStr as _;
 
+use kubewright_schema::names;
 use kubewright_schema::quantity::{Format, Quantity};
 use serde_json::Value;
 
@@ -32,6 +33,27 @@ pub fn to_value(list: &ResourceList) -> Value {
         .iter()
         .map(|(name, amount)| (name.clone(), Value::from(amount.to_string())));
     Value::Object(entries.collect())
+}
+
+/// Whether a resource has a domain of its own (`IsExtendedResourceName`).
+pub fn is_extended(name: &str) -> bool {
+    name.contains('/') && !name.contains("kubernetes.io/") && !name.starts_with("requests.")
+}
+
+/// Whether there are only whole ones of a resource (`IsIntegerResourceName`).
+pub fn is_counted_in_wholes(name: &str) -> bool {
+    const COUNTED: [&str; 9] = [
+        "pods",
+        "resourcequotas",
+        "services",
+        "replicationcontrollers",
+        "secrets",
+        "configmaps",
+        "persistentvolumeclaims",
+        "services.nodeports",
+        "services.loadbalancers",
+    ];
+    COUNTED.contains(&name) || (is_extended(name) && names::qualified_name(name).is_empty())
 }
 
 /// A number of objects.

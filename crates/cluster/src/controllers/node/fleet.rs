@@ -10,6 +10,7 @@ use kubewright::k8s_openapi::api::core::v1::{Node, NodeAddress, NodeCondition, N
 use kubewright::k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use kubewright::k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kubewright::k8s_openapi::jiff::Timestamp;
+use kubewright_apiserver::model::facts::amounts::is_counted_in_wholes;
 use kubewright_apiserver::names;
 
 use crate::objects::meta;
@@ -127,7 +128,7 @@ impl Nodes {
                 None => Some(format!("{amount:?} is no quantity of {resource}")),
                 Some(amount) if amount < 0 => Some(format!("the capacity of {resource} is negative")),
                 // `validation.ValidateResourceQuantityValue`: only cpu, memory and the like may be fractions.
-                Some(amount) if amount % 1000 != 0 && is_counted(resource) => {
+                Some(amount) if amount % 1000 != 0 && is_counted_in_wholes(resource) => {
                     Some(format!("the capacity of {resource} must be an integer"))
                 }
                 Some(_) => first(format!("resource {resource:?}"), names::qualified_name(resource)),
@@ -338,17 +339,6 @@ fn node_info(name: &str) -> NodeSystemInfo {
             .replace("aarch64", "arm64"),
         ..NodeSystemInfo::default()
     }
-}
-
-/// Whether amounts of a resource are whole numbers (`helper.IsIntegerResourceName`): pods, and what extends a node,
-/// such as devices.
-fn is_counted(resource: &str) -> bool {
-    resource == "pods" || resource.split_once('/').is_some_and(|(domain, _)| !is_native(domain))
-}
-
-/// `helper.IsNativeResource`, of a name with a domain.
-fn is_native(domain: &str) -> bool {
-    domain.ends_with("kubernetes.io")
 }
 
 #[cfg(test)]

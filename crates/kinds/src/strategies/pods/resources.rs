@@ -9,6 +9,7 @@ use kubewright_schema::quantity::Quantity;
 
 use super::host;
 use crate::strategies::check::{At, Errors};
+use kubewright_model::facts::amounts::{is_counted_in_wholes, is_extended};
 use kubewright_model::facts::needs::containers_need;
 
 /// The owner of the resources: it decides which names are allowed.
@@ -118,27 +119,6 @@ pub(crate) fn overhead(errors: &mut Errors, at: &At<'_>) {
         resource_name(errors, name, &entry, Of::Container);
         quantity(errors, name, &entry);
     }
-}
-
-/// Whether a resource has a domain of its own (`IsExtendedResourceName`).
-pub(crate) fn is_extended(name: &str) -> bool {
-    name.contains('/') && !name.contains("kubernetes.io/") && !name.starts_with("requests.")
-}
-
-/// Whether there are only whole ones of a resource (`IsIntegerResourceName`).
-pub(crate) fn is_counted_in_wholes(name: &str) -> bool {
-    const COUNTED: [&str; 9] = [
-        "pods",
-        "resourcequotas",
-        "services",
-        "replicationcontrollers",
-        "secrets",
-        "configmaps",
-        "persistentvolumeclaims",
-        "services.nodeports",
-        "services.loadbalancers",
-    ];
-    COUNTED.contains(&name) || (is_extended(name) && names::qualified_name(name).is_empty())
 }
 
 fn overcommit_allowed(name: &str) -> bool {
