@@ -41,11 +41,12 @@ pub(super) fn of_pods(
     scene: &Scene<'_>,
 ) -> Proposal {
     let name = &source.metric.name;
-    let unread = |cause: String| missing::unread(spec, scene.namespace, &cause);
+    let missing = |cause: Option<&str>| missing::of(spec, scene.namespace, cause);
     let annotation = metrics::custom(name);
     let value = |of: &ObjectMeta| {
         let values = metrics::values(of, &annotation, source.metric.selector.as_ref());
-        values.map(|values| values.map(|values| total(&values))).map_err(unread)
+        let values = values.map_err(|cause| missing(Some(&cause)))?;
+        Ok(values.map(|values| total(&values)))
     };
     let load = value(scaler)?;
     let mut used = BTreeMap::new();
@@ -55,7 +56,7 @@ pub(super) fn of_pods(
         }
     }
     if used.is_empty() && load.is_none() {
-        return Err(missing::of(spec, scene.namespace));
+        return Err(missing(None));
     }
     let target = source.target.average_value.as_ref().and_then(milli).unwrap_or(0);
     let wanted = Wanted {
@@ -66,7 +67,7 @@ pub(super) fn of_pods(
     };
     let of = |pod: &Pod| used.get(&pod.metadata.name.as_deref()).copied();
     let found = measure::replicas(scene.pods, scene.size.0, &wanted, of, load, scene.now);
-    let found = found.map_err(|why| missing::of(spec, scene.namespace).saying(why))?;
+    let found = found.map_err(|why| Missing { why, ..missing(None) })?;
     let status = MetricStatus {
         type_: spec.type_.clone(),
         pods: Some(PodsMetricStatus {
@@ -149,9 +150,10 @@ fn sized(
     target: &MetricTarget,
     scene: &Scene<'_>,
 ) -> Result<Sized, Missing> {
-    let values = values.map_err(|cause| missing::unread(spec, scene.namespace, &cause))?;
-    let values = values.ok_or_else(|| missing::of(spec, scene.namespace))?;
-    size_by(total(&values), target, scene).map_err(|why| missing::of(spec, scene.namespace).saying(why))
+    let missing = |cause: Option<&str>| missing::of(spec, scene.namespace, cause);
+    let values = values.map_err(|cause| missing(Some(&cause)))?;
+    let values = values.ok_or_else(|| missing(None))?;
+    size_by(total(&values), target, scene).map_err(|why| Missing { why, ..missing(None) })
 }
 
 /// The size that one value asks for: as a whole, or divided among the pods.

@@ -2,7 +2,7 @@
 //!
 //! Pure. An event and the condition quote why a metric is missing; the event `FailedComputeMetricsReplicas` sums up,
 //! and adds the purpose of the first one (`computeReplicasForMetric`). For metrics of pods, objects and other
-//! systems that are not set, the words are those of a cluster that has no API for them.
+//! systems that are not set, the messages are those of a cluster that has no API for them.
 
 use kubewright::k8s_openapi::api::autoscaling::v2::{
     MetricIdentifier, MetricSpec, ObjectMetricSource, PodsMetricSource,
@@ -24,30 +24,14 @@ pub(super) struct Missing {
 const NO_CUSTOM: &str =
     "unable to fetch metrics from custom metrics API: no custom metrics API (custom.metrics.k8s.io) registered";
 
-impl Missing {
-    /// The same, with another reason.
-    pub(super) fn saying(self, why: String) -> Missing {
-        Missing { why, ..self }
-    }
-}
-
 /// The selector of a metric, as Go prints it.
 pub(super) fn selector_text(metric: &MetricIdentifier) -> String {
     let selector = metric.selector.as_ref();
     selector.map_or_else(|| "nil".to_owned(), selecting::go_text)
 }
 
-/// A metric that is not measured on pods' resources, and is not set.
-pub(super) fn of(spec: &MetricSpec, namespace: &str) -> Missing {
-    told(spec, namespace, None)
-}
-
-/// The same for one that is set and cannot be read.
-pub(super) fn unread(spec: &MetricSpec, namespace: &str, cause: &str) -> Missing {
-    told(spec, namespace, Some(cause))
-}
-
-fn told(spec: &MetricSpec, namespace: &str, cause: Option<&str>) -> Missing {
+/// A metric that is not measured on pods' resources. It is not set, or cannot be read for this cause.
+pub(super) fn of(spec: &MetricSpec, namespace: &str, cause: Option<&str>) -> Missing {
     if let Some(source) = &spec.pods {
         return of_pods(source, cause.unwrap_or(NO_CUSTOM));
     }
@@ -64,15 +48,11 @@ fn told(spec: &MetricSpec, namespace: &str, cause: Option<&str>) -> Missing {
     };
     let name = &source.metric.name;
     let selector = selector_text(&source.metric);
-    let cause = cause.map_or_else(
-        || {
-            format!(
-                "unable to fetch metrics from external metrics API: the server could not find the requested resource \
-                 (get {name}.external.metrics.k8s.io)"
-            )
-        },
-        str::to_owned,
+    let no_external = format!(
+        "unable to fetch metrics from external metrics API: the server could not find the requested resource (get \
+         {name}.external.metrics.k8s.io)"
     );
+    let cause = cause.unwrap_or(&no_external);
     let kind = match source.target.average_value {
         Some(_) => format!("{name} external metric"),
         None => format!("external metric {name}"),
@@ -152,7 +132,7 @@ mod tests {
     fn what_is_said() {
         let check = |spec: Value, reason: &str, why: &str, value: &str| {
             let spec: MetricSpec = serde_json::from_value(spec).expect("a metric");
-            let found = of(&spec, "shop");
+            let found = of(&spec, "shop", None);
             assert_eq!((found.reason, found.why.as_str()), (reason, why));
             let expected = format!("invalid metrics (1 invalid out of 2), first error is: {value}{why}");
             assert_eq!(sum(&[found], 2), expected);

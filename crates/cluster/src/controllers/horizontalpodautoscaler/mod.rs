@@ -132,7 +132,7 @@ fn propose(
     let (resource, container, wish) = match (&spec.resource, &spec.container_resource) {
         (Some(source), _) => (&source.name, None, &source.target),
         (None, Some(source)) => (&source.name, Some(source.container.as_str()), &source.target),
-        _ => return Err(missing::of(spec, ctx.request().namespace().unwrap_or_default())),
+        _ => return Err(missing::of(spec, ctx.request().namespace().unwrap_or_default(), None)),
     };
     let missing = |why: String| missing::of_resource(resource, container, why);
     let wanted = Wanted {
