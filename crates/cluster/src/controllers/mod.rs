@@ -54,7 +54,6 @@ mod job;
 mod namespace;
 mod node;
 mod node_lifecycle;
-mod plain;
 mod pod_control;
 mod podgc;
 mod pods;
@@ -70,6 +69,7 @@ mod statefulset;
 mod taint_eviction;
 mod token;
 mod tolerations;
+mod unstructured;
 mod volumes;
 
 use std::collections::BTreeSet;

@@ -19,7 +19,7 @@ use serde_json::json;
 
 use super::bound::{self, Bound};
 use super::{disruption_target, pods};
-use crate::objects::meta;
+use crate::objects::{meta, node};
 
 /// How long a node may be missing (`quarantineTime`).
 const QUARANTINE: Duration = Duration::from_secs(40);
@@ -89,12 +89,8 @@ fn verdict(pod: &Pod, node: Option<&Node>, missing: Duration, now: Timestamp) ->
 
 /// Not ready, and tainted by a user who says that it will not come back.
 fn is_out_of_service(node: &Node) -> bool {
-    let conditions = node.status.iter().flat_map(|status| status.conditions.iter().flatten());
-    let ready = conditions
-        .into_iter()
-        .any(|condition| condition.type_ == "Ready" && condition.status == "True");
     let mut taints = node.spec.iter().flat_map(|spec| spec.taints.iter().flatten());
-    !ready && taints.any(|taint| taint.key == OUT_OF_SERVICE)
+    !node::is_ready(node) && taints.any(|taint| taint.key == OUT_OF_SERVICE)
 }
 
 impl PodGc {

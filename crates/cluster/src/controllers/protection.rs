@@ -2,9 +2,9 @@
 //! `kubernetes.io/pvc-protection`, `kubernetes.io/pv-protection` and `kubernetes.io/vac-protection`.
 //!
 //! The API server puts the finalizers on; these controllers take them off once the object is being deleted and nothing
-//! uses it. A claim is in use while a pod that names it is bound to a node, also when that pod has finished; a pod that
-//! no node has taken yet does not hold it. A volume is in use while it is bound to a claim, a class while a claim or a
-//! volume names it (vacprotection).
+//! uses it. A class without its finalizer gets it here, too. A claim is in use while a pod that names it is bound to a
+//! node, also when that pod has finished; a pod that no node has taken yet does not hold it. A volume is in use while
+//! it is bound to a claim, a class while a claim or a volume names it (vacprotection).
 //!
 //! Invariant: a claim goes only after the API server itself has said that no pod uses it: the cache may not have seen
 //! the newest pod.
@@ -16,9 +16,9 @@ use std::sync::Arc;
 use kubewright::k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim, Pod};
 use kubewright::k8s_openapi::api::storage::v1::VolumeAttributesClass;
 use kubewright::kube::api::{ApiResource, ListParams, ObjectMeta};
-use kubewright::{Action, Context, Controller, Reconciler, Request, Result};
+use kubewright::{Action, Context, Controller, Object, Reconciler, Request, Result};
 
-use super::plain::Plain;
+use super::unstructured::UnstructuredApi;
 use crate::objects::meta;
 
 const CLAIM_FINALIZER: &str = "kubernetes.io/pvc-protection";
@@ -48,9 +48,7 @@ impl Reconciler for ClaimProtection {
             return Ok(Action::await_change());
         }
         if !is_used(&claim, &ctx).await? {
-            let mut released = (*claim).clone();
-            release(&mut released.metadata, CLAIM_FINALIZER);
-            ctx.client().update(&released).await?;
+            release(&*claim, CLAIM_FINALIZER, &ctx).await?;
         }
         Ok(Action::await_change())
     }
@@ -66,7 +64,7 @@ async fn is_used(claim: &PersistentVolumeClaim, ctx: &Context) -> Result<bool> {
     if cached.iter().any(|pod| uses(pod, name)) {
         return Ok(true);
     }
-    let pods = Plain::new(ctx.client().kube(), &ApiResource::erase::<Pod>(&()), namespace);
+    let pods = UnstructuredApi::new(ctx.client().kube(), &ApiResource::erase::<Pod>(&()), namespace);
     let live = pods.list(&ListParams::default()).await?;
     for mut pod in live.items {
         // Neither is needed, and both have times that a type may not hold.
@@ -93,9 +91,7 @@ impl Reconciler for VolumeProtection {
     async fn reconcile(&self, volume: Arc<PersistentVolume>, ctx: Context) -> Result<Action> {
         let bound = volume.status.as_ref().and_then(|status| status.phase.as_deref()) == Some("Bound");
         if is_held(&volume.metadata, VOLUME_FINALIZER) && !bound {
-            let mut released = (*volume).clone();
-            release(&mut released.metadata, VOLUME_FINALIZER);
-            ctx.client().update(&released).await?;
+            release(&*volume, VOLUME_FINALIZER, &ctx).await?;
         }
         Ok(Action::await_change())
     }
@@ -119,32 +115,32 @@ impl Reconciler for ClassProtection {
     type Object = VolumeAttributesClass;
 
     async fn reconcile(&self, class: Arc<VolumeAttributesClass>, ctx: Context) -> Result<Action> {
-        let name = meta::name(&class.metadata);
-        let protected = class
-            .metadata
-            .finalizers
-            .iter()
-            .flatten()
-            .any(|held| held == CLASS_FINALIZER);
-        let mut changed = (*class).clone();
-        if is_held(&class.metadata, CLASS_FINALIZER) {
-            let volumes = ctx.client().list::<PersistentVolume>(None).await?;
-            let claims = ctx.client().list::<PersistentVolumeClaim>(None).await?;
-            let by_volume = volumes.iter().flat_map(|volume| class_of_volume(volume));
-            let mut users = by_volume.chain(claims.iter().flat_map(|claim| classes_of_claim(claim)));
-            if users.any(|used| used == name) {
-                return Ok(Action::await_change());
+        match (
+            meta::is_deleting(&class.metadata),
+            has(&class.metadata, CLASS_FINALIZER),
+        ) {
+            (true, true) if !is_named(meta::name(&class.metadata), &ctx).await? => {
+                release(&*class, CLASS_FINALIZER, &ctx).await?;
             }
-            release(&mut changed.metadata, CLASS_FINALIZER);
-        } else if !protected && !meta::is_deleting(&class.metadata) {
-            let finalizers = changed.metadata.finalizers.get_or_insert_default();
-            finalizers.push(CLASS_FINALIZER.to_owned());
-        } else {
-            return Ok(Action::await_change());
+            (false, false) => {
+                let mut protected = (*class).clone();
+                let finalizers = protected.metadata.finalizers.get_or_insert_default();
+                finalizers.push(CLASS_FINALIZER.to_owned());
+                ctx.client().update(&protected).await?;
+            }
+            _ => {}
         }
-        ctx.client().update(&changed).await?;
         Ok(Action::await_change())
     }
+}
+
+/// Whether a claim or a volume names the class.
+async fn is_named(class: &str, ctx: &Context) -> Result<bool> {
+    let volumes = ctx.client().list::<PersistentVolume>(None).await?;
+    let claims = ctx.client().list::<PersistentVolumeClaim>(None).await?;
+    let by_volume = volumes.iter().flat_map(|volume| class_of_volume(volume));
+    let mut names = by_volume.chain(claims.iter().flat_map(|claim| classes_of_claim(claim)));
+    Ok(names.any(|name| name == class))
 }
 
 /// The classes that a claim has, wants, or is being changed to (`getPVCReferencedVACNames`).
@@ -173,14 +169,21 @@ fn class_of_volume(volume: &PersistentVolume) -> impl Iterator<Item = &str> {
 
 /// Whether the object is being deleted and waits for this finalizer.
 fn is_held(metadata: &ObjectMeta, finalizer: &str) -> bool {
-    let holds = |held: &String| held == finalizer;
-    meta::is_deleting(metadata) && metadata.finalizers.iter().flatten().any(holds)
+    meta::is_deleting(metadata) && has(metadata, finalizer)
 }
 
-fn release(metadata: &mut ObjectMeta, finalizer: &str) {
-    if let Some(finalizers) = &mut metadata.finalizers {
+fn has(metadata: &ObjectMeta, finalizer: &str) -> bool {
+    metadata.finalizers.iter().flatten().any(|held| held == finalizer)
+}
+
+/// Takes the finalizer off the object.
+async fn release<K: Object>(object: &K, finalizer: &str, ctx: &Context) -> Result<()> {
+    let mut released = object.clone();
+    if let Some(finalizers) = &mut released.meta_mut().finalizers {
         finalizers.retain(|held| held != finalizer);
     }
+    ctx.client().update(&released).await?;
+    Ok(())
 }
 
 /// The claims that a pod names, generic ephemeral volumes included (their claim is called like pod and volume); of the

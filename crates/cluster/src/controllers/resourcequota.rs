@@ -26,7 +26,7 @@ use kubewright::{Action, Context, Controller, Event, Object, Reconciler, Request
 use kubewright_apiserver::quota::{Evaluator, ResourceList, parse, to_value};
 use serde_json::Value;
 
-use super::plain::Plain;
+use super::unstructured::UnstructuredApi;
 use super::{Waiting, pods};
 
 /// How soon objects are counted again that are not watched.
@@ -225,7 +225,7 @@ async fn total(
     whole: bool,
 ) -> Result<ResourceList> {
     let namespace = ctx.request().namespace().unwrap_or_default();
-    let objects = Plain::new(ctx.client().kube(), kind, namespace);
+    let objects = UnstructuredApi::new(ctx.client().kube(), kind, namespace);
     let mut documents: Vec<Value> = Vec::new();
     let mut page = ListParams::default().limit(PAGE);
     loop {

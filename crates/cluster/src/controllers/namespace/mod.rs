@@ -23,7 +23,7 @@ use kubewright::kube::discovery::{Discovery, Scope, verbs};
 use kubewright::{Action, Context, Controller, Reconciler, Request, Result};
 
 use self::conditions::Found;
-use super::plain::{self, Plain};
+use super::unstructured::{UnstructuredApi, finalizers};
 use crate::objects::meta;
 
 /// The entry of `spec.finalizers` that is ours.
@@ -195,7 +195,7 @@ async fn empty(kube: &Client, namespace: &str, kinds: &[ApiResource]) -> Content
 }
 
 async fn delete_all(kube: &Client, namespace: &str, kind: &ApiResource, found: &mut Found) {
-    let api = Plain::new(kube, kind, namespace);
+    let api = UnstructuredApi::new(kube, kind, namespace);
     let name = format!("{}.{}", kind.plural, kind.group);
     let failed = |error| format!("{name}: {}", super::plain(&kubewright::Error::from(error)));
     // Most kinds have no objects here: a list of one is cheaper than a delete of none, and causes no write.
@@ -215,7 +215,7 @@ async fn delete_all(kube: &Client, namespace: &str, kind: &ApiResource, found: &
         Ok(list) if list.items.is_empty() => {}
         Ok(list) => {
             found.remaining.insert(name, list.items.len());
-            for finalizer in list.items.iter().flat_map(plain::finalizers) {
+            for finalizer in list.items.iter().flat_map(finalizers) {
                 *found.finalizers.entry(finalizer.to_owned()).or_default() += 1;
             }
         }

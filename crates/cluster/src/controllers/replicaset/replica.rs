@@ -64,8 +64,8 @@ impl Replica {
     }
 }
 
-/// Labels as one text, which takes a tenth of the memory of a map. No name or value of a label has one of the separating
-/// characters.
+/// Labels as one text, which takes a tenth of the memory of a map. No name or value of a label has one of the
+/// separating characters.
 #[derive(Debug, PartialEq, Eq)]
 struct LabelText(Box<str>);
 

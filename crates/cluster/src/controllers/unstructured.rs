@@ -1,4 +1,4 @@
-//! Objects of a namespace, of any kind, as plain JSON.
+//! Objects of a namespace, of any kind, as JSON without a type.
 //!
 //! A controller that empties a namespace or counts its objects needs a few fields of each. The types of kube decode all
 //! metadata, and one object of a time that they cannot hold (`managedFields` of the year 9999) would be an error of the
@@ -12,7 +12,7 @@ use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 
 /// The objects of a kind in a namespace.
-pub(crate) struct Plain<'a> {
+pub(crate) struct UnstructuredApi<'a> {
     kube: &'a Client,
     url: String,
 }
@@ -25,10 +25,10 @@ pub(crate) struct Page {
     pub(crate) rest: Option<String>,
 }
 
-impl<'a> Plain<'a> {
-    pub(crate) fn new(kube: &'a Client, kind: &ApiResource, namespace: &str) -> Plain<'a> {
+impl<'a> UnstructuredApi<'a> {
+    pub(crate) fn new(kube: &'a Client, kind: &ApiResource, namespace: &str) -> UnstructuredApi<'a> {
         let url = DynamicObject::url_path(kind, Some(namespace));
-        Plain { kube, url }
+        UnstructuredApi { kube, url }
     }
 
     /// Whole objects.
