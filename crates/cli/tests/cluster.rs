@@ -6,7 +6,7 @@ mod support;
 
 use std::io::{BufRead as _, BufReader};
 use std::net::{SocketAddr, TcpStream};
-use std::process::{Command, Output, Stdio};
+use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use futures::StreamExt as _;
@@ -30,9 +30,9 @@ fn refused(arguments: &[&str], expected: &[&str]) {
     }
 }
 
-fn signal(cluster: &RunningCluster, name: &str) {
+fn signal(process: &Child, name: &str) {
     let sent = Command::new("kill")
-        .args([format!("-{name}"), cluster.process.id().to_string()])
+        .args([format!("-{name}"), process.id().to_string()])
         .status()
         .unwrap();
     assert!(sent.success());
@@ -61,7 +61,15 @@ fn machines_get_json() {
     assert!(event["milliseconds"].as_f64().unwrap() > 0.0);
 }
 
-/// A start that does not come to an end, because a kubeconfig arrives through a pipe and does not end.
+fn until(what: &str, mut reached: impl FnMut() -> bool) {
+    let begun = Instant::now();
+    while !reached() {
+        assert!(begun.elapsed() < Duration::from_secs(60), "never: {what}");
+        std::thread::yield_now();
+    }
+}
+
+/// The start never finishes, because it reads its kubeconfig from a pipe that stays open.
 #[test]
 fn a_second_signal_ends_it_before_it_is_ready() {
     let process = Command::new(KUBEWRIGHT)
@@ -77,22 +85,15 @@ fn a_second_signal_ends_it_before_it_is_ready() {
         let mask = status.lines().find_map(|line| line.strip_prefix("SigCgt:")).unwrap();
         u64::from_str_radix(mask.trim(), 16).unwrap() >> (signal - 1) & 1 == 1
     };
-    let patience = Instant::now() + Duration::from_secs(30);
-    while !(is_caught(2) && is_caught(15)) {
-        assert!(Instant::now() < patience, "it does not listen for signals");
-        std::thread::yield_now();
-    }
-    for name in ["-INT", "-TERM"] {
-        let sent = Command::new("kill").args([name, &id.to_string()]).status().unwrap();
-        assert!(sent.success());
-    }
-    let ended = loop {
-        assert!(Instant::now() < patience, "two signals do not end it");
-        match starting.0.try_wait().unwrap() {
-            Some(ended) => break ended,
-            None => std::thread::yield_now(),
-        }
-    };
+    until("it listens for signals", || is_caught(2) && is_caught(15));
+    signal(&starting.0, "INT");
+    signal(&starting.0, "TERM");
+    let mut ended = None;
+    until("two signals end it", || {
+        ended = starting.0.try_wait().unwrap();
+        ended.is_some()
+    });
+    let ended = ended.unwrap();
     assert_eq!(ended.code(), Some(130), "{ended}");
 }
 
@@ -110,14 +111,7 @@ fn it_ends_with_its_parent_when_asked_to() {
         .stdout(Stdio::null())
         .spawn()
         .unwrap();
-    let until = |what: &str, reached: &dyn Fn() -> bool| {
-        let begun = Instant::now();
-        while !reached() {
-            assert!(begun.elapsed() < Duration::from_secs(60), "never: {what}");
-            std::thread::yield_now();
-        }
-    };
-    until("it is ready", &|| kubeconfig.exists());
+    until("it is ready", || kubeconfig.exists());
     let text = std::fs::read_to_string(&kubeconfig).unwrap();
     let server = text
         .lines()
@@ -126,7 +120,7 @@ fn it_ends_with_its_parent_when_asked_to() {
     assert!(TcpStream::connect(address).is_ok());
     shell.kill().unwrap();
     shell.wait().unwrap();
-    until("it is gone", &|| TcpStream::connect(address).is_err());
+    until("it is gone", || TcpStream::connect(address).is_err());
 }
 
 #[test]
@@ -134,7 +128,7 @@ fn signals_stop_it_cleanly_and_at_once() {
     for name in ["INT", "TERM"] {
         let mut cluster = RunningCluster::start(&[]);
         let asked = Instant::now();
-        signal(&cluster, name);
+        signal(&cluster.process, name);
         let status = cluster.process.wait().unwrap();
         assert!(status.success(), "SIG{name} is a clean stop: {status}");
         assert!(
@@ -178,7 +172,7 @@ fn a_data_folder_serves_one_cluster_at_a_time_and_is_repaired_only_when_free() {
         &["cluster", "--data-dir", data, "--repair"],
         &["cannot repair", &holder],
     );
-    signal(&cluster, "TERM");
+    signal(&cluster.process, "TERM");
     assert!(cluster.process.wait().unwrap().success());
     let output = Command::new(KUBEWRIGHT)
         .args(["cluster", "--data-dir", data, "--repair"])
@@ -235,7 +229,7 @@ fn controllers_are_not_run_where_nobody_asked_for_them() {
 }
 
 /// A program whose end is this guard's.
-struct Controllers(std::process::Child);
+struct Controllers(Child);
 
 impl Drop for Controllers {
     fn drop(&mut self) {

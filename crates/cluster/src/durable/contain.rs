@@ -1,7 +1,7 @@
-//! Panics of the database: in a damaged file it may meet what it takes for impossible.
+//! Panics of the database, which a damaged file can cause.
 //!
-//! They are caught, and reported as damage, in words. A hook for panics can ask [`panic_is_reported`], so that they do
-//! not look like a crash.
+//! They are caught and reported as damage. A panic hook can call [`panic_is_reported`] and print nothing, so that they
+//! do not look like a crash.
 
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -33,7 +33,7 @@ pub(super) fn contain<T>(work: impl FnOnce() -> T) -> Option<T> {
     catch_unwind(AssertUnwindSafe(work)).ok()
 }
 
-/// Whether a panic of this thread is caught now and reported as an error: a hook for panics has nothing to print.
+/// Whether a panic of this thread would be caught now and reported as an error, so that a panic hook need not print it.
 ///
 /// ```
 /// let print = std::panic::take_hook();

@@ -7,7 +7,7 @@
 //! A disk that fails (full, broken) fails everything that waits; the storage takes it back. Then the thread tries again
 //! and again to open the file and to write to it, and when that works the storage goes on. If the failed transaction is
 //! on the disk after all, it is undone there first, because every client was told that it failed. A file that was moved
-//! away or removed counts as a disk that fails; it stays open, so that it works again when it is put back.
+//! away or removed counts as a disk that fails. It stays open, so writes go on when it is put back.
 //!
 //! Not here: the format of the file (the database), the contents of a record (see [`super::record`]).
 
@@ -33,7 +33,7 @@ const RETRY_MOST: Duration = Duration::from_secs(10);
 /// Opens the file again after a failure.
 pub(super) type Reopen = Box<dyn FnMut() -> Result<Database, DatabaseError> + Send>;
 
-/// Whether the file is still where the next start will look for it; an error in words.
+/// Checks that the file is still where the next start looks for it. The error is a message for the user.
 pub(super) type InPlace = Box<dyn Fn() -> Result<(), String> + Send>;
 
 /// The journal of a storage in a file.
@@ -197,7 +197,8 @@ impl Writer {
         let Some(database) = &self.database else {
             return Err("the file is not open".to_owned());
         };
-        // Nothing goes into a file that is elsewhere, nor is anything acknowledged that went there meanwhile.
+        // Checked before the write and after it: a file that was moved away gets no further changes, and a change that
+        // it got while it was moved is not acknowledged.
         (self.in_place)()?;
         // The storage must learn of the end of its journal, even after a panic.
         let written = contain(|| write_group(database, group)).unwrap_or_else(panicked);

@@ -4,11 +4,12 @@ mod damage;
 mod disk;
 
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, mpsc};
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::Thread;
+use std::time::Duration;
 
-use kubewright_apiserver::storage::journal::Restored;
+use kubewright_apiserver::storage::journal::{Journal, Listener, Outcome, Record, Restored};
 use kubewright_apiserver::storage::{
     Bounds, ChangeStream, Entry, ListRequest, Listed, MemoryStorage, SizeLimit, Storage, StorageError, StoredObject,
     conformance,
@@ -35,17 +36,48 @@ fn wait<F: Future>(future: F) -> F::Output {
     }
 }
 
+/// A journal that also sends a message each time it works again.
+struct Watched {
+    journal: Arc<FileJournal>,
+    recovered: mpsc::Sender<()>,
+}
+
+impl Journal for Watched {
+    fn start(&self, listener: Listener) {
+        let recovered = self.recovered.clone();
+        self.journal.start(Box::new(move |outcome| {
+            let works_again = outcome == Outcome::Recovered;
+            listener(outcome);
+            if works_again {
+                // A test that has ended waits no more.
+                let _ = recovered.send(());
+            }
+        }));
+    }
+
+    fn append(&self, record: Record) {
+        self.journal.append(record);
+    }
+}
+
 /// A storage whose writes return when they are safe, as requests do.
 struct Waiting {
     storage: MemoryStorage,
     journal: Arc<FileJournal>,
+    recovered: Mutex<mpsc::Receiver<()>>,
 }
 
 impl Waiting {
     fn new(journal: Arc<FileJournal>, restored: Restored, bounds: Bounds) -> Waiting {
+        let (send, recovered) = mpsc::channel();
+        let watched = Watched {
+            journal: journal.clone(),
+            recovered: send,
+        };
         Waiting {
-            storage: MemoryStorage::journaled(bounds, restored, journal.clone()),
+            storage: MemoryStorage::journaled(bounds, restored, Arc::new(watched)),
             journal,
+            recovered: Mutex::new(recovered),
         }
     }
 
@@ -59,6 +91,15 @@ impl Waiting {
         match self.storage.settle(object.revision()) {
             Some(settled) => wait(settled).map(|()| object),
             None => Ok(object),
+        }
+    }
+
+    /// Waits until the journal works again after a failure.
+    fn recover(&self) {
+        let recovered = self.recovered.lock().expect("no test panicked");
+        while let Some(trouble) = self.storage.trouble() {
+            let again = recovered.recv_timeout(Duration::from_secs(60));
+            again.unwrap_or_else(|error| panic!("{error}, it stays: {trouble}"));
         }
     }
 

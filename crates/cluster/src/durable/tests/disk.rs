@@ -227,9 +227,7 @@ fn a_failing_disk_fails_writes_and_nothing_else() {
             "{budget}"
         );
         disk.state().budget = None;
-        while storage.storage.trouble().is_some() {
-            std::thread::yield_now();
-        }
+        storage.recover();
         assert_eq!(storage.content(), acknowledged, "{budget}");
         for _ in 0..10 {
             write(&storage, &mut random).expect("the disk works again");
