@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::PREFIX;
 use super::special::{self, Special};
-use super::table::{self, Field, Message, Reader, Shape, Type};
+use super::table::{self, Field, Finder, Message, Shape, Type};
 use super::write::{Length, Sink, bytes, double, nested, varint};
 use crate::decode::MAX_STORED_DEPTH;
 use crate::{base64, times};
@@ -82,7 +82,7 @@ pub fn encoded_length(api_version: &str, kind: &str, object: &Value) -> Result<u
 fn write_object(api_version: &str, kind: &str, object: &Value, out: &mut impl Sink) -> Result<(), EncodeError> {
     let message = message_of(api_version, kind)?;
     envelope(api_version, kind, out, |out| {
-        write_message(message, object, 0, &mut Reader::default(), out)
+        write_message(message, object, 0, &mut Finder::default(), out)
     })
 }
 
@@ -113,9 +113,8 @@ pub fn encode_list<I: IntoIterator>(
     envelope(api_version, list_kind, &mut out, |out| {
         write_field(head, metadata, 0, out)?;
         for value in items {
-            let mut reader = Reader::default();
             nested(field.tag, out, |out| {
-                write_message(item, read(&value), 1, &mut reader, out)
+                write_message(item, read(&value), 1, &mut Finder::default(), out)
             })?;
         }
         Ok(())
@@ -165,12 +164,12 @@ fn envelope<S: Sink>(
     Ok(())
 }
 
-/// Writes an object. The reader may have read others of this message before it.
+/// Writes an object. The finder may have been used for other objects of this message.
 fn write_message<'v>(
     message: &'static Message,
     value: &'v Value,
     depth: usize,
-    reader: &mut Reader<'v>,
+    finder: &mut Finder<'v>,
     out: &mut impl Sink,
 ) -> Result<(), EncodeError> {
     if depth > MAX_WRITTEN {
@@ -179,15 +178,12 @@ fn write_message<'v>(
     if let Some(whole) = message.whole() {
         return write_field(whole, value, depth, out);
     }
-    let values = value.as_object().map(|entries| reader.values(message, entries));
+    let values = value.as_object().map(|entries| finder.values(message, entries));
     for (at, field) in message.fields().iter().enumerate() {
         match field.type_ {
-            Type::Message(inner) if field.is_inline() => {
-                let mut reader = Reader::default();
-                nested(field.tag, out, |out| {
-                    write_message(inner, value, depth + 1, &mut reader, out)
-                })?;
-            }
+            Type::Message(inner) if field.is_inline() => nested(field.tag, out, |out| {
+                write_message(inner, value, depth + 1, &mut Finder::default(), out)
+            })?,
             _ => {
                 let of_field = values.and_then(|values| values.get(at).copied());
                 write_field(field, of_field.unwrap_or(&Value::Null), depth, out)?;
@@ -207,10 +203,10 @@ fn write_field(field: &'static Field, value: &Value, depth: usize, out: &mut imp
         (Shape::One, value) => write_value(field, field.tag, value, depth, out),
         (Shape::List | Shape::Map, Value::Null) => Ok(()),
         (Shape::List, Value::Array(items)) => {
-            let mut reader = Reader::default();
+            let mut finder = Finder::default();
             items.iter().try_for_each(|item| match field.type_ {
                 Type::Message(message) => nested(field.tag, out, |out| {
-                    write_message(message, item, depth + 1, &mut reader, out)
+                    write_message(message, item, depth + 1, &mut finder, out)
                 }),
                 _ => write_value(field, field.tag, item, depth, out),
             })
@@ -258,12 +254,9 @@ fn write_value(
         Type::Special(special) => nested(tag, out, |out| {
             write_special(special, value, depth + 1, out).ok_or_else(wrong)?
         })?,
-        Type::Message(message) => {
-            let mut reader = Reader::default();
-            nested(tag, out, |out| {
-                write_message(message, value, depth + 1, &mut reader, out)
-            })?;
-        }
+        Type::Message(message) => nested(tag, out, |out| {
+            write_message(message, value, depth + 1, &mut Finder::default(), out)
+        })?,
     }
     Ok(())
 }
@@ -347,7 +340,7 @@ fn write_schema<S: Sink>(
 ) -> Option<Result<(), EncodeError>> {
     let schema = |tag: u32, value: &Value, out: &mut S| {
         nested(tag, out, |out| {
-            write_message(special::schema_message(), value, depth, &mut Reader::default(), out)
+            write_message(special::schema_message(), value, depth, &mut Finder::default(), out)
         })
     };
     let result = match (special, value) {

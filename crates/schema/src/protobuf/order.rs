@@ -13,7 +13,7 @@ use serde::ser::{Serialize, SerializeMap as _, SerializeSeq as _, Serializer};
 use serde_json::{Map, Value};
 
 use super::special::Special;
-use super::table::{self, Message, Shape, Type};
+use super::table::{self, Message, Shape, Type, has_keys};
 
 /// The order of the fields of a value, and of its parts.
 #[derive(Clone, Copy, Debug, Default)]
@@ -66,13 +66,13 @@ impl Order {
     }
 }
 
-/// The fields of objects in an order, one object after the other. The items of a list mostly have the same fields: how
-/// these are written is worked out once.
+/// Puts the fields of objects in order, one object after the other. The items of a list mostly have the same keys,
+/// whose order is determined once.
 #[derive(Debug, Default)]
 pub struct Row<'v> {
     /// The fields of the last object, by their names.
     fields: Vec<(&'v str, &'v Value)>,
-    /// Which of them comes when, by its rank; with the order of its own fields.
+    /// The fields in the order in which they are written: rank, index in `fields`, and the order of their own fields.
     turns: Vec<(usize, usize, Order)>,
 }
 
@@ -83,8 +83,7 @@ impl<'v> Row<'v> {
         map: &'v Map<String, Value>,
         order: Order,
     ) -> impl Iterator<Item = (&'v str, &'v Value, Order)> {
-        let same = |(key, (known, _)): (&String, &(&str, &Value))| key == known;
-        if map.len() == self.fields.len() && map.keys().zip(&self.fields).all(same) {
+        if has_keys(map, &self.fields) {
             let values = self.fields.iter_mut().zip(map.values());
             values.for_each(|((_, present), value)| *present = value);
         } else {
@@ -246,11 +245,8 @@ fn write_map<'v, S: Serializer>(
     serializer: S,
 ) -> Result<S::Ok, S::Error> {
     let mut written = serializer.serialize_map(Some(map.len()))?;
-    // An empty struct asks for no memory.
-    if !map.is_empty() {
-        for (key, value, order) in row.entries(map, order) {
-            written.serialize_entry(key, &Ordered { value, order })?;
-        }
+    for (key, value, order) in row.entries(map, order) {
+        written.serialize_entry(key, &Ordered { value, order })?;
     }
     written.end()
 }

@@ -100,7 +100,7 @@ impl Message {
         })
     }
 
-    /// Which fields these entries are: the sorted keys are read beside the sorted names.
+    /// The keys of an object, each with the index of its field: the sorted keys are read beside the sorted names.
     fn found<'v>(&self, entries: &'v Map<String, Value>) -> impl Iterator<Item = (&'v str, Option<usize>)> {
         let names = self.by_name.get_or_init(|| {
             let fields = self.fields().iter().enumerate();
@@ -141,20 +141,24 @@ impl Message {
     }
 }
 
-/// Reads the fields of objects of one message, one object after the other. The items of a list mostly have the same
-/// fields: which these are is looked up once.
+/// Whether an object has exactly these keys.
+pub(super) fn has_keys<T>(entries: &Map<String, Value>, known: &[(&str, T)]) -> bool {
+    entries.len() == known.len() && entries.keys().zip(known).all(|(key, (known, _))| key == known)
+}
+
+/// Finds the fields of objects of one message, one object after the other. The items of a list mostly have the same
+/// keys, which are looked up once.
 #[derive(Default)]
-pub(super) struct Reader<'v> {
-    /// The keys of the last object, and which fields they are.
+pub(super) struct Finder<'v> {
+    /// The keys of the last object, each with the index of its field.
     keys: Vec<(&'v str, Option<usize>)>,
     values: Vec<&'v Value>,
 }
 
-impl<'v> Reader<'v> {
+impl<'v> Finder<'v> {
     /// The values of the fields, of which most are absent.
     pub(super) fn values(&mut self, message: &Message, entries: &'v Map<String, Value>) -> &[&'v Value] {
-        let same = |(key, (known, _)): (&String, &(&str, Option<usize>))| key == known;
-        if entries.len() != self.keys.len() || !entries.keys().zip(&self.keys).all(same) {
+        if !has_keys(entries, &self.keys) {
             self.keys.clear();
             self.keys.extend(message.found(entries));
         }

@@ -1,7 +1,7 @@
 //! Fields on the wire, for code that writes a message by its numbers: a tag, a wire type, and the value.
 //!
-//! The caller knows the fields of a message, and whether a zero is worth writing. What is written may as well be counted
-//! only ([`Length`]).
+//! The caller knows the fields of a message, and whether a zero is worth writing. A [`Length`] takes the same writes,
+//! but only counts their bytes.
 
 use std::io::{self, Write};
 
@@ -10,7 +10,7 @@ pub trait Sink: Write {
     /// One byte.
     fn byte(&mut self, byte: u8);
 
-    /// Bytes that are there already.
+    /// Bytes as they are.
     fn put(&mut self, bytes: &[u8]);
 
     /// Bytes that `write` writes, behind their length.
