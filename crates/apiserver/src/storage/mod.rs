@@ -406,8 +406,8 @@ pub trait ChangeStream: Send {
     /// A revision up to which everything was delivered by [`ChangeStream::poll_next`]; `None` while something waits.
     fn progress(&self) -> Option<u64>;
 
-    /// How many got the latest change of what this watches, this watch included: the sender of events learns from it the
-    /// cost of a change.
+    /// How many watches got the latest change that this one got, itself included: the sender of events learns from it
+    /// the cost of a change.
     fn company(&self) -> usize {
         1
     }

@@ -1,31 +1,31 @@
 //! The watchers of one store, and the changes that wait for them.
 //!
 //! Watchers of the same prefix share a [`Log`]. A change is appended to it once, however many read it, and wakes only
-//! those that have read everything before it: while ten thousand watchers are busy, a write costs as much as with one
-//! of them. The log of a change is found by its key, so watchers of other prefixes cost a write nothing.
+//! those that have read everything before it: a write costs the same for ten thousand busy watchers as for one. The
+//! logs of a change are found by its key, so watchers of other prefixes cost a write nothing.
 //!
 //! Invariants:
 //! - a change stays in its log until every watcher has taken it, or has been cut off;
 //! - a watcher that is more changes or bytes behind than its log may hold is cut off; it never misses a change silently
 //!   (store-W11). One change always fits, however large it is: a reader that keeps up is never cut off;
-//! - the lock of a log is the last one that is taken, and nothing under it calls back: a waker is only copied there.
+//! - the lock of a log is the last one that is taken, and no foreign code runs under it but the clone of a waker.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::{Context, Poll, Waker};
 
 use super::{Change, Delivery};
 
-/// A watcher takes up to so many changes, and about so many bytes, out of its log at a time.
+/// How many changes, and about how many bytes, a watcher takes out of its log at a time.
 const BATCH: usize = 64;
 const BATCH_BYTES: usize = 64 * 1024;
 
-/// Room for so many changes is kept for the next ones. Of many watchers most are idle again after a burst, which all of
-/// them saw.
+/// The largest capacity that an empty queue keeps. After a burst all watchers have larger queues, and most are idle
+/// again.
 const KEPT: usize = 4;
 
-/// Logs without watchers are dropped when there are twice as many logs as after the last time, and at least so many.
+/// Logs without watchers are dropped when there are twice as many logs as after the last sweep, but at least this many.
 const FEW_LOGS: usize = 16;
 
 /// How much may wait for one watcher.
@@ -40,8 +40,8 @@ pub(super) struct Limits {
 pub(super) struct Watchers {
     /// By prefix.
     logs: BTreeMap<Box<str>, Arc<Log>>,
-    /// How many logs have prefixes of this length: the prefixes of a key that have a log are found by them.
-    lengths: BTreeMap<usize, usize>,
+    /// The lengths of the prefixes: only prefixes of a key with these lengths can have a log.
+    lengths: BTreeSet<usize>,
     sweep_at: usize,
 }
 
@@ -61,7 +61,7 @@ impl Watchers {
             None => {
                 let log = Arc::new(Log::new(limits));
                 self.logs.insert(prefix.into(), log.clone());
-                *self.lengths.entry(prefix.len()).or_default() += 1;
+                self.lengths.insert(prefix.len());
                 log
             }
         };
@@ -80,16 +80,13 @@ impl Watchers {
             return;
         }
         self.logs.retain(|_, log| log.watchers() > 0);
-        self.lengths.clear();
-        for prefix in self.logs.keys() {
-            *self.lengths.entry(prefix.len()).or_default() += 1;
-        }
+        self.lengths = self.logs.keys().map(|prefix| prefix.len()).collect();
         self.sweep_at = 2 * self.logs.len();
     }
 
     /// Hands a change to the watchers of its key. The wakers of those that wait are left in `wake`.
     pub(super) fn publish(&self, change: &Arc<Change>, wake: &mut Vec<Waker>) {
-        let lengths = self.lengths.keys().take_while(|length| **length <= change.key.len());
+        let lengths = self.lengths.iter().take_while(|length| **length <= change.key.len());
         let prefixes = lengths.filter_map(|length| change.key.get(..*length));
         let logs: Vec<&Arc<Log>> = prefixes.filter_map(|prefix| self.logs.get(prefix)).collect();
         let company = logs.iter().map(|log| log.watchers()).sum();
@@ -112,7 +109,7 @@ impl Watchers {
         }
     }
 
-    /// How many watch.
+    /// How many watchers there are.
     #[cfg(test)]
     pub(super) fn count(&self) -> usize {
         self.logs.values().map(|log| log.watchers()).sum()
@@ -154,7 +151,7 @@ struct Contents {
 struct Waiting {
     change: Arc<Change>,
     /// How many watchers take this next.
-    next_of: usize,
+    readers: usize,
 }
 
 /// One watcher, as its log sees it.
@@ -217,13 +214,13 @@ impl Log {
     fn push(&self, change: &Arc<Change>, company: usize, wake: &mut Vec<Waker>) {
         self.company.store(company, Ordering::Relaxed);
         let mut contents = self.lock();
-        let next_of = std::mem::take(&mut contents.caught_up);
+        let readers = std::mem::take(&mut contents.caught_up);
         contents.bytes += change.size();
         contents.entries.push_back(Waiting {
             change: change.clone(),
-            next_of,
+            readers,
         });
-        // Without the oldest changes the rest would be a gap for those that wait for them: they are cut off.
+        // Watchers that have not taken the oldest changes lose them: they are cut off.
         while contents.entries.len() > self.limits.changes
             || (contents.bytes > self.limits.bytes && contents.entries.len() > 1)
         {
@@ -257,7 +254,7 @@ impl Log {
         let Some(next) = contents.next_of(seat) else {
             return More::Overrun;
         };
-        let from = usize::try_from(next - contents.first).unwrap_or(usize::MAX);
+        let from = contents.index(next);
         let (mut count, mut bytes) = (0, 0);
         for waiting in contents.entries.iter().skip(from).take(BATCH) {
             if bytes > BATCH_BYTES {
@@ -332,11 +329,16 @@ impl Contents {
         }
     }
 
+    /// The index of a change in `entries`; of the next change, which is not there yet, their length.
+    fn index(&self, number: u64) -> usize {
+        usize::try_from(number - self.first).unwrap_or(usize::MAX)
+    }
+
     /// How many watchers take this change next.
-    fn standing(&mut self, number: u64) -> &mut usize {
-        let at = usize::try_from(number - self.first).unwrap_or(usize::MAX);
+    fn readers(&mut self, number: u64) -> &mut usize {
+        let at = self.index(number);
         match self.entries.get_mut(at) {
-            Some(waiting) => &mut waiting.next_of,
+            Some(waiting) => &mut waiting.readers,
             None => &mut self.caught_up,
         }
     }
@@ -344,17 +346,17 @@ impl Contents {
     /// Moves a watcher on, and drops the changes that every watcher has taken.
     fn advance(&mut self, seat: usize, to: Progress) {
         if let Some(now) = self.next_of(seat) {
-            *self.standing(now) -= 1;
+            *self.readers(now) -= 1;
         }
         if let Progress::Next(next) = to {
-            *self.standing(next) += 1;
+            *self.readers(next) += 1;
         }
         self.seats[seat].state = to;
         self.drop_taken();
     }
 
     fn drop_taken(&mut self) {
-        while self.entries.front().is_some_and(|first| first.next_of == 0) {
+        while self.entries.front().is_some_and(|first| first.readers == 0) {
             self.drop_first();
         }
         if self.entries.is_empty() && self.entries.capacity() > KEPT {
@@ -369,8 +371,8 @@ impl Contents {
         }
     }
 
-    /// Has a watcher woken by the next change. Its earlier waker is for the caller to drop without the lock: it may be
-    /// the last trace of a task.
+    /// Registers a watcher to be woken by the next change. The caller drops its earlier waker without the lock: it may
+    /// be the last reference to a task.
     fn sleep(&mut self, at: usize, waker: &Waker) -> Option<Waker> {
         let seat = &mut self.seats[at];
         if !seat.listed {
@@ -395,7 +397,7 @@ impl Contents {
         let (mut behind, mut waiting) = (0, 0);
         for entry in self.entries.iter().rev() {
             behind += entry.change.size();
-            waiting += behind * entry.next_of;
+            waiting += behind * entry.readers;
         }
         waiting
     }
