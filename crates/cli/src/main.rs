@@ -157,7 +157,7 @@ fn misused(wrong: &clap::Error, plugins: &external::Chain) -> ExitCode {
     }
 }
 
-/// A panic that is caught and told in words is not told twice.
+/// Prints no panic that is caught and reported as an error.
 fn leave_out_reported_panics() {
     let print = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {

@@ -80,7 +80,7 @@ impl Authority {
     pub(crate) fn kept(folder: &Folder) -> Result<Authority> {
         let is_there = |name: &str| folder.path().join(name).exists();
         if is_there(CERTIFICATE_FILE) && !is_there(KEY_FILE) {
-            // A new key would be another one.
+            // A new key would not fit the certificate.
             let damage = format!("it is missing, and {CERTIFICATE_FILE} is there");
             return Err(damaged(folder, KEY_FILE, damage));
         }
@@ -95,7 +95,7 @@ impl Authority {
                 format!("it cannot be read as a certificate: {error}"),
             )
         })?;
-        // Without a look at both, every client would be told of an unknown authority.
+        // Otherwise the cluster would start, and every client would reject its certificate.
         if !authority.is_of_its_key() {
             let damage = format!("it is not the certificate of the key in {KEY_FILE}");
             return Err(damaged(folder, CERTIFICATE_FILE, damage));

@@ -270,17 +270,18 @@ impl Front {
         }
         let limit = u64::try_from(MAX_BODY).unwrap_or(u64::MAX);
         let announced_too_large = body.size_hint().lower() > limit;
-        let mut is_too_fine = false;
-        if !announced_too_large {
+        let refusal = if announced_too_large {
+            self.api.body_too_large()
+        } else {
             match tokio::time::timeout(self.body_timeout, collect(&mut body, &mut held)).await {
                 Ok(Ok(Collected::Whole)) => return Ok(held),
-                Ok(Ok(Collected::TooLarge)) => {}
-                Ok(Ok(Collected::TooFine)) => is_too_fine = true,
+                Ok(Ok(Collected::TooLarge)) => self.api.body_too_large(),
+                Ok(Ok(Collected::TooFine)) => broken_body(&too_fine()),
                 Ok(Ok(Collected::TooMany)) => return Err(too_many_bodies()),
                 Ok(Err(error)) => return Err(broken_body(&error)),
                 Err(_) => return Err(late_body(self.body_timeout)),
             }
-        }
+        };
         drop(held);
         // A client that asked whether it should send the body at all waits for our answer instead of sending. Another
         // one may send on before it reads: its bytes are thrown away meanwhile, and no client waits for that.
@@ -288,11 +289,7 @@ impl Front {
         if !waits {
             tokio::spawn(drain(body));
         }
-        Err(if is_too_fine {
-            broken_body(&too_fine())
-        } else {
-            self.api.body_too_large()
-        })
+        Err(refusal)
     }
 }
 
@@ -424,7 +421,7 @@ enum Collected {
     TooLarge,
     /// There is no room for it beside the bodies of other requests.
     TooMany,
-    /// It comes in more than [`MAX_PIECES`].
+    /// It comes in more than [`MAX_PIECES`](crate::pieces::MAX_PIECES).
     TooFine,
 }
 
@@ -436,7 +433,7 @@ where
     let mut pieces = Pieces::default();
     while let Some(frame) = body.frame().await {
         let frame = frame?;
-        if !pieces.expect() {
+        if !pieces.admit() {
             return Ok(Collected::TooFine);
         }
         let Ok(data) = frame.into_data() else { continue };

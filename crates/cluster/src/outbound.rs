@@ -474,7 +474,7 @@ where
     let (mut body, mut pieces) = (Limited::new(body, MAX_ANSWER), Pieces::default());
     while let Some(frame) = body.frame().await {
         let frame = frame?;
-        if !pieces.expect() {
+        if !pieces.admit() {
             return Err(too_fine().into());
         }
         if let Ok(data) = frame.into_data() {

@@ -5,13 +5,13 @@
 
 use bytes::{Bytes, BytesMut};
 
-/// In how many pieces a body may come. Of the largest body each has 31 bytes then; programs send kilobytes.
+/// In how many pieces a body may come. The pieces of the largest body then have 31 bytes each; programs send kilobytes.
 pub(crate) const MAX_PIECES: usize = 100_000;
 
 /// A piece counts as this many bytes at least where bytes are read and thrown away.
 pub(crate) const MIN_PIECE: usize = 1024;
 
-/// What has come of a body.
+/// The part of a body that has come.
 #[derive(Debug, Default)]
 pub(crate) struct Pieces {
     first: Bytes,
@@ -25,13 +25,13 @@ impl Pieces {
         self.first.len() + self.rest.len()
     }
 
-    /// Counts another piece; whether it may come.
-    pub(crate) fn expect(&mut self) -> bool {
+    /// Counts another piece. Returns whether it is within the bound.
+    pub(crate) fn admit(&mut self) -> bool {
         self.count += 1;
         self.count <= MAX_PIECES
     }
 
-    /// Nearly every body arrives in one piece; it is not copied.
+    /// Adds the data of a piece. Nearly every body arrives in one piece, which is not copied.
     pub(crate) fn add(&mut self, data: Bytes) {
         if self.len() == 0 {
             self.first = data;
@@ -53,7 +53,7 @@ impl Pieces {
     }
 }
 
-/// The answer to a body in more pieces.
+/// The error for a body in more pieces.
 pub(crate) fn too_fine() -> String {
     format!("it comes in more than {MAX_PIECES} pieces")
 }

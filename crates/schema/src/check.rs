@@ -61,8 +61,8 @@ impl<'a> At<'a> {
         }
     }
 
-    /// Whether a field is there that is none of these. Of the items of a long list most have only the few fields that
-    /// all have: they are read once instead of being asked for each field that they might have.
+    /// Whether there is a field other than these. Most items of a long list have only a few common fields: one pass
+    /// over those is cheaper than a lookup of each field that an item might have.
     pub fn has_beyond(&self, names: &[&str]) -> bool {
         let Some(map) = self.value.as_object() else {
             return false;
@@ -92,7 +92,7 @@ impl<'a> At<'a> {
         })
     }
 
-    /// The items of a list in which a field is there. The paths of the others are not made.
+    /// The items of a list that have a field. The paths of the others are not made.
     pub fn items_with(&self, name: &'static str) -> impl Iterator<Item = At<'a>> + use<'a> {
         let list: &'a [Value] = self.value.as_array().map_or(&[], Vec::as_slice);
         budget::spend(2 * list.len());
@@ -302,7 +302,7 @@ mod tests {
         };
         check(0, false, false);
         check(1, true, true);
-        // A null says nothing, and is looked at more closely.
+        // A null counts as one more field: the rules look at it themselves.
         check(2, true, false);
         check(3, false, false);
         let with: Vec<String> = list.items_with("ports").map(|item| item.path.to_string()).collect();

@@ -92,7 +92,7 @@ impl<'a> OldItems<'a> {
         let listed = old.iter().filter(|_| !names.is_empty());
         let mut items: Vec<(String, &Value)> = listed.filter_map(|item| Some((key_text(item, names)?, item))).collect();
         sort_by_text(&mut items);
-        // Of several the first is meant.
+        // Of several with the same keys the first counts.
         items.dedup_by(|(later, _), (first, _)| later == first);
         Self { names, items }
     }

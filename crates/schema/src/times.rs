@@ -45,7 +45,7 @@ fn zone(text: &str) -> Option<(&str, i64)> {
     }
 }
 
-/// A time without what is less than a nanosecond, which Go reads and drops, and jiff does not read.
+/// A time without decimals beyond nanoseconds: Go reads and drops them, jiff refuses them.
 fn nine_decimals(text: &str) -> Cow<'_, str> {
     let Some((whole, rest)) = text.split_once(['.', ',']) else {
         return Cow::Borrowed(text);
@@ -57,8 +57,8 @@ fn nine_decimals(text: &str) -> Cow<'_, str> {
     Cow::Owned(format!("{whole}.{}{}", &rest[..9], &rest[digits..]))
 }
 
-/// A time as Go's types write it: in UTC, in whole seconds or with six decimals; the zero time as `null`. `None` when it
-/// cannot be read.
+/// A time as Go's types write it: in UTC, in whole seconds or with six decimals; the zero time as `null`. `None` when
+/// it cannot be read.
 pub(crate) fn canonical(text: &str, micro: bool) -> Option<Value> {
     let (seconds, nanos) = parse(text)?;
     if (seconds, nanos) == (ZERO, 0) {
@@ -68,8 +68,8 @@ pub(crate) fn canonical(text: &str, micro: bool) -> Option<Value> {
     written(seconds, micros, micro).map(Value::String)
 }
 
-/// The time so long after 1970; `None` when Go cannot write it. jiff's `Timestamp` ends 26 hours before the year 10000
-/// does, so that it fits into every zone; Go's times do not.
+/// The time this long after 1970; `None` when Go cannot write it. jiff's `Timestamp` ends 26 hours before the year
+/// 10000 does, so that it fits into every zone; Go's times do not.
 pub(crate) fn written(seconds: i64, micros: i64, micro: bool) -> Option<String> {
     let time = EPOCH
         .checked_add(SignedDuration::new(seconds, 0))
@@ -89,7 +89,7 @@ mod tests {
     use super::*;
     use crate::structural::types::time;
 
-    /// What is stored is rewritten first: a time that could not be would be in no list of protobuf.
+    /// Times are rewritten before they are stored. One that could not be rewritten would break the lists in protobuf.
     #[test]
     fn every_time_that_is_let_in_can_be_rewritten() {
         let (mut let_in, mut refused) = (0, 0);

@@ -238,9 +238,9 @@ impl Definitions {
         }
     }
 
-    /// The status with the names and conditions that the definition shall have; none when it has them. It is the one
-    /// that was [put](Self::put). Where a built-in kind has the store of its objects (`built_in`), it gets no name: its
-    /// objects would be among those of that kind. Upstream has them apart, and serves both.
+    /// The status with the names and conditions that the definition shall have; none when it has them. The definition
+    /// was [put](Self::put) before. If its objects would share the store of a built-in kind (`built_in`), it gets no
+    /// name. Upstream stores the two apart, and serves both.
     pub(crate) fn settled(&self, name: &str, definition: &Value, built_in: bool, now: Timestamp) -> Option<Value> {
         let group = self.known.get(name).and_then(|known| self.groups.get(&known.group));
         let is_taken = |sort: Sort, wanted: &str| {

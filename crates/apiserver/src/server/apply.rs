@@ -145,7 +145,7 @@ impl Configuration {
         })
     }
 
-    /// Takes the object out. What messages name it by stays.
+    /// Takes the object out, except for a copy of the fields by which messages name it.
     fn take(&mut self) -> Value {
         let of = |value: &Value, keys: [&str; 2]| -> Map<String, Value> {
             let present = keys
@@ -358,7 +358,7 @@ impl Apply<'_> {
             }
             apply::apply_seen(
                 &kind,
-                // It was looked at above.
+                // One without entries was checked above.
                 Live {
                     object: bare,
                     is_typed: is_untracked,
@@ -415,11 +415,11 @@ impl Apply<'_> {
 }
 
 impl Around<'_> {
-    /// The object that comes of nothing but the configuration. Its values move into the object where nothing else asks
-    /// for them.
+    /// The object that the configuration alone makes. Its values move into the object unless they are needed
+    /// afterwards.
     fn created(self, configuration: &mut Configuration, warnings: &mut Vec<String>) -> Result<Value, Status> {
-        let is_asked_for = self.with(configuration).exceeds() || last_applied::is_kept_by(&self.options.field_manager);
-        if is_asked_for {
+        let is_needed = self.with(configuration).exceeds() || last_applied::is_kept_by(&self.options.field_manager);
+        if is_needed {
             return self.with(configuration).run(&mut Value::Null, &Seen::Same, warnings);
         }
         configuration.check(&self.resource.api_version(), &self.resource.kind)?;

@@ -213,7 +213,7 @@ impl Writer<'_> {
             let shown = self.server.show_one(&resource, present.clone()).await?;
             let old = full(&resource, shown.value());
             check_preconditions(&resource, name, &old, options)?;
-            // Each copy of a large object takes twenty times its text: there is none but those in use.
+            // A tree of values takes twenty times the memory of its text: no copy outlives its last use.
             drop(shown);
             self.admit_delete(namespace, name, old, options, admit).await?;
             let mut marked = None;
@@ -563,7 +563,7 @@ fn set_grace(marked: &mut Value, end: jiff::Timestamp, seconds: i64) {
     metadata.insert("deletionGracePeriodSeconds".to_owned(), json!(seconds));
 }
 
-/// An object of nothing but these metadata.
+/// An object with only the metadata of this one.
 fn metadata_of(object: &Value) -> Value {
     json!({"metadata": object["metadata"]})
 }

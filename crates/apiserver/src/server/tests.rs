@@ -1400,7 +1400,7 @@ fn events_are_one_store_in_two_groups() {
 }
 
 #[test]
-fn users_that_may() {
+fn anonymous_users_read_only_public_paths() {
     let world = World::new();
     let send = |path: &str| world.send(&format!("GET {path}"), &[], "", UserInfo::anonymous());
     let refused = send("/api/v1/namespaces/default/pods");

@@ -64,7 +64,7 @@ fn must(api: &ApiServer, code: u16, line: &str, body: &Value) -> Value {
 }
 
 /// The user of this token, or the code of the refusal.
-fn who(api: &ApiServer, token: &str) -> Result<String, u16> {
+fn user_of(api: &ApiServer, token: &str) -> Result<String, u16> {
     let request = Request::builder().header("authorization", format!("Bearer {token}"));
     let (head, ()) = request.body(()).expect("a request").into_parts();
     match api.authenticate(&Identity::Anonymous, &head) {
@@ -104,9 +104,9 @@ fn a_token_is_the_account_that_it_was_asked_for() {
     assert_eq!(owned(json!(["a"])), json!({}));
     let token = answer["status"]["token"].as_str().expect("a token").to_owned();
     let name = "system:serviceaccount:default:robot".to_owned();
-    assert_eq!(who(&api, &token), Ok(name.clone()));
-    assert_eq!(who(&api, "secret"), Ok("jane".to_owned()));
-    assert_eq!(who(&api, "wrong"), Err(401));
+    assert_eq!(user_of(&api, &token), Ok(name.clone()));
+    assert_eq!(user_of(&api, "secret"), Ok("jane".to_owned()));
+    assert_eq!(user_of(&api, "wrong"), Err(401));
     let review = |token: &str, audiences: Value| {
         let question = json!({"spec": {"token": token, "audiences": audiences}});
         must(&api, 201, "POST /apis/authentication.k8s.io/v1/tokenreviews", &question)["status"].clone()
@@ -125,7 +125,7 @@ fn a_token_is_the_account_that_it_was_asked_for() {
         json!({"user": {}, "error": "invalid bearer token"})
     );
     must(&api, 200, &format!("DELETE {ACCOUNTS}/robot"), &Value::Null);
-    assert_eq!(who(&api, &token), Err(401));
+    assert_eq!(user_of(&api, &token), Err(401));
 }
 
 #[test]

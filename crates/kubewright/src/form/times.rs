@@ -18,7 +18,7 @@ const MAX_MEMBERS: usize = 32;
 /// Go's zero time.
 const ZERO: &str = "\"0001-01-01T00:00:00Z\"";
 
-/// Later than each of these a `Timestamp` cannot be, in whole seconds.
+/// The last whole second of a `Timestamp`.
 const LAST: &str = "\"9999-12-30T22:00:00Z\"";
 
 /// Reads a type out of JSON. A time beyond the last one counts as the last one, Go's zero time as what it is.
@@ -46,7 +46,7 @@ fn with_times(text: &str, error: &serde_json::Error, again: &mut dyn FnMut(&str)
     let _ = again(&text);
 }
 
-/// The text with other times in all members of the name of that which could not be read.
+/// The text with other times in all members that have the name of the one that could not be read.
 fn replaced(text: &str, error: &serde_json::Error) -> Option<String> {
     let before = text.get(..place(text, error)?)?;
     let value = before
@@ -84,13 +84,13 @@ fn replaced(text: &str, error: &serde_json::Error) -> Option<String> {
     Some(out)
 }
 
-/// Where in the text serde stopped: behind the value that it could not take.
+/// Where in the text serde stopped: after the value that it could not read.
 fn place(text: &str, error: &serde_json::Error) -> Option<usize> {
     let lines = text.split_inclusive('\n').take(error.line().checked_sub(1)?);
     lines.map(str::len).sum::<usize>().checked_add(error.column())
 }
 
-/// What a value counts as that is no `Timestamp` and yet a time.
+/// The replacement for a value that is a time but not a `Timestamp`.
 fn other(value: &str) -> Option<&'static str> {
     if value == "null" {
         return Some(ZERO);
@@ -166,7 +166,7 @@ mod tests {
             "/spec/template/metadata/managedFields/0/time",
             Some("9999-12-30T22:00:00Z"),
         );
-        // What is text stays text, and what cannot be read for another reason is an error of old.
+        // What is text stays text, and what cannot be read for another reason stays an error.
         let other = json!({"metadata": {"name": "a", "deletionTimestamp": "9999-12-31T00:00:00Z"}, "expiryTime": null,
             "endTime": "9999-12-31T00:00:00Z"});
         check::<DynamicObject>(&other, "/endTime", Some("9999-12-31T00:00:00Z"));

@@ -70,7 +70,7 @@ pub enum Ending {
     Completed,
 }
 
-/// Whether a definition is deleted and held for its objects. Its metadata is enough to tell.
+/// Whether a definition is deleted and held for its objects. The metadata alone decides.
 pub fn is_ending(definition: &Value) -> bool {
     crate::object::is_terminating(definition) && crate::object::finalizers(definition).contains(&CLEANUP_FINALIZER)
 }

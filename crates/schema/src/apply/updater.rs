@@ -402,8 +402,8 @@ pub fn enter_untracked(
 /// [`apply`] of which [`enter_untracked`] is done already, for a kind whose versions differ in their fields. Its result
 /// does not depend on `views`, only the ownership and the conflicts do: so an apply without them, by force, shows the
 /// objects of which they must be made. Fields that are given up are judged in the versions in which their owners wrote
-/// where `convert` can tell, and otherwise in that of the apply. An object that is created takes the values of a
-/// configuration that is given away.
+/// where `convert` can tell, and otherwise in that of the apply. A created object takes over the values of an owned
+/// configuration.
 ///
 /// # Errors
 /// As [`apply`].

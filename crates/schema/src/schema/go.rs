@@ -365,7 +365,7 @@ mod tests {
             &json!({"metadata": meta, "involvedObject": {}, "source": {}, "firstTimestamp": null, "eventTime": null,
                 "lastTimestamp": "2026-01-02T03:04:05Z", "reportingComponent": "", "reportingInstance": ""}),
         );
-        // Go drops what is less than a nanosecond; and its years end with 9999, later than those of a `Timestamp`.
+        // Go drops decimals beyond nanoseconds, and reads times to the end of 9999, later than jiff's `Timestamp` ends.
         check(
             ("", "Event"),
             json!({"firstTimestamp": "2026-01-02T03:04:05,12345678901Z", "lastTimestamp": "9999-12-31T23:59:59.5Z"}),

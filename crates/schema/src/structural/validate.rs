@@ -557,7 +557,7 @@ impl Validator {
         ))
     }
 
-    /// Items that occur again, by their places.
+    /// Reports the items that occur again, which are given by their places.
     fn duplicates(
         &self,
         mut again: Vec<usize>,

@@ -14,7 +14,7 @@ pub(super) fn check_preconditions(
     options: &DeleteOptions,
 ) -> Result<(), Status> {
     let (uid, version) = (object::uid(old), object::text(old, "resourceVersion"));
-    // What ends in steps has a storage of its own, with words of its own.
+    // Kinds that end in steps have a storage of their own upstream, with its own messages.
     let names_the_resource = resource.strategy.ending.is_some();
     if let Some(wanted) = options.uid.as_deref().filter(|wanted| *wanted != uid) {
         if names_the_resource {

@@ -45,8 +45,8 @@ pub(crate) fn is_definition(resource: &Resource) -> bool {
 
 impl Inner {
     /// After the creation of a custom resource: it may have come between the mark of its definition and the end of its
-    /// objects, or behind that end. There nothing would ever remove it, and the next definition of that name would
-    /// list it.
+    /// objects, or after that end. In the second case nothing else would ever remove it, and the next definition of
+    /// that name would list it.
     pub(crate) fn after_create_of_custom(&self, definition: &str, resource: &Arc<Resource>, made: &StoredObject) {
         if self.registry.snapshot().is_ending(definition) {
             return self.end_definition(definition);
@@ -86,7 +86,8 @@ impl Inner {
         self.settle_held(name, None);
     }
 
-    /// The same. The written definition, if there is one, is kept until it has been read, so it is not decoded again.
+    /// [`Inner::settle_definition`], for which `written` keeps the tree of values of the definition alive until storage
+    /// has returned it: it is not decoded again.
     fn settle_held(&self, name: &str, written: Option<Arc<StoredObject>>) {
         let mut definitions = self.definitions.lock().unwrap_or_else(PoisonError::into_inner);
         let present = self.storage.get(STORE, name);
@@ -119,8 +120,8 @@ impl Inner {
         self.settle_api_services(&definitions);
     }
 
-    /// Looks at the definitions that changed, and at those that may have names now. `held` is decoded already, and
-    /// lives until the first of them is found.
+    /// Looks at the definitions that changed, and at those that may have names now. `held` keeps the first of them
+    /// decoded until storage has returned it.
     fn settle_open(&self, definitions: &mut Definitions, mut held: Option<Arc<StoredObject>>) {
         while let Some(name) = definitions.next_open() {
             let stored = self.storage.get(STORE, &name);
@@ -162,8 +163,8 @@ impl Inner {
         next
     }
 
-    /// The status of a definition belongs to the server. `present` is the definition [without its spec](without_spec),
-    /// which such a write does not change: nothing looks for a difference there.
+    /// The status of a definition belongs to the server. `present` is the definition [without its spec](without_spec):
+    /// such a write does not change the spec, so it is not compared.
     fn enter_settled(&self, changed: &mut Value, present: &Value) {
         let Some(resource) = self
             .registry

@@ -152,7 +152,7 @@ mod tests {
         assert!(inner.storage.is_empty("foos.ex.io"));
     }
 
-    /// Nobody's objects go because somebody makes a definition of their name.
+    /// Otherwise the end of such a definition would delete the objects of the built-in kind.
     #[test]
     fn a_definition_cannot_take_the_objects_of_a_built_in_kind() {
         let world = World::new();

@@ -89,7 +89,7 @@ impl Inner {
         self.note_all_holdings();
     }
 
-    /// Runs after every write that stored something; answers with what was stored, for the response.
+    /// Runs after every write that stored something; returns what was stored, for the response.
     pub(crate) fn after_write(&self, resource: &Arc<Resource>, stored: Arc<StoredObject>) -> Arc<StoredObject> {
         self.note_holdings(resource, &stored);
         self.settle_reachable(resource, &stored);

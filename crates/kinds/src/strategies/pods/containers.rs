@@ -20,7 +20,7 @@ use security::security;
 
 const PROTOCOLS: [&str; 3] = ["SCTP", "TCP", "UDP"];
 
-/// The fields that every container has, most of them by default. Many have no other.
+/// The fields that every container has, most of them by default. Many containers have no others.
 const EVERY: [&str; 6] = [
     "image",
     "imagePullPolicy",

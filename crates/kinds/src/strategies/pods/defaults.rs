@@ -111,7 +111,7 @@ fn container(container: &mut Object) {
     fill_text(container, "terminationMessagePath", "/dev/termination-log");
     fill_text(container, "terminationMessagePolicy", "File");
     ensure(container, "resources");
-    // Most containers have few fields: they are read once instead of being asked for each.
+    // Most containers have few fields: one pass over them is cheaper than a lookup of each that has defaults.
     for (field, value) in container.iter_mut() {
         match (field.as_str(), value) {
             ("ports", Value::Array(ports)) => {
@@ -299,7 +299,7 @@ fn volume(volume: &mut Object) {
     }
 }
 
-/// The fields of a volume that are structs: it has one source, and mostly only that.
+/// The fields of a volume that are objects: normally only its one source.
 fn sources(volume: &mut Object) -> impl Iterator<Item = (&str, &mut Object)> {
     volume
         .iter_mut()

@@ -257,7 +257,7 @@ fn environment(container: &At<'_>, warn: &mut Vec<String>) {
 }
 
 fn volume_warnings(volume: &At<'_>, warn: &mut Vec<String>) {
-    // Of these there is no warning.
+    // No warning is about these fields.
     const UNSUSPICIOUS: [&str; 4] = ["emptyDir", "hostPath", "name", "persistentVolumeClaim"];
     if !volume.has_beyond(&UNSUSPICIOUS) {
         return;

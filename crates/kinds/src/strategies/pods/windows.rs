@@ -90,7 +90,7 @@ pub(super) fn host_processes(errors: &mut Errors, spec: &At<'_>) {
     let of_pod = spec.keys(&WHERE);
     let lists = CONTAINER_LISTS.map(|list| spec.key(list));
     let all: usize = lists.iter().map(At::len).sum();
-    // Those that say nothing themselves are what the pod is.
+    // Containers without the field inherit that of the pod.
     let mut of_host = if of_pod.is_true() { all } else { 0 };
     for container in lists.iter().flat_map(|list| list.items_with("securityContext")) {
         let own = container.keys(&WHERE);
