@@ -6,7 +6,9 @@
 //!
 //! Nothing here is timed but for one bound: an answer comes within a minute, in a debug build on a busy machine. The
 //! cost of an input is for the book: `KUBEWRIGHT_HOSTILE_REPORT=FILE cargo test --release -p kubewright-cluster --test
-//! hostile` writes a table. `KUBEWRIGHT_HOSTILE_ONLY=WORDS` picks inputs by their names or those of their groups.
+//! hostile` writes a table. `KUBEWRIGHT_HOSTILE_PROGRAM=PATH` has the inputs sent to `PATH cluster`, the command as users
+//! start it (this test has another allocator). `KUBEWRIGHT_HOSTILE_ONLY=WORDS` picks inputs by their names or those of
+//! their groups.
 //! `KUBEWRIGHT_HOSTILE_SERVER=KUBECONFIG` asks another server instead, such as a real kube-apiserver, and prints its
 //! answers.
 //!

@@ -30,7 +30,7 @@ pub(crate) async fn run() {
         .unwrap();
     let listening = cluster.listen("127.0.0.1:0".parse().unwrap()).await.unwrap();
     kubewright_cluster::kubeconfig::write(Path::new(&path), &listening.kubeconfig).unwrap();
-    println!("\nserves {}", listening.address);
+    println!("\nserves https://{}", listening.address);
     std::future::pending::<()>().await;
 }
 
@@ -76,11 +76,19 @@ impl Server {
         }
         let folder = tempfile::tempdir().unwrap();
         let kubeconfig = folder.path().join("kubeconfig");
-        let mut child = Command::new("sh")
-            .args(["-c", &format!("ulimit -v {MEMORY}; exec \"$0\" \"$@\"")])
-            .arg(std::env::current_exe().unwrap())
-            .args(["--ignored", "--exact", "server_process", "--nocapture"])
-            .env(SERVES, &kubeconfig)
+        let mut command = Command::new("sh");
+        command.args(["-c", &format!("ulimit -v {MEMORY}; exec \"$0\" \"$@\"")]);
+        match std::env::var_os("KUBEWRIGHT_HOSTILE_PROGRAM") {
+            Some(program) => command
+                .arg(program)
+                .args(["cluster", "--controllers", "none", "--kubeconfig"])
+                .arg(&kubeconfig),
+            None => command
+                .arg(std::env::current_exe().unwrap())
+                .args(["--ignored", "--exact", "server_process", "--nocapture"])
+                .env(SERVES, &kubeconfig),
+        };
+        let mut child = command
             // The trace of a panic that is reported anyway takes a second.
             .env("RUST_BACKTRACE", "0")
             .stdout(Stdio::piped())
@@ -90,7 +98,11 @@ impl Server {
         let address = lines
             .by_ref()
             .map(Result::unwrap)
-            .find_map(|line| line.strip_prefix("serves ").map(str::to_owned))
+            .find_map(|line| {
+                line.split(' ')
+                    .find_map(|word| word.strip_prefix("https://"))
+                    .map(str::to_owned)
+            })
             .expect("the server says where it listens");
         let kubeconfig = fs::read_to_string(kubeconfig).unwrap();
         let id = child.id();
