@@ -32,6 +32,9 @@ pub struct Config {
     /// How long Events stay after their last write (`--event-ttl`), when the shell polls
     /// [`ApiServer::expire_events`](super::ApiServer::expire_events); zero: for ever. Default one hour.
     pub event_ttl: Duration,
+    /// How long changes are kept at least for watches that start in the past and for reads of older versions, unless
+    /// `history` or `history_bytes` is reached (`--etcd-compaction-interval`); zero: for ever. Default five minutes.
+    pub compaction_interval: Duration,
     /// The issuer of service account tokens (the first `--service-account-issuer`).
     pub issuer: String,
     /// Further issuers whose tokens are believed, as after a change of the issuer (the other
@@ -73,6 +76,7 @@ impl Default for Config {
             max_watches: 20_000,
             bookmark_interval: Duration::from_secs(60),
             event_ttl: Duration::from_secs(3600),
+            compaction_interval: Duration::from_secs(300),
             service_range: ServiceRange::default(),
             loopback_endpoints: false,
             issuer: "https://kubernetes.default.svc.cluster.local".to_owned(),

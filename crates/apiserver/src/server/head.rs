@@ -111,6 +111,7 @@ impl ApiServer {
 
 impl Inner {
     async fn admit_head(&self, head: &request::Parts, user: UserInfo) -> Result<Admitted, Box<Response<Body>>> {
+        self.compact();
         let query = Query::parse(head.uri.query().unwrap_or("")).map_err(|status| Box::new(self.fail(&status)))?;
         let refused = |status: Status| Box::new(self.fail_as_asked(&head.headers, &query, &status));
         let (target, attributes) = match route::parse(head.uri.path()) {

@@ -63,7 +63,6 @@ use bytes::Bytes;
 use http::{HeaderMap, Method, Request, Response};
 use kubewright_schema::budget::{Exhausted, Limits, Metered, Trial};
 
-use crate::model::form::key;
 pub use crate::wire::query::first_broken_escape;
 pub use config::{Config, Parts};
 pub use head::Admitted;
@@ -78,8 +77,7 @@ use crate::audit::{AuditLog, Entry};
 use crate::authentication::{Authenticated, Authenticator, Identity};
 use crate::authorization::{self, Authorizer, Policy, impersonation::Impersonation};
 use crate::meter::Meter;
-use crate::model::status::Status;
-use crate::model::{Resource, Verbs};
+use crate::model::{Resource, Verbs, form::key, status::Status};
 use crate::outbound::Outbound;
 use crate::registry::{Kinds, Registry, Snapshot};
 use crate::storage::{Followed, Storage};
@@ -122,6 +120,7 @@ pub(crate) struct Inner {
     definitions: std::sync::Mutex<crate::registry::definitions::Definitions>,
     /// The unique values that objects hold, so that none is given twice.
     claims: upkeep::claims::Claims,
+    compaction: upkeep::compaction::Compaction,
     endings: upkeep::endings::Attended,
     identity: upkeep::bootstrap::Identity,
     of_others: Followed<upkeep::api_services::OfOthers>,
@@ -208,6 +207,7 @@ impl ApiServer {
             watches: Arc::default(),
             definitions: std::sync::Mutex::default(),
             claims: upkeep::claims::Claims::default(),
+            compaction: upkeep::compaction::Compaction::default(),
             endings: upkeep::endings::Attended::default(),
             of_others: upkeep::api_services::of_others(),
             identity: upkeep::bootstrap::Identity::default(),

@@ -11,7 +11,7 @@ use std::task::{Context, Poll, Waker};
 
 use serde_json::{Value, json};
 
-use super::{Change, ChangeStream, Delivery, ListRequest, Storage, StorageError};
+use super::{ALWAYS_KEPT, Change, ChangeStream, Delivery, ListRequest, Storage, StorageError};
 
 /// How a storage under test is to be limited.
 #[derive(Clone, Copy, Debug)]
@@ -49,6 +49,7 @@ const CHECKS: &[Check] = &[
     ("store-R1", WIDE, reads_show_the_latest_write),
     ("store-R3", WIDE, an_older_revision_can_be_listed),
     ("store-R3", NARROW, a_compacted_revision_is_refused),
+    ("store-R3", WIDE, a_compaction_keeps_what_is_newer),
     ("store-R5", WIDE, pages_are_of_one_moment),
     ("store-W3", WIDE, a_watch_gets_everything_in_order_once),
     ("store-W5", WIDE, a_watch_resumes_after_a_revision),
@@ -320,6 +321,45 @@ fn a_compacted_revision_is_refused(storage: &dyn Storage) -> Outcome {
     );
     ensure(matches!(list, Err(StorageError::Compacted { .. })), || {
         format!("revision {oldest} was listed: {list:?}")
+    })
+}
+
+/// Compacts step by step, with a change of another store before each.
+fn a_compaction_keeps_what_is_newer(storage: &dyn Storage) -> Outcome {
+    let mut made = must(storage.create("s", "a", object("a", 0)), "create")?;
+    for value in 1..=2 * ALWAYS_KEPT as u64 {
+        made = must(storage.update("s", "a", made.revision(), object("a", value)), "update")?;
+    }
+    let (first, last) = (made.revision() - 2 * ALWAYS_KEPT as u64, made.revision());
+    must(storage.create("quiet", "a", object("a", 0)), "create in another store")?;
+    let mut steps = 0;
+    while !storage.compact(last - 10, 30) {
+        steps += 1;
+        ensure(steps < 10, || "the compaction does not end".to_owned())?;
+    }
+    // A storage may keep more than it must.
+    let oldest = match storage.watch("s", "", first) {
+        Err(StorageError::Compacted { oldest, .. }) => oldest,
+        Ok(_) => first,
+        Err(error) => return Err(format!("a watch from {first}: {error}")),
+    };
+    ensure(oldest <= last - ALWAYS_KEPT as u64, || {
+        format!("only the changes after {oldest} are left, of those up to {last}")
+    })?;
+    let mut stream = must(storage.watch("s", "", oldest), "watch after the oldest")?;
+    let seen = revisions(stream.as_mut());
+    ensure(seen == (oldest + 1..=last).collect::<Vec<u64>>(), || {
+        format!("after {oldest}, a watch saw {seen:?}")
+    })?;
+    let quiet = storage
+        .watch("quiet", "", first)
+        .map(|mut stream| revisions(stream.as_mut()));
+    ensure(quiet == Ok(vec![last + 1]), || {
+        format!("the change of the quiet store was seen as {quiet:?}")
+    })?;
+    let now = storage.get("s", "a").map(|object| object.revision());
+    ensure(now == Some(last), || {
+        format!("the object is at {now:?} after a compaction")
     })
 }
 

@@ -30,6 +30,18 @@ struct Kept {
     open: Weak<Change>,
 }
 
+/// Changes that were taken out. To drop them takes a while, for which no lock should be held.
+pub(super) struct Forgotten {
+    pub(super) bytes: usize,
+    changes: Vec<Kept>,
+}
+
+impl Forgotten {
+    pub(super) fn len(&self) -> usize {
+        self.changes.len()
+    }
+}
+
 impl Kept {
     /// The most memory that a change may hold: both its objects, though either may be held by others, too.
     fn size(&self) -> usize {
@@ -93,6 +105,24 @@ impl History {
         self.compacted = kept.revision;
         self.bytes -= kept.size();
         kept.size()
+    }
+
+    /// Takes out the changes up to `revision`, at most so many, except for the latest `kept`.
+    pub(super) fn forget(&mut self, revision: u64, kept: usize, most: usize) -> Forgotten {
+        let older = self.changes.partition_point(|change| change.revision <= revision);
+        let count = older.min(self.changes.len().saturating_sub(kept)).min(most);
+        let forgotten: Vec<Kept> = self.changes.drain(..count).collect();
+        if let Some(last) = forgotten.last() {
+            self.compacted = last.revision;
+            // A queue that was long once would keep its room.
+            self.changes.shrink_to(2 * self.changes.len());
+        }
+        let bytes = forgotten.iter().map(Kept::size).sum();
+        self.bytes -= bytes;
+        Forgotten {
+            bytes,
+            changes: forgotten,
+        }
     }
 
     /// Takes back every change after `revision`; answers the bytes that they cost.

@@ -22,6 +22,7 @@ use std::task::{Context, Poll, Waker};
 use kubewright_schema::protobuf::order::Order;
 use serde_json::Value;
 
+use super::history::Forgotten;
 use super::journal::{Journal, Outcome, Progress, Record, Restored, Settled};
 use super::stored::{Entry, Prepared};
 use super::watchers::{Limits, Subscriber};
@@ -553,6 +554,13 @@ impl Storage for MemoryStorage {
 
     fn trouble(&self) -> Option<String> {
         self.shared.read().broken.as_deref().map(str::to_owned)
+    }
+
+    fn compact(&self, revision: u64, most: usize) -> bool {
+        let mut state = self.shared.write();
+        let forgotten = state.forget(revision, most);
+        drop(state);
+        forgotten.iter().map(Forgotten::len).sum::<usize>() < most
     }
 
     fn close_watches(&self) {

@@ -122,6 +122,10 @@ impl Change {
     }
 }
 
+/// So many changes of each store stay when history is compacted, so that a watch of a quiet store can go on where it
+/// was: kube-apiserver's watch cache holds a hundred events of each resource at least (`defaultLowerBoundCapacity`).
+pub const ALWAYS_KEPT: usize = 100;
+
 /// Whether a key has a prefix. Most watchers have none, and are asked for each change: the C library compares with an
 /// empty text under a mask, which costs a processor with AVX-512 some hundred nanoseconds where the text has no
 /// address.
@@ -381,6 +385,13 @@ pub trait Storage: Send + Sync + 'static {
     /// Why changes cannot be kept now; `None` when they can.
     fn trouble(&self) -> Option<String> {
         None
+    }
+
+    /// Forgets the changes up to `revision`, oldest first, at most so many at once; answers whether none is left of
+    /// them. The latest [`ALWAYS_KEPT`] of each store stay. A storage that bounds its history by other means need not.
+    fn compact(&self, revision: u64, most: usize) -> bool {
+        let _ = (revision, most);
+        true
     }
 
     /// Ends all watches.

@@ -136,6 +136,7 @@ async fn start(settings: &Settings) -> Result<Cluster, String> {
         disabled_plugins: settings.plugins.disabled.clone(),
         enabled_plugins: settings.plugins.enabled.clone(),
         service_range: settings.service_range,
+        compaction_interval: settings.compaction_interval,
         event_ttl: settings.event_ttl,
         ..Config::default()
     };

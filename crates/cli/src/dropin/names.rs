@@ -39,6 +39,11 @@ pub(super) const APISERVER: &[Section] = &[
         "Etcd",
         &[
             flag(
+                "etcd-compaction-interval",
+                "duration",
+                "How long changes are kept for watches that start in the past; 0 keeps them as long as memory allows. (default 5m0s)",
+            ),
+            flag(
                 "etcd-prefix",
                 "string",
                 "Keeps the objects apart from those of servers with another one. (default \"/registry\")",

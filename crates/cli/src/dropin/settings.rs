@@ -42,6 +42,7 @@ pub(super) struct Settings {
     pub(super) authorization: Authorization,
     pub(super) plugins: Plugins,
     pub(super) service_range: ServiceRange,
+    pub(super) compaction_interval: Duration,
     pub(super) event_ttl: Duration,
     pub(super) controllers: Controllers,
     pub(super) audit: Option<Audit>,
@@ -147,6 +148,9 @@ pub(super) fn read(given: &Given) -> Result<Settings, String> {
         authorization,
         plugins,
         service_range,
+        compaction_interval: given
+            .lasting("etcd-compaction-interval")
+            .unwrap_or(Duration::from_secs(300)),
         event_ttl: given.lasting("event-ttl").unwrap_or(Duration::from_secs(3600)),
         controllers: controllers.unwrap_or(Controllers::None),
         audit,

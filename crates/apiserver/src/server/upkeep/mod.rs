@@ -16,6 +16,7 @@ pub(crate) mod api_services;
 pub(crate) mod availability;
 pub(crate) mod bootstrap;
 pub(crate) mod claims;
+pub(crate) mod compaction;
 pub(crate) mod definitions;
 pub(crate) mod endings;
 pub(crate) mod expiry;

@@ -5,11 +5,11 @@ use std::sync::Arc;
 use std::task::Waker;
 
 use super::{Bounds, after_all_with, start_of};
-use crate::storage::history::History;
+use crate::storage::history::{Forgotten, History};
 use crate::storage::journal::Record;
 use crate::storage::stored::Entry;
 use crate::storage::watchers::Watchers;
-use crate::storage::{ListRequest, Listed};
+use crate::storage::{ALWAYS_KEPT, ListRequest, Listed};
 
 pub(super) struct State {
     /// Of the latest change that is present.
@@ -81,6 +81,21 @@ impl State {
             }
             self.history_bytes -= freed;
         }
+    }
+
+    /// Takes out the changes of all stores up to a revision, at most so many, except for the latest of each store.
+    pub(super) fn forget(&mut self, revision: u64, mut most: usize) -> Vec<Forgotten> {
+        let revision = revision.min(self.published);
+        let mut forgotten = Vec::new();
+        for store in self.stores.values_mut() {
+            let of_store = store.history.forget(revision, ALWAYS_KEPT, most);
+            most -= of_store.len();
+            self.history_bytes -= of_store.bytes;
+            if of_store.len() > 0 {
+                forgotten.push(of_store);
+            }
+        }
+        forgotten
     }
 
     /// Undoes everything that is pending, and ends the watches that began with some of it.
