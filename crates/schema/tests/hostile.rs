@@ -761,7 +761,7 @@ fn strategic_and_merge_patches() {
     let pod = catalog::for_kind("", "v1", "Pod").expect("built in");
     let check = |name: &str, steps: u64, expected: Outcome, document: &Value, patch: &Value| {
         check(name, steps, expected, || {
-            patch::strategic::apply(document, patch, &pod).is_ok()
+            patch::strategic::apply(document, patch.clone(), &pod).is_ok()
         });
     };
     let containers = |keys: &mut dyn Iterator<Item = usize>| {

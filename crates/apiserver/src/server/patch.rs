@@ -80,7 +80,8 @@ impl Call<'_> {
             .update(&namespace, &name, part, |old, warnings| {
                 let how = options.field_validation;
                 let patch = sent.take().map_or_else(|| self.read_patch(how), Ok)?;
-                let mut new = patch.finished(old, &resource, &kinds, part == Part::Main, how, warnings)?;
+                let again = || self.read_patch(how);
+                let mut new = patch.finished(old, &resource, &kinds, part == Part::Main, how, &again, warnings)?;
                 self.fit_name(&new)?;
                 self.fit_namespace(&mut new)?;
                 // The version is looked at after the plugins that may change it; custom resources may be patched to
@@ -202,12 +203,12 @@ fn strategic_error(error: &StrategicError) -> Status {
 }
 
 impl Patch {
-    /// Applies the patch to a document of this kind.
-    pub(crate) fn apply_to(&self, document: &Value, resource: &Resource) -> Result<Value, Status> {
+    /// Applies the patch to a document of this kind. It may be large, so its values move into the document.
+    fn apply_to(&mut self, document: &Value, resource: &Resource) -> Result<Value, Status> {
         match self.kind {
             PatchType::Json => patch::json::apply(document, &self.document).map_err(|error| json_patch_error(&error)),
             PatchType::Merge => Ok(patch::merge::apply(document, &self.document)),
-            PatchType::Strategic => patch::strategic::apply(document, &self.document, &resource.schema)
+            PatchType::Strategic => patch::strategic::apply(document, self.document.take(), &resource.schema)
                 .map_err(|error| strategic_error(&error)),
         }
     }
@@ -221,20 +222,29 @@ impl Patch {
         }
     }
 
-    /// The patched object, fit into its kind; `whole` unless a subresource is patched.
+    /// The patched object, fit into its kind; `whole` unless a subresource is patched. `again` reads the patch again,
+    /// for messages that show it.
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "all of them are the circumstances of one patch"
+    )]
     fn finished(
-        &self,
+        mut self,
         old: &Value,
         resource: &Resource,
         kinds: &Arc<Snapshot>,
         whole: bool,
         how: FieldValidation,
+        again: &dyn Fn() -> Result<Patch, Status>,
         warnings: &mut Vec<String>,
     ) -> Result<Value, Status> {
+        let refused = |why: &str| match again() {
+            Ok(patch) => refused_patch(go::text(&patch.document), why),
+            Err(status) => status,
+        };
         let mut new = self.apply_to(old, resource)?;
         if self.kind == PatchType::Strategic {
-            structural::convert_check(&new, &resource.schema)
-                .map_err(|why| refused_patch(go::text(&self.document), &why))?;
+            structural::convert_check(&new, &resource.schema).map_err(|why| refused(&why))?;
             structural::convert(&mut new, &resource.schema);
             // Reflection looks for fields, regardless of the `apiVersion` and `kind` in the object.
             decode::say_what_it_is(&mut new, resource);
@@ -249,12 +259,12 @@ impl Patch {
                 if self.kind == PatchType::Strategic && why.starts_with("strict decoding error") =>
             {
                 // Findings in the document are reported about the patch.
-                Err(refused_patch(go::text(&self.document), &why))
+                Err(refused(&why))
             }
             Err(Unfit::Unreadable(why)) => {
                 // It may be as large as the next one.
                 drop(new);
-                Err(undecodable(&self.apply_to(old, resource)?, &why))
+                Err(undecodable(&again()?.apply_to(old, resource)?, &why))
             }
         }
     }

@@ -353,7 +353,7 @@ fn written(webhook: &Webhook) -> Result<Value, Diagnostic> {
             .because(why)
             .fix("a patch is one webhook in part: namespaceSelector, objectSelector, matchConditions")
     };
-    let patched = strategic::apply(&out, patch, &schema).map_err(|error| bad(error.to_string()))?;
+    let patched = strategic::apply(&out, patch.clone(), &schema).map_err(|error| bad(error.to_string()))?;
     let unknown = kubewright_schema::structural::prune(
         &mut patched.clone(),
         &schema,

@@ -107,17 +107,18 @@ impl StrategicError {
     }
 }
 
-/// The document with the patch applied, by the rules of `schema`.
+/// The document with the patch applied, by the rules of `schema`. What is new in the patch moves into the document: it
+/// may be large.
 ///
 /// # Errors
 /// When a directive is malformed or an item of a merging list lacks its key. The document is not touched.
-pub fn apply(document: &Value, patch: &Value, schema: &SchemaRef) -> Result<Value, StrategicError> {
+pub fn apply(document: &Value, patch: Value, schema: &SchemaRef) -> Result<Value, StrategicError> {
     match (document, patch) {
         (Value::Object(document), Value::Object(patch)) => {
             Ok(Value::Object(merge_map(document.clone(), patch, Some(schema))?))
         }
         (_, Value::Object(patch)) => Ok(Value::Object(merge_map(Map::new(), patch, Some(schema))?)),
-        (_, other) => Err(StrategicError::NotAnObject(measure::shown(other))),
+        (_, other) => Err(StrategicError::NotAnObject(measure::shown(&other))),
     }
 }
 
@@ -134,25 +135,70 @@ fn follows(schema: Option<&SchemaRef>, strategy: &str) -> bool {
 /// Takes the original, so that no level of a deep document is copied for each level around it.
 fn merge_map(
     original: Map<String, Value>,
-    patch: &Map<String, Value>,
+    mut patch: Map<String, Value>,
     schema: Option<&SchemaRef>,
 ) -> Result<Map<String, Value>, StrategicError> {
     match patch.get(DIRECTIVE).map(|directive| (directive, directive.as_str())) {
         None => {}
         // A replacement is taken as it stands.
         Some((_, Some("replace"))) => {
-            return Ok(patch
-                .iter()
-                .filter(|(key, _)| *key != DIRECTIVE)
-                .map(|(key, value)| (key.clone(), value.clone()))
-                .collect());
+            patch.remove(DIRECTIVE);
+            return Ok(patch);
         }
         Some((_, Some("delete"))) => return Ok(Map::new()),
-        Some((directive, _)) => return Err(unknown(directive, patch)),
+        Some((directive, _)) => return Err(unknown(directive, &patch)),
     }
     let schema = schema.map(SchemaRef::get);
-    let mut merged = retain(original, patch)?;
-    check_orders(&merged, patch, schema)?;
+    let mut merged = retain(original, &patch)?;
+    check_orders(&merged, &patch, schema)?;
+    let (directives, changes) = split(patch);
+    delete_from_primitive_lists(&mut merged, &directives)?;
+    // An order without a change of the list only sorts it.
+    let orders = directives
+        .iter()
+        .filter_map(|(key, order)| Some((key.strip_prefix(ORDER_PREFIX)?, order)));
+    let alone: Vec<(&str, &Value)> = orders.filter(|(list, _)| !changes.contains_key(*list)).collect();
+    for (key, change) in changes {
+        let order = match directives.is_empty() {
+            true => None,
+            false => directives.get(&format!("{ORDER_PREFIX}{key}")),
+        };
+        let schema = child(schema, &key);
+        match merged.get_mut(&key) {
+            _ if change.is_null() => {
+                merged.remove(&key);
+            }
+            Some(present) => merge_value(present, change, order, schema)?,
+            // Where there was nothing, there is nothing to merge with.
+            None => merged.extend(fresh(change).map(|value| (key, value))),
+        }
+    }
+    for (list, order) in alone {
+        if let Some(Value::Array(items)) = merged.get_mut(list) {
+            let merging = Merging {
+                change: Vec::new(),
+                order: Some(order),
+                schema: child(schema, list),
+            };
+            *items = merge_list(std::mem::take(items), merging)?;
+        }
+    }
+    Ok(merged)
+}
+
+/// The directives of a patch, and its other fields. Few patches have directives, and those of most items are none.
+fn split(patch: Map<String, Value>) -> (Map<String, Value>, Map<String, Value>) {
+    match patch.keys().any(|key| is_directive(key)) {
+        true => patch.into_iter().partition(|(key, _)| is_directive(key)),
+        false => (Map::new(), patch),
+    }
+}
+
+/// `$deleteFromPrimitiveList/x`: the items of the list that go.
+fn delete_from_primitive_lists(
+    merged: &mut Map<String, Value>,
+    patch: &Map<String, Value>,
+) -> Result<(), StrategicError> {
     for (key, items) in patch.iter().filter(|(key, _)| key.starts_with(DELETE)) {
         let list = key.strip_prefix(DELETE_PREFIX).ok_or(StrategicError::DeleteFormat)?;
         match (merged.get_mut(list), items) {
@@ -168,32 +214,7 @@ fn merge_map(
             _ => {}
         }
     }
-    for (key, change) in patch.iter().filter(|(key, _)| !is_directive(key)) {
-        let order = patch.get(&format!("{ORDER_PREFIX}{key}"));
-        let schema = child(schema, key);
-        match merged.get_mut(key) {
-            _ if change.is_null() => {
-                merged.remove(key);
-            }
-            Some(present) => merge_value(present, change, order, schema)?,
-            // Where there was nothing, there is nothing to merge with.
-            None => merged.extend(fresh(change).map(|value| (key.clone(), value))),
-        }
-    }
-    // An order without a change of the list only sorts it.
-    for (key, order) in patch {
-        if let Some(list) = key.strip_prefix(ORDER_PREFIX).filter(|list| !patch.contains_key(*list))
-            && let Some(Value::Array(items)) = merged.get_mut(list)
-        {
-            let merging = Merging {
-                change: &[],
-                order: Some(order),
-                schema: child(schema, list),
-            };
-            *items = merge_list(std::mem::take(items), &merging)?;
-        }
-    }
-    Ok(merged)
+    Ok(())
 }
 
 /// Whether every `$setElementOrder/x` can order its items.
@@ -299,23 +320,23 @@ fn retain(original: Map<String, Value>, patch: &Map<String, Value>) -> Result<Ma
 
 fn merge_value(
     present: &mut Value,
-    change: &Value,
+    change: Value,
     order: Option<&Value>,
     schema: Option<&SchemaRef>,
 ) -> Result<(), StrategicError> {
     match (&mut *present, change) {
-        (Value::Object(_), Value::Object(_)) if follows(schema, "replace") => *present = change.clone(),
+        (Value::Object(_), change @ Value::Object(_)) if follows(schema, "replace") => *present = change,
         (Value::Object(before), Value::Object(change)) => {
             *before = merge_map(std::mem::take(before), change, schema)?;
         }
         (Value::Array(before), Value::Array(change)) if follows(schema, "merge") => {
-            check_types(before, change)?;
+            check_types(before, &change)?;
             let merging = Merging { change, order, schema };
-            *before = merge_list(std::mem::take(before), &merging)?;
+            *before = merge_list(std::mem::take(before), merging)?;
         }
-        (Value::Array(_), Value::Array(_)) => *present = change.clone(),
+        (Value::Array(_), change @ Value::Array(_)) => *present = change,
         // Where there was nothing of that type, there is nothing to merge with.
-        _ => {
+        (_, change) => {
             if let Some(value) = fresh(change) {
                 *present = value;
             }
@@ -325,19 +346,19 @@ fn merge_value(
 }
 
 /// A new part of the document: without `null`s, and without maps that say `$patch`. None when it is such a map itself.
-fn fresh(change: &Value) -> Option<Value> {
+fn fresh(mut change: Value) -> Option<Value> {
+    freshen(&mut change).then_some(change)
+}
+
+/// Whether a new part stays; takes out of it what does not.
+fn freshen(change: &mut Value) -> bool {
     match change {
-        Value::Object(fields) if fields.contains_key(DIRECTIVE) => None,
-        Value::Object(fields) => {
-            let kept = fields.iter().filter(|(_, value)| !value.is_null());
-            Some(
-                kept.filter_map(|(key, value)| Some((key.clone(), fresh(value)?)))
-                    .collect(),
-            )
-        }
-        Value::Array(items) => Some(items.iter().filter_map(fresh).collect()),
-        other => Some(other.clone()),
+        Value::Object(fields) if fields.contains_key(DIRECTIVE) => return false,
+        Value::Object(fields) => fields.retain(|_, value| !value.is_null() && freshen(value)),
+        Value::Array(items) => items.retain_mut(freshen),
+        _ => {}
     }
+    true
 }
 
 /// What only equal values have in common. It borrows the text of a string: lists come from requests and may be long.
@@ -419,13 +440,13 @@ fn id(value: &Value) -> Name<'_> {
 
 /// What a list merges with.
 struct Merging<'a> {
-    change: &'a [Value],
+    change: Vec<Value>,
     order: Option<&'a Value>,
     schema: Option<&'a SchemaRef>,
 }
 
-/// Takes the original, whose items are many or large: none of them is copied.
-fn merge_list(original: Vec<Value>, merging: &Merging<'_>) -> Result<Vec<Value>, StrategicError> {
+/// Takes the original and the change, whose items are many or large: none of them is copied.
+fn merge_list(original: Vec<Value>, merging: Merging<'_>) -> Result<Vec<Value>, StrategicError> {
     let schema = merging.schema.map(SchemaRef::get);
     let items_are_maps = merging
         .change
@@ -440,6 +461,17 @@ fn merge_list(original: Vec<Value>, merging: &Merging<'_>) -> Result<Vec<Value>,
     // The items themselves move into the merged list.
     let original_ids: Vec<Id<'_>> = original.iter().map(owned).collect();
     let (kept, changes) = apply_item_directives(&original_ids, merging.change, identity)?;
+    let change_ids: Vec<Id<'_>> = changes.iter().map(owned).collect();
+    let order = match merging.order {
+        None => None,
+        Some(Value::Array(order)) => Some((order.as_slice(), identity.all(order))),
+        Some(other) => return Err(StrategicError::OrderType(go::type_name(other))),
+    };
+    let named = places(order.as_ref().map_or(&change_ids, |(_, ids)| ids));
+    // An error of the merge comes first; the items move away there.
+    let in_order = order.as_ref().map_or(Ok(()), |(order, _)| {
+        check_order((&changes.iter().collect::<Vec<_>>(), &change_ids), (order, &named))
+    });
     let kept_ids: Vec<&Id<'_>> = original_ids
         .iter()
         .zip(&kept)
@@ -447,26 +479,25 @@ fn merge_list(original: Vec<Value>, merging: &Merging<'_>) -> Result<Vec<Value>,
         .collect();
     let items = original.into_iter().zip(&kept);
     let mut merged: Vec<Value> = items.filter_map(|(item, kept)| kept.then_some(item)).collect();
-    let change_ids = identity.all(changes.iter().copied());
     let item_schema = schema.and_then(|schema| schema.items.as_ref());
     let mut known = places(kept_ids.iter().copied());
     let mut ids = kept_ids.clone();
     // Items that are recognised by something else since they were merged.
     let mut renamed: BTreeMap<usize, Id<'_>> = BTreeMap::new();
-    for (&item, id) in changes.iter().zip(&change_ids) {
-        identity.check_id(item, id)?;
+    for (item, id) in changes.into_iter().zip(&change_ids) {
+        identity.check_id(&item, id)?;
         let Some(&place) = known.get(id) else {
             known.insert(id, merged.len());
             ids.push(id);
             // Taken as it stands, with any directives in it.
-            merged.push(item.clone());
+            merged.push(item);
             continue;
         };
         match (&mut merged[place], item) {
             (Value::Object(before), Value::Object(change)) => {
                 *before = merge_map(std::mem::take(before), change, item_schema)?;
             }
-            (before, _) => before.clone_from(item),
+            (before, item) => *before = item,
         }
         if identity.of(&merged[place]) != *id {
             renamed.insert(place, owned(&merged[place]));
@@ -477,20 +508,15 @@ fn merge_list(original: Vec<Value>, merging: &Merging<'_>) -> Result<Vec<Value>,
         .enumerate()
         .map(|(place, id)| renamed.get(&place).unwrap_or(id))
         .collect();
-    let order = match merging.order {
-        None => {
-            let (named, before) = (places(&change_ids), places(&original_ids));
-            return Ok(sort(merged, &ids, &named, &before, identity));
+    in_order?;
+    let before = match &order {
+        None => places(&original_ids),
+        Some((order, order_ids)) => {
+            check_order_items(&ids, (order, order_ids, &named), identity)?;
+            places(overwritten(&original_ids, &kept_ids, &ids[kept_ids.len()..]))
         }
-        Some(Value::Array(order)) => order,
-        Some(other) => return Err(StrategicError::OrderType(go::type_name(other))),
     };
-    let order_ids = identity.all(order);
-    let named = places(&order_ids);
-    check_order((&changes, &change_ids), (order, &named))?;
-    check_order_items(&ids, (order, &order_ids, &named), identity)?;
-    let before = overwritten(&original_ids, &kept_ids, &ids[kept_ids.len()..]);
-    Ok(sort(merged, &ids, &named, &places(before), identity))
+    Ok(sort(merged, &ids, &named, &before, identity))
 }
 
 /// The old list as it stands when the order is made: upstream deletes and appends in its memory, so new items take the
@@ -504,17 +530,16 @@ fn overwritten<'i>(original: &'i [Id<'i>], kept: &[&'i Id<'i>], added: &[&'i Id<
 
 /// Takes `{$patch: delete|replace}` items out of the patch and says which items of the original stay, and what else is
 /// changed.
-fn apply_item_directives<'c>(
+fn apply_item_directives(
     original: &[Id<'_>],
-    change: &'c [Value],
+    mut change: Vec<Value>,
     identity: Identity<'_>,
-) -> Result<(Vec<bool>, Vec<&'c Value>), StrategicError> {
-    let mut changes = Vec::new();
+) -> Result<(Vec<bool>, Vec<Value>), StrategicError> {
     let mut gone = BTreeSet::new();
     let mut replaced = false;
-    for item in change {
+    for item in &change {
         match item.get(DIRECTIVE).map(|directive| (directive, directive.as_str())) {
-            None => changes.push(item),
+            None => {}
             Some((_, Some("replace"))) => replaced = true,
             Some((_, Some("delete"))) => {
                 gone.insert(identity.check(item)?);
@@ -523,8 +548,9 @@ fn apply_item_directives<'c>(
             Some((directive, _)) => return Err(unknown(directive, item.as_object().unwrap_or(&Map::new()))),
         }
     }
-    let kept = original.iter().map(|id| !replaced && !gone.contains(id));
-    Ok((kept.collect(), changes))
+    let kept = original.iter().map(|id| !replaced && !gone.contains(id)).collect();
+    change.retain(|item| item.get(DIRECTIVE).is_none());
+    Ok((kept, change))
 }
 
 /// Everything that the patch changes must be in the order, and in that order.
@@ -600,7 +626,7 @@ mod tests {
 
     fn patched(document: &Value, patch: &Value) -> Result<Value, String> {
         let schema = catalog::for_kind("", "v1", "Pod").expect("the catalog knows Pod");
-        apply(document, patch, &schema).map_err(|why| why.to_string())
+        apply(document, patch.clone(), &schema).map_err(|why| why.to_string())
     }
 
     fn check(document: Value, patch: Value, expected: Value) {

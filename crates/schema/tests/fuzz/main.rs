@@ -140,7 +140,7 @@ fn strategic_patches_are_applied() {
     check!().for_each(|bytes: &[u8]| {
         let mut input = Input::new(bytes);
         let (document, patch) = (input.deployment(), input.deployment());
-        if let Ok(mut patched) = patch::strategic::apply(&document, &patch, &schema) {
+        if let Ok(mut patched) = patch::strategic::apply(&document, patch.clone(), &schema) {
             let _ = structural::convert_check(&patched, &schema);
             structural::go_normalize(&mut patched, &schema);
         }
