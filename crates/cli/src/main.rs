@@ -195,6 +195,7 @@ fn on<F: Future<Output = Result<(), output::Failure>>>(
         .enable_all()
         .build()
         .map_err(|why| output::Failure::new("cannot start the asynchronous runtime").because(why))?;
+    runtime.spawn(allocator::give_back());
     let done = runtime.block_on(work);
     // Tasks that still run are cancelled; the command has printed everything by now.
     runtime.shutdown_background();
