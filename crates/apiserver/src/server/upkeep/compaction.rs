@@ -18,8 +18,8 @@ use jiff::{SignedDuration, Timestamp};
 use crate::server::Inner;
 use crate::storage::Storage;
 
-/// So many changes are forgotten by one request: a fraction of a millisecond.
-const AT_ONCE: usize = 500;
+/// So many changes are forgotten by one request: about a millisecond.
+const AT_ONCE: usize = 4000;
 
 /// When history is compacted next, and up to where.
 #[derive(Default)]
