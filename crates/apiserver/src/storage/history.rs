@@ -109,8 +109,11 @@ impl History {
 
     /// Takes out the changes up to `revision`, at most so many, except for the latest `kept`.
     pub(super) fn forget(&mut self, revision: u64, kept: usize, most: usize) -> Forgotten {
-        let older = self.changes.partition_point(|change| change.revision <= revision);
-        let count = older.min(self.changes.len().saturating_sub(kept)).min(most);
+        let mut count = most.min(self.changes.len().saturating_sub(kept));
+        // Most stores are quiet, and are asked again and again.
+        if count > 0 {
+            count = count.min(self.changes.partition_point(|change| change.revision <= revision));
+        }
         let forgotten: Vec<Kept> = self.changes.drain(..count).collect();
         if let Some(last) = forgotten.last() {
             self.compacted = last.revision;
