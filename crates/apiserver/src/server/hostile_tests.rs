@@ -318,6 +318,47 @@ fn what_is_stored_is_not_too_large() {
     hostile.check("gone", &format!("GET {path}/unmanaged"), &Value::Null, 404, ANY);
 }
 
+/// As kube-apiserver 1.36.3 with etcd's own limit answers. Without their entries, the fields of all managers would belong
+/// to the last one.
+#[test]
+fn an_apply_that_is_too_large_takes_no_fields_from_others() {
+    let hostile = Hostile::new();
+    let path = "/apis/rbac.authorization.k8s.io/v1/namespaces/default/roles/shared";
+    let apply = |manager: &str, labels: Value, code: u16| {
+        let object = json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role",
+            "metadata": {"name": "shared", "labels": labels}});
+        let line = format!("PATCH {path}?force=true&fieldManager={manager}");
+        let headers = [("content-type", "application/apply-patch+yaml")];
+        let world = &hostile.world;
+        let answer = world.send_within(Limits::REQUEST, &line, &headers, object.to_string(), UserInfo::admin());
+        assert_eq!(answer.code, code, "{manager}: {}", answer.body["message"]);
+        answer.body
+    };
+    let fill = |what: &str, size: usize| {
+        let rule =
+            json!({"apiGroups": [""], "resources": ["pods"], "verbs": ["get"], "resourceNames": ["y".repeat(size)]});
+        hostile.check(what, &format!("PATCH {path}"), &json!({"rules": [rule]}), 200, ANY)
+    };
+    let managers = |object: &Value| object["metadata"]["managedFields"].as_array().map(Vec::len);
+    let wide: Value = (0..5)
+        .map(|index| (format!("{}{index}", "c".repeat(60)), json!("v".repeat(60))))
+        .collect::<serde_json::Map<_, _>>()
+        .into();
+    apply("first", json!({"a": "v"}), 201);
+    fill("nearly full", 3 * 512 * 1024 - 700);
+    let full = apply("second", json!({"b": "v"}), 200);
+    assert_eq!(managers(&full), Some(3));
+    let refused = apply("third", wide.clone(), 500);
+    assert_eq!(refused["message"], "etcdserver: request is too large");
+    let read = hostile.check("read", &format!("GET {path}"), &Value::Null, 200, ANY);
+    assert_eq!(read, full);
+    // It may still be written, and applied where it fits.
+    apply("first", json!({"d": "v"}), 200);
+    assert_eq!(managers(&fill("little", 1)), Some(3));
+    assert_eq!(managers(&apply("third", wide, 200)), Some(4));
+    hostile.check("delete", &format!("DELETE {path}"), &Value::Null, 200, ANY);
+}
+
 /// One column that explodes does not take the list away from its readers, nor the other cells.
 #[test]
 fn a_column_that_explodes_is_cut() {

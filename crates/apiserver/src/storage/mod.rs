@@ -215,6 +215,8 @@ pub struct SizeLimit<'a> {
     pub plain: usize,
     /// How many bytes an object counts whose text is so long.
     pub counted: &'a dyn Fn(&Value, usize) -> usize,
+    /// Whether an object that is too large is stored without its `managedFields`, if it fits then.
+    pub drops_managers: bool,
 }
 
 impl SizeLimit<'_> {
@@ -227,6 +229,7 @@ impl SizeLimit<'_> {
             max,
             plain: max,
             counted: &|_, length| length,
+            drops_managers: true,
         }
     }
 
@@ -257,7 +260,7 @@ pub trait Storage: Send + Sync + 'static {
         self.create_up_to(store, key, value, &SizeLimit::NONE)
     }
 
-    /// The same of an object that may be so large. A larger one loses its `managedFields` first.
+    /// The same of an object that may be so large.
     ///
     /// # Errors
     /// [`StorageError::AlreadyExists`], [`StorageError::TooLarge`].

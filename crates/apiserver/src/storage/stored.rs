@@ -208,9 +208,8 @@ impl Prepared {
         self.depth
     }
 
-    /// The same, if it is not larger than the limit, or than `present` bytes of text; a larger one loses its
-    /// `managedFields`, which may be large and on which nothing depends (as `rest.isTooLargeError` has it in the
-    /// handlers of kube-apiserver).
+    /// The same, if it is not larger than the limit, or than `present` bytes of text. A larger one loses its
+    /// `managedFields` where the limit says so ([`SizeLimit::drops_managers`]).
     pub(super) fn up_to(
         value: Value,
         order: Order,
@@ -223,7 +222,8 @@ impl Prepared {
             limit.exceeded(value, length)
         };
         let mut prepared = Prepared::new(value, order);
-        if exceeded(&prepared).is_some()
+        if limit.drops_managers
+            && exceeded(&prepared).is_some()
             && let Some(mut value) = prepared.value.take()
         {
             let metadata = value.get_mut("metadata").and_then(Value::as_object_mut);

@@ -11,6 +11,7 @@ use crate::model::form::{full, full_of, key};
 use crate::model::status::Status;
 use crate::model::{Resource, object};
 use crate::server::Inner;
+use crate::server::managed::Tracking;
 use crate::server::respond::is_shown_as_stored;
 use crate::server::settle::refused;
 use crate::storage::{SizeLimit, StorageError, StoredObject, same_content};
@@ -45,7 +46,7 @@ impl Writer<'_> {
         let counted = |value: &Value, length| counted(resource, &key, value, length);
         let created = budget::commit(|| {
             let storage = &self.server.storage;
-            let stored = storage.create_up_to(&resource.store, &key, form, &limit(&counted))?;
+            let stored = storage.create_up_to(&resource.store, &key, form, &self.limit(&counted))?;
             let stored = self.server.after_write(resource, stored);
             self.server.after_create(resource, &stored);
             Ok(stored)
@@ -101,13 +102,29 @@ impl Writer<'_> {
     fn exchange(&self, key: &str, present: &Present, stored: Value) -> Result<Arc<StoredObject>, StorageError> {
         let (resource, server) = (&self.resource, self.server);
         let counted = |value: &Value, length| counted(resource, key, value, length);
-        let limit = limit(&counted);
+        let limit = self.limit(&counted);
         let stored = server
             .storage
             .replace_up_to(&resource.store, key, present.revision, stored, &limit)?;
         let stored = server.after_write(resource, stored);
         server.after_update(resource, &present.old, &stored);
         Ok(stored)
+    }
+
+    /// How large a stored object may be: as etcd's `--max-request-bytes`. It counts only near that; no built-in kind is
+    /// larger in protobuf than in JSON except by the part that JSON leaves out, which is little.
+    ///
+    /// The handlers of kube-apiserver try once more without `managedFields` (`isTooLargeError`), except that of an
+    /// apply: its next conflicts are judged by them.
+    fn limit<'c>(&self, counted: &'c dyn Fn(&Value, usize) -> usize) -> SizeLimit<'c> {
+        const ETCD: usize = 3 * 512 * 1024;
+        const NEAR: usize = 1024;
+        SizeLimit {
+            max: ETCD,
+            plain: ETCD - NEAR,
+            counted,
+            drops_managers: self.tracking != Tracking::Given,
+        }
     }
 
     /// The present object, which a write left as it is, if it is still at its revision.
@@ -205,18 +222,6 @@ fn shown_length(resource: &Resource, value: &Value, length: usize) -> usize {
         length = length.saturating_add(written(&text.into()));
     }
     length
-}
-
-/// How large a stored object may be: as etcd's `--max-request-bytes`. It counts only near that; no built-in kind is
-/// larger in protobuf than in JSON except by the part that JSON leaves out, which is little.
-fn limit(counted: &dyn Fn(&Value, usize) -> usize) -> SizeLimit<'_> {
-    const ETCD: usize = 3 * 512 * 1024;
-    const NEAR: usize = 1024;
-    SizeLimit {
-        max: ETCD,
-        plain: ETCD - NEAR,
-        counted,
-    }
 }
 
 /// The error of etcd, or of its client, for an object that is too large.
