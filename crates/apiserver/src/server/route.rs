@@ -69,6 +69,10 @@ pub(crate) struct ResourcePath {
 pub(crate) fn parse(path: &str) -> Path {
     // An escaped slash is a slash.
     let path = &decode(path, false);
+    // The target of `CONNECT host:port`, which has no path, and that of `GET *`.
+    if !path.starts_with('/') {
+        return Path::Page(Page::Nothing);
+    }
     let mut segments: Vec<&str> = path.trim_start_matches('/').split('/').collect();
     if segments.last().is_some_and(|last| last.is_empty()) {
         segments.pop();
@@ -290,6 +294,9 @@ mod tests {
             ("/livez/", Page::Nothing),
             ("/", Page::Index),
             ("/API/v1", Page::Nothing),
+            ("", Page::Nothing),
+            ("*", Page::Nothing),
+            ("api", Page::Nothing),
             ("/metrics/slis", Page::NotServed),
             ("/openapi/v2", Page::OpenApiV2),
             ("/openapi/v2/", Page::Nothing),
