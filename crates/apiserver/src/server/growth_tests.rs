@@ -2,7 +2,7 @@
 //! hands out, and in definitions that are read.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use bytes::Bytes;
 use futures::FutureExt as _;
@@ -21,6 +21,8 @@ use crate::{ApiServer, Config, Parts, UserInfo};
 struct Counting {
     inner: MemoryStorage,
     handed: AtomicUsize,
+    /// Whether another write comes before every update.
+    is_late: AtomicBool,
 }
 
 impl Counting {
@@ -54,6 +56,10 @@ impl Storage for Counting {
         value: Value,
         limit: &SizeLimit<'_>,
     ) -> Result<Arc<StoredObject>, StorageError> {
+        if self.is_late.load(Ordering::Relaxed) {
+            let (key, current) = (key.to_owned(), expected + 1);
+            return Err(StorageError::Conflict { key, expected, current });
+        }
         self.inner.update_up_to(store, key, expected, value, limit)
     }
     fn delete(&self, store: &str, key: &str, expected: u64) -> Result<Arc<StoredObject>, StorageError> {
@@ -96,6 +102,7 @@ impl World {
         let storage = Arc::new(Counting {
             inner: MemoryStorage::bounded(Bounds::default()),
             handed: AtomicUsize::new(0),
+            is_late: AtomicBool::new(false),
         });
         // Room for more Services than there are to be.
         let config = Config {
@@ -145,6 +152,42 @@ impl World {
             .lock()
             .expect("no test panics under the lock");
         definitions.times_read()
+    }
+}
+
+/// The client is to try again. It is not told to send less: the same write fits when no other one comes before it.
+#[test]
+fn a_write_that_is_always_late_is_a_conflict() {
+    let world = World::new();
+    let maps = "/api/v1/namespaces/default/configmaps";
+    let data: Value = (0..4_000)
+        .map(|index| (format!("k{index}"), json!("v")))
+        .collect::<serde_json::Map<_, _>>()
+        .into();
+    world.cost("POST", maps, &json!({"metadata": {"name": "a"}, "data": data}));
+    world.storage.is_late.store(true, Ordering::Relaxed);
+    for (kind, query, body) in [
+        ("merge-patch+json", "", json!({"data": {"k1": "w"}})),
+        (
+            "apply-patch+yaml",
+            "?fieldManager=b",
+            json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}, "data": {"k1": "v"}}),
+        ),
+    ] {
+        let request = Request::patch(format!("{maps}/a{query}")).header("content-type", format!("application/{kind}"));
+        let request = request.body(Bytes::from(body.to_string())).expect("a request");
+        let limits = Limits {
+            steps: Limits::REQUEST.steps / 5,
+            ..Limits::REQUEST
+        };
+        let answered = world
+            .api
+            .handle_within(limits, request, UserInfo::admin())
+            .now_or_never();
+        let (parts, body) = answered.expect("nothing waits in these tests").into_parts();
+        let body = String::from_utf8_lossy(&body.whole().unwrap_or_default()).into_owned();
+        assert_eq!(parts.status, 409, "{kind}: {body}");
+        assert!(body.contains("the object has been modified"), "{kind}: {body}");
     }
 }
 

@@ -12,6 +12,7 @@ mod store;
 
 use std::sync::Arc;
 
+use kubewright_schema::budget;
 use kubewright_schema::error::FieldError;
 use kubewright_schema::structural;
 use serde_json::{Value, json};
@@ -264,7 +265,8 @@ impl<'a> Writer<'a> {
         self.server.authorize(self.user, &attributes).await
     }
 
-    /// Replaces the object at `key` by the result of `next`; tries again after a conflict with another write.
+    /// Replaces the object at `key` by the result of `next`; tries again after a conflict with another write, as long as
+    /// the budget of the request allows. Then the answer is a conflict: the same request succeeds when others write less.
     ///
     /// `next` gets the present object with `apiVersion` and `kind`, and leaves it as it was. A resourceVersion that it
     /// leaves in place is the present one.
@@ -278,6 +280,7 @@ impl<'a> Writer<'a> {
         let resource = self.resource.clone();
         let key = key(namespace, name);
         for _ in 0..MAX_ATTEMPTS {
+            let before = budget::left();
             let Some(stored) = self.server.storage.get(&resource.store, &key) else {
                 return Err(Status::not_found(&resource, name));
             };
@@ -294,6 +297,7 @@ impl<'a> Writer<'a> {
             self.unlink(&mut new);
             let stored = self.server.stored_form(&resource, new).await?;
             match self.replace(&key, name, present, stored)? {
+                None if !budget::affords_again(before) => break,
                 None => {}
                 Some(Written::Stored(stored)) => {
                     claim.keep();

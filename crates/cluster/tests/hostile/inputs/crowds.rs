@@ -56,14 +56,17 @@ fn writers() -> Vec<Input> {
             &[400, 429],
             move || post(CONFIG_MAPS, "application/json", "[".repeat(1_000_000)).by_clients(CLIENTS),
         ),
+        // The entries of 20 managers are as much as an object may hold: etcd's answer is 500, which the few clients of a
+        // debug build do not get. Some lose against the others so often that they are to try again themselves (409).
         input(
             "64 clients that apply 5,000 fields to one object",
-            &[200, 201, 409, 429],
+            &[200, 201, 409, 429, 500],
             || {
                 let data = fields(5_000, |_| "\"v\"".to_owned());
                 let path = format!("{CONFIG_MAPS}/crowd");
                 let manager = format!("m{NUMBER}");
-                apply(&path, &manager, config_map("crowd", "", &format!("\"data\":{data}"))).by_clients(CLIENTS)
+                let made = apply(&path, &manager, config_map("crowd", "", &format!("\"data\":{data}")));
+                made.by_clients(CLIENTS)
             },
         ),
         input("64 clients that patch one object", READ, || {
