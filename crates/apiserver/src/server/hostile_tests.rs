@@ -103,6 +103,25 @@ fn many_owners_and_finalizers_are_looked_at_once() {
     );
 }
 
+/// Every amount stands in three lists: those of containers without a default are the maximum.
+#[test]
+fn amounts_of_a_limit_are_compared_without_their_paths() {
+    let hostile = Hostile::new();
+    let amounts = |count: usize| -> Value {
+        let amounts = (0..count).map(|index| (format!("example.org/r{index}"), json!("1")));
+        amounts.collect::<serde_json::Map<_, _>>().into()
+    };
+    let line = "POST /api/v1/namespaces/default/limitranges";
+    let range =
+        json!({"metadata": {"name": "many"}, "spec": {"limits": [{"type": "Container", "max": amounts(12_000)}]}});
+    let made = hostile.check("many amounts", line, &range, 201, CHEAP);
+    let limit = &made["spec"]["limits"][0];
+    assert_eq!(
+        (&limit["default"], &limit["defaultRequest"]),
+        (&limit["max"], &limit["max"])
+    );
+}
+
 #[test]
 fn many_mistakes_are_told_in_part() {
     let hostile = Hostile::new();

@@ -5,6 +5,7 @@
 use std::collections::BTreeSet;
 use std::str::FromStr;
 
+use kubewright_schema::budget;
 use kubewright_schema::error::FieldError;
 use kubewright_schema::names;
 use kubewright_schema::quantity::Quantity;
@@ -332,19 +333,40 @@ fn default_limits(object: &mut Value) {
         if item.get("type").and_then(Value::as_str) != Some("Container") {
             continue;
         }
-        for (target, sources) in [("default", ["max", "max"]), ("defaultRequest", ["default", "min"])] {
-            let mut merged: Object = item.get(target).and_then(Value::as_object).cloned().unwrap_or_default();
-            for source in sources {
-                for (name, amount) in item.get(source).and_then(Value::as_object).into_iter().flatten() {
-                    merged.entry(name.clone()).or_insert_with(|| amount.clone());
-                }
-            }
-            if !merged.is_empty() {
-                item.insert(target.to_owned(), Value::Object(merged));
-            }
+        for (target, source) in [
+            ("default", "max"),
+            ("defaultRequest", "default"),
+            ("defaultRequest", "min"),
+        ] {
+            fill_amounts(item, target, source);
         }
     }
 }
+
+/// Adds the amounts of another list that a list does not have.
+fn fill_amounts(item: &mut Object, target: &str, source: &str) {
+    let Some(Value::Object(more)) = item.get(source) else {
+        return;
+    };
+    let missing: Object = match item.get(target) {
+        Some(Value::Object(present)) => {
+            let is_missing = |(name, _): &(&String, &Value)| !present.contains_key(*name);
+            let missing = more.iter().filter(is_missing);
+            missing.map(|(name, amount)| (name.clone(), amount.clone())).collect()
+        }
+        _ => more.clone(),
+    };
+    match item.get_mut(target) {
+        _ if missing.is_empty() => {}
+        Some(Value::Object(present)) => present.extend(missing),
+        _ => {
+            item.insert(target.to_owned(), Value::Object(missing));
+        }
+    }
+}
+
+/// The lists of amounts that a limit has.
+const AMOUNTS: [&str; 5] = ["max", "min", "default", "defaultRequest", "maxLimitRequestRatio"];
 
 /// `ValidateLimitRange`.
 fn limits(new: &Value) -> Vec<FieldError> {
@@ -363,11 +385,10 @@ fn limits(new: &Value) -> Vec<FieldError> {
         if !seen.insert(kind.text()) {
             errors.duplicate(&kind);
         }
-        for list in ["max", "min", "default", "defaultRequest", "maxLimitRequestRatio"] {
-            for (name, entry) in item.key(list).entries() {
-                limited_name(&mut errors, kind.text(), name, &entry);
-            }
-        }
+        let lists = AMOUNTS.map(|list| item.value.get(list).and_then(Value::as_object));
+        let keys = lists.iter().flatten().flat_map(|list| list.keys());
+        let resources: BTreeSet<&str> = keys.map(String::as_str).collect();
+        limited_names(&mut errors, kind.text(), &item, &resources);
         if kind.text() == "Pod" {
             for field in ["default", "defaultRequest"] {
                 if !item.key(field).is_empty() {
@@ -382,15 +403,31 @@ fn limits(new: &Value) -> Vec<FieldError> {
                 "either minimum or maximum storage value is required, but neither was provided",
             );
         }
-        let resources: BTreeSet<&str> = ["max", "min", "default", "defaultRequest", "maxLimitRequestRatio"]
-            .iter()
-            .flat_map(|list| item.key(list).entries().map(|(name, _)| name).collect::<Vec<_>>())
-            .collect();
         for resource in resources {
-            bounds(&mut errors, &item, resource);
+            bounds(&mut errors, &item, lists, resource);
         }
     }
     errors.into_vec()
+}
+
+/// Refuses names in the lists of a limit. Most stand in several lists, and nothing is wrong with any: these are looked
+/// at once, and without their paths.
+fn limited_names(errors: &mut Errors, kind: &str, item: &At<'_>, resources: &BTreeSet<&str>) {
+    let is_right = |name: &str| {
+        budget::spend_on_text(name.len());
+        name.contains('/') && !name.starts_with("requests.") && names::qualified_name(name).is_empty()
+    };
+    let doubtful: BTreeSet<&str> = resources.iter().copied().filter(|name| !is_right(name)).collect();
+    if doubtful.is_empty() {
+        return;
+    }
+    for list in AMOUNTS {
+        for (name, entry) in item.key(list).entries() {
+            if doubtful.contains(name) {
+                limited_name(errors, kind, name, &entry);
+            }
+        }
+    }
 }
 
 /// The resources that a limit may name: a resource of containers or pods, or anything with a domain.
@@ -416,17 +453,17 @@ fn limited_name(errors: &mut Errors, kind: &str, name: &str, at: &At<'_>) {
 
 /// The order `min <= defaultRequest <= default <= max` of one resource, in the words of Kubernetes (which shows another
 /// value than the one at fault here and there) (`ValidateLimitRange`).
-fn bounds(errors: &mut Errors, item: &At<'_>, resource: &str) {
+fn bounds(errors: &mut Errors, item: &At<'_>, lists: [Option<&Object>; 5], resource: &str) {
+    budget::spend(lists.len());
     let at = |list: &str| At {
         value: get(item.value, &[list, resource]),
         path: item.key(list).path.map_key(resource),
     };
-    let amount = |list: &str| Quantity::from_str(at(list).text()).ok();
-    let (least, most) = (amount("min"), amount("max"));
+    let amount = |list: Option<&Object>| Quantity::from_str(list?.get(resource)?.as_str()?).ok();
+    let [most, least, usual, request, ratio] = lists.map(amount);
     // Pods have no defaults, which is told, and theirs are not compared.
-    let is_pod = item.key("type").text() == "Pod";
-    let default = |list: &str| amount(list).filter(|_| !is_pod);
-    let (request, usual) = (default("defaultRequest"), default("default"));
+    let is_pod = item.value.get("type").and_then(Value::as_str) == Some("Pod");
+    let [usual, request] = [usual, request].map(|amount| amount.filter(|_| !is_pod));
     let mut refuse = |path: &str, shown: &str, low: (&str, &Option<Quantity>), high: (&str, &Option<Quantity>)| {
         if let (Some(below), Some(above)) = (low.1, high.1)
             && below > above
@@ -456,11 +493,14 @@ fn bounds(errors: &mut Errors, item: &At<'_>, resource: &str) {
     );
     refuse("default", "min", ("min", &least), ("default", &usual));
     refuse("default", "max", ("default", &usual), ("max", &most));
-    if amount("maxLimitRequestRatio").is_some_and(|ratio| ratio < Quantity::new(1, 0, ratio.format())) {
+    if ratio
+        .as_ref()
+        .is_some_and(|ratio| *ratio < Quantity::new(1, 0, ratio.format()))
+    {
         let ratio = at("maxLimitRequestRatio");
         errors.invalid(&ratio, format!("ratio {} is less than 1", ratio.text()));
     }
-    if let (Some(ratio), Some(least), Some(most)) = (amount("maxLimitRequestRatio"), &least, &most) {
+    if let (Some(ratio), Some(least), Some(most)) = (&ratio, &least, &most) {
         let (widest, asked) = (most.approximate() / least.approximate(), ratio.approximate());
         if asked > widest {
             let detail = format!("ratio {ratio} is greater than max/min = {widest:.6}");
