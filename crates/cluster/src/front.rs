@@ -21,7 +21,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures::FutureExt as _;
-use http::{Request, Response, StatusCode, header};
+use http::{Method, Request, Response, StatusCode, header};
 use http_body_util::BodyExt as _;
 use kubewright::Stop;
 use kubewright_apiserver::audit::{AUDIT_ID, PeerAddress};
@@ -111,6 +111,10 @@ impl Front {
         B: http_body::Body<Data = Bytes> + Send + Unpin + 'static,
         B::Error: std::fmt::Display + Send,
     {
+        if request.method() == Method::OPTIONS && request.uri().path() == "*" {
+            // Go's `globalOptionsHandler` answers this before any handler of kube-apiserver, whoever asks.
+            return self.respond(Response::new(Body::Full(Bytes::new())));
+        }
         let given = request.headers().get(AUDIT_ID).cloned();
         let mut response = self.answer_nameless(request, peer).await;
         self.api.name_answer(given, response.headers_mut());

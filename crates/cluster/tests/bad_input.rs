@@ -585,6 +585,38 @@ async fn broken_http_ends_only_its_own_connection() {
     cluster.stop().await;
 }
 
+/// As kube-apiserver 1.36.3 answers.
+#[tokio::test]
+async fn targets_without_a_path_are_not_found() {
+    let (cluster, listening) = server(Limits::default()).await;
+    let nothing = "404 page not found\n";
+    for (line, code, body) in [
+        ("CONNECT example.org:443", 404, nothing),
+        ("CONNECT *", 404, nothing),
+        ("GET *", 404, nothing),
+        ("POST *", 404, nothing),
+        ("PRI *", 404, nothing),
+        ("GET example.org:443", 404, nothing),
+        ("GET http://example.org/nope", 404, nothing),
+        ("OPTIONS *", 200, ""),
+        ("GET http://example.org/readyz", 200, "ok"),
+    ] {
+        let mut stream = raw(&listening, Who::Admin).await;
+        let request = format!("{line} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+        stream.write_all(request.as_bytes()).await.expect("it is sent");
+        let mut answer = Vec::new();
+        // A server may close a connection without the last words of TLS.
+        let _ = soon("the end of an answer", stream.read_to_end(&mut answer)).await;
+        let answer = String::from_utf8_lossy(&answer);
+        let (head, rest) = answer.split_once("\r\n\r\n").unwrap_or_default();
+        assert!(head.starts_with(&format!("HTTP/1.1 {code} ")), "{line}: {answer:?}");
+        assert_eq!(rest, body, "{line}: {head:?}");
+    }
+    let answer = ask(&listening, Who::Nobody, "OPTIONS", "*", &[], b"").await;
+    assert_eq!((answer.code, answer.body.as_str()), (200, ""), "{answer:?}");
+    cluster.stop().await;
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_client_that_stops_reading_a_watch_disturbs_no_other() {
     let stall = Duration::from_secs(2);
