@@ -497,6 +497,43 @@ async fn a_namespace_of_far_times_is_removed() {
     .await;
 }
 
+/// An autoscaler lists the pods of its target without a cache.
+#[tokio::test]
+async fn a_target_with_a_pod_of_a_far_time_is_scaled() {
+    check(async |client| {
+        let pods: Api<Pod> = Api::default_namespaced(client.clone());
+        let sets: Api<ReplicaSet> = Api::default_namespaced(client.clone());
+        let scalers: Api<HorizontalPodAutoscaler> = Api::default_namespaced(client.clone());
+        let mut far = pod("far", json!({}));
+        far["metadata"]["labels"] = json!({ "app": "far" });
+        create(&pods, far).await;
+        let condition = json!({ "type": "Far", "status": "True", "lastTransitionTime": "9999-12-31T23:59:59Z" });
+        let status = Patch::Merge(json!({ "status": { "conditions": [condition] } }));
+        let untyped: Api<PartialObjectMeta<Pod>> = Api::default_namespaced(client);
+        let patched = untyped.patch_status("far", &PatchParams::default(), &status).await;
+        patched.expect("it is patched");
+        let set = json!({ "metadata": { "name": "far" }, "spec": {
+            "replicas": 1, "selector": { "matchLabels": { "app": "far" } },
+            "template": { "metadata": { "labels": { "app": "far" } },
+                "spec": { "containers": [{ "name": "c", "image": "app:1" }] } },
+        } });
+        create(&sets, set).await;
+        let scaler = json!({ "metadata": { "name": "far" }, "spec": {
+            "maxReplicas": 2, "scaleTargetRef": { "apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "far" },
+        } });
+        create(&scalers, scaler).await;
+        until(&scalers, "far", |scaler| {
+            let status = scaler.and_then(|scaler| scaler.status.as_ref());
+            let conditions = status
+                .and_then(|status| status.conditions.as_deref())
+                .unwrap_or_default();
+            conditions.iter().any(|condition| condition.type_ == "ScalingActive")
+        })
+        .await;
+    })
+    .await;
+}
+
 #[tokio::test]
 async fn a_pod_waits_for_a_node_that_fits() {
     check(async |client| {

@@ -11,9 +11,9 @@
 use std::sync::Arc;
 
 use kubewright::k8s_openapi::api::rbac::v1::{ClusterRole, PolicyRule};
-use kubewright::kube::Api;
 use kubewright::kube::api::{Patch, PatchParams};
-use kubewright::kube::core::{Selector, SelectorExt as _};
+use kubewright::kube::core::{Request as Requests, Selector, SelectorExt as _};
+use kubewright::kube::{Error, Resource as _};
 use kubewright::{Action, Context, Controller, Reconciler, Request, Result};
 use serde_json::json;
 
@@ -63,9 +63,13 @@ impl Reconciler for ClusterRoleAggregation {
         if !rules.is_empty() {
             wanted["rules"] = json!(rules);
         }
-        let roles: Api<ClusterRole> = Api::all(ctx.client().kube().clone());
         let how = PatchParams::apply(NAME).force();
-        roles.patch(name, &how, &Patch::Apply(wanted)).await?;
+        let roles = Requests::new(ClusterRole::url_path(&(), None));
+        let request = roles
+            .patch(name, &how, &Patch::Apply(wanted))
+            .map_err(Error::BuildRequest)?;
+        // The answer is not read: the informer shows the role.
+        ctx.client().kube().request_text(request).await?;
         Ok(Action::await_change())
     }
 

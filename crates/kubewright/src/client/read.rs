@@ -10,7 +10,7 @@ use kubewright_engine::reflector::ListPage;
 use kubewright_engine::{Meta, ObjectKey};
 use tokio::time::Instant;
 
-use super::{Client, FIRST_READ_DEADLINE, Target};
+use super::{Client, FIRST_READ_DEADLINE, Target, scoped};
 use crate::cache::{
     EngineStore, Informer, KubeMeta, Listed, Objects, Parts, Shared, decode_page, filed, matching, orphans, owned_by,
 };
@@ -147,6 +147,23 @@ impl Client {
         let form = Form::for_resource::<K>(resource);
         let live = self.live_shared(&form, namespace, name).await?;
         Ok(live.map(|live| Arc::unwrap_or_clone(typed(live))))
+    }
+
+    /// The objects that `params` select, straight from the API server: for lists that are needed too seldom for an
+    /// index. Objects that cannot be decoded are left out.
+    ///
+    /// # Errors
+    /// [`Error::Api`] when the server refuses.
+    pub async fn list_live<K: Object>(&self, namespace: Option<&str>, params: &ListParams) -> Result<Vec<Arc<K>>> {
+        let form = Form::of::<K>();
+        let attempt = format!("list {}", form.resource.plural);
+        let page = self
+            .listed_live(&form, scoped(&form, namespace), params, &attempt)
+            .await?;
+        for object in &page.unreadable {
+            tracing::warn!(object = %object.key, "{attempt}: an object that cannot be decoded is left out");
+        }
+        Ok(typed_all(page.items))
     }
 }
 

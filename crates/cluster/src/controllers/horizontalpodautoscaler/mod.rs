@@ -253,7 +253,7 @@ impl Autoscaler {
     }
 
     /// Remembers the pods of an autoscaler, and returns all autoscalers that share some of them, itself included.
-    fn targets_of(&self, request: &Request, pods: &[Pod]) -> Vec<String> {
+    fn targets_of(&self, request: &Request, pods: &[Arc<Pod>]) -> Vec<String> {
         let uids: BTreeSet<String> = pods.iter().filter_map(|pod| pod.metadata.uid.clone()).collect();
         let mut targets = self.targets.lock().unwrap_or_else(PoisonError::into_inner);
         let others = targets
@@ -272,7 +272,7 @@ impl Autoscaler {
         scaler: &HorizontalPodAutoscaler,
         scale: &Scale,
         ctx: &Context,
-    ) -> Result<std::result::Result<Vec<Pod>, Outcome>> {
+    ) -> Result<std::result::Result<Vec<Arc<Pod>>, Outcome>> {
         let text = scale.status.as_ref().and_then(|status| status.selector.as_deref());
         let Some(text) = text.filter(|text| !text.is_empty()) else {
             let why = "selector is required";
@@ -284,8 +284,8 @@ impl Autoscaler {
         };
         // Their metrics are read every fifteen seconds; upstream asks the metrics API as often.
         let namespace = ctx.request().namespace().unwrap_or_default();
-        let api: Api<Pod> = Api::namespaced(ctx.client().kube().clone(), namespace);
-        let pods = api.list(&ListParams::default().labels(text)).await?.items;
+        let of_target = ListParams::default().labels(text);
+        let pods = ctx.client().list_live::<Pod>(Some(namespace), &of_target).await?;
         let of_all = self.targets_of(ctx.request(), &pods);
         if of_all.len() < 2 {
             return Ok(Ok(pods));
@@ -334,7 +334,7 @@ impl Autoscaler {
             Ok(listed) => listed,
             Err(outcome) => return Ok(outcome),
         };
-        let pods: Vec<&Pod> = listed.iter().collect();
+        let pods: Vec<&Pod> = listed.iter().map(AsRef::as_ref).collect();
         let scene = Scene {
             namespace: ctx.request().namespace().unwrap_or_default(),
             pods: &pods,

@@ -2,8 +2,7 @@
 
 use kubewright::k8s_openapi::api::autoscaling::v2::CrossVersionObjectReference;
 use kubewright::k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use kubewright::kube::api::{Api, GroupVersionKind};
-use kubewright::kube::core::DynamicObject;
+use kubewright::kube::core::{DynamicObject, GroupVersionKind, PartialObjectMeta};
 use kubewright::kube::discovery::Scope;
 use kubewright::{Context, Result};
 
@@ -28,13 +27,11 @@ pub(super) async fn described(
         found => found?,
     };
     let is_namespace = kind.group.is_empty() && kind.kind == "Namespace";
-    let api: Api<DynamicObject> = match capabilities.scope {
-        Scope::Cluster => Api::all_with(kube, &resource),
-        Scope::Namespaced => Api::namespaced_with(kube, namespace, &resource),
-    };
+    let within = (capabilities.scope == Scope::Namespaced).then_some(namespace);
     let name = if is_namespace { namespace } else { &of.name };
-    let found = api.get_metadata_opt(name).await?;
-    Ok(found.map(|found| found.metadata))
+    let client = ctx.client();
+    let found = client.live_of::<PartialObjectMeta<DynamicObject>>(&resource, within, name);
+    Ok(found.await?.map(|found| found.metadata))
 }
 
 /// Whether discovery knows no such kind.

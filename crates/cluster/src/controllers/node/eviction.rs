@@ -80,8 +80,12 @@ struct Ranked<'a> {
 /// The pod that goes next (`rankMemoryPressure`, `rankDiskPressure`, `rankPIDPressure`): one that uses more than it
 /// requests before others, then those of the lowest priority, then the one that is the farthest above its request.
 /// Never one that is critical.
-pub(super) fn next(all: &[Pod], short: Short, used: impl Fn(&Pod) -> i128) -> Option<&Pod> {
-    let candidates = all.iter().filter(|pod| is_active(pod) && !is_critical(pod));
+pub(super) fn next<'p>(
+    all: impl IntoIterator<Item = &'p Pod>,
+    short: Short,
+    used: impl Fn(&Pod) -> i128,
+) -> Option<&'p Pod> {
+    let candidates = all.into_iter().filter(|pod| is_active(pod) && !is_critical(pod));
     let ranked = candidates.map(|pod| Ranked {
         pod,
         used: used(pod),

@@ -10,7 +10,6 @@ use std::time::Duration;
 
 use kubewright::k8s_openapi::api::core::v1::{Node, Pod};
 use kubewright::k8s_openapi::jiff::Timestamp;
-use kubewright::kube::Api;
 use kubewright::kube::api::ListParams;
 use kubewright::{Action, Context, Controller, EventType, Reconciler, Request, Result};
 
@@ -98,12 +97,11 @@ impl Reconciler for Evictor {
             return Ok(Action::requeue_after(wait));
         }
         // Only nodes in trouble come here: their pods are asked for, and no index of all pods is kept for them.
-        let api: Api<Pod> = Api::all(ctx.client().kube().clone());
         let of_node = ListParams::default().fields(&format!("spec.nodeName={name}"));
-        let pods = api.list(&of_node).await?.items;
+        let pods = ctx.client().list_live::<Pod>(None, &of_node).await?;
         for short in short {
             let used = |pod: &Pod| self.meter.used(pod, short.resource(), None).unwrap_or(0);
-            if let Some(pod) = eviction::next(&pods, short, used) {
+            if let Some(pod) = eviction::next(pods.iter().map(AsRef::as_ref), short, used) {
                 self.evict(&ctx, &node, pod, short).await?;
                 break;
             }
