@@ -47,6 +47,44 @@ async fn server_process() {
     std::future::pending::<()>().await;
 }
 
+/// The folder stays what it was at the start, wherever the link leads meanwhile.
+#[tokio::test]
+async fn a_link_is_followed_once() {
+    let outer = tempfile::tempdir().unwrap();
+    let at = |name: &str| outer.path().join(name);
+    let lead = |to: &str| {
+        let _ = std::fs::remove_file(at("link"));
+        std::os::unix::fs::symlink(at(to), at("link")).unwrap();
+    };
+    let start = async |name: &str| {
+        let cluster = Cluster::builder().controllers(Controllers::None).data_dir(at(name));
+        let cluster = cluster.start().await.unwrap();
+        let maps: Api<ConfigMap> = Api::default_namespaced(cluster.client());
+        (cluster, maps)
+    };
+    let create = async |maps: &Api<ConfigMap>, name: &str| {
+        let mut map = ConfigMap::default();
+        map.metadata.name = Some(name.to_owned());
+        maps.create(&PostParams::default(), &map).await.unwrap();
+    };
+    for name in ["first", "second"] {
+        std::fs::create_dir(at(name)).unwrap();
+    }
+    lead("first");
+    let (cluster, maps) = start("link").await;
+    create(&maps, "before").await;
+    lead("second");
+    create(&maps, "after").await;
+    cluster.stop().await;
+    let second = std::fs::read_dir(at("second")).unwrap();
+    assert_eq!(second.count(), 0, "nothing is written there");
+    let (cluster, maps) = start("first").await;
+    for name in ["before", "after"] {
+        assert!(maps.get_opt(name).await.unwrap().is_some(), "{name}");
+    }
+    cluster.stop().await;
+}
+
 /// A server in a process of its own.
 struct Server {
     process: Child,
