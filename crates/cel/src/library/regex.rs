@@ -8,11 +8,18 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use regex::{Regex, RegexBuilder};
+use regex_syntax::ast;
+use regex_syntax::hir::translate::Translator;
 
+use self::size::Size;
+use self::walk::Program;
 use super::Called;
 use crate::error::Error;
 use crate::value::Value;
 use kubewright_values::budget;
+
+mod size;
+mod walk;
 
 pub(super) fn call<'a>(overload: &str, args: &[Value<'a>], patterns: &Patterns) -> Called<'a> {
     let [Value::String(text), Value::String(pattern), rest @ ..] = args else {
@@ -36,22 +43,18 @@ pub(super) fn call<'a>(overload: &str, args: &[Value<'a>], patterns: &Patterns) 
         Ok(regex) => regex,
         Err(error) => return Some(Err(Error::new(format!("Illegal regex: {error}")))),
     };
-    regex.spend(text);
-    let regex = &regex.regex;
     Some(Ok(if overload == "string_find_string" {
-        Value::string(regex.find(text).map_or("", |found| found.as_str()))
+        Value::string(regex.find(text).unwrap_or_default())
     } else {
-        Value::strings(regex.find_iter(text).take(count).map(|found| {
-            budget::produce(VALUE + found.len());
-            found.as_str().to_owned()
-        }))
+        let found = regex.find_all(text, count, |found| budget::produce(VALUE + found.len()));
+        Value::strings(found.into_iter().map(str::to_owned))
     }))
 }
 
 /// The memory of a list item beside its text.
 const VALUE: usize = 64;
 
-/// How many compiled expressions are kept, and how large each of them may be ([`weight`]). Each keeps its notes: some
+/// How many compiled expressions are kept, and how large each of them may be (in ranges of characters). Each keeps its notes: some
 /// 32 MiB for each thread, were all of them full.
 const KEPT: usize = 128;
 const KEPT_WEIGHT: usize = 2_000;
@@ -91,33 +94,88 @@ impl Patterns {
 /// those notes, and making them anew costs far more than a short match does.
 #[derive(Debug)]
 pub struct GoRegex {
-    regex: Regex,
+    engine: Engine,
     weight: usize,
+}
+
+#[derive(Debug)]
+enum Engine {
+    Crate { regex: Regex, parts: usize },
+    Walk(Program),
 }
 
 impl GoRegex {
     /// Whether it matches somewhere in the text.
     pub fn matches(&self, text: &str) -> bool {
-        self.spend(text);
-        self.regex.is_match(text)
+        match &self.engine {
+            Engine::Crate { regex, parts } => {
+                spend(text, *parts);
+                regex.is_match(text)
+            }
+            Engine::Walk(program) => program.matches(text),
+        }
     }
 
-    /// At worst each character is held against each part of the expression.
-    fn spend(&self, text: &str) {
-        budget::spend(1 + text.len().saturating_mul(self.weight) / 16);
+    /// The first match.
+    fn find<'t>(&self, text: &'t str) -> Option<&'t str> {
+        self.find_all(text, 1, |_| ()).into_iter().next()
+    }
+
+    /// As many matches from the start as are wanted, each shown to `seen` when it is found.
+    fn find_all<'t>(&self, text: &'t str, most: usize, seen: impl Fn(&str)) -> Vec<&'t str> {
+        let seen = |found: &'t str| {
+            seen(found);
+            found
+        };
+        match &self.engine {
+            Engine::Crate { regex, parts } => {
+                spend(text, *parts);
+                regex
+                    .find_iter(text)
+                    .take(most)
+                    .map(|found| seen(found.as_str()))
+                    .collect()
+            }
+            Engine::Walk(program) => walk_all(program, text).take(most).map(seen).collect(),
+        }
     }
 }
+
+/// At worst each character is held against each part of the expression.
+fn spend(text: &str, parts: usize) {
+    budget::spend(1 + text.len().saturating_mul(parts) / 16);
+}
+
+/// The matches that do not overlap. An empty one does not follow another directly.
+fn walk_all<'t>(program: &Program, text: &'t str) -> impl Iterator<Item = &'t str> {
+    let (mut from, mut last) = (Some(0), None);
+    std::iter::from_fn(move || {
+        loop {
+            let (start, end) = program.find_at(text, from?)?;
+            let behind = || Some(end + text[end..].chars().next()?.len_utf8());
+            let repeated = start == end && last == Some(end);
+            from = if start == end { behind() } else { Some(end) };
+            last = Some(end);
+            if !repeated {
+                return Some(&text[start..end]);
+            }
+        }
+    })
+}
+
+/// The most ranges that the `regex` crate is given to compile: some two milliseconds.
+const RANGES: usize = 4_000;
 
 /// The compiled expression, which the caller keeps.
 ///
 /// # Errors
 /// Go's message.
 pub fn compile(pattern: &str) -> Result<Arc<GoRegex>, String> {
-    let weight = weight(pattern);
-    budget::spend(weight.saturating_mul(16));
-    budget::produce(weight.saturating_mul(64));
-    let compiled = RegexBuilder::new(&translate(pattern)).dfa_size_limit(NOTES).build();
-    let regex = compiled.map_err(|_| refused(&complaint(pattern)))?;
+    budget::spend(pattern.len().saturating_mul(16));
+    budget::produce(pattern.len().saturating_mul(64));
+    let translated = translate(pattern);
+    let unreadable = || refused(&complaint(pattern));
+    let tree = ast::parse::Parser::new().parse(&translated).map_err(|_| unreadable())?;
     // The expressions that Go refuses although the crate takes them.
     let complaint = complaint(pattern);
     let refusals = [
@@ -128,46 +186,38 @@ pub fn compile(pattern: &str) -> Result<Arc<GoRegex>, String> {
     if refusals.iter().any(|refusal| complaint.starts_with(refusal)) {
         return Err(refused(&complaint));
     }
-    Ok(Arc::new(GoRegex { regex, weight }))
-}
-
-/// About how many parts an expression has when its repetitions are written out: the cost of compiling it, and at worst
-/// that of each character of a text.
-fn weight(pattern: &str) -> usize {
-    /// A class of Unicode's characters.
-    const CLASS: usize = 500;
-    // The weight before the present group and in it, for each open group, and the last element.
-    let (mut sums, mut last) = (vec![0_usize], 0_usize);
-    let mut rest = pattern;
-    while let Some(c) = rest.chars().next() {
-        let mut taken = c.len_utf8();
-        if c == '{' && is_repetition(rest) {
-            taken = rest.find('}').map_or(1, |end| end + 1);
-            let counts = rest[1..taken].split([',', '}']);
-            let most = counts.filter_map(|count| count.parse().ok()).max().unwrap_or(1);
-            last = last.saturating_mul(most.max(1));
-        } else {
-            let sum = sums.last_mut();
-            sum.map(|sum| *sum = sum.saturating_add(last)).unwrap_or_default();
-            last = 1;
-            match c {
-                '(' => {
-                    sums.push(0);
-                    last = 0;
-                }
-                ')' if sums.len() > 1 => last = sums.pop().unwrap_or_default().saturating_add(1),
-                '\\' => {
-                    let class = rest[1..].starts_with(['p', 'P']);
-                    last = if class { CLASS } else { 2 };
-                    taken += rest[1..].chars().next().map_or(0, char::len_utf8);
-                }
-                '.' => last = 8,
-                _ => {}
-            }
-        }
-        rest = &rest[taken..];
+    size::repeated(&tree).map_err(|span| {
+        let shown = &translated[span.start.offset..span.end.offset];
+        refused(&format!("invalid repeat count: `{shown}`"))
+    })?;
+    // Any flag `i` will do: this is a bound.
+    let folded = pattern.match_indices("(?").any(|(at, _)| {
+        let flags = pattern[at + 2..].bytes().take_while(|b| b"imsU-".contains(b));
+        flags.into_iter().any(|flag| flag == b'i')
+    });
+    size::spend_on_sets(&tree, folded);
+    let expression = Translator::new()
+        .translate(&translated, &tree)
+        .map_err(|_| unreadable())?;
+    let size = Size::of(&expression);
+    if size.ranges > RANGES {
+        let engine = Engine::Walk(Program::new(&expression, size.parts));
+        return Ok(Arc::new(GoRegex {
+            engine,
+            weight: size.parts,
+        }));
     }
-    sums.into_iter().fold(last, usize::saturating_add)
+    budget::spend(size.ranges.saturating_mul(48));
+    budget::produce(size.ranges.saturating_mul(64));
+    let compiled = RegexBuilder::new(&translated).dfa_size_limit(NOTES).build();
+    let regex = compiled.map_err(|_| unreadable())?;
+    Ok(Arc::new(GoRegex {
+        engine: Engine::Crate {
+            regex,
+            parts: size.parts,
+        },
+        weight: size.ranges,
+    }))
 }
 
 fn refused(complaint: &str) -> String {
@@ -246,6 +296,13 @@ fn escape(translated: &mut String, after: &str, in_set: bool) -> usize {
                 None => (&after[1..], after.len()),
             };
             translated.push_str(&regex::escape(literal));
+            return taken;
+        }
+        // The braces of `\p{Greek}` and `\x{e9}` are no repetition.
+        'p' | 'P' | 'x' if after[1..].starts_with('{') => {
+            let taken = after.find('}').map_or(1, |end| end + 1);
+            translated.push('\\');
+            translated.push_str(&after[..taken]);
             return taken;
         }
         // The crate gives these a meaning that Go does not know.
@@ -415,83 +472,4 @@ fn set_end(text: &str) -> Result<usize, Option<&str>> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn check(pattern: &str, matching: &[&str], other: &[&str]) {
-        let regex = compile(pattern).unwrap_or_else(|error| panic!("{pattern}: {error}"));
-        for text in matching {
-            assert!(regex.matches(text), "{pattern} matches {text:?}");
-        }
-        for text in other {
-            assert!(!regex.matches(text), "{pattern} does not match {text:?}");
-        }
-    }
-
-    #[test]
-    fn an_expression_is_shared_with_its_notes() {
-        let patterns = Patterns::default();
-        let compiled = |patterns: &Patterns| patterns.compile("^a$").expect("it compiles");
-        assert!(Arc::ptr_eq(&compiled(&patterns), &compiled(&patterns)));
-        let others = Patterns::default();
-        assert!(
-            !Arc::ptr_eq(&compiled(&patterns), &compiled(&others)),
-            "each is its owner's"
-        );
-    }
-
-    #[test]
-    fn a_bounded_number_is_kept() {
-        let patterns = Patterns::default();
-        let kept = |patterns: &Patterns| patterns.0.lock().expect("no test panics under the lock").len();
-        for number in 0..3 * KEPT {
-            patterns.compile(&format!("^a{number}$")).expect("it compiles");
-            assert!(kept(&patterns) <= KEPT);
-        }
-        let before = kept(&patterns);
-        patterns
-            .compile("(a{100}){50}")
-            .expect("it compiles, and is too large to be kept");
-        assert_eq!(kept(&patterns), before);
-    }
-
-    #[test]
-    fn means_what_it_means_to_go() {
-        check("^\\d+$", &["12"], &["٣", ""]);
-        check("^[\\w-]+$", &["a-b_1"], &["é"]);
-        check("^\\W$", &["é", "-"], &["a"]);
-        check("^[^\\s]$", &["a", "\u{a0}"], &[" "]);
-        check("a{", &["a{"], &["a"]);
-        check("^a{,2}$", &["a{,2}"], &["aa"]);
-        check("^a{2}$", &["aa"], &["a{2}"]);
-        check("^[[]$", &["["], &[]);
-        check("^[]a]$", &["]", "a"], &["[]a]"]);
-        check("^[a&&b]+$", &["a&b"], &["c"]);
-        check("^[[:alpha:]]$", &["a"], &["1", ":"]);
-        check("^\\Qa.b\\E$", &["a.b"], &["axb"]);
-        check("(?i)^x(?:y)?$", &["X", "xY"], &["z"]);
-        check("(?P<n>a)|*b?".trim_end_matches("|*b?"), &["a"], &["b"]);
-        check("\\bfoo\\b", &["a foo"], &["afoo"]);
-    }
-
-    #[test]
-    fn go_refuses() {
-        for (pattern, complaint) in [
-            ("[", "missing closing ]: `[`"),
-            ("a)", "unexpected ): `a)`"),
-            ("(a", "missing closing ): `(a`"),
-            ("+", "missing argument to repetition operator: `+`"),
-            ("a+*", "invalid nested repetition operator: `+*`"),
-            ("a{2,1}", "invalid repeat count: `{2,1}`"),
-            ("\\", "trailing backslash at end of expression: ``"),
-            ("(?!a)", "invalid or unsupported Perl syntax: `(?!`"),
-            (
-                "((((((((a{30}){30}){30}){30}){30}){30}){30}){30})",
-                "expression too large",
-            ),
-        ] {
-            let error = compile(pattern).expect_err(pattern);
-            assert!(error.contains(complaint), "{pattern}: {error}");
-        }
-    }
-}
+mod tests;

@@ -92,12 +92,43 @@ pub(crate) fn inputs() -> Vec<Input> {
                 create(DEFINITIONS, DEFINITION, body)
             },
         ),
-        input("a definition with 1,000 patterns of 1 KB", &[201, 413, 422], || {
-            let pattern = r#"{"type":"string","pattern":"[\\\\p{L}]{1,200}"}"#.to_owned();
+        input("a definition with 1,000 patterns of 200 letters", &[201, 413], || {
+            let pattern = r#"{"type":"string","pattern":"[\\p{L}\\p{N}]{1,200}"}"#.to_owned();
             let properties = fields(1_000, |_| pattern.clone());
             let body = definition_of_spec(&format!(r#"{{"type":"object","properties":{properties}}}"#));
             create(DEFINITIONS, DEFINITION, body)
         }),
+        input(
+            "a definition with 400 patterns of letters, each its own",
+            &[201, 413],
+            || {
+                let properties = fields(400, |index| {
+                    format!(r#"{{"type":"string","pattern":"^[\\pL\\pN]{{1,120}}x{index}$"}}"#)
+                });
+                let body = definition_of_spec(&format!(r#"{{"type":"object","properties":{properties}}}"#));
+                create(DEFINITIONS, DEFINITION, body)
+            },
+        ),
+        input(
+            "a pattern that folds the cases of all characters 10,000 times",
+            &[413],
+            || {
+                let pattern = format!("(?i){}", r"[a-\\x{10ffff}]".repeat(10_000));
+                let body = definition_of_spec(&format!(r#"{{"type":"string","pattern":"{pattern}"}}"#));
+                create(DEFINITIONS, DEFINITION, body)
+            },
+        ),
+        input(
+            "1,000 texts of letters under a pattern that counts them",
+            &[201],
+            || {
+                let items = items(1_000, |index| format!("\"{}{index}\"", "é".repeat(200)));
+                thing_of(
+                    r#"{"type":"array","items":{"type":"string","pattern":"^[\\pL\\pN]{1,253}$"}}"#,
+                    &items,
+                )
+            },
+        ),
         input("a definition with 20,000 properties", &[201, 413, 422], || {
             let properties = fields(20_000, |_| r#"{"type":"string"}"#.to_owned());
             let body = definition_of_spec(&format!(r#"{{"type":"object","properties":{properties}}}"#));
