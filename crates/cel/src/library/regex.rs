@@ -348,6 +348,7 @@ fn complaint(pattern: &str) -> String {
                 }
             }
             '(' => {
+                let mut head = 1;
                 let named = ["(?P<", "(?<"].into_iter().find(|start| rest.starts_with(start));
                 if let Some(start) = named.filter(|_| !rest.starts_with("(?<=") && !rest.starts_with("(?<!")) {
                     let name = rest[start.len()..].split_once('>').map(|(name, _)| name);
@@ -357,7 +358,7 @@ fn complaint(pattern: &str) -> String {
                         Some(name) if name.is_empty() || !name.chars().all(is_word) => {
                             return format!("invalid named capture: `{start}{name}>`");
                         }
-                        Some(_) => {}
+                        Some(name) => head = start.len() + name.len() + 1,
                     }
                 } else if let Some(flagged) = rest.strip_prefix("(?") {
                     let flags = flagged.bytes().take_while(|b| b"imsU-".contains(b)).count();
@@ -365,10 +366,14 @@ fn complaint(pattern: &str) -> String {
                         let shown: String = rest.chars().take(3 + flags).collect();
                         return format!("invalid or unsupported Perl syntax: `{shown}`");
                     }
+                    head = 3 + flags;
                 }
-                open.push(rest);
-                repeatable = false;
-                rest = &rest[1..];
+                // Flags alone are no group: `(?i)`.
+                if !rest[..head].ends_with(')') {
+                    open.push(rest);
+                    repeatable = false;
+                }
+                rest = &rest[head..];
                 continue;
             }
             ')' if open.pop().is_none() => return format!("unexpected ): `{pattern}`"),

@@ -8,10 +8,13 @@ use kubewright_values::budget;
 /// The most that a part may be repeated, with the repetitions around it (`repeatIsValid` of Go's `regexp/syntax`).
 const REPEATED: usize = 1000;
 
+/// A jump, or what else is no character.
+const JUMP: Size = Size { parts: 1, ranges: 1 };
+
 /// The size of an expression with its repetitions written out.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Size {
-    /// In characters and sets.
+    /// In characters, sets and the jumps between them.
     pub(super) parts: usize,
     /// In ranges of the bytes that encode them, as the `regex` crate compiles it.
     pub(super) ranges: usize,
@@ -21,7 +24,7 @@ impl Size {
     pub(super) fn of(expression: &Hir) -> Self {
         budget::spend(1);
         match expression.kind() {
-            HirKind::Empty | HirKind::Look(_) => Self { parts: 1, ranges: 1 },
+            HirKind::Empty | HirKind::Look(_) => JUMP,
             HirKind::Literal(text) => Self {
                 parts: text.0.len(),
                 ranges: text.0.len(),
@@ -31,17 +34,19 @@ impl Size {
                 ranges: class.iter().map(|range| range.end().len_utf8()).sum::<usize>().max(1),
             },
             HirKind::Class(Class::Bytes(_)) => Self { parts: 1, ranges: 1 },
-            HirKind::Capture(group) => Self::of(&group.sub).plus(Self { parts: 1, ranges: 1 }),
-            HirKind::Concat(parts) | HirKind::Alternation(parts) => parts
+            HirKind::Capture(group) => Self::of(&group.sub).plus(JUMP),
+            HirKind::Concat(parts) => parts.iter().fold(JUMP, |sum, part| sum.plus(Self::of(part))),
+            HirKind::Alternation(choices) => choices
                 .iter()
-                .fold(Self { parts: 1, ranges: 1 }, |sum, part| sum.plus(Self::of(part))),
+                .fold(JUMP, |sum, choice| sum.plus(Self::of(choice)).plus(JUMP).plus(JUMP)),
             HirKind::Repetition(repetition) => {
                 let times = repetition.max.unwrap_or(repetition.min).max(1) as usize;
-                let one = Self::of(&repetition.sub).plus(Self { parts: 1, ranges: 1 });
-                Self {
+                let one = Self::of(&repetition.sub).plus(JUMP);
+                let all = Self {
                     parts: one.parts.saturating_mul(times),
                     ranges: one.ranges.saturating_mul(times),
-                }
+                };
+                all.plus(JUMP)
             }
         }
     }

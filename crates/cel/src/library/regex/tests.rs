@@ -68,6 +68,11 @@ fn go_refuses() {
         ("+", "missing argument to repetition operator: `+`"),
         ("a+*", "invalid nested repetition operator: `+*`"),
         ("a{2,1}", "invalid repeat count: `{2,1}`"),
+        ("(?i)a**", "invalid nested repetition operator: `**`"),
+        ("(?P<n>a)(?:b)**", "invalid nested repetition operator: `**`"),
+        ("(?i:+)", "missing argument to repetition operator: `+`"),
+        ("(?i)((a)", "missing closing ): `(?i)((a)`"),
+        ("(?:(a{30}){30}){2}", "invalid repeat count: `{2}`"),
         ("\\", "trailing backslash at end of expression: ``"),
         ("(?!a)", "invalid or unsupported Perl syntax: `(?!`"),
         (
@@ -173,6 +178,8 @@ fn large_sets_may_be_repeated() {
         let steps = steps(pattern);
         assert!(steps < 500_000, "{pattern} takes {steps} steps");
     }
+    let many = || (0..1000).try_for_each(|number| compile(&format!("[\\p{{L}}\\p{{N}}]{{1,200}}{number}")).map(drop));
+    assert_eq!(budget::within(budget::Limits::REQUEST, many), Ok(Ok(())));
     assert!(
         steps("[\\pL\\pN]$") > 10_000,
         "what the crate compiles is counted by its ranges"

@@ -54,9 +54,8 @@ struct Place {
 impl Program {
     /// The program of an expression of about so many parts.
     pub(super) fn new(expression: &Hir, parts: usize) -> Self {
-        // Beside each part there are at most two jumps.
         budget::spend(parts);
-        budget::produce(parts.saturating_mul(3 * (size_of::<Step>() + 2 * size_of::<u32>())));
+        budget::produce(parts.saturating_mul(size_of::<Step>() + 2 * size_of::<u32>()));
         let anchored = expression.properties().look_set_prefix().contains(Look::Start);
         let mut program = Self {
             steps: Vec::new(),
