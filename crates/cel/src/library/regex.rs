@@ -434,7 +434,7 @@ fn class_end(text: &str) -> usize {
 fn is_known_class(class: &str) -> bool {
     budget::spend(2_000);
     budget::spend_on_text(class.len());
-    Regex::new(class).is_ok()
+    regex_syntax::parse(class).is_ok()
 }
 
 /// Where a set ends, or which of its ranges runs backwards.

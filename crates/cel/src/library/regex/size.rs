@@ -126,7 +126,7 @@ fn spend_on_item(item: &ClassSetItem, folded: bool) {
 
 /// A class of Unicode's characters has some 700 ranges, and 140,000 characters.
 fn spend_on_class(folded: bool) {
-    budget::spend(if folded { 70_000 } else { 1_000 });
+    budget::spend(if folded { 70_000 } else { 2_000 });
 }
 
 fn width(range: &ClassSetRange) -> usize {
