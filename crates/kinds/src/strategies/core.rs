@@ -214,7 +214,7 @@ fn data_key(errors: &mut Errors, key: &str, at: &At<'_>) {
 }
 
 /// The length of a base64 text once decoded, computed without decoding it.
-fn decoded_len(text: &str) -> usize {
+pub(super) fn decoded_len(text: &str) -> usize {
     text.len() / 4 * 3 - text.bytes().rev().take_while(|byte| *byte == b'=').count().min(2)
 }
 

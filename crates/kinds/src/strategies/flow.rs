@@ -3,6 +3,7 @@
 //!
 //! The two of each kind that every cluster must have are fixed (`data/flowcontrol.json`).
 
+use std::collections::BTreeSet;
 use std::sync::LazyLock;
 
 use kubewright_schema::budget;
@@ -19,8 +20,25 @@ const FLOW: Strategy = Strategy {
     looks: Looks::WHOLE,
     prepare_create: |object, _| empty_status(object),
     prepare_update: |new, old, _| keep(new, old, "status"),
+    validate_status: |new, _| status(new),
     ..PLAIN
 };
+
+/// `ValidateFlowSchemaStatus` and `ValidatePriorityLevelConfigurationStatus`.
+fn status(new: &Value) -> Vec<FieldError> {
+    let mut errors = Errors::default();
+    let mut seen = BTreeSet::new();
+    for condition in At::root(new).keys(&["status", "conditions"]).items() {
+        let kind = condition.key("type");
+        if !seen.insert(kind.text()) {
+            errors.duplicate(&kind);
+        }
+        if kind.text().is_empty() {
+            errors.required(&kind, "");
+        }
+    }
+    errors.into_vec()
+}
 
 /// How FlowSchemas are written.
 pub(crate) const SCHEMA: Strategy = Strategy {
@@ -285,13 +303,23 @@ fn level(new: &Value) -> Vec<FieldError> {
     if (name == "exempt") != (kind.text() == "Exempt") {
         errors.invalid(&kind, "must be 'Exempt' if and only if `name` is 'exempt'");
     }
-    shares(&mut errors, &exempt);
     match kind.text() {
-        "Exempt" if limited.present() => errors.forbidden(&limited, "must be nil if the type is not Limited"),
-        "Limited" if exempt.present() => errors.forbidden(&exempt, "must be nil if the type is Limited"),
-        "Limited" if !limited.present() => errors.required(&limited, "must not be empty when type is Limited"),
-        "Limited" => self::limited(&mut errors, &limited),
-        "Exempt" => {}
+        "Exempt" => {
+            if limited.present() {
+                errors.forbidden(&limited, "must be nil if the type is not Limited");
+            }
+            shares(&mut errors, &exempt);
+        }
+        "Limited" => {
+            if exempt.present() {
+                errors.forbidden(&exempt, "must be nil if the type is Limited");
+            }
+            if limited.present() {
+                self::limited(&mut errors, &limited);
+            } else {
+                errors.required(&limited, "must not be empty when type is Limited");
+            }
+        }
         _ => errors.one_of(&kind, &["Exempt", "Limited"], true),
     }
     if let Some(wanted) = fixed("PriorityLevelConfiguration", name) {

@@ -162,7 +162,8 @@ fn job_spec(errors: &mut Errors, spec: &At<'_>) {
     errors.one_of_all(&mode, &["NonIndexed", "Indexed"]);
     match mode.text() {
         "Indexed" => indexed(errors, spec),
-        "NonIndexed" => {
+        // A CronJob leaves it to the Job.
+        "NonIndexed" | "" => {
             for only in ["backoffLimitPerIndex", "maxFailedIndexes"] {
                 if spec.key(only).present() {
                     errors.invalid(&spec.key(only), "requires indexed completion mode");

@@ -15,7 +15,7 @@ use super::check::{
     At, Errors, FieldRule, Must, Object, child, each, ensure, fill, fixed, get, keep, not_negative, rule, tell,
 };
 use super::pods::defaults::canonical_quantities;
-use super::pods::resources::{Of, resource_name};
+use super::pods::resources::{Of, is_counted, overhead, resource_name};
 use super::pods::scheduling::{label_selector, tolerations};
 use super::workloads::{at_most_all, int_or_percent};
 use kubewright_model::facts::SYSTEM_CLASSES;
@@ -146,31 +146,6 @@ pub(crate) const QUOTA: Strategy = Strategy {
     ..PLAIN
 };
 
-/// The resources that a quota may count; all but the first seven are whole numbers of objects.
-const COUNTED: [&str; 21] = [
-    "cpu",
-    "memory",
-    "ephemeral-storage",
-    "requests.cpu",
-    "requests.memory",
-    "requests.storage",
-    "requests.ephemeral-storage",
-    "limits.cpu",
-    "limits.memory",
-    "limits.ephemeral-storage",
-    "pods",
-    "resourcequotas",
-    "services",
-    "replicationcontrollers",
-    "secrets",
-    "configmaps",
-    "persistentvolumeclaims",
-    "services.nodeports",
-    "services.loadbalancers",
-    "services.nodeport",
-    "storage",
-];
-
 /// Whether a quota counts only whole ones of a resource.
 fn is_whole(name: &str) -> bool {
     is_counted_in_wholes(name) || is_extended(name) || name.starts_with("count/")
@@ -178,18 +153,7 @@ fn is_whole(name: &str) -> bool {
 
 /// `ValidateResourceQuantityValue`.
 fn quota_amount(errors: &mut Errors, name: &str, at: &At<'_>) {
-    let messages = names::qualified_name(name);
-    let qualified = messages.is_empty();
-    for message in messages {
-        errors.invalid_value(at, name, message);
-    }
-    let domain = name.contains('/');
-    if !domain && !COUNTED.contains(&name) && !name.contains("hugepages-") {
-        if qualified {
-            errors.invalid_value(at, name, "must be a standard resource type or fully qualified");
-        }
-        errors.invalid_value(at, name, "must be a standard resource for quota");
-    }
+    resource_name(errors, name, at, Of::Quota);
     let Ok(amount) = Quantity::from_str(at.text()) else {
         return;
     };
@@ -241,8 +205,7 @@ fn may_scope(scope: &str, name: &str) -> bool {
         let plain = name.strip_prefix("requests.").or_else(|| name.strip_prefix("limits."));
         matches!(plain.unwrap_or(name), "cpu" | "memory")
     };
-    let standard = COUNTED.contains(&name) || name.starts_with("hugepages-") || name.starts_with("requests.hugepages-");
-    !standard
+    !is_counted(name)
         || match scope {
             "BestEffort" => name == "pods",
             "VolumeAttributesClass" => matches!(name, "persistentvolumeclaims" | "requests.storage"),
@@ -385,10 +348,15 @@ fn limits(new: &Value) -> Vec<FieldError> {
         if !seen.insert(kind.text()) {
             errors.duplicate(&kind);
         }
+        // `validateLimitRangeResourceName`
+        let of = match kind.text() {
+            "Pod" | "Container" => Of::Container,
+            _ => Of::Other,
+        };
         let lists = AMOUNTS.map(|list| item.value.get(list).and_then(Value::as_object));
         let keys = lists.iter().flatten().flat_map(|list| list.keys());
         let resources: BTreeSet<&str> = keys.map(String::as_str).collect();
-        limited_names(&mut errors, kind.text(), &item, &resources);
+        limited_names(&mut errors, of, &item, &resources);
         if kind.text() == "Pod" {
             for field in ["default", "defaultRequest"] {
                 if !item.key(field).is_empty() {
@@ -412,10 +380,13 @@ fn limits(new: &Value) -> Vec<FieldError> {
 
 /// Refuses names in the lists of a limit. Most stand in several lists, and nothing is wrong with any: these are looked
 /// at once, and without their paths.
-fn limited_names(errors: &mut Errors, kind: &str, item: &At<'_>, resources: &BTreeSet<&str>) {
+fn limited_names(errors: &mut Errors, of: Of, item: &At<'_>, resources: &BTreeSet<&str>) {
+    // An extended resource by any standard.
     let is_right = |name: &str| {
         budget::spend_on_text(name.len());
-        name.contains('/') && !name.starts_with("requests.") && names::qualified_name(name).is_empty()
+        name.contains('/')
+            && !name.starts_with("requests.")
+            && names::qualified_name(&format!("requests.{name}")).is_empty()
     };
     let doubtful: BTreeSet<&str> = resources.iter().copied().filter(|name| !is_right(name)).collect();
     if doubtful.is_empty() {
@@ -424,30 +395,9 @@ fn limited_names(errors: &mut Errors, kind: &str, item: &At<'_>, resources: &BTr
     for list in AMOUNTS {
         for (name, entry) in item.key(list).entries() {
             if doubtful.contains(name) {
-                limited_name(errors, kind, name, &entry);
+                resource_name(errors, name, &entry, of);
             }
         }
-    }
-}
-
-/// The resources that a limit may name: a resource of containers or pods, or anything with a domain.
-/// `validateLimitRangeResourceName` and `validateResourceName`.
-fn limited_name(errors: &mut Errors, kind: &str, name: &str, at: &At<'_>) {
-    if kind == "Container" {
-        return resource_name(errors, name, at, Of::Container);
-    }
-    let messages = names::qualified_name(name);
-    let qualified = messages.is_empty();
-    for message in messages {
-        errors.invalid_value(at, name, message);
-    }
-    if name.contains('/') {
-        return;
-    }
-    let huge = name.starts_with("hugepages-");
-    let of_containers = matches!(name, "cpu" | "memory" | "ephemeral-storage") || huge;
-    if qualified && !COUNTED.contains(&name) && !of_containers && name != "storage" {
-        errors.invalid_value(at, name, "must be a standard resource type or fully qualified");
     }
 }
 
@@ -597,14 +547,7 @@ fn runtime_class(new: &Value) -> Vec<FieldError> {
     } else {
         errors.messages(&handler, names::dns1123_label(handler.text()));
     }
-    // Kubernetes names the overhead by the limits that it checks it as.
-    let fixed = at.keys(&["overhead", "podFixed"]);
-    for (name, entry) in fixed.moved(at.key("overhead").path.key("limits")).entries() {
-        if Quantity::from_str(entry.text()).is_ok_and(|amount| amount.sign() < 0) {
-            errors.invalid(&entry, "must be greater than or equal to 0");
-        }
-        limited_name(&mut errors, "Container", name, &entry);
-    }
+    overhead(&mut errors, &at.key("overhead"), &at.keys(&["overhead", "podFixed"]));
     let scheduling = at.key("scheduling");
     if scheduling.key("nodeSelector").present() {
         let selector = scheduling.key("nodeSelector");

@@ -364,6 +364,7 @@ fn driver(new: &Value) -> Vec<FieldError> {
         let audience = request.key("audience");
         if !seen.insert(audience.text()) {
             errors.push(FieldError::duplicate(audience.path.to_string(), audience.text()));
+            continue;
         }
         let seconds = request.key("expirationSeconds");
         if seconds.int().is_some_and(|seconds| seconds < 600) {
@@ -371,10 +372,6 @@ fn driver(new: &Value) -> Vec<FieldError> {
         } else if seconds.int().is_some_and(|seconds| seconds > 1 << 32) {
             errors.invalid(&seconds, "may not specify a duration larger than 2^32 seconds");
         }
-    }
-    let period = spec.key("nodeAllocatableUpdatePeriodSeconds");
-    if period.int().is_some_and(|seconds| seconds < 10) {
-        errors.invalid(&period, "must be greater than or equal to 10 seconds");
     }
     let in_secrets = spec.key("serviceAccountTokenInSecrets");
     if in_secrets.present() && spec.key("tokenRequests").is_empty() {
@@ -386,6 +383,10 @@ fn driver(new: &Value) -> Vec<FieldError> {
     let modes = spec.key("volumeLifecycleModes");
     for mode in modes.items() {
         errors.one_of_all(&mode.moved(modes.path.clone()), &["Persistent", "Ephemeral"]);
+    }
+    let period = spec.key("nodeAllocatableUpdatePeriodSeconds");
+    if period.int().is_some_and(|seconds| seconds < 10) {
+        errors.invalid(&period, "must be greater than or equal to 10 seconds");
     }
     errors.into_vec()
 }
@@ -446,15 +447,15 @@ fn attachment(new: &Value) -> Vec<FieldError> {
     if inline.present() && !name.present() {
         volume::spec(&mut errors, &inline, volume::Place::Inline);
     }
-    if name.present() && name.text().is_empty() {
+    if name.present() && !inline.present() && name.text().is_empty() {
         errors.required(&name, "must specify non empty persistentVolumeName");
-    }
-    if name.present() && !inline.present() {
-        errors.messages(&name, names::dns1123_subdomain(name.text()));
     }
     let node = spec.key("nodeName");
     for message in names::dns1123_subdomain(node.text()) {
         errors.invalid_value(&node, node.text(), message);
+    }
+    if name.present() {
+        errors.messages(&name, names::dns1123_subdomain(name.text()));
     }
     errors.into_vec()
 }

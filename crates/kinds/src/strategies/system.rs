@@ -7,6 +7,7 @@ use kubewright_schema::names;
 use serde_json::{Value, json};
 
 use super::check::{At, Errors, child, ensure, fill, get, keep};
+use super::core::decoded_len;
 use kubewright_model::facts::locally_available;
 use kubewright_model::{Looks, NameRule, PLAIN, StatusMetadata, Strategy};
 
@@ -51,6 +52,14 @@ pub(crate) const API_SERVICE: Strategy = Strategy {
     prepare_update: |new, old, _| keep(new, old, "status"),
     validate_create: api_service,
     validate_update: |new, _| api_service(new),
+    validate_status: |new, _| {
+        let mut errors = Errors::default();
+        for condition in At::root(new).keys(&["status", "conditions"]).items() {
+            // `ValidateAPIServiceStatus`
+            errors.one_of_all(&condition.key("status"), &["True", "False", "Unknown"]);
+        }
+        errors.into_vec()
+    },
     ..PLAIN
 };
 
@@ -102,7 +111,8 @@ fn api_service(new: &Value) -> Vec<FieldError> {
         }
     } else {
         if !bundle.text().is_empty() {
-            errors.invalid(&bundle, "local APIServices may not have a caBundle");
+            let shown = format!("{} bytes", decoded_len(bundle.text()));
+            errors.invalid_value(&bundle, shown, "local APIServices may not have a caBundle");
         }
         if insecure.is_true() {
             errors.invalid(&insecure, "local APIServices may not have insecureSkipTLSVerify");

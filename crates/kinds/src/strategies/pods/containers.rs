@@ -163,7 +163,7 @@ fn name(errors: &mut Errors, at: &At<'_>) {
 }
 
 fn unique<'a>(errors: &mut Errors, at: &At<'a>, seen: &mut BTreeSet<&'a str>) {
-    if !at.text().is_empty() && !seen.insert(at.text()) {
+    if !seen.insert(at.text()) {
         errors.duplicate(at);
     }
 }

@@ -230,15 +230,31 @@ pub(crate) fn claims<'a>(errors: &mut Errors, at: &At<'a>) -> BTreeSet<&'a str> 
 
 /// `resources.claims` of a container: each names a claim of the pod (`validateResourceClaimNames`).
 pub(crate) fn claims_used(errors: &mut Errors, at: &At<'_>, known: &BTreeSet<&str>) {
-    let mut seen = BTreeSet::new();
+    let mut seen: BTreeSet<(&str, &str)> = BTreeSet::new();
     for claim in at.items() {
-        let name = claim.text_of("name");
+        let (name, request) = (claim.text_of("name"), claim.text_of("request"));
         if name.is_empty() {
             errors.required(&claim, "");
             continue;
         }
-        if !seen.insert((name, claim.text_of("request"))) {
-            errors.push(FieldError::duplicate(claim.path.to_string(), name));
+        let mut twice = |shown: String| errors.push(FieldError::duplicate(claim.path.to_string(), shown));
+        // All requests of the claim, one of them, and some of them next to all of them.
+        if seen.contains(&(name, "")) {
+            twice(name.to_owned());
+        } else {
+            let known = !seen.insert((name, request));
+            let of_claim = seen.range((name, "")..).take_while(|part| part.0 == name);
+            let parts = match request.is_empty() {
+                true => of_claim.filter(|part| !part.1.is_empty()).count(),
+                false => 0,
+            };
+            if known {
+                twice(format!("{name}/{request}"));
+            }
+            (0..parts).for_each(|_| twice(name.to_owned()));
+            if !request.is_empty() {
+                errors.messages(&claim.key("request"), names::dns1123_label(request));
+            }
         }
         if !known.contains(name) {
             let mut error = FieldError::not_found(claim.path.to_string(), name);

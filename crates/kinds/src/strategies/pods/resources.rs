@@ -6,6 +6,7 @@ use std::str::FromStr;
 use kubewright_schema::error::FieldError;
 use kubewright_schema::names;
 use kubewright_schema::quantity::Quantity;
+use serde_json::Value;
 
 use super::host;
 use crate::strategies::check::{At, Errors};
@@ -19,15 +20,22 @@ pub(crate) enum Of {
     Container,
     /// A pod as a whole.
     Pod,
+    /// A quota.
+    Quota,
+    /// A limit of anything else, such as a claim.
+    Other,
 }
 
 /// `resources` of a container or of a pod (`validateResourceRequirements`).
 pub(crate) fn requirements(errors: &mut Errors, at: &At<'_>, of: Of) {
-    let limits = at.key("limits");
-    let requests = at.key("requests");
+    amounts(errors, at, &at.key("limits"), &at.key("requests"), of);
+}
+
+/// Limits and requests, wherever they stand below `at`.
+fn amounts(errors: &mut Errors, at: &At<'_>, limits: &At<'_>, requests: &At<'_>, of: Of) {
     let huge = |list: &At<'_>| list.entries().any(|(name, _)| name.starts_with("hugepages-"));
     let other = |list: &At<'_>| list.entries().any(|(name, _)| matches!(name, "cpu" | "memory"));
-    let huge_alone = (huge(&limits) || huge(&requests)) && !other(&limits) && !other(&requests);
+    let huge_alone = (huge(limits) || huge(requests)) && !other(limits) && !other(requests);
     for (name, entry) in limits.entries() {
         resource_name(errors, name, &entry, of);
         quantity(errors, name, &entry);
@@ -39,20 +47,20 @@ pub(crate) fn requirements(errors: &mut Errors, at: &At<'_>, of: Of) {
         match (Quantity::from_str(entry.text()), Quantity::from_str(limit.text())) {
             (Ok(request), Ok(limit)) if !overcommit_allowed(name) && request != limit => {
                 errors.invalid_value(
-                    &requests,
+                    requests,
                     entry.text(),
                     format!("must be equal to {name} limit of {limit}"),
                 );
             }
             (Ok(request), Ok(limit)) if request > limit => {
                 errors.invalid_value(
-                    &requests,
+                    requests,
                     entry.text(),
                     format!("must be less than or equal to {name} limit of {limit}"),
                 );
             }
             (Ok(_), Err(_)) if !overcommit_allowed(name) && !limit.present() => {
-                errors.required(&limits, "Limit must be set for non overcommitable resources");
+                errors.required(limits, "Limit must be set for non overcommitable resources");
             }
             _ => {}
         }
@@ -112,33 +120,49 @@ pub(crate) fn of_pod(errors: &mut Errors, spec: &At<'_>) {
     }
 }
 
-/// `overhead` of a pod: limits of a container, to Kubernetes (`validateOverhead`).
-pub(crate) fn overhead(errors: &mut Errors, at: &At<'_>) {
-    let limits = at.moved(at.path.key("limits"));
-    for (name, entry) in limits.entries() {
-        resource_name(errors, name, &entry, Of::Container);
-        quantity(errors, name, &entry);
-    }
+/// What a pod needs besides its containers: limits of a container, to Kubernetes (`validateOverhead`). `list` holds the
+/// amounts of `at`.
+pub(crate) fn overhead(errors: &mut Errors, at: &At<'_>, list: &At<'_>) {
+    let limits = list.moved(at.path.key("limits"));
+    let requests = At {
+        value: &Value::Null,
+        path: at.path.key("requests"),
+    };
+    amounts(errors, at, &limits, &requests, Of::Container);
 }
 
+/// Whether a name belongs to Kubernetes (`IsNativeResource`).
+fn is_native(name: &str) -> bool {
+    !name.contains('/') || name.contains("kubernetes.io/")
+}
+
+/// `IsOvercommitAllowed`.
 fn overcommit_allowed(name: &str) -> bool {
-    !is_extended(name) && !name.starts_with("hugepages-")
+    is_native(name) && !name.starts_with("hugepages-")
 }
 
-/// Refuses a name that no resource of a container or a pod has (`validateResourceName`).
-pub(crate) fn resource_name(errors: &mut Errors, name: &str, at: &At<'_>, of: Of) {
-    const STANDARD: [&str; 10] = [
+/// Whether a quota counts a resource of this name (`IsStandardQuotaResourceName`).
+pub(crate) fn is_counted(name: &str) -> bool {
+    const COUNTED: [&str; 9] = [
         "pods",
+        "resourcequotas",
         "services",
         "replicationcontrollers",
-        "resourcequotas",
         "secrets",
         "configmaps",
         "persistentvolumeclaims",
         "services.nodeports",
         "services.loadbalancers",
-        "storage",
     ];
+    let (requested, limited) = (name.strip_prefix("requests."), name.strip_prefix("limits."));
+    let computed = |name: &str| matches!(name, "cpu" | "memory" | "ephemeral-storage");
+    let huge = requested.unwrap_or(name).starts_with("hugepages-");
+    huge || computed(requested.or(limited).unwrap_or(name)) || name == "requests.storage" || COUNTED.contains(&name)
+}
+
+/// Refuses a name that no resource of such an owner has (`validateResourceName`, `validateContainerResourceName`,
+/// `validatePodResourceName`, `ValidateResourceQuotaResourceName`).
+pub(crate) fn resource_name(errors: &mut Errors, name: &str, at: &At<'_>, of: Of) {
     let messages = names::qualified_name(name);
     let qualified = messages.is_empty();
     for message in messages {
@@ -146,21 +170,20 @@ pub(crate) fn resource_name(errors: &mut Errors, name: &str, at: &At<'_>, of: Of
     }
     let plain = !name.contains('/');
     let computed = matches!(name, "cpu" | "memory" | "ephemeral-storage") || name.starts_with("hugepages-");
-    let quotas = ["requests.", "limits."]
-        .iter()
-        .find_map(|prefix| name.strip_prefix(prefix));
-    let of_quotas =
-        quotas.is_some_and(|rest| matches!(rest, "cpu" | "memory" | "ephemeral-storage") || name == "requests.storage");
-    let unknown = plain && !computed && !of_quotas && !STANDARD.contains(&name);
+    let unknown = plain && !is_counted(name) && name != "storage";
     if qualified && unknown {
         errors.invalid_value(at, name, "must be a standard resource type or fully qualified");
     }
+    let extended = || is_extended(name) && names::qualified_name(&format!("requests.{name}")).is_empty();
     match of {
         Of::Container if plain && !computed => {
             errors.invalid_value(at, name, "must be a standard resource for containers");
         }
-        Of::Container if !plain && (name.starts_with("requests.") || (!qualified && is_extended(name))) => {
+        Of::Container if !is_native(name) && !extended() => {
             errors.invalid_value(at, name, "doesn't follow extended resource name standard");
+        }
+        Of::Quota if plain && !is_counted(name) => {
+            errors.invalid_value(at, name, "must be a standard resource for quota");
         }
         Of::Pod if qualified && !unknown && (!computed || name == "ephemeral-storage") => {
             errors.push(FieldError::not_supported(

@@ -104,7 +104,8 @@ fn parts(errors: &mut Errors, at: &At<'_>, name: &str) {
     host_aliases(errors, &at.key("hostAliases"));
     let preemption = at.key("preemptionPolicy");
     errors.one_of(&preemption, &["PreemptLowerPriority", "Never"], preemption.present());
-    resources::overhead(errors, &at.key("overhead"));
+    let overhead = at.key("overhead");
+    resources::overhead(errors, &overhead, &overhead);
     host::host(errors, at);
 }
 

@@ -6,7 +6,7 @@ use kubewright_schema::labels::Selector;
 use serde_json::Value;
 
 use super::template::{Restart, pod_template};
-use super::{int_or_percent, percent_or_number};
+use super::{at_most_all, int_or_percent, percent_or_number};
 use crate::strategies::check::{At, Errors, ensure, get};
 use crate::strategies::pods::scheduling::label_selector;
 
@@ -48,6 +48,8 @@ pub(super) fn daemon_set(new: &Value) -> Vec<FieldError> {
             let surge = rolling.key("maxSurge");
             int_or_percent(&mut errors, &unavailable);
             int_or_percent(&mut errors, &surge);
+            at_most_all(&mut errors, &unavailable);
+            at_most_all(&mut errors, &surge);
             // A text without a percent sign may be a number; any other counts as zero.
             let number = |at: &At<'_>| percent_or_number(at).or(at.text().parse().ok()).unwrap_or(0);
             match (number(&unavailable), number(&surge)) {
