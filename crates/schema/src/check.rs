@@ -274,11 +274,29 @@ impl Errors {
         }
     }
 
-    /// A field that may not change: reported at the new value.
+    /// A field that may not change: reported at the new value (`ValidateImmutableField`).
     pub fn immutable(&mut self, new: &At<'_>, old: &At<'_>) {
-        if new.value != old.value {
+        if new.value != old.value && !semantically_equal(new.value, old.value) {
             self.invalid(new, "field is immutable");
         }
+    }
+}
+
+/// Whether both are the same to Go's `equality.Semantic`, for which an empty list is none.
+fn semantically_equal(a: &Value, b: &Value) -> bool {
+    budget::spend(1);
+    let is_none = |value: &Value| value.is_null() || value.as_array().is_some_and(Vec::is_empty);
+    match (a, b) {
+        (Value::Object(some), Value::Object(other)) => {
+            let fits =
+                |(key, value): (&String, &Value)| semantically_equal(value, other.get(key).unwrap_or(&Value::Null));
+            let is_left = |(key, value): (&String, &Value)| some.contains_key(key) || is_none(value);
+            some.iter().all(fits) && other.iter().all(is_left)
+        }
+        (Value::Array(some), Value::Array(other)) if some.len() == other.len() => {
+            some.iter().zip(other).all(|(a, b)| semantically_equal(a, b))
+        }
+        _ => a == b || (is_none(a) && is_none(b)),
     }
 }
 
@@ -307,5 +325,21 @@ mod tests {
         check(3, false, false);
         let with: Vec<String> = list.items_with("ports").map(|item| item.path.to_string()).collect();
         assert_eq!(with, ["list[1]"]);
+    }
+
+    #[test]
+    fn an_empty_list_is_no_change() {
+        let check = |new: Value, old: Value, changed: bool| {
+            let mut errors = Errors::default();
+            errors.immutable(&At::root(&new), &At::root(&old));
+            assert_eq!(errors.into_vec().len(), usize::from(changed), "{new} for {old}");
+        };
+        check(json!({"a": {"b": [], "c": 1}}), json!({"a": {"c": 1}}), false);
+        check(json!({"a": [{"b": null}]}), json!({"a": [{"b": []}], "c": []}), false);
+        check(json!([]), json!(null), false);
+        check(json!({"a": {}}), json!({}), true);
+        check(json!({"a": [1]}), json!({"a": []}), true);
+        check(json!({"a": 1}), json!({"a": 1, "b": 2}), true);
+        check(json!({"a": ""}), json!({}), true);
     }
 }

@@ -7,6 +7,7 @@
 //! Not here: the rules for a structural schema ([`structural`]), and the mutable fields of a stored definition.
 
 mod root;
+mod selectable;
 
 use std::collections::BTreeSet;
 
@@ -17,7 +18,6 @@ use crate::error::FieldError;
 use crate::measure;
 use crate::names;
 use crate::path::FieldPath;
-use crate::schema::{SchemaRef, Type};
 use crate::structural::{self, check_crd_schema_update};
 
 /// The errors in a definition, as the API server reports them; `old` is the definition before the change.
@@ -345,9 +345,21 @@ fn version(errors: &mut Errors, spec: &Spec<'_>, version: &At<'_>, level: Level,
             self::column(errors, &column);
         }
     }
-    let path = spec.place(version, "selectableFields");
-    if is_here("selectableFields") {
-        selectable(errors, &version.key("selectableFields").moved(path), schema.value);
+    let fields = version
+        .key("selectableFields")
+        .moved(spec.place(version, "selectableFields"));
+    if is_here("selectableFields") && !fields.is_empty() {
+        // Upstream looks for the schema where the fields are: at the top, or in the version.
+        let (at_top, schema_at_top) = (spec.top("selectableFields").is_some(), spec.top("schema").is_some());
+        match (at_top, schema_at_top) {
+            (true, false) => errors.invalid_value(&fields, "", "may only be set when validations.schema is included"),
+            (false, true) => errors.invalid_value(
+                &fields,
+                "",
+                "may only be set when `version.schema.openAPIV3Schema` is not included",
+            ),
+            _ => selectable::check(errors, &fields, schema.value),
+        }
     }
 }
 
@@ -356,6 +368,7 @@ fn deprecation_warning(errors: &mut Errors, warning: &At<'_>, deprecated: bool) 
     let text = warning.text();
     if !deprecated {
         errors.invalid(warning, "can only be set for deprecated versions");
+        return;
     }
     if text.is_empty() {
         errors.invalid(warning, "must not be an empty string");
@@ -440,71 +453,6 @@ fn column(errors: &mut Errors, at: &At<'_>) {
     } else if !path.text().starts_with('.') {
         errors.invalid(&path, "must be a simple json path starting with .");
     }
-}
-
-fn selectable(errors: &mut Errors, at: &At<'_>, schema: &Value) {
-    let parsed = SchemaRef::from_crd(schema).ok();
-    let mut seen = BTreeSet::new();
-    let before = errors.len();
-    for field in at.items() {
-        let path = field.key("jsonPath");
-        if path.text().is_empty() {
-            errors.required(&path, "");
-            continue;
-        }
-        if !path.text().starts_with(['.', '[']) {
-            let first = path.text().split(['.', '[']).next().unwrap_or("");
-            errors.invalid(&path, format!("is an invalid path: expected [ or . but got: {first}"));
-            continue;
-        }
-        if path.text() == "." {
-            errors.invalid(&path, "is an invalid path: unexpected end of JSON path");
-            continue;
-        }
-        if names_an_item(schema, path.text()) {
-            errors.invalid(&path, "is an invalid path: array notation is not allowed");
-            continue;
-        }
-        let target = parsed.clone().and_then(|schema| schema_at(schema, path.text()));
-        let mut fits = false;
-        match target {
-            None => errors.invalid(&path, "is an invalid path: does not refer to a valid field"),
-            Some(target) if !matches!(target.type_, Some(Type::String | Type::Boolean | Type::Integer)) => errors.invalid(
-                &path,
-                "must point to a field of type string, boolean or integer. Enum string fields and strings with formats are allowed.",
-            ),
-            Some(_) => fits = true,
-        }
-        if fits && !seen.insert(path.text()) {
-            errors.duplicate(&path);
-        }
-    }
-    if at.len() > 8 && errors.len() == before {
-        errors.push(FieldError::too_many(at.path.to_string(), at.len(), 8));
-    }
-}
-
-/// Whether a path leads through fields that are there to an item in brackets.
-fn names_an_item(schema: &Value, path: &str) -> bool {
-    let Some((fields, _)) = path.split_once('[') else {
-        return false;
-    };
-    let mut names = fields.split('.').skip(1);
-    let end = names.try_fold(schema, |schema, name| schema.get("properties")?.get(name));
-    end.is_some()
-}
-
-/// The schema of a field; metadata is not the definition's to select by.
-fn schema_at(schema: SchemaRef, path: &str) -> Option<SchemaRef> {
-    let mut at = schema;
-    for name in path.strip_prefix('.').unwrap_or(path).split('.') {
-        if name == "metadata" {
-            return None;
-        }
-        let next = at.properties.get(name)?.clone();
-        at = next;
-    }
-    Some(at)
 }
 
 fn conversion(errors: &mut Errors, at: &At<'_>) {

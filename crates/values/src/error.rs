@@ -146,11 +146,12 @@ impl FieldError {
 
     /// `Too long: may not be more than N bytes`.
     pub fn too_long(field: impl Into<String>, max_bytes: usize) -> FieldError {
+        let bytes = if max_bytes == 1 { "byte" } else { "bytes" };
         FieldError::new(
             Reason::TooLong,
             field,
             None,
-            format!("may not be more than {max_bytes} bytes"),
+            format!("may not be more than {max_bytes} {bytes}"),
         )
     }
 
@@ -374,6 +375,10 @@ mod tests {
         check(
             FieldError::too_long("spec.a", 5),
             "spec.a: Too long: may not be more than 5 bytes",
+        );
+        check(
+            FieldError::too_long("spec.a", 1),
+            "spec.a: Too long: may not be more than 1 byte",
         );
         check(
             FieldError::too_many("x", 4, 3),

@@ -15,7 +15,8 @@ mod words;
 
 use serde_json::{Map, Value, json};
 
-use super::{PruneOptions, prune, validate};
+use super::validate::validate_default;
+use super::{PruneOptions, prune};
 use crate::budget;
 use crate::error::FieldError;
 use crate::path::FieldPath;
@@ -116,7 +117,8 @@ fn has(schema: &Map<String, Value>, key: &str) -> bool {
     schema.get(key).is_some_and(|value| !value.is_null())
 }
 
-/// The schemas of the core of a structural schema below this one: properties, items, values.
+/// The schemas below this one whose defaults are checked: properties and items. Upstream does not look below
+/// `additionalProperties`.
 fn below<'a>(schema: &'a Map<String, Value>, at: &FieldPath) -> Vec<(&'a Map<String, Value>, FieldPath)> {
     let mut found = Vec::new();
     let properties = object(schema, "properties").into_iter().flatten();
@@ -125,10 +127,8 @@ fn below<'a>(schema: &'a Map<String, Value>, at: &FieldPath) -> Vec<(&'a Map<Str
             found.push((property, at.key("properties").map_key(name)));
         }
     }
-    for key in ["items", "additionalProperties"] {
-        if let Some(schema) = object(schema, key) {
-            found.push((schema, at.key(key)));
-        }
+    if let Some(items) = object(schema, "items") {
+        found.push((items, at.key("items")));
     }
     found
 }
@@ -151,7 +151,7 @@ fn defaults(schema: &Map<String, Value>, at: &FieldPath, errors: &mut Vec<FieldE
     if !prune(&mut value.clone(), &parsed, PruneOptions::CUSTOM_VALUE).is_empty() {
         errors.push(FieldError::invalid(&at, value.clone(), "must not have unknown fields"));
     }
-    let mut wrong = validate(value, &parsed, &at);
+    let mut wrong = validate_default(value, &parsed, &at);
     if wrong.is_empty() {
         wrong = rules::check_default(&parsed, value, &at);
     }
@@ -192,6 +192,56 @@ mod tests {
 
     fn properties(properties: Value) -> Value {
         json!({"type": "object", "properties": properties})
+    }
+
+    /// As kube-apiserver 1.36 answers.
+    #[test]
+    fn below_the_root() {
+        let map = |values: Value| properties(json!({"m": {"type": "object", "additionalProperties": values}}));
+        check(map(json!({"type": "string", "maxLength": 1, "default": "aaa"})), &[]);
+        check(
+            map(json!({"type": "object", "default": {"x": 1}, "properties": {"y": {"type": "string", "default": 1}}})),
+            &[],
+        );
+        for word in ["allOf", "anyOf", "oneOf"] {
+            let mut field = json!({"type": "object", "properties": {"b": {"type": "string"}}});
+            field[word] = json!([{"properties": {"x": {"enum": ["a"]}}}]);
+            check(properties(json!({"a": field})), &[]);
+        }
+        check(
+            properties(json!({"a": {"type": "string", "not": {"properties": {"x": {"enum": ["a"]}}}}})),
+            &[],
+        );
+    }
+
+    /// As kube-apiserver 1.36 answers.
+    #[test]
+    fn bounds_of_defaults() {
+        let field = |schema: Value| properties(json!({"a": schema}));
+        let said = |what: &str| format!("properties[a].default: Invalid value: {what}");
+        let bound = |word: &str, form: &str| said(&format!("\"\": {word} value must be of type integer {form} in "));
+        let whole = "(default format)";
+        check(
+            field(json!({"type": "integer", "default": 1, "maximum": 5.5})),
+            &[&bound("Maximum boundary", whole)],
+        );
+        check(
+            field(json!({"type": "integer", "default": 1, "multipleOf": 0.5})),
+            &[&bound("MultipleOf", whole)],
+        );
+        check(
+            field(json!({"type": "integer", "default": -1, "minimum": 1.5, "format": "int64"})),
+            &[
+                &bound("Minimum boundary", "with format int64"),
+                &said("-1:  in body should be greater than or equal to 1.5"),
+            ],
+        );
+        check(field(json!({"type": "number", "default": 5, "maximum": 5.5})), &[]);
+        check(field(json!({"x-kubernetes-int-or-string": true, "default": true})), &[]);
+        check(
+            field(json!({"type": "string", "maxLength": 1, "default": "abc"})),
+            &["properties[a].default: Too long: may not be more than 1 byte"],
+        );
     }
 
     #[test]

@@ -22,6 +22,7 @@ use crate::schema::{ListType, Schema, SchemaRef, Type};
 use crate::sorted::sort_by_text;
 use crate::{budget, measure};
 use kubewright_values::formats;
+use scalars::type_of;
 
 /// The errors in `value`; empty when there are none.
 ///
@@ -37,10 +38,16 @@ use kubewright_values::formats;
 /// assert_eq!(errors[0].to_string(), r#"size: Invalid value: "string": size in body must be of type integer: "string""#);
 /// ```
 pub fn validate(value: &Value, schema: &SchemaRef, at: &FieldPath) -> Vec<FieldError> {
-    let validator = Validator::new(at);
-    let mut outcome = validator.value(value, schema, &Place::ROOT, None);
-    validator.lists(value, schema, &Place::ROOT, &mut outcome.errors);
-    outcome.errors
+    Validator::new(at).errors(value, schema)
+}
+
+/// The errors in a default.
+pub(super) fn validate_default(value: &Value, schema: &SchemaRef, at: &FieldPath) -> Vec<FieldError> {
+    let validator = Validator {
+        of_default: true,
+        ..Validator::new(at)
+    };
+    validator.errors(value, schema)
 }
 
 /// The errors in a value that replaces `old`: mistakes in unchanged parts are left alone (ratcheting), and those of
@@ -110,19 +117,8 @@ struct Validator {
     /// Whether it makes error texts. Of alternatives it is first asked which fits: their errors are many, and mostly
     /// dropped.
     speaks: bool,
-}
-
-/// Type and format of a value as Go sees it after decoding: an integer beyond int64 is a float.
-fn type_of(value: &Value) -> (&'static str, &'static str) {
-    match value {
-        Value::Null => ("null", ""),
-        Value::Bool(_) => ("boolean", ""),
-        Value::Number(number) if number.is_i64() => ("integer", "int64"),
-        Value::Number(_) => ("number", "float64"),
-        Value::String(_) => ("string", ""),
-        Value::Array(_) => ("array", ""),
-        Value::Object(_) => ("object", ""),
-    }
+    /// Whether it looks at a default: an int-or-string has no type there (`Structural.ToKubeOpenAPI`).
+    of_default: bool,
 }
 
 /// Equal as JSON: 1 and 1.0 are the same number.
@@ -157,6 +153,7 @@ impl Validator {
         Validator {
             at: at.to_string(),
             speaks: true,
+            of_default: false,
         }
     }
 
@@ -164,7 +161,14 @@ impl Validator {
     const SILENT: Validator = Validator {
         at: String::new(),
         speaks: false,
+        of_default: false,
     };
+
+    fn errors(&self, value: &Value, schema: &SchemaRef) -> Vec<FieldError> {
+        let mut outcome = self.value(value, schema, &Place::ROOT, None);
+        self.lists(value, schema, &Place::ROOT, &mut outcome.errors);
+        outcome.errors
+    }
 
     /// The path of an error: the place of the whole value, then the path within.
     fn field(&self, path: &str) -> String {
@@ -270,6 +274,7 @@ impl Validator {
 
     fn type_(&self, value: &Value, schema: &Schema, path: &Place<'_>, outcome: &mut Outcome) {
         let allowed: &[Type] = match schema.type_.as_ref() {
+            _ if schema.int_or_string && self.of_default => return,
             _ if schema.int_or_string => &[Type::Integer, Type::String],
             Some(type_) => std::slice::from_ref(type_),
             None => return,

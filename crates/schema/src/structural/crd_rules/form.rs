@@ -72,7 +72,7 @@ impl Form {
         self.extensions(schema, at);
         self.type_(schema, level, at);
         self.embedded(schema, level, at);
-        self.combinators(schema, at);
+        self.combinators(schema, level, at);
     }
 
     fn extensions(&mut self, schema: &Schema, at: &FieldPath) {
@@ -171,7 +171,7 @@ impl Form {
         }
     }
 
-    fn combinators(&mut self, core: &Schema, at: &FieldPath) {
+    fn combinators(&mut self, core: &Schema, level: Level, at: &FieldPath) {
         let typed = int_or_string_branches(core);
         for key in ["allOf", "anyOf", "oneOf"] {
             for (i, nested) in list(core, key).iter().enumerate() {
@@ -182,14 +182,21 @@ impl Form {
                     Some("allOf") if key == "allOf" && i == 0 => {}
                     _ => {
                         self.nested(nested, &here);
-                        self.covered(nested, core, &here, at);
+                        self.covered_at_root(level, nested, core, &here, at);
                     }
                 }
             }
         }
         if let Some(nested) = object(core, "not") {
             self.nested(nested, &at.key("not"));
-            self.covered(nested, core, &at.key("not"), at);
+            self.covered_at_root(level, nested, core, &at.key("not"), at);
+        }
+    }
+
+    /// Upstream asks only of the combinators at the root (`validateStructuralCompleteness`).
+    fn covered_at_root(&mut self, level: Level, nested: &Schema, core: &Schema, at: &FieldPath, core_at: &FieldPath) {
+        if level == Level::Root {
+            self.covered(nested, core, at, core_at);
         }
     }
 

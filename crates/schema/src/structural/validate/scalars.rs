@@ -21,6 +21,19 @@ fn is_multiple(number: f64, factor: f64) -> bool {
     times == whole || (times - whole).abs() / (times.abs() + whole.abs()) < NEAR
 }
 
+/// Type and format of a value as Go sees it after decoding: an integer beyond int64 is a float.
+pub(super) fn type_of(value: &Value) -> (&'static str, &'static str) {
+    match value {
+        Value::Null => ("null", ""),
+        Value::Bool(_) => ("boolean", ""),
+        Value::Number(number) if number.is_i64() => ("integer", "int64"),
+        Value::Number(_) => ("number", "float64"),
+        Value::String(_) => ("string", ""),
+        Value::Array(_) => ("array", ""),
+        Value::Object(_) => ("object", ""),
+    }
+}
+
 pub(super) fn go_number(number: f64) -> String {
     if number == 0.0 || (1e-4..1e21).contains(&number.abs()) {
         return number.to_string();
@@ -60,7 +73,8 @@ impl Validator {
         if let Some(max) = schema.max_length
             && length() > max
         {
-            let detail = |_: &str| format!("may not be more than {max} bytes");
+            let unit = if max == 1 { "byte" } else { "bytes" };
+            let detail = |_: &str| format!("may not be more than {max} {unit}");
             return Some(self.error(Reason::TooLong, path, None, detail));
         }
         if let Some(min) = schema.min_length
@@ -81,16 +95,13 @@ impl Validator {
 
     pub(super) fn number(&self, number: f64, value: &Value, schema: &Schema, path: &Place<'_>, outcome: &mut Outcome) {
         outcome.checks += 1;
-        if let Some(failure) = self.range(number, value, schema, path) {
+        if let Some(failure) = self.range(number, value, schema, path, "Checked") {
             outcome.fail(failure);
         }
-        // Of a whole number it is asked with bounds that are cut to whole ones.
-        let whole = value.is_i64();
-        let bound = |bound: f64| if whole { bound.trunc() } else { bound };
-        if let Some(factor) = schema.multiple_of.map(bound) {
+        if let Some(factor) = self.bound(schema.multiple_of, "MultipleOf", value, schema, path, outcome) {
             if factor <= 0.0 {
                 let shown = serde_json::Number::from_f64(factor).map_or(Value::Null, Value::Number);
-                let shown = if whole { json!(0) } else { shown };
+                let shown = if value.is_i64() { json!(0) } else { shown };
                 let detail = |path: &str| {
                     format!(
                         "factor MultipleOf declared for {path} must be positive: {}",
@@ -104,14 +115,14 @@ impl Validator {
             }
         }
         let or_equal = |exclusive: bool| if exclusive { "" } else { "or equal to " };
-        if let Some(max) = schema.maximum.map(bound)
+        if let Some(max) = self.bound(schema.maximum, "Maximum boundary", value, schema, path, outcome)
             && (number > max || (schema.exclusive_maximum && number == max))
         {
             let or_equal = or_equal(schema.exclusive_maximum);
             let what = || format!("should be less than {or_equal}{}", go_number(max));
             outcome.fail(self.invalid(path, value, what));
         }
-        if let Some(min) = schema.minimum.map(bound)
+        if let Some(min) = self.bound(schema.minimum, "Minimum boundary", value, schema, path, outcome)
             && (number < min || (schema.exclusive_minimum && number == min))
         {
             let or_equal = or_equal(schema.exclusive_minimum);
@@ -120,8 +131,27 @@ impl Validator {
         }
     }
 
-    /// Whether the number fits the width that type and format give it.
-    pub(super) fn range(&self, number: f64, value: &Value, schema: &Schema, path: &Place<'_>) -> Option<Failure> {
+    /// A bound as a value is held against it. One that the type does not have is an error, and taken as it is; with
+    /// others a whole number is asked with whole bounds (`numberValidator.Validate`).
+    fn bound(
+        &self,
+        bound: Option<f64>,
+        what: &str,
+        value: &Value,
+        schema: &Schema,
+        path: &Place<'_>,
+        outcome: &mut Outcome,
+    ) -> Option<f64> {
+        let bound = bound?;
+        if let Some(failure) = self.range(bound, &Value::Null, schema, path, what) {
+            outcome.fail(failure);
+            return Some(bound);
+        }
+        Some(if value.is_i64() { bound.trunc() } else { bound })
+    }
+
+    /// Whether the number fits the width that type and format give it; `what` it is (`IsValueValidAgainstRange`).
+    fn range(&self, number: f64, value: &Value, schema: &Schema, path: &Place<'_>, what: &str) -> Option<Failure> {
         let type_ = schema.type_.filter(|_| !schema.int_or_string)?;
         let format = schema.format.as_deref().unwrap_or_default();
         let whole = value
@@ -142,7 +172,7 @@ impl Validator {
         (!fits).then(|| {
             self.placeless(|| {
                 let (path, format) = (path.text(), format());
-                format!("Checked value must be of type {type_} {format} in {path}")
+                format!("{what} value must be of type {type_} {format} in {path}")
             })
         })
     }
