@@ -202,12 +202,8 @@ pub(super) fn spec(errors: &mut Errors, spec: &At<'_>, place: Place<'_>) {
         None => errors.required(spec, "must specify a volume type"),
     }
     for more in sources {
-        // The paths of two are others upstream.
-        let shown = match *more {
-            "gcePersistentDisk" => "persistentDisk",
-            "cephfs" => "cephFS",
-            more => more,
-        };
+        // The path of one is another upstream.
+        let shown = if *more == "cephfs" { "cephFS" } else { more };
         errors.forbidden(
             &spec.key(more).moved(spec.path.key(shown)),
             "may not specify more than 1 volume type",
