@@ -308,7 +308,7 @@ fn signing_request(new: &Value) -> Vec<FieldError> {
     let spec = At::root(new).key("spec");
     let request = spec.key("request");
     if let Err(why) = SigningRequest::read(request.text()) {
-        errors.invalid(&request, why);
+        errors.invalid_value(&request, request.text(), why);
     }
     let usages = spec.key("usages");
     if usages.is_empty() {

@@ -222,8 +222,8 @@ mod tests {
             json!({"shareID": odd}),
             &[&share(&odd, "error validating uid: invalid UUID format")],
         );
-        let form = "uid must be in RFC 4122 normalized form, `xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx` with lowercase hexadecimal \
-                    characters";
+        let form = "uid must be in RFC 4122 normalized form, `xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx` with lowercase \
+                    hexadecimal characters";
         for text in [
             id.to_uppercase(),
             id.replace('-', ""),
