@@ -197,14 +197,15 @@ impl Call<'_> {
 
     /// The list that the query asks for; pages of `page` objects unless it says otherwise. Also whether it said so.
     pub(crate) async fn listed(&mut self, page: Option<usize>) -> Result<(List, bool), Status> {
-        let matching = version_match(self.query, false)?;
-        let selection = self.selection()?;
+        // The numbers are decoded before anything is validated (`Convert_url_Values_To_v1_ListOptions`).
         self.query.number("timeoutSeconds")?;
         let asked = self
             .query
             .number("limit")?
             .and_then(|limit| usize::try_from(limit).ok())
             .filter(|limit| *limit > 0);
+        let matching = version_match(self.query, false)?;
+        let selection = self.selection()?;
         let limit = asked.or(page);
         let prefix = self.prefix();
         let (at, after, limit) = self.moment(matching, limit, &prefix).await?;
@@ -313,6 +314,8 @@ impl Call<'_> {
     }
 
     pub(crate) async fn watch(&mut self) -> Result<Reply, Status> {
+        let seconds = self.query.number("timeoutSeconds")?;
+        self.query.number("limit")?;
         version_match(self.query, true)?;
         let selection = self.selection()?;
         let form = self.form()?;
@@ -322,8 +325,6 @@ impl Call<'_> {
             text => parse_version(text)
                 .map_err(|why| Status::untyped(format!("resourceVersion: Invalid value: {text:?}: {why}")))?,
         };
-        self.query.number("limit")?;
-        let seconds = self.query.number("timeoutSeconds")?;
         let is_over = seconds.is_some_and(|seconds| seconds < 0);
         let seconds = seconds
             .and_then(|seconds| u64::try_from(seconds).ok())
