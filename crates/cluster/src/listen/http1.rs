@@ -30,6 +30,7 @@ use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt as _, ReadBuf};
 
+use super::heads;
 use super::lent::lend;
 use super::watch_socket::{self, Asked, Framing};
 use super::{Ended, GRACE, MAX_HEADERS, Sent, Session};
@@ -178,6 +179,9 @@ fn answer(
     handed: Handed,
 ) -> BoxFuture<'static, Result<Response<Sent>, Infallible>> {
     let (front, peer, under_way) = (session.front.clone(), session.peer.clone(), session.place.begin());
+    if let Some(refusal) = heads::refusal(request.version(), request.method(), request.headers()) {
+        return Box::pin(async move { Ok(refusal.map(|body| Sent { body, under_way })) });
+    }
     let is_latest = request.version() == Version::HTTP_11;
     let chunks = is_latest && request.method() == Method::GET;
     let after = after(request.headers());

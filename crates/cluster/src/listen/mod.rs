@@ -10,6 +10,7 @@
 //!   left.
 
 mod guard;
+mod heads;
 mod http1;
 mod lent;
 mod threads;

@@ -156,6 +156,12 @@ pub(crate) fn inputs() -> Vec<Input> {
         input("a body that is announced with 2^62 bytes", &[400, 413], || {
             post(CONFIG_MAPS, JSON, "{}").header("Content-Length", "4611686018427387904")
         }),
+        input("a body in chunks of chunks", &[501], || {
+            post(CONFIG_MAPS, JSON, "0\r\n\r\n").header("Transfer-Encoding", "chunked, chunked")
+        }),
+        input("a request to two hosts", &[400], || {
+            get(CONFIG_MAPS).header("Host", "elsewhere")
+        }),
         input("an encoding of bodies that nobody knows", &[400, 415, 422, 501], || {
             post(CONFIG_MAPS, JSON, "0\r\n\r\n").header("Transfer-Encoding", "x-other")
         }),
