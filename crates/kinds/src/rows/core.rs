@@ -3,7 +3,7 @@
 use super::events::EVENT_FIELDS;
 use super::{CLUSTER, KIND, Kind, SCALE};
 use crate::cells;
-use crate::strategies::{core, events, nodes, pods, policy, services, storage, workloads};
+use crate::strategies::{core, events, limit_ranges, nodes, pods, policy, services, storage, workloads};
 use kubewright_model::{Connection, Subresource, Verbs, Way};
 
 /// A ReplicationController selects by plain labels; `Scale` shows them as a text all the same.
@@ -138,7 +138,7 @@ pub(super) const CORE: &[Kind] = &[
         plural: "limitranges",
         short_names: &["limits"],
         cells: cells::PLAIN,
-        strategy: policy::LIMITS,
+        strategy: limit_ranges::LIMITS,
         ..KIND
     },
     Kind {

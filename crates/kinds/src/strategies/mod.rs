@@ -24,6 +24,7 @@ pub(crate) mod flow;
 mod job_status;
 pub(crate) mod jobs;
 mod key_pairs;
+pub(crate) mod limit_ranges;
 pub(crate) mod networking;
 pub(crate) mod nodes;
 pub(crate) mod pods;
