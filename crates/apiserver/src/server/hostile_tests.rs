@@ -337,8 +337,8 @@ fn what_is_stored_is_not_too_large() {
     hostile.check("gone", &format!("GET {path}/unmanaged"), &Value::Null, 404, ANY);
 }
 
-/// As kube-apiserver 1.36.3 with etcd's own limit answers. Without their entries, the fields of all managers would belong
-/// to the last one.
+/// As kube-apiserver 1.36.3 with etcd's own limit answers. Without their entries, the fields of all managers would
+/// belong to the last one.
 #[test]
 fn an_apply_that_is_too_large_takes_no_fields_from_others() {
     let hostile = Hostile::new();

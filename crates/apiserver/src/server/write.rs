@@ -265,8 +265,9 @@ impl<'a> Writer<'a> {
         self.server.authorize(self.user, &attributes).await
     }
 
-    /// Replaces the object at `key` by the result of `next`; tries again after a conflict with another write, as long as
-    /// the budget of the request allows. Then the answer is a conflict: the same request succeeds when others write less.
+    /// Replaces the object at `key` by the result of `next`; tries again after a conflict with another write, as long
+    /// as the budget of the request allows. Then the answer is a conflict: the same request succeeds when others write
+    /// less.
     ///
     /// `next` gets the present object with `apiVersion` and `kind`, and leaves it as it was. A resourceVersion that it
     /// leaves in place is the present one.

@@ -56,8 +56,8 @@ fn writers() -> Vec<Input> {
             &[400, 429],
             move || post(CONFIG_MAPS, "application/json", "[".repeat(1_000_000)).by_clients(CLIENTS),
         ),
-        // The entries of 20 managers are as much as an object may hold: etcd's answer is 500, which the few clients of a
-        // debug build do not get. Some lose against the others so often that they are to try again themselves (409).
+        // The entries of 20 managers are as much as an object may hold: etcd's answer is 500, which the few clients of
+        // a debug build do not get. Some lose against the others so often that they are to try again themselves (409).
         input(
             "64 clients that apply 5,000 fields to one object",
             &[200, 201, 409, 429, 500],
