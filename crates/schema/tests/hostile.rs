@@ -285,10 +285,12 @@ fn regular_expressions() {
         "repetitions of repetitions",
         2_000_000,
         Cancelled,
-        "((a{100}){100}){100}",
+        "((\\pL{10}){10}){10}$",
         &text,
     );
-    check("repetitions that are too many", 1_000_000, Refused, "a{1001}", &text);
+    for many in ["a{1001}", "((a{100}){100}){100}"] {
+        check("repetitions that are too many", 1_000_000, Refused, many, &text);
+    }
     for part in ["{", "[[:", "[a]", "(", "\\pL", "\\p{", "[a-", "(?P<a>", "a{1", "|"] {
         let schema = crd(&json!({"type": "string", "pattern": part.repeat(5_000)}));
         let valid = || structural::validate(&json!("x"), &schema, &FieldPath::root()).is_empty();
