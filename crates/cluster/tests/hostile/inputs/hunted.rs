@@ -216,8 +216,8 @@ fn others() -> Vec<Input> {
                 body,
             )
         }),
-        input("an apply by the 31st owner of 10,000 fields", CHANGED, || {
-            let data = fields(10_000, |_| "\"v\"".to_owned());
+        input("an apply by the 31st owner of 3,000 fields", CHANGED, || {
+            let data = fields(3_000, |_| "\"v\"".to_owned());
             let body = config_map("hunted", "", &format!("\"data\":{data}"));
             let path = format!("{CONFIG_MAPS}/hunted");
             let by = |owner: usize| apply(&path, &format!("m{owner}"), body.clone());

@@ -270,11 +270,11 @@ fn owners() -> Vec<Input> {
             },
         ),
         input(
-            "an apply by the fourth owner of 30,000 fields in the fourth version",
+            "an apply by the fourth owner of 20,000 fields in the fourth version",
             &[200, 201, 413],
             move || {
-                let last = by(4, 30_000).after(versions(4));
-                (1..4).map(|version| by(version, 30_000)).fold(last, Request::after)
+                let last = by(4, 20_000).after(versions(4));
+                (1..4).map(|version| by(version, 20_000)).fold(last, Request::after)
             },
         ),
         input(

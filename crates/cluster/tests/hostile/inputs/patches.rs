@@ -124,8 +124,8 @@ pub(crate) fn inputs() -> Vec<Input> {
                 apply(&path, "second", body("2")).after(apply(&path, "first", body("1")))
             },
         ),
-        input("an apply of a list with 20,000 keys", &[201, 413, 422], || {
-            let containers = items(20_000, |index| format!(r#"{{"name":"c{index}","image":"i"}}"#));
+        input("an apply of a list with 9,000 keys", &[201, 413, 422], || {
+            let containers = items(9_000, |index| format!(r#"{{"name":"c{index}","image":"i"}}"#));
             let body = format!(
                 r#"{{"apiVersion":"v1","kind":"Pod","metadata":{{"name":"wide"}},"spec":{{"containers":{containers}}}}}"#
             );
