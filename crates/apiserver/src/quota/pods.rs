@@ -10,7 +10,7 @@ use jiff::Timestamp;
 use serde_json::Value;
 
 use crate::env;
-use crate::model::facts::amounts::{self, ResourceList};
+use crate::model::facts::amounts::{self, ResourceList, is_native};
 use crate::model::facts::needs::{containers_need, together};
 use crate::model::object;
 use crate::values::{get, items};
@@ -28,10 +28,6 @@ const REQUIRED: [&str; 6] = [
     "limits.cpu",
     "limits.memory",
 ];
-
-fn is_native(name: &str) -> bool {
-    !name.contains('/') || name.contains("kubernetes.io/")
-}
 
 /// Whether pods use the resource of this name.
 pub(super) fn counts(name: &str) -> bool {

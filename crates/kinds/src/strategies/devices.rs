@@ -16,6 +16,7 @@ use kubewright_schema::names;
 use serde_json::{Value, json};
 
 use super::check::{At, Errors, Object, child, each, ensure, fill_number, fill_text, fixed, get, keep, text};
+use super::pods::resources::is_extended_name;
 use super::pods::volumes::template_metadata;
 use super::system::empty_status;
 use kubewright_model::{Empties, GenerationRule, Looks, NameRule, PLAIN, StatusMetadata, Strategy};
@@ -65,11 +66,7 @@ fn class(new: &Value, old: &Value) -> Vec<FieldError> {
         opaque(errors, &config, is_stored);
     });
     let name = spec.key("extendedResourceName");
-    let native = !name.text().contains('/') || name.text().contains("kubernetes.io/");
-    let refused = native
-        || name.text().starts_with("requests.")
-        || !names::qualified_name(&format!("requests.{}", name.text())).is_empty();
-    if name.present() && refused {
+    if name.present() && !is_extended_name(name.text()) {
         errors.invalid(&name, "must be a valid extended resource name");
     }
     errors.into_vec()

@@ -13,7 +13,7 @@ use serde_json::Value;
 
 use super::check::{At, Errors, Object, child, each, ensure, get};
 use super::pods::defaults::canonical_quantities;
-use super::pods::resources::{Of, resource_name};
+use super::pods::resources::{Of, is_extended_name, overcommit_allowed, resource_name};
 use kubewright_model::{Looks, PLAIN, Strategy};
 
 /// How LimitRanges are written.
@@ -132,12 +132,9 @@ fn limits(new: &Value) -> Vec<FieldError> {
 /// Refuses names in the lists of a limit. Most stand in several lists, and nothing is wrong with any: these are looked
 /// at once, and without their paths.
 fn limited_names(errors: &mut Errors, of: Of, item: &At<'_>, resources: &BTreeSet<&str>) {
-    // An extended resource by any standard.
     let is_right = |name: &str| {
         budget::spend_on_text(name.len());
-        name.contains('/')
-            && !name.starts_with("requests.")
-            && names::qualified_name(&format!("requests.{name}")).is_empty()
+        is_extended_name(name)
     };
     let doubtful: BTreeSet<&str> = resources.iter().copied().filter(|name| !is_right(name)).collect();
     if doubtful.is_empty() {
@@ -209,9 +206,7 @@ fn bounds(errors: &mut Errors, item: &At<'_>, lists: [Option<&Object>; 5], resou
         }
     }
     // A resource that cannot be overcommitted has a limit equal to its request.
-    let overcommits =
-        !resource.contains('/') && !resource.starts_with("hugepages-") || resource.contains("kubernetes.io/");
-    if let (Some(usual), Some(request), false) = (&usual, &request, overcommits)
+    if let (Some(usual), Some(request), false) = (&usual, &request, overcommit_allowed(resource))
         && usual != request
     {
         let detail = format!("default value {usual} must equal to defaultRequest value {request} in {resource}");

@@ -35,13 +35,19 @@ pub fn to_value(list: &ResourceList) -> Value {
     Value::Object(entries.collect())
 }
 
-/// Whether a resource has a domain of its own (`IsExtendedResourceName`).
-pub fn is_extended(name: &str) -> bool {
-    name.contains('/') && !name.contains("kubernetes.io/") && !name.starts_with("requests.")
+/// Whether the name of a resource belongs to Kubernetes (`IsNativeResource`).
+pub fn is_native(name: &str) -> bool {
+    !name.contains('/') || name.contains("kubernetes.io/")
 }
 
-/// Whether there are only whole ones of a resource (`IsIntegerResourceName`).
-pub fn is_counted_in_wholes(name: &str) -> bool {
+/// Whether a resource has a domain of its own; the form of its name is not checked (`IsExtendedResourceName`, which also
+/// checks that).
+pub fn is_extended(name: &str) -> bool {
+    !is_native(name) && !name.starts_with("requests.")
+}
+
+/// Whether a quota counts objects by this name, without `count/` (the object counts in `standardQuotaResources`).
+pub fn is_object_count(name: &str) -> bool {
     const COUNTED: [&str; 9] = [
         "pods",
         "resourcequotas",
@@ -53,7 +59,12 @@ pub fn is_counted_in_wholes(name: &str) -> bool {
         "services.nodeports",
         "services.loadbalancers",
     ];
-    COUNTED.contains(&name) || (is_extended(name) && names::qualified_name(name).is_empty())
+    COUNTED.contains(&name)
+}
+
+/// Whether there are only whole ones of a resource (`IsIntegerResourceName`).
+pub fn is_counted_in_wholes(name: &str) -> bool {
+    is_object_count(name) || (is_extended(name) && names::qualified_name(name).is_empty())
 }
 
 /// A number of objects.

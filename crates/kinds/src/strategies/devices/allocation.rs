@@ -28,7 +28,7 @@ pub(super) fn status(new: &Value, old: &Value) -> Vec<FieldError> {
             }
         }
     }) {
-        let mut seen = std::collections::BTreeSet::new();
+        let mut seen = BTreeSet::new();
         for consumer in reserved.items() {
             if !seen.insert(uid(&consumer)) {
                 errors.push(FieldError::duplicate(consumer.path.to_string(), uid(&consumer)));

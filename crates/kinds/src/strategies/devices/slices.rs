@@ -12,6 +12,7 @@ use super::super::check::{At, Errors, Object, child, each, ensure, fill, fill_te
 use super::super::pods::scheduling::node_selector;
 use super::capacity::request_policy;
 use super::{DEVICE_CLASS, EFFECTS, driver_name, label, limited, name_of_driver, named, pool_name, set};
+use kubewright_model::facts::amounts::is_native;
 use kubewright_model::{Empties, Looks, NameRule, Strategy, StrategyContext, UnknownField};
 
 /// How long a value may be.
@@ -407,7 +408,7 @@ pub(super) fn bindings(errors: &mut Errors, at: &At<'_>) {
 /// The node's own resources that a device stands for (`validateNodeAllocatableResourceMappings`).
 fn mappings(errors: &mut Errors, device: &At<'_>) {
     for (resource, at) in device.key("nodeAllocatableResourceMappings").entries() {
-        if resource.contains('/') && !resource.contains("kubernetes.io/") {
+        if !is_native(resource) {
             errors.invalid_value(&at, resource, "must be a node allocatable resource name");
         }
         let (times, key) = (at.key("allocationMultiplier"), at.key("capacityKey"));

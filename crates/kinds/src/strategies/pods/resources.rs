@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use super::host;
 use crate::strategies::check::{At, Errors};
-use kubewright_model::facts::amounts::{is_counted_in_wholes, is_extended};
+use kubewright_model::facts::amounts::{is_counted_in_wholes, is_extended, is_native, is_object_count};
 use kubewright_model::facts::needs::containers_need;
 
 /// The owner of the resources: it decides which names are allowed.
@@ -131,33 +131,22 @@ pub(crate) fn overhead(errors: &mut Errors, at: &At<'_>, list: &At<'_>) {
     amounts(errors, at, &limits, &requests, Of::Container);
 }
 
-/// Whether a name belongs to Kubernetes (`IsNativeResource`).
-fn is_native(name: &str) -> bool {
-    !name.contains('/') || name.contains("kubernetes.io/")
+/// Whether a resource has a domain of its own, and a name of the right form (`IsExtendedResourceName`).
+pub(crate) fn is_extended_name(name: &str) -> bool {
+    is_extended(name) && names::qualified_name(&format!("requests.{name}")).is_empty()
 }
 
 /// `IsOvercommitAllowed`.
-fn overcommit_allowed(name: &str) -> bool {
+pub(crate) fn overcommit_allowed(name: &str) -> bool {
     is_native(name) && !name.starts_with("hugepages-")
 }
 
 /// Whether a quota counts a resource of this name (`IsStandardQuotaResourceName`).
 pub(crate) fn is_counted(name: &str) -> bool {
-    const COUNTED: [&str; 9] = [
-        "pods",
-        "resourcequotas",
-        "services",
-        "replicationcontrollers",
-        "secrets",
-        "configmaps",
-        "persistentvolumeclaims",
-        "services.nodeports",
-        "services.loadbalancers",
-    ];
     let (requested, limited) = (name.strip_prefix("requests."), name.strip_prefix("limits."));
     let computed = |name: &str| matches!(name, "cpu" | "memory" | "ephemeral-storage");
     let huge = requested.unwrap_or(name).starts_with("hugepages-");
-    huge || computed(requested.or(limited).unwrap_or(name)) || name == "requests.storage" || COUNTED.contains(&name)
+    huge || computed(requested.or(limited).unwrap_or(name)) || name == "requests.storage" || is_object_count(name)
 }
 
 /// Refuses a name that no resource of such an owner has (`validateResourceName`, `validateContainerResourceName`,
@@ -174,12 +163,11 @@ pub(crate) fn resource_name(errors: &mut Errors, name: &str, at: &At<'_>, of: Of
     if qualified && unknown {
         errors.invalid_value(at, name, "must be a standard resource type or fully qualified");
     }
-    let extended = || is_extended(name) && names::qualified_name(&format!("requests.{name}")).is_empty();
     match of {
         Of::Container if plain && !computed => {
             errors.invalid_value(at, name, "must be a standard resource for containers");
         }
-        Of::Container if !is_native(name) && !extended() => {
+        Of::Container if !is_native(name) && !is_extended_name(name) => {
             errors.invalid_value(at, name, "doesn't follow extended resource name standard");
         }
         Of::Quota if plain && !is_counted(name) => {

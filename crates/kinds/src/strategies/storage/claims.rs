@@ -12,6 +12,7 @@ use crate::strategies::check::{At, Errors, ensure, fill_text, get, keep};
 use crate::strategies::pods::warnings::fractions;
 use crate::strategies::pods::{defaults, volumes};
 use crate::strategies::system::empty_status;
+use kubewright_model::facts::amounts::is_native;
 use kubewright_model::{Looks, StatusMetadata, Strategy};
 
 /// How PersistentVolumeClaims are written.
@@ -156,8 +157,7 @@ fn claim_status(new: &Value) -> Vec<FieldError> {
 fn claimed_resource(errors: &mut Errors, at: &At<'_>, name: &str) -> bool {
     let before = errors.len();
     let messages = names::qualified_name(name);
-    let is_native = !name.contains('/') || name.contains("kubernetes.io/");
-    if messages.is_empty() && is_native && name != "storage" {
+    if messages.is_empty() && is_native(name) && name != "storage" {
         errors.push(FieldError::not_supported(at.path.to_string(), name, &["storage"]));
     }
     for message in messages {
