@@ -204,11 +204,11 @@ fn strategic_error(error: &StrategicError) -> Status {
 
 impl Patch {
     /// Applies the patch to a document of this kind. It may be large, so its values move into the document.
-    fn apply_to(&mut self, document: &Value, resource: &Resource) -> Result<Value, Status> {
+    fn apply_to(self, document: &Value, resource: &Resource) -> Result<Value, Status> {
         match self.kind {
             PatchType::Json => patch::json::apply(document, &self.document).map_err(|error| json_patch_error(&error)),
             PatchType::Merge => Ok(patch::merge::apply(document, &self.document)),
-            PatchType::Strategic => patch::strategic::apply(document, self.document.take(), &resource.schema)
+            PatchType::Strategic => patch::strategic::apply(document, self.document, &resource.schema)
                 .map_err(|error| strategic_error(&error)),
         }
     }
@@ -242,22 +242,21 @@ impl Patch {
             Ok(patch) => refused_patch(go::text(&patch.document), why),
             Err(status) => status,
         };
+        let (kind, findings) = (self.kind, std::mem::take(&mut self.findings));
         let mut new = self.apply_to(old, resource)?;
-        if self.kind == PatchType::Strategic {
+        if kind == PatchType::Strategic {
             structural::convert_check(&new, &resource.schema).map_err(|why| refused(&why))?;
             structural::convert(&mut new, &resource.schema);
             // Reflection looks for fields, regardless of the `apiVersion` and `kind` in the object.
             decode::say_what_it_is(&mut new, resource);
         }
         let unfit = decode::check_patched_kind(&mut new, resource, kinds, whole)
-            .and_then(|unread| Ok(self.fit_fields(&mut new, old, resource, &unread, how, warnings)?));
+            .and_then(|unread| Ok(fit_fields(&mut new, old, resource, &unread, findings, how, warnings)?));
         match unfit {
             Ok(()) => Ok(new),
             Err(Unfit::Refused(status)) => Err(status),
             // Shown is the document as the patch left it. It is patched again because it seldom must be shown.
-            Err(Unfit::Unreadable(why))
-                if self.kind == PatchType::Strategic && why.starts_with("strict decoding error") =>
-            {
+            Err(Unfit::Unreadable(why)) if kind == PatchType::Strategic && why.starts_with("strict decoding error") => {
                 // Findings in the document are reported about the patch.
                 Err(refused(&why))
             }
@@ -267,24 +266,6 @@ impl Patch {
                 Err(undecodable(&again()?.apply_to(old, resource)?, &why))
             }
         }
-    }
-
-    fn fit_fields(
-        &self,
-        new: &mut Value,
-        old: &Value,
-        resource: &Resource,
-        unread: &[String],
-        how: FieldValidation,
-        warnings: &mut Vec<String>,
-    ) -> Result<(), String> {
-        if !new.is_object() {
-            return Err(crate::scheme::not_an_object(new));
-        }
-        let mut findings = decode::fit_changed(new, old, resource, self.findings.clone())?;
-        let unread = unread.iter().map(|field| format!("unknown field {field:?}"));
-        findings.texts.extend(unread);
-        findings.apply(how, warnings)
     }
 
     /// Makes a patched document (a Scale) one of its kind: types are checked, unknown fields dropped and told.
@@ -300,9 +281,28 @@ impl Patch {
                 .map_err(|why| refused_patch(go::text(&self.document), &why))?;
         }
         let document = new.clone();
-        self.fit_fields(new, &Value::Null, resource, &[], how, warnings)
+        fit_fields(new, &Value::Null, resource, &[], self.findings.clone(), how, warnings)
             .map_err(|why| undecodable(&document, &why))
     }
+}
+
+/// Fits the fields of a patched object into its kind. Findings are those in the patch, and then those in the object.
+fn fit_fields(
+    new: &mut Value,
+    old: &Value,
+    resource: &Resource,
+    unread: &[String],
+    findings: Vec<String>,
+    how: FieldValidation,
+    warnings: &mut Vec<String>,
+) -> Result<(), String> {
+    if !new.is_object() {
+        return Err(crate::scheme::not_an_object(new));
+    }
+    let mut findings = decode::fit_changed(new, old, resource, findings)?;
+    let unread = unread.iter().map(|field| format!("unknown field {field:?}"));
+    findings.texts.extend(unread);
+    findings.apply(how, warnings)
 }
 
 /// The findings in the operations of a JSON patch themselves.
