@@ -13,7 +13,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 
 use crate::server::Inner;
 use crate::storage::Storage;
@@ -39,7 +39,7 @@ struct Progress {
 
 impl Compaction {
     /// Does the next step, if one is due at this time.
-    fn step(&self, storage: &dyn Storage, now: Timestamp, interval: SignedDuration) {
+    fn step(&self, storage: &dyn Storage, now: Timestamp, interval: Duration) {
         let now = now.as_millisecond();
         if now < self.due.load(Ordering::Relaxed) {
             return;
@@ -65,8 +65,7 @@ impl Inner {
     /// Runs with every request.
     pub(crate) fn compact(&self) {
         let interval = self.config.compaction_interval;
-        if interval != Duration::ZERO {
-            let interval = SignedDuration::try_from(interval).unwrap_or(SignedDuration::MAX);
+        if !interval.is_zero() {
             self.compaction.step(self.storage.as_ref(), self.env.now(), interval);
         }
     }
@@ -87,7 +86,7 @@ mod tests {
             ..Bounds::default()
         });
         let compaction = Compaction::default();
-        let interval = SignedDuration::from_secs(300);
+        let interval = Duration::from_secs(300);
         let mut revision = storage
             .create("s", "a", json!({"metadata": {}}))
             .expect("a is new")
