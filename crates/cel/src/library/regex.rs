@@ -54,8 +54,8 @@ pub(super) fn call<'a>(overload: &str, args: &[Value<'a>], patterns: &Patterns) 
 /// The memory of a list item beside its text.
 const VALUE: usize = 64;
 
-/// How many compiled expressions are kept, and how large each of them may be (in ranges of characters). Each keeps its notes: some
-/// 32 MiB for each thread, were all of them full.
+/// How many compiled expressions are kept, and how large each of them may be (in ranges of characters, or in parts if it
+/// is walked). Each keeps its notes: some 32 MiB for each thread, were all of them full.
 const KEPT: usize = 128;
 const KEPT_WEIGHT: usize = 2_000;
 
