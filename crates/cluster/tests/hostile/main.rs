@@ -95,7 +95,7 @@ const EXPENSIVE: [&str; 10] = [
     "a pod with 20,000 containers",
     "100,000 labels",
     "a strategic patch that merges 20,000 containers",
-    "an apply of a list with 9,000 keys",
+    "an apply of a list with 20,000 keys",
     "a JSON patch with 2,000 inserts at the head of 600,000 items",
     "a definition with 20,000 properties",
     "an enum of 50,000 strings and a list of 50,000 others",

@@ -125,11 +125,11 @@ pub(crate) fn inputs() -> Vec<Input> {
             },
         ),
         input("an apply of a list with 9,000 keys", &[201, 413, 422], || {
-            let containers = items(9_000, |index| format!(r#"{{"name":"c{index}","image":"i"}}"#));
-            let body = format!(
-                r#"{{"apiVersion":"v1","kind":"Pod","metadata":{{"name":"wide"}},"spec":{{"containers":{containers}}}}}"#
-            );
-            apply(&format!("{PODS}/wide"), "first", body)
+            applied_pod(9_000)
+        }),
+        // With its managers the pod is larger than 1.5 MiB, which is known when all other work is done.
+        input("an apply of a list with 20,000 keys", &[201, 500], || {
+            applied_pod(20_000)
         }),
         input("an apply of a custom resource 400 levels deep", &[201, 400], || {
             apply(&format!("{THINGS}/deep"), "first", thing("deep", &nested(400))).after(create(
@@ -139,6 +139,15 @@ pub(crate) fn inputs() -> Vec<Input> {
             ))
         }),
     ]
+}
+
+/// A pod with so many containers, applied.
+fn applied_pod(count: usize) -> Request {
+    let containers = items(count, |index| format!(r#"{{"name":"c{index}","image":"i"}}"#));
+    let body = format!(
+        r#"{{"apiVersion":"v1","kind":"Pod","metadata":{{"name":"wide"}},"spec":{{"containers":{containers}}}}}"#
+    );
+    apply(&format!("{PODS}/wide"), "first", body)
 }
 
 fn small() -> Request {
