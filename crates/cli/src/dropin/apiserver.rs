@@ -13,7 +13,8 @@ use std::time::{Duration, Instant};
 use kubewright_cluster::{AuditLog, Cluster, Config, KUBERNETES_VERSION, Pki, StaticTokens};
 
 use super::settings::{self, Audit, Settings};
-use super::{etcd, failed, flags, names, print, unserved, warn};
+use super::table::APISERVER;
+use super::{etcd, failed, flags, print, warn};
 use crate::parent::Parent;
 use crate::signals::stop_signal;
 
@@ -22,13 +23,13 @@ const STOP: Duration = Duration::from_secs(1);
 
 pub(super) fn main(arguments: &[String], started: Instant) -> ExitCode {
     let parent = Parent::now();
-    let given = match flags::parse(names::APISERVER, unserved::find, arguments) {
+    let given = match flags::parse(APISERVER, arguments) {
         Ok(given) => given,
         Err(why) => return failed(&why),
     };
     if given.help {
         let intro = "The API server of kubewright under the name and with the flags of Kubernetes' own. It needs the etcd beside it.\nOther flags of Kubernetes' own change nothing, which is said, or are refused with the reason.";
-        print(&flags::help(intro, "kube-apiserver [flags]", names::APISERVER));
+        print(&flags::help(intro, "kube-apiserver [flags]", &APISERVER.served()));
         return ExitCode::SUCCESS;
     }
     match version(given.last("version").unwrap_or("false")) {

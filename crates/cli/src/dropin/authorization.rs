@@ -399,14 +399,14 @@ fn positive(field: &str, text: &str) -> Result<Duration, String> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{flags, names};
+    use super::super::{flags, table::APISERVER};
     use super::*;
 
     #[test]
     fn flags_are_read() {
         let given = |flags: &[&str]| {
             let flags: Vec<String> = flags.iter().map(|flag| (*flag).to_owned()).collect();
-            of_flags(&flags::parse(names::APISERVER, |_| None, &flags).unwrap())
+            of_flags(&flags::parse(APISERVER, &flags).unwrap())
         };
         let wrong = |flags: &[&str], expected: &str| assert_eq!(given(flags).unwrap_err(), expected);
         assert_eq!(given(&[]).unwrap(), Authorization::default());

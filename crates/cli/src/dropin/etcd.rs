@@ -20,7 +20,8 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 
 use super::flags::{self, Given};
-use super::{failed, names, print, settings};
+use super::table::ETCD;
+use super::{failed, print, settings};
 use crate::parent::Parent;
 use crate::signals::stop_signal;
 
@@ -48,13 +49,13 @@ pub(super) struct Place {
 
 pub(super) fn main(arguments: &[String], _: Instant) -> ExitCode {
     let parent = Parent::now();
-    let given = match flags::parse(names::ETCD, |_| None, arguments) {
+    let given = match flags::parse(ETCD, arguments) {
         Ok(given) => given,
         Err(why) => return failed(&why),
     };
     if given.help {
         let intro = "The etcd of kubewright: it names the folder in which the kube-apiserver beside it keeps its objects. It has no etcd API.";
-        print(&flags::help(intro, "etcd [flags]", names::ETCD));
+        print(&flags::help(intro, "etcd [flags]", &ETCD.served()));
         return ExitCode::SUCCESS;
     }
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();

@@ -1,8 +1,7 @@
-//! The requests of `--feature-gates` and `--runtime-config`, and those that are not served.
+//! What a default cluster has: the feature gates, versions and admission plugins of kube-apiserver 1.36.
 //!
-//! The gates, their stages and defaults are those of kube-apiserver 1.36 (`data/feature-gates.txt`, recorded from its
-//! metrics). This server is that of a default cluster: a gate or a version at its default is silent, another value is
-//! accepted with a warning, and a value that upstream refuses is refused in its words.
+//! This server is that of a default cluster: a gate (`data/feature-gates.txt`) or a version at its default is silent,
+//! another value is accepted with a warning, and one that does not exist is refused in the words of the original.
 
 use super::flags::{Given, truth};
 
@@ -36,27 +35,48 @@ const SERVED: [&str; 22] = [
 /// Groups of kube-apiserver of which no version is on by default.
 const UNSERVED_GROUPS: [&str; 2] = ["internal.apiserver.k8s.io", "storagemigration.k8s.io"];
 
-struct Gate {
-    stage: &'static str,
-    default: bool,
-    locked: bool,
-}
+/// The admission plugins of kube-apiserver that are always part of this server.
+pub(super) const BUILT_IN_PLUGINS: [&str; 8] = [
+    "CertificateApproval",
+    "CertificateSigning",
+    "CertificateSubjectRestriction",
+    "ClusterTrustBundleAttest",
+    "DefaultIngressClass",
+    "DefaultStorageClass",
+    "Priority",
+    "RuntimeClass",
+];
 
-fn gate(name: &str) -> Option<Gate> {
-    GATES.lines().filter(|line| !line.starts_with('#')).find_map(|line| {
-        let mut words = line.split(' ');
-        (words.next() == Some(name)).then(|| Gate {
-            stage: words.next().unwrap_or(""),
-            default: words.next() == Some("true"),
-            locked: words.next() == Some("locked"),
-        })
-    })
+/// The plugins that this server does not have. None of them is on by default but the last.
+pub(super) const MISSING_PLUGINS: [&str; 14] = [
+    "AlwaysAdmit",
+    "AlwaysDeny",
+    "AlwaysPullImages",
+    "DenyServiceExternalIPs",
+    "EventRateLimit",
+    "ExtendedResourceToleration",
+    "ImagePolicyWebhook",
+    "LimitPodHardAntiAffinityTopology",
+    "NamespaceAutoProvision",
+    "NamespaceExists",
+    "OwnerReferencesPermissionEnforcement",
+    "PodNodeSelector",
+    "PodTolerationRestriction",
+    "NodeDeclaredFeatureValidator",
+];
+
+/// Whether a gate is on in a default cluster; `None`: there is no such gate.
+fn gate(name: &str) -> Option<bool> {
+    let lines = GATES.lines().filter(|line| !line.starts_with('#'));
+    let mut lines = lines.filter_map(|line| line.split_once(' '));
+    let (state, _) = lines.find(|(_, names)| names.split(' ').any(|one| one == name))?;
+    Some(state == "on")
 }
 
 /// Reads `--feature-gates` (`MutableFeatureGate.Set` of component-base).
 ///
 /// # Errors
-/// Gates that do not exist, are locked, or have no value.
+/// Gates that do not exist or have no value.
 pub(super) fn gates(given: &Given, warnings: &mut Vec<String>) -> Result<(), String> {
     for entry in given.list("feature-gates") {
         let entry = match entry.split_once(':') {
@@ -71,21 +91,13 @@ pub(super) fn gates(given: &Given, warnings: &mut Vec<String>) -> Result<(), Str
         let wanted = truth(value).ok_or_else(|| {
             format!("invalid value of {name}={value}, err: strconv.ParseBool: parsing {value:?}: invalid syntax")
         })?;
-        let gate = gate(name).ok_or_else(|| format!("unrecognized feature gate: {name}"))?;
-        if gate.default == wanted {
-            continue;
-        }
-        if gate.locked {
-            let default = gate.default;
-            return Err(format!(
-                "cannot set feature gate {name} to {wanted}, feature is locked to {default}"
+        let default = gate(name).ok_or_else(|| format!("unrecognized feature gate: {name}"))?;
+        if default != wanted {
+            let state = if default { "on" } else { "off" };
+            warnings.push(format!(
+                "--feature-gates={name}={wanted} changes nothing: the feature stays {state}, as in a default cluster"
             ));
         }
-        warnings.push(format!(
-            "--feature-gates={name}={wanted} changes nothing: the {} feature stays {}, as in a default cluster",
-            gate.stage,
-            if gate.default { "on" } else { "off" }
-        ));
     }
     Ok(())
 }
@@ -148,13 +160,13 @@ fn one(key: &str, wanted: Option<bool>, value: &str) -> Result<Option<&'static s
 
 #[cfg(test)]
 mod tests {
-    use super::super::{flags, names};
+    use super::super::{flags, table::APISERVER};
     use super::*;
 
     /// The warnings about a flag, by their ends, or the error.
     #[track_caller]
     fn check(flag: &str, expected: Result<&[&str], &str>) {
-        let given = flags::parse(names::APISERVER, |_| None, &[flag.to_owned()]).unwrap();
+        let given = flags::parse(APISERVER, &[flag.to_owned()]).unwrap();
         let mut warnings = Vec::new();
         let read = gates(&given, &mut warnings).and_then(|()| runtime_config(&given, &mut warnings));
         match expected {
@@ -176,9 +188,9 @@ mod tests {
             "--feature-gates=WatchList=true,kube:APIResponseCompression=true",
             Ok(&[]),
         );
-        let off = "the BETA feature stays on, as in a default cluster";
+        let off = "the feature stays on, as in a default cluster";
         check("--feature-gates=WatchList=false", Ok(&[off]));
-        let on = "the ALPHA feature stays off, as in a default cluster";
+        let on = "the feature stays off, as in a default cluster";
         check("--feature-gates=AllAlpha=true", Ok(&[on]));
         check(
             "--feature-gates=other:WatchList=true",
@@ -196,10 +208,7 @@ mod tests {
             "--feature-gates=WatchList=maybe",
             Err("invalid value of WatchList=maybe, err: strconv.ParseBool: parsing \"maybe\": invalid syntax"),
         );
-        check(
-            "--feature-gates=ConsistentListFromCache=false",
-            Err("cannot set feature gate ConsistentListFromCache to false, feature is locked to true"),
-        );
+        check("--feature-gates=ConsistentListFromCache=false", Ok(&[off]));
     }
 
     #[test]

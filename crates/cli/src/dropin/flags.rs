@@ -11,7 +11,9 @@ use std::time::Duration;
 
 use kubewright_cluster::go_duration;
 
-/// A flag that is served.
+use super::table::Table;
+
+/// A flag.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Flag {
     pub(super) name: &'static str,
@@ -21,7 +23,7 @@ pub(super) struct Flag {
 }
 
 /// Flags under one heading of the help.
-pub(super) type Section = (&'static str, &'static [Flag]);
+pub(super) type Section = (&'static str, Vec<Flag>);
 
 /// The given flags, in order.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -124,15 +126,15 @@ fn judge(flag: &Flag, value: &str) -> Result<(), String> {
     }
 }
 
-/// Reads arguments: flags of the sections, and those that `more` knows.
+/// Reads the arguments of a program that has the flags of the table.
 ///
 /// # Errors
 /// In the words of pflag.
-pub(super) fn parse(
-    sections: &'static [Section],
-    more: impl Fn(&str) -> Option<Flag>,
-    arguments: &[String],
-) -> Result<Given, String> {
+pub(super) fn parse(table: Table, arguments: &[String]) -> Result<Given, String> {
+    parse_with(|name| table.find(name), arguments)
+}
+
+fn parse_with(find: impl Fn(&str) -> Option<Flag>, arguments: &[String]) -> Result<Given, String> {
     let mut given = Given::default();
     let mut arguments = arguments.iter();
     while let Some(argument) = arguments.next() {
@@ -165,8 +167,7 @@ pub(super) fn parse(
             given.help |= truth(value).ok_or_else(|| invalid("-h, --help", value, &wrong()))?;
             continue;
         }
-        let mut flags = sections.iter().flat_map(|section| section.1);
-        let Some(flag) = flags.find(|flag| flag.name == name).copied().or_else(|| more(name)) else {
+        let Some(flag) = find(name) else {
             return Err(format!("unknown flag: --{name}"));
         };
         let value = match (value, flag.value) {
@@ -218,35 +219,20 @@ fn head(flag: &Flag) -> String {
 mod tests {
     use super::*;
 
-    const SECTIONS: &[Section] = &[(
-        "Test",
-        &[
-            Flag {
-                name: "port",
-                value: Some("int"),
-                usage: "A port.",
-            },
-            Flag {
-                name: "names",
-                value: Some("strings"),
-                usage: "Names.",
-            },
-            Flag {
-                name: "allow",
-                value: None,
-                usage: "Allow it.",
-            },
-            Flag {
-                name: "v",
-                value: Some("Level"),
-                usage: "How much to say.",
-            },
-        ],
-    )];
+    const fn flag(name: &'static str, value: Option<&'static str>, usage: &'static str) -> Flag {
+        Flag { name, value, usage }
+    }
+
+    const FLAGS: [Flag; 4] = [
+        flag("port", Some("int"), "A port."),
+        flag("names", Some("strings"), "Names."),
+        flag("allow", None, "Allow it."),
+        flag("v", Some("Level"), "How much to say."),
+    ];
 
     fn read(arguments: &[&str]) -> Result<Given, String> {
         let arguments: Vec<String> = arguments.iter().map(|&one| one.to_owned()).collect();
-        parse(SECTIONS, |_| None, &arguments)
+        parse_with(|name| FLAGS.into_iter().find(|flag| flag.name == name), &arguments)
     }
 
     #[test]
@@ -332,7 +318,7 @@ mod tests {
     #[test]
     fn the_help_has_a_line_for_each_flag() {
         assert_eq!(
-            help("What it is.", "test [flags]", SECTIONS),
+            help("What it is.", "test [flags]", &[("Test", FLAGS.to_vec())]),
             "What it is.\n\nUsage:\n  test [flags]\n\nTest flags:\n\n      --port int        A port.\n      --names strings   Names.\n      --allow           Allow it.\n  -v, --v Level         How much to say.\n"
         );
     }

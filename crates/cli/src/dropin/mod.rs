@@ -14,9 +14,8 @@ mod authorization;
 mod etcd;
 mod features;
 mod flags;
-mod names;
 mod settings;
-mod unserved;
+mod table;
 
 use std::path::Path;
 use std::process::ExitCode;

@@ -10,9 +10,9 @@ use std::time::Duration;
 use kubewright_cluster::{AuditFormat, Controllers, OPTIONAL_PLUGINS, Rotation, SEPARABLE_PLUGINS, ServiceRange};
 
 use super::authorization::{self, Authorization};
+use super::features::{self, BUILT_IN_PLUGINS, MISSING_PLUGINS};
 use super::flags::{self, Given};
-use super::names::{BUILT_IN_PLUGINS, MISSING_PLUGINS};
-use super::{features, unserved};
+use super::table::APISERVER;
 use crate::audit::Form;
 
 /// The settings of a server.
@@ -117,7 +117,7 @@ pub(super) fn read(given: &Given) -> Result<Settings, String> {
             mistakes.0.push(why.to_owned());
         }
     }
-    mistakes.take(unserved::judge(given, &mut warnings));
+    mistakes.take(APISERVER.judge(given, &mut warnings));
     mistakes.take(features::gates(given, &mut warnings));
     mistakes.take(features::runtime_config(given, &mut warnings));
     match mistakes.0.as_slice() {
@@ -426,7 +426,6 @@ fn certificate(given: &Given) -> Result<((PathBuf, PathBuf), bool), String> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::names;
     use super::*;
 
     fn settings(more: &[&str]) -> Result<Settings, String> {
@@ -437,7 +436,7 @@ mod tests {
             "--service-cluster-ip-range=10.0.0.0/24",
         ];
         let all: Vec<String> = base.iter().chain(more).map(|&one| one.to_owned()).collect();
-        read(&flags::parse(names::APISERVER, unserved::find, &all).unwrap())
+        read(&flags::parse(APISERVER, &all).unwrap())
     }
 
     #[test]
