@@ -1,89 +1,108 @@
-//! Old spellings: words of older tutorials, and their present names.
+//! Words of older tutorials that clap refuses, and what to type instead.
 
-/// The present spelling of something in these arguments, if one is old.
-pub(crate) fn old_spelling(arguments: &[String]) -> Option<String> {
-    let has = |begins: &str| arguments.iter().find(|argument| argument.starts_with(begins));
-    let value = |begins: &str| {
-        has(begins)
-            .and_then(|argument| argument.split_once('='))
-            .map(|(_, value)| value)
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+
+/// What was typed (a command, perhaps with a flag), and what to do now.
+const OLD: [(&str, &str); 9] = [
+    (
+        "alpha webhook",
+        "kubewright create webhook --group … --version … --kind …, with --defaulting or --programmatic-validation",
+    ),
+    (
+        "create webhook --type",
+        "--defaulting for a mutating webhook, --programmatic-validation for a validating one",
+    ),
+    (
+        "create webhook --operations",
+        "name the operations in the code: .mutating(|webhook| webhook.operations([…]))",
+    ),
+    ("create api --example", "leave it out: every API has a sample"),
+    ("create api --pattern", "leave it out: there is one pattern"),
+    ("init --dep", "leave it out: dependencies are in Cargo.toml"),
+    (
+        "init --component-config",
+        "leave it out: settings are flags of the operator",
+    ),
+    ("init --repo-path", "--repo"),
+    (
+        "generate",
+        "kubewright manifests; what is not a manifest is written by derives at compile time",
+    ),
+];
+
+/// What to type instead of the word that clap refused.
+pub(crate) fn instead(wrong: &clap::Error, typed: &[String]) -> Option<&'static str> {
+    let refused = match wrong.kind() {
+        ErrorKind::UnknownArgument => ContextKind::InvalidArg,
+        ErrorKind::InvalidSubcommand => ContextKind::InvalidSubcommand,
+        _ => return None,
     };
-    let words: Vec<&str> = arguments.iter().map(String::as_str).take(2).collect();
-    if words == ["alpha", "webhook"] || has("--type").is_some() {
-        let kind = match value("--type") {
-            Some("validating") => "--programmatic-validation",
-            _ => "--defaulting",
-        };
-        let operations = match has("--operations") {
-            Some(_) => {
-                "; which operations it is asked about stands in the code: .mutating(|webhook| webhook.operations([…]))"
-            }
-            None => "",
-        };
-        return Some(format!(
-            "now it is: kubewright create webhook --group … --version … --kind … {kind}{operations}"
-        ));
-    }
-    if let Some(old) = has("--namespace=").or_else(|| arguments.iter().find(|argument| *argument == "--namespace")) {
-        let scope = value(old).unwrap_or("false");
-        return Some(format!("now it is: --namespaced={scope}"));
-    }
-    let renamed = [
-        ("--example", "samples are made for every API; leave it out"),
-        ("--pattern", "there is one pattern; leave it out"),
-        ("--dep", "dependencies are cargo's: leave it out"),
-        ("--component-config", "settings are flags of the operator; leave it out"),
-        ("--repo-path", "--repo"),
-    ];
-    renamed
+    let Some(ContextValue::String(refused)) = wrong.get(refused) else {
+        return None;
+    };
+    let command = typed
         .iter()
-        .find(|(old, _)| has(old).is_some())
-        .map(|(_, now)| format!("now it is: {now}"))
-        .or_else(|| match words.first().copied() {
-            Some("alpha") => Some("there are no alpha commands: see kubewright --help".to_owned()),
-            Some("generate") => {
-                Some("derives write at compile time what it wrote; manifests: kubewright manifests".to_owned())
-            }
-            _ => None,
-        })
+        .take(2)
+        .take_while(|word| !word.starts_with('-') && *word != refused);
+    let words: Vec<&str> = command.chain([refused]).map(String::as_str).collect();
+    let words = words.join(" ");
+    OLD.iter().find(|(old, _)| *old == words).map(|(_, now)| *now)
 }
 
 #[cfg(test)]
 mod tests {
-    use super::old_spelling;
+    use super::*;
 
     #[test]
-    fn old_spellings_get_the_present_one() {
-        let told: Vec<String> = [
+    fn old_words_get_the_present_ones_and_only_where_they_were_used() {
+        use clap::CommandFactory as _;
+        let told = |line: &str| {
+            let typed: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
+            let words = std::iter::once("kubewright").chain(line.split_whitespace());
+            let wrong = crate::Arguments::command().try_get_matches_from(words);
+            let instead = wrong.err().and_then(|wrong| instead(&wrong, &typed));
+            format!("{line}\n  {}", instead.unwrap_or("-"))
+        };
+        let told = [
             "alpha webhook --group g --type=mutating --operations=create",
-            "create webhook --kind K --type=validating",
-            "create api --kind K --namespace=false",
+            "create webhook --group g --version v1 --kind K --type=validating",
+            "create webhook --group g --version v1 --kind K --operations=create",
+            "create api --group g --version v1 --kind K --example",
+            "init --dep",
+            "init --repo-path=x",
+            "generate all",
             "alpha update",
-            "create api --kind K --namespaced=false",
-            "create api --kind K --example",
+            "deploy --type=x",
+            "install --namespace x",
+            "bundle --example",
+            "create api --group g --version v1 --kind K --namespaced=false",
         ]
-        .iter()
-        .map(|line| {
-            let arguments: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
-            format!(
-                "{line}\n  {}",
-                old_spelling(&arguments).unwrap_or_else(|| "-".to_owned())
-            )
-        })
-        .collect();
+        .map(told);
         insta::assert_snapshot!(told.join("\n"), @r"
         alpha webhook --group g --type=mutating --operations=create
-          now it is: kubewright create webhook --group … --version … --kind … --defaulting; which operations it is asked about stands in the code: .mutating(|webhook| webhook.operations([…]))
-        create webhook --kind K --type=validating
-          now it is: kubewright create webhook --group … --version … --kind … --programmatic-validation
-        create api --kind K --namespace=false
-          now it is: --namespaced=false
+          kubewright create webhook --group … --version … --kind …, with --defaulting or --programmatic-validation
+        create webhook --group g --version v1 --kind K --type=validating
+          --defaulting for a mutating webhook, --programmatic-validation for a validating one
+        create webhook --group g --version v1 --kind K --operations=create
+          name the operations in the code: .mutating(|webhook| webhook.operations([…]))
+        create api --group g --version v1 --kind K --example
+          leave it out: every API has a sample
+        init --dep
+          leave it out: dependencies are in Cargo.toml
+        init --repo-path=x
+          --repo
+        generate all
+          kubewright manifests; what is not a manifest is written by derives at compile time
         alpha update
-          there are no alpha commands: see kubewright --help
-        create api --kind K --namespaced=false
           -
-        create api --kind K --example
-          now it is: samples are made for every API; leave it out
+        deploy --type=x
+          -
+        install --namespace x
+          -
+        bundle --example
+          -
+        create api --group g --version v1 --kind K --namespaced=false
+          -
         ");
     }
 }

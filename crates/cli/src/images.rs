@@ -60,12 +60,12 @@ fn read(path: &Path) -> Result<Images, Failure> {
     let text = crate::regular::text(path).map_err(|why| {
         attempted()
             .because(why)
-            .hint("put a readable file in its place; nothing has been started")
+            .fix("put a readable file in its place; nothing has been started")
     })?;
     let rows = rows(&text).map_err(|why| {
         attempted()
             .because(std::io::Error::other(why))
-            .hint("each row is \"image:tag\" = \"program arguments\"; nothing has been started")
+            .fix("each row is \"image:tag\" = \"program arguments\"; nothing has been started")
     })?;
     Ok(Images::new(path.parent().unwrap_or(Path::new("/")), rows))
 }

@@ -30,16 +30,16 @@ impl KubeconfigFile {
             match regular::text(path) {
                 Ok(text) if !is_ours(&text) => Err(Failure::new(format!("will not overwrite {}", path.display()))
                     .because("it was not written by kubewright")
-                    .hint("name another file with --kubeconfig, or remove that one")),
+                    .fix("name another file with --kubeconfig, or remove that one")),
                 Err(why) if why.kind() != ErrorKind::NotFound => {
                     Err(Failure::new(format!("cannot write the kubeconfig {}", path.display()))
                         .because(why)
-                        .hint(ANOTHER))
+                        .fix(ANOTHER))
                 }
                 Err(_) if is_folder(path) => {
                     Err(Failure::new(format!("cannot write the kubeconfig {}", path.display()))
                         .because("a path that ends with / names a folder")
-                        .hint(ANOTHER))
+                        .fix(ANOTHER))
                 }
                 _ => Ok(KubeconfigFile {
                     path: path.to_path_buf(),
@@ -80,7 +80,7 @@ impl KubeconfigFile {
                 // Only the folders that were made here are empty and missing before; what else is in them stays.
                 let _ = fs::remove_dir(folder);
             }
-            Failure::new("cannot write the kubeconfig").because(why).hint(ANOTHER)
+            Failure::new("cannot write the kubeconfig").because(why).fix(ANOTHER)
         })
     }
 }

@@ -149,8 +149,8 @@ fn misused(wrong: &clap::Error, plugins: &external::Chain) -> ExitCode {
         DisplayVersion => ExitCode::SUCCESS,
         DisplayHelpOnMissingArgumentOrSubcommand if arguments.is_empty() => ExitCode::SUCCESS,
         _ => {
-            if let Some(hint) = hints::old_spelling(&arguments) {
-                output::hint(&hint);
+            if let Some(fix) = hints::instead(wrong, &arguments) {
+                output::fix(fix);
             }
             ExitCode::FAILURE
         }

@@ -1,7 +1,7 @@
-//! How the command speaks: text for people, one JSON object a line for machines; colours only on a terminal.
+//! How the command speaks: text for people, one JSON object a line for machines; colors only on a terminal.
 //!
 //! Styles are written as ANSI codes into the text and `anstream` takes them out again where standard output is not a
-//! terminal, or `NO_COLOR` is set. A [`Failure`] has the attempt, the cause and the fix.
+//! terminal, or `NO_COLOR` is set. Every error of a command is a [`Failure`].
 
 use std::error::Error;
 use std::fmt::{self, Display};
@@ -9,7 +9,8 @@ use std::io::Write;
 
 use anstyle::{AnsiColor, Style};
 use clap::ValueEnum;
-use kubewright_codegen::Diagnostic;
+
+use kubewright_codegen::{Code, Diagnostic, Place};
 use serde_json::{Value, json};
 
 /// Form of everything that a command prints.
@@ -59,11 +60,11 @@ pub(crate) fn grouped(number: usize) -> String {
     text
 }
 
-/// Prints a hint beside an error that another program printed.
-pub(crate) fn hint(text: &str) {
+/// Prints the fix of an error in the arguments, which clap printed.
+pub(crate) fn fix(text: &str) {
     let mut out = anstream::stderr().lock();
     // Standard error is gone, so there is no place for the text.
-    let _ = writeln!(out, "\n{} {text}", paint(STRONG, "hint:"));
+    let _ = writeln!(out, "\n{} {text}", paint(STRONG, "fix:"));
 }
 
 /// A word as a shell must be given it: quoted where it holds more than letters, digits and the like.
@@ -112,86 +113,91 @@ impl Format {
     }
 }
 
-/// Why a command did not keep its promise.
+/// Why a command did not keep its promise: the attempt, the places, the causes and the fix, in the form of a
+/// [`Diagnostic`]; with its code, if it is one.
 #[derive(Debug)]
 pub(crate) struct Failure {
-    attempted: String,
-    reasons: Vec<String>,
-    hint: Option<String>,
-    /// A failure with a code; then it is all there is to say.
-    diagnostic: Option<Box<Diagnostic>>,
+    pub(crate) code: Option<Code>,
+    pub(crate) attempted: String,
+    pub(crate) places: Vec<Place>,
+    pub(crate) causes: Vec<String>,
+    pub(crate) fix: Option<String>,
 }
 
 impl Failure {
     /// `attempted`: the failed attempt, such as `cannot write the kubeconfig /x`.
     pub(crate) fn new(attempted: impl Into<String>) -> Failure {
         Failure {
+            code: None,
             attempted: attempted.into(),
-            reasons: Vec::new(),
-            hint: None,
-            diagnostic: None,
+            places: Vec::new(),
+            causes: Vec::new(),
+            fix: None,
         }
     }
 
-    /// The reason, with the chain of its sources.
+    /// The cause, with the chain of its sources.
     pub(crate) fn because(mut self, why: impl Into<Box<dyn Error + Send + Sync>>) -> Failure {
-        let why = why.into();
-        let mut next: Option<&dyn Error> = Some(&*why);
-        while let Some(error) = next {
-            let text = error.to_string();
-            // Many errors print their source themselves: do not say it twice.
-            if !self.reasons.last().is_some_and(|last| last.contains(&text)) {
-                self.reasons.push(text);
-            }
-            next = error.source();
-        }
+        self.causes.extend(causes(&*why.into()));
         self
     }
 
     /// The fix.
-    pub(crate) fn hint(mut self, hint: impl Into<String>) -> Failure {
-        self.hint = Some(hint.into());
+    pub(crate) fn fix(mut self, fix: impl Into<String>) -> Failure {
+        self.fix = Some(fix.into());
         self
     }
 
-    /// The failure as an error with a code, if it is one.
-    pub(crate) fn diagnostic(&self) -> Option<&Diagnostic> {
-        self.diagnostic.as_deref()
-    }
-
     fn to_json(&self) -> Value {
-        if let Some(diagnostic) = &self.diagnostic {
-            return json!({
-                "event": "error", "code": diagnostic.code, "error": diagnostic.attempted, "places": diagnostic.places,
-                "because": diagnostic.causes, "hint": diagnostic.fix,
-            });
-        }
-        json!({"event": "error", "error": self.attempted, "because": self.reasons, "hint": self.hint})
+        json!({
+            "event": "error", "code": self.code, "error": self.attempted, "places": self.places,
+            "because": self.causes, "fix": self.fix,
+        })
     }
+}
+
+/// An error and its sources. Many errors print their source themselves: it is not said twice.
+pub(crate) fn causes(error: &dyn Error) -> Vec<String> {
+    let mut said: Vec<String> = Vec::new();
+    let mut next = Some(error);
+    while let Some(error) = next {
+        let text = error.to_string();
+        if !said.iter().any(|earlier| earlier.contains(&text)) {
+            said.push(text);
+        }
+        next = error.source();
+    }
+    said
 }
 
 impl From<Diagnostic> for Failure {
     fn from(diagnostic: Diagnostic) -> Failure {
         Failure {
-            diagnostic: Some(Box::new(diagnostic)),
-            ..Failure::new("")
+            code: Some(diagnostic.code),
+            attempted: diagnostic.attempted,
+            places: diagnostic.places,
+            causes: diagnostic.causes,
+            fix: diagnostic.fix,
         }
     }
 }
 
 impl Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if let Some(diagnostic) = &self.diagnostic {
-            return diagnostic.fmt(f);
-        }
         f.write_str(&self.attempted)?;
-        for reason in &self.reasons {
-            write!(f, "\n  because: {reason}")?;
+        if let Some(code) = self.code {
+            write!(f, " [{code}]")?;
         }
-        if let Some(hint) = &self.hint {
-            write!(f, "\n  hint: {hint}")?;
+        for place in &self.places {
+            write!(f, "\n  at: {place}")?;
         }
-        Ok(())
+        for cause in &self.causes {
+            write!(f, "\n  because: {cause}")?;
+        }
+        match &self.fix {
+            Some(fix) => write!(f, "\n  fix: {fix}"),
+            None => Ok(()),
+        }
     }
 }
 
@@ -220,11 +226,27 @@ mod tests {
         let why = std::io::Error::other("disk full");
         let failure = Failure::new("cannot write the kubeconfig ./k")
             .because(why)
-            .hint("name another file with --kubeconfig");
+            .fix("name another file with --kubeconfig");
         assert_eq!(
             failure.to_string(),
-            "cannot write the kubeconfig ./k\n  because: disk full\n  hint: name another file with --kubeconfig"
+            "cannot write the kubeconfig ./k\n  because: disk full\n  fix: name another file with --kubeconfig"
         );
         assert_eq!(failure.to_json()["because"][0], "disk full");
+    }
+
+    #[test]
+    fn an_error_with_a_code_says_the_same_as_a_failure() {
+        let diagnostic = Diagnostic::new(kubewright_codegen::codes::files::IO, "cannot read PROJECT")
+            .at(Place::file("PROJECT").line(3))
+            .because("it is too large")
+            .fix("make it smaller");
+        let failure = Failure::from(diagnostic.clone());
+        assert_eq!(failure.to_string(), diagnostic.to_string());
+        let json = failure.to_json();
+        assert_eq!(
+            (json["code"].as_str(), json["fix"].as_str()),
+            (Some("KWR0003"), Some("make it smaller"))
+        );
+        assert_eq!(json["places"][0]["line"], 3);
     }
 }

@@ -242,16 +242,7 @@ pub(crate) fn write(config: &Kubeconfig, path: &Path) -> Result<(), Diagnostic> 
 
 /// An error with the chain of its sources, each said once.
 pub(crate) fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut next = error.source();
-    while let Some(source) = next {
-        let more = source.to_string();
-        if !text.contains(&more) {
-            text.push_str(&format!(": {more}"));
-        }
-        next = source.source();
-    }
-    text
+    crate::output::causes(error).join(": ")
 }
 
 fn reach(context: &str, server: &str, proxy: Option<&str>, tls_name: Option<&str>) -> Reach {

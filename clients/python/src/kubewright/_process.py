@@ -177,4 +177,4 @@ def _in_words(line: str) -> str:
     if not isinstance(event, dict) or event.get("event") != "error":
         return line
     words = ": ".join([str(event.get("error")), *map(str, event.get("because") or [])])
-    return f"{words} ({event['hint']})" if event.get("hint") else words
+    return f"{words} ({event['fix']})" if event.get("fix") else words

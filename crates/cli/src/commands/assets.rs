@@ -46,7 +46,7 @@ impl Arguments {
         let folder = self.dir.or_else(default_folder).ok_or_else(|| {
             failed()
                 .because("neither XDG_CACHE_HOME nor HOME is set")
-                .hint("name a folder with --dir")
+                .fix("name a folder with --dir")
         })?;
         // Before anything is made: a link that cannot be is no reason for half a folder.
         let named = self.kubectl.map(named_kubectl).transpose()?;
@@ -59,7 +59,7 @@ impl Arguments {
         };
         let folder = made().map_err(|why| {
             let failure = failed().because(format!("{}: {why}", folder.display()));
-            failure.hint("make the folder writable for you, or name another: --dir DIR")
+            failure.fix("make the folder writable for you, or name another: --dir DIR")
         })?;
         let kubectl = named.or_else(|| kubectl_on_path(&folder));
         if let Some(kubectl) = &kubectl {
@@ -109,7 +109,7 @@ fn named_kubectl(path: PathBuf) -> Result<PathBuf, Failure> {
     let wrong = |why: String| {
         Failure::new("cannot link kubectl")
             .because(format!("{}: {why}", path.display()))
-            .hint("name the program with --kubectl PATH, or leave the flag out: then the one on the PATH is taken")
+            .fix("name the program with --kubectl PATH, or leave the flag out: then the one on the PATH is taken")
     };
     let found = path.canonicalize().map_err(|why| wrong(why.to_string()))?;
     if !found.is_file() {

@@ -232,7 +232,7 @@ fn open_audit_log(policy: &Path, path: &Path) -> Result<AuditLog, Failure> {
     let (log, warnings) = opened.map_err(|why| {
         Failure::new("cannot keep an audit log")
             .because(why)
-            .hint("nothing has been started")
+            .fix("nothing has been started")
     })?;
     for text in warnings {
         tracing::warn!("{text}");
@@ -245,12 +245,12 @@ fn read_tokens(path: &Path) -> Result<StaticTokens, Failure> {
     let text = crate::regular::text(path).map_err(|why| {
         attempted()
             .because(why)
-            .hint("name a readable file with --token-auth-file; nothing has been started")
+            .fix("name a readable file with --token-auth-file; nothing has been started")
     })?;
     StaticTokens::parse(&text).map_err(|why| {
         attempted()
             .because(why)
-            .hint("each line is token,user,uid,\"group1,group2\"; nothing has been started")
+            .fix("each line is token,user,uid,\"group1,group2\"; nothing has been started")
     })
 }
 
@@ -276,12 +276,12 @@ fn read_stages(path: &Path) -> Result<Stages, Failure> {
     let text = crate::regular::text(path).map_err(|why| {
         attempted()
             .because(why)
-            .hint("name a readable file with --stages; nothing has been started")
+            .fix("name a readable file with --stages; nothing has been started")
     })?;
     let refused = |why: String| {
         attempted()
             .because(std::io::Error::other(why))
-            .hint("nothing has been started")
+            .fix("nothing has been started")
     };
     Stages::parse(&text).map_err(refused)
 }
@@ -343,21 +343,21 @@ impl Running {
 
 /// Why there is no cluster, and what to do.
 fn not_started(why: Error) -> Failure {
-    let (what, hint) = match &why {
+    let (what, fix) = match &why {
         Error::Bind { address, .. } => (
             format!("cannot listen on {address}"),
             Some("another port: --listen 127.0.0.1:0 takes a free one"),
         ),
-        other => ("cannot start the cluster".to_owned(), hint(other)),
+        other => ("cannot start the cluster".to_owned(), fix(other)),
     };
     let failure = Failure::new(what).because(why);
-    match hint {
-        Some(hint) => failure.hint(hint),
+    match fix {
+        Some(fix) => failure.fix(fix),
         None => failure,
     }
 }
 
-fn hint(why: &Error) -> Option<&'static str> {
+fn fix(why: &Error) -> Option<&'static str> {
     match why {
         Error::DataDir(DataDirError::Io { source, .. }) => match source.kind() {
             ErrorKind::StorageFull | ErrorKind::QuotaExceeded => {

@@ -85,7 +85,7 @@ impl Arguments {
         client.apiserver_version().await.map_err(|why| {
             Failure::new(format!("cannot run controllers against {}", target.describe()))
                 .because(chain(&why))
-                .hint("nothing has been started")
+                .fix("nothing has been started")
         })?;
         let manager = ControllerManager::new(client)
             .controllers(self.controllers)
@@ -122,7 +122,7 @@ fn allowed(target: &Target, allowed: Option<&str>) -> Result<(), Failure> {
         "its server {} is not a cluster of this machine: {why}",
         target.server
     )));
-    Err(refused.hint(format!(
+    Err(refused.fix(format!(
         "simulated nodes and a second set of controllers harm a cluster that has its own; if you mean this one, \
          say --allow-context {}",
         target.context
@@ -133,7 +133,7 @@ fn read(path: &Path, what: &str) -> Result<String, Failure> {
     crate::regular::text(path).map_err(|why| {
         Failure::new(format!("cannot read {what} {}", path.display()))
             .because(why)
-            .hint("nothing has been started")
+            .fix("nothing has been started")
     })
 }
 
@@ -142,6 +142,6 @@ fn tokens(path: &Path) -> Result<kubewright_cluster::controllers::TokenSource, F
     legacy_tokens(&key).map_err(|why| {
         Failure::new(format!("cannot sign tokens with {}", path.display()))
             .because(why)
-            .hint("nothing has been started")
+            .fix("nothing has been started")
     })
 }

@@ -53,13 +53,13 @@ fn unknown(typed: &str) -> Failure {
         codes::all().min_by_key(near)
     });
     match nearest {
-        Some(nearest) => failure.hint(format!(
+        Some(nearest) => failure.fix(format!(
             "is it {} ({})? `kubewright explain` lists all codes",
             nearest.code, nearest.title
         )),
         None => failure
             .because("a code is KWR and four digits, as in [KWR0703]".to_owned())
-            .hint("`kubewright explain` lists all codes"),
+            .fix("`kubewright explain` lists all codes"),
     }
 }
 

@@ -15,7 +15,7 @@ pub(super) fn repair(folder: &Path, output: Format) -> Result<(), Failure> {
     let report = kubewright_cluster::repair(folder).map_err(|why| {
         Failure::new(format!("cannot repair {}", folder.display()))
             .because(why)
-            .hint("name the folder of a cluster, which `kubewright cluster --data-dir DIR` made")
+            .fix("name the folder of a cluster, which `kubewright cluster --data-dir DIR` made")
     })?;
     let text = match &report.kept {
         None => format!("nothing is damaged: {}", count(report.saved, "object")),

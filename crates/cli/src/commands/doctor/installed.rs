@@ -22,7 +22,7 @@ const NAMED: usize = 3;
 pub(super) async fn installed(root: &Path, client: &Client) -> Vec<Check> {
     let ours = match objects::read(root, manifests::CRDS, codes::files::IO) {
         Ok(ours) => ours,
-        Err(why) => return vec![Check::of("definitions", State::Bad, &why)],
+        Err(why) => return vec![Check::of("definitions", State::Bad, why)],
     };
     let resource = ApiResource {
         group: "apiextensions.k8s.io".to_owned(),

@@ -67,7 +67,7 @@ pub(super) async fn cluster(context: Option<&str>, root: Option<&Path>) -> Vec<C
             let found = format!("no cluster: {}", why.causes.join(": "));
             return vec![Check::remark("kubeconfig", found).fix("none is needed for `kubewright dev` and for tests")];
         }
-        Err(why) => return vec![Check::of("kubeconfig", State::Bad, &why)],
+        Err(why) => return vec![Check::of("kubeconfig", State::Bad, why)],
     };
     let mut checks = vec![Check::good("kubeconfig", target.describe())];
     if let Reach::Remote(why) = &target.reach {

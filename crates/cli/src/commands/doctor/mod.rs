@@ -9,7 +9,7 @@ use std::path::Path;
 
 use clap::Args;
 use kubewright_codegen::project::{self, Project as Declared};
-use kubewright_codegen::{Code, Diagnostic, codes, manifests};
+use kubewright_codegen::{Code, codes, manifests};
 use serde_json::json;
 
 use crate::files::Disk;
@@ -91,14 +91,15 @@ impl Check {
     }
 
     /// A check that failed with an error.
-    fn of(what: impl Into<String>, state: State, why: &Diagnostic) -> Check {
-        let mut found = why.attempted.clone();
+    fn of(what: impl Into<String>, state: State, why: impl Into<Failure>) -> Check {
+        let why = why.into();
+        let mut found = why.attempted;
         for cause in &why.causes {
             found.push_str(&format!(": {cause}"));
         }
         Check {
-            fix: why.fix.clone(),
-            code: Some(why.code),
+            fix: why.fix,
+            code: why.code,
             ..Check::new(what, state, found)
         }
     }
@@ -185,10 +186,7 @@ impl Arguments {
                 program
             }
             Err(why) => {
-                checks.push(match why.diagnostic() {
-                    Some(why) => Check::of("build", State::Bad, why),
-                    None => Check::bad("build", why.to_string()),
-                });
+                checks.push(Check::of("build", State::Bad, why));
                 return checks;
             }
         };
@@ -201,7 +199,7 @@ impl Arguments {
                 checks.extend(deadlock::deadlocks(&declaration));
                 checks.extend(generated(&declaration, &project.root));
             }
-            Err(why) => checks.push(Check::of("declaration", State::Bad, &why)),
+            Err(why) => checks.push(Check::of("declaration", State::Bad, why)),
         }
         checks
     }
@@ -224,7 +222,10 @@ fn generated(declaration: &manifests::Declaration, root: &Path) -> Option<Check>
                 .fix("kubewright manifests"),
         },
         Err(wrong) => {
-            let first = wrong.first().map(|why| Check::of("generated", State::Bad, why));
+            let first = wrong
+                .into_iter()
+                .next()
+                .map(|why| Check::of("generated", State::Bad, why));
             first.unwrap_or_else(|| Check::bad("generated", "cannot be made"))
         }
     })
@@ -239,7 +240,7 @@ fn said(project: &Project) -> Result<Option<Declared>, Check> {
         .map_err(|why| Check::bad("PROJECT", format!("cannot be read: {why}")).code(codes::files::IO))?;
     Declared::parse(&text)
         .map(Some)
-        .map_err(|why| Check::of("PROJECT", State::Bad, &why))
+        .map_err(|why| Check::of("PROJECT", State::Bad, why))
 }
 
 #[cfg(test)]
