@@ -6,9 +6,11 @@
 
 use std::fs;
 use std::io::ErrorKind;
-use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
+use tempfile::TempDir;
+
+use crate::files::temporary_folder;
 use crate::output::Failure;
 use crate::regular;
 
@@ -16,8 +18,11 @@ use crate::regular;
 #[derive(Debug)]
 pub(crate) struct KubeconfigFile {
     path: PathBuf,
-    /// The folder made for a file without a given name; it goes with the cluster.
-    folder: Option<PathBuf>,
+    #[expect(
+        dead_code,
+        reason = "made for a file without a given name, and removed when it is dropped"
+    )]
+    folder: Option<TempDir>,
 }
 
 impl KubeconfigFile {
@@ -47,9 +52,9 @@ impl KubeconfigFile {
                 }),
             }
         } else {
-            let folder = private_folder(&std::env::temp_dir())?;
+            let folder = temporary_folder()?;
             Ok(KubeconfigFile {
-                path: folder.join("kubeconfig"),
+                path: folder.path().join("kubeconfig"),
                 folder: Some(folder),
             })
         }
@@ -102,40 +107,6 @@ fn is_missing(folder: &Path) -> bool {
     !folder.as_os_str().is_empty() && fs::symlink_metadata(folder).is_err_and(|why| why.kind() == ErrorKind::NotFound)
 }
 
-impl Drop for KubeconfigFile {
-    fn drop(&mut self) {
-        if let Some(folder) = &self.folder {
-            // The address in it answers no more; another program may have emptied the folder, and that is no failure.
-            let _ = fs::remove_dir_all(folder);
-        }
-    }
-}
-
-/// Makes a folder that is this process' own. Its name says the process' number; when that name is taken it gets a
-/// second number. A folder of that name may be another cluster's whose process has the same number, in a container that
-/// shares the folder for temporary files.
-fn private_folder(temporary: &Path) -> Result<PathBuf, Failure> {
-    let name = format!("kubewright-{}", std::process::id());
-    let names = (0..u32::MAX).map(|number| match number {
-        0 => name.clone(),
-        number => format!("{name}.{number}"),
-    });
-    for name in names {
-        let folder = temporary.join(name);
-        match fs::DirBuilder::new().mode(0o700).create(&folder) {
-            Ok(()) => return Ok(folder),
-            Err(why) if why.kind() == ErrorKind::AlreadyExists => {}
-            Err(why) => {
-                return Err(Failure::new(format!("cannot make the folder {}", folder.display())).because(why));
-            }
-        }
-    }
-    Err(Failure::new(format!(
-        "every name of a folder in {} is taken",
-        temporary.display()
-    )))
-}
-
 /// Whether the text is a kubeconfig of an embedded cluster.
 fn is_ours(text: &str) -> bool {
     text.lines()
@@ -175,17 +146,6 @@ mod tests {
         let file = KubeconfigFile::plan(Some(&folder.path().join("a/b/c"))).unwrap();
         file.write("apiVersion: v1\n").unwrap();
         assert!(folder.path().join("a/b/c").is_file());
-    }
-
-    #[test]
-    fn a_folder_of_another_cluster_stays() {
-        let temporary = tempfile::tempdir().unwrap();
-        let first = private_folder(temporary.path()).unwrap();
-        fs::write(first.join("kubeconfig"), "of another").unwrap();
-        let second = private_folder(temporary.path()).unwrap();
-        assert_ne!(first, second);
-        assert!(first.join("kubeconfig").exists());
-        assert!(second.file_name().unwrap().to_string_lossy().ends_with(".1"));
     }
 
     #[test]

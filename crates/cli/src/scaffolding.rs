@@ -213,18 +213,6 @@ pub(crate) fn ask(given: Option<bool>, question: &str, flag: &str, attempted: &s
     }
 }
 
-/// Finishes the writes of an interrupted command, and reports it.
-///
-/// # Errors
-/// When it cannot be finished, or another command is writing.
-pub(crate) fn recover(disk: &Disk, output: Format) -> Result<(), Diagnostic> {
-    if disk.recover()? {
-        let note = "finished what an interrupted command had begun to write";
-        output.say(&format!("  note: {note}"), &json!({"event": "note", "note": note}));
-    }
-    Ok(())
-}
-
 impl Writing {
     /// Carries a plan out, or shows it, and reports the result.
     pub(crate) fn finish(&self, disk: &Disk, plan: &Plan<'_>, output: Format) -> Result<(), Failure> {

@@ -8,7 +8,7 @@ use kubewright_codegen::{Diagnostic, Files, Place, Plan, codes, scaffold};
 use super::upgrade;
 use crate::files::{Disk, check_folder};
 use crate::output::{Failure, Format};
-use crate::scaffolding::{Writing, recover};
+use crate::scaffolding::Writing;
 
 /// Scaffold a project again, or update it to a newer scaffold
 #[derive(Debug, Args)]
@@ -90,7 +90,6 @@ impl Generate {
                     .fix("name a folder that can be made: --output-dir DIR")
             })?;
         }
-        recover(&disk, output)?;
         self.writing.finish(&disk, &plan, output)
     }
 }

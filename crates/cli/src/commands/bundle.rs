@@ -7,7 +7,7 @@ use crate::files::Disk;
 use crate::output::{Failure, Format};
 use crate::project::Project;
 use crate::rollout::image_or_variable;
-use crate::scaffolding::{Writing, recover};
+use crate::scaffolding::Writing;
 
 /// Write a bundle for the Operator Lifecycle Manager: a ClusterServiceVersion from config/, metadata, a Dockerfile
 #[derive(Debug, Args)]
@@ -49,7 +49,6 @@ const ATTEMPTED: &str = "cannot make the bundle";
 impl Arguments {
     pub(crate) fn run(self, output: Format) -> Result<(), Failure> {
         let disk = Disk::here()?;
-        recover(&disk, output)?;
         Project::find(disk.root())?;
         let package = package(&disk)?;
         let Some(version) = self.version.or(package.version) else {

@@ -8,7 +8,7 @@ use kubewright_codegen::scaffold::{self, CreateApi, CreateWebhook};
 use crate::external::{Chain, or_where};
 use crate::files::Disk;
 use crate::output::{Failure, Format};
-use crate::scaffolding::{Creating, ask, recover};
+use crate::scaffolding::{Creating, ask};
 
 /// Add a kind, a controller or a webhook to the project
 #[derive(Debug, Args)]
@@ -124,7 +124,6 @@ struct Webhook {
 impl Arguments {
     pub(crate) fn run(self, output: Format, plugins: &Chain) -> Result<(), Failure> {
         let disk = Disk::here()?;
-        recover(&disk, output)?;
         match self.what {
             What::Api(api) => api.run(&disk, output, plugins),
             What::Webhook(webhook) => webhook.run(&disk, output, plugins),

@@ -5,7 +5,7 @@ use kubewright_codegen::scaffold::{self, Delete};
 
 use crate::files::Disk;
 use crate::output::{Failure, Format};
-use crate::scaffolding::{Deleting, recover};
+use crate::scaffolding::Deleting;
 
 /// Remove a kind, a controller or a webhook from the project
 #[derive(Debug, Args)]
@@ -53,7 +53,6 @@ struct Webhook {
 impl Arguments {
     pub(crate) fn run(self, output: Format) -> Result<(), Failure> {
         let disk = Disk::here()?;
-        recover(&disk, output)?;
         let (plan, writing) = match self.what {
             What::Api(api) => {
                 let asked = Delete {

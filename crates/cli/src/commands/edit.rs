@@ -6,7 +6,7 @@ use kubewright_codegen::scaffold::{self, Edit};
 use crate::external::{Chain, or_where};
 use crate::files::Disk;
 use crate::output::{Failure, Format};
-use crate::scaffolding::{Terms, Writing, recover};
+use crate::scaffolding::{Terms, Writing};
 
 /// Change settings of the whole project
 #[derive(Debug, Args)]
@@ -44,7 +44,6 @@ const ATTEMPTED: &str = "cannot edit the project";
 impl Arguments {
     pub(crate) fn run(self, output: Format, plugins: &Chain) -> Result<(), Failure> {
         let disk = Disk::here()?;
-        recover(&disk, output)?;
         let asked = Edit {
             multigroup: self.multigroup,
             namespaced: self.namespaced,

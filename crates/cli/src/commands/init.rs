@@ -8,8 +8,8 @@ use kubewright_codegen::{Diagnostic, Files, Place, codes};
 
 use crate::external::{Chain, or_where};
 use crate::files::{Disk, check_folder};
-use crate::output::{Failure, Format};
-use crate::scaffolding::{Terms, Writing, recover};
+use crate::output::{Failure, Format, shell_word};
+use crate::scaffolding::{Terms, Writing};
 
 /// Create a project: an operator that builds, runs and has tests, with no kinds yet
 #[derive(Debug, Args)]
@@ -97,7 +97,6 @@ impl Arguments {
                 .into());
         }
         let disk = Disk::new(&root);
-        recover(&disk, output)?;
         let mut plan = scaffold::init(&disk, &asked).map_err(|wrong| or_where(wrong, &asked.plugins))?;
         plugins.run(&root, &mut plan)?;
         if !self.writing.dry_run && !self.writing.diff {
@@ -115,19 +114,9 @@ impl Arguments {
         }
         if let Some(folder) = &self.folder {
             plan.next
-                .insert(0, format!("cd {}", quoted(&folder.display().to_string())));
+                .insert(0, format!("cd {}", shell_word(&folder.display().to_string())));
         }
         self.writing.finish(&disk, &plan, output)
-    }
-}
-
-/// A folder as a person types it into a shell.
-fn quoted(folder: &str) -> String {
-    let plain = folder.chars().all(|c| c.is_alphanumeric() || "-_./~".contains(c));
-    if plain {
-        folder.to_owned()
-    } else {
-        format!("'{}'", folder.replace('\'', r"'\''"))
     }
 }
 
@@ -175,18 +164,16 @@ pub(super) fn dependency(
     }
 }
 
-/// Whether cargo takes a text for a version: one to three numbers, and behind three of them perhaps `-alpha.1`.
+/// Whether a text is one version for cargo: one to three numbers, and behind three of them perhaps `-alpha.1`.
 fn is_version(text: &str) -> bool {
-    let (numbers, rest) = match text.split_once('-') {
-        Some((numbers, rest)) => (numbers, Some(rest)),
-        None => (text, None),
-    };
-    let numbers: Vec<&str> = numbers.split('.').collect();
-    let is_number = |part: &&str| part.parse::<u64>().is_ok() && (*part == "0" || !part.starts_with(['0', '+']));
-    let is_word = |part: &str| !part.is_empty() && part.chars().all(|c| c.is_ascii_alphanumeric() || c == '-');
-    numbers.len() <= 3
-        && numbers.iter().all(is_number)
-        && rest.is_none_or(|rest| numbers.len() == 3 && rest.split('.').all(is_word))
+    // A requirement without an operator, because `1.2` is one and no version.
+    let requirement = semver::VersionReq::parse(text);
+    requirement.is_ok_and(|requirement| {
+        let [one] = &requirement.comparators[..] else {
+            return false;
+        };
+        one.op == semver::Op::Caret && !text.starts_with('^')
+    })
 }
 
 /// A relative path to a checkout, seen from the project's folder and not from the current one; none when there is no

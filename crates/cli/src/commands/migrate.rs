@@ -8,7 +8,7 @@ use kubewright_codegen::{Diagnostic, Files, Place, Plan, codes, migrate};
 use super::init;
 use crate::files::{Disk, check_folder};
 use crate::output::{Failure, Format, count};
-use crate::scaffolding::{Writing, recover};
+use crate::scaffolding::Writing;
 
 /// Convert a kubebuilder project in Go to Rust: types and their markers, roles, skeletons of controllers and
 /// webhooks
@@ -84,7 +84,6 @@ impl Arguments {
                     .because(why)
                     .fix("name a folder that can be made")
             })?;
-            recover(&disk, output)?;
         }
         plan.notes.push(format!("{} carried over", count(done.kinds, "kind")));
         plan.notes.extend(done.notes);

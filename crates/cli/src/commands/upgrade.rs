@@ -8,9 +8,9 @@ use clap::Args;
 use kubewright_codegen::project::Project;
 use kubewright_codegen::{Diagnostic, Files, MemoryFiles, Place, codes, helm, scaffold, upgrade};
 
-use crate::files::Disk;
+use crate::files::{Disk, temporary_folder};
 use crate::output::{Failure, Format};
-use crate::scaffolding::{Writing, recover};
+use crate::scaffolding::Writing;
 
 /// Update the project to what this version scaffolds, and keep your changes
 #[derive(Debug, Args)]
@@ -37,7 +37,6 @@ const VERSION: &str = env!("CARGO_PKG_VERSION");
 impl Arguments {
     pub(crate) fn run(self, output: Format) -> Result<(), Failure> {
         let disk = Disk::here()?;
-        recover(&disk, output)?;
         let project = Project::load(&disk)?;
         let mut base = match (&self.from, &self.from_program) {
             (Some(folder), _) => {
@@ -130,27 +129,21 @@ fn asked(program: &Path, project: &Path) -> Result<MemoryFiles, Diagnostic> {
             .because(why)
             .fix("name a program that can be run with --from-program")
     };
-    let folder = std::env::temp_dir().join(format!("kubewright-upgrade-{}", std::process::id()));
-    // Fails when it is there: no folder of another program is read or removed.
-    std::fs::create_dir(&folder).map_err(io)?;
+    let folder = temporary_folder()?;
     let done = Command::new(program)
         .args(["alpha", "generate", "--input-dir"])
         .arg(project)
         .arg("--output-dir")
-        .arg(&folder)
+        .arg(folder.path())
         .stdin(Stdio::null())
         .output();
-    let files = done.map_err(io).and_then(|done| {
-        if done.status.success() {
-            return folder_files(&folder);
-        }
-        let told = String::from_utf8_lossy(&done.stderr);
-        Err(Diagnostic::new(codes::project::UNKNOWN, ATTEMPTED)
-            .at(Place::file(program.display().to_string()))
-            .because(format!("`alpha generate` ended with {}: {}", done.status, told.trim()))
-            .fix("make the folder in another way, and name it with --from"))
-    });
-    // The folder is in the place for temporary files; it does no harm if it stays there.
-    let _ = std::fs::remove_dir_all(&folder);
-    files
+    let done = done.map_err(io)?;
+    if done.status.success() {
+        return folder_files(folder.path());
+    }
+    let told = String::from_utf8_lossy(&done.stderr);
+    Err(Diagnostic::new(codes::project::UNKNOWN, ATTEMPTED)
+        .at(Place::file(program.display().to_string()))
+        .because(format!("`alpha generate` ended with {}: {}", done.status, told.trim()))
+        .fix("make the folder in another way, and name it with --from"))
 }

@@ -1,28 +1,40 @@
-//! The files of a project on disk: reading them for a plan, and carrying a plan out, whole or not at all.
+//! The files of a project on disk: reading them for a plan, and carrying a plan out; and folders for temporary files.
 //!
-//! [`Disk`] reads. Writing has two steps. First everything is put into a folder of its own inside the project
-//! (`staged`), so that a full disk or a missing right is met before anything changed; then the files are renamed into
-//! place. A failed step is rolled back; work that was interrupted after the decision is finished by the next command
-//! that writes. Invariants: no path leaves the project; a symbolic link is never followed; a file that changed since it
-//! was read for the plan is left alone, and so is everything else.
+//! [`Disk`] reads, `write` writes. Invariants: no path leaves the project; a symbolic link is never followed; a file has
+//! its old content or its new one, whole; a file that changed since it was read for the plan is left alone, and so is
+//! everything else.
 
 use std::fs;
 use std::io::ErrorKind;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Component, Path, PathBuf};
 
 use kubewright_codegen::{Diagnostic, Files, Place, Plan, codes};
-
-mod staged;
-
-use staged::Staged;
+use tempfile::TempDir;
 
 use crate::regular;
 
-/// The folder in which a write is prepared.
-const STAGE: &str = ".kubewright-write";
+mod write;
 
 /// Folders that hold nothing of a project's own.
-const NEVER_OURS: [&str; 4] = [".git", ".kubewright", STAGE, "target"];
+const NEVER_OURS: [&str; 3] = [".git", ".kubewright", "target"];
+
+/// Makes a folder for temporary files that nobody but this user can enter. It is removed when it is dropped.
+///
+/// # Errors
+/// When the operating system refuses.
+pub(crate) fn temporary_folder() -> Result<TempDir, Diagnostic> {
+    let private = fs::Permissions::from_mode(0o700);
+    let folder = tempfile::Builder::new()
+        .prefix("kubewright-")
+        .permissions(private)
+        .tempdir();
+    folder.map_err(|why| {
+        Diagnostic::new(codes::files::IO, "cannot make a folder for temporary files")
+            .because(why)
+            .fix("name a folder that you can write to with TMPDIR")
+    })
+}
 
 /// Whether a folder has a PROJECT. What is no regular file counts, too, so that it is an error; a folder of that name
 /// does not: it may be the one in which a person keeps all projects.
@@ -83,24 +95,16 @@ impl Disk {
         &self.root
     }
 
-    /// Carries a plan out, after the rest of an interrupted command.
+    /// Carries a plan out.
     ///
     /// # Errors
     /// When a file changed since the plan was made, something is in the way, or the operating system refuses. Nothing
-    /// has changed then.
+    /// has changed then, or the error says what.
     pub(crate) fn write(&self, plan: &Plan<'_>) -> Result<(), Diagnostic> {
         if plan.is_empty() {
             return Ok(());
         }
-        Staged::prepare(self, plan)?.commit()
-    }
-
-    /// Finishes or forgets a write that was interrupted. Answers whether something was finished.
-    ///
-    /// # Errors
-    /// When another command is writing, or the rest cannot be written.
-    pub(crate) fn recover(&self) -> Result<bool, Diagnostic> {
-        staged::recover(self)
+        write::Prepared::of(self, plan)?.carry_out()
     }
 
     /// The place of a path on the disk, when no link and no `..` leads out of the project.

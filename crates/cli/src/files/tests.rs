@@ -1,8 +1,9 @@
-//! Writes that succeed, are refused, fail on the way, or are interrupted: afterwards everything is there, or everything
-//! is as it was.
+//! Writes that succeed, are refused, or fail on the way: afterwards everything is there, or everything is as it was, or
+//! the error says what is written.
 
 use std::collections::BTreeMap;
 
+use super::write::Prepared;
 use super::*;
 
 /// All files of a folder with their texts.
@@ -60,7 +61,8 @@ fn check(happen: impl FnOnce(&Path), expected: Option<&str>) {
         }
         (outcome, expected) => panic!("{outcome:?}, expected {expected:?}"),
     }
-    assert!(!root.join(STAGE).exists(), "nothing is left behind");
+    let is_left = |path: &&String| path.contains(".kubewright-");
+    assert_eq!(tree(root).keys().find(is_left), None, "nothing is left behind");
 }
 
 #[test]
@@ -82,7 +84,6 @@ fn a_plan_is_written_whole_or_not_at_all() {
     );
 }
 
-#[cfg(unix)]
 #[test]
 fn links_are_not_followed_and_paths_stay_inside() {
     let outside = tempfile::tempdir().unwrap();
@@ -98,67 +99,73 @@ fn links_are_not_followed_and_paths_stay_inside() {
     }
 }
 
+/// The last rename fails after the others are done.
 #[test]
-fn an_interrupted_write_is_finished_or_forgotten() {
-    for decided in [false, true] {
-        let folder = tempfile::tempdir().unwrap();
-        let root = folder.path();
-        before(root);
-        let then = tree(root);
-        let disk = Disk::new(root);
-        let mut plan = Plan::new(&disk);
-        edits(&mut plan);
-        // The process ends here: the folder stays, the lock is free.
-        let staged = Staged::prepare(&disk, &plan).unwrap();
-        if decided {
-            staged.decide().unwrap();
-        }
-        drop(staged);
-        assert_eq!(tree(root), then);
-        assert_eq!(disk.recover().unwrap(), decided);
-        let now = tree(root);
-        assert_eq!(now.get("new/one").map(String::as_str), decided.then_some("n"));
-        assert_eq!(now["changed"], if decided { "2" } else { "1" });
-        assert!(!root.join(STAGE).exists());
+fn a_write_that_fails_on_the_way_says_what_is_written() {
+    let folder = tempfile::tempdir().unwrap();
+    let root = folder.path();
+    before(root);
+    let disk = Disk::new(root);
+    let mut plan = Plan::new(&disk);
+    edits(&mut plan);
+    plan.write("zzz/more", "m").unwrap();
+    let prepared = Prepared::of(&disk, &plan).unwrap();
+    fs::create_dir_all(root.join("zzz/last/in/the/way")).unwrap();
+    let told = prepared.carry_out().unwrap_err().to_string();
+    for part in [
+        "at: zzz/last\n",
+        "written: changed, gone/deep/er, new/one; not written: zzz/last, zzz/more;",
+        "git restore",
+    ] {
+        assert!(told.contains(part), "{told}");
     }
+    let files = [("changed", "2"), ("in/the/way", "w"), ("kept", "k"), ("new/one", "n")];
+    let expected = files.map(|(path, text)| (path.to_owned(), text.to_owned()));
+    assert_eq!(tree(root), BTreeMap::from(expected));
+}
+
+/// The first rename fails: nothing is written, and nothing is left of what was prepared.
+#[test]
+fn a_write_that_fails_at_once_changes_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let disk = Disk::new(folder.path());
+    let mut plan = Plan::new(&disk);
+    plan.write("a/b", "1").unwrap();
+    plan.write("c/d", "2").unwrap();
+    let prepared = Prepared::of(&disk, &plan).unwrap();
+    fs::create_dir_all(folder.path().join("a/b/x")).unwrap();
+    let told = prepared.carry_out().unwrap_err().to_string();
+    assert!(told.contains("nothing was changed"), "{told}");
+    assert_eq!(tree(folder.path()), BTreeMap::new());
+    assert!(!folder.path().join("c").exists());
 }
 
 #[test]
-fn a_journal_from_elsewhere_writes_nothing() {
-    let outside = tempfile::tempdir().unwrap();
-    let absolute = outside.path().join("evil").display().to_string();
-    for path in [
-        absolute.as_str(),
-        "../evil",
-        "in/../../evil",
-        "link/evil",
-        ".git/hooks/post-commit",
-        ".kubewright-write/1",
-    ] {
-        let folder = tempfile::tempdir().unwrap();
-        before(folder.path());
-        std::os::unix::fs::symlink(outside.path(), folder.path().join("link")).unwrap();
-        let stage = folder.path().join(STAGE);
-        fs::create_dir(&stage).unwrap();
-        fs::write(stage.join("0"), "evil").unwrap();
-        let steps = serde_json::json!([{"path": path, "before": false, "after": true}]);
-        fs::write(stage.join("journal"), steps.to_string()).unwrap();
-        let there = tree(folder.path());
-        let disk = Disk::new(folder.path());
-        for told in [disk.recover().map(|_| ()), {
-            let mut plan = Plan::new(&disk);
-            edits(&mut plan);
-            disk.write(&plan)
-        }] {
-            let told = told.unwrap_err().to_string();
-            assert!(
-                told.contains("no kubewright command wrote this journal"),
-                "{path}: {told}"
-            );
-        }
-        assert_eq!(tree(folder.path()), there, "{path}");
-        assert_eq!(fs::read_dir(outside.path()).unwrap().count(), 0, "{path}");
-    }
+fn a_file_keeps_its_mode() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    let mode = |name: &str| fs::metadata(path(name)).unwrap().permissions().mode() & 0o777;
+    fs::write(path("run"), "1").unwrap();
+    fs::set_permissions(path("run"), fs::Permissions::from_mode(0o751)).unwrap();
+    // As the umask of this process has it.
+    fs::write(path("usual"), "").unwrap();
+    let disk = Disk::new(folder.path());
+    let mut plan = Plan::new(&disk);
+    plan.write("run", "2").unwrap();
+    plan.write("new", "n").unwrap();
+    disk.write(&plan).unwrap();
+    assert_eq!((mode("run"), mode("new")), (0o751, mode("usual")));
+}
+
+#[test]
+fn a_temporary_folder_is_private_and_goes() {
+    let folder = temporary_folder().unwrap();
+    let path = folder.path().to_path_buf();
+    assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o700);
+    assert_ne!(temporary_folder().unwrap().path(), path);
+    fs::write(path.join("x"), "x").unwrap();
+    drop(folder);
+    assert!(!path.exists());
 }
 
 #[test]
@@ -167,10 +174,10 @@ fn two_commands_do_not_write_at_once() {
     let disk = Disk::new(folder.path());
     let mut plan = Plan::new(&disk);
     plan.write("a", "1").unwrap();
-    let held = Staged::prepare(&disk, &plan).unwrap();
+    let held = Prepared::of(&disk, &plan).unwrap();
     let wrong = disk.write(&plan).unwrap_err();
     assert!(wrong.to_string().contains("another kubewright command"), "{wrong}");
-    held.commit().unwrap();
+    held.carry_out().unwrap();
     assert_eq!(tree(folder.path())["a"], "1");
 }
 

@@ -1,13 +1,14 @@
 //! Folders of `config/` into objects: by the built-in renderer, and by kustomize where that knows too little.
 
 use std::io::ErrorKind;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 
 use kubewright_codegen::{Diagnostic, Files, Place, Plan, codes, config, kustomize};
 use serde_json::Value;
+use tempfile::TempDir;
 
-use crate::files::Disk;
+use crate::files::{Disk, temporary_folder};
 
 /// The rendering of a folder.
 pub(crate) struct Rendered {
@@ -66,11 +67,11 @@ const PROGRAMS: [(&str, &str); 2] = [("kustomize", "build"), ("kubectl", "kustom
 
 /// Asks a program, on a copy of `config/` with the image in it.
 fn ask(root: &Path, dir: &str, plan: &Plan<'_>, unsupported: Diagnostic) -> Result<Rendered, Diagnostic> {
-    let copy = Copy::of(root, plan)?;
+    let copy = copy(root, plan)?;
     for (program, verb) in PROGRAMS {
         let output = match Command::new(program)
             .args([verb, dir])
-            .current_dir(&copy.folder)
+            .current_dir(copy.path())
             .output()
         {
             Ok(output) => output,
@@ -94,37 +95,22 @@ fn ask(root: &Path, dir: &str, plan: &Plan<'_>, unsupported: Diagnostic) -> Resu
     Err(unsupported.because("neither kustomize nor kubectl is on the PATH"))
 }
 
-/// A copy of `config/` in a private folder, gone when it is dropped.
-struct Copy {
-    folder: PathBuf,
-}
-
-impl Copy {
-    fn of(root: &Path, plan: &Plan<'_>) -> Result<Copy, Diagnostic> {
-        let copy = Copy {
-            folder: std::env::temp_dir().join(format!("kubewright-render-{}", std::process::id())),
+/// A copy of `config/` with the changes of the plan.
+fn copy(root: &Path, plan: &Plan<'_>) -> Result<TempDir, Diagnostic> {
+    let copy = temporary_folder()?;
+    for path in plan.list("config")? {
+        // Files that are no text are copied as they are.
+        let bytes = match plan.read(&path) {
+            Ok(Some(text)) => text.into_bytes(),
+            _ => crate::regular::bytes(&root.join(&path)).map_err(|why| cannot_read(&path, &why))?,
         };
-        for path in plan.list("config")? {
-            // Files that are no text are copied as they are.
-            let bytes = match plan.read(&path) {
-                Ok(Some(text)) => text.into_bytes(),
-                _ => crate::regular::bytes(&root.join(&path)).map_err(|why| cannot_read(&path, &why))?,
-            };
-            let target = copy.folder.join(&path);
-            let written = target.parent().map_or(Ok(()), std::fs::create_dir_all);
-            written.and_then(|()| std::fs::write(&target, bytes)).map_err(|why| {
-                Diagnostic::new(codes::files::IO, "cannot make a copy of config/ to render")
-                    .at(Place::file(target.display().to_string()))
-                    .because(why)
-            })?;
-        }
-        Ok(copy)
+        let target = copy.path().join(&path);
+        let written = target.parent().map_or(Ok(()), std::fs::create_dir_all);
+        written.and_then(|()| std::fs::write(&target, bytes)).map_err(|why| {
+            Diagnostic::new(codes::files::IO, "cannot make a copy of config/ to render")
+                .at(Place::file(target.display().to_string()))
+                .because(why)
+        })?;
     }
-}
-
-impl Drop for Copy {
-    fn drop(&mut self) {
-        // Left-over files are in the folder for temporary files.
-        let _ = std::fs::remove_dir_all(&self.folder);
-    }
+    Ok(copy)
 }

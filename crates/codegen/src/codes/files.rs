@@ -29,7 +29,8 @@ pub(super) const EXPLANATIONS: &[Explanation] = &[
         code: IO,
         title: "a file cannot be read or written",
         story: "The operating system refused: the folder may be read-only, the disk full, or the file owned by \
-                another user. Commands write all of their files or none: nothing was changed.\n\nFix what the \
-                message names, and run the command again.",
+                another user. A command prepares all of its files before it changes the first: nothing was \
+                changed, unless the message names files that are written.\n\nFix what the message names, and run the \
+                command again. `git status` and `git restore` show and take back what is written.",
     },
 ];

@@ -16,6 +16,7 @@ use clap::Args;
 use kubewright_codegen::{Diagnostic, Place, codes};
 
 use crate::commands::cluster::Running;
+use crate::files::temporary_folder;
 use crate::output::{Failure, Format};
 use crate::program::How;
 use crate::project::Project;
@@ -113,7 +114,8 @@ impl Arguments {
         let project = Project::here()?;
         let private = project.private_folder()?;
         let _lock = Lock::take(&private)?;
-        let scratch = Scratch::make()?;
+        // Not in the project: the path of a socket may have a hundred letters at most.
+        let scratch = temporary_folder()?;
         let stop = stop_signal()?;
         let (news, told) = teller::channel();
         let scenery = Scenery::new(news.clone());
@@ -132,7 +134,7 @@ impl Arguments {
             ),
             Ground::Other(target) => (
                 target.client().await?,
-                target.write(&scratch.0.join("kubeconfig"))?,
+                target.write(&scratch.path().join("kubeconfig"))?,
                 Fact::Cluster {
                     description: target.describe(),
                     address: target.server.clone(),
@@ -156,7 +158,7 @@ impl Arguments {
             },
             client,
             kubeconfig: OsString::from(absolute(kubeconfig)?),
-            scratch: scratch.0.clone(),
+            scratch: scratch.path().to_path_buf(),
             arguments: self.operator,
             // A cluster that `dev` did not start gets no roles from here.
             account: (matches!(ground, Ground::Embedded(_)) && !self.as_admin).then(|| Account::of(&project.root)),
@@ -232,30 +234,5 @@ impl Lock {
             .fix("use that one, or end it with Ctrl-C")),
             Err(std::fs::TryLockError::Error(why)) => Err(cannot(why.to_string())),
         }
-    }
-}
-
-/// A private folder for sockets and keys, gone at the end. Not in the project: the path of a socket may have a hundred
-/// letters at most.
-struct Scratch(PathBuf);
-
-impl Scratch {
-    fn make() -> Result<Scratch, Failure> {
-        use std::os::unix::fs::DirBuilderExt;
-        let folder = std::env::temp_dir().join(format!("kubewright-dev-{}", std::process::id()));
-        // Left by a process that was killed and had our number.
-        let _ = std::fs::remove_dir_all(&folder);
-        std::fs::DirBuilder::new()
-            .mode(0o700)
-            .create(&folder)
-            .map_err(|why| Failure::new(format!("cannot make the folder {}", folder.display())).because(why))?;
-        Ok(Scratch(folder))
-    }
-}
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        // Another program may have emptied the folder; that is no failure.
-        let _ = std::fs::remove_dir_all(&self.0);
     }
 }
