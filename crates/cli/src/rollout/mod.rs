@@ -23,6 +23,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
+use kubewright_cluster::go_duration;
 use kubewright_codegen::Diagnostic;
 use serde_json::{Value, json};
 
@@ -135,29 +136,17 @@ pub(crate) fn image_or_variable(image: Option<String>) -> Option<String> {
     image.or_else(variable)
 }
 
-/// `90s`, `5m`, `1h0m0s`, or seconds.
+/// `90s`, `5m`, `1h0m0s`, or seconds. Every flag that takes a time reads it so.
 pub(crate) fn duration(text: &str) -> Result<Duration, String> {
-    let (mut seconds, mut rest) = (0_u64, text);
-    loop {
-        let unit = rest.find(|letter: char| !letter.is_ascii_digit()).unwrap_or(rest.len());
-        let (digits, after) = rest.split_at(unit);
-        let number: u64 = digits.parse().map_err(|_| "say a time such as 90s or 5m".to_owned())?;
-        let next = after
-            .find(|letter: char| letter.is_ascii_digit())
-            .unwrap_or(after.len());
-        let (unit, after) = after.split_at(next);
-        let factor = match unit {
-            "" | "s" => 1,
-            "m" => 60,
-            "h" => 3600,
-            unit => return Err(format!("{unit} is no unit of time: say s, m or h")),
-        };
-        seconds = seconds.saturating_add(number.saturating_mul(factor));
-        if after.is_empty() {
-            return Ok(Duration::from_secs(seconds));
-        }
-        rest = after;
+    if let Ok(seconds) = text.parse() {
+        return Ok(Duration::from_secs(seconds));
     }
+    let nanoseconds = go_duration(text)
+        .ok()
+        .and_then(|nanoseconds| u64::try_from(nanoseconds).ok());
+    nanoseconds
+        .map(Duration::from_nanos)
+        .ok_or_else(|| "say a time in hours, minutes and seconds, such as 90s or 1h30m".to_owned())
 }
 
 /// A text at a JSON pointer; empty when there is none.
@@ -196,7 +185,9 @@ mod tests {
         assert_eq!(duration("5m"), Ok(Duration::from_secs(300)));
         assert_eq!(duration("1h0m30s"), Ok(Duration::from_secs(3630)));
         assert_eq!(duration("7"), Ok(Duration::from_secs(7)));
+        assert_eq!(duration("1.5s"), Ok(Duration::from_millis(1500)));
         assert!(duration("soon").is_err());
+        assert!(duration("-5m").is_err());
         assert!(duration("5d").is_err());
     }
 }
