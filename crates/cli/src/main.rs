@@ -4,10 +4,11 @@
 //! and only it reads signals; everything else is told what to do. Results go to standard output, errors to standard
 //! error, and the exit status is 0 only when the command did what it promised.
 
+use std::ffi::OsString;
 use std::process::ExitCode;
 use std::time::Instant;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 
 mod allocator;
 mod audit;
@@ -86,10 +87,12 @@ fn main() -> ExitCode {
     if let Some(done) = dropin::called(started) {
         return done;
     }
-    let (typed, plugins) = external::Chain::prepare(std::env::args_os().collect());
-    let arguments = match Arguments::try_parse_from(typed) {
+    let typed: Vec<OsString> = std::env::args_os().collect();
+    let (command, plugins) = external::Chain::prepare(&typed, Arguments::command());
+    let read = command.try_get_matches_from(typed);
+    let arguments = match read.and_then(|read| Arguments::from_arg_matches(&read)) {
         Ok(arguments) => arguments,
-        Err(wrong) => return misused(&wrong, &plugins),
+        Err(wrong) => return misused(&wrong),
     };
     let output = arguments.output;
     log_to_stderr();
@@ -130,7 +133,7 @@ fn main() -> ExitCode {
 }
 
 /// Prints the error in the arguments, or the requested help. Without a command the help is what a person wants.
-fn misused(wrong: &clap::Error, plugins: &external::Chain) -> ExitCode {
+fn misused(wrong: &clap::Error) -> ExitCode {
     use clap::error::ErrorKind::{DisplayHelp, DisplayHelpOnMissingArgumentOrSubcommand, DisplayVersion};
     // The output is gone, so there is no place for the error.
     let _ = wrong.print();
@@ -139,14 +142,7 @@ fn misused(wrong: &clap::Error, plugins: &external::Chain) -> ExitCode {
         .map(|argument| argument.to_string_lossy().into_owned())
         .collect();
     match wrong.kind() {
-        DisplayHelp => {
-            let help = plugins.help();
-            if !help.is_empty() {
-                Format::Text.say(help.trim_end(), &serde_json::Value::Null);
-            }
-            ExitCode::SUCCESS
-        }
-        DisplayVersion => ExitCode::SUCCESS,
+        DisplayHelp | DisplayVersion => ExitCode::SUCCESS,
         DisplayHelpOnMissingArgumentOrSubcommand if arguments.is_empty() => ExitCode::SUCCESS,
         _ => {
             if let Some(fix) = hints::instead(wrong, &arguments) {

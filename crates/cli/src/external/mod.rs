@@ -1,8 +1,8 @@
 //! External plug-ins: programs that take part in `init`, `edit`, `create api` and `create webhook`, found, asked and
 //! listened to.
 //!
-//! Which ones is said by `--plugins`, or by `layout` in PROJECT for all commands. [`Chain::prepare`] looks before the
-//! arguments are read, because a plug-in has flags of its own: they are taken out, and the rest is kubewright's.
+//! Which ones is said by `--plugins`, or by `layout` in PROJECT for all commands. [`Chain::prepare`] looks at the
+//! arguments before they are read, because a plug-in has flags of its own, and adds those to the command.
 //! [`Chain::run`] hands the plan to one program after the other; each sees the files that the ones before it wrote. As
 //! with kubebuilder, external plug-ins that are named alone for `create` run instead of the layout, and after it when
 //! its key is named, too. Not here: the protocol ([`kubewright_codegen::external`]); running a program (`process`).
@@ -10,7 +10,8 @@
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-use clap::{ArgAction, CommandFactory};
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+use clap::{Arg, ArgAction, Command};
 use kubewright_codegen::external::{Flag, Key, Request, Response};
 use kubewright_codegen::project::{LAYOUT, Project};
 use kubewright_codegen::{Diagnostic, Plan, codes, scaffold};
@@ -42,6 +43,18 @@ impl Program {
         let answer = process::run(&self.key, &self.path, Path::new("."), &asked, process::Words::Hidden).ok()?;
         Response::parse(&self.key, &answer).ok()
     }
+
+    /// The description of a command in the help.
+    fn help(&self, command: &str) -> String {
+        let mut text = format!("Plug-in {}:\n", self.key.title());
+        let answer = self.ask(command, "metadata");
+        if let Some(metadata) = answer.as_ref().and_then(Response::metadata) {
+            for lines in [&metadata.description, &metadata.examples] {
+                text.extend(lines.lines().map(|line| format!("  {line}\n")));
+            }
+        }
+        text
+    }
 }
 
 /// The external plug-ins of one command, in order.
@@ -60,25 +73,23 @@ pub(crate) struct Chain {
 }
 
 impl Chain {
-    /// Finds the plug-ins of a command line, and takes their flags out of it.
-    pub(crate) fn prepare(typed: Vec<OsString>) -> (Vec<OsString>, Chain) {
-        // An argument that is not text is refused by the reader of the arguments.
-        let arguments: Option<Vec<String>> = typed.iter().map(|word| word.to_str().map(str::to_owned)).collect();
-        let arguments = arguments.unwrap_or_default();
-        let Some((command, rest)) = command_of(&arguments) else {
-            return (typed, Chain::default());
+    /// Finds the plug-ins of a command line, and adds their flags to the command.
+    pub(crate) fn prepare(typed: &[OsString], mut whole: Command) -> (Command, Chain) {
+        let Some(seen) = Seen::of(typed, &whole) else {
+            return (whole, Chain::default());
         };
-        let said = said_keys(&arguments[rest..]);
-        let keys = match (&said, command.as_str()) {
+        let said = &seen.keys;
+        let keys = match (said, seen.path) {
             (Some(keys), _) => keys.clone(),
-            (None, "init") => Vec::new(),
+            (None, ["init"]) => Vec::new(),
             (None, _) => Disk::here()
                 .and_then(|disk| Project::load(&disk))
                 .map_or_else(|_| Vec::new(), |project| project.layout),
         };
         let mut chain = Chain {
-            command,
+            command: seen.path.join(" "),
             own: said.is_none() || keys.iter().any(|key| scaffold::is_own_plugin(key)),
+            arguments: seen.arguments(typed),
             keys,
             ..Chain::default()
         };
@@ -89,19 +100,38 @@ impl Chain {
                 None => chain.missing.push(key),
             }
         }
-        if chain.programs.is_empty() {
-            return (typed, chain);
-        }
         for program in &mut chain.programs {
             // A program that does not list its flags gets all of them.
             let answer = program.ask(&chain.command, "flags");
             program.flags = answer.and_then(|answer| answer.flags().map(<[Flag]>::to_vec));
         }
-        chain.arguments = theirs(&arguments[rest..]);
-        let known = known_flags(&chain.command);
-        let left = chain.without_theirs(&arguments[rest..], &known);
-        let left = typed.into_iter().take(rest).chain(left.into_iter().map(OsString::from));
-        (left.collect(), chain)
+        chain.add_flags(&mut whole, &seen);
+        (whole, chain)
+    }
+
+    /// Adds the flags of the programs to the command that was typed, and what it says to its help.
+    fn add_flags(&self, whole: &mut Command, seen: &Seen) {
+        let Some(command) = at(whole, seen.path) else { return };
+        for program in &self.programs {
+            let heading = format!("Flags of {}", program.key.title());
+            let listed = program.flags.as_ref().map(|flags| flags.iter().map(listed).collect());
+            let flags: Vec<Arg> = listed.unwrap_or_else(|| seen.unknown.iter().map(|name| any(name)).collect());
+            for flag in flags {
+                let has = |known: &Arg| known.get_long() == flag.get_long();
+                let is_known = ["help", "output"].map(Some).contains(&flag.get_long());
+                if !is_known && !command.get_arguments().any(has) {
+                    change(command, |command| command.arg(flag.help_heading(heading.clone())));
+                }
+            }
+        }
+        if seen.help {
+            let texts: Vec<String> = self
+                .programs
+                .iter()
+                .map(|program| program.help(&self.command))
+                .collect();
+            change(command, |command| command.after_help(texts.join("\n")));
+        }
     }
 
     /// Whether kubewright's own scaffold runs. A new project always has it.
@@ -145,47 +175,6 @@ impl Chain {
         }
         Ok(())
     }
-
-    /// The help for the named plug-ins.
-    pub(crate) fn help(&self) -> String {
-        let mut text = String::new();
-        for program in &self.programs {
-            let answer = program.ask(&self.command, "metadata");
-            text += &format!("\nPlug-in {}:\n", program.key.title());
-            if let Some(metadata) = answer.as_ref().and_then(Response::metadata) {
-                for lines in [&metadata.description, &metadata.examples] {
-                    text.extend(lines.lines().map(|line| format!("  {line}\n")));
-                }
-            }
-            for flag in program.flags.iter().flatten() {
-                text += &format!("      --{} <{}>  {}\n", flag.name, flag.kind.to_uppercase(), flag.usage);
-            }
-        }
-        text
-    }
-
-    /// The arguments that are kubewright's: without flags that only a plug-in knows.
-    fn without_theirs(&self, arguments: &[String], known: &[String]) -> Vec<String> {
-        let mut left = Vec::new();
-        let mut at = arguments.iter().peekable();
-        while let Some(argument) = at.next() {
-            let name = argument.strip_prefix("--").unwrap_or_default();
-            let (name, has_value) = name.split_once('=').map_or((name, false), |(name, _)| (name, true));
-            let mut declared = self.programs.iter().flat_map(|program| program.flags.iter().flatten());
-            let flag = declared.find(|flag| flag.name == name);
-            let takes_all = self.programs.iter().any(|program| program.flags.is_none());
-            if name.is_empty() || known.iter().any(|known| known == name) || (flag.is_none() && !takes_all) {
-                left.push(argument.clone());
-                continue;
-            }
-            let is_switch = flag.is_some_and(|flag| flag.kind == "bool");
-            let value_follows = at.peek().is_some_and(|next| !next.starts_with("--"));
-            if !has_value && !is_switch && value_follows {
-                at.next();
-            }
-        }
-        left
-    }
 }
 
 /// Adds to an error about an unknown plugin where programs are looked for.
@@ -204,144 +193,212 @@ fn place() -> String {
     process::folder().map_or_else(|| "a home folder".to_owned(), |folder| folder.display().to_string())
 }
 
-/// The command of a command line, and where its own arguments begin.
-fn command_of(arguments: &[String]) -> Option<(String, usize)> {
-    let mut words = Vec::new();
-    let mut at = 1;
-    while let Some(argument) = arguments.get(at) {
-        at += 1;
-        if argument == "--output" {
-            at += 1;
-            continue;
-        }
-        if argument.starts_with('-') {
-            continue;
-        }
-        words.push(argument.as_str());
-        if COMMANDS.contains(&words.as_slice()) {
-            return Some((words.join(" "), at));
-        }
-        if words.len() > 1 {
+/// What a command line says before the flags of plug-ins are known.
+#[derive(Debug, PartialEq, Eq)]
+struct Seen {
+    /// The command.
+    path: &'static [&'static str],
+    /// The keys of `--plugins`.
+    keys: Option<Vec<String>>,
+    /// The names of flags that the command does not have.
+    unknown: Vec<String>,
+    /// Whether help is asked for.
+    help: bool,
+}
+
+impl Seen {
+    /// Reads a command line, with every flag that is not known as one that may have a value; `None`: no plug-in takes
+    /// part.
+    fn of(typed: &[OsString], whole: &Command) -> Option<Seen> {
+        if !COMMANDS.iter().any(|path| typed.iter().any(|word| word == path[0])) {
             return None;
         }
-    }
-    None
-}
-
-/// The keys of `--plugins`.
-fn said_keys(arguments: &[String]) -> Option<Vec<String>> {
-    let mut found: Option<Vec<String>> = None;
-    for (at, argument) in arguments.iter().enumerate() {
-        let value = match argument.strip_prefix("--plugins") {
-            Some("") => arguments.get(at + 1).map(String::as_str),
-            Some(rest) => rest.strip_prefix('='),
-            None => None,
+        let help = Arg::new("help").short('h').long("help").action(ArgAction::SetTrue);
+        let mut whole = whole.clone().disable_help_flag(true).arg(help.global(true));
+        let mut unknown = Vec::new();
+        let matches = loop {
+            let wrong = match whole.clone().try_get_matches_from(typed) {
+                Ok(matches) => break matches,
+                Err(wrong) => wrong,
+            };
+            match unknown_flag(&wrong) {
+                Some(name) if !unknown.contains(&name) => {
+                    for path in COMMANDS {
+                        if let Some(command) = at(&mut whole, path) {
+                            change(command, |command| command.arg(any(&name)));
+                        }
+                    }
+                    unknown.push(name);
+                }
+                // The error is told when the arguments are read.
+                _ => break whole.ignore_errors(true).try_get_matches_from(typed).ok()?,
+            }
         };
-        if let Some(value) = value {
-            let keys = value.split(',').map(|key| key.trim().to_owned());
-            found.get_or_insert_default().extend(keys.filter(|key| !key.is_empty()));
+        let (mut path, mut leaf) = (Vec::new(), &matches);
+        while let Some((name, below)) = leaf.subcommand() {
+            path.push(name);
+            leaf = below;
         }
+        let path = COMMANDS.into_iter().find(|command| *command == path)?;
+        let keys = leaf.try_get_many::<String>("plugins").ok()?;
+        let trimmed = |key: &String| Some(key.trim().to_owned()).filter(|key| !key.is_empty());
+        Some(Seen {
+            path,
+            keys: keys.map(|keys| keys.filter_map(trimmed).collect()),
+            unknown,
+            help: leaf.get_flag("help"),
+        })
     }
-    found
+
+    /// The arguments for plug-ins: all behind the command except those that only kubewright reads.
+    fn arguments(&self, typed: &[OsString]) -> Vec<String> {
+        let mut words = typed.iter().map(|word| word.to_string_lossy().into_owned());
+        for name in self.path {
+            words.find(|word| word == name);
+        }
+        let mut found = Vec::new();
+        while let Some(word) = words.next() {
+            let name = word.strip_prefix("--").unwrap_or_default();
+            let (name, has_value) = name.split_once('=').map_or((name, false), |(name, _)| (name, true));
+            match OURS.iter().find(|(ours, _)| *ours == name) {
+                Some((_, true)) if !has_value => drop(words.next()),
+                Some(_) => {}
+                None => found.push(word),
+            }
+        }
+        found
+    }
 }
 
-/// The arguments for plug-ins: all except those that only kubewright reads.
-fn theirs(arguments: &[String]) -> Vec<String> {
-    let mut found = Vec::new();
-    let mut at = arguments.iter();
-    while let Some(argument) = at.next() {
-        let name = argument.strip_prefix("--").unwrap_or_default();
-        let (name, has_value) = name.split_once('=').map_or((name, false), |(name, _)| (name, true));
-        match OURS.iter().find(|(ours, _)| *ours == name) {
-            Some((_, true)) if !has_value => drop(at.next()),
-            Some(_) => {}
-            None => found.push(argument.clone()),
+/// The name of the flag that clap does not know.
+fn unknown_flag(wrong: &clap::Error) -> Option<String> {
+    match wrong.get(ContextKind::InvalidArg) {
+        Some(ContextValue::String(flag)) if wrong.kind() == ErrorKind::UnknownArgument => {
+            flag.strip_prefix("--").map(str::to_owned)
         }
+        _ => None,
     }
-    found
 }
 
-/// The flags that kubewright's own command takes.
-fn known_flags(command: &str) -> Vec<String> {
-    let whole = crate::Arguments::command();
-    let mut found = &whole;
-    for word in command.split(' ') {
-        found = found.find_subcommand(word).unwrap_or(found);
+/// The command at a path.
+fn at<'c>(whole: &'c mut Command, path: &[&str]) -> Option<&'c mut Command> {
+    path.iter()
+        .try_fold(whole, |command, name| command.find_subcommand_mut(name))
+}
+
+fn change(command: &mut Command, change: impl FnOnce(Command) -> Command) {
+    *command = change(std::mem::take(command));
+}
+
+/// A flag that a plug-in lists.
+fn listed(flag: &Flag) -> Arg {
+    let found = any(&flag.name).help(flag.usage.clone()).hide(false);
+    let found = found.value_name(flag.kind.to_uppercase());
+    if flag.kind == "bool" {
+        found.require_equals(true)
+    } else {
+        found.num_args(1).allow_hyphen_values(true)
     }
-    let own = found.get_arguments().chain(whole.get_arguments());
-    let named = own.filter(|argument| !matches!(argument.get_action(), ArgAction::Help));
-    let mut names: Vec<String> = named
-        .filter_map(|argument| argument.get_long().map(str::to_owned))
-        .collect();
-    names.push("help".to_owned());
-    names
+}
+
+/// A flag of which nothing is known: what follows is its value, unless it is a flag.
+fn any(name: &str) -> Arg {
+    let name = name.to_owned();
+    Arg::new(name.clone())
+        .long(name)
+        .num_args(0..=1)
+        .action(ArgAction::Append)
+        .hide(true)
 }
 
 #[cfg(test)]
 mod tests {
+    use clap::CommandFactory as _;
+
     use super::*;
 
-    fn words(line: &str) -> Vec<String> {
-        line.split_whitespace().map(str::to_owned).collect()
+    fn words(line: &str) -> Vec<OsString> {
+        let words = line.split_whitespace().map(OsString::from);
+        std::iter::once("kubewright".into()).chain(words).collect()
     }
 
     #[test]
-    fn the_command_is_found_between_flags() {
-        for (line, expected) in [
-            ("kubewright init --plugins a/v1", Some(("init", 2))),
-            ("kubewright --output json create api --group g", Some(("create api", 5))),
-            ("kubewright create --output=json webhook", Some(("create webhook", 4))),
-            ("kubewright deploy --plugins a/v1", None),
-            ("kubewright create", None),
-            ("kubewright", None),
-        ] {
-            let found = command_of(&words(line));
-            let found = found.as_ref().map(|(command, at)| (command.as_str(), *at));
-            assert_eq!(found, expected, "{line}");
-        }
+    fn the_command_and_its_keys_are_found_between_flags() {
+        let check = |line: &str, expected: Option<(&str, Option<&str>, &str)>| {
+            let seen = Seen::of(&words(line), &crate::Arguments::command());
+            let seen = seen.map(|seen| {
+                (
+                    seen.path.join(" "),
+                    seen.keys.map(|keys| keys.join(",")),
+                    seen.unknown.join(","),
+                )
+            });
+            let expected =
+                expected.map(|(path, keys, unknown)| (path.to_owned(), keys.map(str::to_owned), unknown.to_owned()));
+            assert_eq!(seen, expected, "{line}");
+        };
+        check("init --plugins a/v1", Some(("init", Some("a/v1"), "")));
+        check("--output json create api --group g", Some(("create api", None, "")));
+        check(
+            "create --output=json webhook --slow y --plugins=a/v1,b/v1 --fast --plugins c/v1 --version v1",
+            Some(("create webhook", Some("a/v1,b/v1,c/v1"), "slow,fast")),
+        );
+        check("edit --plugins a/v1 --help", Some(("edit", Some("a/v1"), "")));
+        check("edit --multigroup=maybe --plugins a/v1", Some(("edit", None, "")));
+        check("deploy --plugins a/v1", None);
+        check("create", None);
+        check("", None);
     }
 
     #[test]
     fn each_gets_its_flags() {
-        let program = |flags: Option<&[(&str, &str)]>| Program {
-            key: Key::parse("sample/v1").unwrap(),
-            path: PathBuf::new(),
-            flags: flags.map(|flags| {
-                let flag = |(name, kind): &(&str, &str)| Flag {
-                    name: (*name).to_owned(),
-                    kind: (*kind).to_owned(),
-                    ..Flag::default()
-                };
-                flags.iter().map(flag).collect()
-            }),
-        };
-        let known = known_flags("create api");
-        let check = |flags: Option<&[(&str, &str)]>, typed: &str, left: &str, given: &str| {
+        let check = |flags: Option<&[(&str, &str)]>, typed: &str, given: &str, refused: Option<&str>| {
+            let flag = |(name, kind): &(&str, &str)| Flag {
+                name: (*name).to_owned(),
+                kind: (*kind).to_owned(),
+                ..Flag::default()
+            };
+            let program = Program {
+                key: Key::parse("sample/v1").unwrap(),
+                path: PathBuf::new(),
+                flags: flags.map(|flags| flags.iter().map(flag).collect()),
+            };
             let chain = Chain {
-                programs: vec![program(flags)],
+                programs: vec![program],
                 ..Chain::default()
             };
-            assert_eq!(chain.without_theirs(&words(typed), &known).join(" "), left, "{typed}");
-            assert_eq!(theirs(&words(typed)).join(" "), given, "{typed}");
+            let typed = words(&format!("create api {typed}"));
+            let mut whole = crate::Arguments::command();
+            let seen = Seen::of(&typed, &whole).unwrap();
+            assert_eq!(seen.arguments(&typed).join(" "), given);
+            chain.add_flags(&mut whole, &seen);
+            let wrong = whole.try_get_matches_from(&typed).err();
+            assert_eq!(
+                wrong.as_ref().and_then(unknown_flag).as_deref(),
+                refused,
+                "{given}: {wrong:?}"
+            );
+            assert!(wrong.is_none() || refused.is_some(), "{given}: {wrong:?}");
         };
-        let declared: &[(&str, &str)] = &[("namespace", "string"), ("fast", "bool")];
+        let declared: &[(&str, &str)] = &[("namespace", "string"), ("fast", "bool"), ("plural", "string")];
+        let kind = "--group g --version v1 --kind K";
         check(
             Some(declared),
-            "--group g --plugins sample/v1 --namespace x --fast --kind K --dry-run",
-            "--group g --plugins sample/v1 --kind K --dry-run",
-            "--group g --namespace x --fast --kind K",
+            &format!("{kind} --plugins sample/v1 --namespace -x --fast --plural ks --dry-run"),
+            &format!("{kind} --namespace -x --fast --plural ks"),
+            None,
         );
         check(
             Some(declared),
-            "--namespace=x --slow y",
-            "--slow y",
-            "--namespace=x --slow y",
+            &format!("--namespace=x --fast=false {kind} --slow y"),
+            &format!("--namespace=x --fast=false {kind} --slow y"),
+            Some("slow"),
         );
         check(
             None,
-            "--slow y --fast --output json --kind K",
-            "--output json --kind K",
-            "--slow y --fast --kind K",
+            &format!("--slow y --fast --output json {kind}"),
+            &format!("--slow y --fast {kind}"),
+            None,
         );
     }
 }
