@@ -1,7 +1,7 @@
 //! Chores of the workspace that are not part of the product.
 //!
 //! `cargo xtask generate` rebuilds committed data from its published source. Rules that must hold at any time
-//! (dependency arrows, paths in ARCHITECTURE.md, …) are not here but in `xtask/tests/tidy.rs`, an ordinary test.
+//! (dependency arrows, paths in ARCHITECTURE.md, …) are not here but in `xtask/tests/it/tidy.rs`, an ordinary test.
 
 #![allow(
     clippy::print_stdout,
