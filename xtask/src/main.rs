@@ -3,7 +3,7 @@
 //! `cargo demo` builds and runs the demo. `cargo xtask generate` rebuilds committed data from its published source; the
 //! generators are behind the feature `generate`, which the alias `cargo xtask` sets, so that `cargo demo` compiles none
 //! of their dependencies. Rules that must hold at any time (dependency arrows, paths in ARCHITECTURE.md, …) are not here
-//! but in `xtask/tests`, ordinary tests.
+//! but in `xtask/tests/it`, ordinary tests.
 
 #![allow(
     clippy::print_stdout,
