@@ -15,6 +15,7 @@ mod audit;
 mod commands;
 mod descriptors;
 mod dropin;
+mod errors;
 mod external;
 mod files;
 mod hints;
@@ -29,6 +30,7 @@ mod regular;
 mod rest;
 mod rollout;
 mod scaffolding;
+mod shell;
 mod signals;
 mod target;
 

@@ -9,9 +9,11 @@ use std::io::Write;
 
 use anstyle::{AnsiColor, Style};
 use clap::ValueEnum;
-
 use kubewright_codegen::{Code, Diagnostic, Place};
 use serde_json::{Value, json};
+
+use crate::errors::causes;
+pub(crate) use crate::shell::word as shell_word;
 
 /// Form of everything that a command prints.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -65,16 +67,6 @@ pub(crate) fn fix(text: &str) {
     let mut out = anstream::stderr().lock();
     // Standard error is gone, so there is no place for the text.
     let _ = writeln!(out, "\n{} {text}", paint(STRONG, "fix:"));
-}
-
-/// A word as a shell must be given it: quoted where it holds more than letters, digits and the like.
-pub(crate) fn shell_word(word: &str) -> String {
-    let plain = |letter: char| letter.is_ascii_alphanumeric() || "_-./:@%+=,".contains(letter);
-    if !word.is_empty() && word.chars().all(plain) {
-        word.to_owned()
-    } else {
-        format!("'{}'", word.replace('\'', r"'\''"))
-    }
 }
 
 impl Format {
@@ -156,20 +148,6 @@ impl Failure {
     }
 }
 
-/// An error and its sources. Many errors print their source themselves: it is not said twice.
-pub(crate) fn causes(error: &dyn Error) -> Vec<String> {
-    let mut said: Vec<String> = Vec::new();
-    let mut next = Some(error);
-    while let Some(error) = next {
-        let text = error.to_string();
-        if !said.iter().any(|earlier| earlier.contains(&text)) {
-            said.push(text);
-        }
-        next = error.source();
-    }
-    said
-}
-
 impl From<Diagnostic> for Failure {
     fn from(diagnostic: Diagnostic) -> Failure {
         Failure {
@@ -212,13 +190,6 @@ mod tests {
         assert_eq!(count(999, "CRD"), "999 CRDs");
         assert_eq!(count(1000, "CRD"), "1,000 CRDs");
         assert_eq!(grouped(1_234_567), "1,234,567");
-    }
-
-    #[test]
-    fn what_is_to_be_typed_is_quoted() {
-        assert_eq!(shell_word("/home/a/kubeconfig"), "/home/a/kubeconfig");
-        assert_eq!(shell_word("/my projects/it's"), r"'/my projects/it'\''s'");
-        assert_eq!(shell_word(""), "''");
     }
 
     #[test]

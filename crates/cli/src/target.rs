@@ -13,6 +13,7 @@ use kubewright::kube;
 use kubewright::kube::config::{KubeConfigOptions, Kubeconfig};
 use kubewright_codegen::{Diagnostic, Place, codes};
 
+pub(crate) use crate::errors::chain;
 use crate::regular;
 
 /// A context of a kubeconfig.
@@ -238,11 +239,6 @@ pub(crate) fn write(config: &Kubeconfig, path: &Path) -> Result<(), Diagnostic> 
                 .at(Place::file(path.display().to_string()))
                 .because(why)
         })
-}
-
-/// An error with the chain of its sources, each said once.
-pub(crate) fn chain(error: &dyn std::error::Error) -> String {
-    crate::output::causes(error).join(": ")
 }
 
 fn reach(context: &str, server: &str, proxy: Option<&str>, tls_name: Option<&str>) -> Reach {

@@ -5,11 +5,13 @@ use std::path::{Component, Path, PathBuf};
 use clap::Args;
 use kubewright_codegen::scaffold::{self, Dependency, Init};
 use kubewright_codegen::{Diagnostic, Files, Place, codes};
+use semver::{Comparator, Op};
 
 use crate::external::{Chain, or_where};
 use crate::files::{Disk, check_folder};
-use crate::output::{Failure, Format, shell_word};
+use crate::output::{Failure, Format};
 use crate::scaffolding::{Terms, Writing};
+use crate::shell;
 
 /// Create a project: an operator that builds, runs and has tests, with no kinds yet
 #[derive(Debug, Args)]
@@ -113,8 +115,8 @@ impl Arguments {
                 .push("the folder was not empty; what was in it is as it was".to_owned());
         }
         if let Some(folder) = &self.folder {
-            plan.next
-                .insert(0, format!("cd {}", shell_word(&folder.display().to_string())));
+            let folder = shell::word(&folder.display().to_string());
+            plan.next.insert(0, format!("cd {folder}"));
         }
         self.writing.finish(&disk, &plan, output)
     }
@@ -164,16 +166,9 @@ pub(super) fn dependency(
     }
 }
 
-/// Whether a text is one version for cargo: one to three numbers, and behind three of them perhaps `-alpha.1`.
+/// Whether cargo takes a text for a version: one to three numbers, and behind three of them perhaps `-alpha.1`.
 fn is_version(text: &str) -> bool {
-    // A requirement without an operator, because `1.2` is one and no version.
-    let requirement = semver::VersionReq::parse(text);
-    requirement.is_ok_and(|requirement| {
-        let [one] = &requirement.comparators[..] else {
-            return false;
-        };
-        one.op == semver::Op::Caret && !text.starts_with('^')
-    })
+    Comparator::parse(text).is_ok_and(|version| version.op == Op::Caret)
 }
 
 /// A relative path to a checkout, seen from the project's folder and not from the current one; none when there is no
@@ -220,6 +215,7 @@ mod tests {
             ("01.2", false),
             ("1.x", false),
             ("1.", false),
+            ("1.*", false),
         ] {
             assert_eq!(is_version(text), is, "{text}");
         }

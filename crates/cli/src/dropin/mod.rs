@@ -1,4 +1,4 @@
-//! This program under other names: its behaviour when a link named `kube-apiserver` or `etcd` leads to it, as in the
+//! This program under other names: its behavior when a link named `kube-apiserver` or `etcd` leads to it, as in the
 //! folder of `kubewright assets`.
 //!
 //! Test environments such as envtest start these two as children, with flags in Go's forms, ask whether they are well,

@@ -1,8 +1,8 @@
 //! The pages of the book agree with the command: every `console` block of `docs/src/commands` is typed and compared.
 //!
 //! A line `$ kubewright …` is run in a project; the lines below it are its output (standard output, then standard
-//! error). `[..]` stands for any text within a line, a line `...` for any lines. A command that runs until Ctrl-C gets
-//! it when all lines were seen, in this order.
+//! error), compared by snapbox: `[..]` stands for any text within a line, a line `...` for any lines. A command that
+//! runs until Ctrl-C gets it when all lines were seen, in this order.
 //!
 //! The pages of the reference (flags, error codes) are written out of the program: `KUBEWRIGHT_UPDATE_BOOK=1` renews
 //! them.
@@ -13,8 +13,12 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
+use anstream::adapter::strip_str;
+use snapbox::filter::NormalizeToExpected;
+use snapbox::{Assert, Data};
+
+use crate::support;
 use crate::support::project::{Project, REMOTE_KUBECONFIG, deployable};
-use crate::support::{self, picture};
 
 /// Commands of the blocks, each with the lines that are expected.
 fn blocks(page: &str) -> Vec<(Vec<String>, Vec<String>)> {
@@ -40,35 +44,13 @@ fn blocks(page: &str) -> Vec<(Vec<String>, Vec<String>)> {
     blocks
 }
 
-/// Whether a line matches the expected one, with `[..]` for anything.
+/// Whether a line matches the expected one.
 fn fits(expected: &str, line: &str) -> bool {
-    let mut parts = expected.split("[..]");
-    let first = parts.next().unwrap_or_default();
-    let Some(mut rest) = line.strip_prefix(first) else {
-        return false;
-    };
-    let parts: Vec<&str> = parts.collect();
-    let Some((last, middle)) = parts.split_last() else {
-        return rest.is_empty();
-    };
-    for part in middle {
-        match rest.split_once(part) {
-            Some((_, after)) => rest = after,
-            None => return false,
-        }
-    }
-    rest.ends_with(last)
-}
-
-/// Whether lines match the expected ones, with `...` for any lines.
-fn all_fit(expected: &[String], lines: &[&str]) -> bool {
-    match expected.split_first() {
-        None => lines.is_empty(),
-        Some((any, rest)) if any == "..." => (0..=lines.len()).any(|skipped| all_fit(rest, &lines[skipped..])),
-        Some((first, rest)) => lines
-            .split_first()
-            .is_some_and(|(line, more)| fits(first, line) && all_fit(rest, more)),
-    }
+    let expected = Data::text(expected);
+    NormalizeToExpected::new()
+        .redact()
+        .normalize(Data::text(line), &expected)
+        == expected
 }
 
 /// A project as the pages assume it: called guestbook, with a kubeconfig of a cluster far away.
@@ -157,19 +139,19 @@ fn check_page(page: &Path, arguments: &[&str], expected: &[String], mut command:
     let output = command.stdin(Stdio::null()).output().unwrap();
     let out = String::from_utf8_lossy(&output.stdout);
     let err = String::from_utf8_lossy(&output.stderr);
-    // Cargo says where it waits for another cargo, and colours nothing here.
+    // Cargo says where it waits for another cargo, and colors nothing here.
     let lines: Vec<&str> = out
         .lines()
         .chain(err.lines())
         .filter(|line| !line.contains("Blocking"))
         .collect();
-    assert!(
-        all_fit(expected, &lines),
-        "{}: kubewright {arguments:?} says\n{}\nand not\n{}",
-        page.display(),
-        lines.join("\n"),
-        expected.join("\n")
+    let place = format!("{}: kubewright {}", page.display(), arguments.join(" "));
+    let compared = Assert::new().normalize_paths(false).try_eq(
+        Some(&place),
+        Data::text(lines.join("\n")),
+        Data::text(expected.join("\n")),
     );
+    compared.unwrap_or_else(|wrong| panic!("{wrong}"));
 }
 
 /// The pages that begin in an empty folder called guestbook.
@@ -348,7 +330,7 @@ fn the_pages_made_out_of_the_program_are_current() {
 
 /// The picture of the demo: where everything is, the operator's first steps, and the end.
 fn first_and_last(lines: &[String]) -> Vec<String> {
-    let texts: Vec<String> = lines.iter().map(|line| picture::text(line)).collect();
+    let texts: Vec<String> = lines.iter().map(|line| strip_str(line).to_string()).collect();
     let is_head = |text: &str| text.trim_start().starts_with(|c: char| c.is_ascii_digit());
     let mut shown = vec!["$ kubewright demo --once".to_owned()];
     let mut speaks = true;
@@ -364,13 +346,37 @@ fn first_and_last(lines: &[String]) -> Vec<String> {
         }
     }
     shown.push("            ⋮".to_owned());
-    shown.extend(
-        lines
-            .iter()
-            .filter(|line| picture::text(line).starts_with('✓'))
-            .cloned(),
-    );
+    let is_end = |(line, text): (&String, &String)| text.starts_with('✓').then(|| line.clone());
+    shown.extend(lines.iter().zip(&texts).filter_map(is_end));
     shown
+}
+
+/// A line without the random part in the name of a temporary folder.
+fn named(line: &str) -> String {
+    match line.split_once("/tmp/kubewright-") {
+        Some((before, after)) => {
+            let (_, file) = after.split_once('/').expect("a file in the folder");
+            format!("{before}/tmp/kubewright/{file}")
+        }
+        None => line.trim_end().to_owned(),
+    }
+}
+
+/// The picture with one digit for every number, and without the style: the compared form.
+fn without_numbers(svg: &str) -> String {
+    let body = svg.split_once("<text ").map_or(svg, |(_, body)| body);
+    let mut plain = String::new();
+    for c in body.chars() {
+        match c {
+            '0'..='9' if plain.ends_with('0') => {}
+            '0'..='9' => plain.push('0'),
+            // A number that is padded, or has a fraction.
+            ' ' if plain.ends_with(' ') => {}
+            '.' if plain.ends_with('0') => plain.push('0'),
+            c => plain.push(c),
+        }
+    }
+    plain.replace("00", "0")
 }
 
 #[test]
@@ -389,11 +395,10 @@ fn the_picture_of_the_demo_is_current() {
         return;
     };
     assert!(output.status.success());
-    let lines: Vec<String> = String::from_utf8(output.stdout)
-        .unwrap()
-        .lines()
-        .map(|line| line.trim_end().to_owned())
-        .collect();
-    let made = picture::svg("kubewright demo --once", &first_and_last(&lines));
-    check_made("pictures/demo.svg", &made, picture::without_numbers);
+    let lines: Vec<String> = String::from_utf8(output.stdout).unwrap().lines().map(named).collect();
+    let terminal = anstyle_svg::Term::new()
+        .palette(anstyle_svg::WIN10_CONSOLE)
+        .min_width_px(0);
+    let made = terminal.render_svg(&first_and_last(&lines).join("\n"));
+    check_made("pictures/demo.svg", &made, without_numbers);
 }

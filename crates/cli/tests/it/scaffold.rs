@@ -43,8 +43,8 @@ impl Folder {
             .trim_end()
             .to_owned()
             + text
-                .split_once("\nhint:")
-                .map_or(String::new(), |(_, hint)| format!("\nhint:{}", hint.trim_end()))
+                .split_once("\nfix:")
+                .map_or(String::new(), |(_, fix)| format!("\nfix:{}", fix.trim_end()))
                 .as_str();
         let status = done.status.code().map_or("killed".to_owned(), |code| code.to_string());
         format!("$ kubewright {line}\n{text}\n[{status}]\n")

@@ -40,22 +40,19 @@ fn what_is_no_regular_file_is_told() {
             &["config/rbac/role.yaml", "symbolic link"],
         ),
         (
-            LinkInPlaceOf(".kubewright-write", "/tmp"),
+            LinkInPlaceOf("src/controller", "/tmp"),
             VISIT,
-            &["at: .kubewright-write", "move it away"],
+            &["at: src/controller", "symbolic link"],
         ),
         (
-            New(".kubewright-write", b"x"),
+            New("src/controller/visit_controller.rs/x", b"x"),
             VISIT,
-            &["at: .kubewright-write", "move it away"],
+            &["at: src/controller/visit_controller.rs", "move it away"],
         ),
         (
-            New(
-                ".kubewright-write/journal",
-                br#"[{"path": "../x", "before": false, "after": true}]"#,
-            ),
+            New("api/src/v1/visit_types.rs", b"mine"),
             VISIT,
-            &["at: .kubewright-write/journal", "leads out of the project"],
+            &["at: api/src/v1/visit_types.rs"],
         ),
         (HugeInPlaceOf("PROJECT"), VISIT, &["larger than 64 MiB"]),
         (HugeInPlaceOf("src/lib.rs"), VISIT, &["larger than 64 MiB"]),
@@ -140,8 +137,10 @@ fn a_folder_that_nobody_can_write_to_is_told() {
         for part in ["error: ", "because: ", "Read-only file system"] {
             assert!(said.contains(part), "{command} should say {part:?}, and said:\n{said}");
         }
-        let is_helped = ["fix: ", "hint: "].iter().any(|part| said.contains(part));
-        assert!(is_helped, "{command} should say what to do, and said:\n{said}");
+        assert!(
+            said.contains("fix: "),
+            "{command} should say what to do, and said:\n{said}"
+        );
         assert!(
             tree(folder.path()) == there,
             "{command} failed, and has written something:\n{said}"

@@ -2,7 +2,6 @@
 //! a person.
 
 pub(crate) mod operators;
-pub(crate) mod picture;
 pub(crate) mod project;
 pub(crate) mod real;
 
