@@ -4,7 +4,7 @@
 //! There is no etcd API behind its port, and a client that asks for one is told so. A kube-apiserver asks at [`PLACE`]
 //! for the folder; so one that is started again finds the objects of an earlier one.
 //!
-//! Invariants: a client costs one small buffer, and never longer than [`PATIENCE`]; [`CLIENTS`] at most at a time.
+//! Invariants: a client costs one small buffer, and never longer than [`TIMEOUT`]; [`CLIENTS`] at most at a time.
 
 use std::fs::DirBuilder;
 use std::net::SocketAddr;
@@ -28,7 +28,7 @@ use crate::signals::stop_signal;
 /// Where a kube-apiserver asks for the folder.
 const PLACE: &str = "/kubewright/data-dir";
 /// How long a client may take.
-const PATIENCE: Duration = Duration::from_secs(5);
+const TIMEOUT: Duration = Duration::from_secs(5);
 /// The largest head of a request, and of an answer to a kube-apiserver.
 const HEAD: usize = 8 * 1024;
 /// How many clients are served at the same time; more wait.
@@ -133,7 +133,7 @@ async fn serve(socket: TcpListener, clients: Arc<Semaphore>, answer: Arc<str>) {
         let answer = answer.clone();
         tokio::spawn(async move {
             // An error of one client does not concern the server.
-            let _ = tokio::time::timeout(PATIENCE, client(stream, &answer)).await;
+            let _ = tokio::time::timeout(TIMEOUT, client(stream, &answer)).await;
             drop(place);
         });
     }
@@ -184,7 +184,7 @@ async fn head(stream: &mut TcpStream) -> std::io::Result<String> {
 pub(super) async fn ask(address: SocketAddr) -> Result<Place, String> {
     let begun = Instant::now();
     loop {
-        match tokio::time::timeout(PATIENCE, answer(address)).await {
+        match tokio::time::timeout(TIMEOUT, answer(address)).await {
             Ok(Ok(text)) => return understood(&text).ok_or_else(|| foreign(address)),
             Ok(Err(why)) if begun.elapsed() > WAIT => {
                 return Err(format!("etcd at http://{address} cannot be reached: {why}"));

@@ -40,7 +40,7 @@ impl Program {
     /// when it runs.
     fn ask(&self, command: &str, what: &str) -> Option<Response> {
         let asked = Request::about(command, what);
-        let answer = process::run(&self.key, &self.path, Path::new("."), &asked, process::Words::Hidden).ok()?;
+        let answer = process::run(&self.key, &self.path, Path::new("."), &asked, process::Stderr::Hidden).ok()?;
         Response::parse(&self.key, &answer).ok()
     }
 
@@ -75,11 +75,11 @@ pub(crate) struct Chain {
 impl Chain {
     /// Finds the plug-ins of a command line, and adds their flags to the command.
     pub(crate) fn prepare(typed: &[OsString], mut whole: Command) -> (Command, Chain) {
-        let Some(seen) = Seen::of(typed, &whole) else {
+        let Some(line) = CommandLine::of(typed, &whole) else {
             return (whole, Chain::default());
         };
-        let said = &seen.keys;
-        let keys = match (said, seen.path) {
+        let said = &line.keys;
+        let keys = match (said, line.path) {
             (Some(keys), _) => keys.clone(),
             (None, ["init"]) => Vec::new(),
             (None, _) => Disk::here()
@@ -87,9 +87,9 @@ impl Chain {
                 .map_or_else(|_| Vec::new(), |project| project.layout),
         };
         let mut chain = Chain {
-            command: seen.path.join(" "),
+            command: line.path.join(" "),
             own: said.is_none() || keys.iter().any(|key| scaffold::is_own_plugin(key)),
-            arguments: seen.arguments(typed),
+            arguments: line.arguments(typed),
             keys,
             ..Chain::default()
         };
@@ -105,17 +105,17 @@ impl Chain {
             let answer = program.ask(&chain.command, "flags");
             program.flags = answer.and_then(|answer| answer.flags().map(<[Flag]>::to_vec));
         }
-        chain.add_flags(&mut whole, &seen);
+        chain.add_flags(&mut whole, &line);
         (whole, chain)
     }
 
     /// Adds the flags of the programs to the command that was typed, and what it says to its help.
-    fn add_flags(&self, whole: &mut Command, seen: &Seen) {
-        let Some(command) = at(whole, seen.path) else { return };
+    fn add_flags(&self, whole: &mut Command, line: &CommandLine) {
+        let Some(command) = at(whole, line.path) else { return };
         for program in &self.programs {
             let heading = format!("Flags of {}", program.key.title());
             let listed = program.flags.as_ref().map(|flags| flags.iter().map(listed).collect());
-            let flags: Vec<Arg> = listed.unwrap_or_else(|| seen.unknown.iter().map(|name| any(name)).collect());
+            let flags: Vec<Arg> = listed.unwrap_or_else(|| line.unknown.iter().map(|name| any(name)).collect());
             for flag in flags {
                 let has = |known: &Arg| known.get_long() == flag.get_long();
                 let is_known = ["help", "output"].map(Some).contains(&flag.get_long());
@@ -124,7 +124,7 @@ impl Chain {
                 }
             }
         }
-        if seen.help {
+        if line.help {
             let texts: Vec<String> = self
                 .programs
                 .iter()
@@ -170,7 +170,7 @@ impl Chain {
         let root = if root.is_dir() { root } else { Path::new(".") };
         for program in &self.programs {
             let request = Request::of(&self.command, &self.arguments, &keys, plan)?;
-            let answer = process::run(&program.key, &program.path, root, &request, process::Words::Shown)?;
+            let answer = process::run(&program.key, &program.path, root, &request, process::Stderr::Shown)?;
             Response::parse(&program.key, &answer)?.apply(&program.key, plan)?;
         }
         Ok(())
@@ -195,7 +195,7 @@ fn place() -> String {
 
 /// What a command line says before the flags of plug-ins are known.
 #[derive(Debug, PartialEq, Eq)]
-struct Seen {
+struct CommandLine {
     /// The command.
     path: &'static [&'static str],
     /// The keys of `--plugins`.
@@ -206,10 +206,10 @@ struct Seen {
     help: bool,
 }
 
-impl Seen {
+impl CommandLine {
     /// Reads a command line, with every flag that is not known as one that may have a value; `None`: no plug-in takes
     /// part.
-    fn of(typed: &[OsString], whole: &Command) -> Option<Seen> {
+    fn of(typed: &[OsString], whole: &Command) -> Option<CommandLine> {
         if !COMMANDS.iter().any(|path| typed.iter().any(|word| word == path[0])) {
             return None;
         }
@@ -242,7 +242,7 @@ impl Seen {
         let path = COMMANDS.into_iter().find(|command| *command == path)?;
         let keys = leaf.try_get_many::<String>("plugins").ok()?;
         let trimmed = |key: &String| Some(key.trim().to_owned()).filter(|key| !key.is_empty());
-        Some(Seen {
+        Some(CommandLine {
             path,
             keys: keys.map(|keys| keys.filter_map(trimmed).collect()),
             unknown,
@@ -303,9 +303,9 @@ fn listed(flag: &Flag) -> Arg {
 
 /// A flag of which nothing is known: what follows is its value, unless it is a flag.
 fn any(name: &str) -> Arg {
-    let name = name.to_owned();
-    Arg::new(name.clone())
-        .long(name)
+    // No argument of kubewright has an identifier with dashes in front.
+    Arg::new(format!("--{name}"))
+        .long(name.to_owned())
         .num_args(0..=1)
         .action(ArgAction::Append)
         .hide(true)
@@ -324,18 +324,18 @@ mod tests {
 
     #[test]
     fn the_command_and_its_keys_are_found_between_flags() {
-        let check = |line: &str, expected: Option<(&str, Option<&str>, &str)>| {
-            let seen = Seen::of(&words(line), &crate::Arguments::command());
-            let seen = seen.map(|seen| {
+        let check = |typed: &str, expected: Option<(&str, Option<&str>, &str)>| {
+            let line = CommandLine::of(&words(typed), &crate::Arguments::command());
+            let line = line.map(|line| {
                 (
-                    seen.path.join(" "),
-                    seen.keys.map(|keys| keys.join(",")),
-                    seen.unknown.join(","),
+                    line.path.join(" "),
+                    line.keys.map(|keys| keys.join(",")),
+                    line.unknown.join(","),
                 )
             });
             let expected =
                 expected.map(|(path, keys, unknown)| (path.to_owned(), keys.map(str::to_owned), unknown.to_owned()));
-            assert_eq!(seen, expected, "{line}");
+            assert_eq!(line, expected, "{typed}");
         };
         check("init --plugins a/v1", Some(("init", Some("a/v1"), "")));
         check("--output json create api --group g", Some(("create api", None, "")));
@@ -369,9 +369,9 @@ mod tests {
             };
             let typed = words(&format!("create api {typed}"));
             let mut whole = crate::Arguments::command();
-            let seen = Seen::of(&typed, &whole).unwrap();
-            assert_eq!(seen.arguments(&typed).join(" "), given);
-            chain.add_flags(&mut whole, &seen);
+            let line = CommandLine::of(&typed, &whole).unwrap();
+            assert_eq!(line.arguments(&typed).join(" "), given);
+            chain.add_flags(&mut whole, &line);
             let wrong = whole.try_get_matches_from(&typed).err();
             assert_eq!(
                 wrong.as_ref().and_then(unknown_flag).as_deref(),

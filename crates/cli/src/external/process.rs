@@ -15,7 +15,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::process::{Child, Command};
 
 /// How long a program may take for one answer.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 /// How long an answer may be.
 const ANSWER: u64 = 32 << 20;
 
@@ -27,16 +27,16 @@ const FOLDER: &str = "EXTERNAL_PLUGINS_PATH";
 
 /// Whether a program's standard error is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Words {
+pub(super) enum Stderr {
     Shown,
     Hidden,
 }
 
 /// How long is waited; at most an hour.
-fn patience() -> Duration {
+fn timeout() -> Duration {
     let said = std::env::var(SECONDS).ok().and_then(|text| text.parse().ok());
     said.filter(|seconds| (1..=3600).contains(seconds))
-        .map_or(PATIENCE, Duration::from_secs)
+        .map_or(TIMEOUT, Duration::from_secs)
 }
 
 /// The folder that plug-ins are looked for in, as kubebuilder does.
@@ -79,7 +79,7 @@ pub(super) fn run(
     path: &Path,
     folder: &Path,
     request: &Request,
-    words: Words,
+    stderr: Stderr,
 ) -> Result<String, Diagnostic> {
     let wrong = |why: String| {
         Diagnostic::new(
@@ -91,15 +91,15 @@ pub(super) fn run(
     };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|why| wrong(why.to_string()))?;
-    let (text, patience) = (request.to_text(), patience());
+    let (text, limit) = (request.to_text(), timeout());
     runtime.block_on(async {
         let mut child = Command::new(path)
             .current_dir(folder)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
-            .stderr(match words {
-                Words::Shown => Stdio::inherit(),
-                Words::Hidden => Stdio::null(),
+            .stderr(match stderr {
+                Stderr::Shown => Stdio::inherit(),
+                Stderr::Hidden => Stdio::null(),
             })
             // A group of its own, so that its child processes can be ended with it.
             .process_group(0)
@@ -111,7 +111,7 @@ pub(super) fn run(
                 wrong(why.to_string()).fix(fix)
             })?;
         let group = child.id().and_then(|id| i32::try_from(id).ok()).and_then(Pid::from_raw);
-        let done = tokio::time::timeout(patience, talk(&mut child, &text)).await;
+        let done = tokio::time::timeout(limit, talk(&mut child, &text)).await;
         let outcome = match done {
             Ok(Ok((printed, _))) if printed.len() as u64 > ANSWER => {
                 Err(wrong(format!("its answer is longer than {} MiB", ANSWER >> 20)))
@@ -123,7 +123,7 @@ pub(super) fn run(
             Ok(Err(why)) => Err(wrong(why.to_string())),
             Err(_) => Err(wrong(format!(
                 "it has not answered in {} seconds, and was ended",
-                patience.as_secs()
+                limit.as_secs()
             ))
             .fix("run it yourself to see what it waits for; KUBEWRIGHT_PLUGIN_SECONDS gives it more time")),
         };

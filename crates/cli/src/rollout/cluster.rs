@@ -201,8 +201,8 @@ impl Kinds {
         let group = text(first, "/apiVersion").split('/').next().unwrap_or_default();
         Err(diagnostic.fix(match group {
             "cert-manager.io" => {
-                "install cert-manager (https://cert-manager.io/docs/installation), or put a # before ../certmanager in \
-                 config/default/kustomization.yaml and bring the webhooks' certificates yourself"
+                "install cert-manager (https://cert-manager.io/docs/installation), or let the operator make its certificate: in \
+                 config/default/kustomization.yaml put a # before ../certmanager and none before ../certificates"
             }
             "monitoring.coreos.com" => {
                 "install the Prometheus operator, or put a # before ../prometheus in config/default/kustomization.yaml"
