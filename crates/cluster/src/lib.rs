@@ -26,11 +26,11 @@
 //! | to change | go to | its tests |
 //! |---|---|---|
 //! | how a cluster is started and stopped | `cluster.rs`, `cluster/builder.rs` | `crates/cluster/tests` |
-//! | how the controllers run against another API server, or their role there | `control.rs`, `crates/cluster/data/controllers-role.yaml`; the command: `crates/cli/src/commands/controllers.rs` | `crates/cli/tests/cluster.rs` |
+//! | how the controllers run against another API server, or their role there | `control.rs`, `crates/cluster/data/controllers-role.yaml`; the command: `crates/cli/src/commands/controllers.rs` | `crates/cli/tests/it/cluster.rs` |
 //! | which controllers there are, and their settings | `controllers.rs` | the test there |
-//! | logs, `kubectl exec`, `attach`, `cp` and `port-forward` | `streams`; the protocols: `kubewright_server::streams` | `crates/cli/tests/processes/streams.rs` |
-//! | what `kubectl top` gets | `meter.rs`; measured in `kubewright-nodes`, served in `crates/apiserver/src/server/special/metrics.rs` | the tests there; `crates/testing/tests/autoscaling.rs` |
-//! | the requests of the authorization webhook | `reviewer.rs` | `crates/cli/tests/dropin.rs` |
+//! | logs, `kubectl exec`, `attach`, `cp` and `port-forward` | `streams`; the protocols: `kubewright_server::streams` | `crates/cli/tests/it/processes/streams.rs` |
+//! | what `kubectl top` gets | `meter.rs`; measured in `kubewright-nodes`, served in `crates/apiserver/src/server/special/metrics.rs` | the tests there; `crates/testing/tests/it/autoscaling.rs` |
+//! | the requests of the authorization webhook | `reviewer.rs` | `crates/cli/tests/it/dropin.rs` |
 //! | the warning about kinds without a controller | `absent.rs` | the table there |
 //!
 //! Invariants: see `cluster.rs`. Not here: the semantics of a request (`kubewright-apiserver`), the built-in kinds

@@ -38,8 +38,8 @@
 //! autoscalers are in [`metrics`], the contents of certificate requests in `csr`. What a quota counts is decided in
 //! `kubewright_model::quota`.
 //!
-//! The tests of each decision are beside it; `crates/cluster/tests/as_upstream` has scenarios recorded from the real
-//! controllers, `crates/testing/tests/crashes` kills them after each of their writes.
+//! The tests of each decision are beside it; `crates/cluster/tests/it/as_upstream` has scenarios recorded from the real
+//! controllers, `crates/testing/tests/it/crashes` kills them after each of their writes.
 //!
 //! Invariants: a controller needs the runtime and nothing of the server, so that it runs against any API server; what
 //! it cannot know by itself (a certificate, a token, the usage of pods) is handed in by [`Settings`]. Not here: the

@@ -9,10 +9,10 @@
 //! | to change | go to | its tests |
 //! |---|---|---|
 //! | which nodes there are and what they say of themselves | `node/fleet.rs`, kept by `node/keeper.rs` | the tables there |
-//! | how a simulated pod lives | `node/container.rs`, `node/life.rs`; what annotations say: `node/behaviour.rs` | the tables there; `crates/cluster/tests/nodes.rs` |
+//! | how a simulated pod lives | `node/container.rs`, `node/life.rs`; what annotations say: `node/behaviour.rs` | the tables there; `crates/cluster/tests/it/nodes.rs` |
 //! | stages in kwok's vocabulary | `node/stage` | the tables there |
-//! | how pods run as processes | `processes`; when they start and end: `node/live.rs` | the tables there; `crates/cli/tests/processes` |
-//! | what pods are measured to use | `processes/gauges.rs`, `meter.rs` | `crates/cli/tests/processes/top.rs` |
+//! | how pods run as processes | `processes`; when they start and end: `node/live.rs` | the tables there; `crates/cli/tests/it/processes` |
+//! | what pods are measured to use | `processes/gauges.rs`, `meter.rs` | `crates/cli/tests/it/processes/top.rs` |
 //! | how programs reach Services | `processes/proxy.rs`, `processes/dns`; told by `service_proxy.rs` | the tables there |
 //!
 //! Invariants: a node that another program simulates is left alone; nothing of a process is left when the cluster has
