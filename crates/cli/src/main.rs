@@ -19,7 +19,6 @@ mod files;
 mod hints;
 mod images;
 mod kubeconfig;
-mod narrator;
 mod output;
 mod parent;
 mod program;
