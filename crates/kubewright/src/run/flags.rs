@@ -34,7 +34,11 @@ const fn boolean(name: &'static str, default: &'static str, help: &'static str) 
 }
 
 const FLAGS: &[Flag] = &[
-    boolean("enable-http2", "false", "offer HTTP/2 for webhooks"),
+    boolean(
+        "enable-http2",
+        "false",
+        "offer HTTP/2 for webhooks; for operators built with the feature http2",
+    ),
     text(
         "health-probe-bind-address",
         "ADDRESS",

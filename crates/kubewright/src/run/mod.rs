@@ -121,8 +121,11 @@ async fn serve(mut operator: Operator, settings: Settings) -> Result<()> {
     if settings.webhooks {
         let mut server = WebhookServer::new()
             .address(settings.webhook_address)
-            .certificate_names(settings.certificate_names.0, settings.certificate_names.1)
-            .http2(settings.http2);
+            .certificate_names(settings.certificate_names.0, settings.certificate_names.1);
+        #[cfg(feature = "http2")]
+        {
+            server = server.http2(settings.http2);
+        }
         if let Some(directory) = settings.certificate_dir {
             server = server.certificate_dir(directory);
         }

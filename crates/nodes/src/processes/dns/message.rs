@@ -281,11 +281,15 @@ mod tests {
         );
     }
 
-    #[test]
-    fn no_bytes_make_it_panic() {
-        let names = names();
-        bolero::check!().for_each(|bytes: &[u8]| {
-            let _ = (answer(&names, bytes, Way::Udp), failed(bytes));
-        });
+    proptest::proptest! {
+        // More of them: PROPTEST_CASES.
+        #![proptest_config(proptest::prelude::ProptestConfig {
+            cases: proptest::prelude::ProptestConfig::default().cases.max(4096),
+            ..Default::default()
+        })]
+        #[test]
+        fn no_bytes_make_it_panic(bytes in proptest::collection::vec(proptest::prelude::any::<u8>(), 0..1024)) {
+            let _ = (answer(&names(), &bytes, Way::Udp), failed(&bytes));
+        }
     }
 }

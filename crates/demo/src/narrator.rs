@@ -22,7 +22,7 @@ use kubewright::{Observation, Observer, Outcome};
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 
-use crate::output::{BAD, CHANGE, DIM, Format, GOOD, STRONG, paint};
+use crate::paint::{BAD, CHANGE, DIM, GOOD, STRONG, paint};
 
 /// Observations that may wait to be printed.
 const WAITING: usize = 4096;
@@ -59,7 +59,7 @@ impl Held {
 }
 
 /// The observer half: give it to the cluster and to the operator.
-pub(crate) struct Narrator {
+pub struct Narrator {
     queue: mpsc::Sender<News>,
     missed: Arc<AtomicU64>,
     /// Observations are told between [`Narrator::begin`] and [`Narrator::end`]; starting and stopping belong to no
@@ -67,17 +67,20 @@ pub(crate) struct Narrator {
     telling: AtomicBool,
 }
 
+/// Prints a text for people, or the same for machines.
+pub type Say = Box<dyn Fn(&str, &Value) + Send>;
+
 /// The printing half.
-pub(crate) struct Narration {
+pub struct Narration {
     queue: mpsc::Receiver<News>,
     missed: Arc<AtomicU64>,
     started: Instant,
     heroes: BTreeSet<String>,
-    output: Format,
+    say: Say,
 }
 
 /// A narrator and its printer. `heroes` are the controllers told in full.
-pub(crate) fn narrator(started: Instant, heroes: BTreeSet<String>, output: Format) -> (Narrator, Narration) {
+pub fn narrator(started: Instant, heroes: BTreeSet<String>, say: Say) -> (Narrator, Narration) {
     let (send, queue) = mpsc::channel(WAITING);
     let missed = Arc::new(AtomicU64::new(0));
     let narrator = Narrator {
@@ -92,26 +95,26 @@ pub(crate) fn narrator(started: Instant, heroes: BTreeSet<String>, output: Forma
             missed,
             started,
             heroes,
-            output,
+            say,
         },
     )
 }
 
 impl Narrator {
     /// From now on observations are told, after the step that is told next.
-    pub(crate) async fn begin(&self) {
+    pub async fn begin(&self) {
         // The printer may be gone; then no output is needed.
         let _ = self.queue.send(News::Begins).await;
         self.telling.store(true, Ordering::Relaxed);
     }
 
     /// From now on observations are not told any more.
-    pub(crate) fn end(&self) {
+    pub fn end(&self) {
         self.telling.store(false, Ordering::Relaxed);
     }
 
     /// Tells a step of the command itself, after everything that was observed before.
-    pub(crate) async fn tell(&self, text: String, event: Value) {
+    pub async fn tell(&self, text: String, event: Value) {
         // The printer may be gone; then no output is needed.
         let _ = self.queue.send(News::Told(text, event)).await;
     }
@@ -134,14 +137,13 @@ impl Observer for Narrator {
 
 impl Narration {
     /// Prints until every narrator is gone.
-    pub(crate) async fn run(mut self) {
+    pub async fn run(mut self) {
         let mut held = Held::default();
         while let Some(news) = self.queue.recv().await {
             let missed = self.missed.swap(0, Ordering::Relaxed);
             if missed > 0 {
                 let text = format!("({missed} things happened faster than they could be printed)");
-                self.output
-                    .say(&paint(DIM, text), &json!({"event": "missed", "count": missed}));
+                (self.say)(&paint(DIM, text), &json!({"event": "missed", "count": missed}));
             }
             for news in held.after(news) {
                 self.print(&news);
@@ -152,11 +154,11 @@ impl Narration {
     fn print(&self, news: &News) {
         match news {
             News::Begins => {}
-            News::Told(text, event) => self.output.say(text, event),
+            News::Told(text, event) => (self.say)(text, event),
             News::Happened(when, what) => {
                 let seconds = when.duration_since(self.started).as_secs_f64();
                 if let Some(line) = Line::of(what, &self.heroes) {
-                    self.output.say(&line.text(seconds), &line.json(seconds));
+                    (self.say)(&line.text(seconds), &line.json(seconds));
                 }
             }
         }
@@ -164,7 +166,7 @@ impl Narration {
 }
 
 /// The output for one observation.
-pub(crate) struct Line {
+pub struct Line {
     /// Whether it is about the operator.
     hero: bool,
     head: String,
@@ -174,7 +176,7 @@ pub(crate) struct Line {
 
 impl Line {
     /// Nothing when there is nothing to tell. `heroes` are the controllers told in full.
-    pub(crate) fn of(what: &Observation, heroes: &BTreeSet<String>) -> Option<Line> {
+    pub fn of(what: &Observation, heroes: &BTreeSet<String>) -> Option<Line> {
         let is_hero = |controller: &str| heroes.contains(controller);
         match what {
             Observation::ReconcileStarted {
@@ -279,7 +281,7 @@ impl Line {
     }
 
     /// For people, one line or more, so many seconds after the beginning.
-    pub(crate) fn text(&self, seconds: f64) -> String {
+    pub fn text(&self, seconds: f64) -> String {
         let mut text = format!("{} {}", paint(DIM, format!("{seconds:>9.3} s")), self.head);
         if self.hero {
             for detail in &self.details {
@@ -296,7 +298,7 @@ impl Line {
     }
 
     /// For machines.
-    pub(crate) fn json(&self, seconds: f64) -> Value {
+    pub fn json(&self, seconds: f64) -> Value {
         let mut event = self.event.clone();
         event["seconds"] = json!(seconds);
         event
