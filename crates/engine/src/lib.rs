@@ -33,7 +33,6 @@
 //! | RF6 no hot loop | `reflector::tests::rf6_…`, `tests/informer.rs::rf6_every_fault_backs_off`, `rf6_short_watches_back_off` |
 //! | RF7 410 and too large versions | `reflector::tests::rf7_…` |
 //! | RF8 stop at any point | `reflector::tests::rf8_stop_in_every_state` |
-//! | RF9 a failed application relists | `reflector::tests::rf9_failed_apply_keeps_the_version_and_relists` |
 //! | RF10 bookmarks | `reflector::tests::rf10_bookmark_moves_versions`, `store::tests::rf10_bookmark_emits_nothing` |
 //! | RF11 undecodable frame | `reflector::tests::rf11_bad_frame_resumes_before_it` |
 //! | RF11 undecodable object | `reflector::tests::rf11_an_unreadable_object_passes_like_any_other`, `store::tests::rf11_…` |
@@ -41,9 +40,6 @@
 //! | RF13 a watch without its bookmarks is asked for again (ours) | `reflector::tests::rf13_…` |
 //! | DF1 strict order | `delta::tests::df1_order_is_kept` |
 //! | DF2 deletes missed in a gap | `store::tests::df2_missing_key_is_deleted_once`, `tests/informer.rs::df8_gap_shows_deletes_and_new_uids` |
-//! | DF3 synced after distribution | `delta::tests::df3_synced_after_the_last_batch_is_done` |
-//! | DF4 empty list syncs | `delta::tests::df4_empty_list_syncs` |
-//! | DF5 close | `delta::tests::df5_close_lets_the_rest_out` |
 //! | DF7 bounded | `delta::tests::df7_full_queue_hands_the_delta_back` |
 //! | DF8 delete and recreate | `store::tests::df8_new_uid_is_delete_then_add` |
 //! | one layer retries, no write twice | `retry::tests` |

@@ -26,7 +26,7 @@ use std::collections::BTreeMap;
 use crate::election::{Election, Next, Record, Settings};
 use crate::time::Instant;
 
-pub use self::assign::{assign, shard_of};
+pub use self::assign::{assign, fnv1a, shard_of};
 
 /// A Lease that a replica takes part in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

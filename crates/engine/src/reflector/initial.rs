@@ -28,7 +28,6 @@ impl<V: ?Sized, M: Meta<V>> Reflector<V, M> {
                 step.apply(Delta::ReplaceAborted);
                 self.list_fresh(step);
             }
-            Input::ApplyFailed { message } => self.apply_failed(&message, step),
             _ => {}
         }
     }

@@ -14,7 +14,7 @@ use kube::api::{DeleteParams, ListParams, PostParams, Preconditions, WatchParams
 use kube::core::{DynamicObject, WatchEvent};
 use kubewright_engine::Instant;
 use kubewright_engine::election::{Next, Settings};
-use kubewright_engine::sharding::{Sharding as Machine, Slot};
+use kubewright_engine::sharding::{Sharding as Machine, Slot, fnv1a};
 use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
 
@@ -93,7 +93,7 @@ impl Sharder {
             agreed = agreed => agreed?,
         };
         let settings = self.of.settings;
-        let member = format!("{}-member-{:016x}", self.of.name, mixed(&self.requests.identity));
+        let member = format!("{}-member-{:016x}", self.of.name, fnv1a(self.requests.identity.bytes()));
         tracing::info!(
             sharding = self.of.name,
             identity = self.requests.identity,
@@ -196,12 +196,6 @@ async fn agreed(api: &Api<DynamicObject>, of: &Sharding, name: &str) -> Result<O
 fn label(lease: &mut DynamicObject, name: &str) {
     let labels = lease.metadata.labels.get_or_insert_default();
     labels.insert(LABEL.to_owned(), name.to_owned());
-}
-
-/// A name's hash (FNV-1a), to make another name of it.
-fn mixed(text: &str) -> u64 {
-    let step = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
-    text.bytes().fold(0xcbf2_9ce4_8422_2325, step)
 }
 
 /// A replica that takes part.
