@@ -66,7 +66,7 @@
 //! | SH1–SH5 one replica at a time works on a shard, every shard is worked on | `tests/sharding.rs` (property, several replicas and their Leases) |
 //! | R5 backoff resets | `queue::tests::r5_success_resets_the_backoff` |
 //! | R6 nothing starts after shutdown | `queue::tests::q6_shutdown_hands_out_nothing` |
-//! | a controller that wakes itself is told once (ours) | `loops::tests` |
+//! | a controller that wakes itself is told once (ours) | `loop_detector::tests` |
 //! | R8 priority is the highest pending, kept by retries | `queue::tests::r8_priority_is_the_highest_pending` |
 
 pub mod backoff;
@@ -74,7 +74,7 @@ pub mod delta;
 pub mod dispatch;
 pub mod election;
 pub mod key;
-pub mod loops;
+pub mod loop_detector;
 pub mod meta;
 pub mod queue;
 pub mod rate;

@@ -48,7 +48,7 @@ struct Run {
     priority: Priority,
 }
 
-struct Slot<T, C> {
+struct Entry<T, C> {
     item: T,
     /// Of the item.
     hash: u32,
@@ -82,7 +82,7 @@ pub struct WorkQueue<T, C = (), S = BuildHasherDefault<DefaultHasher>> {
     fairness: Fairness,
     hashes: S,
     index: Index,
-    slots: Vec<Option<Slot<T, C>>>,
+    slots: Vec<Option<Entry<T, C>>>,
     /// Per slot, beside it: its place in the one list that it is in, of those that are ready or of those that run.
     links: Vec<Links>,
     free: Vec<u32>,
@@ -473,11 +473,11 @@ impl<T: Hash + Eq + Clone, C: Merge, S: BuildHasher + Default> WorkQueue<T, C, S
         slot.running.as_ref()
     }
 
-    fn find(&self, item: &T) -> Option<&Slot<T, C>> {
+    fn find(&self, item: &T) -> Option<&Entry<T, C>> {
         self.id_of(item).and_then(|id| self.slots[id as usize].as_ref())
     }
 
-    fn slot(&mut self, id: u32) -> &mut Slot<T, C> {
+    fn slot(&mut self, id: u32) -> &mut Entry<T, C> {
         self.slots[id as usize]
             .as_mut()
             .expect("lists and index name only slots in use")
@@ -506,7 +506,7 @@ impl<T: Hash + Eq + Clone, C: Merge, S: BuildHasher + Default> WorkQueue<T, C, S
         if let Some(known) = self.id_by(hash, &item) {
             return known;
         }
-        let slot = Slot {
+        let slot = Entry {
             item,
             hash,
             pending: None,

@@ -56,10 +56,10 @@ enum Phase {
     },
     /// A LIST is under way.
     Listing { version: ListVersion, paged: bool },
-    /// A watch. `heard`: its last sign of life; `progressed`: it moved the version.
+    /// A watch. `last_sign`: its last sign of life; `progressed`: it moved the version.
     Watching {
         started: Instant,
-        heard: Instant,
+        last_sign: Instant,
         ends: Instant,
         progressed: bool,
     },
@@ -146,13 +146,13 @@ impl<V: ?Sized, M: Meta<V>> Reflector<V, M> {
             (
                 Phase::Watching {
                     started,
-                    heard,
+                    last_sign,
                     ends,
                     progressed,
                 },
                 input,
             ) => {
-                self.watch_input((started, heard, ends), progressed, input, &mut step);
+                self.watch_input((started, last_sign, ends), progressed, input, &mut step);
             }
             _ => {}
         }
@@ -168,7 +168,7 @@ impl<V: ?Sized, M: Meta<V>> Reflector<V, M> {
             } => {
                 Some((*quiet_since + self.config.initial_events_idle).min(*started + self.config.initial_events_total))
             }
-            Phase::Watching { heard, ends, .. } => Some(self.silent_until(*heard, *ends)),
+            Phase::Watching { last_sign, ends, .. } => Some(self.silent_until(*last_sign, *ends)),
             Phase::Waiting { until, .. } => Some(*until),
             Phase::New | Phase::Listing { .. } | Phase::Stopped => None,
         }
@@ -176,9 +176,9 @@ impl<V: ?Sized, M: Meta<V>> Reflector<V, M> {
 
     /// Until when a watch may say nothing. Bookmarks are the pulse of a server that sends them; without one its timeout
     /// must do.
-    fn silent_until(&self, heard: Instant, ends: Instant) -> Instant {
+    fn silent_until(&self, last_sign: Instant, ends: Instant) -> Instant {
         match self.bookmarks {
-            true => ends.min(heard + self.config.watch_silence),
+            true => ends.min(last_sign + self.config.watch_silence),
             false => ends,
         }
     }
@@ -258,7 +258,7 @@ impl<V: ?Sized, M: Meta<V>> Reflector<V, M> {
         let ends = step.now + timeout + self.config.watch_grace;
         self.phase = Phase::Watching {
             started: step.now,
-            heard: step.now,
+            last_sign: step.now,
             ends,
             progressed: false,
         };
@@ -385,7 +385,7 @@ impl<V: ?Sized, M: Meta<V>> Reflector<V, M> {
 
 /// A watch from a version.
 impl<V: ?Sized, M: Meta<V>> Reflector<V, M> {
-    /// `times`: as the phase has them: `started`, `heard` and `ends`.
+    /// `times`: as the phase has them: `started`, `last_sign` and `ends`.
     fn watch_input(
         &mut self,
         times: (Instant, Instant, Instant),
@@ -393,7 +393,7 @@ impl<V: ?Sized, M: Meta<V>> Reflector<V, M> {
         input: Input<V>,
         step: &mut Step<V>,
     ) {
-        let (started, heard, ends) = times;
+        let (started, last_sign, ends) = times;
         let lasted = step.now.since(started) >= self.config.short_watch;
         match input {
             Input::Started => self.synced(step),
@@ -404,7 +404,7 @@ impl<V: ?Sized, M: Meta<V>> Reflector<V, M> {
                 Ok(moved) => {
                     self.phase = Phase::Watching {
                         started,
-                        heard: step.now,
+                        last_sign: step.now,
                         ends,
                         progressed: progressed || moved,
                     }
@@ -431,7 +431,7 @@ impl<V: ?Sized, M: Meta<V>> Reflector<V, M> {
             }
             // RF13. Another connection is asked for the same events. One that is as dead fails when it is opened, and
             // is reported then; a server without events is asked in vain, which costs one request.
-            Input::Timer if step.now >= self.silent_until(heard, ends) => self.watch(step),
+            Input::Timer if step.now >= self.silent_until(last_sign, ends) => self.watch(step),
             _ => {}
         }
     }

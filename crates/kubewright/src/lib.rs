@@ -31,7 +31,7 @@
 //! | K5 a delete means one uid | `tests/runtime.rs::k5_…` |
 //! | RF5, RF11 lists, bad frames, objects that do not decode | `tests/runtime.rs::rf5_…`, `rf11_…`, `cache::wire::tests::rf11_…` |
 //! | objects at rest, lists cut as they arrive | `form::packed::tests`, `form::cut::tests` |
-//! | a controller that wakes itself is told | the engine's `loops::tests`, `tests/runtime.rs::a_controller_that_wakes_…` |
+//! | a controller that wakes itself is told | the engine's `loop_detector::tests`, `tests/runtime.rs::a_controller_that_wakes_…` |
 //! | DF2 missed deletions | `tests/runtime.rs::df2_…`, `tests/runtime.rs::causes_lead_from_a_change_to_its_reconcile` |
 //! | C8 a failing kind fails alone | `tests/runtime.rs::c8_…` |
 //! | SI10 one watch for all users, gone with the last | `tests/runtime.rs::si10_…` |
@@ -88,13 +88,13 @@ mod events;
 mod fault;
 mod form;
 mod health;
-mod loops;
 mod manager;
 mod metrics;
 mod net;
 mod object;
 mod observe;
 mod operator;
+mod own_writes;
 pub mod predicate;
 pub mod prelude;
 #[cfg(feature = "profiling")]

@@ -18,13 +18,13 @@ use kubewright_cluster::{Cluster, ClusterBuilder};
 use tokio::sync::watch;
 
 use crate::error::{Error, Result};
-use crate::intercept::{Answer, Call, Interceptor, Intercepts};
+use crate::failures::{self, Failures};
+use crate::intercept::{Answer, Call, Interceptor, Interceptors};
 use crate::pods::Pods;
 use crate::rights::Rights;
 use crate::routes::Routes;
 use crate::running::{Operators, RunningOperator};
 use crate::time::{self, TokioClock};
-use crate::troubles::{self, Troubles};
 use crate::usage::Usage;
 use crate::wait::{Seen, selector, until};
 
@@ -42,9 +42,9 @@ pub struct TestCluster {
     deadline: Duration,
     /// The first operator that ended by itself, and why. A test that waits for its work would wait in vain.
     ended: watch::Sender<Option<(String, String)>>,
-    troubles: Troubles,
+    failures: Failures,
     usage: Usage,
-    intercepts: Intercepts,
+    intercepts: Interceptors,
     /// The time of a cluster whose time is the test's.
     clock: Option<Arc<TokioClock>>,
 }
@@ -78,9 +78,9 @@ impl TestCluster {
             operators: Arc::default(),
             deadline: DEADLINE,
             ended: watch::Sender::new(None),
-            troubles: Troubles::default(),
+            failures: Failures::default(),
             usage: Usage::default(),
-            intercepts: Intercepts::default(),
+            intercepts: Interceptors::default(),
             clock: None,
         })
     }
@@ -374,8 +374,8 @@ impl TestCluster {
     pub(crate) async fn run_with(&self, operator: Operator, kube: kube::Client) -> Result<RunningOperator> {
         let name = operator.name().to_owned();
         let mut crds = operator.crds()?;
-        self.troubles.declared(&operator.declaration()?);
-        let observer = Arc::new(self.troubles.clone());
+        self.failures.declared(&operator.declaration()?);
+        let observer = Arc::new(self.failures.clone());
         let kube = self.intercepts.before(&kube);
         let mut manager = operator.manager(kube).observe(observer);
         if let Some(clock) = &self.clock {
@@ -531,7 +531,7 @@ impl TestCluster {
             () = tokio::time::sleep(self.deadline) => {}
         }
         let events = match name {
-            Some(name) => troubles::events(self.kube(), &K::kind(&()), namespace, name).await,
+            Some(name) => failures::events(self.kube(), &K::kind(&()), namespace, name).await,
             None => String::new(),
         };
         Err(Error::Deadline {
@@ -539,7 +539,7 @@ impl TestCluster {
             expected: expected.to_owned(),
             deadline: self.deadline,
             seen: seen.describe(),
-            troubles: format!("{}{events}", self.troubles.describe(namespace, name)),
+            troubles: format!("{}{events}", self.failures.describe(namespace, name)),
         })
     }
 }

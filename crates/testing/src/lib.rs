@@ -17,27 +17,27 @@
 //! ```
 //!
 //! Inside: `cluster` is the test cluster; `wait` watches one object or one kind until it is as expected; `running` is
-//! an operator in the background, `rights` its role, `usage` which rules of the role it used; `troubles` explains why a
+//! an operator in the background, `rights` its role, `usage` which rules of the role it used; `failures` explains why a
 //! wait failed; `routes` connects the API server to the operator's webhooks; [`conversion`] tries conversions on random
 //! objects; `time` is the clock that a test controls; `pods` makes pods misbehave; `metrics` sets metrics for autoscalers; `dying` kills an operator after one
-//! of its writes; `intercept` answers requests in place of the API server (`requested` describes them); [`processes`]
+//! of its writes; `intercept` answers requests in place of the API server (`request_info` describes them); [`processes`]
 //! is for tests whose pods run as processes. Not here: the fault explorer.
 
 mod cluster;
+mod connection;
 pub mod conversion;
 mod dying;
 mod error;
+mod failures;
 mod intercept;
-mod line;
 mod metrics;
 mod pods;
 pub mod processes;
-mod requested;
+mod request_info;
 mod rights;
 mod routes;
 mod running;
 mod time;
-mod troubles;
 mod usage;
 mod wait;
 

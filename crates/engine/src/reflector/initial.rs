@@ -65,7 +65,7 @@ impl<V: ?Sized, M: Meta<V>> Reflector<V, M> {
                 let ends = step.now + self.config.watch_timeout * 2 + self.config.watch_grace;
                 self.phase = Phase::Watching {
                     started: step.now,
-                    heard: step.now,
+                    last_sign: step.now,
                     ends,
                     progressed: false,
                 };

@@ -171,7 +171,7 @@ impl Task {
     /// Applies the collected events, then reports the progress.
     fn flush(&mut self) {
         self.apply_queue();
-        self.core.tend();
+        self.core.trim();
         match self.health.take() {
             Some(Health::Degraded(reason)) => self.core.set_degraded(reason),
             Some(Health::Synced) => self.core.set_synced(),
