@@ -18,6 +18,18 @@
 //! dispatched, and while a snapshot is taken and a handler added. The store's own lock is released before handlers run,
 //! so that they can read it.
 //!
+//! # Where to change what
+//!
+//! | to change | go to | its test |
+//! |---|---|---|
+//! | what happens after a 410, a silent server, a broken stream | `reflector.rs`, the first list as a stream: `reflector/initial.rs` | `reflector/tests.rs`; `tests/informer.rs` has a simulated server |
+//! | which objects and indexes are kept | `store.rs`, a list that replaces all: `store/replace.rs` | `store/tests.rs` |
+//! | retry, delay, priority | `queue.rs`, `backoff.rs`, `rate.rs` | `tests/queue_model.rs` |
+//! | when a read waits for an own write | `receipts.rs` | `receipts/tests.rs` |
+//! | leader election | `election.rs` | `tests/election.rs` |
+//! | which replica works on which objects | `sharding.rs`, `sharding/assign.rs` | `tests/sharding.rs` |
+//! | when a controller is reported to wake itself | `loop_detector.rs` | the tests there |
+//!
 //! # Which test checks which invariant
 //!
 //! RF: reflector, DF: delta queue, S: store, SI: shared informer, Q: work queue, R: reconcile, LE: leader election. The
