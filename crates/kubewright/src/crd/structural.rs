@@ -366,8 +366,9 @@ impl Writer {
 
     fn unknown(&mut self, word: &str, at: &str) {
         let mut known: Vec<&str> = KEPT.iter().chain(MARKERS).copied().collect();
-        known.sort_by_key(|other| distance(word, other));
-        let near = known.first().filter(|other| distance(word, other) <= 2);
+        let distance = |other: &str| strsim::levenshtein(&word.to_ascii_lowercase(), &other.to_ascii_lowercase());
+        known.sort_by_key(|other| distance(other));
+        let near = known.first().filter(|other| distance(other) <= 2);
         let meant = near.map_or(String::new(), |other| format!("; did you mean `{other}`?"));
         self.report(
             at,
@@ -578,20 +579,4 @@ pub(super) fn join(at: &str, name: &str) -> String {
     } else {
         format!("{at}.{name}")
     }
-}
-
-/// How many letters must change, come or go to make one word of the other.
-fn distance(one: &str, other: &str) -> usize {
-    let other: Vec<char> = other.chars().collect();
-    let mut row: Vec<usize> = (0..=other.len()).collect();
-    for (i, letter) in one.chars().enumerate() {
-        let mut diagonal = row[0];
-        row[0] = i + 1;
-        for j in 0..other.len() {
-            let change = diagonal + usize::from(!letter.eq_ignore_ascii_case(&other[j]));
-            diagonal = row[j + 1];
-            row[j + 1] = change.min(row[j] + 1).min(diagonal + 1);
-        }
-    }
-    row[other.len()]
 }
