@@ -79,20 +79,20 @@
 //!
 //! | to change | go to | its test |
 //! |---|---|---|
-//! | what wakes a controller | `controller/sources.rs`, `controller/watch.rs`; from outside: `controller/waker.rs` | `tests/runtime` of `kubewright-testing` |
-//! | what a reconcile's outcome leads to | `controller/control_loop.rs` | `tests/runtime.rs` |
+//! | what wakes a controller | `controller/sources.rs`, `controller/watch.rs`; from outside: `controller/waker.rs` | `tests/it/runtime` of `kubewright-testing` |
+//! | what a reconcile's outcome leads to | `controller/control_loop.rs` | `tests/it/runtime.rs` |
 //! | the size of a cached object, or when it is decoded | `form/packed.rs`; how many stay decoded: `form/packed/decoded.rs`; how bodies are split into objects: `form/cut.rs` | the tests there; `bench/runtime` measures |
-//! | when a read waits for an own write | the engine's `receipts.rs`; `cache/core/shared_informer.rs`, `client/read.rs` | `tests/runtime.rs`: K1 to K5 |
+//! | when a read waits for an own write | the engine's `receipts.rs`; `cache/core/shared_informer.rs`, `client/read.rs` | `tests/it/runtime.rs`: K1 to K5 |
 //! | when an apply is sent | `client/apply.rs` | the tests there |
-//! | leader election | the engine's `election.rs`; its requests: `election/`; what only the leader runs: `manager/guarded.rs` | the engine's tests, `tests/runtime` of `kubewright-testing` |
+//! | leader election | the engine's `election.rs`; its requests: `election/`; what only the leader runs: `manager/guarded.rs` | the engine's tests, `tests/it/runtime` of `kubewright-testing` |
 //! | which replica works on which objects | the engine's `sharding.rs` and `sharding/assign.rs`; its requests: `sharding/` | the same |
 //! | how a manager uses several clusters | `manager/clusters.rs`, `client/mod.rs`, `controller/sources.rs` | the same |
-//! | the answers of an operator's webhooks | `webhook/handlers.rs`, `webhook/review.rs`; their patches: `webhook/merge.rs` | `webhook/tests.rs`; through the API: `tests/webhooks` of `kubewright-testing` |
-//! | the certificate that an operator issues itself | `certificate/`: decided in `managed.rs`, issued and checked in `issue.rs` | the tests there; `own_certificate.rs` in `tests/webhooks` |
+//! | the answers of an operator's webhooks | `webhook/handlers.rs`, `webhook/review.rs`; their patches: `webhook/merge.rs` | `webhook/tests.rs`; through the API: `tests/it/webhooks` of `kubewright-testing` |
+//! | the certificate that an operator issues itself | `certificate/`: decided in `managed.rs`, issued and checked in `issue.rs` | the tests there; `own_certificate.rs` in `tests/it/webhooks` |
 //! | the schema of a type in its CRD | `crd/`; kubebuilder's markers: `crd/markers.rs` | the tests there; `testdata/fixtures` is compared with controller-gen |
 //! | a flag of operators | the table in `run/flags.rs`; the settings made from it: `run/settings.rs` | the tables there |
-//! | a metric | `metrics/` | `metrics.rs` in `tests/runtime` of `kubewright-testing` |
-//! | what is traced | `trace.rs`; export: `run/telemetry.rs` | `tests/spans.rs` of `kubewright-testing` |
+//! | a metric | `metrics/` | `metrics.rs` in `tests/it/runtime` of `kubewright-testing` |
+//! | what is traced | `trace.rs`; export: `run/telemetry.rs` | `tests/it/spans.rs` of `kubewright-testing` |
 //! | profiles | `profiles/` (feature `profiling`) | the tests there |
 //! | what an operator reports to `kubewright dev` | `observe/` | the tables there |
 //!

@@ -22,7 +22,7 @@
 //! |---|---|
 //! | the test cluster: how it starts, its clients, its operators | `cluster.rs`; an operator in the background: `running.rs`; its role: `rights.rs` |
 //! | waiting for a state | `wait.rs`; why a wait failed: `failures.rs` |
-//! | how a webhook in the same process is called | `routes.rs`; the server's side: `crates/model/src/outbound.rs` (`Inside`); `tests/webhooks/doors.rs` compares it with HTTPS |
+//! | how a webhook in the same process is called | `routes.rs`; the server's side: `crates/model/src/outbound.rs` (`Inside`); `tests/it/webhooks/doors.rs` compares it with HTTPS |
 //! | faults of the API server | `intercept.rs`; the description of a request: `request_info.rs` |
 //! | an operator that dies after one of its writes | `dying.rs`, `connection.rs` |
 //! | which rules of a role the tests used | `usage.rs` |
