@@ -581,7 +581,7 @@ fn run(watch_list: bool, steps: Vec<Step>) -> Result<(), TestCaseError> {
         store.resource_version().map(ToString::to_string),
         Some(world.server.version.to_string())
     );
-    prop_assert!(world.store.lock().expect("quiet").is_synced());
+    prop_assert!(store.is_synced());
     prop_assert_eq!(world.reflector.health(), &Health::Synced);
     Ok(())
 }
