@@ -64,6 +64,12 @@ pub enum Error {
 /// The result of fallible operations of this crate; tests may return it as well.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
+impl From<kubewright_cluster::ServerError> for Error {
+    fn from(error: kubewright_cluster::ServerError) -> Error {
+        Error::Cluster(error.into())
+    }
+}
+
 impl fmt::Debug for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{self}")?;

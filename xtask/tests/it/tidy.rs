@@ -30,9 +30,32 @@ const ARROWS: &[(&str, &[&str], &[&str])] = &[
     ("kubewright-codegen", &["kubewright-schema"], &[]),
     ("kubewright-derive", &[], &[]),
     ("kubewright", &["kubewright-engine", "kubewright-derive"], &[]),
+    // Around the runtime: what built-in objects say, the controllers, the nodes. None knows the server.
+    ("kubewright-objects", &["kubewright", "kubewright-schema"], &[]),
+    (
+        "kubewright-controllers",
+        &["kubewright", "kubewright-model", "kubewright-objects", "kubewright-schema"],
+        &[],
+    ),
+    (
+        "kubewright-nodes",
+        &["kubewright", "kubewright-model", "kubewright-objects", "kubewright-schema"],
+        &[],
+    ),
+    // Around the pipeline: its shell, which knows neither the kinds nor the runtime.
+    ("kubewright-server", &["kubewright-apiserver"], &[]),
+    // Joins them.
     (
         "kubewright-cluster",
-        &["kubewright-apiserver", "kubewright-kinds", "kubewright"],
+        &[
+            "kubewright",
+            "kubewright-apiserver",
+            "kubewright-controllers",
+            "kubewright-kinds",
+            "kubewright-nodes",
+            "kubewright-objects",
+            "kubewright-server",
+        ],
         &[],
     ),
     ("kubewright-testing", &["kubewright-cluster", "kubewright"], &[]),
