@@ -26,7 +26,7 @@ use crate::routes::Routes;
 use crate::running::{Operators, RunningOperator};
 use crate::time::{self, TokioClock};
 use crate::usage::Usage;
-use crate::wait::{Seen, selector, until};
+use crate::wait::{Observed, selector, until};
 
 /// How long a wait takes at most unless the test says otherwise. Generous, for machines that are busy: a success takes
 /// milliseconds.
@@ -451,7 +451,7 @@ impl TestCluster {
         expected: &str,
         mut condition: impl FnMut(&K) -> bool,
     ) -> Result<Arc<K>> {
-        self.wait(namespace, Some(name), expected, |seen: &Seen<K>| {
+        self.wait(namespace, Some(name), expected, |seen: &Observed<K>| {
             match seen.objects.first() {
                 Some(object) if condition(object) => ControlFlow::Break(Arc::new(object.clone())),
                 _ => ControlFlow::Continue(()),
@@ -465,7 +465,7 @@ impl TestCluster {
     /// # Errors
     /// As [`wait_for`](TestCluster::wait_for).
     pub async fn wait_gone<K: Object>(&self, namespace: Option<&str>, name: &str) -> Result<()> {
-        self.wait(namespace, Some(name), "is gone", |seen: &Seen<K>| {
+        self.wait(namespace, Some(name), "is gone", |seen: &Observed<K>| {
             match seen.objects.is_empty() {
                 true => ControlFlow::Break(()),
                 false => ControlFlow::Continue(()),
@@ -485,7 +485,7 @@ impl TestCluster {
         expected: &str,
         mut condition: impl FnMut(&[K]) -> bool,
     ) -> Result<Vec<K>> {
-        self.wait(namespace, None, expected, |seen: &Seen<K>| {
+        self.wait(namespace, None, expected, |seen: &Observed<K>| {
             match condition(&seen.objects) {
                 true => ControlFlow::Break(seen.objects.clone()),
                 false => ControlFlow::Continue(()),
@@ -506,11 +506,11 @@ impl TestCluster {
         namespace: Option<&str>,
         name: Option<&str>,
         expected: &str,
-        look: impl FnMut(&Seen<K>) -> ControlFlow<T>,
+        look: impl FnMut(&Observed<K>) -> ControlFlow<T>,
     ) -> Result<T> {
         let api: Api<K> = Api::all(self.kube());
         let mut ended = self.ended.subscribe();
-        let mut seen = Seen::nothing();
+        let mut seen = Observed::nothing();
         let fields = selector(namespace, name);
         let object = || {
             [Some(&*K::kind(&())), namespace, name]

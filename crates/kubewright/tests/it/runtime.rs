@@ -686,7 +686,7 @@ async fn si7_a_slow_handler_holds_up_nobody() {
     fake.put(CONFIGS, raw("a", "x"));
     let client = client(&fake);
     let informer = client.cache().informer::<ConfigMap>();
-    let (slow, quick): (Told, Told) = Default::default();
+    let (slow, quick): (Log, Log) = Default::default();
     let (release, held) = std::sync::mpsc::channel::<()>();
     let (sink, held) = (slow.clone(), Mutex::new(held));
     let slow_one = informer.add_handler(move |event: &Event<ConfigMap>| {
@@ -740,7 +740,7 @@ async fn si6_a_late_handler_is_told_all_and_silent_after_its_removal() {
     let cache = Cache::new(fake.client());
     let informer = cache.informer::<ConfigMap>();
     informer.synced().await.expect("synced");
-    let log = Told::default();
+    let log = Log::default();
     let sink = log.clone();
     let late = informer.add_handler(move |event: &Event<ConfigMap>| {
         assert!(event.object().name_any() != "bad", "a handler's own mistake");
@@ -751,7 +751,7 @@ async fn si6_a_late_handler_is_told_all_and_silent_after_its_removal() {
     assert_eq!(*log.lock().expect("quiet"), ["added x"]);
     assert!(informer.remove_handler(late) && !informer.remove_handler(late));
     assert!(!informer.handler_synced(late));
-    let seen = Told::default();
+    let seen = Log::default();
     let sink = seen.clone();
     informer.add_inline_handler(move |event: &Event<ConfigMap>| sink.lock().expect("quiet").push(told(event)));
     assert_eq!(
@@ -764,7 +764,7 @@ async fn si6_a_late_handler_is_told_all_and_silent_after_its_removal() {
     assert_eq!(*log.lock().expect("quiet"), ["added x"]);
 }
 
-type Told = Arc<Mutex<Vec<String>>>;
+type Log = Arc<Mutex<Vec<String>>>;
 
 fn told(event: &Event<ConfigMap>) -> String {
     let verb = match event {
