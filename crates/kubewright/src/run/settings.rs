@@ -199,13 +199,13 @@ fn warnings(flags: &Flags) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::flags::{Asked, parse};
+    use super::super::flags::{Invocation, parse};
     use super::*;
 
     fn settings(arguments: &str, environment: Environment) -> Result<Settings, String> {
         let arguments: Vec<String> = arguments.split_whitespace().map(str::to_owned).collect();
         match parse(&arguments)? {
-            Asked::Run(flags) => Settings::new(&flags, &environment),
+            Invocation::Run(flags) => Settings::new(&flags, &environment),
             other => panic!("{other:?}"),
         }
     }

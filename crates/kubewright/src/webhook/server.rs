@@ -22,6 +22,7 @@ use http_body_util::Full;
 use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
+use jiff::SignedDuration;
 use kube::core::Status;
 use rustls::crypto::CryptoProvider;
 use rustls::pki_types::CertificateDer;
@@ -446,24 +447,8 @@ fn deadline(query: &str) -> Duration {
 
 /// A duration as Go prints it: `10s`, `1m30s`, `500ms`.
 fn go_duration(text: &str) -> Option<Duration> {
-    let mut total = Duration::ZERO;
-    let mut rest = text;
-    while !rest.is_empty() {
-        let digits = rest.find(|c: char| !c.is_ascii_digit() && c != '.')?;
-        let number: f64 = rest[..digits].parse().ok()?;
-        let tail = &rest[digits..];
-        let unit_end = tail.find(|c: char| c.is_ascii_digit()).unwrap_or(tail.len());
-        let unit = match &tail[..unit_end] {
-            "h" => 3600.0,
-            "m" => 60.0,
-            "s" => 1.0,
-            "ms" => 1e-3,
-            _ => return None, // less than a millisecond is no time to answer in
-        };
-        total = total.checked_add(Duration::try_from_secs_f64(number * unit).ok()?)?;
-        rest = &tail[unit_end..];
-    }
-    (!total.is_zero()).then_some(total)
+    let parsed: SignedDuration = text.parse().ok()?;
+    Duration::try_from(parsed).ok().filter(|duration| !duration.is_zero())
 }
 
 #[cfg(test)]

@@ -13,7 +13,7 @@ use crate::form::Cached;
 
 /// So much text must be decoded again, which takes a third of a second, …
 const AGAIN: usize = 64 << 20;
-/// … within this time, before a shelf grows…
+/// … within this time, before a cache grows…
 const WITHIN: Duration = Duration::from_secs(60);
 /// … by this factor; it shrinks by the same one after a time in which less than this part was read at all.
 const GROWTH: usize = 4;
@@ -52,13 +52,13 @@ impl Budget {
 const NOTED: usize = 1024;
 
 /// The decoded objects of one informer, and how its objects are decoded.
-pub(crate) struct Shelf {
+pub(crate) struct DecodedCache {
     pub(super) read: Read,
     budget: Budget,
     /// Objects are decoded when they arrive.
     checks: AtomicBool,
-    line: Mutex<Line>,
-    /// How much text was read, decoded or not, since the shelf was last tended.
+    order: Mutex<Order>,
+    /// How much text was read, decoded or not, since the cache was last trimmed.
     pub(super) used: AtomicUsize,
     /// Objects that turned out to be unreadable and were not reported yet.
     broken: Mutex<Vec<Unreadable>>,
@@ -66,7 +66,7 @@ pub(crate) struct Shelf {
 
 /// In the order in which they were decoded.
 #[derive(Default)]
-struct Line {
+struct Order {
     objects: VecDeque<(Weak<Packed>, usize)>,
     bytes: usize,
     /// How much there may be now, beyond the least.
@@ -74,11 +74,11 @@ struct Line {
     /// How many of the given-up bytes were decoded again, and since when they are counted.
     again: usize,
     since: Option<Instant>,
-    /// Since when the reads of a grown shelf are counted.
-    tended: Option<Instant>,
+    /// Since when the reads of a grown cache are counted.
+    trimmed: Option<Instant>,
 }
 
-impl Line {
+impl Order {
     /// An object that was given up is decoded again; more is kept when that happens often.
     fn decoded_again(&mut self, bytes: usize, budget: Budget, now: Instant) {
         let since = *self.since.get_or_insert(now);
@@ -88,23 +88,23 @@ impl Line {
         self.again = self.again.saturating_add(bytes);
         if self.again > AGAIN {
             self.grown = self.allowed(budget).saturating_mul(GROWTH).min(budget.most);
-            (self.since, self.again, self.tended) = (None, 0, None);
+            (self.since, self.again, self.trimmed) = (None, 0, None);
         }
     }
 
     /// Less is kept where so little was read that decoding all of it again would be no cost.
-    fn tend(&mut self, used: &AtomicUsize, budget: Budget, now: Instant) {
+    fn trim(&mut self, used: &AtomicUsize, budget: Budget, now: Instant) {
         if self.grown == 0 {
             return;
         }
-        let since = *self.tended.get_or_insert_with(|| {
+        let since = *self.trimmed.get_or_insert_with(|| {
             used.store(0, Ordering::Relaxed);
             now
         });
         if now.duration_since(since) <= WITHIN {
             return;
         }
-        self.tended = Some(now);
+        self.trimmed = Some(now);
         if used.swap(0, Ordering::Relaxed) < AGAIN / GROWTH {
             let less = self.grown / GROWTH;
             self.grown = if less > budget.least { less } else { 0 };
@@ -128,14 +128,14 @@ impl Line {
     }
 }
 
-impl Shelf {
-    /// An empty shelf.
-    pub(crate) fn new(read: Read, budget: Budget) -> Arc<Shelf> {
-        Arc::new(Shelf {
+impl DecodedCache {
+    /// An empty cache.
+    pub(crate) fn new(read: Read, budget: Budget) -> Arc<DecodedCache> {
+        Arc::new(DecodedCache {
             read,
             budget,
             checks: AtomicBool::new(false),
-            line: Mutex::default(),
+            order: Mutex::default(),
             used: AtomicUsize::new(0),
             broken: Mutex::default(),
         })
@@ -181,31 +181,31 @@ impl Shelf {
         if self.budget.least == usize::MAX {
             return; // nothing is ever taken down
         }
-        let mut line = self.line();
+        let mut order = self.order();
         if again {
-            line.decoded_again(packed.text.len(), self.budget, Instant::now());
+            order.decoded_again(packed.text.len(), self.budget, Instant::now());
         }
-        line.objects.push_back((Arc::downgrade(packed), packed.text.len()));
-        line.bytes += packed.text.len();
-        let over = line.excess(self.budget);
-        drop(line);
+        order.objects.push_back((Arc::downgrade(packed), packed.text.len()));
+        order.bytes += packed.text.len();
+        let over = order.excess(self.budget);
+        drop(order);
         over.iter().for_each(|packed| packed.rest());
     }
 
-    /// Shrinks a shelf of which little was read for a while. The informer calls this whenever it hears something.
-    pub(crate) fn tend(&self, now: Instant) {
-        let mut line = self.line();
-        line.tend(&self.used, self.budget, now);
-        let over = line.excess(self.budget);
+    /// Shrinks a cache of which little was read for a while. The informer calls this whenever it hears something.
+    pub(crate) fn trim(&self, now: Instant) {
+        let mut order = self.order();
+        order.trim(&self.used, self.budget, now);
+        let over = order.excess(self.budget);
         if !over.is_empty() {
-            line.objects.shrink_to_fit();
+            order.objects.shrink_to_fit();
         }
-        drop(line);
+        drop(order);
         over.iter().for_each(|packed| packed.rest());
     }
 
-    fn line(&self) -> MutexGuard<'_, Line> {
-        self.line.lock().unwrap_or_else(PoisonError::into_inner)
+    fn order(&self) -> MutexGuard<'_, Order> {
+        self.order.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -218,13 +218,13 @@ mod tests {
     use crate::form::Form;
 
     #[test]
-    fn a_shelf_grows_when_what_it_gave_up_is_read_again_and_again() {
+    fn a_cache_grows_when_what_it_gave_up_is_read_again_and_again() {
         let budget = Budget { least: 10, most: 100 };
-        let mut line = Line::default();
+        let mut order = Order::default();
         let start = Instant::now();
         let mut check = |bytes: usize, after: Duration, expected: usize| {
-            line.decoded_again(bytes, budget, start + after);
-            assert_eq!(line.allowed(budget), expected, "{bytes} after {after:?}");
+            order.decoded_again(bytes, budget, start + after);
+            assert_eq!(order.allowed(budget), expected, "{bytes} after {after:?}");
         };
         let second = Duration::from_secs(1);
         check(AGAIN, second, 10);
@@ -238,15 +238,15 @@ mod tests {
     }
 
     #[test]
-    fn a_shelf_shrinks_when_little_is_read() {
+    fn a_cache_shrinks_when_little_is_read() {
         let (some, start) = (r#"{"a":"b"}"#, Instant::now());
         let read = Form::of::<ConfigMap>().decode.kept;
-        let length = config("a", some, &Shelf::new(read, Budget::fixed(0))).text.len();
+        let length = config("a", some, &DecodedCache::new(read, Budget::fixed(0))).text.len();
         let (least, most) = (length, GROWTH * GROWTH * length);
-        let shelf = Shelf::new(read, Budget { least, most });
-        shelf.line().grown = most;
+        let cache = DecodedCache::new(read, Budget { least, most });
+        cache.order().grown = most;
         let objects: Vec<_> = (0..10)
-            .map(|number| config(&number.to_string(), some, &shelf))
+            .map(|number| config(&number.to_string(), some, &cache))
             .collect();
         let read = || {
             objects
@@ -255,13 +255,13 @@ mod tests {
         };
         let check = |minutes: u64, decoded: usize| {
             // A little later than the end of each time.
-            shelf.tend(start + Duration::from_millis(60_001 * minutes));
+            cache.trim(start + Duration::from_millis(60_001 * minutes));
             let found = objects.iter().filter(|packed| is_decoded(packed)).count();
             assert_eq!(found, decoded, "after {minutes} minutes");
         };
         read();
         check(0, 10);
-        shelf.used.fetch_add(AGAIN / GROWTH, Ordering::Relaxed);
+        cache.used.fetch_add(AGAIN / GROWTH, Ordering::Relaxed);
         check(1, 10);
         // Reading ten objects is little.
         read();
@@ -270,6 +270,6 @@ mod tests {
         check(2, 4);
         check(3, 1);
         check(4, 1);
-        assert_eq!(shelf.line().allowed(shelf.budget), least);
+        assert_eq!(cache.order().allowed(cache.budget), least);
     }
 }

@@ -7,7 +7,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use kubewright_engine::Instant;
-use kubewright_engine::loops::{LENGTH, Loops, Woken};
+use kubewright_engine::loop_detector::{LENGTH, LoopDetector, WakeUp};
 
 use crate::cause::{Cause, CauseKind};
 use crate::object::ObjectRef;
@@ -18,7 +18,7 @@ use crate::request::Request;
 pub(crate) struct OwnWrites(Arc<Inner>);
 
 struct Inner {
-    loops: Mutex<Loops<Request, ObjectRef>>,
+    loops: Mutex<LoopDetector<Request, ObjectRef>>,
     origin: tokio::time::Instant,
 }
 
@@ -45,7 +45,7 @@ impl OwnWrites {
             .filter_map(|cause| Some((cause.object()?, cause.version()?)));
         // A change without a version counts as one of another client.
         let others = others || causes.iter().any(|cause| cause.version().is_none());
-        let Woken { by_itself, is_loop } = self.loops(|loops| loops.woken(request, changes, others, now));
+        let WakeUp { by_itself, is_loop } = self.loops(|loops| loops.woken(request, changes, others, now));
         if is_loop {
             let changed: Vec<String> = causes.iter().map(ToString::to_string).collect();
             tracing::warn!(
@@ -57,7 +57,7 @@ impl OwnWrites {
         by_itself
     }
 
-    fn loops<T>(&self, with: impl FnOnce(&mut Loops<Request, ObjectRef>) -> T) -> T {
+    fn loops<T>(&self, with: impl FnOnce(&mut LoopDetector<Request, ObjectRef>) -> T) -> T {
         with(&mut self.0.loops.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }

@@ -12,24 +12,24 @@ use kubewright::kube::{self, client::Body};
 use tokio::sync::Notify;
 
 /// Counts the writes of a connection, and breaks it for good after one of them.
-pub(crate) struct Line {
+pub(crate) struct BreakingConnection {
     writes: AtomicUsize,
     breaks_after: usize,
     broken: Notify,
 }
 
-impl Line {
-    pub(crate) fn new(breaks_after: usize) -> Arc<Line> {
-        Arc::new(Line {
+impl BreakingConnection {
+    pub(crate) fn new(breaks_after: usize) -> Arc<BreakingConnection> {
+        Arc::new(BreakingConnection {
             writes: AtomicUsize::new(0),
             breaks_after,
             broken: Notify::new(),
         })
     }
 
-    pub(crate) fn client(self: &Arc<Line>, kube: kube::Client) -> kube::Client {
-        let line = self.clone();
-        let service = tower::service_fn(move |request| line.clone().answer(kube.clone(), request));
+    pub(crate) fn client(self: &Arc<BreakingConnection>, kube: kube::Client) -> kube::Client {
+        let connection = self.clone();
+        let service = tower::service_fn(move |request| connection.clone().answer(kube.clone(), request));
         kube::Client::new(service, "default")
     }
 
@@ -53,7 +53,7 @@ impl Line {
     }
 
     async fn answer(
-        self: Arc<Line>,
+        self: Arc<BreakingConnection>,
         kube: kube::Client,
         request: Request<Body>,
     ) -> Result<Response<Body>, kube::Error> {

@@ -26,7 +26,7 @@ const KEYS: usize = 1024;
 
 /// The memory of one controller. `K`: its keys; `O`: how objects are named.
 #[derive(Debug)]
-pub struct Loops<K, O> {
+pub struct LoopDetector<K, O> {
     /// Versions by object.
     writes: BTreeMap<O, BTreeSet<String>>,
     /// The same in the order in which they came.
@@ -38,21 +38,21 @@ pub struct Loops<K, O> {
 struct Run {
     length: u32,
     since: Instant,
-    told: bool,
+    reported: bool,
 }
 
 /// The causes that woke a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Woken {
+pub struct WakeUp {
     /// Nothing but the controller's own writes.
     pub by_itself: bool,
     /// It is a loop, and this is the first time that it is said.
     pub is_loop: bool,
 }
 
-impl<K, O> Default for Loops<K, O> {
-    fn default() -> Loops<K, O> {
-        Loops {
+impl<K, O> Default for LoopDetector<K, O> {
+    fn default() -> LoopDetector<K, O> {
+        LoopDetector {
             writes: BTreeMap::new(),
             order: VecDeque::new(),
             runs: BTreeMap::new(),
@@ -60,10 +60,10 @@ impl<K, O> Default for Loops<K, O> {
     }
 }
 
-impl<K: Ord + Clone, O: Ord + Clone> Loops<K, O> {
+impl<K: Ord + Clone, O: Ord + Clone> LoopDetector<K, O> {
     /// Nothing is known.
-    pub fn new() -> Loops<K, O> {
-        Loops::default()
+    pub fn new() -> LoopDetector<K, O> {
+        LoopDetector::default()
     }
 
     /// The controller has written an object, which has this resourceVersion since.
@@ -97,7 +97,7 @@ impl<K: Ord + Clone, O: Ord + Clone> Loops<K, O> {
         changes: impl IntoIterator<Item = (&'a O, &'a str)>,
         others: bool,
         now: Instant,
-    ) -> Woken
+    ) -> WakeUp
     where
         O: 'a,
     {
@@ -112,7 +112,7 @@ impl<K: Ord + Clone, O: Ord + Clone> Loops<K, O> {
         if !by_itself {
             self.runs.remove(key);
         }
-        Woken {
+        WakeUp {
             by_itself,
             is_loop: by_itself && self.again(key, now),
         }
@@ -126,7 +126,7 @@ impl<K: Ord + Clone, O: Ord + Clone> Loops<K, O> {
         let begins = || Run {
             length: 0,
             since: now,
-            told: false,
+            reported: false,
         };
         let run = self.runs.entry(key.clone()).or_insert_with(begins);
         run.length += 1;
@@ -134,12 +134,12 @@ impl<K: Ord + Clone, O: Ord + Clone> Loops<K, O> {
             return false;
         }
         let fast = now.since(run.since) <= WITHIN;
-        let first = fast && !run.told;
+        let first = fast && !run.reported;
         // Counted anew, so that the next ones are measured by their own time.
         *run = Run {
             length: 0,
             since: now,
-            told: run.told || fast,
+            reported: run.reported || fast,
         };
         first
     }
@@ -151,7 +151,7 @@ mod tests {
 
     /// A controller of the key `k` that writes `o` at every pass.
     struct World {
-        loops: Loops<&'static str, &'static str>,
+        loops: LoopDetector<&'static str, &'static str>,
         version: u64,
         now: Instant,
     }
@@ -159,7 +159,7 @@ mod tests {
     impl World {
         fn new() -> World {
             World {
-                loops: Loops::new(),
+                loops: LoopDetector::new(),
                 version: 0,
                 now: Instant::ZERO,
             }
@@ -167,7 +167,7 @@ mod tests {
 
         /// So many passes, each woken by the write before; how often a loop is told.
         fn spin(&mut self, passes: u32, every: Duration) -> usize {
-            let mut told = 0;
+            let mut reports = 0;
             for _ in 0..passes {
                 self.version += 1;
                 self.now = self.now + every;
@@ -175,9 +175,9 @@ mod tests {
                 self.loops.wrote("o", &version);
                 let woken = self.loops.woken(&"k", [(&"o", version.as_str())], false, self.now);
                 assert!(woken.by_itself);
-                told += usize::from(woken.is_loop);
+                reports += usize::from(woken.is_loop);
             }
-            told
+            reports
         }
     }
 
@@ -224,7 +224,7 @@ mod tests {
 
     #[test]
     fn what_is_remembered_is_bounded() {
-        let mut loops = Loops::new();
+        let mut loops = LoopDetector::new();
         for number in 0..2 * WRITES {
             loops.wrote(number, "1");
             let key = number;

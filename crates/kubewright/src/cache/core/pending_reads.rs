@@ -1,6 +1,6 @@
-//! Which objects the API server is being asked about: readers that wait for the same answer ask for it once.
+//! Which objects are being read from the API server: readers that wait for the same answer ask for it once.
 //!
-//! Invariant: a question ends with its [`Asking`], answered or not, and readers look again then; one that still needs
+//! Invariant: a read ends with its [`PendingRead`], answered or not, and readers look again then; one that still needs
 //! an answer asks for it itself. Not here: the effect of the answer, which the engine's receipts decide.
 
 use std::collections::BTreeSet;
@@ -8,13 +8,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use kubewright_engine::ObjectKey;
 
-use super::{Core, Shared};
+use super::{Core, SharedInformer};
 
-/// The keys of all questions that are on their way.
+/// The keys that the API server is being asked about.
 #[derive(Default)]
-pub(super) struct Questions(Mutex<BTreeSet<ObjectKey>>);
+pub(super) struct PendingReads(Mutex<BTreeSet<ObjectKey>>);
 
-impl Questions {
+impl PendingReads {
     fn keys(&self) -> MutexGuard<'_, BTreeSet<ObjectKey>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -25,32 +25,32 @@ impl Questions {
     }
 }
 
-/// A question, which ends when this is dropped.
+/// A read that is under way, until this is dropped.
 #[must_use]
-pub(crate) struct Asking {
+pub(crate) struct PendingRead {
     core: Arc<Core>,
     keys: Vec<ObjectKey>,
 }
 
-impl Shared {
+impl SharedInformer {
     /// The API server is asked about these objects from now on.
-    pub(crate) fn asking(&self, keys: &[ObjectKey]) -> Asking {
+    pub(crate) fn begin_read(&self, keys: &[ObjectKey]) -> PendingRead {
         let core = self.core().clone();
-        let mut asked = core.questions.keys();
-        // A key that is being asked about already ends with that question.
+        let mut asked = core.pending_reads.keys();
+        // A key that is being asked about already ends with that read.
         let keys = keys
             .iter()
             .filter(|key| asked.insert((*key).clone()))
             .cloned()
             .collect();
         drop(asked);
-        Asking { core, keys }
+        PendingRead { core, keys }
     }
 }
 
-impl Drop for Asking {
+impl Drop for PendingRead {
     fn drop(&mut self) {
-        let mut asked = self.core.questions.keys();
+        let mut asked = self.core.pending_reads.keys();
         for key in &self.keys {
             asked.remove(key);
         }

@@ -19,10 +19,10 @@ const SHOWN: usize = 5;
 
 /// The reconciles that failed last, by controller and key, and the caches that fail.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Troubles(Arc<Mutex<Failing>>);
+pub(crate) struct Failures(Arc<Mutex<FailureLog>>);
 
 #[derive(Debug, Default)]
-struct Failing {
+struct FailureLog {
     reconciles: BTreeMap<(Arc<str>, Request), Failure>,
     /// By kind and scope.
     caches: BTreeMap<String, String>,
@@ -36,28 +36,28 @@ struct Failure {
     attempts: u32,
 }
 
-impl Observer for Troubles {
+impl Observer for Failures {
     fn observe(&self, observation: &Observation) {
-        let mut failing = self.failing();
+        let mut log = self.log();
         match observation {
             Observation::CacheDegraded { resource, reason } => {
-                failing.caches.insert(resource.clone(), reason.clone());
+                log.caches.insert(resource.clone(), reason.clone());
             }
             Observation::CacheSynced { resource, .. } => {
-                failing.caches.remove(resource);
+                log.caches.remove(resource);
             }
             Observation::ReconcileFinished {
                 controller,
                 request,
                 outcome,
                 ..
-            } => failing.reconciled((controller.clone(), request.clone()), outcome),
+            } => log.reconciled((controller.clone(), request.clone()), outcome),
             _ => {}
         }
     }
 }
 
-impl Failing {
+impl FailureLog {
     fn reconciled(&mut self, key: (Arc<str>, Request), outcome: &Outcome) {
         let (Outcome::Retry { error, .. } | Outcome::Conflict { error, .. } | Outcome::Terminal { error }) = outcome
         else {
@@ -75,41 +75,35 @@ impl Failing {
     }
 }
 
-impl Troubles {
+impl Failures {
     /// Notes what an operator's code asks for: of that only the role's file can be out of date.
     pub(crate) fn declared(&self, operator: &Declaration) {
-        let mut failing = self.failing();
-        failing.declared.extend(operator.rbac.iter().cloned());
+        let mut log = self.log();
+        log.declared.extend(operator.rbac.iter().cloned());
         for controller in operator
             .controllers
             .iter()
             .filter(|controller| controller.cluster.is_none())
         {
-            failing.declared.extend(controller.rbac.iter().cloned());
+            log.declared.extend(controller.rbac.iter().cloned());
             let read = controller.watches.iter().chain([&controller.reconciles]);
-            failing.declared.extend(read.map(|kind| rule(kind, &READ)));
-            failing
-                .declared
-                .extend(controller.owns.iter().map(|kind| rule(kind, &ALL)));
+            log.declared.extend(read.map(|kind| rule(kind, &READ)));
+            log.declared.extend(controller.owns.iter().map(|kind| rule(kind, &ALL)));
         }
     }
 
-    fn failing(&self) -> MutexGuard<'_, Failing> {
+    fn log(&self) -> MutexGuard<'_, FailureLog> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The failures that remain, reconciles of this object first; empty when there are none.
     pub(crate) fn describe(&self, namespace: Option<&str>, name: Option<&str>) -> String {
-        let failing = self.failing();
+        let log = self.log();
         let mut text = String::new();
-        for (resource, reason) in failing.caches.iter().take(SHOWN) {
-            let _ = write!(
-                text,
-                "\nthe cache of {resource} fails: {reason}{}",
-                failing.hint(reason)
-            );
+        for (resource, reason) in log.caches.iter().take(SHOWN) {
+            let _ = write!(text, "\nthe cache of {resource} fails: {reason}{}", log.hint(reason));
         }
-        let mut shown: Vec<_> = failing.reconciles.iter().collect();
+        let mut shown: Vec<_> = log.reconciles.iter().collect();
         let is_meant = |request: &Request| name == Some(request.name()) && namespace == request.namespace();
         shown.sort_by_key(|((_, request), _)| !is_meant(request));
         if !shown.is_empty() {
@@ -120,7 +114,7 @@ impl Troubles {
                 1 => "once".to_owned(),
                 times => format!("{times} times"),
             };
-            let hint = failing.hint(error);
+            let hint = log.hint(error);
             let _ = write!(
                 text,
                 "\n  controller {controller}, {request}, failed {times}: {error}{hint}"
@@ -142,7 +136,7 @@ fn rule(kind: &Kind, verbs: &[&'static str]) -> Rule {
     rule.resources([kind.plural.as_str()]).verbs(verbs.iter().copied())
 }
 
-impl Failing {
+impl FailureLog {
     /// The advice for a missing right.
     fn hint(&self, error: &str) -> String {
         let Some(missing) = Rule::missing_in(error) else {

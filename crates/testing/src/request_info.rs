@@ -4,7 +4,7 @@ use http::{Method, Uri};
 
 /// The target of a request. Without a resource it is a path, such as `/version`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Requested {
+pub(crate) struct RequestInfo {
     /// `get`, `list`, `watch`, `create`, `update`, `patch`, `delete`, `deletecollection`, or `other`.
     pub(crate) verb: &'static str,
     pub(crate) group: String,
@@ -14,8 +14,8 @@ pub(crate) struct Requested {
     pub(crate) name: Option<String>,
 }
 
-impl Requested {
-    pub(crate) fn of(method: &Method, uri: &Uri) -> Requested {
+impl RequestInfo {
+    pub(crate) fn of(method: &Method, uri: &Uri) -> RequestInfo {
         let parts: Vec<&str> = uri.path().split('/').filter(|part| !part.is_empty()).collect();
         let (group, rest) = match parts.as_slice() {
             ["api", _, rest @ ..] => ("", rest),
@@ -34,7 +34,7 @@ impl Requested {
             (Some(resource), None) => (*resource).to_owned(),
             (None, _) => String::new(),
         };
-        Requested {
+        RequestInfo {
             verb: verb(method, uri, !rest.is_empty(), name.is_some()),
             group: group.to_owned(),
             resource,
@@ -71,10 +71,10 @@ mod tests {
     fn a_request_asks_for_what_the_server_authorizes() {
         let check = |method: &str, uri: &str, expected: &str| {
             let method = Method::from_bytes(method.as_bytes()).expect("a method");
-            let told = Requested::of(&method, &uri.parse().expect("an address"));
-            let (namespace, name) = (told.namespace.unwrap_or_default(), told.name.unwrap_or_default());
-            let told = format!("{} {}.{} {namespace}/{name}", told.verb, told.resource, told.group);
-            assert_eq!(told, expected, "{method} {uri}");
+            let info = RequestInfo::of(&method, &uri.parse().expect("an address"));
+            let (namespace, name) = (info.namespace.unwrap_or_default(), info.name.unwrap_or_default());
+            let info = format!("{} {}.{} {namespace}/{name}", info.verb, info.resource, info.group);
+            assert_eq!(info, expected, "{method} {uri}");
         };
         check("GET", "/api/v1/pods?limit=500", "list pods. /");
         check("GET", "/api/v1/pods?watch=true&resourceVersion=1", "watch pods. /");

@@ -15,8 +15,8 @@ use tokio::sync::{mpsc, oneshot, watch};
 use super::clusters::Clusters;
 use super::groups::Group;
 use super::guarded::Started;
-use crate::controller::{Controller, Equipment, Prepared, Told, Watched};
-use crate::election::Terms;
+use crate::controller::{Controller, LoopEvents, Prepared, SourceHealth, WorkerOptions};
+use crate::election::Permits;
 use crate::error::{Error, Result};
 use crate::health::Checks;
 use crate::sharding::Shards;
@@ -134,11 +134,11 @@ fn ended() -> Error {
 }
 
 /// The controllers at work.
-pub(super) struct Loops {
+pub(super) struct RunningControllers {
     group: Group,
     clusters: Clusters,
-    equipment: Equipment,
-    terms: Terms,
+    options: WorkerOptions,
+    permits: Permits,
     shards: Option<Shards>,
     checks: Checks,
     running: BTreeMap<String, Running>,
@@ -161,20 +161,20 @@ impl Running {
     }
 }
 
-impl Loops {
+impl RunningControllers {
     pub(super) fn new(
         group: Group,
         clusters: Clusters,
-        equipment: Equipment,
-        terms: Terms,
+        options: WorkerOptions,
+        permits: Permits,
         shards: Option<Shards>,
         checks: Checks,
-    ) -> Loops {
-        Loops {
+    ) -> RunningControllers {
+        RunningControllers {
             group,
             clusters,
-            equipment,
-            terms,
+            options,
+            permits,
             shards,
             checks,
             running: BTreeMap::new(),
@@ -235,7 +235,7 @@ impl Loops {
             let why = "a controller needs a name that no other has; give it one with Controller::named";
             return Err(Error::Configuration(format!("cannot add controller {name:?}: {why}")));
         }
-        let prepared = controller.prepare(&self.equipment.client, self.shards.as_ref())?;
+        let prepared = controller.prepare(&self.options.client, self.shards.as_ref())?;
         let nobody = watch::Sender::new(false);
         drop(self.start(prepared, Started::of(1, nobody)));
         Ok(())
@@ -251,7 +251,7 @@ impl Loops {
             true => Ok(()),
             false => Err(unsynced(&all)),
         };
-        let remark = move || sources.iter().flat_map(Watched::troubles).collect();
+        let remark = move || sources.iter().flat_map(SourceHealth::problems).collect();
         self.checks
             .add_remarked("readyz", &name, Arc::new(check), Arc::new(remark));
         let (stop, mine) = Stop::pair();
@@ -264,11 +264,11 @@ impl Loops {
         let (living, alive) = watch::channel(());
         let clusters = controller.clusters.clone();
         self.running.insert(name.to_string(), Running { stop, clusters, alive });
-        let (equipment, terms, every) = (self.equipment.clone(), self.terms.clone(), self.group.stop());
+        let (options, permits, every) = (self.options.clone(), self.permits.clone(), self.group.stop());
         self.group.spawn(&format!("controller {name}"), async move {
             let _living = living;
             let (source, stop) = Stop::pair();
-            let running = controller.run(equipment, terms, stop, progress);
+            let running = controller.run(options, permits, stop, progress);
             tokio::pin!(running);
             tokio::select! {
                 ended = &mut running => return ended,
@@ -289,8 +289,8 @@ impl Loops {
 }
 
 /// Why a controller's sources are not synced.
-fn unsynced(sources: &[Watched]) -> String {
-    let mut missing: Vec<String> = sources.iter().filter_map(Watched::missing).collect();
+fn unsynced(sources: &[SourceHealth]) -> String {
+    let mut missing: Vec<String> = sources.iter().filter_map(SourceHealth::missing).collect();
     missing.sort();
     missing.dedup(); // several sources may share an informer
     match missing.is_empty() {
@@ -307,7 +307,7 @@ struct Progress {
     removed: Stop,
 }
 
-impl Told for Progress {
+impl LoopEvents for Progress {
     fn synced(&self) {
         self.synced.send_replace(true);
     }
@@ -329,8 +329,8 @@ impl Drop for Progress {
     }
 }
 
-impl fmt::Debug for Loops {
+impl fmt::Debug for RunningControllers {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Loops({:?})", self.running.keys())
+        write!(f, "RunningControllers({:?})", self.running.keys())
     }
 }

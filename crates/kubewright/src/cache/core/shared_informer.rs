@@ -24,33 +24,36 @@ use crate::stop::StopSource;
 
 /// A handle of an informer; the watch stops after the last one is dropped.
 #[derive(Clone)]
-pub(crate) struct Shared(Arc<Lease>);
+pub(crate) struct SharedInformer(Arc<WatchGuard>);
 
 /// The guard that keeps the watch alive.
-pub(crate) struct Lease {
+pub(crate) struct WatchGuard {
     core: Arc<Core>,
     /// Dropping it stops the task.
     _stop: StopSource,
 }
 
-impl Drop for Lease {
+impl Drop for WatchGuard {
     fn drop(&mut self) {
         // Perhaps dropped by a handler: it must not wait for itself.
-        self.core.slots().values().for_each(|slot| slot.abandon());
+        self.core
+            .subscribers()
+            .values()
+            .for_each(|subscriber| subscriber.abandon());
     }
 }
 
-impl Shared {
-    pub(in crate::cache) fn new(core: Arc<Core>, stop: StopSource) -> Shared {
-        Shared(Arc::new(Lease { core, _stop: stop }))
+impl SharedInformer {
+    pub(in crate::cache) fn new(core: Arc<Core>, stop: StopSource) -> SharedInformer {
+        SharedInformer(Arc::new(WatchGuard { core, _stop: stop }))
     }
 
-    pub(in crate::cache) fn downgrade(&self) -> Weak<Lease> {
+    pub(in crate::cache) fn downgrade(&self) -> Weak<WatchGuard> {
         Arc::downgrade(&self.0)
     }
 
-    pub(in crate::cache) fn upgrade(lease: &Weak<Lease>) -> Option<Shared> {
-        lease.upgrade().map(Shared)
+    pub(in crate::cache) fn upgrade(guard: &Weak<WatchGuard>) -> Option<SharedInformer> {
+        guard.upgrade().map(SharedInformer)
     }
 
     pub(crate) fn core(&self) -> &Arc<Core> {
@@ -82,21 +85,26 @@ impl Shared {
     }
 
     /// Whether the first list is in the store and told to every handler that there was.
-    pub(crate) fn is_told(&self) -> bool {
-        self.is_synced() && self.core().slots().values().all(|slot| slot.lets_sync())
+    pub(crate) fn handlers_synced(&self) -> bool {
+        self.is_synced()
+            && self
+                .core()
+                .subscribers()
+                .values()
+                .all(|subscriber| subscriber.lets_sync())
     }
 
-    /// Waits until [`Shared::is_told`].
+    /// Waits until [`SharedInformer::handlers_synced`].
     ///
     /// # Errors
     /// [`Error::NotSynced`].
-    pub(crate) async fn told_within(&self, deadline: Duration) -> Result<()> {
+    pub(crate) async fn handlers_synced_within(&self, deadline: Duration) -> Result<()> {
         let start = Instant::now();
         self.synced_within(deadline).await?;
         let left = deadline.saturating_sub(start.elapsed());
-        let looking = self.look(|| self.is_told().then_some(()));
-        let told = timeout(left, looking).await.ok().flatten();
-        told.ok_or_else(|| Error::NotSynced {
+        let looking = self.look(|| self.handlers_synced().then_some(()));
+        let synced = timeout(left, looking).await.ok().flatten();
+        synced.ok_or_else(|| Error::NotSynced {
             what: self.name().to_owned(),
             waited: deadline,
             reason: "a handler has not returned for every object of the first list".to_owned(),
@@ -141,8 +149,8 @@ impl Shared {
 
     /// Whether the handler is registered and has been told of all that it is to begin with.
     pub(crate) fn handler_synced(&self, handler: HandlerId) -> bool {
-        match self.core().slots().get(&handler) {
-            Some(slot) => slot.synced(),
+        match self.core().subscribers().get(&handler) {
+            Some(subscriber) => subscriber.synced(),
             None => self.is_synced() && self.core().dispatcher().contains(handler),
         }
     }
@@ -200,7 +208,7 @@ impl Shared {
             let (receipts, store) = (core.receipts(), core.read());
             match receipts.hold(key, ticket, &view_of(&store, key)) {
                 Hold::Nothing => Some(Some(core.look_up(&store, key))),
-                Hold::Ask if !core.questions.has(key) => Some(None),
+                Hold::Ask if !core.pending_reads.has(key) => Some(None),
                 Hold::Ask | Hold::Wait => None,
             }
         };
@@ -229,7 +237,7 @@ impl Shared {
             }
             let asked = held
                 .into_iter()
-                .filter(|(key, hold)| *hold == Hold::Ask && !core.questions.has(key));
+                .filter(|(key, hold)| *hold == Hold::Ask && !core.pending_reads.has(key));
             let keys: Vec<ObjectKey> = asked.map(|(key, _)| key).collect();
             (!keys.is_empty()).then_some(Listed::Ask(keys))
         };
@@ -270,7 +278,7 @@ impl Shared {
         core.changed();
     }
 
-    /// As [`Shared::asked`], for a list of the whole namespace.
+    /// As [`SharedInformer::asked`], for a list of the whole namespace.
     pub(crate) fn asked_all(&self, namespace: Option<&str>, ticket: Ticket, page: &ListPage<dyn Cached>) {
         let Some(version) = &page.resource_version else { return };
         let versions = page.items.iter().filter_map(|object| {

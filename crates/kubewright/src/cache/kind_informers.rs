@@ -9,7 +9,7 @@
 
 use std::sync::{Arc, Weak};
 
-use super::core::{Core, Objects, Shared};
+use super::core::{Core, Objects, SharedInformer};
 use super::informer::Health;
 use crate::error::{Error, Result};
 use crate::form::Form;
@@ -17,20 +17,20 @@ use crate::request::Request;
 
 /// The informers of one kind, one for each namespace of the cache, or one for all. Never none.
 #[derive(Clone)]
-pub(crate) struct Parts(Arc<[Shared]>);
+pub(crate) struct KindInformers(Arc<[SharedInformer]>);
 
-impl Parts {
+impl KindInformers {
     /// `first`, and the others in the order of their namespaces.
-    pub(super) fn new(first: Shared, others: impl IntoIterator<Item = Shared>) -> Parts {
-        Parts([first].into_iter().chain(others).collect())
+    pub(super) fn new(first: SharedInformer, others: impl IntoIterator<Item = SharedInformer>) -> KindInformers {
+        KindInformers([first].into_iter().chain(others).collect())
     }
 
-    pub(crate) fn iter(&self) -> impl Iterator<Item = &Shared> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &SharedInformer> {
         self.0.iter()
     }
 
     /// The one that there is, when there is one.
-    pub(super) fn only(&self) -> Option<&Shared> {
+    pub(super) fn only(&self) -> Option<&SharedInformer> {
         match &*self.0 {
             [only] => Some(only),
             _ => None,
@@ -43,8 +43,8 @@ impl Parts {
 
     /// The part that holds the objects of a namespace. For a namespace that none holds: one that answers every question
     /// so.
-    pub(crate) fn of(&self, namespace: Option<&str>) -> &Shared {
-        let holds = |part: &&Shared| part.scope().namespace.as_deref() == namespace;
+    pub(crate) fn of(&self, namespace: Option<&str>) -> &SharedInformer {
+        let holds = |part: &&SharedInformer| part.scope().namespace.as_deref() == namespace;
         self.0.iter().find(holds).unwrap_or(&self.0[0])
     }
 
@@ -52,7 +52,7 @@ impl Parts {
     ///
     /// # Errors
     /// [`Error::Configuration`].
-    pub(crate) fn covering(&self, namespace: Option<&str>) -> Result<&Shared> {
+    pub(crate) fn covering(&self, namespace: Option<&str>) -> Result<&SharedInformer> {
         let part = self.of(namespace);
         match (part.scope().namespace.as_deref(), namespace) {
             (Some(held), Some(wanted)) if held != wanted => Err(self.not_covered(wanted)),
@@ -77,8 +77,8 @@ impl Parts {
     /// The parts that a list concerns.
     ///
     /// # Errors
-    /// As [`Parts::covering`].
-    pub(crate) fn listed(&self, namespace: Option<&str>) -> Result<Vec<&Shared>> {
+    /// As [`KindInformers::covering`].
+    pub(crate) fn listed(&self, namespace: Option<&str>) -> Result<Vec<&SharedInformer>> {
         match namespace {
             Some(_) => self.covering(namespace).map(|part| vec![part]),
             None => Ok(self.0.iter().collect()),
@@ -94,7 +94,7 @@ impl Parts {
         };
         self.0
             .iter()
-            .map(Shared::health)
+            .map(SharedInformer::health)
             .max_by_key(worst)
             .unwrap_or(Health::Syncing)
     }
