@@ -33,24 +33,6 @@ pub(crate) struct Grant<'a> {
     pub(crate) path_name: &'a str,
 }
 
-/// Everything there is.
-fn full_authority() -> [Rule; 2] {
-    let all = || vec!["*".to_owned()];
-    [
-        Rule {
-            verbs: all(),
-            api_groups: all(),
-            resources: all(),
-            ..Rule::default()
-        },
-        Rule {
-            verbs: all(),
-            non_resource_urls: all(),
-            ..Rule::default()
-        },
-    ]
-}
-
 fn gathers(role: &Value) -> bool {
     let selectors = role.pointer("/aggregationRule/clusterRoleSelectors");
     selectors
@@ -116,7 +98,7 @@ impl Grant<'_> {
     fn check_role(&self, new: &Value, old: Option<&Value>) -> Result<(), Status> {
         self.confirm(&Rule::all_of(new))
             .map_err(|why| self.forbidden(new, &why))?;
-        if (gathers(new) || old.is_some_and(gathers)) && self.confirm(&full_authority()).is_err() {
+        if (gathers(new) || old.is_some_and(gathers)) && self.confirm(&Rule::everything()).is_err() {
             let why = "must have cluster-admin privileges to use the aggregationRule";
             return Err(self.forbidden(new, why));
         }

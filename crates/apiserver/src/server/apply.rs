@@ -7,7 +7,7 @@ use http::HeaderMap;
 use kubewright_schema::apply::{self, ApplyError, Conflict, Live, ManagedFields, Manager, Operation, Views};
 use kubewright_schema::decode::{self as schema_decode};
 use kubewright_schema::error::Reason;
-use kubewright_schema::go;
+use kubewright_schema::go::TypeMismatch;
 use kubewright_schema::path::FieldPath;
 use kubewright_schema::schema::SchemaRef;
 use kubewright_schema::structural;
@@ -128,10 +128,9 @@ impl Configuration {
             })?,
         };
         if !matches!(decoded.value, Value::Object(_) | Value::Null) {
-            let what = go::json_type(&decoded.value);
+            let why = TypeMismatch::new(&decoded.value, "map[string]interface {}");
             return Err(Status::bad_request(format!(
-                "error decoding YAML: error unmarshaling JSON: while decoding JSON: json: cannot unmarshal {what} into Go value of type \
-                 map[string]interface {{}}"
+                "error decoding YAML: error unmarshaling JSON: while decoding JSON: {why}"
             )));
         }
         let value = if decoded.value.is_null() {

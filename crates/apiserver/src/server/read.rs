@@ -7,7 +7,8 @@ use base64::Engine as _;
 use base64::alphabet::URL_SAFE;
 use base64::engine::GeneralPurpose;
 use base64::engine::general_purpose::{NO_PAD, URL_SAFE_NO_PAD};
-use kubewright_schema::{budget, decode, go};
+use kubewright_schema::go::TypeMismatch;
+use kubewright_schema::{budget, decode};
 use serde_json::{Value, json};
 
 use super::convert::{defaulted, is_converted, predates};
@@ -68,10 +69,8 @@ impl Continue {
         let value = decode::json(&bytes).map_err(|error| invalid(&error.to_string()))?.value;
         // Null is an empty token.
         if !value.is_object() && !value.is_null() {
-            return Err(invalid(&format!(
-                "json: cannot unmarshal {} into Go value of type storage.continueToken",
-                go::json_type(&value)
-            )));
+            let why = TypeMismatch::new(&value, "storage.continueToken");
+            return Err(invalid(&why.to_string()));
         }
         let version = value.get("v").and_then(Value::as_str).unwrap_or("");
         if version != "meta.k8s.io/v1" {

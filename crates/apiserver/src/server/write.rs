@@ -131,6 +131,21 @@ pub(crate) fn to_stored(resource: &Resource, mut object: Value) -> Value {
     object
 }
 
+/// The namespace of the request goes into an object of a namespaced kind; another one is refused.
+pub(crate) fn fit_namespace(resource: &Resource, object: &mut Value, namespace: &str) -> Result<(), Status> {
+    let given = object::namespace(object);
+    if !resource.namespaced || given == namespace {
+        return Ok(());
+    }
+    if !given.is_empty() {
+        return Err(Status::bad_request(
+            "the namespace of the provided object does not match the namespace sent on the request",
+        ));
+    }
+    object::metadata_mut(object).insert("namespace".to_owned(), namespace.into());
+    Ok(())
+}
+
 impl<'a> Writer<'a> {
     /// A writer of this kind, for this user, without a field manager.
     pub(crate) fn new(server: &'a Inner, resource: Arc<Resource>, user: &'a UserInfo) -> Writer<'a> {
@@ -159,21 +174,6 @@ impl<'a> Writer<'a> {
             held_ips: self.server,
             turns: &self.server.turns,
         }
-    }
-
-    /// An object that plugins changed must still be in the namespace of the request.
-    fn keep_namespace(resource: &Resource, object: &mut Value, namespace: &str) -> Result<(), Status> {
-        let given = object::namespace(object);
-        if !resource.namespaced || given == namespace {
-            return Ok(());
-        }
-        if !given.is_empty() {
-            return Err(Status::bad_request(
-                "the namespace of the provided object does not match the namespace sent on the request",
-            ));
-        }
-        object::metadata_mut(object).insert("namespace".to_owned(), namespace.into());
-        Ok(())
     }
 
     /// Removes `selfLink`, which the API has no more: it is not stored, a dry run shows it.

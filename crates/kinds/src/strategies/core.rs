@@ -3,7 +3,7 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use kubewright_schema::error::FieldError;
-use kubewright_schema::go;
+use kubewright_schema::go::TypeMismatch;
 use kubewright_schema::names;
 use kubewright_schema::path::FieldPath;
 use serde_json::{Value, json};
@@ -464,10 +464,7 @@ fn json_object(bytes: &[u8]) -> Result<(), String> {
     let decoded = kubewright_schema::decode::json(bytes).map_err(|error| error.to_string())?;
     match decoded.value {
         Value::Object(_) | Value::Null => Ok(()),
-        other => Err(format!(
-            "json: cannot unmarshal {} into Go value of type map[string]interface {{}}",
-            go::json_type(&other)
-        )),
+        other => Err(TypeMismatch::new(&other, "map[string]interface {}").to_string()),
     }
 }
 

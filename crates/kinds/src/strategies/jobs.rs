@@ -206,21 +206,7 @@ fn managed_by(errors: &mut Errors, at: &At<'_>) {
     if at.text().is_empty() {
         errors.required(at, "");
     } else {
-        match at.text().split_once('/') {
-            Some((domain, path)) if !domain.is_empty() && !path.is_empty() => {
-                for message in names::dns1123_subdomain(domain) {
-                    errors.invalid_value(at, domain, message);
-                }
-                if !path
-                    .bytes()
-                    .all(|byte| byte.is_ascii_alphanumeric() || b"/_.~%!$&'()*+,;=:-".contains(&byte))
-                {
-                    let why = "Invalid path (regex used for validation is '[A-Za-z0-9/\\-._~%!$&'()*+,;=:]+')";
-                    errors.invalid_value(at, path, why);
-                }
-            }
-            _ => errors.invalid(at, "must be a domain-prefixed path (such as \"acme.io/foo\")"),
-        }
+        errors.extend(names::domain_prefixed_path(&at.path, at.text()));
     }
     if at.text().len() > 63 {
         errors.push(FieldError::too_long(at.path.to_string(), 63));

@@ -10,7 +10,7 @@ use kubewright_schema::names;
 use serde_json::{Value, json};
 
 use super::check::{
-    At, Errors, absent, check_port, check_port_or_name, child, each, ensure, fill, fixed, get, keep, port_name_messages,
+    At, Errors, absent, check_kind_and_name, check_port, check_port_or_name, child, each, ensure, fill, fixed, get, keep,
 };
 use super::pods::scheduling::label_selector;
 use super::ranges;
@@ -315,7 +315,7 @@ fn backend(errors: &mut Errors, at: &At<'_>) {
             match (!word.text().is_empty(), number.int().unwrap_or(0) != 0) {
                 (true, true) => errors.invalid_value(at, "", "cannot set both port name & port number"),
                 (false, false) => errors.required(at, "port name or number is required"),
-                (true, false) => errors.messages(&word, port_name_messages(word.text())),
+                (true, false) => errors.messages(&word, names::port_name(word.text())),
                 (false, true) => check_port(errors, &number),
             }
         }
@@ -328,14 +328,7 @@ fn reference(errors: &mut Errors, at: &At<'_>) {
     if group.present() {
         errors.messages(&group, names::dns1123_subdomain(group.text()));
     }
-    for field in ["kind", "name"] {
-        let part = at.key(field);
-        if part.text().is_empty() {
-            errors.required(&part, "");
-        } else {
-            errors.messages(&part, names::path_segment_name(part.text()));
-        }
-    }
+    check_kind_and_name(errors, at);
 }
 
 /// `ValidateIngressClass` and `validateIngressClassParametersReference`.
@@ -349,7 +342,7 @@ fn ingress_class(new: &Value) -> Vec<FieldError> {
         if controller.text().len() > 250 {
             errors.push(FieldError::too_long(controller.path.to_string(), 250));
         }
-        prefixed_path(&mut errors, &controller);
+        errors.extend(names::domain_prefixed_path(&controller.path, controller.text()));
     }
     let parameters = spec.key("parameters");
     if parameters.present() {
@@ -373,23 +366,6 @@ fn ingress_class(new: &Value) -> Vec<FieldError> {
         }
     }
     errors.into_vec()
-}
-
-/// A domain, a slash and a path (`IsDomainPrefixedPath`).
-fn prefixed_path(errors: &mut Errors, at: &At<'_>) {
-    match at.text().split_once('/') {
-        Some((domain, path)) if !domain.is_empty() && !path.is_empty() => {
-            for message in names::dns1123_subdomain(domain) {
-                errors.invalid_value(at, domain, message);
-            }
-            let known = |c: char| c.is_ascii_alphanumeric() || "/-._~%!$&'()*+,;=:".contains(c);
-            if !path.chars().all(known) {
-                let why = "Invalid path (regex used for validation is '[A-Za-z0-9/\\-._~%!$&'()*+,;=:]+')";
-                errors.invalid_value(at, path, why);
-            }
-        }
-        _ => errors.invalid(at, "must be a domain-prefixed path (such as \"acme.io/foo\")"),
-    }
 }
 
 /// `ValidateNetworkPolicySpec`.

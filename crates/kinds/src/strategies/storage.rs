@@ -25,6 +25,7 @@ use super::check::{At, Errors, absent, child, ensure, fill, fixed, get, keep};
 use super::pods::scheduling::label_selector;
 use super::pods::warnings::{old_label, old_labels};
 pub(crate) use claims::CLAIM;
+use kubewright_model::duration::check_token_seconds;
 use kubewright_model::{GenerationRule, Looks, PLAIN, StatusMetadata, Strategy};
 
 const STORED: Strategy = Strategy {
@@ -367,10 +368,8 @@ fn driver(new: &Value) -> Vec<FieldError> {
             continue;
         }
         let seconds = request.key("expirationSeconds");
-        if seconds.int().is_some_and(|seconds| seconds < 600) {
-            errors.invalid(&seconds, "may not specify a duration less than 10 minutes");
-        } else if seconds.int().is_some_and(|seconds| seconds > 1 << 32) {
-            errors.invalid(&seconds, "may not specify a duration larger than 2^32 seconds");
+        if let Some(Err(why)) = seconds.int().map(check_token_seconds) {
+            errors.invalid(&seconds, why);
         }
     }
     let in_secrets = spec.key("serviceAccountTokenInSecrets");

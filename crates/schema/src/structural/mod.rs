@@ -27,7 +27,7 @@ pub use crd_rules::{check_crd_schema, check_crd_schema_update};
 pub use default::default;
 pub use kubewright_values::formats::is_known as is_known_format;
 pub use prune::{PruneOptions, prune, unknown_fields_as_written};
-pub use types::{time_check, type_check};
+pub use types::{TypeError, time_check, type_check};
 pub use validate::{validate, validate_update};
 
 use std::fmt::Write as _;

@@ -8,7 +8,9 @@ use kubewright_cel::names::unescape;
 use kubewright_cel::value::Value as Cel;
 use kubewright_schema::apply::{ObjectType, merge_configuration};
 use kubewright_schema::catalog;
+use kubewright_schema::go::TypeMismatch;
 use kubewright_schema::patch::json::{self as json_patch, JsonPatchError};
+use kubewright_schema::structural::TypeError;
 use serde_json::{Map, Value, json};
 
 use super::super::matching::Matched;
@@ -529,9 +531,9 @@ fn fit_merged(
     row: Option<&Resource>,
 ) -> Result<Value, String> {
     let Some(row) = row else { return Ok(object) };
-    session.fit(&mut object, before, row).map_err(|why| {
+    session.fit(&mut object, before, row).map_err(|error| {
         let kind = &matched.kind;
-        let why = whole_number(&why).unwrap_or(why);
+        let why = whole_number(&error).unwrap_or_else(|| error.into());
         format!(
             "unable to convert unstructured object to {}/{}, Kind={}: {why}",
             kind.group, kind.version, kind.kind
@@ -541,12 +543,15 @@ fn fit_merged(
 }
 
 /// The one mistake that merging lets through, in the words of the converter instead of the decoder's.
-fn whole_number(why: &str) -> Option<String> {
-    why.strip_prefix("json: cannot unmarshal number ")?;
-    let (_, wanted) = why.rsplit_once(" of type ")?;
-    wanted
-        .starts_with("int")
-        .then(|| format!("cannot convert float64 to {wanted}"))
+fn whole_number(error: &TypeError) -> Option<String> {
+    match error {
+        TypeError::Mismatch(TypeMismatch { value, type_, .. })
+            if value.starts_with("number ") && type_.starts_with("int") =>
+        {
+            Some(format!("cannot convert float64 to {type_}"))
+        }
+        _ => None,
+    }
 }
 
 /// Makes an object of its kind out of a patched value. A patched value that is not an object of its kind ends the

@@ -20,7 +20,7 @@ use serde_json::{Map, Value};
 
 use super::generation::count_generation;
 use super::restrict::{Aside, restrict, restrict_for_good};
-use super::{Part, Writer, Written};
+use super::{Part, Writer, Written, fit_namespace};
 use crate::admission::{Attributes, Operation, Session};
 use crate::model::status::Status;
 use crate::model::{Empties, GenerationRule, object};
@@ -191,7 +191,7 @@ impl<'a> Writer<'a> {
         self.warnings.extend(session.take_warnings());
         admitted?;
         let empty = without_empty_lists(&self.resource, &mut object);
-        Self::keep_namespace(&self.resource, &mut object, namespace)?;
+        fit_namespace(&self.resource, &mut object, namespace)?;
         let asked_version = object::text(&object, "resourceVersion");
         if self.may_only_update && !asked_version.is_empty() {
             parse_version(asked_version).map_err(Status::untyped)?;
@@ -359,7 +359,7 @@ impl<'a> Writer<'a> {
         let version = object::text(&object, "resourceVersion");
         check_version(resource, name, version, old, unconditional)?;
         object::keep_version(&mut object, old);
-        Self::keep_namespace(resource, &mut object, object::namespace(old))?;
+        fit_namespace(resource, &mut object, object::namespace(old))?;
         object::keep_system_fields(&mut object, old, resource.namespaced);
         // Plugins may not change more than the request itself may.
         if exceeds || resource.custom.is_none() || shown.session.was_changed() {

@@ -76,6 +76,7 @@ impl Call<'_> {
             .map_err(|other| other.refusal)?;
         let mut warnings = Vec::new();
         decode::fit(&mut scale, self.kinds.scale(), decoded.duplicates, None)
+            .map_err(String::from)
             .and_then(|findings| findings.apply(options.field_validation, &mut warnings))
             .map_err(|why| decode::cannot_be_handled("Scale", "v1", "Scale", &why))?;
         self.warnings.append(&mut warnings);
@@ -96,7 +97,7 @@ impl Call<'_> {
             return self.apply_scale(paths).await;
         }
         let options = WriteOptions::parse(self.query, "PatchOptions")?;
-        let patch = self.read_patch(options.field_validation)?;
+        let patch = self.read_patch(self.patch_type()?, options.field_validation)?;
         let name = self.name().to_owned();
         let row = self.kinds.scale().clone();
         self.write_scale(paths, &options, false, |live, owners, warnings| {
