@@ -13,7 +13,7 @@ use serde_json::{Map, Value, json};
 use crate::Resource;
 
 /// How many errors in fields one answer tells; it says how many more there are. kube-apiserver tells all.
-const MAX_TOLD: usize = 1000;
+const MAX_SHOWN: usize = 1000;
 
 /// A `metav1.Status`.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -241,8 +241,8 @@ impl Status {
         } else {
             format!("{kind}.{group}")
         };
-        let (told, untold) = errors.split_at(errors.len().min(MAX_TOLD));
-        let causes: Vec<Cause> = told
+        let (shown, omitted) = errors.split_at(errors.len().min(MAX_SHOWN));
+        let causes: Vec<Cause> = shown
             .iter()
             .map(|error| Cause {
                 message: produced(body(group, kind, error)),
@@ -255,8 +255,8 @@ impl Status {
                 .iter()
                 .map(|cause| produced(format!("{}: {}", cause.field, cause.message))),
         );
-        if !untold.is_empty() {
-            texts.push(format!("and {} more errors", untold.len()));
+        if !omitted.is_empty() {
+            texts.push(format!("and {} more errors", omitted.len()));
         }
         let message = format!("{qualified} \"{name}\" is invalid: {}", aggregate_texts(texts));
         Status::failure(422, "Invalid", message).with_details(Details {

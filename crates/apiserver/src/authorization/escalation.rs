@@ -19,7 +19,7 @@ use crate::model::user::{SYSTEM_MASTERS, UserInfo};
 
 /// How many of the missing rules, broken down to single verbs, a refusal tells. kube-apiserver tells all: a role of 2
 /// KB breaks down into 700,000.
-const MAX_TOLD: usize = 1000;
+const MAX_SHOWN: usize = 1000;
 
 /// A write of a role or a binding.
 pub(crate) struct Grant<'a> {
@@ -146,12 +146,12 @@ impl Grant<'_> {
     /// Whether the user has all of these rules; the error lists the missing ones.
     fn confirm(&self, wanted: &[Rule]) -> Result<(), String> {
         let (owned, errors) = self.policy.rules_for(self.user, self.namespace);
-        let mut missing = rule::missing(&owned, wanted, MAX_TOLD + 1);
+        let mut missing = rule::missing(&owned, wanted, MAX_SHOWN + 1);
         if missing.is_empty() {
             return Ok(());
         }
-        let more = missing.len() > MAX_TOLD;
-        missing.truncate(MAX_TOLD);
+        let more = missing.len() > MAX_SHOWN;
+        missing.truncate(MAX_SHOWN);
         let mut lines: Vec<String> = rule::compact(missing).iter().map(ToString::to_string).collect();
         lines.sort_unstable();
         lines.dedup();

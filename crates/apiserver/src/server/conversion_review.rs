@@ -115,7 +115,9 @@ fn check_types(response: &Value) -> Result<(), String> {
         Some(value) if is(value) => Ok(()),
         Some(other) => {
             let path = format!("response.{field}");
-            Err(TypeMismatch::new(other, wanted).in_field("ConversionResponse", &path).to_string())
+            Err(TypeMismatch::new(other, wanted)
+                .in_field("ConversionResponse", &path)
+                .to_string())
         }
     };
     fits("uid", "types.UID", Value::is_string)?;

@@ -1,6 +1,6 @@
 //! POST to a collection.
 
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::options::WriteOptions;
 use super::respond::{Content, Reply};
@@ -12,7 +12,7 @@ use crate::model::object;
 use crate::model::status::Status;
 
 impl Call<'_> {
-    /// The object that the body of a create or an update holds, with its unknown fields told or refused as the client
+    /// The object that the body of a create or an update holds, with its unknown fields reported or refused as the client
     /// wishes.
     pub(super) fn object_in_body(&mut self, options: &WriteOptions) -> Result<Value, Status> {
         let mut warnings = std::mem::take(&mut self.warnings);

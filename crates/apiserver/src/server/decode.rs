@@ -371,7 +371,7 @@ fn internal_group(group: &str) -> &str {
     }
 }
 
-/// How many doubled and unknown fields of a built-in kind are told (`saveStrictError`).
+/// How many doubled and unknown fields of a built-in kind are reported (`saveStrictError`).
 const MAX_STRICT: usize = 100;
 
 /// Findings of the decoder that are not errors by themselves.
@@ -529,7 +529,8 @@ pub(crate) fn object(
     let refuse = |why: &str| cannot_be_handled(&resource.kind, &resource.version, &resource.kind, why);
     let json = (format == Input::Json).then_some(body);
     let yaml_duplicates = if json.is_some() { 0 } else { decoded.duplicates.len() };
-    let mut findings = fit(&mut object, resource, decoded.duplicates, json).map_err(|error| refuse(&error.to_string()))?;
+    let mut findings =
+        fit(&mut object, resource, decoded.duplicates, json).map_err(|error| refuse(&error.to_string()))?;
     findings.yaml_duplicates = yaml_duplicates;
     findings.apply(how, warnings).map_err(|why| refuse(&why))?;
     crate::model::object::metadata_mut(&mut object);

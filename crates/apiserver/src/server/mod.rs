@@ -122,13 +122,13 @@ pub(crate) struct Inner {
     /// The unique values that objects hold, so that none is given twice.
     claims: upkeep::claims::Claims,
     compaction: upkeep::compaction::Compaction,
-    endings: upkeep::endings::Attended,
+    endings: upkeep::endings::WorkerState,
     identity: upkeep::bootstrap::Identity,
-    of_others: Followed<upkeep::api_services::OfOthers>,
+    remote_services: Followed<upkeep::api_services::RemoteServices>,
     flow_schemas: Followed<upkeep::FlowSchemas>,
     budgets: Followed<special::eviction::budgets::Budgets>,
-    /// See [`crate::model::StrategyContext::turns`].
-    turns: AtomicU64,
+    /// See [`crate::model::StrategyContext::search_start`].
+    search_start: AtomicU64,
     /// The compiled regular expressions of rules and policies.
     pub(crate) patterns: kubewright_schema::rules::Patterns,
 }
@@ -188,7 +188,7 @@ impl ApiServer {
             enabled: &config.enabled_plugins,
         }
         .plugins();
-        let turns = AtomicU64::new(env.random());
+        let search_start = AtomicU64::new(env.random());
         let inner = Inner {
             authorizer,
             policy,
@@ -209,17 +209,17 @@ impl ApiServer {
             definitions: std::sync::Mutex::default(),
             claims: upkeep::claims::Claims::default(),
             compaction: upkeep::compaction::Compaction::default(),
-            endings: upkeep::endings::Attended::default(),
-            of_others: upkeep::api_services::of_others(),
+            endings: upkeep::endings::WorkerState::default(),
+            remote_services: upkeep::api_services::remote_services(),
             identity: upkeep::bootstrap::Identity::default(),
             flow_schemas: upkeep::flow_schemas(),
             budgets: special::eviction::budgets::budgets(),
-            turns,
+            search_start,
             patterns: kubewright_schema::rules::Patterns::default(),
         };
         inner.recall();
         upkeep::bootstrap::fill(&inner);
-        inner.note_all_holdings();
+        inner.record_all_allocations();
         ApiServer { inner: Arc::new(inner) }
     }
 
@@ -425,7 +425,7 @@ impl Inner {
         let kinds = self.registry.snapshot();
         let resource = match find(&kinds, &path) {
             Ok(resource) => resource,
-            Err(_) if self.is_elsewhere(&path.group, &path.version) => return self.unavailable_text(query),
+            Err(_) if self.is_remote(&path.group, &path.version) => return self.unavailable_text(query),
             Err(Missing::Group) => return self.not_found_text(query),
             Err(Missing::Resource) => return refuse(&Status::no_such_path()),
         };

@@ -248,12 +248,15 @@ impl Patch {
                 // It may be as large as the next one.
                 drop(new);
                 // Shown is the document as the patch left it. It is patched again because it seldom must be shown.
-                Err(undecodable(&again()?.apply_to(old, resource)?, &unfit.into_error().to_string()))
+                Err(undecodable(
+                    &again()?.apply_to(old, resource)?,
+                    &unfit.into_error().to_string(),
+                ))
             }
         }
     }
 
-    /// Makes a patched document (a Scale) one of its kind: types are checked, unknown fields dropped and told.
+    /// Makes a patched document (a Scale) one of its kind: types are checked, unknown fields dropped and reported.
     pub(crate) fn fit(
         &self,
         new: &mut Value,

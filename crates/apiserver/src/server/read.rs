@@ -15,7 +15,7 @@ use super::convert::{defaulted, is_converted, predates};
 use super::lists::{Item, List};
 use super::options::{Match, parse_version, version_match};
 use super::respond::{Content, Reply};
-use super::watch::{Encoder, Form, Selection, Slot, WatchStream};
+use super::watch::{Encoder, Form, Selection, WatchPermit, WatchStream};
 use super::{Call, Inner};
 use crate::body::WatchBody;
 use crate::model::status::{Details, Status};
@@ -331,7 +331,8 @@ impl Call<'_> {
         let timeout = seconds.unwrap_or_else(|| MIN_WATCH + self.server.env.random() % MIN_WATCH);
         let bookmarks = self.query.flag("allowWatchBookmarks");
         let initial_events = self.query.optional_flag("sendInitialEvents");
-        let slot = Slot::take(&self.server.watches, self.server.config.max_watches).ok_or_else(too_many_watches)?;
+        let permit =
+            WatchPermit::take(&self.server.watches, self.server.config.max_watches).ok_or_else(too_many_watches)?;
         let prefix = selection.key_prefix(&self.prefix(), self.resource.namespaced);
         let store = &self.resource.store;
         let from_state = initial_events.unwrap_or(wanted == 0);
@@ -386,7 +387,7 @@ impl Call<'_> {
         }
         Ok(Reply::new(
             200,
-            Content::Watch(WatchBody::new(stream.with_end(Duration::from_secs(timeout), slot))),
+            Content::Watch(WatchBody::new(stream.with_end(Duration::from_secs(timeout), permit))),
         ))
     }
 

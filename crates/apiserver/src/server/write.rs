@@ -171,8 +171,8 @@ impl<'a> Writer<'a> {
             dry_run: self.dry_run,
             unlabelled: self.unlabelled,
             service_range: self.server.config.service_range,
-            held_ips: self.server,
-            turns: &self.server.turns,
+            reserved_ips: self.server,
+            search_start: &self.server.search_start,
         }
     }
 
@@ -276,7 +276,18 @@ impl<'a> Writer<'a> {
         namespace: &str,
         name: &str,
         part: Part,
-        mut next: impl FnMut(&mut Value, &mut Vec<String>) -> Result<Value, Status>,
+        mut next: impl FnMut(&mut Value, &mut Vec<String>) -> Result<Value, Status> + Send,
+    ) -> Result<Written, Status> {
+        self.update_with(namespace, name, part, &mut next).await
+    }
+
+    /// [`update`](Self::update), compiled once for all functions.
+    async fn update_with(
+        &mut self,
+        namespace: &str,
+        name: &str,
+        part: Part,
+        next: &mut (dyn FnMut(&mut Value, &mut Vec<String>) -> Result<Value, Status> + Send),
     ) -> Result<Written, Status> {
         let resource = self.resource.clone();
         let key = key(namespace, name);

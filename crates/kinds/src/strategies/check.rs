@@ -9,7 +9,7 @@
 use kubewright_schema::names;
 use serde_json::Value;
 
-pub(crate) use kubewright_model::fields::{fixed, not_negative, rule, tell};
+pub(crate) use kubewright_model::fields::{check_fields, fixed, not_negative, rule};
 pub(crate) use kubewright_model::values::{
     At, Errors, Object, absent, child, each, ensure, fill, fill_number, fill_text, get, keep, text,
 };

@@ -8,18 +8,18 @@ use kubewright_schema::names;
 use serde_json::{Value, json};
 
 use super::check::{
-    At, Errors, FieldRule, Object, absent, child, each, ensure, fill, fill_text, fixed, get, not_negative, tell,
+    At, Errors, FieldRule, Object, absent, check_fields, child, each, ensure, fill, fill_text, fixed, get, not_negative,
 };
 use super::job_status;
 use super::pods;
 use super::pods::scheduling::label_selector;
 use super::workloads::{Restart, WORKLOAD, default_spec, pod_template};
-use kubewright_model::{Looks, Strategy, StrategyContext, UnknownField};
+use kubewright_model::{MetadataChecks, Strategy, StrategyContext, UnknownField};
 use policies::{failure_policy, success_policy};
 
 /// How Jobs are written.
 pub(crate) const JOB: Strategy = Strategy {
-    looks: Looks::CHANGED_AND_WHOLE,
+    metadata_checks: MetadataChecks::UPDATE_AND_CREATE,
     default: default_job,
     prepare_create: prepare_job,
     validate_create: create,
@@ -152,7 +152,7 @@ const NUMBERS: &[FieldRule] = &[
 
 /// `validateJobSpec`.
 fn job_spec(errors: &mut Errors, spec: &At<'_>) {
-    tell(errors, NUMBERS, spec, None);
+    check_fields(errors, NUMBERS, spec, None);
     let per_index = spec.key("backoffLimitPerIndex");
     if spec.key("maxFailedIndexes").present() && !per_index.present() {
         errors.required(&per_index, "when maxFailedIndexes is specified");
@@ -399,7 +399,7 @@ fn update(new: &Value, old: &Value) -> Vec<FieldError> {
         fixed(&["managedBy"], "ValidateJobSpecUpdate"),
         fixed(&["successPolicy"], "ValidateJobSpecUpdate"),
     ];
-    tell(&mut errors, &rules, &spec, Some(&was));
+    check_fields(&mut errors, &rules, &spec, Some(&was));
     errors.into_vec()
 }
 

@@ -10,13 +10,14 @@ use kubewright_schema::names;
 use serde_json::{Value, json};
 
 use super::check::{
-    At, Errors, absent, check_kind_and_name, check_port, check_port_or_name, child, each, ensure, fill, fixed, get, keep,
+    At, Errors, absent, check_kind_and_name, check_port, check_port_or_name, child, each, ensure, fill, fixed, get,
+    keep,
 };
 use super::pods::scheduling::label_selector;
 use super::ranges;
 use super::service_warnings;
 use super::system::empty_status;
-use kubewright_model::{Empties, GenerationRule, Looks, NameRule, PLAIN, StatusMetadata, Strategy};
+use kubewright_model::{Empties, GenerationRule, MetadataChecks, NameRule, PLAIN, StatusMetadata, Strategy};
 
 const CLASS_ANNOTATION: &str = "kubernetes.io/ingress.class";
 
@@ -25,7 +26,7 @@ pub(crate) const INGRESS: Strategy = Strategy {
     generation: GenerationRule::Spec,
     empties: Empties::Seen,
     status_metadata: StatusMetadata::WRITTEN,
-    looks: Looks::CHANGED_AND_WHOLE,
+    metadata_checks: MetadataChecks::UPDATE_AND_CREATE,
     default: |object| {
         let Some(object) = object.as_object_mut() else { return };
         ensure(object, "spec");
@@ -68,7 +69,7 @@ pub(crate) const INGRESS: Strategy = Strategy {
 /// How IngressClasses are written.
 pub(crate) const INGRESS_CLASS: Strategy = Strategy {
     generation: GenerationRule::Spec,
-    looks: Looks::CHANGED_AND_WHOLE,
+    metadata_checks: MetadataChecks::UPDATE_AND_CREATE,
     default: |object| {
         let Some(spec) = object.as_object_mut().and_then(|object| ensure(object, "spec")) else {
             return;
@@ -128,7 +129,7 @@ pub(crate) const NETWORK_POLICY: Strategy = Strategy {
             .flatten()
             .flat_map(At::items)
             .map(|peer| peer.key("ipBlock"));
-        let told = blocks.flat_map(|block| {
+        let warnings = blocks.flat_map(|block| {
             let except = block.key("except");
             let parts = except.items().filter_map(|part| service_warnings::block(&part));
             service_warnings::block(&block.key("cidr"))
@@ -136,7 +137,7 @@ pub(crate) const NETWORK_POLICY: Strategy = Strategy {
                 .chain(parts)
                 .collect::<Vec<_>>()
         });
-        told.collect()
+        warnings.collect()
     },
     ..PLAIN
 };
@@ -144,7 +145,7 @@ pub(crate) const NETWORK_POLICY: Strategy = Strategy {
 /// How IPAddresses are written.
 pub(crate) const IP_ADDRESS: Strategy = Strategy {
     names: NameRule::PathSegment,
-    looks: Looks::CHANGED_AND_WHOLE,
+    metadata_checks: MetadataChecks::UPDATE_AND_CREATE,
     validate_create: ip_address,
     validate_update: |new, _| ip_address(new),
     fields: &[fixed(&["spec", "parentRef"], "ValidateIPAddressUpdate")],

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use crate::rows::{lookup, rows};
 use kubewright_model::facts::additions;
 use kubewright_model::testing::{Scene, fits};
-use kubewright_model::{Cell, Resource, StrategyContext, Taken, Unallocated};
+use kubewright_model::{AllocatedValues, Cell, Resource, StrategyContext, Unallocated};
 
 /// The same text with the keys of the objects in it out of the way: Go prints structs in the order of their fields.
 fn loose(text: &str) -> String {
@@ -77,7 +77,7 @@ fn check(case: &Value) -> Result<(), String> {
     (strategy.prepare_create)(&mut object, &context);
     let mut errors = match strategy
         .allocate
-        .map(|allocation| (allocation.give)(&mut object, None, &Taken::default(), &context))
+        .map(|allocation| (allocation.give)(&mut object, None, &AllocatedValues::default(), &context))
     {
         Some(Err(Unallocated::Invalid(errors))) => errors,
         Some(Err(why)) => panic!("{object}: {why:?}"),
@@ -192,7 +192,7 @@ fn defaults_are_idempotent_and_nothing_panics() {
             let _ = (strategy.grace_period)(&twice);
             (strategy.prepare_update)(&mut twice, body, &context);
             if let Some(allocation) = strategy.allocate {
-                let mut taken = Taken::default();
+                let mut taken = AllocatedValues::default();
                 taken.add(&(allocation.held)(body));
                 let _ = (allocation.give)(&mut twice, Some(body), &taken, &context);
             }

@@ -26,7 +26,7 @@ use super::pods::scheduling::label_selector;
 use super::pods::warnings::{old_label, old_labels};
 pub(crate) use claims::CLAIM;
 use kubewright_model::duration::check_token_seconds;
-use kubewright_model::{GenerationRule, Looks, PLAIN, StatusMetadata, Strategy};
+use kubewright_model::{GenerationRule, MetadataChecks, PLAIN, StatusMetadata, Strategy};
 
 const STORED: Strategy = Strategy {
     delete_returns_object: true,
@@ -35,7 +35,7 @@ const STORED: Strategy = Strategy {
 
 /// How StorageClasses are written.
 pub(crate) const CLASS: Strategy = Strategy {
-    looks: Looks::CHANGED_AND_WHOLE,
+    metadata_checks: MetadataChecks::UPDATE_AND_CREATE,
     default: |object| {
         let Some(object) = object.as_object_mut() else { return };
         fill(object, "reclaimPolicy", "Delete");
@@ -125,7 +125,7 @@ const DRIVER_FIELDS: [&str; 3] = ["name", "nodeID", "topologyKeys"];
 /// How CSINodes are written.
 pub(crate) const NODE: Strategy = Strategy {
     unconditional_update: false,
-    looks: Looks::WHOLE,
+    metadata_checks: MetadataChecks::CREATE,
     validate_create: node,
     validate_update: |new, old| {
         let mut errors = Errors::default();
@@ -158,8 +158,8 @@ pub(crate) const NODE: Strategy = Strategy {
 pub(crate) const ATTACHMENT: Strategy = Strategy {
     status_metadata: StatusMetadata::RESET,
     unconditional_update: false,
-    looks: Looks::WHOLE,
-    status_looks: Looks::WHOLE,
+    metadata_checks: MetadataChecks::CREATE,
+    status_metadata_checks: MetadataChecks::CREATE,
     default: |object| {
         let spec = object.as_object_mut().and_then(|object| child(object, "spec"));
         let source = spec.and_then(|spec| child(spec, "source"));
@@ -194,7 +194,7 @@ pub(crate) const ATTACHMENT: Strategy = Strategy {
 
 /// How VolumeAttributesClasses are written.
 pub(crate) const ATTRIBUTES: Strategy = Strategy {
-    looks: Looks::CHANGED_AND_WHOLE,
+    metadata_checks: MetadataChecks::UPDATE_AND_CREATE,
     validate_create: attributes,
     validate_update: |new, old| {
         let mut errors = Errors::default();
@@ -215,7 +215,7 @@ pub(crate) const CAPACITY: Strategy = Strategy {
     unconditional_update: false,
     delete_returns_object: false,
     generation: GenerationRule::Never,
-    looks: Looks::CHANGED_AND_WHOLE,
+    metadata_checks: MetadataChecks::UPDATE_AND_CREATE,
     validate_create: capacity,
     warnings: |new, _| {
         let mut warn = Vec::new();

@@ -126,9 +126,7 @@ pub fn unknown_fields(patch: &Value) -> Vec<String> {
 }
 
 fn operations(patch: &Value) -> Result<Vec<&Map<String, Value>>, JsonPatchError> {
-    let not = |value: &Value, of: &str| {
-        JsonPatchError::NotAList(TypeMismatch::new(value, of).to_string())
-    };
+    let not = |value: &Value, of: &str| JsonPatchError::NotAList(TypeMismatch::new(value, of).to_string());
     let operations = match patch {
         Value::Array(operations) => operations.as_slice(),
         Value::Null => &[],

@@ -12,7 +12,7 @@ use crate::schema::go::canonical_bytes;
 use crate::schema::special::{Special, special};
 use crate::schema::{SchemaRef, Type};
 
-/// Checks that `value` can be moved into the Go type of `schema`. Of several mistakes one is told.
+/// Checks that `value` can be moved into the Go type of `schema`. Of several mistakes one is reported.
 ///
 /// # Errors
 /// The converter's text, such as `unrecognized type: int32` for a text where a number belongs.

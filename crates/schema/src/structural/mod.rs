@@ -40,7 +40,7 @@ struct Path(String);
 
 impl Path {
     /// A copy for a message: there may be one for each field, and each as long as the names in it.
-    fn told(&self) -> String {
+    fn to_message(&self) -> String {
         budget::produce(measure::text_held(self.0.len()));
         self.0.clone()
     }

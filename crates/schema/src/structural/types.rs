@@ -57,7 +57,7 @@ impl fmt::Display for TypeError {
 
 /// Checks that Go could decode `value` into the type of `schema`, whose name is `kind`.
 ///
-/// Unknown fields are no error here. Of several mistakes the first by field name is told, where Go tells the first in
+/// Unknown fields are no error here. Of several mistakes the first by field name is reported, where Go tells the first in
 /// the body.
 ///
 /// # Errors
@@ -197,7 +197,7 @@ impl<'a> Reader<'a> {
         if fits {
             Ok(())
         } else {
-            // A whole number that no `i64` holds is told with its digits.
+            // A whole number that no `i64` holds is reported with its digits.
             let shown = match number.as_f64() {
                 Some(float) if number.is_f64() && float.fract() == 0.0 && float.abs() >= 9.2e18 => {
                     format!("{float:.0}")

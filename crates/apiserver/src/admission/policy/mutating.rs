@@ -16,11 +16,11 @@ use serde_json::{Map, Value, json};
 use super::super::matching::Matched;
 use super::super::{Admission, Admitted, Attributes, Operation, Session};
 use super::activation::{Inputs, Scope};
-use super::aside::Aside;
 use super::authorizer;
 use super::compiled::{Binding, Expression, MutatingPolicy, Mutation, Policy};
-use super::conditions::{Met, conditions};
+use super::conditions::{MatchResult, conditions};
 use super::source::{Hook, Source};
+use super::untouched::Untouched;
 use super::validating::namespace;
 use super::{is_exempt, params};
 use crate::admission::subject;
@@ -223,7 +223,7 @@ async fn invoke(
     } else {
         matched.show(session, attributes, object).await?.into_owned()
     };
-    let mut changed = Changed::default();
+    let mut changed = MutationResult::default();
     let mutated = run(
         invocation,
         session,
@@ -254,7 +254,7 @@ async fn invoke(
 
 /// What the mutations of a policy did.
 #[derive(Default)]
-struct Changed {
+struct MutationResult {
     any: bool,
     /// The `managedFields` as they were, if a mutation might have changed them.
     owners: Option<Value>,
@@ -270,7 +270,7 @@ async fn run(
     old: &Value,
     namespace: &Value,
     denied: &mut Denied,
-    changed: &mut Changed,
+    changed: &mut MutationResult,
 ) -> Result<(), Status> {
     let (mutating, binding, matched) = (invocation.mutating, invocation.binding, &invocation.matched);
     let policy = &mutating.policy;
@@ -285,9 +285,9 @@ async fn run(
     };
     let met = session.settled(|| conditions(policy, around.with(shown), session, attributes));
     match met.await {
-        Met::Yes => {}
-        Met::No => return Ok(()),
-        Met::Failed(why) => {
+        MatchResult::Matches => {}
+        MatchResult::DoesNotMatch => return Ok(()),
+        MatchResult::Error(why) => {
             denied.add(policy, Some(binding), &why, "Invalid");
             return Ok(());
         }
@@ -321,7 +321,7 @@ async fn run(
 }
 
 /// What a mutation says is to be done.
-enum Wanted {
+enum Edit {
     Configuration(Value),
     Patches(Value),
 }
@@ -332,40 +332,40 @@ fn wanted(
     inputs: Inputs<'_>,
     session: &Session<'_>,
     attributes: &Attributes,
-) -> Result<Wanted, String> {
+) -> Result<Edit, String> {
     let scope = Scope::new(inputs, &policy.variables, authorizer::bind(session, attributes));
     match mutation {
-        Mutation::Configuration(expression) => configuration(&scope, expression).map(Wanted::Configuration),
-        Mutation::Patches(expression) => patches(&scope, expression).map(Wanted::Patches),
+        Mutation::Configuration(expression) => configuration(&scope, expression).map(Edit::Configuration),
+        Mutation::Patches(expression) => patches(&scope, expression).map(Edit::Patches),
     }
 }
 
 /// Does it. An object for which that fails is as it was.
 fn make(
-    wanted: Wanted,
+    wanted: Edit,
     object: &mut Value,
     session: &Session<'_>,
     matched: &Matched,
-    changed: &mut Changed,
+    changed: &mut MutationResult,
 ) -> Result<(), Failure> {
     let row = (matched.kind == matched.resource.group_version_kind()).then_some(&*matched.resource);
     match wanted {
-        Wanted::Configuration(configuration) => {
+        Edit::Configuration(configuration) => {
             // What it does not name stays as it is, and much of a large object is not named.
-            let aside = Aside::take(object, &configuration);
-            if aside.owners.is_none() {
+            let untouched = Untouched::take(object, &configuration);
+            if untouched.owners.is_none() {
                 changed.note_owners(object);
             }
             let merged = merge(object, configuration, matched, row)
                 .and_then(|merged| fit_merged(merged, object, session, matched, row));
             let made = merged.map(|merged| *object = merged);
-            aside.put_back(object);
+            untouched.put_back(object);
             made?;
             if let Some(row) = row {
                 session.default(object, row);
             }
         }
-        Wanted::Patches(patch) => {
+        Edit::Patches(patch) => {
             changed.note_owners(object);
             match json_patch::apply(object, &patch) {
                 Ok(patched) => *object = finish_patched(patched, session, row)?,
@@ -377,7 +377,7 @@ fn make(
     Ok(())
 }
 
-impl Changed {
+impl MutationResult {
     fn note_owners(&mut self, object: &Value) {
         if self.owners.is_none() {
             self.owners = Some(get(object, &["metadata", "managedFields"]).clone());

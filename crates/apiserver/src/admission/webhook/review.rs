@@ -82,7 +82,7 @@ pub(super) async fn ask(
         let why = "webhook does not accept known AdmissionReview versions (v1, v1beta1)";
         Failure::Calling(format!("could not create admission objects: {why}"))
     })?;
-    let asking = Asking {
+    let asking = WebhookCall {
         hook,
         session,
         kind: Document {
@@ -103,7 +103,7 @@ pub(super) async fn ask(
 }
 
 /// A webhook that is being asked.
-struct Asking<'a> {
+struct WebhookCall<'a> {
     hook: &'a Webhook,
     session: &'a Session<'a>,
     kind: Document,
@@ -111,7 +111,7 @@ struct Asking<'a> {
     mutating: bool,
 }
 
-impl Asking<'_> {
+impl WebhookCall<'_> {
     fn client(&self) -> Result<&Client, Failure> {
         let client = self.hook.client.as_ref();
         client.map_err(|why| Failure::Calling(format!("could not get REST client: {why}")))
@@ -269,7 +269,9 @@ fn check_patch(response: &Response, mutating: bool) -> Result<(), &'static str> 
 fn read(given: &Value) -> Result<(String, Response), String> {
     let wrong = |value: &Value, field: &str, wanted: &str| {
         let path = format!("response.{field}");
-        TypeMismatch::new(value, wanted).in_field("AdmissionResponse", &path).to_string()
+        TypeMismatch::new(value, wanted)
+            .in_field("AdmissionResponse", &path)
+            .to_string()
     };
     let field = |name: &str| given.get(name).filter(|value| !value.is_null());
     let text = |name: &str| match field(name) {
@@ -340,7 +342,11 @@ fn check_status(status: &Value) -> Result<(), String> {
     };
     structural::type_check(status, &schema, "Status").map_err(|error| match error {
         // The field is named with the way to it.
-        TypeError::Mismatch(TypeMismatch { value, field: Some((of, path)), type_ }) => {
+        TypeError::Mismatch(TypeMismatch {
+            value,
+            field: Some((of, path)),
+            type_,
+        }) => {
             let field = Some((of, format!("response.status.{path}")));
             TypeMismatch { value, field, type_ }.to_string()
         }

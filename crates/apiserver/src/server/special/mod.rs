@@ -15,8 +15,8 @@ pub(crate) mod streams;
 pub(crate) mod token_request;
 pub(crate) mod token_review;
 
-use crate::model::{Document, Resource};
 use crate::model::status::Status;
+use crate::model::{Document, Resource};
 use crate::server::Call;
 use crate::server::respond::Reply;
 

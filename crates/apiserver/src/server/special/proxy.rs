@@ -38,9 +38,7 @@ impl Call<'_> {
             }
             _ => {
                 let node = self.proxied(&self.resource, name)?;
-                preferred_address(node.value())?
-                    .parse()
-                    .map_or(Ok(()), check_address)
+                preferred_address(node.value())?.parse().map_or(Ok(()), check_address)
             }
         }
     }

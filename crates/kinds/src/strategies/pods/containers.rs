@@ -342,7 +342,7 @@ fn mounts(errors: &mut Errors, container: &At<'_>, facts: &PodFacts<'_>) {
     }
 }
 
-/// `recursiveReadOnly` of a mount, which is told without its index as well.
+/// `recursiveReadOnly` of a mount, which is reported without its index as well.
 fn recursive_read_only(errors: &mut Errors, list: &At<'_>, mount: &At<'_>) {
     let at = mount.key("recursiveReadOnly").moved(list.path.key("recursiveReadOnly"));
     match at.text() {

@@ -31,7 +31,7 @@ pub(crate) const VERSION: &str = "autoscaling/v1";
 /// The subresource.
 pub(crate) const NAME: &str = "scale";
 
-/// As admission is told.
+/// As admission sees it.
 pub(crate) fn group_version_kind() -> GroupVersionKind {
     admit::kind("autoscaling", "v1", "Scale")
 }
@@ -117,7 +117,7 @@ impl Call<'_> {
         paths: &ScalePaths,
         options: &WriteOptions,
         whole: bool,
-        wanted: impl Fn(&Value, &mut Owners, &mut Vec<String>) -> Result<Value, Status>,
+        wanted: impl Fn(&Value, &mut Owners, &mut Vec<String>) -> Result<Value, Status> + Send + Sync,
     ) -> Result<Reply, Status> {
         check_depth(&paths.spec_replicas)?;
         let resource = self.resource.clone();
