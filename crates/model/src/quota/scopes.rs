@@ -57,7 +57,7 @@ impl Requirement<'_> {
                 let class = text(pod, &["spec", "priorityClassName"]);
                 self.selects(Some(class).filter(|class| !class.is_empty()))
             }
-            "CrossNamespacePodAffinity" => looks_elsewhere(pod),
+            "CrossNamespacePodAffinity" => has_cross_namespace_affinity(pod),
             _ => false,
         }
     }
@@ -95,16 +95,16 @@ fn is_best_effort(pod: &Value) -> bool {
 }
 
 /// Whether the pod wants to be near, or far from, pods of other namespaces.
-fn looks_elsewhere(pod: &Value) -> bool {
-    let elsewhere =
+fn has_cross_namespace_affinity(pod: &Value) -> bool {
+    let is_cross_namespace =
         |term: &Value| !items(term, &["namespaces"]).is_empty() || get(term, &["namespaceSelector"]).is_object();
     ["podAffinity", "podAntiAffinity"].iter().any(|affinity| {
         let terms = |list: &str| items(pod, &["spec", "affinity", affinity, list]);
         terms("requiredDuringSchedulingIgnoredDuringExecution")
             .iter()
-            .any(elsewhere)
+            .any(is_cross_namespace)
             || terms("preferredDuringSchedulingIgnoredDuringExecution")
                 .iter()
-                .any(|term| elsewhere(get(term, &["podAffinityTerm"])))
+                .any(|term| is_cross_namespace(get(term, &["podAffinityTerm"])))
     })
 }

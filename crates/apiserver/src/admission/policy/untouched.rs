@@ -9,29 +9,29 @@ use crate::model::object;
 use crate::values::get;
 
 /// The parts of an object that a configuration does not name, put aside while it is merged.
-pub(super) struct Aside {
+pub(super) struct Untouched {
     fields: Vec<(String, Value)>,
     /// `metadata.managedFields`, unless they are named.
     pub(super) owners: Option<Value>,
 }
 
-impl Aside {
-    pub(super) fn take(object: &mut Value, configuration: &Value) -> Aside {
+impl Untouched {
+    pub(super) fn take(object: &mut Value, configuration: &Value) -> Untouched {
         let named = |field: &str| ["apiVersion", "kind"].contains(&field) || configuration.get(field).is_some();
-        let mut aside = Aside {
+        let mut untouched = Untouched {
             fields: Vec::new(),
             owners: None,
         };
         let Some(map) = object.as_object_mut() else {
-            return aside;
+            return untouched;
         };
         let others: Vec<String> = map.keys().filter(|field| !named(field)).cloned().collect();
-        aside.fields = others.iter().filter_map(|field| map.remove_entry(field)).collect();
+        untouched.fields = others.iter().filter_map(|field| map.remove_entry(field)).collect();
         if get(configuration, &["metadata", "managedFields"]).is_null() {
             let metadata = map.get_mut("metadata").and_then(Value::as_object_mut);
-            aside.owners = metadata.and_then(|metadata| metadata.remove("managedFields"));
+            untouched.owners = metadata.and_then(|metadata| metadata.remove("managedFields"));
         }
-        aside
+        untouched
     }
 
     pub(super) fn put_back(self, object: &mut Value) {

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::{Answer, Place, hash};
+use super::{Answer, DiscoveryPath, hash};
 
 /// A version of a group, as its APIService ranks it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -20,7 +20,7 @@ pub(crate) struct Ranked {
     /// `versionPriority`: versions with more come first.
     pub(crate) of_version: i64,
     /// Whether another server would serve it.
-    pub(crate) elsewhere: bool,
+    pub(crate) is_remote: bool,
 }
 
 /// Ranks of the listed groups and versions.
@@ -67,31 +67,31 @@ impl<'a> Ranks<'a> {
 }
 
 /// The document at a path, with the versions of other servers. A group that is only there has one of its own.
-pub(crate) fn with_elsewhere(place: &Place, answer: Option<Answer>, ranked: &[Ranked]) -> Option<Answer> {
-    if ranked.iter().all(|one| !one.elsewhere) {
+pub(crate) fn with_remote(place: &DiscoveryPath, answer: Option<Answer>, ranked: &[Ranked]) -> Option<Answer> {
+    if ranked.iter().all(|one| !one.is_remote) {
         return answer;
     }
     let ranks = Ranks::of(ranked);
-    let elsewhere = ranked.iter().filter(|one| one.elsewhere);
+    let remote = ranked.iter().filter(|one| one.is_remote);
     match place {
-        Place::Groups => {
+        DiscoveryPath::Groups => {
             let mut answer = answer?;
             let mut body = (*answer.body).clone();
             let list = if answer.aggregated.is_some() { "items" } else { "groups" };
             let groups = body.get_mut(list)?.as_array_mut()?;
-            elsewhere.for_each(|one| add_to_groups(groups, one, &ranks, answer.aggregated.is_some()));
+            remote.for_each(|one| add_to_groups(groups, one, &ranks, answer.aggregated.is_some()));
             if let Some(aggregated) = &mut answer.aggregated {
                 aggregated.etag = format!("\"{}\"", hash(body.to_string().as_bytes()));
             }
             answer.body = Arc::new(body);
             Some(answer)
         }
-        Place::Group(group) if elsewhere.clone().any(|one| one.group == *group) => {
+        DiscoveryPath::Group(group) if remote.clone().any(|one| one.group == *group) => {
             let mut body = match &answer {
                 Some(answer) => (*answer.body).clone(),
                 None => json!({"kind": "APIGroup", "apiVersion": "v1", "name": group, "versions": []}),
             };
-            elsewhere
+            remote
                 .filter(|one| one.group == *group)
                 .for_each(|one| add_version(&mut body, one, &ranks, false));
             Some(Answer {
@@ -155,14 +155,14 @@ mod tests {
 
     const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
 
-    fn ranked(group: &str, version: &str, of_group: i64, of_version: i64, elsewhere: bool) -> Ranked {
+    fn ranked(group: &str, version: &str, of_group: i64, of_version: i64, is_remote: bool) -> Ranked {
         let (group, version) = (group.to_owned(), version.to_owned());
         Ranked {
             group,
             version,
             of_group,
             of_version,
-            elsewhere,
+            is_remote,
         }
     }
 
@@ -194,8 +194,8 @@ mod tests {
         all
     }
 
-    fn place(path: &str) -> Place {
-        Place::at(path).expect("a path of discovery")
+    fn place(path: &str) -> DiscoveryPath {
+        DiscoveryPath::at(path).expect("a path of discovery")
     }
 
     #[test]
@@ -209,7 +209,7 @@ mod tests {
         };
         for (accept, list, name) in [("", "groups", "/name"), (AGGREGATED, "items", "/metadata/name")] {
             let before = respond(&place("/apis"), accept, &snapshot).expect("served");
-            let after = with_elsewhere(&place("/apis"), Some(before.clone()), &all).expect("served");
+            let after = with_remote(&place("/apis"), Some(before.clone()), &all).expect("served");
             let mut wanted = names(&before.body, list, name);
             let at = wanted.iter().position(|name| name == "batch").expect("it is served");
             wanted.insert(at, "m.io".to_owned());
@@ -226,7 +226,7 @@ mod tests {
             let etag = |answer: &Answer| answer.aggregated.as_ref().map(|form| form.etag.clone());
             assert_eq!(etag(&before).is_some(), etag(&before) != etag(&after));
             assert_eq!(
-                with_elsewhere(&place("/apis"), Some(before.clone()), &all[..3])
+                with_remote(&place("/apis"), Some(before.clone()), &all[..3])
                     .expect("served")
                     .body,
                 before.body
@@ -238,17 +238,16 @@ mod tests {
     fn a_group_has_its_document() {
         let all = all();
         let m = json!({"groupVersion": "m.io/v1", "version": "v1"});
-        let document = with_elsewhere(&place("/apis/m.io/"), None, &all).expect("it is somewhere");
+        let document = with_remote(&place("/apis/m.io/"), None, &all).expect("it is somewhere");
         assert_eq!(
             *document.body,
             json!({"kind": "APIGroup", "apiVersion": "v1", "name": "m.io", "versions": [m], "preferredVersion": m})
         );
-        assert!(with_elsewhere(&place("/apis/nobody.io"), None, &all).is_none());
-        assert!(with_elsewhere(&place("/apis/m.io/v1"), None, &all).is_none());
+        assert!(with_remote(&place("/apis/nobody.io"), None, &all).is_none());
+        assert!(with_remote(&place("/apis/m.io/v1"), None, &all).is_none());
         let stale = json!({"version": "v1", "freshness": "Stale"});
         let snapshot = Registry::new().snapshot();
-        let list =
-            with_elsewhere(&place("/apis"), respond(&place("/apis"), AGGREGATED, &snapshot), &all).expect("served");
+        let list = with_remote(&place("/apis"), respond(&place("/apis"), AGGREGATED, &snapshot), &all).expect("served");
         let last = list.body["items"]
             .as_array()
             .and_then(|items| items.last())
