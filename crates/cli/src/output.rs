@@ -7,13 +7,12 @@ use std::error::Error;
 use std::fmt::{self, Display};
 use std::io::Write;
 
-use anstyle::{AnsiColor, Style};
 use clap::ValueEnum;
 use kubewright_codegen::{Code, Diagnostic, Place};
+pub(crate) use kubewright_demo::paint::{BAD, CHANGE, DIM, GOOD, STRONG, WARN, paint, shell_word};
 use serde_json::{Value, json};
 
 use crate::errors::causes;
-pub(crate) use crate::shell::word as shell_word;
 
 /// Form of everything that a command prints.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -22,24 +21,6 @@ pub(crate) enum Format {
     Text,
     /// One JSON object a line.
     Json,
-}
-
-/// Dim: built-in controllers, details.
-pub(crate) const DIM: Style = Style::new().dimmed();
-/// Strong: names of things that a person acts on.
-pub(crate) const STRONG: Style = Style::new().bold();
-/// Success.
-pub(crate) const GOOD: Style = AnsiColor::Green.on_default();
-/// Failure.
-pub(crate) const BAD: Style = AnsiColor::Red.on_default().bold();
-/// Doubt.
-pub(crate) const WARN: Style = AnsiColor::Yellow.on_default().bold();
-/// Changed values.
-pub(crate) const CHANGE: Style = AnsiColor::Cyan.on_default();
-
-/// `text` in `style`.
-pub(crate) fn paint(style: Style, text: impl Display) -> String {
-    format!("{style}{text}{style:#}")
 }
 
 /// A number of things, as a person writes it: `1 object`, `12 objects`, `1,200 objects`. `one`: a word whose plural
@@ -145,6 +126,16 @@ impl Failure {
             "event": "error", "code": self.code, "error": self.attempted, "places": self.places,
             "because": self.causes, "fix": self.fix,
         })
+    }
+}
+
+impl From<kubewright_demo::Error> for Failure {
+    fn from(error: kubewright_demo::Error) -> Failure {
+        let attempted = error.to_string();
+        match error.into_source() {
+            Some(why) => Failure::new(attempted).because(why),
+            None => Failure::new(attempted),
+        }
     }
 }
 
