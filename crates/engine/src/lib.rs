@@ -18,6 +18,18 @@
 //! dispatched, and while a snapshot is taken and a handler added. The store's own lock is released before handlers run,
 //! so that they can read it.
 //!
+//! # Where to change what
+//!
+//! | to change | go to | its test |
+//! |---|---|---|
+//! | what happens after a 410, a silent server, a broken stream | `reflector.rs`, the first list as a stream: `reflector/initial.rs` | `reflector/tests.rs`; `tests/it/informer.rs` has a simulated server |
+//! | which objects and indexes are kept | `store.rs`, a list that replaces all: `store/replace.rs` | `store/tests.rs` |
+//! | retry, delay, priority | `queue.rs`, `backoff.rs`, `rate.rs` | `tests/it/queue_model.rs` |
+//! | when a read waits for an own write | `receipts.rs` | `receipts/tests.rs` |
+//! | leader election | `election.rs` | `tests/it/election.rs` |
+//! | which replica works on which objects | `sharding.rs`, `sharding/assign.rs` | `tests/it/sharding.rs` |
+//! | when a controller is reported to wake itself | `loop_detector.rs` | the tests there |
+//!
 //! # Which test checks which invariant
 //!
 //! RF: reflector, DF: delta queue, S: store, SI: shared informer, Q: work queue, R: reconcile, LE: leader election. The
@@ -33,7 +45,6 @@
 //! | RF6 no hot loop | `reflector::tests::rf6_…`, `tests/it/informer.rs::rf6_every_fault_backs_off`, `rf6_short_watches_back_off` |
 //! | RF7 410 and too large versions | `reflector::tests::rf7_…` |
 //! | RF8 stop at any point | `reflector::tests::rf8_stop_in_every_state` |
-//! | RF9 a failed application relists | `reflector::tests::rf9_failed_apply_keeps_the_version_and_relists` |
 //! | RF10 bookmarks | `reflector::tests::rf10_bookmark_moves_versions`, `store::tests::rf10_bookmark_emits_nothing` |
 //! | RF11 undecodable frame | `reflector::tests::rf11_bad_frame_resumes_before_it` |
 //! | RF11 undecodable object | `reflector::tests::rf11_an_unreadable_object_passes_like_any_other`, `store::tests::rf11_…` |
@@ -41,9 +52,6 @@
 //! | RF13 a watch without its bookmarks is asked for again (ours) | `reflector::tests::rf13_…` |
 //! | DF1 strict order | `delta::tests::df1_order_is_kept` |
 //! | DF2 deletes missed in a gap | `store::tests::df2_missing_key_is_deleted_once`, `tests/it/informer.rs::df8_gap_shows_deletes_and_new_uids` |
-//! | DF3 synced after distribution | `delta::tests::df3_synced_after_the_last_batch_is_done` |
-//! | DF4 empty list syncs | `delta::tests::df4_empty_list_syncs` |
-//! | DF5 close | `delta::tests::df5_close_lets_the_rest_out` |
 //! | DF7 bounded | `delta::tests::df7_full_queue_hands_the_delta_back` |
 //! | DF8 delete and recreate | `store::tests::df8_new_uid_is_delete_then_add` |
 //! | one layer retries, no write twice | `retry::tests` |
@@ -70,7 +78,7 @@
 //! | SH1–SH5 one replica at a time works on a shard, every shard is worked on | `tests/it/sharding.rs` (property, several replicas and their Leases) |
 //! | R5 backoff resets | `queue::tests::r5_success_resets_the_backoff` |
 //! | R6 nothing starts after shutdown | `queue::tests::q6_shutdown_hands_out_nothing` |
-//! | a controller that wakes itself is told once (ours) | `loops::tests` |
+//! | a controller that wakes itself is told once (ours) | `loop_detector::tests` |
 //! | R8 priority is the highest pending, kept by retries | `queue::tests::r8_priority_is_the_highest_pending` |
 
 pub mod backoff;
@@ -78,7 +86,7 @@ pub mod delta;
 pub mod dispatch;
 pub mod election;
 pub mod key;
-pub mod loops;
+pub mod loop_detector;
 pub mod meta;
 pub mod queue;
 pub mod rate;

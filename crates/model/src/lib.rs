@@ -31,6 +31,7 @@ pub mod form;
 pub mod object;
 mod operation;
 pub mod outbound;
+pub mod quota;
 mod resource;
 pub mod scheme;
 mod service_range;

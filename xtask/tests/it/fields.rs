@@ -172,12 +172,12 @@ fn wrong(path: &[&str], catalog: &Catalog) -> Option<String> {
 
 fn sources(folder: &Path, found: &mut Vec<PathBuf>) {
     for entry in fs::read_dir(folder).expect("a folder of the workspace can be read") {
-        let path = entry.expect("an entry can be read").path();
-        let is_of_tests = path.to_string_lossy().contains("test");
-        match path.is_dir() {
-            true => sources(&path, found),
-            false if !is_of_tests => found.push(path),
-            false => {}
+        let entry = entry.expect("an entry can be read");
+        let is_of_tests = entry.file_name().to_string_lossy().contains("test");
+        match entry.path() {
+            _ if is_of_tests => {}
+            path if path.is_dir() => sources(&path, found),
+            path => found.push(path),
         }
     }
 }

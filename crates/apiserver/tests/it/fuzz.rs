@@ -1,7 +1,10 @@
 //! Any request, however malformed, gets an answer: no panic, and a Status where something is refused.
 //!
-//! As a test it runs shortly. Longer: `BOLERO_RANDOM_TEST_TIME_MS=600000 cargo test --release -p kubewright-apiserver
+//! As a test it runs shortly. Longer: `KUBEWRIGHT_FUZZ_SECONDS=600 cargo test --release -p kubewright-apiserver
 //! --test it fuzz::`.
+
+#[path = "../../../schema/tests/it/fuzz/check.rs"]
+mod check;
 
 use std::future::{pending, ready};
 use std::panic::AssertUnwindSafe;
@@ -9,8 +12,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use bolero::check;
 use bytes::Bytes;
+use check::check;
 use futures::FutureExt as _;
 use http::Request;
 use kubewright_apiserver::env::BoxFuture;
@@ -177,7 +180,7 @@ fn every_request_is_answered() {
         Arc::new(Still(AtomicU64::new(1))),
         Config::default(),
     ));
-    check!().for_each(|bytes: &[u8]| {
+    check(|bytes| {
         let mut input = Input(bytes.iter());
         for _ in 0..3 {
             let Some(request) = input.request() else { continue };

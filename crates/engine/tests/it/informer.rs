@@ -138,7 +138,6 @@ enum Step {
     },
     BadFrame,
     Refuse(FailureKind),
-    FailApply,
     /// The next list that may be answered by any replica is answered by one that is behind, and does not say so.
     Stale,
     /// The server does not send the end of initial events from now on.
@@ -168,7 +167,6 @@ fn step() -> impl Strategy<Value = Step> {
         2 => any::<bool>().prop_map(|clean| Step::Cut { clean }),
         1 => Just(Step::BadFrame),
         3 => kind.prop_map(Step::Refuse),
-        1 => Just(Step::FailApply),
         2 => Just(Step::Stale),
         1 => Just(Step::Mute),
         1 => Just(Step::Join),
@@ -240,9 +238,8 @@ struct World {
     open: Open,
     now: Instant,
     entropy: u64,
-    /// Faults for the next request, the next delta, and all initial streams.
+    /// Faults for the next request, and for all initial streams.
     refuse: Option<FailureKind>,
-    fail_apply: bool,
     stale: bool,
     mute: bool,
     requests: u32,
@@ -278,7 +275,6 @@ impl World {
             now: Instant::ZERO,
             entropy: 1,
             refuse: None,
-            fail_apply: false,
             stale: false,
             mute: false,
             requests: 0,
@@ -326,12 +322,6 @@ impl World {
                     send_initial_events,
                     ..
                 } => self.open_watch(version, send_initial_events),
-                Action::Apply(_) if std::mem::take(&mut self.fail_apply) => {
-                    self.open = Open::Nothing;
-                    return self.input(Input::ApplyFailed {
-                        message: "a transform failed".into(),
-                    });
-                }
                 Action::Apply(delta) => self.apply(delta),
                 Action::Wait(wait) => {
                     self.open = Open::Nothing;
@@ -352,7 +342,6 @@ impl World {
                 let panics = self.dispatcher.dispatch(&events);
                 assert!(panics.is_empty(), "{panics:?}");
             }
-            self.deltas.batch_done();
         }
     }
 
@@ -525,7 +514,6 @@ impl World {
                 }
             }
             Step::Refuse(kind) => self.refuse = Some(kind),
-            Step::FailApply => self.fail_apply = true,
             Step::Stale => self.stale = true,
             Step::Mute => self.mute = true,
             Step::Join => self.join(),
@@ -557,7 +545,6 @@ impl World {
     /// No more faults: runs until the watch has nothing left to say.
     fn settle(&mut self) -> Result<(), TestCaseError> {
         self.refuse = None;
-        self.fail_apply = false;
         self.stale = false;
         for _ in 0..2000 {
             if self.deliver() {
@@ -594,7 +581,7 @@ fn run(watch_list: bool, steps: Vec<Step>) -> Result<(), TestCaseError> {
         store.resource_version().map(ToString::to_string),
         Some(world.server.version.to_string())
     );
-    prop_assert!(world.deltas.has_synced());
+    prop_assert!(store.is_synced());
     prop_assert_eq!(world.reflector.health(), &Health::Synced);
     Ok(())
 }

@@ -5,11 +5,21 @@
 
 use kubewright_engine::Instant;
 use kubewright_engine::backoff::Exponential;
-use kubewright_engine::queue::{Causes, Fairness, Merge, Next, Priority, State, Token, Wake, WorkQueue};
+use kubewright_engine::queue::{Fairness, Merge, Next, Priority, State, Token, Wake, WorkQueue};
 use proptest::prelude::*;
 use std::time::Duration;
 
 const ITEMS: u8 = 5;
+
+/// All causes of a run, in order.
+#[derive(Clone, Debug, Default, PartialEq)]
+struct Causes(Vec<u32>);
+
+impl Merge for Causes {
+    fn merge(&mut self, later: Causes) {
+        self.0.extend(later.0);
+    }
+}
 
 #[derive(Clone, Debug)]
 enum Step {
@@ -21,7 +31,6 @@ enum Step {
     Forget(u8),
     Pass(u64),
     ShutDown,
-    Drain,
 }
 
 fn step() -> impl Strategy<Value = Step> {
@@ -34,7 +43,7 @@ fn step() -> impl Strategy<Value = Step> {
         6 => (0..4usize).prop_map(Step::Done),
         1 => (0..ITEMS).prop_map(Step::Forget),
         4 => (1..4u64).prop_map(Step::Pass),
-        1 => prop_oneof![8 => Just(Step::Pass(100)), 1 => Just(Step::ShutDown), 1 => Just(Step::Drain)],
+        1 => prop_oneof![9 => Just(Step::Pass(100)), 1 => Just(Step::ShutDown)],
     ]
 }
 
@@ -42,7 +51,7 @@ fn step() -> impl Strategy<Value = Step> {
 struct Pending {
     priority: Priority,
     due: Option<Instant>,
-    causes: Causes<u32>,
+    causes: Causes,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -61,8 +70,7 @@ struct Model {
     /// Delayed items in the order of asking.
     delayed: Vec<u8>,
     turns: u32,
-    /// Open, draining, closed.
-    shut: u8,
+    shut: bool,
     ready_since: Vec<Instant>,
 }
 
@@ -117,7 +125,7 @@ impl Model {
     }
 
     fn ask(&mut self, item: u8, due: Option<Instant>, priority: Priority, cause: u32, now: Instant) {
-        if self.shut > 0 {
+        if self.shut {
             return;
         }
         self.promote(now);
@@ -127,11 +135,11 @@ impl Model {
         let mut pending = before.clone().unwrap_or(Pending {
             priority,
             due,
-            causes: Causes::none(),
+            causes: Causes::default(),
         });
         pending.priority = pending.priority.max(priority);
         pending.due = pending.due.min(due);
-        pending.causes.merge(Causes::one(cause));
+        pending.causes.merge(Causes(vec![cause]));
         let after = pending.clone();
         slot.pending = Some(pending);
         if slot.running.is_some() {
@@ -153,7 +161,7 @@ impl Model {
     }
 
     fn retry(&mut self, item: u8, cause: u32, now: Instant) {
-        if self.shut > 0 {
+        if self.shut {
             return;
         }
         let slot = self.item(item);
@@ -202,24 +210,16 @@ impl Model {
         }
     }
 
-    fn shut_down(&mut self, mode: u8) {
-        if mode <= self.shut {
-            return;
-        }
-        self.shut = mode;
+    fn shut_down(&mut self) {
+        self.shut = true;
         for slot in &mut self.items {
-            let dropped = slot
-                .pending
-                .take_if(|pending| mode == 2 || pending.due.is_some())
-                .is_some();
+            let dropped = slot.pending.take().is_some();
             if dropped && slot.running.is_none() {
                 slot.failures = 0;
             }
         }
         self.delayed.clear();
-        if mode == 2 {
-            self.ready.clear();
-        }
+        self.ready.clear();
     }
 
     fn state(&self, item: u8) -> State {
@@ -236,17 +236,17 @@ impl Model {
 }
 
 fn run(steps: Vec<Step>) -> Result<(), TestCaseError> {
-    let mut queue: WorkQueue<u8, Causes<u32>> = WorkQueue::new(backoff(), fairness());
+    let mut queue: WorkQueue<u8, Causes> = WorkQueue::new(backoff(), fairness());
     let mut model = Model::new();
     let mut now = Instant::ZERO;
     let mut out: Vec<(u8, Token)> = Vec::new();
     for (number, step) in (0u32..).zip(steps) {
-        let cause = Causes::one(number);
+        let cause = Causes(vec![number]);
         match step {
             Step::Add(item, priority) => {
                 let wake = queue.add(item, priority, cause, now);
                 model.ask(item, None, priority, number, now);
-                prop_assert!((wake == Wake::ShutDown) == (model.shut > 0));
+                prop_assert!((wake == Wake::ShutDown) == model.shut);
             }
             Step::AddAfter(item, delay, priority) => {
                 let due = now + Duration::from_secs(delay);
@@ -277,10 +277,10 @@ fn run(steps: Vec<Step>) -> Result<(), TestCaseError> {
                         .iter()
                         .filter_map(|item| model.items[usize::from(*item)].pending.as_ref()?.due)
                         .min();
-                    prop_assert!(model.shut == 0);
+                    prop_assert!(!model.shut);
                     prop_assert_eq!(due, want);
                 }
-                (Next::ShutDown, None) => prop_assert!(model.shut > 0),
+                (Next::ShutDown, None) => prop_assert!(model.shut),
                 (got, want) => return Err(TestCaseError::fail(format!("got {got:?}, want {want:?}"))),
             },
             Step::Done(which) if !out.is_empty() => {
@@ -297,11 +297,7 @@ fn run(steps: Vec<Step>) -> Result<(), TestCaseError> {
             Step::Pass(seconds) => now = now + Duration::from_secs(seconds),
             Step::ShutDown => {
                 queue.shut_down();
-                model.shut_down(2);
-            }
-            Step::Drain => {
-                queue.shut_down_with_drain();
-                model.shut_down(1);
+                model.shut_down();
             }
         }
         compare(&queue, &model, now)?;
@@ -309,7 +305,7 @@ fn run(steps: Vec<Step>) -> Result<(), TestCaseError> {
     Ok(())
 }
 
-fn compare(queue: &WorkQueue<u8, Causes<u32>>, model: &Model, now: Instant) -> Result<(), TestCaseError> {
+fn compare(queue: &WorkQueue<u8, Causes>, model: &Model, now: Instant) -> Result<(), TestCaseError> {
     for item in 0..ITEMS {
         prop_assert_eq!(queue.state(&item), model.state(item), "item {}", item);
         prop_assert_eq!(

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use kubewright_engine::Instant;
 use kubewright_engine::election::{Next, Purpose, Record, Settings, Write};
-use kubewright_engine::sharding::{Sharding, Slot, assign};
+use kubewright_engine::sharding::{LeaseId, Sharding, assign};
 use proptest::prelude::*;
 
 const SETTINGS: Settings = Settings {
@@ -88,7 +88,7 @@ struct Working {
 struct Replica {
     sharding: Sharding,
     name: String,
-    pending: BTreeMap<Slot, Pending>,
+    pending: BTreeMap<LeaseId, Pending>,
     working: [Option<Working>; SHARDS],
     slow_work: u64,
     paused: u64,
@@ -108,8 +108,8 @@ struct World {
     terms: [Option<(String, u64)>; SHARDS],
 }
 
-fn slots() -> impl Iterator<Item = Slot> {
-    std::iter::once(Slot::Member).chain((0..SHARDS).map(Slot::Shard))
+fn ids() -> impl Iterator<Item = LeaseId> {
+    std::iter::once(LeaseId::Member).chain((0..SHARDS).map(LeaseId::Shard))
 }
 
 impl World {
@@ -144,10 +144,10 @@ impl World {
         }
     }
 
-    fn lease_of(&self, at: usize, slot: Slot) -> String {
-        match slot {
-            Slot::Member => self.replicas[at].name.clone(),
-            Slot::Shard(shard) => format!("shard-{shard}"),
+    fn lease_of(&self, at: usize, id: LeaseId) -> String {
+        match id {
+            LeaseId::Member => self.replicas[at].name.clone(),
+            LeaseId::Shard(shard) => format!("shard-{shard}"),
         }
     }
 
@@ -173,13 +173,12 @@ impl World {
 
     fn answer(&mut self, at: usize) {
         let now = self.now;
-        for slot in slots() {
+        for id in ids() {
             let replica = &mut self.replicas[at];
-            if replica.pending.get(&slot).is_none_or(|pending| pending.due > now) {
+            if replica.pending.get(&id).is_none_or(|pending| pending.due > now) {
                 continue;
             }
-            let (Some(pending), Some(election)) = (replica.pending.remove(&slot), replica.sharding.election(slot))
-            else {
+            let (Some(pending), Some(election)) = (replica.pending.remove(&id), replica.sharding.election(id)) else {
                 continue;
             };
             match (pending.write, pending.answer) {
@@ -193,23 +192,23 @@ impl World {
 
     fn request(&mut self, at: usize, fate: Fate) {
         let now = self.now;
-        for slot in slots() {
-            if self.replicas[at].pending.contains_key(&slot) {
+        for id in ids() {
+            if self.replicas[at].pending.contains_key(&id) {
                 continue;
             }
-            let write = match self.replicas[at].sharding.next(slot, now) {
+            let write = match self.replicas[at].sharding.next(id, now) {
                 Next::Wait(_) => continue,
                 Next::Read => None,
                 Next::Write(write) => Some(write),
             };
-            if let (Slot::Shard(shard), Some(write)) = (slot, &write) {
+            if let (LeaseId::Shard(shard), Some(write)) = (id, &write) {
                 let works = self.replicas[at].working[shard].is_some();
                 assert!(
                     !works || write.purpose == Purpose::Renew,
                     "{write:?} while shard {shard} is worked on"
                 );
             }
-            let (name, lease) = (self.replicas[at].name.clone(), self.lease_of(at, slot));
+            let (name, lease) = (self.replicas[at].name.clone(), self.lease_of(at, id));
             let answer = match (fate, &write) {
                 (Fate::RequestsLost, _) => Err(Refused::Failed),
                 (_, Some(write)) => self.write(lease, &name, write),
@@ -226,7 +225,7 @@ impl World {
                 write,
                 answer,
             };
-            self.replicas[at].pending.insert(slot, pending);
+            self.replicas[at].pending.insert(id, pending);
         }
     }
 
@@ -244,7 +243,7 @@ impl World {
         for (name, record) in &leases {
             match name.strip_prefix("shard-").and_then(|shard| shard.parse().ok()) {
                 Some(shard) => {
-                    if let Some(election) = sharding.election(Slot::Shard(shard)) {
+                    if let Some(election) = sharding.election(LeaseId::Shard(shard)) {
                         election.seen(Some(record.clone()), now);
                     }
                 }
@@ -273,7 +272,7 @@ impl World {
                 // When the term is over all work is dropped, however long it would have taken.
                 let holds = replica
                     .sharding
-                    .election(Slot::Shard(shard))
+                    .election(LeaseId::Shard(shard))
                     .and_then(|election| election.term(now));
                 if left == 0 || holds != Some(worked.term) {
                     *working = None;
@@ -332,7 +331,7 @@ impl World {
         let now = self.now;
         let mut workers = Vec::new();
         for replica in &mut self.replicas {
-            let election = replica.sharding.election(Slot::Shard(shard));
+            let election = replica.sharding.election(LeaseId::Shard(shard));
             let term = election.and_then(|election| election.term(now));
             if let Some(working) = replica.working[shard].filter(|working| term == Some(working.term)) {
                 workers.push((replica.name.clone(), working.term));

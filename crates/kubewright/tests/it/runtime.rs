@@ -1,5 +1,48 @@
 //! The runtime as its user sees it, against a small API server in memory. The names carry the letters of the
 //! invariants.
+//!
+//! # Which test checks which invariant of the runtime
+//!
+//! | invariant | test |
+//! |---|---|
+//! | K1 reads see own writes | the engine's `receipts::tests` (exhaustive), `k1_…` |
+//! | K2 out-of-scope writes do not block | the engine's `receipts::tests`, `cache::scope::tests::k2_…`, `k2_…` |
+//! | K3 deletes | the engine's `receipts::tests`, `k3_…` |
+//! | K4 unknown outcomes, dry runs, dropped futures, restores | the engine's `receipts::tests`, `k4_…` |
+//! | K5 a delete means one uid | `k5_…` |
+//! | RF5, RF11 lists, bad frames, objects that do not decode | `rf5_…`, `rf11_…`, `cache::wire::tests::rf11_…` |
+//! | objects at rest, lists cut as they arrive | `form::packed::tests`, `form::cut::tests` |
+//! | a controller that wakes itself is told | the engine's `loop_detector::tests`, `a_controller_that_wakes_…` |
+//! | DF2 missed deletions | `df2_…`, `causes_lead_from_a_change_to_its_reconcile` |
+//! | C8 a failing kind fails alone | `c8_…` |
+//! | SI10 one watch for all users, gone with the last | `si10_…` |
+//! | several namespaces are one view, K1 in each | `crates/testing/tests/it/runtime/namespaces.rs`, `c_a_manager_of_some_…` |
+//! | Q5, Q6 waiting and waking, without starving others | `queue::tests` |
+//! | profiles: one at a time, bounded, loopback | `profiles::tests` (feature `profiling`) |
+//! | R1–R3 one at a time, nothing lost | `r1_…` |
+//! | R3 mappings that look things up | the engine's `states::tests`; with a server: `crates/testing/tests/it/runtime/sources.rs::r3_…` |
+//! | sources from outside: bounded, kept until a worker has them | `crates/testing/tests/it/runtime/sources.rs` |
+//! | predicates and selectors of one source | `predicate::tests`; with a server: `crates/testing/tests/it/runtime/sources.rs` |
+//! | R4 sources first | `r4_…` |
+//! | R5 errors and backoff | `r5_…`; errors of any type: `crates/testing/tests/it/runtime/controllers.rs::r5_…` |
+//! | M6 controllers come and go | `crates/testing/tests/it/runtime/controllers.rs::m6_…` |
+//! | R6, M7 stop | `m7_…` |
+//! | R7 panics | `r7_…` |
+//! | M3 runnables after caches | `m3_…` |
+//! | LE1–LE6 leader election | the engine's `election::tests`, `tests/it/election.rs` there; with a server: `crates/testing/tests/it/runtime/election.rs` |
+//! | SH1–SH5 sharding | the engine's `tests/it/sharding.rs`, `sharding::assign::tests`; with a server, and SH6–SH8: `crates/testing/tests/it/runtime/sharding.rs`, `sharding::shards::tests` |
+//! | LE8 fields of others in a Lease | `election::lease::tests::le8_…` |
+//! | finalizers | `controller::finalizer::tests`; with a server: `crates/testing/tests/it/runtime/finalizers.rs` |
+//! | M5 the first error | `m5_…` |
+//! | M2 probes first | `m2_…` |
+//! | W1 an answer carries its request's uid | `webhook::tests::w1_…` |
+//! | W2 patches keep what the type does not know | `webhook::merge::tests::w2_…`, `webhook::json_patch::tests::w2_…`; with a server: `crates/testing/tests/it/webhooks` |
+//! | W3 dry runs | `webhook::tests::w3_…` |
+//! | W4 conversions keep order and metadata | `webhook::tests::w4_…`; lossless: `crates/testing/tests/it/webhooks/round_trip.rs` |
+//! | W5 certificates are read again, W6 webhooks before caches, W7 limits | `crates/testing/tests/it/webhooks/https.rs`, `webhook::body::tests`, `health::tests` |
+//! | E3, E4 events | `e3_…` |
+//! | one layer retries, every request ends | the engine's `retry::tests`, `client::send::tests`, `a_write_is_repeated_…`, `every_request_…` |
+//! | nothing is sent that changes nothing | `apply::tests::an_apply_is_sent_when_it_could_change_something`, `apply_…` |
 
 use std::future::Future;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -643,7 +686,7 @@ async fn si7_a_slow_handler_holds_up_nobody() {
     fake.put(CONFIGS, raw("a", "x"));
     let client = client(&fake);
     let informer = client.cache().informer::<ConfigMap>();
-    let (slow, quick): (Told, Told) = Default::default();
+    let (slow, quick): (Log, Log) = Default::default();
     let (release, held) = std::sync::mpsc::channel::<()>();
     let (sink, held) = (slow.clone(), Mutex::new(held));
     let slow_one = informer.add_handler(move |event: &Event<ConfigMap>| {
@@ -697,7 +740,7 @@ async fn si6_a_late_handler_is_told_all_and_silent_after_its_removal() {
     let cache = Cache::new(fake.client());
     let informer = cache.informer::<ConfigMap>();
     informer.synced().await.expect("synced");
-    let log = Told::default();
+    let log = Log::default();
     let sink = log.clone();
     let late = informer.add_handler(move |event: &Event<ConfigMap>| {
         assert!(event.object().name_any() != "bad", "a handler's own mistake");
@@ -708,7 +751,7 @@ async fn si6_a_late_handler_is_told_all_and_silent_after_its_removal() {
     assert_eq!(*log.lock().expect("quiet"), ["added x"]);
     assert!(informer.remove_handler(late) && !informer.remove_handler(late));
     assert!(!informer.handler_synced(late));
-    let seen = Told::default();
+    let seen = Log::default();
     let sink = seen.clone();
     informer.add_inline_handler(move |event: &Event<ConfigMap>| sink.lock().expect("quiet").push(told(event)));
     assert_eq!(
@@ -721,7 +764,7 @@ async fn si6_a_late_handler_is_told_all_and_silent_after_its_removal() {
     assert_eq!(*log.lock().expect("quiet"), ["added x"]);
 }
 
-type Told = Arc<Mutex<Vec<String>>>;
+type Log = Arc<Mutex<Vec<String>>>;
 
 fn told(event: &Event<ConfigMap>) -> String {
     let verb = match event {

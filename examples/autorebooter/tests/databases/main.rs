@@ -366,7 +366,31 @@ async fn s02_mariadb_is_polled() -> Outcome {
     scene.restarted(1).await
 }
 
+#[allow(dead_code, unreachable_pub, reason = "it is a program")]
+#[path = "../../examples/autorebooter-demo.rs"]
+mod example;
+
+async fn the_demo_comes_to_its_end() -> Outcome {
+    if !postgres_is_there() {
+        let refused = example::demo()
+            .err()
+            .and_then(|why| why.into_source())
+            .map(|why| why.to_string());
+        assert!(refused.is_some_and(|why| why.contains("apt-get install postgresql")));
+        return Ok(());
+    }
+    let printed = kubewright_demo::play(example::demo()?).await?;
+    for text in ["RebootPolicy default/price-list is watching the comment of the database mydb after"] {
+        assert!(
+            printed.contains(text),
+            "the demo should print {text:?}; it printed:\n{printed}"
+        );
+    }
+    Ok(())
+}
+
 kubewright_testing::process_tests!(
+    the_demo_comes_to_its_end,
     s02_s09_postgres_is_polled,
     s03_postgres_tells_of_changes,
     s06_s10_postgres_goes_and_comes_back,

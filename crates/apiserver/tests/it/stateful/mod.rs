@@ -6,7 +6,7 @@
 //! again with steps left out, and the shortest sequence that still fails is printed.
 //!
 //! As a test it runs shortly. Longer, and with figures of time and memory on standard error:
-//! `BOLERO_RANDOM_TEST_TIME_MS=600000 cargo test --release -p kubewright-apiserver --test it stateful:: -- --nocapture`;
+//! `KUBEWRIGHT_FUZZ_SECONDS=600 cargo test --release -p kubewright-apiserver --test it stateful:: -- --nocapture`;
 //! `KUBEWRIGHT_SEED=N` begins with another seed, `KUBEWRIGHT_SEED=N..M` plays those only.
 //!
 //! Not here: sockets (the cluster's tests), files (`durable` of the cluster).
@@ -69,8 +69,8 @@ fn no_sequence_hurts() {
 /// Which seeds to play, and for how long when it is not an ordinary run.
 fn seeds() -> (Range<u64>, Option<Duration>) {
     let number = |text: &str| text.parse::<u64>().expect("a seed is a number");
-    let time = std::env::var("BOLERO_RANDOM_TEST_TIME_MS").ok();
-    let time = time.map(|time| Duration::from_millis(number(&time)));
+    let time = std::env::var("KUBEWRIGHT_FUZZ_SECONDS").ok();
+    let time = time.map(|time| Duration::from_secs(number(&time)));
     match std::env::var("KUBEWRIGHT_SEED").ok() {
         Some(seeds) => match seeds.split_once("..") {
             Some((from, to)) => (number(from)..number(to), Some(time.unwrap_or(Duration::MAX))),

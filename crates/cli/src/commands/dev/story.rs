@@ -13,9 +13,9 @@ use serde_json::{Value, json};
 
 use super::observations::Readiness;
 use super::operator::{Exit, what_it_said};
-use crate::narrator::Line;
 use crate::output::{BAD, DIM, GOOD, STRONG, paint, shell_word};
 use crate::program::Failed;
+use kubewright_demo::narrator::Line;
 
 /// Entries that are kept for the screen.
 const KEPT: usize = 500;

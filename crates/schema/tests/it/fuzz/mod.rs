@@ -1,11 +1,12 @@
 //! All input from outside is read without a panic, and its value keeps its meaning: one target for every reader.
 //!
-//! As a test each target runs shortly. Longer: `BOLERO_RANDOM_TEST_TIME_MS=600000 cargo test --release -p
+//! As a test each target runs shortly. Longer: `KUBEWRIGHT_FUZZ_SECONDS=600 cargo test --release -p
 //! kubewright-schema --test it fuzz::NAME`. A finding of a run becomes a line of a table beside the reader.
 
+mod check;
 mod input;
 
-use bolero::check;
+use check::check;
 use input::Input;
 use kubewright_cel::eval::{Bindings, Patterns, evaluate};
 use kubewright_cel::types::{Decl, Type};
@@ -22,7 +23,7 @@ use serde_json::{Value, json};
 
 #[test]
 fn json_is_read_as_serde_reads_it() {
-    check!().for_each(|bytes: &[u8]| {
+    check(|bytes| {
         let text = Input::new(bytes).text(input::JSON);
         for body in [bytes, text.as_bytes()] {
             if let (Ok(ours), Ok(other)) = (decode::json(body), serde_json::from_slice::<Value>(body)) {
@@ -46,7 +47,7 @@ fn contains_number(value: &Value) -> bool {
 
 #[test]
 fn yaml_is_read() {
-    check!().for_each(|bytes: &[u8]| {
+    check(|bytes| {
         let text = Input::new(bytes).text(input::YAML);
         for body in [bytes, text.as_bytes()] {
             if let Ok(read) = decode::yaml(body) {
@@ -61,7 +62,7 @@ fn yaml_is_read() {
 
 #[test]
 fn protobuf_is_read() {
-    check!().for_each(|bytes: &[u8]| {
+    check(|bytes| {
         let mut input = Input::new(bytes);
         let _ = protobuf::decode(bytes);
         let _ = protobuf::decode(&input.protobuf());
@@ -70,7 +71,7 @@ fn protobuf_is_read() {
 
 #[test]
 fn quantities_say_themselves() {
-    check!().for_each(|bytes: &[u8]| {
+    check(|bytes| {
         let text = Input::new(bytes).text(input::QUANTITY);
         if let Ok(quantity) = text.parse::<Quantity>() {
             let printed = quantity.to_string();
@@ -84,7 +85,7 @@ fn quantities_say_themselves() {
 
 #[test]
 fn selectors_say_themselves() {
-    check!().for_each(|bytes: &[u8]| {
+    check(|bytes| {
         let mut input = Input::new(bytes);
         let text = input.text(input::SELECTOR);
         let labels = json!({"a": "b", "x/y": "1"});
@@ -99,7 +100,7 @@ fn selectors_say_themselves() {
 
 #[test]
 fn json_paths_are_walked() {
-    check!().for_each(|bytes: &[u8]| {
+    check(|bytes| {
         let mut input = Input::new(bytes);
         let text = input.text(input::JSONPATH);
         if let Ok(path) = JsonPath::parse(&text) {
@@ -112,7 +113,7 @@ fn json_paths_are_walked() {
 
 #[test]
 fn json_patches_are_applied() {
-    check!().for_each(|bytes: &[u8]| {
+    check(|bytes| {
         let mut input = Input::new(bytes);
         let (document, operations) = (input.value(4), input.operations());
         let _ = patch::json::apply(&document, &operations);
@@ -122,7 +123,7 @@ fn json_patches_are_applied() {
 
 #[test]
 fn a_merge_patch_of_a_difference_makes_it() {
-    check!().for_each(|bytes: &[u8]| {
+    check(|bytes| {
         let mut input = Input::new(bytes);
         let (from, to) = (input.object(4), input.object(4));
         let patch = patch::merge::diff(&from, &to);
@@ -137,7 +138,7 @@ fn a_merge_patch_of_a_difference_makes_it() {
 #[test]
 fn strategic_patches_are_applied() {
     let schema = catalog::for_kind("apps", "v1", "Deployment").expect("a built-in kind");
-    check!().for_each(|bytes: &[u8]| {
+    check(|bytes| {
         let mut input = Input::new(bytes);
         let (document, patch) = (input.deployment(), input.deployment());
         if let Ok(mut patched) = patch::strategic::apply(&document, patch.clone(), &schema) {
@@ -149,7 +150,7 @@ fn strategic_patches_are_applied() {
 
 #[test]
 fn field_sets_say_themselves() {
-    check!().for_each(|bytes: &[u8]| {
+    check(|bytes| {
         let mut input = Input::new(bytes);
         let fields = input.fields(4);
         if let Ok(set) = FieldSet::decode(&fields) {
@@ -162,7 +163,7 @@ fn field_sets_say_themselves() {
 
 #[test]
 fn schemas_are_read_and_applied() {
-    check!().for_each(|bytes: &[u8]| {
+    check(|bytes| {
         let mut input = Input::new(bytes);
         let schema = input.schema(4);
         let errors = structural::check_crd_schema(&schema, &FieldPath::root());
@@ -187,7 +188,7 @@ fn expressions_are_checked_and_computed() {
         .variable("self", Decl::new(Type::Dyn))
         .variable("n", Decl::new(Type::Int))
         .variable("s", Decl::new(Type::String));
-    check!().for_each(|bytes: &[u8]| {
+    check(|bytes| {
         let mut input = Input::new(bytes);
         let text = input.text(input::CEL);
         if let Ok(program) = cel::compile(&text, &environment) {

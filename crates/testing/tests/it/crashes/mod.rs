@@ -12,8 +12,8 @@
 //! Events are neither counted nor compared: a controller that dies may say something twice or not at all, in Kubernetes
 //! too.
 
-#[path = "../../../src/line.rs"]
-mod line;
+#[path = "../../../src/connection.rs"]
+mod connection;
 mod process;
 mod scenarios;
 mod snapshot;

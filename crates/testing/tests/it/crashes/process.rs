@@ -10,7 +10,7 @@ use kubewright_cluster::controllers::{self, Settings};
 use kubewright_testing::TestCluster;
 use tokio::task::JoinHandle;
 
-use super::line::Line;
+use super::connection::BreakingConnection;
 
 /// The time of the cluster, for the controller beside it.
 struct Time(TestCluster);
@@ -29,7 +29,7 @@ impl Clock for Time {
 
 /// A controller with a connection of its own.
 pub(crate) struct Process {
-    lines: [Arc<Line>; 2],
+    lines: [Arc<BreakingConnection>; 2],
     task: JoinHandle<()>,
 }
 
@@ -41,10 +41,13 @@ impl Process {
         nodes: Nodes,
         dies_after: Option<usize>,
     ) -> Process {
-        let lines = [Line::new(dies_after.unwrap_or(usize::MAX)), Line::new(usize::MAX)];
+        let lines = [
+            BreakingConnection::new(dies_after.unwrap_or(usize::MAX)),
+            BreakingConnection::new(usize::MAX),
+        ];
         let [first, second] = lines.clone();
         let cluster = cluster.clone();
-        let manager = move |line: &Arc<Line>| {
+        let manager = move |line: &Arc<BreakingConnection>| {
             let clock = Arc::new(Time(cluster.clone()));
             let settings = Settings {
                 root_ca: Arc::new(|| Some("authority".to_owned())),

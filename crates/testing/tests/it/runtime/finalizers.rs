@@ -26,9 +26,9 @@ impl Bank {
     }
 }
 
-struct Teller(Bank);
+struct Payments(Bank);
 
-impl Reconciler for Teller {
+impl Reconciler for Payments {
     type Object = ConfigMap;
 
     async fn reconcile(&self, object: Arc<ConfigMap>, _: Context) -> kubewright::Result<Action> {
@@ -66,7 +66,7 @@ impl Reconciler for Teller {
 
 async fn started(bank: &Bank) -> Result<(TestCluster, Api<ConfigMap>)> {
     let cluster = TestCluster::start_with(Cluster::builder().controllers(Controllers::None)).await?;
-    let controller = Controller::of(Teller(bank.clone())).finalizer(FINALIZER);
+    let controller = Controller::of(Payments(bank.clone())).finalizer(FINALIZER);
     cluster.run(Operator::new("teller").controller(controller)).await?;
     let api = Api::namespaced(cluster.kube(), "default");
     Ok((cluster, api))
@@ -123,7 +123,7 @@ async fn an_object_that_was_deleted_before_it_was_seen_is_left_alone() -> Result
         .await?;
     api.delete("early", &DeleteParams::default()).await?;
     let bank = Bank::default();
-    let controller = Controller::of(Teller(bank.clone())).finalizer(FINALIZER);
+    let controller = Controller::of(Payments(bank.clone())).finalizer(FINALIZER);
     cluster.run(Operator::new("teller").controller(controller)).await?;
     api.create(&PostParams::default(), &account("late", &[])).await?;
     bank.until("the controller works", |accounts| accounts.contains_key("late"))

@@ -127,9 +127,9 @@ fn operator() -> Operator {
 
 /// The audit log, as events.
 #[derive(Default)]
-struct Kept(Mutex<Vec<Value>>);
+struct Recorded(Mutex<Vec<Value>>);
 
-impl AuditSink for Kept {
+impl AuditSink for Recorded {
     fn write(&self, line: &str) -> Result<(), String> {
         let event = serde_json::from_str(line).map_err(|error| error.to_string())?;
         self.0.lock().map_err(|error| error.to_string())?.push(event);
@@ -139,12 +139,12 @@ impl AuditSink for Kept {
 
 struct Door {
     cluster: TestCluster,
-    events: Arc<Kept>,
+    events: Arc<Recorded>,
 }
 
 impl Door {
     async fn new() -> Result<Door> {
-        let events = Arc::new(Kept::default());
+        let events = Arc::new(Recorded::default());
         let policy = b"{apiVersion: audit.k8s.io/v1, kind: Policy, rules: [{level: Request}]}";
         let log = AuditLog {
             policy: Arc::new(AuditPolicy::parse(policy).expect("a policy")),
