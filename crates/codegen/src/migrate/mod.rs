@@ -18,8 +18,10 @@ use crate::names;
 use crate::plan::{Files, MemoryFiles};
 use crate::project::{Project, Resource};
 use crate::scaffold::{
-    CreateApi, CreateWebhook, Dependency, External, Init, License, Subject, create_api, create_webhook, init, step,
+    CreateApi, CreateWebhook, Dependency, External, Init, License, Subject, TESTS, create_api, create_webhook, init,
+    step, test_module,
 };
+use crate::source::Source as Edited;
 
 mod arguments;
 mod bodies;
@@ -422,8 +424,7 @@ impl Migration<'_> {
                     // Ours waits for a condition that the status may not have.
                     let named = layout.controller_file((name != default).then_some(name.as_str()));
                     let stem = file_stem(&named);
-                    made.0
-                        .retain(|path, _| !(path.starts_with("tests/") && path.ends_with(&format!("{stem}.rs"))));
+                    remove_tests(made, stem)?;
                 }
             }
             if resource.webhooks.is_some() {
@@ -449,6 +450,18 @@ impl Migration<'_> {
         }
         Ok(())
     }
+}
+
+/// Takes the tests of a controller away, with their declarations.
+fn remove_tests(made: &mut MemoryFiles, stem: &str) -> Result<(), Diagnostic> {
+    let program = made.0.get(TESTS).map_or("", String::as_str);
+    let mut program = Edited::parse(TESTS, program)?;
+    made.0.retain(|path, _| {
+        let gone = test_module(path).filter(|module| module.ends_with(stem));
+        gone.map(|module| program.remove_module(module)).is_none()
+    });
+    made.0.insert(TESTS.to_owned(), program.into_text());
+    Ok(())
 }
 
 /// A file of types, with its imports.

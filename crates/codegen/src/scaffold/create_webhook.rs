@@ -259,7 +259,7 @@ fn write(
     } else {
         change.create(&file, words.webhook_text())?;
         if let Some((path, text)) = words.webhook_test(&change.plan)? {
-            change.create(&path, text)?;
+            change.create_test(&path, text)?;
         }
     }
     change.declare_webhook(resource)?;
@@ -315,7 +315,7 @@ fn add(change: &mut Change<'_>, words: &Words<'_>, file: &str, before: &Webhooks
         return Ok(());
     };
     match change.plan.read(&path)? {
-        None => change.create(&path, text),
+        None => change.create_test(&path, text),
         Some(_) => change.edit(&path, |source| {
             for (function, item) in words.webhook_test_items() {
                 if !source.has_function(function) {
@@ -337,9 +337,9 @@ fn convert(change: &mut Change<'_>, hub: &Resource, asked: &CreateWebhook) -> Re
     for version in &asked.spoke {
         let spoke = words.version(version);
         let layout = project.layout(&spoke);
-        for (path, text) in words.conversion(&spoke) {
-            change.create(&path, text)?;
-        }
+        let [(path, text), (test, of_test)] = words.conversion(&spoke);
+        change.create(&path, text)?;
+        change.create_test(&test, of_test)?;
         change.edit(&format!("{}/mod.rs", layout.api_folder()), |source| {
             source.add_module(&format!("{}_conversion", layout.stem));
             Ok(())

@@ -8,7 +8,7 @@ use crate::project::{Resource, Webhooks};
 use super::Change;
 use super::create_api::put;
 use super::subject::{self, Subject, has_stub};
-use super::tree::{API_LIB, LIB};
+use super::tree::{API_LIB, LIB, test_at};
 use super::words::{ControllerFile, Words, controllers};
 
 /// The options of `delete`.
@@ -69,6 +69,7 @@ pub fn delete_api<'a>(files: &'a dyn Files, asked: &Delete) -> Result<Plan<'a>, 
         let (test, text) = words.controller_test(controller);
         let candidates = [words.controller_text(controller), words.controller_text(&earlier)];
         scaffolded.push(as_written(&change, layout.controller_file(file_name), candidates)?);
+        let test = test_at(&change.plan, &test)?;
         scaffolded.push(as_written(&change, test, [text, words.controller_test(&earlier).1])?);
     }
     let types = wanted.is_none() && (resource.api.is_some() || has_stub(&project, &resource));
@@ -250,6 +251,7 @@ fn remove(change: &mut Change<'_>, scaffolded: &Scaffolded, attempted: &str) -> 
                     change.plan.notes.push(format!("deleted {path}, which was edited"));
                 }
                 change.plan.remove(path)?;
+                change.undeclare_test(path)?;
             }
             None => {}
         }
@@ -340,7 +342,7 @@ fn take_out(change: &mut Change<'_>, was: &Resource, left: &Resource, attempted:
     change.create(&layout.webhook_file(), after.webhook_text())?;
     // Under the name that it had.
     match (after.webhook_test(&change.plan)?, test) {
-        (Some((_, text)), Some(path)) => change.create(&path, text),
+        (Some((_, text)), Some(path)) => change.create_test(&path, text),
         _ => Ok(()),
     }
 }
@@ -356,7 +358,9 @@ fn forget_conversions(
     for version in &there.spoke {
         let spoke = words.version(version);
         let layout = project.layout(&spoke);
-        remove(change, &words.conversion(&spoke).to_vec(), attempted)?;
+        let [conversion, (test, text)] = words.conversion(&spoke);
+        let test = test_at(&change.plan, &test)?;
+        remove(change, &vec![conversion, (test, text)], attempted)?;
         change.undeclare(API_LIB, &layout.api_modules, &format!("{}_conversion", layout.stem))?;
     }
     Ok(())

@@ -9,7 +9,7 @@ use crate::source::Source;
 
 use super::init::{License, boilerplate};
 use super::subject::module_of;
-use super::tree::{API_LIB, LIB};
+use super::tree::{API_LIB, LIB, earlier_test, test_at};
 use super::words::{Words, controllers};
 use super::{BOILERPLATE, Change, plugins};
 
@@ -201,10 +201,13 @@ fn regroup(change: &mut Change<'_>, multigroup: bool, attempted: &str) -> Result
     for moved in &moves {
         carry(change, moved)?;
     }
-    for (from, to) in tests {
-        if let Some(text) = change.plan.read(&from)? {
-            change.plan.remove(&from)?;
-            change.create(&to, text)?;
+    for (from, to) in tests.into_iter().filter(|(from, to)| from != to) {
+        let there = test_at(&change.plan, &from)?;
+        if let Some(text) = change.plan.read(&there)? {
+            change.plan.remove(&there)?;
+            change.undeclare_test(&there)?;
+            let to = if there == from { to } else { earlier_test(&to) };
+            change.create_test(&to, text)?;
         }
     }
     rename(change, &old, &new)?;

@@ -10,7 +10,7 @@ use crate::plan::{Files, Plan};
 use crate::project::{self, Project};
 
 use super::render::render;
-use super::tree::{API_LIB, LIB};
+use super::tree::{API_LIB, LIB, TESTS};
 use super::{BOILERPLATE, Change, bad_name, plugins};
 
 /// Where the project's dependency on kubewright comes from.
@@ -228,11 +228,12 @@ fn rust(change: &mut Change<'_>) -> Result<(), Diagnostic> {
         ("rust/main.rs", "src/main.rs"),
         ("rust/lib.rs", LIB),
         ("rust/api_lib.rs", API_LIB),
-        ("rust/operator_test.rs", "tests/operator.rs"),
+        ("rust/tests.rs", TESTS),
+        // A program of its own: it needs a cluster, and nothing of the embedded one.
         ("rust/e2e_test.rs", "tests/e2e.rs"),
     ];
     for (template, path) in tree {
         change.create(path, render(template, words.clone()))?;
     }
-    Ok(())
+    change.create_test("tests/it/operator.rs", render("rust/operator_test.rs", words))
 }

@@ -40,6 +40,7 @@ pub use edit::{Edit, edit};
 pub use init::{Dependency, Init, License, init};
 pub use plugins::{is_layout, is_own_plugin, makes_type_and_controller, no_plugins};
 pub use subject::{External, Subject};
+pub(crate) use tree::{TESTS, earlier_test, test_module};
 
 /// Where the text that begins every new Rust file is kept, if a project wants one.
 const BOILERPLATE: &str = "hack/boilerplate.rs.txt";

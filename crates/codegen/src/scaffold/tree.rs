@@ -17,6 +17,25 @@ use super::words::{ControllerFile, Words, path};
 pub(super) const LIB: &str = "src/lib.rs";
 /// The file of the crate with the types.
 pub(super) const API_LIB: &str = "api/src/lib.rs";
+/// The program of the tests, which declares the files beside it.
+pub(crate) const TESTS: &str = "tests/it/main.rs";
+
+/// The module of a file of the test program; none for a test that is a program of its own.
+pub(crate) fn test_module(path: &str) -> Option<&str> {
+    path.strip_prefix("tests/it/")?.strip_suffix(".rs")
+}
+
+/// Where a scaffolded test was when each was a program of its own.
+pub(crate) fn earlier_test(path: &str) -> String {
+    path.replacen("tests/it/", "tests/", 1)
+}
+
+/// Where a scaffolded test is: in the test program, unless it was made earlier and is still there.
+pub(super) fn test_at(files: &dyn Files, path: &str) -> Result<String, Diagnostic> {
+    let earlier = earlier_test(path);
+    let is_earlier = files.read(path)?.is_none() && files.read(&earlier)?.is_some();
+    Ok(if is_earlier { earlier } else { path.to_owned() })
+}
 
 /// The description in a line of a new `mod.rs`.
 pub(super) enum About<'w> {
@@ -141,6 +160,34 @@ impl Change<'_> {
         Ok(())
     }
 
+    /// Writes a test where it is or belongs, and declares it in the test program.
+    pub(super) fn create_test(&mut self, path: &str, text: String) -> Result<(), Diagnostic> {
+        let path = test_at(&self.plan, path)?;
+        self.create(&path, text)?;
+        let Some(module) = test_module(&path) else {
+            return Ok(());
+        };
+        let program = render("rust/tests.rs", context! { header => self.header });
+        self.create_if_missing(TESTS, program)?;
+        self.edit(TESTS, |source| {
+            source.add_private_module(module);
+            Ok(())
+        })
+    }
+
+    /// Takes the declaration of a removed test out, and the test program with its last one.
+    pub(super) fn undeclare_test(&mut self, path: &str) -> Result<(), Diagnostic> {
+        let Some(module) = test_module(path) else {
+            return Ok(());
+        };
+        self.undeclare(TESTS, &[], module)?;
+        let empty = render("rust/tests.rs", context! { header => self.header });
+        match self.plan.read(TESTS)? {
+            Some(text) if text == empty => self.plan.remove(TESTS),
+            _ => Ok(()),
+        }
+    }
+
     /// Writes the types of a resource and registers them.
     pub(super) fn write_types(&mut self, resource: &Resource, storage: bool) -> Result<(), Diagnostic> {
         let (project, header) = (self.project.clone(), self.header.clone());
@@ -189,7 +236,7 @@ impl Change<'_> {
         let file_name = controller.file_name.as_deref();
         self.create(&layout.controller_file(file_name), words.controller_text(controller))?;
         let (test, text) = words.controller_test(controller);
-        self.create(&test, text)?;
+        self.create_test(&test, text)?;
         let mut modules = vec![(
             "controller".to_owned(),
             About::Words("The controllers: what happens to objects.".to_owned()),

@@ -10,6 +10,7 @@ use crate::source::layout_chain;
 
 use super::render::{article, render, signature};
 use super::subject::type_path;
+use super::tree::test_at;
 use super::words::{Words, path, sort_uses};
 
 /// The paths of a resource's admission webhooks.
@@ -169,11 +170,12 @@ impl Words<'_> {
         )
     }
 
-    /// The file of the tests: `tests/guestbook_webhook.rs`, or `tests/guestbook_v2_webhook.rs` when the first is that
-    /// of another version.
+    /// The file of the tests: `tests/it/guestbook_webhook.rs`, or `tests/it/guestbook_v2_webhook.rs` when the first is
+    /// that of another version.
     fn webhook_test_file(&self, files: &dyn Files) -> Result<String, Diagnostic> {
-        let plain = self.test_file(&self.project.layout(self.resource).webhook_module());
-        let versioned = self.test_file(&Words::versioned_webhook(self.project, self.resource));
+        let at = |stem: &str| test_at(files, &self.test_file(stem));
+        let plain = at(&self.project.layout(self.resource).webhook_module())?;
+        let versioned = at(&Words::versioned_webhook(self.project, self.resource))?;
         if files.read(&versioned)?.is_some() {
             return Ok(versioned);
         }
@@ -290,7 +292,7 @@ impl Words<'_> {
         [
             (layout.conversion_file(), render("rust/conversion.rs", words("crate"))),
             (
-                format!("tests/{test}.rs"),
+                format!("tests/it/{test}.rs"),
                 render("rust/conversion_test.rs", words(&self.project.api_crate())),
             ),
         ]

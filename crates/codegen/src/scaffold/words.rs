@@ -213,9 +213,9 @@ impl<'r> Words<'r> {
         (file, text)
     }
 
-    /// `tests/guestbook_controller.rs`; with the group before it in a project of several groups.
+    /// `tests/it/guestbook_controller.rs`; with the group before it in a project of several groups.
     pub(super) fn test_file(&self, stem: &str) -> String {
-        format!("tests/{}.rs", self.test_name(stem))
+        format!("tests/it/{}.rs", self.test_name(stem))
     }
 
     pub(super) fn test_name(&self, stem: &str) -> String {
