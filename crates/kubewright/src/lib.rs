@@ -24,44 +24,44 @@
 //!
 //! | invariant | test |
 //! |---|---|
-//! | K1 reads see own writes | the engine's `receipts::tests` (exhaustive), `tests/runtime.rs::k1_…` |
-//! | K2 out-of-scope writes do not block | the engine's `receipts::tests`, `cache::scope::tests::k2_…`, `tests/runtime.rs::k2_…` |
-//! | K3 deletes | the engine's `receipts::tests`, `tests/runtime.rs::k3_…` |
-//! | K4 unknown outcomes, dry runs, dropped futures, restores | the engine's `receipts::tests`, `tests/runtime.rs::k4_…` |
-//! | K5 a delete means one uid | `tests/runtime.rs::k5_…` |
-//! | RF5, RF11 lists, bad frames, objects that do not decode | `tests/runtime.rs::rf5_…`, `rf11_…`, `cache::wire::tests::rf11_…` |
+//! | K1 reads see own writes | the engine's `receipts::tests` (exhaustive), `tests/it/runtime.rs::k1_…` |
+//! | K2 out-of-scope writes do not block | the engine's `receipts::tests`, `cache::scope::tests::k2_…`, `tests/it/runtime.rs::k2_…` |
+//! | K3 deletes | the engine's `receipts::tests`, `tests/it/runtime.rs::k3_…` |
+//! | K4 unknown outcomes, dry runs, dropped futures, restores | the engine's `receipts::tests`, `tests/it/runtime.rs::k4_…` |
+//! | K5 a delete means one uid | `tests/it/runtime.rs::k5_…` |
+//! | RF5, RF11 lists, bad frames, objects that do not decode | `tests/it/runtime.rs::rf5_…`, `rf11_…`, `cache::wire::tests::rf11_…` |
 //! | objects at rest, lists cut as they arrive | `form::packed::tests`, `form::cut::tests` |
-//! | a controller that wakes itself is told | the engine's `loops::tests`, `tests/runtime.rs::a_controller_that_wakes_…` |
-//! | DF2 missed deletions | `tests/runtime.rs::df2_…`, `tests/runtime.rs::causes_lead_from_a_change_to_its_reconcile` |
-//! | C8 a failing kind fails alone | `tests/runtime.rs::c8_…` |
-//! | SI10 one watch for all users, gone with the last | `tests/runtime.rs::si10_…` |
-//! | several namespaces are one view, K1 in each | `crates/testing/tests/runtime/namespaces.rs`, `tests/runtime.rs::c_a_manager_of_some_…` |
+//! | a controller that wakes itself is told | the engine's `loops::tests`, `tests/it/runtime.rs::a_controller_that_wakes_…` |
+//! | DF2 missed deletions | `tests/it/runtime.rs::df2_…`, `tests/it/runtime.rs::causes_lead_from_a_change_to_its_reconcile` |
+//! | C8 a failing kind fails alone | `tests/it/runtime.rs::c8_…` |
+//! | SI10 one watch for all users, gone with the last | `tests/it/runtime.rs::si10_…` |
+//! | several namespaces are one view, K1 in each | `crates/testing/tests/it/runtime/namespaces.rs`, `tests/it/runtime.rs::c_a_manager_of_some_…` |
 //! | Q5, Q6 waiting and waking, without starving others | `queue::tests` |
 //! | profiles: one at a time, bounded, loopback | `profiles::tests` (feature `profiling`) |
-//! | R1–R3 one at a time, nothing lost | `tests/runtime.rs::r1_…` |
-//! | R3 mappings that look things up | the engine's `states::tests`; with a server: `crates/testing/tests/runtime/sources.rs::r3_…` |
-//! | sources from outside: bounded, kept until a worker has them | `crates/testing/tests/runtime/sources.rs` |
-//! | predicates and selectors of one source | `predicate::tests`; with a server: `crates/testing/tests/runtime/sources.rs` |
-//! | R4 sources first | `tests/runtime.rs::r4_…` |
-//! | R5 errors and backoff | `tests/runtime.rs::r5_…`; errors of any type: `crates/testing/tests/runtime/controllers.rs::r5_…` |
-//! | M6 controllers come and go | `crates/testing/tests/runtime/controllers.rs::m6_…` |
-//! | R6, M7 stop | `tests/runtime.rs::m7_…` |
-//! | R7 panics | `tests/runtime.rs::r7_…` |
-//! | M3 runnables after caches | `tests/runtime.rs::m3_…` |
-//! | LE1–LE6 leader election | the engine's `election::tests`, `tests/election.rs` there; with a server: `crates/testing/tests/runtime/election.rs` |
-//! | SH1–SH5 sharding | the engine's `tests/sharding.rs`, `sharding::assign::tests`; with a server, and SH6–SH8: `crates/testing/tests/runtime/sharding.rs`, `sharding::shards::tests` |
+//! | R1–R3 one at a time, nothing lost | `tests/it/runtime.rs::r1_…` |
+//! | R3 mappings that look things up | the engine's `states::tests`; with a server: `crates/testing/tests/it/runtime/sources.rs::r3_…` |
+//! | sources from outside: bounded, kept until a worker has them | `crates/testing/tests/it/runtime/sources.rs` |
+//! | predicates and selectors of one source | `predicate::tests`; with a server: `crates/testing/tests/it/runtime/sources.rs` |
+//! | R4 sources first | `tests/it/runtime.rs::r4_…` |
+//! | R5 errors and backoff | `tests/it/runtime.rs::r5_…`; errors of any type: `crates/testing/tests/it/runtime/controllers.rs::r5_…` |
+//! | M6 controllers come and go | `crates/testing/tests/it/runtime/controllers.rs::m6_…` |
+//! | R6, M7 stop | `tests/it/runtime.rs::m7_…` |
+//! | R7 panics | `tests/it/runtime.rs::r7_…` |
+//! | M3 runnables after caches | `tests/it/runtime.rs::m3_…` |
+//! | LE1–LE6 leader election | the engine's `election::tests`, `tests/it/election.rs` there; with a server: `crates/testing/tests/it/runtime/election.rs` |
+//! | SH1–SH5 sharding | the engine's `tests/it/sharding.rs`, `sharding::assign::tests`; with a server, and SH6–SH8: `crates/testing/tests/it/runtime/sharding.rs`, `sharding::shards::tests` |
 //! | LE8 fields of others in a Lease | `election::lease::tests::le8_…` |
-//! | finalizers | `controller::finalizer::tests`; with a server: `crates/testing/tests/runtime/finalizers.rs` |
-//! | M5 the first error | `tests/runtime.rs::m5_…` |
-//! | M2 probes first | `tests/runtime.rs::m2_…` |
+//! | finalizers | `controller::finalizer::tests`; with a server: `crates/testing/tests/it/runtime/finalizers.rs` |
+//! | M5 the first error | `tests/it/runtime.rs::m5_…` |
+//! | M2 probes first | `tests/it/runtime.rs::m2_…` |
 //! | W1 an answer carries its request's uid | `webhook::tests::w1_…` |
-//! | W2 patches keep what the type does not know | `webhook::merge::tests::w2_…`, `webhook::json_patch::tests::w2_…`; with a server: `crates/testing/tests/webhooks` |
+//! | W2 patches keep what the type does not know | `webhook::merge::tests::w2_…`, `webhook::json_patch::tests::w2_…`; with a server: `crates/testing/tests/it/webhooks` |
 //! | W3 dry runs | `webhook::tests::w3_…` |
-//! | W4 conversions keep order and metadata | `webhook::tests::w4_…`; lossless: `crates/testing/tests/webhooks/round_trip.rs` |
-//! | W5 certificates are read again, W6 webhooks before caches, W7 limits | `crates/testing/tests/webhooks/https.rs`, `webhook::body::tests`, `health::tests` |
-//! | E3, E4 events | `tests/runtime.rs::e3_…` |
-//! | one layer retries, every request ends | the engine's `retry::tests`, `client::send::tests`, `tests/runtime.rs::a_write_is_repeated_…`, `every_request_…` |
-//! | nothing is sent that changes nothing | `apply::tests::an_apply_is_sent_when_it_could_change_something`, `tests/runtime.rs::apply_…` |
+//! | W4 conversions keep order and metadata | `webhook::tests::w4_…`; lossless: `crates/testing/tests/it/webhooks/round_trip.rs` |
+//! | W5 certificates are read again, W6 webhooks before caches, W7 limits | `crates/testing/tests/it/webhooks/https.rs`, `webhook::body::tests`, `health::tests` |
+//! | E3, E4 events | `tests/it/runtime.rs::e3_…` |
+//! | one layer retries, every request ends | the engine's `retry::tests`, `client::send::tests`, `tests/it/runtime.rs::a_write_is_repeated_…`, `every_request_…` |
+//! | nothing is sent that changes nothing | `apply::tests::an_apply_is_sent_when_it_could_change_something`, `tests/it/runtime.rs::apply_…` |
 
 pub use jiff;
 pub use k8s_openapi;
