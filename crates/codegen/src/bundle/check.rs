@@ -104,15 +104,7 @@ pub(super) fn words(asked: &Asked, package: &str) -> Result<(), Diagnostic> {
 
 /// Semantic versioning, without the part after `+`.
 fn is_version(version: &str) -> bool {
-    let (core, pre) = version
-        .split_once('-')
-        .map_or((version, None), |(core, pre)| (core, Some(pre)));
-    let number = |part: &str| {
-        !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit()) && (part == "0" || !part.starts_with('0'))
-    };
-    let identifier =
-        |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-');
-    core.split('.').count() == 3 && core.split('.').all(number) && pre.is_none_or(|pre| pre.split('.').all(identifier))
+    semver::Version::parse(version).is_ok_and(|version| version.build.is_empty())
 }
 
 /// Whether OLM would take the bundle. A part that OLM does not require, but users miss, becomes a warning.
