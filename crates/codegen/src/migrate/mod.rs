@@ -96,7 +96,7 @@ pub fn migrate(
     }
     let modules = Modules::new(files, cache, required);
     let mut made = MemoryFiles::default();
-    let asked = Init {
+    let options = Init {
         name: project.name.clone(),
         domain: project.domain.clone(),
         repo: project.repo.clone(),
@@ -118,7 +118,7 @@ pub fn migrate(
         told: BTreeSet::new(),
         hooks: BTreeSet::new(),
     };
-    step(&mut made, |files| init(files, &asked))?;
+    step(&mut made, |files| init(files, &options))?;
     migration.scaffold(&mut made)?;
     migration.types(&sources, &modules, &mut made)?;
     migration.bodies(&sources, &mut made)?;
@@ -169,24 +169,24 @@ impl Migration<'_> {
             let subject = Subject::of(resource);
             let default = self.project.default_controller_name(resource);
             if let Some(api) = &resource.api {
-                let asked = CreateApi {
+                let options = CreateApi {
                     subject: subject.clone(),
                     plural: resource.plural.clone(),
                     namespaced: api.namespaced,
                     resource: true,
                     ..CreateApi::default()
                 };
-                step(made, |files| create_api(files, &asked))?;
+                step(made, |files| create_api(files, &options))?;
             }
             for name in self.project.controller_names(resource) {
-                let asked = CreateApi {
+                let options = CreateApi {
                     subject: subject.clone(),
                     controller: true,
                     controller_name: (name != default).then_some(name),
                     external: external(resource),
                     ..CreateApi::default()
                 };
-                step(made, |files| create_api(files, &asked))?;
+                step(made, |files| create_api(files, &options))?;
             }
         }
         for resource in &self.project.resources {
@@ -200,7 +200,7 @@ impl Migration<'_> {
             if !webhooks.defaulting && !webhooks.validation {
                 continue;
             }
-            let asked = CreateWebhook {
+            let options = CreateWebhook {
                 subject: Subject::of(resource),
                 defaulting: webhooks.defaulting,
                 validation: webhooks.validation,
@@ -209,7 +209,7 @@ impl Migration<'_> {
                 external: external(resource),
                 ..CreateWebhook::default()
             };
-            step(made, |files| create_webhook(files, &asked))?;
+            step(made, |files| create_webhook(files, &options))?;
         }
         Ok(())
     }

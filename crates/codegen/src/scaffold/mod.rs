@@ -13,6 +13,7 @@ use crate::plan::{Files, Plan};
 use crate::project::{self, Project};
 
 mod again;
+mod contents;
 mod create_api;
 mod create_webhook;
 mod delete;
@@ -25,8 +26,7 @@ mod render;
 mod standing;
 mod subject;
 mod tree;
-mod webhook_words;
-mod words;
+mod webhook_contents;
 
 #[cfg(test)]
 mod tests;

@@ -129,7 +129,7 @@ fn plan<'a>(files: &'a MemoryFiles, command: &str) -> Result<Plan<'a>, Diagnosti
             },
         ),
         ("delete", what) => {
-            let asked = Delete {
+            let options = Delete {
                 subject,
                 controller_name: value("--controller-name"),
                 defaulting: flag("--defaulting"),
@@ -138,9 +138,9 @@ fn plan<'a>(files: &'a MemoryFiles, command: &str) -> Result<Plan<'a>, Diagnosti
                 force: flag("--force"),
             };
             if what == "api" {
-                delete_api(files, &asked)
+                delete_api(files, &options)
             } else {
-                delete_webhook(files, &asked)
+                delete_webhook(files, &options)
             }
         }
         other => panic!("no such command: {other:?}"),
