@@ -28,6 +28,7 @@ mod regular;
 mod rest;
 mod rollout;
 mod scaffolding;
+mod shell;
 mod signals;
 mod target;
 

@@ -13,7 +13,8 @@ use rustix::termios::{self, LocalModes, OptionalActions, SpecialCodeIndex, Termi
 use unicode_width::UnicodeWidthChar as _;
 
 use super::story::{BuildState, OperatorState, Story};
-use crate::output::{BAD, CHANGE, DIM, GOOD, STRONG, paint, shell_word};
+use crate::output::{BAD, CHANGE, DIM, GOOD, STRONG, paint};
+use crate::shell;
 
 /// The most pieces of advice that are pinned; older ones wait until these are answered.
 const PINNED: usize = 3;
@@ -104,7 +105,7 @@ fn header(story: &Story, now: Instant) -> Vec<String> {
         lines.push(format!(
             "{}{address}   {}",
             name("cluster"),
-            paint(STRONG, format!("KUBECONFIG={}", shell_word(kubeconfig)))
+            paint(STRONG, format!("KUBECONFIG={}", shell::word(kubeconfig)))
         ));
     }
     if !story.definitions.is_empty() {

@@ -14,8 +14,9 @@ use serde_json::{Value, json};
 use super::observations::Readiness;
 use super::operator::{Exit, what_it_said};
 use crate::narrator::Line;
-use crate::output::{BAD, DIM, GOOD, STRONG, paint, shell_word};
+use crate::output::{BAD, DIM, GOOD, STRONG, paint};
 use crate::program::Failed;
+use crate::shell;
 
 /// Entries that are kept for the screen.
 const KEPT: usize = 500;
@@ -411,7 +412,7 @@ impl Story {
                     paint(STRONG, format!("kubewright dev · {}", self.project)),
                     "cluster",
                     "kubeconfig",
-                    paint(STRONG, format!("export KUBECONFIG={}", shell_word(kubeconfig))),
+                    paint(STRONG, format!("export KUBECONFIG={}", shell::word(kubeconfig))),
                 );
                 let event = json!({"event": "ready", "address": address, "kubeconfig": kubeconfig, "milliseconds": milliseconds});
                 Some(Entry {
