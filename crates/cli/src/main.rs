@@ -14,6 +14,7 @@ mod audit;
 mod commands;
 mod descriptors;
 mod dropin;
+mod errors;
 mod external;
 mod files;
 mod hints;

@@ -21,11 +21,12 @@ use serde_json::json;
 use tokio::process::Command;
 
 use crate::commands::dev::account::{self, Account};
+use crate::errors::chain;
 use crate::output::{DIM, Failure, Format, STRONG, paint};
 use crate::program::{self, How, Voice, declaration};
 use crate::project::Project;
 use crate::signals::stop_signal;
-use crate::target::{Reach, Target, chain};
+use crate::target::{Reach, Target};
 
 /// The switch of a kubebuilder project.
 const ENABLE_WEBHOOKS: &str = "ENABLE_WEBHOOKS";

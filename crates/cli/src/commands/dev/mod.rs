@@ -191,7 +191,12 @@ impl Arguments {
     async fn ground(&self, private: &std::path::Path, scenery: std::sync::Arc<Scenery>) -> Result<Ground, Failure> {
         if let Some(context) = &self.context {
             let target = Target::read(self.kubeconfig.as_deref(), Some(context))?;
-            target.allow(self.allow_context.as_deref())?;
+            target.allow(
+                self.allow_context.as_deref(),
+                "`dev`",
+                "dev replaces definitions, applies samples and runs unfinished code there",
+                "without --context dev brings a cluster of its own; ",
+            )?;
             return Ok(Ground::Other(Box::new(target)));
         }
         let file = self.kubeconfig.clone().unwrap_or_else(|| private.join("kubeconfig"));

@@ -16,7 +16,7 @@ use kubewright_codegen::{Code, Diagnostic, Place, codes};
 use serde_json::Value;
 
 use super::webhooks::LABEL;
-use crate::target::chain;
+use crate::errors::chain;
 
 /// Who writes.
 const FIELD_MANAGER: &str = "kubewright-dev";

@@ -13,7 +13,7 @@ use serde_json::Value;
 
 use super::{Check, State};
 use crate::commands::dev::objects;
-use crate::target::chain;
+use crate::errors::chain;
 
 /// Differences that are named; further ones are counted.
 const NAMED: usize = 3;

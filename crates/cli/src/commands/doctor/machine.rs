@@ -11,7 +11,8 @@ use tokio::process::Command;
 
 use super::installed::installed;
 use super::{Check, State};
-use crate::target::{Reach, Target, chain};
+use crate::errors::chain;
+use crate::target::{Reach, Target};
 
 /// The oldest Rust that builds kubewright and its scaffold.
 const RUST: (u32, u32) = (1, 90);
