@@ -11,7 +11,7 @@ use serde_json::json;
 
 use crate::files::Disk;
 use crate::output::{BAD, CHANGE, DIM, Failure, Format, GOOD, paint};
-use crate::program::{self, How, Voice, declaration, judge};
+use crate::program::{self, BuildOptions, Verbosity, declaration, validation};
 use crate::project::Project;
 
 /// Generate CRDs, RBAC roles and webhook configurations from the code
@@ -57,15 +57,15 @@ impl Arguments {
         };
         // A first build takes a minute: a person sees its progress, a script sees its errors.
         let watched = std::io::IsTerminal::is_terminal(&std::io::stderr());
-        let how = How {
+        let build = BuildOptions {
             root: root.clone(),
-            voice: if watched { Voice::Cargo } else { Voice::Errors },
-            ..How::default()
+            verbosity: if watched { Verbosity::Cargo } else { Verbosity::Errors },
+            ..BuildOptions::default()
         };
-        let (program, _) = program::built(&how).await?;
+        let (program, _) = program::built(&build).await?;
         let declaration = declaration::ask(&program, &root).await?;
         let objects = manifests::objects(&declaration, &disk, &options).map_err(|wrong| all(wrong, output))?;
-        judge::webhooks(&objects.webhooks)
+        validation::webhooks(&objects.webhooks)
             .await
             .map_err(|wrong| all(wrong, output))?;
         let plan = manifests::plan_of(objects, &disk)?;

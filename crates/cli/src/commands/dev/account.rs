@@ -68,7 +68,7 @@ impl Account {
     /// KWR0703 with the server's words.
     pub(crate) async fn grant(&self, client: &Client, roles: &[Value]) -> Result<(), Diagnostic> {
         let items = self.grant_beside(client, roles).await?;
-        objects::remove_others(client, objects::RIGHTS, &items).await
+        objects::prune(client, objects::RBAC, &items).await
     }
 
     /// [`grant`](Account::grant) beside the accounts of other operators, whose roles stay.
@@ -143,7 +143,7 @@ impl Account {
                 codes::dev::REFUSED,
                 format!("the API server gives no token to {}", self.user()),
             )
-            .because(objects::words(&why))
+            .because(objects::message(&why))
             .fix("--as-admin runs the operator with the rights of the kubeconfig")
         })?;
         write(&self.with_token(of, token), path)

@@ -1,7 +1,7 @@
 //! The live screen: the state on top, then the one thing that matters: the first compiler error while there is one,
 //! else the events.
 //!
-//! [`frame`] draws a [`Story`] into lines; the [`Terminal`] puts them on the screen and leaves the terminal as it found
+//! [`frame`] draws a [`State`] into lines; the [`Terminal`] puts them on the screen and leaves the terminal as it found
 //! it, even after a panic or a signal. No cursor addressing of single cells: a frame is small, and the terminal shows
 //! it at once.
 
@@ -12,18 +12,18 @@ use std::time::{Duration, Instant};
 use rustix::termios::{self, LocalModes, OptionalActions, SpecialCodeIndex, Termios};
 use unicode_width::UnicodeWidthChar as _;
 
-use super::story::{BuildState, OperatorState, Story};
+use super::state::{BuildState, OperatorState, State};
 use crate::output::{BAD, CHANGE, DIM, GOOD, STRONG, paint};
 use crate::shell;
 
 /// The most pieces of advice that are pinned; older ones wait until these are answered.
-const PINNED: usize = 3;
+const MAX_PINNED: usize = 3;
 /// The columns of an entry's time; its text stays to the right of them.
 const INDENT: usize = 12;
 
 /// The lines of a screen of this size. Never more than `height`, never wider than `width`.
-pub(crate) fn frame(story: &Story, width: usize, height: usize, now: Instant) -> Vec<String> {
-    let mut lines = wrapped(header(story, now), width);
+pub(crate) fn frame(state: &State, width: usize, height: usize, now: Instant) -> Vec<String> {
+    let mut lines = wrapped(header(state, now), width);
     let rule = paint(DIM, "─".repeat(width));
     lines.push(rule.clone());
     let mut footer = vec![rule];
@@ -36,7 +36,7 @@ pub(crate) fn frame(story: &Story, width: usize, height: usize, now: Instant) ->
     ));
     let room = height.saturating_sub(lines.len() + footer.len());
     let mut body = Vec::new();
-    if let Some(failed) = &story.failed {
+    if let Some(failed) = &state.failed {
         let more = match failed.errors {
             1 => String::new(),
             count => format!(" (the first of {count} errors)"),
@@ -50,15 +50,15 @@ pub(crate) fn frame(story: &Story, width: usize, height: usize, now: Instant) ->
         body.truncate(room.saturating_sub(4).max(room.min(6)));
         body.push(String::new());
         body.truncate(room);
-    } else if !story.advice().is_empty() {
-        body.extend(wrapped(pinned(story), width));
+    } else if !state.advice().is_empty() {
+        body.extend(wrapped(pinned(state), width));
         body.truncate(room.saturating_sub(4).max(room.min(6)));
         body.push(String::new());
         body.truncate(room);
     }
     let left = room - body.len();
     let mut feed: Vec<String> = Vec::new();
-    for entry in story.entries.iter().rev().filter(|entry| story.show_log || !entry.log) {
+    for entry in state.entries.iter().rev().filter(|entry| state.show_log || !entry.log) {
         if feed.len() >= left {
             break;
         }
@@ -83,9 +83,9 @@ pub(crate) fn frame(story: &Story, width: usize, height: usize, now: Instant) ->
 }
 
 /// The newest advice that is not answered, newest first.
-fn pinned(story: &Story) -> Vec<String> {
+fn pinned(state: &State) -> Vec<String> {
     let mut lines = Vec::new();
-    for (_, advice) in story.advice().iter().rev().take(PINNED) {
+    for (_, advice) in state.advice().iter().rev().take(MAX_PINNED) {
         let text = advice.to_string();
         let mut parts = text.lines();
         lines.extend(parts.next().map(|head| paint(BAD, head)));
@@ -94,24 +94,24 @@ fn pinned(story: &Story) -> Vec<String> {
     lines
 }
 
-fn header(story: &Story, now: Instant) -> Vec<String> {
+fn header(state: &State, now: Instant) -> Vec<String> {
     let name = |name: &str| format!(" {name:<11} ");
     let mut lines = vec![format!(
         " {}   {}",
-        paint(STRONG, format!("kubewright dev · {}", story.project)),
-        paint(DIM, clock(now.saturating_duration_since(story.started)))
+        paint(STRONG, format!("kubewright dev · {}", state.project)),
+        paint(DIM, clock(now.saturating_duration_since(state.started)))
     )];
-    if let Some((address, kubeconfig)) = &story.cluster {
+    if let Some((address, kubeconfig)) = &state.cluster {
         lines.push(format!(
             "{}{address}   {}",
             name("cluster"),
             paint(STRONG, format!("KUBECONFIG={}", shell::word(kubeconfig)))
         ));
     }
-    if !story.definitions.is_empty() {
-        lines.push(format!("{}{}", name("definitions"), story.definitions.join(", ")));
+    if !state.definitions.is_empty() {
+        lines.push(format!("{}{}", name("definitions"), state.definitions.join(", ")));
     }
-    let build = match &story.build {
+    let build = match &state.build {
         BuildState::Running { since, progress } => {
             let since = since
                 .map(|since| now.saturating_duration_since(since))
@@ -121,8 +121,8 @@ fn header(story: &Story, now: Instant) -> Vec<String> {
                 .unwrap_or_default();
             paint(CHANGE, format!("compiling{progress} … {:.1} s", since.as_secs_f64()))
         }
-        _ if story.failed.is_some() => {
-            let place = story
+        _ if state.failed.is_some() => {
+            let place = state
                 .failed
                 .as_ref()
                 .and_then(|failed| failed.place.clone())
@@ -130,7 +130,7 @@ fn header(story: &Story, now: Instant) -> Vec<String> {
             paint(BAD, format!("does not compile  {place}"))
         }
         BuildState::Done(took) => {
-            let turnaround = story
+            let turnaround = state
                 .turnaround
                 .map(|took| format!("   last save → reconciled in {:.2} s", took.as_secs_f64()))
                 .unwrap_or_default();
@@ -139,9 +139,9 @@ fn header(story: &Story, now: Instant) -> Vec<String> {
         BuildState::None => paint(DIM, "not yet"),
     };
     lines.push(format!("{}{build}", name("build")));
-    lines.push(format!("{}{}", name("operator"), operator(story)));
-    lines.push(format!("{}{}", name("queue"), queue(story, now)));
-    match story.advice().len() {
+    lines.push(format!("{}{}", name("operator"), operator(state)));
+    lines.push(format!("{}{}", name("queue"), queue(state, now)));
+    match state.advice().len() {
         0 => {}
         1 => lines.push(format!("{}{}", name("advice"), paint(BAD, "1 piece, not answered yet"))),
         count => lines.push(format!(
@@ -153,18 +153,18 @@ fn header(story: &Story, now: Instant) -> Vec<String> {
     lines
 }
 
-fn operator(story: &Story) -> String {
-    let state = match story.operator {
+fn operator(state: &State) -> String {
+    let status = match state.operator {
         OperatorState::None => paint(DIM, "not running"),
         OperatorState::Starting => paint(CHANGE, "starting"),
         OperatorState::Ready => paint(GOOD, "running"),
         OperatorState::Stopping => paint(CHANGE, "stopping"),
         OperatorState::Crashed => paint(BAD, "crashed"),
     };
-    let mut words = vec![state];
-    if let Some(pid) = story.pid {
-        words.push(format!("build {}, process {pid}", story.build_number));
-        let counts = &story.counts;
+    let mut words = vec![status];
+    if let Some(pid) = state.pid {
+        words.push(format!("build {}, process {pid}", state.build_number));
+        let counts = &state.counts;
         let errors = match counts.errors {
             0 => "0 errors".to_owned(),
             count => paint(BAD, format!("{count} errors")),
@@ -177,13 +177,13 @@ fn operator(story: &Story) -> String {
     words.join(" · ")
 }
 
-fn queue(story: &Story, now: Instant) -> String {
-    let (ready, delayed) = story.queues.values().fold((0, 0), |(ready, delayed), (more, later)| {
+fn queue(state: &State, now: Instant) -> String {
+    let (ready, delayed) = state.queues.values().fold((0, 0), |(ready, delayed), (more, later)| {
         (ready + more, delayed + later)
     });
-    let mut words = format!("{} running · {ready} ready · {delayed} delayed", story.running.len());
+    let mut words = format!("{} running · {ready} ready · {delayed} delayed", state.running.len());
     // The longest run is named, because a person may wait for it.
-    let longest = story.running.iter().min_by_key(|(_, since)| **since);
+    let longest = state.running.iter().min_by_key(|(_, since)| **since);
     if let Some(((controller, request), since)) = longest {
         let since = now.saturating_duration_since(*since);
         if since > Duration::from_secs(1) {
@@ -421,7 +421,7 @@ pub(crate) struct Log;
 /// Log lines from while the screen was ours; the newest, up to a limit.
 static LOGGED: Mutex<Vec<u8>> = Mutex::new(Vec::new());
 /// Bytes of logs that are kept.
-const KEPT_LOGS: usize = 64 << 10;
+const MAX_LOGGED: usize = 64 << 10;
 
 impl Write for Log {
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
@@ -430,7 +430,7 @@ impl Write for Log {
         }
         let mut logged = LOGGED.lock().unwrap_or_else(PoisonError::into_inner);
         logged.extend_from_slice(bytes);
-        let excess = logged.len().saturating_sub(KEPT_LOGS);
+        let excess = logged.len().saturating_sub(MAX_LOGGED);
         logged.drain(..excess);
         Ok(bytes.len())
     }
@@ -448,14 +448,14 @@ fn write(text: &str) {
 
 #[cfg(test)]
 mod tests {
-    use super::super::story::{Fact, News};
+    use super::super::state::{Event, Update};
     use super::*;
     use crate::program::Failed;
     use kubewright_codegen::{Diagnostic, codes};
     use unicode_width::UnicodeWidthStr as _;
 
-    fn drawn(story: &Story, width: usize, height: usize) -> String {
-        let lines = frame(story, width, height, story.started + Duration::from_secs(75));
+    fn drawn(state: &State, width: usize, height: usize) -> String {
+        let lines = frame(state, width, height, state.started + Duration::from_secs(75));
         assert!(lines.len() <= height);
         let plain: Vec<String> = lines
             .iter()
@@ -465,35 +465,35 @@ mod tests {
         plain.join("\n")
     }
 
-    fn story() -> Story {
-        let mut story = Story::new(Instant::now(), "guestbook".into());
+    fn state() -> State {
+        let mut state = State::new(Instant::now(), "guestbook".into());
         let facts = [
-            Fact::Cluster {
+            Event::Cluster {
                 description: "https://127.0.0.1:40001".into(),
                 address: "https://127.0.0.1:40001".into(),
                 kubeconfig: ".kubewright/kubeconfig".into(),
                 milliseconds: Some(9.0),
             },
-            Fact::Compiled {
+            Event::Compiled {
                 took: Duration::from_millis(2100),
                 new: true,
             },
-            Fact::Definitions(vec![("guestbooks.webapp.my.domain".into(), "created")]),
-            Fact::Started {
+            Event::Definitions(vec![("guestbooks.webapp.my.domain".into(), "created")]),
+            Event::Started {
                 build: 1,
                 pid: Some(4711),
             },
         ];
         for fact in facts {
-            let now = story.started;
-            story.hear(&News::Fact(fact), now);
+            let now = state.started;
+            state.apply(&Update::Event(fact), now);
         }
-        story
+        state
     }
 
     #[test]
     fn the_state_stands_above_what_happens() {
-        insta::assert_snapshot!(drawn(&story(), 100, 16), @"
+        insta::assert_snapshot!(drawn(&state(), 100, 16), @"
          kubewright dev · guestbook   1:15
          cluster     https://127.0.0.1:40001   KUBECONFIG=.kubewright/kubeconfig
          definitions guestbooks.webapp.my.domain
@@ -515,16 +515,16 @@ mod tests {
 
     #[test]
     fn the_first_error_is_what_the_screen_shows() {
-        let mut story = story();
-        let now = story.started;
+        let mut state = state();
+        let now = state.started;
         let rendered = "error[E0308]: mismatched types\n  --> src/lib.rs:12:5\n   |\n12 |     \u{1b}[31m\"three\"\u{1b}[0m\n   |     ^^^^^^^ expected `i32`, found `&str`";
         let failed = Failed {
             rendered: rendered.into(),
             place: Some("src/lib.rs:12:5".into()),
             errors: 2,
         };
-        story.hear(&News::Fact(Fact::NotCompiled(failed)), now);
-        insta::assert_snapshot!(drawn(&story, 100, 20), @r#"
+        state.apply(&Update::Event(Event::NotCompiled(failed)), now);
+        insta::assert_snapshot!(drawn(&state, 100, 20), @r#"
          kubewright dev · guestbook   1:15
          cluster     https://127.0.0.1:40001   KUBECONFIG=.kubewright/kubeconfig
          definitions guestbooks.webapp.my.domain
@@ -550,25 +550,25 @@ mod tests {
 
     #[test]
     fn no_size_is_too_small() {
-        let story = story();
+        let state = state();
         for (width, height) in [(1, 1), (10, 3), (20, 8), (300, 9)] {
-            drawn(&story, width, height);
+            drawn(&state, width, height);
         }
     }
 
     #[test]
     fn advice_stays_until_it_is_answered() {
-        let mut story = story();
-        let now = story.started;
+        let mut state = state();
+        let now = state.started;
         let found = Diagnostic::new(codes::dev::FORBIDDEN, "the operator lacks a right")
             .because("secrets is forbidden: User \"system:serviceaccount:guestbook-system:controller-manager\" cannot list resource \"secrets\"")
             .fix("#[rbac(groups = \"\", resources = \"secrets\", verbs = \"list\")]");
-        let advice = Fact::Advice("a".into(), Box::new(found.clone()));
-        story.hear(&News::Fact(advice.clone()), now);
+        let advice = Event::Advice("a".into(), Box::new(found.clone()));
+        state.apply(&Update::Event(advice.clone()), now);
         for _ in 0..50 {
-            story.hear(&News::Log("one more line".into()), now);
+            state.apply(&Update::Log("one more line".into()), now);
         }
-        insta::assert_snapshot!(drawn(&story, 70, 18), @r#"
+        insta::assert_snapshot!(drawn(&state, 70, 18), @r#"
          kubewright dev · guestbook   1:15
          cluster     https://127.0.0.1:40001  
                     KUBECONFIG=.kubewright/kubeconfig
@@ -588,14 +588,14 @@ mod tests {
         q quit · r build again · s apply samples · l show or hide the
                     operator's own lines
         "#);
-        story.hear(&News::Fact(Fact::Answered("b".into())), now);
-        assert_eq!(story.advice().len(), 1);
-        story.hear(&News::Fact(Fact::Answered("a".into())), now);
-        assert_eq!(story.advice().len(), 0);
+        state.apply(&Update::Event(Event::Resolved("b".into())), now);
+        assert_eq!(state.advice().len(), 1);
+        state.apply(&Update::Event(Event::Resolved("a".into())), now);
+        assert_eq!(state.advice().len(), 0);
         // A new operator begins anew.
-        story.hear(&News::Fact(advice), now);
-        story.hear(&News::Fact(Fact::Started { build: 2, pid: None }), now);
-        assert_eq!(story.advice().len(), 0);
+        state.apply(&Update::Event(advice), now);
+        state.apply(&Update::Event(Event::Started { build: 2, pid: None }), now);
+        assert_eq!(state.advice().len(), 0);
     }
 
     #[test]

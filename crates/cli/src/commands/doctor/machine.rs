@@ -21,7 +21,7 @@ const KUBECTL: (u32, u32) = (1, 30);
 /// Free space on the disk: below the first builds fail, below the second they soon will.
 const DISK: (u64, u64) = (500 << 20, 3 << 30);
 /// How long a server or a tool may take to answer.
-const PATIENCE: Duration = Duration::from_secs(5);
+const TIMEOUT: Duration = Duration::from_secs(5);
 /// The default ports of an operator, and their purpose.
 const PORTS: [(u16, &str); 3] = [(8081, "probes"), (8443, "metrics"), (9443, "webhooks")];
 
@@ -82,9 +82,9 @@ pub(super) async fn cluster(context: Option<&str>, root: Option<&Path>) -> Vec<C
         let version = client.apiserver_version().await.map_err(|why| chain(&why))?;
         Ok::<_, String>((client, version.git_version))
     };
-    let answer = tokio::time::timeout(PATIENCE, asked)
+    let answer = tokio::time::timeout(TIMEOUT, asked)
         .await
-        .unwrap_or_else(|_| Err(format!("no answer within {} s", PATIENCE.as_secs())));
+        .unwrap_or_else(|_| Err(format!("no answer within {} s", TIMEOUT.as_secs())));
     match answer {
         Ok((client, version)) => {
             checks.push(Check::good("server", version));
@@ -109,7 +109,7 @@ async fn said(tool: &str, arguments: &[&str]) -> Option<String> {
         .stdin(Stdio::null())
         .stderr(Stdio::null())
         .kill_on_drop(true);
-    let output = tokio::time::timeout(PATIENCE, command.output()).await.ok()?.ok()?;
+    let output = tokio::time::timeout(TIMEOUT, command.output()).await.ok()?.ok()?;
     output
         .status
         .success()

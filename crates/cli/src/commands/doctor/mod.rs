@@ -14,7 +14,7 @@ use serde_json::json;
 
 use crate::files::Disk;
 use crate::output::{BAD, CHANGE, DIM, Failure, Format, GOOD, STRONG, paint};
-use crate::program::{self, How, declaration};
+use crate::program::{self, BuildOptions, declaration};
 use crate::project::Project;
 
 mod deadlock;
@@ -175,11 +175,11 @@ impl Arguments {
         if self.no_build {
             return checks;
         }
-        let how = How {
+        let options = BuildOptions {
             root: project.root.clone(),
-            ..How::default()
+            ..BuildOptions::default()
         };
-        let program = match program::built(&how).await {
+        let program = match program::built(&options).await {
             Ok((program, took)) => {
                 checks.push(Check::good("build", format!("compiles ({:.1} s)", took.as_secs_f64())));
                 program
