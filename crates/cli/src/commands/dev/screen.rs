@@ -1,24 +1,25 @@
-//! The live screen: the state on top, then the one thing that matters: the first compiler error while there is one,
-//! else the events.
+//! The live screen: the state on top; below it the first compiler error while there is one, else the entries.
 //!
-//! [`frame`] draws a [`State`] into lines; the [`Terminal`] puts them on the screen and leaves the terminal as it found
-//! it, even after a panic or a signal. No cursor addressing of single cells: a frame is small, and the terminal shows
-//! it at once.
+//! [`frame`] renders a [`State`] as lines; the [`Terminal`] shows them, and is restored at the end, even after a panic or
+//! a signal. A frame is small and is written as a whole, so there is no library of widgets here: lines that come with
+//! ANSI styles from the compiler and the operator, hanging indents, and Ctrl-C as a signal would have to be added to it.
 
 use std::io::{IsTerminal, Write};
 use std::sync::{Mutex, Once, PoisonError};
 use std::time::{Duration, Instant};
 
+use anstream::{AutoStream, ColorChoice};
 use rustix::termios::{self, LocalModes, OptionalActions, SpecialCodeIndex, Termios};
-use unicode_width::UnicodeWidthChar as _;
+use textwrap::core::display_width;
+use textwrap::{WordSeparator, WordSplitter};
 
 use super::state::{BuildState, OperatorState, State};
 use crate::output::{BAD, CHANGE, DIM, GOOD, STRONG, paint};
 use crate::shell;
 
-/// The most pieces of advice that are pinned; older ones wait until these are answered.
+/// The number of pieces of advice that are pinned; older ones are shown when these are resolved.
 const MAX_PINNED: usize = 3;
-/// The columns of an entry's time; its text stays to the right of them.
+/// The width of an entry's time; the text of the entry is to the right of it.
 const INDENT: usize = 12;
 
 /// The lines of a screen of this size. Never more than `height`, never wider than `width`.
@@ -46,7 +47,7 @@ pub(crate) fn frame(state: &State, width: usize, height: usize, now: Instant) ->
             width,
         ));
         body.extend(wrapped(failed.rendered.lines().map(str::to_owned), width));
-        // At least a few lines of the events meanwhile.
+        // A few lines are left for entries.
         body.truncate(room.saturating_sub(4).max(room.min(6)));
         body.push(String::new());
         body.truncate(room);
@@ -82,7 +83,7 @@ pub(crate) fn frame(state: &State, width: usize, height: usize, now: Instant) ->
     lines
 }
 
-/// The newest advice that is not answered, newest first.
+/// The advice that is not resolved, newest first.
 fn pinned(state: &State) -> Vec<String> {
     let mut lines = Vec::new();
     for (_, advice) in state.advice().iter().rev().take(MAX_PINNED) {
@@ -182,7 +183,7 @@ fn queue(state: &State, now: Instant) -> String {
         (ready + more, delayed + later)
     });
     let mut words = format!("{} running · {ready} ready · {delayed} delayed", state.running.len());
-    // The longest run is named, because a person may wait for it.
+    // The longest reconcile is named, because a person may wait for it.
     let longest = state.running.iter().min_by_key(|(_, since)| **since);
     if let Some(((controller, request), since)) = longest {
         let since = now.saturating_duration_since(*since);
@@ -201,107 +202,64 @@ fn clock(time: Duration) -> String {
     }
 }
 
-/// Ends all colours.
+/// Ends all styles.
 const RESET: &str = "\u{1b}[0m";
 
 fn wrapped(lines: impl IntoIterator<Item = String>, width: usize) -> Vec<String> {
     lines.into_iter().flat_map(|line| wrap(&line, width)).collect()
 }
 
-/// The unit of a line: a letter with its columns, or the code of a colour, which takes none.
-struct Piece {
-    text: String,
-    columns: usize,
+/// Breaks a line where the screen ends, between words where it can; the rest is indented as an entry is.
+fn wrap(line: &str, width: usize) -> Vec<String> {
+    let indent = " ".repeat(if width > 4 * INDENT { INDENT } else { 0 });
+    let options = textwrap::Options::new(width.max(1))
+        .subsequent_indent(&indent)
+        .word_separator(WordSeparator::AsciiSpace)
+        .word_splitter(WordSplitter::NoHyphenation);
+    let line = printable(line);
+    let mut style = String::new();
+    let styled = textwrap::wrap(&line, options).into_iter().map(|part| {
+        let text = format!("{style}{part}");
+        for code in part.split("\u{1b}[").skip(1).filter_map(|rest| rest.split('m').next()) {
+            match code {
+                "" | "0" => style.clear(),
+                code => style.push_str(&format!("\u{1b}[{code}m")),
+            }
+        }
+        text
+    });
+    styled.collect()
 }
 
-/// The pieces of a line. Tabs become spaces; other characters that would move the cursor are left out.
-fn pieces(line: &str) -> Vec<Piece> {
-    let mut pieces: Vec<Piece> = Vec::new();
-    let mut column = 0;
+/// The line without characters that would move the cursor: tabs become spaces, and of the escape sequences only colors
+/// and styles stay.
+fn printable(line: &str) -> String {
+    let mut text = String::new();
     let mut rest = line.chars();
     while let Some(next) = rest.next() {
-        let (text, columns) = match next {
-            '\u{1b}' => {
-                let mut code = String::from(next);
-                for part in rest.by_ref() {
-                    code.push(part);
-                    if part.is_ascii_alphabetic() {
-                        break;
+        match next {
+            '\u{1b}' => match rest.next() {
+                Some('[') => {
+                    let start = text.len();
+                    text.push_str("\u{1b}[");
+                    let end = rest
+                        .by_ref()
+                        .inspect(|part| text.push(*part))
+                        .find(|part| ('@'..='~').contains(part));
+                    if end != Some('m') {
+                        text.truncate(start);
                     }
                 }
-                (code, 0)
-            }
-            '\t' => {
-                let spaces = 8 - column % 8;
-                pieces.extend((1..spaces).map(|_| Piece {
-                    text: " ".to_owned(),
-                    columns: 1,
-                }));
-                column += spaces - 1;
-                (" ".to_owned(), 1)
-            }
-            letter => match letter.width() {
-                Some(columns) => (letter.to_string(), columns),
-                None => continue,
+                // A command to the terminal, such as a hyperlink or a title, up to its terminator.
+                Some(']') => drop(rest.by_ref().find(|part| ['\u{7}', '\\'].contains(part))),
+                _ => {}
             },
-        };
-        column += columns;
-        pieces.push(Piece { text, columns });
-    }
-    pieces
-}
-
-/// Breaks a line where the screen ends, between words where it can; the rest is indented as an entry is. Nothing is
-/// lost but the space at a break.
-fn wrap(line: &str, width: usize) -> Vec<String> {
-    let width = width.max(1);
-    let mut pieces = pieces(line);
-    let mut lines = Vec::new();
-    let mut colour = String::new();
-    let mut indent = 0;
-    loop {
-        let end = fitting(&pieces, width - indent);
-        let rest = pieces.split_off(end);
-        let mut text = format!("{}{colour}", " ".repeat(indent));
-        for piece in &pieces {
-            text.push_str(&piece.text);
-            if piece.text.starts_with('\u{1b}') {
-                colour.clone_from(&piece.text);
-            }
-        }
-        let done = rest.iter().all(|piece| piece.columns == 0);
-        if !done {
-            text.push_str(RESET);
-        }
-        lines.push(text);
-        if done {
-            return lines;
-        }
-        pieces = rest;
-        let spaces = pieces.iter().take_while(|piece| piece.text == " ").count();
-        pieces.drain(..spaces.min(pieces.len() - 1));
-        indent = if width > 4 * INDENT { INDENT } else { 0 };
-    }
-}
-
-/// How many pieces fit: up to the last space when a word would be torn, and at least one.
-fn fitting(pieces: &[Piece], room: usize) -> usize {
-    let mut taken = 0;
-    let mut space = None;
-    for (index, piece) in pieces.iter().enumerate() {
-        if taken + piece.columns > room {
-            return match space {
-                // A word that begins far to the left fills the line: it is torn.
-                Some(at) if piece.text != " " && 2 * at > room => at,
-                _ => index.max(1),
-            };
-        }
-        taken += piece.columns;
-        if piece.text == " " {
-            space = Some(index);
+            '\t' => text.push_str(&" ".repeat(8 - display_width(&text) % 8)),
+            letter if letter.is_control() => {}
+            letter => text.push(letter),
         }
     }
-    pieces.len()
+    text
 }
 
 /// A key that a person pressed.
@@ -325,11 +283,14 @@ impl Key {
     }
 }
 
-/// The terminal as it was, while the screen is ours.
+/// The terminal's modes as they were before it was taken.
 static BEFORE: Mutex<Option<Termios>> = Mutex::new(None);
 
-/// The terminal, taken over. It is given back when this is dropped, when the program panics, and by [`restore`].
-pub(crate) struct Terminal;
+/// The terminal, in a mode for the screen. It is restored when this is dropped, when the program panics, and by
+/// [`restore`].
+pub(crate) struct Terminal {
+    colored: bool,
+}
 
 impl Terminal {
     /// Takes the terminal, if standard input and output are one.
@@ -342,8 +303,8 @@ impl Terminal {
         }
         let before = termios::tcgetattr(&input).ok()?;
         let mut ours = before.clone();
-        // Keys come at once and are not shown; Ctrl-C stays a signal, and Ctrl-Z, after which a shell would write into
-        // our screen, nothing.
+        // Keys are read at once and not echoed. Ctrl-C stays a signal; Ctrl-Z is off, because after it a shell would write
+        // to this screen.
         ours.local_modes.remove(LocalModes::ICANON | LocalModes::ECHO);
         ours.special_codes[SpecialCodeIndex::VSUSP] = 0;
         termios::tcsetattr(&input, OptionalActions::Now, &ours).ok()?;
@@ -356,9 +317,10 @@ impl Terminal {
                 hook(panic);
             }));
         });
-        // Another screen, no cursor, no wrapping of lines.
+        // The alternate screen, no cursor, no wrapping of lines.
         write("\u{1b}[?1049h\u{1b}[?25l\u{1b}[?7l\u{1b}[2J");
-        Some(Terminal)
+        let colored = AutoStream::choice(&output) != ColorChoice::Never;
+        Some(Terminal { colored })
     }
 
     /// Columns and rows.
@@ -369,23 +331,14 @@ impl Terminal {
         }
     }
 
-    /// Shows a frame, all at once.
+    /// Shows a frame.
     pub(crate) fn draw(&self, lines: &[String]) {
-        let mut text = String::from("\u{1b}[?2026h\u{1b}[H");
-        for (index, line) in lines.iter().enumerate() {
-            if index > 0 {
-                text.push_str("\r\n");
-            }
-            text.push_str(line);
-            text.push_str("\u{1b}[K");
-        }
-        text.push_str("\u{1b}[J\u{1b}[?2026l");
-        write(&text);
+        write(&page(lines, self.colored));
     }
 
-    /// Gives keys to `pressed` for as long as it wants them.
+    /// Calls `pressed` for each key.
     pub(crate) fn keys(&self, pressed: impl Fn(Key) + Send + 'static) {
-        // A thread: reading a terminal cannot be taken back, so it ends with the process.
+        // A thread, because reading a terminal cannot be cancelled; it ends with the process.
         std::thread::spawn(move || {
             let mut byte = [0];
             while let Ok(1) = std::io::Read::read(&mut std::io::stdin(), &mut byte) {
@@ -403,24 +356,35 @@ impl Drop for Terminal {
     }
 }
 
-/// Gives the terminal back, if it is taken. May be called at any time, more than once.
+/// What the terminal is sent for a frame: between the marks of a synchronized update each line, and the rest cleared.
+fn page(lines: &[String], colored: bool) -> String {
+    let line = |line: &String| match colored {
+        true => format!("{line}\u{1b}[K"),
+        false => format!("{}\u{1b}[K", anstream::adapter::strip_str(line)),
+    };
+    let lines: Vec<String> = lines.iter().map(line).collect();
+    format!("\u{1b}[?2026h\u{1b}[H{}\u{1b}[J\u{1b}[?2026l", lines.join("\r\n"))
+}
+
+/// Restores the terminal, if it is taken. May be called at any time, more than once.
 pub(crate) fn restore() {
     let Some(before) = BEFORE.lock().unwrap_or_else(PoisonError::into_inner).take() else {
         return;
     };
     write("\u{1b}[?7h\u{1b}[?25h\u{1b}[?1049l");
-    // A terminal that is gone needs nothing.
+    // The terminal may be gone.
     let _ = termios::tcsetattr(std::io::stdin(), OptionalActions::Now, &before);
     let logged = std::mem::take(&mut *LOGGED.lock().unwrap_or_else(PoisonError::into_inner));
     let _ = std::io::stderr().write_all(&logged);
 }
 
-/// Where logs go: to standard error, but not across the screen while it is ours; then they come when it is given back.
+/// The writer of logs: standard error, or a buffer while the screen is shown, which is written when the terminal is
+/// restored.
 pub(crate) struct Log;
 
-/// Log lines from while the screen was ours; the newest, up to a limit.
+/// The newest logs while the screen is shown.
 static LOGGED: Mutex<Vec<u8>> = Mutex::new(Vec::new());
-/// Bytes of logs that are kept.
+/// The largest number of bytes in it.
 const MAX_LOGGED: usize = 64 << 10;
 
 impl Write for Log {
@@ -452,7 +416,6 @@ mod tests {
     use super::*;
     use crate::program::Failed;
     use kubewright_codegen::{Diagnostic, codes};
-    use unicode_width::UnicodeWidthStr as _;
 
     fn drawn(state: &State, width: usize, height: usize) -> String {
         let lines = frame(state, width, height, state.started + Duration::from_secs(75));
@@ -461,13 +424,13 @@ mod tests {
             .iter()
             .map(|line| anstream::adapter::strip_str(line).to_string())
             .collect();
-        assert!(plain.iter().all(|line| line.width() <= width), "{plain:#?}");
+        assert!(plain.iter().all(|line| display_width(line) <= width), "{plain:#?}");
         plain.join("\n")
     }
 
     fn state() -> State {
         let mut state = State::new(Instant::now(), "guestbook".into());
-        let facts = [
+        let events = [
             Event::Cluster {
                 description: "https://127.0.0.1:40001".into(),
                 address: "https://127.0.0.1:40001".into(),
@@ -484,9 +447,9 @@ mod tests {
                 pid: Some(4711),
             },
         ];
-        for fact in facts {
+        for event in events {
             let now = state.started;
-            state.apply(&Update::Event(fact), now);
+            state.apply(&Update::Event(event), now);
         }
         state
     }
@@ -557,7 +520,7 @@ mod tests {
     }
 
     #[test]
-    fn advice_stays_until_it_is_answered() {
+    fn advice_stays_until_it_is_resolved() {
         let mut state = state();
         let now = state.started;
         let found = Diagnostic::new(codes::dev::FORBIDDEN, "the operator lacks a right")
@@ -592,10 +555,24 @@ mod tests {
         assert_eq!(state.advice().len(), 1);
         state.apply(&Update::Event(Event::Resolved("a".into())), now);
         assert_eq!(state.advice().len(), 0);
-        // A new operator begins anew.
+        // A new operator has no advice.
         state.apply(&Update::Event(advice), now);
         state.apply(&Update::Event(Event::Started { build: 2, pid: None }), now);
         assert_eq!(state.advice().len(), 0);
+    }
+
+    #[test]
+    fn a_page_without_colors_has_no_styles() {
+        let lines = frame(&state(), 60, 12, Instant::now());
+        let [colored, plain] = [true, false].map(|colored| page(&lines, colored));
+        assert!(colored.contains("\u{1b}[1mkubewright dev"), "{colored:?}");
+        assert!(plain.contains(" kubewright dev · guestbook "), "{plain:?}");
+        let codes: Vec<&str> = plain
+            .split('\u{1b}')
+            .skip(1)
+            .filter_map(|rest| rest.split(['K', 'H', 'J', 'h', 'l']).next())
+            .collect();
+        assert!(codes.iter().all(|code| ["[", "[?2026"].contains(code)), "{codes:?}");
     }
 
     #[test]
@@ -615,11 +592,19 @@ mod tests {
         check("\u{1b}[31mred\u{1b}[0m", 3, &["red"]);
         check("a\tb", 20, &["a       b"]);
         check("back\u{8}\rhome", 20, &["backhome"]);
+        check(
+            "\u{1b}[2Jcleared \u{1b}]0;title\u{7}and \u{1b}cmoved\u{1b}[5A",
+            30,
+            &["cleared and moved"],
+        );
         // A letter of East Asia takes two columns, an accent none.
         check("漢字漢字", 5, &["漢字", "漢字"]);
         check("e\u{301}e\u{301}", 2, &["e\u{301}e\u{301}"]);
         check("漢", 1, &["漢"]);
-        let coloured = wrap("\u{1b}[31mred and red\u{1b}[0m", 8);
-        assert_eq!(coloured, ["\u{1b}[31mred and\u{1b}[0m", "\u{1b}[31mred\u{1b}[0m"]);
+        let colored = wrap("\u{1b}[1m\u{1b}[31mred and red\u{1b}[0m", 8);
+        assert_eq!(
+            colored,
+            ["\u{1b}[1m\u{1b}[31mred and", "\u{1b}[1m\u{1b}[31mred\u{1b}[0m"]
+        );
     }
 }
