@@ -81,10 +81,10 @@ impl Arguments {
             output.say(plan.diff().trim_end(), &json!({"event": "diff", "diff": plan.diff()}));
         } else if self.check {
             if !stale.is_empty() {
-                let told = Diagnostic::new(crds::STALE, "the manifests are not current");
-                let told = stale.iter().fold(told, |told, path| told.at(Place::file(path)));
+                let error = Diagnostic::new(crds::STALE, "the manifests are not current");
+                let error = stale.iter().fold(error, |error, path| error.at(Place::file(path)));
                 return Err(Failure::from(
-                    told.fix("run `kubewright manifests` and commit what it writes"),
+                    error.fix("run `kubewright manifests` and commit what it writes"),
                 ));
             }
             if dangling {
@@ -112,11 +112,11 @@ impl Arguments {
     }
 }
 
-/// Tells all but the last, which the command fails with.
+/// Prints all errors but the last, with which the command fails.
 fn all(mut wrong: Vec<Diagnostic>, output: Format) -> Failure {
     let last = wrong.pop();
-    for told in wrong {
-        output.failure(&Failure::from(told));
+    for error in wrong {
+        output.failure(&Failure::from(error));
     }
     last.map_or_else(|| Failure::new(paint(BAD, "nothing was written")), Failure::from)
 }

@@ -10,7 +10,7 @@ use kubewright_codegen::codes;
 use tokio::process::Command;
 
 use super::installed::installed;
-use super::{Check, State};
+use super::{Check, Status};
 use crate::errors::chain;
 use crate::target::{Reach, Target};
 
@@ -68,7 +68,7 @@ pub(super) async fn cluster(context: Option<&str>, root: Option<&Path>) -> Vec<C
             let found = format!("no cluster: {}", why.causes.join(": "));
             return vec![Check::remark("kubeconfig", found).fix("none is needed for `kubewright dev` and for tests")];
         }
-        Err(why) => return vec![Check::of("kubeconfig", State::Bad, &why)],
+        Err(why) => return vec![Check::of("kubeconfig", Status::Bad, &why)],
     };
     let mut checks = vec![Check::good("kubeconfig", target.describe())];
     if let Reach::Remote(why) = &target.reach {
@@ -204,40 +204,40 @@ mod tests {
 
     #[test]
     fn what_is_seen_is_judged() {
-        let check = |check: Check, state: State, found: &str| {
+        let check = |check: Check, state: Status, found: &str| {
             assert_eq!(check.state, state, "{check:?}");
             assert!(check.found.contains(found), "{check:?}");
             assert_eq!(
-                check.state == State::Good,
+                check.state == Status::Good,
                 check.fix.is_none(),
                 "what is not good has a fix: {check:?}"
             );
         };
-        check(rust(Some("rustc 1.95.0 (1234 2026-04-01)")), State::Good, "1.95.0");
+        check(rust(Some("rustc 1.95.0 (1234 2026-04-01)")), Status::Good, "1.95.0");
         check(
             rust(Some("rustc 1.70.0 (1234 2023-04-01)")),
-            State::Bad,
+            Status::Bad,
             "1.90 is needed",
         );
-        check(rust(Some("something else")), State::Bad, "too old");
-        check(rust(None), State::Bad, "not there");
-        check(cargo(None), State::Bad, "not there");
-        check(linker(None), State::Bad, "no cc");
-        check(linker(Some("cc (Debian) 12.2.0\nmore")), State::Good, "12.2.0");
+        check(rust(Some("something else")), Status::Bad, "too old");
+        check(rust(None), Status::Bad, "not there");
+        check(cargo(None), Status::Bad, "not there");
+        check(linker(None), Status::Bad, "no cc");
+        check(linker(Some("cc (Debian) 12.2.0\nmore")), Status::Good, "12.2.0");
         check(
             kubectl(Some(r#"{"clientVersion":{"gitVersion":"v1.36.3"}}"#)),
-            State::Good,
+            Status::Good,
             "v1.36.3",
         );
         check(
             kubectl(Some(r#"{"clientVersion":{"gitVersion":"v1.9.3"}}"#)),
-            State::Remark,
+            Status::Remark,
             "OpenAPI version 2",
         );
-        check(kubectl(None), State::Remark, "not needed");
-        check(disk(1 << 20), State::Bad, "0.0 GB");
-        check(disk(1 << 30), State::Remark, "1.0 GB");
-        check(disk(1 << 40), State::Good, "1024.0 GB");
+        check(kubectl(None), Status::Remark, "not needed");
+        check(disk(1 << 20), Status::Bad, "0.0 GB");
+        check(disk(1 << 30), Status::Remark, "1.0 GB");
+        check(disk(1 << 40), Status::Good, "1024.0 GB");
         assert!(inotify(524_288).is_none());
         assert!(inotify(1024).is_some());
     }
