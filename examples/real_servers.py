@@ -18,7 +18,7 @@ import subprocess
 import tempfile
 import time
 
-PROGRAMS = pathlib.Path(__file__).resolve().parent.parent / "crates/cluster/src/processes/programs"
+PROGRAMS = pathlib.Path(__file__).resolve().parent.parent / "crates/nodes/src/processes/programs"
 
 
 class Server:

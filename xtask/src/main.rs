@@ -1,7 +1,9 @@
 //! Chores of the workspace that are not part of the product.
 //!
-//! `cargo xtask generate` rebuilds committed data from its published source. Rules that must hold at any time
-//! (dependency arrows, paths in ARCHITECTURE.md, …) are not here but in `xtask/tests/tidy.rs`, an ordinary test.
+//! `cargo demo` builds and runs the demo. `cargo xtask generate` rebuilds committed data from its published source; the
+//! generators are behind the feature `generate`, which the alias `cargo xtask` sets, so that `cargo demo` compiles none
+//! of their dependencies. Rules that must hold at any time (dependency arrows, paths in ARCHITECTURE.md, …) are not here
+//! but in `xtask/tests/it`, ordinary tests.
 
 #![allow(
     clippy::print_stdout,
@@ -11,13 +13,20 @@
 
 use std::process::ExitCode;
 
+mod demo;
+#[cfg(feature = "generate")]
 mod generate;
+#[cfg(feature = "generate")]
 mod internal;
+#[cfg(feature = "generate")]
 mod protobuf;
 
-const HELP: &str = "usage: cargo xtask generate --definitions FILE
+const HELP: &str = "usage: cargo demo [ARGUMENT …]
+       cargo xtask generate --definitions FILE
        cargo xtask generate-protobuf --source DIRECTORY
        cargo xtask generate-internal --source DIRECTORY
+
+  demo       build the command and run `kubewright demo`
 
   generate   write crates/schema/data from the OpenAPI definitions of Kubernetes 1.36
              FILE: _definitions.json of the PyPI package kubernetes-validate (folder v1.36.0-local)
@@ -32,8 +41,12 @@ const HELP: &str = "usage: cargo xtask generate --definitions FILE
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let done = match arguments.first().map(String::as_str) {
+        Some("demo") => demo::run(&arguments[1..]),
+        #[cfg(feature = "generate")]
         Some("generate") => generate::run(&arguments[1..]),
+        #[cfg(feature = "generate")]
         Some("generate-protobuf") => protobuf::run(&arguments[1..]),
+        #[cfg(feature = "generate")]
         Some("generate-internal") => internal::run(&arguments[1..]),
         Some("help" | "--help" | "-h") => {
             println!("{HELP}");

@@ -119,7 +119,7 @@ impl WatchBody {
     }
 
     /// Keeps the entry of the request in the audit log open for as long as the watch is.
-    pub(crate) fn hold(&mut self, entry: Arc<Entry>) {
+    pub(crate) fn attach_audit_entry(&mut self, entry: Arc<Entry>) {
         self.audit = Some(entry);
     }
 

@@ -6,10 +6,10 @@
 //! Invariants: a kind that is not served is not listed; the ETag of an aggregated document changes exactly when the
 //! document does.
 //!
-//! Not here: versions of other servers (`discovery/elsewhere.rs`), negotiation for the legacy form, and the encoding of
+//! Not here: versions of other servers (`discovery/remote.rs`), negotiation for the legacy form, and the encoding of
 //! both.
 
-pub(crate) mod elsewhere;
+pub(crate) mod remote;
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, PoisonError};
@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 
 use crate::model::{Resource, Subresource, Verbs};
 use crate::registry::documents::discovery::Form;
-pub use crate::registry::documents::discovery::{Aggregated, Answer, Place};
+pub use crate::registry::documents::discovery::{Aggregated, Answer, DiscoveryPath};
 use crate::registry::{Group, Snapshot, hash, short_hash};
 use crate::scheme::join_version;
 
@@ -28,17 +28,17 @@ const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
 /// that are not served. `accept` is the header's text, empty when absent.
 ///
 /// ```
-/// use kubewright_apiserver::discovery::{Place, respond};
+/// use kubewright_apiserver::discovery::{DiscoveryPath, respond};
 /// use kubewright_apiserver::registry::{Kinds, Registry};
 ///
 /// let snapshot = Registry::of(Kinds::new(kubewright_kinds::built_in())).snapshot();
-/// let place = Place::Version("apps".to_owned(), "v1".to_owned());
+/// let place = DiscoveryPath::Version("apps".to_owned(), "v1".to_owned());
 /// let answer = respond(&place, "application/json", &snapshot).expect("served");
 /// assert_eq!(answer.body["groupVersion"], "apps/v1");
-/// assert!(respond(&Place::Group("unknown.example.org".to_owned()), "", &snapshot).is_none());
+/// assert!(respond(&DiscoveryPath::Group("unknown.example.org".to_owned()), "", &snapshot).is_none());
 /// ```
-pub fn respond(place: &Place, accept: &str, snapshot: &Snapshot) -> Option<Answer> {
-    let form = if matches!(place, Place::Core | Place::Groups) {
+pub fn respond(place: &DiscoveryPath, accept: &str, snapshot: &Snapshot) -> Option<Answer> {
+    let form = if matches!(place, DiscoveryPath::Core | DiscoveryPath::Groups) {
         form_for(accept)
     } else {
         Form::Legacy
@@ -79,7 +79,7 @@ fn form_for(accept: &str) -> Form {
     Form::Legacy
 }
 
-fn make(place: &Place, form: Form, snapshot: &Snapshot) -> Option<Answer> {
+fn make(place: &DiscoveryPath, form: Form, snapshot: &Snapshot) -> Option<Answer> {
     let legacy = |body: Value| {
         Some(Answer {
             body: Arc::new(body),
@@ -87,12 +87,12 @@ fn make(place: &Place, form: Form, snapshot: &Snapshot) -> Option<Answer> {
         })
     };
     match (place, form) {
-        (Place::Core, Form::Legacy) => legacy(versions(snapshot)),
-        (Place::Groups, Form::Legacy) => legacy(groups(snapshot)),
-        (Place::Core, _) => Some(aggregated(snapshot, form, |group| group.name.is_empty())),
-        (Place::Groups, _) => Some(aggregated(snapshot, form, |group| !group.name.is_empty())),
-        (Place::CoreVersion(version), _) => resources(snapshot, "", version).and_then(legacy),
-        (Place::Group(group), _) => {
+        (DiscoveryPath::Core, Form::Legacy) => legacy(versions(snapshot)),
+        (DiscoveryPath::Groups, Form::Legacy) => legacy(groups(snapshot)),
+        (DiscoveryPath::Core, _) => Some(aggregated(snapshot, form, |group| group.name.is_empty())),
+        (DiscoveryPath::Groups, _) => Some(aggregated(snapshot, form, |group| !group.name.is_empty())),
+        (DiscoveryPath::CoreVersion(version), _) => resources(snapshot, "", version).and_then(legacy),
+        (DiscoveryPath::Group(group), _) => {
             let group = snapshot
                 .groups()
                 .iter()
@@ -102,8 +102,8 @@ fn make(place: &Place, form: Form, snapshot: &Snapshot) -> Option<Answer> {
             body["apiVersion"] = "v1".into();
             legacy(body)
         }
-        (Place::Version(group, _), _) if group.is_empty() => None,
-        (Place::Version(group, version), _) => resources(snapshot, group, version).and_then(legacy),
+        (DiscoveryPath::Version(group, _), _) if group.is_empty() => None,
+        (DiscoveryPath::Version(group, version), _) => resources(snapshot, group, version).and_then(legacy),
     }
 }
 
@@ -364,7 +364,7 @@ mod tests {
     use crate::registry::Registry;
 
     fn at(path: &str, accept: &str, snapshot: &Snapshot) -> Option<Answer> {
-        respond(&Place::at(path)?, accept, snapshot)
+        respond(&DiscoveryPath::at(path)?, accept, snapshot)
     }
 
     fn recorded(text: &str) -> BTreeMap<String, Value> {

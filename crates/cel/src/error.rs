@@ -9,6 +9,8 @@ use std::fmt;
 pub enum Error {
     /// A mistake that the expression made: `no such key: x`, `division by zero`.
     Runtime(Box<str>),
+    /// The types of the arguments fit nothing; with the call as far as it is named, else empty.
+    NoOverload(Box<str>),
     /// The evaluation costs more than it may.
     CostExceeded,
     /// The expression is nested deeper than the interpreter goes.
@@ -21,9 +23,14 @@ impl Error {
         Self::Runtime(message.into().into_boxed_str())
     }
 
-    /// `no such overload`: the types of the arguments fit nothing.
+    /// `no such overload`
     pub(crate) fn no_overload() -> Self {
-        Self::new("no such overload")
+        Self::NoOverload(Box::default())
+    }
+
+    /// `no such overload: f(string)`
+    pub(crate) fn no_overload_of(call: impl Into<String>) -> Self {
+        Self::NoOverload(call.into().into_boxed_str())
     }
 
     /// `integer overflow`
@@ -33,7 +40,7 @@ impl Error {
 
     /// Whether it ends the evaluation, even inside `||`, `&&` or a macro.
     pub fn is_fatal(&self) -> bool {
-        !matches!(self, Self::Runtime(_))
+        matches!(self, Self::CostExceeded | Self::TooDeep)
     }
 }
 
@@ -41,6 +48,8 @@ impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Runtime(message) => f.write_str(message),
+            Self::NoOverload(call) if call.is_empty() => f.write_str("no such overload"),
+            Self::NoOverload(call) => write!(f, "no such overload: {call}"),
             Self::CostExceeded => f.write_str("operation cancelled: actual cost limit exceeded"),
             Self::TooDeep => f.write_str("expression recursion limit exceeded: 250"),
         }

@@ -38,6 +38,15 @@
 //! [`String`](types::Type::String).
 //!
 //! Invariant: every error message is that of cel-go 0.26 and Kubernetes 1.36, including the position.
+//!
+//! # Where to change what
+//!
+//! | change | in | checked by |
+//! |---|---|---|
+//! | what is accepted | `src/parser`, `src/checker` | the tables there |
+//! | which functions there are | `src/decls.rs`, `data/cel-functions.txt`, `src/library` | the tables there |
+//! | what an expression costs | the estimate: `src/cost.rs`; the actual cost: `src/eval/cost.rs` | `cel_eval.json` in the testdata of `schema`, recorded |
+//! | a message | grep for it | its table |
 
 #![cfg_attr(not(test), warn(clippy::arithmetic_side_effects))] // of times: clippy.toml lists what else is added
 

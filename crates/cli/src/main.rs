@@ -8,6 +8,10 @@ use std::process::ExitCode;
 use std::time::Instant;
 
 use clap::{Parser, Subcommand};
+use tracing_subscriber::Layer as _;
+use tracing_subscriber::filter::{LevelFilter, Targets};
+use tracing_subscriber::layer::SubscriberExt as _;
+use tracing_subscriber::util::SubscriberInitExt as _;
 
 mod allocator;
 mod audit;
@@ -20,7 +24,6 @@ mod files;
 mod hints;
 mod images;
 mod kubeconfig;
-mod narrator;
 mod output;
 mod parent;
 mod program;
@@ -29,7 +32,6 @@ mod regular;
 mod rest;
 mod rollout;
 mod scaffolding;
-mod shell;
 mod signals;
 mod target;
 
@@ -206,11 +208,12 @@ fn on<F: Future<Output = Result<(), output::Failure>>>(
 
 /// Warnings of the libraries go to standard error; `KUBEWRIGHT_LOG=kubewright=debug` shows more.
 fn log_to_stderr() {
-    let filter = tracing_subscriber::EnvFilter::try_from_env("KUBEWRIGHT_LOG")
+    let chosen = std::env::var("KUBEWRIGHT_LOG").ok().and_then(|text| text.parse().ok());
+    let filter: Targets = chosen.unwrap_or_else(|| {
         // The command that made a request reports the API's answer, once.
-        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("error,kube_client=off"));
-    tracing_subscriber::fmt()
-        .with_env_filter(filter)
-        .with_writer(|| commands::dev::screen::Log)
-        .init();
+        let quiet = Targets::new().with_target("kube_client", LevelFilter::OFF);
+        quiet.with_default(LevelFilter::ERROR)
+    });
+    let printed = tracing_subscriber::fmt::layer().with_writer(|| commands::dev::screen::Log);
+    tracing_subscriber::registry().with(printed.with_filter(filter)).init();
 }

@@ -7,9 +7,9 @@ use std::error::Error;
 use std::fmt::{self, Display};
 use std::io::Write;
 
-use anstyle::{AnsiColor, Style};
 use clap::ValueEnum;
 use kubewright_codegen::Diagnostic;
+pub(crate) use kubewright_demo::paint::{BAD, CHANGE, DIM, GOOD, STRONG, WARN, paint, shell_word};
 use serde_json::{Value, json};
 
 /// Form of everything that a command prints.
@@ -19,24 +19,6 @@ pub(crate) enum Format {
     Text,
     /// One JSON object a line.
     Json,
-}
-
-/// Dim: built-in controllers, details.
-pub(crate) const DIM: Style = Style::new().dimmed();
-/// Strong: names of things that a person acts on.
-pub(crate) const STRONG: Style = Style::new().bold();
-/// Success.
-pub(crate) const GOOD: Style = AnsiColor::Green.on_default();
-/// Failure.
-pub(crate) const BAD: Style = AnsiColor::Red.on_default().bold();
-/// Doubt.
-pub(crate) const WARN: Style = AnsiColor::Yellow.on_default().bold();
-/// Changed values.
-pub(crate) const CHANGE: Style = AnsiColor::Cyan.on_default();
-
-/// `text` in `style`.
-pub(crate) fn paint(style: Style, text: impl Display) -> String {
-    format!("{style}{text}{style:#}")
 }
 
 /// A number of things, as a person writes it: `1 object`, `12 objects`, `1,200 objects`. `one`: a word whose plural
@@ -64,16 +46,6 @@ pub(crate) fn hint(text: &str) {
     let mut out = anstream::stderr().lock();
     // Standard error is gone, so there is no place for the text.
     let _ = writeln!(out, "\n{} {text}", paint(STRONG, "hint:"));
-}
-
-/// A word as a shell must be given it: quoted where it holds more than letters, digits and the like.
-pub(crate) fn shell_word(word: &str) -> String {
-    let plain = |letter: char| letter.is_ascii_alphanumeric() || "_-./:@%+=,".contains(letter);
-    if !word.is_empty() && word.chars().all(plain) {
-        word.to_owned()
-    } else {
-        format!("'{}'", word.replace('\'', r"'\''"))
-    }
 }
 
 impl Format {
@@ -170,6 +142,16 @@ impl Failure {
     }
 }
 
+impl From<kubewright_demo::Error> for Failure {
+    fn from(error: kubewright_demo::Error) -> Failure {
+        let attempted = error.to_string();
+        match error.into_source() {
+            Some(why) => Failure::new(attempted).because(why),
+            None => Failure::new(attempted),
+        }
+    }
+}
+
 impl From<Diagnostic> for Failure {
     fn from(diagnostic: Diagnostic) -> Failure {
         Failure {
@@ -206,13 +188,6 @@ mod tests {
         assert_eq!(count(999, "CRD"), "999 CRDs");
         assert_eq!(count(1000, "CRD"), "1,000 CRDs");
         assert_eq!(grouped(1_234_567), "1,234,567");
-    }
-
-    #[test]
-    fn what_is_to_be_typed_is_quoted() {
-        assert_eq!(shell_word("/home/a/kubeconfig"), "/home/a/kubeconfig");
-        assert_eq!(shell_word("/my projects/it's"), r"'/my projects/it'\''s'");
-        assert_eq!(shell_word(""), "''");
     }
 
     #[test]

@@ -6,7 +6,7 @@
 //! - a cluster lives as long as one of its handles; the tasks that it runs never hold one;
 //! - [`Cluster::stop`] leaves nothing running, within a second.
 //!
-//! Not here: the contents of a data folder (see `durable`); how a test moves the time (`kubewright-testing`).
+//! Not here: the contents of a data folder (see `kubewright_server`); how a test moves the time (`kubewright-testing`).
 
 mod authority;
 mod builder;
@@ -18,6 +18,8 @@ use std::time::Duration;
 use kubewright::{StopSource, kube};
 use kubewright_apiserver::outbound::{AdmissionQuestion, AdmissionVerdict};
 use kubewright_apiserver::{ApiServer, Place, UserInfo};
+use kubewright_nodes::{Behaviours, Processes};
+use kubewright_server::{FileJournal, Front, HttpsOutbound, Limits, Listening, Pki, Threads, Tls, kubeconfig, serve};
 use tokio::net::TcpListener;
 use tokio::sync::Mutex;
 use tokio::task::JoinHandle;
@@ -25,16 +27,8 @@ use tokio::task::JoinHandle;
 use self::authority::LazyAuthority;
 pub use self::authority::legacy_tokens;
 pub use self::builder::ClusterBuilder;
-use crate::controllers::Behaviours;
-use crate::durable::FileJournal;
 use crate::error::{Error, Result};
-use crate::front::Front;
-use crate::listen::{self, Listening, Threads};
-use crate::outbound::HttpsOutbound;
-use crate::pki::Pki;
-use crate::places::Limits;
-use crate::tls::{Serving, Tls};
-use crate::{inprocess, kubeconfig};
+use crate::inprocess;
 
 /// Everything ends within a second; this much of it is for the tasks to end by themselves.
 const STOP: Duration = Duration::from_millis(900);
@@ -68,7 +62,8 @@ struct Inner {
     limits: Limits,
     /// Serve HTTPS.
     threads: Threads,
-    stop: StopSource,
+    /// The pods that run as processes.
+    processes: Option<Processes>,
     authority: Arc<LazyAuthority>,
     pki: Option<Pki>,
     advertised: Option<IpAddr>,
@@ -161,8 +156,7 @@ impl Cluster {
     /// the cluster stops. Call it again for another address: the authority and so the trust of clients is the same.
     ///
     /// # Errors
-    /// [`Error::Bind`], [`Error::Stopped`], and [`Error::Certificate`] or [`Error::Tls`] when the system has no
-    /// entropy.
+    /// [`Error::Bind`], [`Error::Stopped`], and [`Error::Server`] when the system has no entropy.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -175,22 +169,23 @@ impl Cluster {
     /// ```
     pub async fn listen(&self, address: SocketAddr) -> Result<Listening> {
         let authority = self.inner.authority.get()?;
-        let serving = Serving::from(&authority.serving(address.ip())?);
-        let tls = Tls::new(serving, Some(authority.roots()?))?;
+        let tls = Tls::of(&authority, address.ip())?;
         let address = self.open(address, tls).await?;
         self.announce(address, Some(&authority.pem()));
-        let kubeconfig = kubeconfig::text(address, &authority, &authority.admin()?);
+        let kubeconfig = kubeconfig::admin(address, &authority)?;
         Ok(Listening { address, kubeconfig })
     }
 
     /// The same with the certificates of [`ClusterBuilder::pki`]; answers the address.
     ///
     /// # Errors
-    /// [`Error::Bind`], [`Error::Stopped`], and [`Error::Tls`] when there are no such certificates.
+    /// [`Error::Bind`], [`Error::Stopped`], and [`Error::Server`] when there are no such certificates.
     pub async fn serve(&self, address: SocketAddr) -> Result<SocketAddr> {
         let pki = self.inner.pki.as_ref();
-        let pki = pki.ok_or_else(|| Error::Tls("the cluster was given no certificates to serve with".to_owned()))?;
-        let address = self.open(address, Tls::new(pki.shown(), pki.roots())?).await?;
+        let missing =
+            || kubewright_server::Error::Tls("the cluster was given no certificates to serve with".to_owned());
+        let pki = pki.ok_or_else(missing)?;
+        let address = self.open(address, pki.tls()?).await?;
         self.announce(address, pki.authorities());
         Ok(address)
     }
@@ -206,7 +201,7 @@ impl Cluster {
                 SocketAddr::V6(_) => Ipv6Addr::LOCALHOST.into(),
             });
         }
-        if let Some(processes) = self.inner.front.processes() {
+        if let Some(processes) = &self.inner.processes {
             processes.announce(address);
         }
         let host = rustix::system::uname();
@@ -223,13 +218,13 @@ impl Cluster {
         let inner = &self.inner;
         // Held until the listener is on the list, so that a stop at the same time sees either none of it or all.
         let mut tasks = inner.tasks.lock().await;
-        if inner.front.stop.is_requested() {
+        if inner.front.stop.is_cancelled() {
             return Err(Error::Stopped);
         }
         let bound = |source| Error::Bind { address, source };
         let socket = TcpListener::bind(address).await.map_err(bound)?;
         let taken = socket.local_addr().map_err(bound)?;
-        tasks.push(tokio::spawn(listen::serve(
+        tasks.push(tokio::spawn(serve(
             socket,
             inner.front.clone(),
             tls,
@@ -250,7 +245,7 @@ impl Cluster {
         if let Some(task) = controllers.take() {
             ended(task, begun + STOP / 2).await;
         }
-        if let Some(processes) = inner.front.processes() {
+        if let Some(processes) = &inner.processes {
             // The programs may still act on their signal: they have half of the rest.
             let left = (begun + STOP).saturating_duration_since(tokio::time::Instant::now());
             processes.end(left / 2).await;
@@ -273,7 +268,7 @@ impl Cluster {
 impl std::fmt::Debug for Cluster {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Cluster")
-            .field("stopped", &self.inner.front.stop.is_requested())
+            .field("stopped", &self.inner.front.stop.is_cancelled())
             .finish_non_exhaustive()
     }
 }
@@ -293,7 +288,7 @@ async fn ended(mut task: JoinHandle<()>, deadline: tokio::time::Instant) {
 impl Inner {
     fn end(&self) {
         self.controllers_stop.stop();
-        self.stop.stop();
+        self.front.stop.cancel();
         self.front.api.shutdown();
     }
 }

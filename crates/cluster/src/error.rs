@@ -2,38 +2,18 @@
 
 use std::net::SocketAddr;
 
-use crate::durable::DataDirError;
-
 /// Why a cluster could not do a requested step.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
+    /// A part of its server could not be made: a certificate, TLS, the data folder.
+    #[error(transparent)]
+    Server(#[from] kubewright_server::Error),
     /// The address could not be bound: in use, not of this machine, or a port below 1024 without the right to it.
     #[error("cannot listen on {address}: {source}; pass another address, or port 0 for a free port")]
     Bind {
         /// The address that was asked for.
         address: SocketAddr,
-        /// The error of the operating system.
-        #[source]
-        source: std::io::Error,
-    },
-    /// A key or a certificate could not be made.
-    #[error("cannot make the {what}: {source}")]
-    Certificate {
-        /// Which one, such as "serving certificate".
-        what: &'static str,
-        /// The error of the certificate library.
-        #[source]
-        source: rcgen::Error,
-    },
-    /// The TLS library refused the certificates that were made for it.
-    #[error("cannot set up TLS: {0}")]
-    Tls(String),
-    /// A certificate for a webhook server could not be put on the disk.
-    #[error("cannot write {path}: {source}")]
-    Write {
-        /// The file or folder.
-        path: std::path::PathBuf,
         /// The error of the operating system.
         #[source]
         source: std::io::Error,
@@ -55,9 +35,6 @@ pub enum Error {
     /// An authorization webhook cannot be asked as its kubeconfig says.
     #[error("{0}")]
     Webhook(String),
-    /// The data folder cannot be used.
-    #[error(transparent)]
-    DataDir(#[from] DataDirError),
     /// The disk of the data folder refuses the first objects of every cluster.
     #[error("the cluster cannot keep anything: {}", .0.message)]
     NotKept(kubewright_apiserver::Status),

@@ -9,12 +9,10 @@ use futures::future::BoxFuture;
 use http::{Request, Response};
 use kubewright::kube;
 use kubewright_apiserver::UserInfo;
-use kubewright_apiserver::authentication::Identity;
+use kubewright_nodes::Processes;
+use kubewright_server::{Front, Peer, ResponseBody};
 
 use crate::error::Error;
-use crate::front::{Front, Peer};
-use crate::processes::Processes;
-use crate::response::ResponseBody;
 use crate::streams::Streams;
 
 /// A client of the server behind `front`. Must be called inside a tokio runtime, which carries the client's requests.
@@ -41,14 +39,9 @@ fn answer(
 ) -> BoxFuture<'static, Result<Response<ResponseBody>, Error>> {
     Box::pin(async move {
         // As a refused connection is for a server that is gone.
-        if front.stop.is_requested() {
+        if front.stop.is_cancelled() {
             return Err(Error::Stopped);
         }
-        let peer = Peer {
-            identity: Identity::User(user),
-            place: None,
-            unsent: None,
-        };
-        Ok(front.answer(request, &peer).await)
+        Ok(front.answer(request, &Peer::in_process(user)).await)
     })
 }

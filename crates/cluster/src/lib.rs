@@ -18,50 +18,37 @@
 //! # Ok(()) }
 //! ```
 //!
-//! Inside: `front` answers a request from any entry point; `inprocess` and `listen` are the entry points; `control`
-//! runs the controllers; `processes` runs pods that are not simulated; `durable` persists a cluster in a folder. Not
-//! here: the semantics of a request (`kubewright-apiserver`), a clock that a test controls.
+//! It joins three crates that do not know each other: the server's shell (`kubewright-server`), the controllers
+//! (`kubewright-controllers`) and the nodes (`kubewright-nodes`).
+//!
+//! # Where to change what
+//!
+//! | to change | go to | its tests |
+//! |---|---|---|
+//! | how a cluster is started and stopped | `cluster.rs`, `cluster/builder.rs` | `crates/cluster/tests` |
+//! | how the controllers run against another API server, or their role there | `control.rs`, `crates/cluster/data/controllers-role.yaml`; the command: `crates/cli/src/commands/controllers.rs` | `crates/cli/tests/it/cluster.rs` |
+//! | which controllers there are, and their settings | `controllers.rs` | the test there |
+//! | logs, `kubectl exec`, `attach`, `cp` and `port-forward` | `streams`; the protocols: `kubewright_server::streams` | `crates/cli/tests/it/processes/streams.rs` |
+//! | what `kubectl top` gets | `meter.rs`; measured in `kubewright-nodes`, served in `crates/apiserver/src/server/special/metrics.rs` | the tests there; `crates/testing/tests/it/autoscaling.rs` |
+//! | the requests of the authorization webhook | `reviewer.rs` | `crates/cli/tests/it/dropin.rs` |
+//! | the warning about kinds without a controller | `absent.rs` | the table there |
+//!
+//! Invariants: see `cluster.rs`. Not here: the semantics of a request (`kubewright-apiserver`), the built-in kinds
+//! (`kubewright-kinds`), a clock that a test controls (`kubewright-testing`).
 
 mod absent;
-mod audit;
-mod certificates;
 mod cluster;
 mod control;
 pub mod controllers;
-mod csr;
-mod durable;
-mod env;
 mod error;
-mod front;
-mod held;
 mod inprocess;
-mod keys;
 mod kinds;
-pub mod kubeconfig;
-mod listen;
 mod meter;
-pub mod metrics;
-mod objects;
-mod outbound;
-mod pieces;
-mod pki;
-mod places;
-pub mod processes;
-mod regular;
-mod response;
 mod reviewer;
-mod signer;
 mod streams;
-mod tls;
-mod webhook_certificates;
-mod work;
 
-pub use audit::{AuditFile, AuditStdout, Rotation};
 pub use cluster::{Cluster, ClusterBuilder, legacy_tokens};
 pub use control::{ControllerManager, Controllers};
-pub use controllers::{Behaviours, Nodes, Stages};
-pub use csr::Wish as CertificateWish;
-pub use durable::{DataDirError, Report, panic_is_reported, repair};
 pub use error::{Error, Result};
 pub use kubewright_apiserver::audit::{
     AuditLog, AuditSink, Format as AuditFormat, Policy as AuditPolicy, PolicyError as AuditPolicyError,
@@ -81,13 +68,15 @@ pub use kubewright_apiserver::model::duration::parse as go_duration;
 pub use kubewright_apiserver::outbound::{AdmissionQuestion, AdmissionVerdict};
 pub use kubewright_apiserver::{ApiServer, Config, ServiceRange};
 pub use kubewright_apiserver::{OPTIONAL_PLUGINS, SEPARABLE_PLUGINS};
-pub use listen::Listening;
-pub use pki::Pki;
-pub use places::Limits;
-pub use processes::{Images, ProcessRuntime};
-pub use regular::require_regular;
+pub use kubewright_controllers::{CertificateWish, metrics};
+pub use kubewright_nodes::{Behaviours, Images, Nodes, ProcessRuntime, Stages};
+pub use kubewright_objects::KUBERNETES_VERSION;
+pub use kubewright_server::{
+    AuditFile, AuditStdout, DataDirError, Error as ServerError, Limits, Listening, Pki, Report, Rotation,
+    WebhookCertificates, kubeconfig, panic_is_reported, repair, require_regular,
+};
 pub use reviewer::KubeconfigReviewer;
-pub use webhook_certificates::WebhookCertificates;
-
-/// The version of Kubernetes whose API is served, as `/version` says it.
-pub const KUBERNETES_VERSION: &str = "v1.36.3";
+/// Containers as processes of this machine.
+pub mod processes {
+    pub use kubewright_nodes::{Images, ProcessRuntime, Processes, called};
+}

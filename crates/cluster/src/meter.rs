@@ -1,66 +1,34 @@
-//! The usage of pods, for the metrics API and for the autoscaler alike: measured where they are processes, else
-//! annotated.
+//! The usage of pods for the metrics API: measured where they are processes, else annotated.
 //!
-//! Of a simulated pod of which nothing is said, nothing runs and so nothing is used. Of a process nothing is known
-//! before it was looked at for the first time, some seconds after its start. Decided elsewhere: which pods are asked
-//! about (the API server), the effect of the figures.
+//! The same figures as autoscalers get (`kubewright_nodes::meter`). Decided elsewhere: which pods are asked about (the
+//! API server).
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use kubewright::k8s_openapi::api::core::v1::Pod;
-use kubewright_apiserver::meter::{self, Measured, Used};
+use kubewright_apiserver::meter::{Measured, Meter, Used};
+use kubewright_nodes::Processes;
+use kubewright_objects::usage;
 use serde_json::Value;
-
-use crate::objects::{meta, usage};
-use crate::processes::{Processes, Usage};
 
 /// The window of annotated figures, which hold at all times: as often as metrics-server looks.
 const STEADY: Duration = Duration::from_secs(15);
 
-/// Measures the usage of pods. Cheap to clone.
-#[derive(Clone, Default)]
-pub(crate) struct Meter {
-    processes: Option<Processes>,
-}
-
-impl Meter {
-    pub(crate) fn new(processes: Option<Processes>) -> Meter {
-        Meter { processes }
-    }
-
-    /// The use of a resource by a pod, or by one of its containers, in thousandths; none when it is not known.
-    pub(crate) fn used(&self, pod: &Pod, resource: &str, container: Option<&str>) -> Option<i128> {
-        let Some(processes) = self.processes.as_ref().filter(|processes| processes.runs(pod)) else {
-            return usage::of_pod(pod, resource, container);
-        };
-        let uid = meta::uid(&pod.metadata);
-        let amount = |usage: Usage| match resource {
-            // Rounded up, as quantities are.
-            "cpu" => Some(i128::from(usage.cpu.div_ceil(1_000_000))),
-            "memory" => Some(i128::from(usage.memory).saturating_mul(1000)),
-            _ => None,
-        };
-        let wanted = usage::containers(pod).filter(|one| container.is_none_or(|name| name == one.name));
-        let known = wanted.map(|one| amount(processes.usage(uid, &one.name)?));
-        // A part is not the whole.
-        let known: Vec<i128> = known.collect::<Option<_>>()?;
-        known.into_iter().reduce(i128::saturating_add)
-    }
-}
-
 /// The meter of the API server, where these controllers run: without kubelets there is no source of figures, and no
 /// metrics API.
-pub(crate) fn served(controllers: &[&str], processes: Option<&Processes>) -> Option<Arc<dyn meter::Meter>> {
-    let meter = || Arc::new(Meter::new(processes.cloned())) as Arc<dyn meter::Meter>;
+pub(crate) fn served(controllers: &[&str], processes: Option<&Processes>) -> Option<Arc<dyn Meter>> {
+    let meter = || Arc::new(Served(processes.cloned())) as Arc<dyn Meter>;
     controllers.contains(&"node").then(meter)
 }
 
-impl meter::Meter for Meter {
+/// The usage of pods as the metrics API has it.
+struct Served(Option<Processes>);
+
+impl Meter for Served {
     fn pod(&self, pod: &Value) -> Option<Measured> {
         let class = pod.pointer("/spec/runtimeClassName").and_then(Value::as_str);
         let names = running(pod);
-        match self.processes.as_ref().filter(|processes| processes.runs_class(class)) {
+        match self.0.as_ref().filter(|processes| processes.runs_class(class)) {
             Some(processes) => measured(processes, pod, &names),
             None => Some(said(pod, &names)),
         }
@@ -120,7 +88,6 @@ fn said(pod: &Value, names: &[&str]) -> Measured {
 
 #[cfg(test)]
 mod tests {
-    use kubewright_apiserver::meter::Meter as _;
     use serde_json::json;
 
     use super::*;
@@ -133,7 +100,7 @@ mod tests {
                 .map(|(name, state)| json!({"name": name, "state": {(*state): {}}}));
             let statuses: Vec<Value> = statuses.collect();
             let pod = json!({"metadata": {"annotations": annotations}, "status": {"containerStatuses": statuses}});
-            let measured = Meter::default().pod(&pod).expect("it is known");
+            let measured = Served(None).pod(&pod).expect("it is known");
             let found: Vec<_> = (measured.containers.iter())
                 .map(|used| (used.container.as_str(), used.cpu, used.memory))
                 .collect();

@@ -5,9 +5,8 @@
 //! `ReplaceBegin … ReplaceEnd` of ordinary deltas, that the store stages and makes visible in one step at the end.
 //!
 //! Invariants: order is kept and nothing is merged (DF1); the queue is bounded, a full one hands the delta back and the
-//! reader stops reading (DF7); "synced" means that the last object of the first list is in the store *and* was given to
-//! the handlers (DF3), at once for an empty list (DF4); closing loses nothing that is queued (DF5). Not here:
-//! tombstones for keys that a relist misses. Only the store knows the objects that were there, so it makes them.
+//! reader stops reading (DF7). Not here: whether the first list is in ([`crate::Store::is_synced`]), and tombstones for
+//! keys that a relist misses: only the store knows the objects that were there, so it makes them.
 
 use crate::key::ObjectKey;
 use crate::meta::ResourceVersion;
@@ -149,27 +148,12 @@ impl<V: ?Sized> Event<V> {
     }
 }
 
-/// Why a delta was not taken. The delta is handed back.
-#[derive(Debug, thiserror::Error)]
-pub enum PushError<V: ?Sized> {
-    /// The queue holds as many objects as it may: process some, then push again.
-    #[error("the delta queue is full: let the store catch up, then push the same delta again")]
-    Full(Delta<V>),
-    /// The queue was closed.
-    #[error("the delta queue is closed")]
-    Closed(Delta<V>),
-}
-
-/// A bounded first-in-first-out queue of [`Delta`]s that knows whether the first list has arrived.
+/// A bounded first-in-first-out queue of [`Delta`]s.
 #[derive(Debug)]
 pub struct DeltaQueue<V: ?Sized> {
     queue: VecDeque<Delta<V>>,
     objects: usize,
     capacity: usize,
-    closed: bool,
-    /// The batch that is out holds the end of the first list.
-    first_list_out: bool,
-    synced: bool,
 }
 
 /// How many objects may wait between reflector and store by default; client-go's back-pressure starts at the same
@@ -190,32 +174,24 @@ impl<V: ?Sized> DeltaQueue<V> {
             queue: VecDeque::new(),
             objects: 0,
             capacity: capacity.max(1),
-            closed: false,
-            first_list_out: false,
-            synced: false,
         }
     }
 
     /// Appends a delta.
     ///
     /// # Errors
-    /// [`PushError::Full`] when its objects do not fit, [`PushError::Closed`] after [`DeltaQueue::close`]; both hand it
-    /// back.
-    pub fn push(&mut self, delta: Delta<V>) -> Result<(), PushError<V>> {
-        if self.closed {
-            return Err(PushError::Closed(delta));
-        }
+    /// The delta, when its objects do not fit: pop some, then push it again.
+    pub fn push(&mut self, delta: Delta<V>) -> Result<(), Delta<V>> {
         let weight = weight(&delta);
         if self.objects > 0 && self.objects + weight > self.capacity {
-            return Err(PushError::Full(delta));
+            return Err(delta);
         }
         self.objects += weight;
         self.queue.push_back(delta);
         Ok(())
     }
 
-    /// Takes the oldest deltas, at most `max` (at least one); `None` when nothing waits. Apply and distribute them,
-    /// then call [`DeltaQueue::batch_done`].
+    /// Takes the oldest deltas, at most `max` (at least one); `None` when nothing waits.
     pub fn pop_batch(&mut self, max: usize) -> Option<Vec<Delta<V>>> {
         let count = self.queue.len().min(max.max(1));
         if count == 0 {
@@ -223,28 +199,7 @@ impl<V: ?Sized> DeltaQueue<V> {
         }
         let batch: Vec<Delta<V>> = self.queue.drain(..count).collect();
         self.objects -= batch.iter().map(weight).sum::<usize>();
-        self.first_list_out |= batch.iter().any(|delta| matches!(delta, Delta::ReplaceEnd { .. }));
         Some(batch)
-    }
-
-    /// The batch that was popped is in the store and the handlers have returned.
-    pub fn batch_done(&mut self) {
-        self.synced |= self.first_list_out;
-    }
-
-    /// Whether the first list is in the store and was given to the handlers (client-go's `HasSynced`).
-    pub fn has_synced(&self) -> bool {
-        self.synced
-    }
-
-    /// Takes no more deltas; queued ones may still be popped.
-    pub fn close(&mut self) {
-        self.closed = true;
-    }
-
-    /// Whether the queue was closed.
-    pub fn is_closed(&self) -> bool {
-        self.closed
     }
 
     /// How many deltas wait.
@@ -276,13 +231,6 @@ fn weight<V: ?Sized>(delta: &Delta<V>) -> usize {
 mod tests {
     use super::*;
 
-    fn end() -> Delta<u32> {
-        Delta::ReplaceEnd {
-            resource_version: "5".into(),
-            authoritative: true,
-        }
-    }
-
     fn push_all(queue: &mut DeltaQueue<u32>, deltas: Vec<Delta<u32>>) {
         for delta in deltas {
             queue.push(delta).expect("there is room");
@@ -304,56 +252,8 @@ mod tests {
         while let Some(batch) = queue.pop_batch(2) {
             assert!(batch.len() <= 2);
             got.extend(batch);
-            queue.batch_done();
         }
         assert_eq!(got, sent);
-    }
-
-    #[test]
-    fn df3_synced_after_the_last_batch_is_done() {
-        let mut queue = DeltaQueue::default();
-        push_all(
-            &mut queue,
-            vec![Delta::ReplaceBegin, Delta::ReplaceItems(vec![Arc::new(1)]), end()],
-        );
-        queue.pop_batch(2).expect("two deltas wait");
-        queue.batch_done();
-        assert!(!queue.has_synced(), "the end of the list was not popped");
-        queue.pop_batch(2).expect("the end waits");
-        assert!(!queue.has_synced(), "popped, but not distributed");
-        queue.batch_done();
-        assert!(queue.has_synced());
-    }
-
-    #[test]
-    fn df4_empty_list_syncs() {
-        let mut queue = DeltaQueue::default();
-        push_all(&mut queue, vec![Delta::ReplaceBegin, end()]);
-        queue.pop_batch(10).expect("the bracket waits");
-        queue.batch_done();
-        assert!(queue.has_synced());
-    }
-
-    #[test]
-    fn aborted_list_does_not_sync() {
-        let mut queue = DeltaQueue::<u32>::default();
-        push_all(&mut queue, vec![Delta::ReplaceBegin, Delta::ReplaceAborted]);
-        queue.pop_batch(10).expect("the bracket waits");
-        queue.batch_done();
-        assert!(!queue.has_synced());
-    }
-
-    #[test]
-    fn df5_close_lets_the_rest_out() {
-        let mut queue = DeltaQueue::default();
-        push_all(&mut queue, vec![Delta::Added(Arc::new(1))]);
-        queue.close();
-        assert!(matches!(
-            queue.push(Delta::Added(Arc::new(2))),
-            Err(PushError::Closed(Delta::Added(_)))
-        ));
-        assert_eq!(queue.pop_batch(10), Some(vec![Delta::Added(Arc::new(1))]));
-        assert_eq!(queue.pop_batch(10), None);
     }
 
     #[test]
@@ -362,12 +262,12 @@ mod tests {
         push_all(&mut queue, vec![Delta::Added(Arc::new(1)), Delta::Added(Arc::new(2))]);
         assert!(matches!(
             queue.push(Delta::Deleted(Arc::new(1))),
-            Err(PushError::Full(Delta::Deleted(_)))
+            Err(Delta::Deleted(_))
         ));
         queue.pop_batch(2).expect("two deltas wait");
         let page = Delta::ReplaceItems((0..100).map(Arc::new).collect());
         queue.push(page).expect("a long page is taken when nothing waits");
         assert_eq!(queue.objects(), 100);
-        assert!(matches!(queue.push(Delta::ReplaceAborted), Err(PushError::Full(_))));
+        assert!(queue.push(Delta::ReplaceAborted).is_err());
     }
 }

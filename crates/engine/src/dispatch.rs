@@ -66,7 +66,7 @@ impl<V: ?Sized> Dispatcher<V> {
         self.next += 1;
         let mut panics = Vec::new();
         for object in snapshot {
-            panics.extend(tell(id, &handler, &Event::Added { object, initial: true }));
+            panics.extend(notify(id, &handler, &Event::Added { object, initial: true }));
         }
         self.handlers.insert(id, handler);
         (id, panics)
@@ -82,7 +82,7 @@ impl<V: ?Sized> Dispatcher<V> {
         let mut panics = Vec::new();
         for event in events {
             for (id, handler) in &self.handlers {
-                panics.extend(tell(*id, handler, event));
+                panics.extend(notify(*id, handler, event));
             }
         }
         panics
@@ -105,7 +105,7 @@ impl<V: ?Sized> Dispatcher<V> {
 }
 
 /// Calls a handler; answers its panic.
-pub fn tell<V: ?Sized>(id: HandlerId, handler: &Handler<V>, event: &Event<V>) -> Option<HandlerPanic> {
+pub fn notify<V: ?Sized>(id: HandlerId, handler: &Handler<V>, event: &Event<V>) -> Option<HandlerPanic> {
     // The event is shared and immutable, and a handler's own state is its own business: nothing of ours can be left
     // half done.
     let payload = catch_unwind(AssertUnwindSafe(|| handler(event))).err()?;

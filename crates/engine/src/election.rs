@@ -122,14 +122,14 @@ pub enum Purpose {
 }
 
 #[derive(Clone, Debug)]
-struct Seen {
+struct Observed {
     record: Option<Record>,
     /// When it was first seen like this.
     at: Instant,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Held {
+struct Leading {
     term: u64,
     /// When the latest write that succeeded was sent.
     renewed: Instant,
@@ -140,10 +140,10 @@ struct Held {
 pub struct Election {
     settings: Settings,
     identity: String,
-    seen: Option<Seen>,
+    observed: Option<Observed>,
     /// Whether the seen Lease may be old: a write of ours has an unknown outcome, or lost a race.
     doubtful: bool,
-    held: Option<Held>,
+    held: Option<Leading>,
     /// The greatest number of a term that is known: a Lease that is deleted and made again must not count from the
     /// beginning (LE6).
     greatest: Option<u64>,
@@ -159,7 +159,7 @@ impl Election {
         Election {
             settings,
             identity: identity.into(),
-            seen: None,
+            observed: None,
             doubtful: true,
             held: None,
             greatest: None,
@@ -182,7 +182,7 @@ impl Election {
 
     /// The resourceVersion at which the Lease was last seen; `None`: there is none, or it was not seen yet.
     pub fn version(&self) -> Option<&str> {
-        self.seen
+        self.observed
             .as_ref()?
             .record
             .as_ref()
@@ -191,7 +191,11 @@ impl Election {
 
     /// The leader when the Lease was last seen; empty: none.
     pub fn holder(&self) -> Option<&str> {
-        self.seen.as_ref()?.record.as_ref().map(|record| record.holder.as_str())
+        self.observed
+            .as_ref()?
+            .record
+            .as_ref()
+            .map(|record| record.holder.as_str())
     }
 
     /// The guarded work has ended and shall not begin again: the lease is given back, if it is still held.
@@ -223,7 +227,7 @@ impl Election {
         if now < self.not_before {
             return Next::Wait(self.wake(now));
         }
-        let Some(seen) = self.seen.as_ref().filter(|_| !self.doubtful) else {
+        let Some(seen) = self.observed.as_ref().filter(|_| !self.doubtful) else {
             return Next::Read;
         };
         match (&seen.record, self.held) {
@@ -255,7 +259,7 @@ impl Election {
     /// The Lease as it was read or as a watch shows it; `None`: it was read, and there is none. A watch that is behind
     /// this replica's knowledge is ignored.
     pub fn seen(&mut self, record: Option<Record>, now: Instant) {
-        let known = self.seen.as_ref().and_then(|seen| seen.record.as_ref());
+        let known = self.observed.as_ref().and_then(|seen| seen.record.as_ref());
         let order = match (known, &record) {
             (Some(known), Some(record)) if known.version == record.version => Some(Ordering::Equal),
             (Some(known), Some(record)) => meta::compare(&record.version, &known.version),
@@ -264,7 +268,7 @@ impl Election {
         if order == Some(Ordering::Less) {
             return;
         }
-        let same = order == Some(Ordering::Equal) || (self.seen.is_some() && known.is_none() && record.is_none());
+        let same = order == Some(Ordering::Equal) || (self.observed.is_some() && known.is_none() && record.is_none());
         let ours = record.as_ref().is_some_and(|record| record.holder == self.identity);
         if !ours {
             // Another replica took it, or it is gone: this replica does not lead, regardless of the clock.
@@ -272,7 +276,7 @@ impl Election {
         }
         self.note(record.as_ref());
         if !same {
-            self.seen = Some(Seen { record, at: now });
+            self.observed = Some(Observed { record, at: now });
         }
         self.doubtful = false;
         self.stand_down_if_late(now);
@@ -280,12 +284,12 @@ impl Election {
 
     /// A write succeeded that was sent at `sent`; `record` is the Lease now.
     pub fn wrote(&mut self, write: &Write, record: Record, sent: Instant, now: Instant) {
-        let held = Held {
+        let held = Leading {
             term: record.transitions,
             renewed: sent,
         };
         self.note(Some(&record));
-        self.seen = Some(Seen {
+        self.observed = Some(Observed {
             record: Some(record),
             at: now,
         });
@@ -335,11 +339,11 @@ impl Election {
 
     /// When something is to be done of which the Lease will not tell.
     fn wake(&self, now: Instant) -> Instant {
-        let work = match (&self.held, self.seen.as_ref().filter(|_| !self.doubtful)) {
+        let work = match (&self.held, self.observed.as_ref().filter(|_| !self.doubtful)) {
             (Some(held), _) => held.renewed + self.settings.retry,
             (
                 None,
-                Some(Seen {
+                Some(Observed {
                     record: Some(record),
                     at,
                 }),

@@ -18,6 +18,18 @@
 //! dispatched, and while a snapshot is taken and a handler added. The store's own lock is released before handlers run,
 //! so that they can read it.
 //!
+//! # Where to change what
+//!
+//! | to change | go to | its test |
+//! |---|---|---|
+//! | what happens after a 410, a silent server, a broken stream | `reflector.rs`, the first list as a stream: `reflector/initial.rs` | `reflector/tests.rs`; `tests/it/informer.rs` has a simulated server |
+//! | which objects and indexes are kept | `store.rs`, a list that replaces all: `store/replace.rs` | `store/tests.rs` |
+//! | retry, delay, priority | `queue.rs`, `backoff.rs`, `rate.rs` | `tests/it/queue_model.rs` |
+//! | when a read waits for an own write | `receipts.rs` | `receipts/tests.rs` |
+//! | leader election | `election.rs` | `tests/it/election.rs` |
+//! | which replica works on which objects | `sharding.rs`, `sharding/assign.rs` | `tests/it/sharding.rs` |
+//! | when a controller is reported to wake itself | `loop_detector.rs` | the tests there |
+//!
 //! # Which test checks which invariant
 //!
 //! RF: reflector, DF: delta queue, S: store, SI: shared informer, Q: work queue, R: reconcile, LE: leader election. The
@@ -25,25 +37,21 @@
 //!
 //! | invariant | test |
 //! |---|---|
-//! | RF1 never back in time | `reflector::tests::rf1_list_older_than_the_store_is_refused`, `store::tests::rf1_older_event_is_ignored`, `tests/informer.rs` |
-//! | RF2 eventually equal to the server | `tests/informer.rs::rf2_store_equals_server_after_faults` |
+//! | RF1 never back in time | `reflector::tests::rf1_list_older_than_the_store_is_refused`, `store::tests::rf1_older_event_is_ignored`, `tests/it/informer.rs` |
+//! | RF2 eventually equal to the server | `tests/it/informer.rs::rf2_store_equals_server_after_faults` |
 //! | RF3 resume from the last applied version | `reflector::tests::rf3_initial_events_do_not_move_the_resume_version` |
 //! | RF4 nothing of a partial list is seen | `store::tests::rf4_partial_replace_is_invisible`, `reflector::tests::rf4_broken_list_is_aborted` |
 //! | RF5 fall back to LIST | `reflector::tests::rf5_…` |
-//! | RF6 no hot loop | `reflector::tests::rf6_…`, `tests/informer.rs::rf6_every_fault_backs_off`, `rf6_short_watches_back_off` |
+//! | RF6 no hot loop | `reflector::tests::rf6_…`, `tests/it/informer.rs::rf6_every_fault_backs_off`, `rf6_short_watches_back_off` |
 //! | RF7 410 and too large versions | `reflector::tests::rf7_…` |
 //! | RF8 stop at any point | `reflector::tests::rf8_stop_in_every_state` |
-//! | RF9 a failed application relists | `reflector::tests::rf9_failed_apply_keeps_the_version_and_relists` |
 //! | RF10 bookmarks | `reflector::tests::rf10_bookmark_moves_versions`, `store::tests::rf10_bookmark_emits_nothing` |
 //! | RF11 undecodable frame | `reflector::tests::rf11_bad_frame_resumes_before_it` |
 //! | RF11 undecodable object | `reflector::tests::rf11_an_unreadable_object_passes_like_any_other`, `store::tests::rf11_…` |
 //! | RF12 leaving the selector | `store::tests::rf12_deleted_event_removes` |
 //! | RF13 a watch without its bookmarks is asked for again (ours) | `reflector::tests::rf13_…` |
 //! | DF1 strict order | `delta::tests::df1_order_is_kept` |
-//! | DF2 deletes missed in a gap | `store::tests::df2_missing_key_is_deleted_once`, `tests/informer.rs::df8_gap_shows_deletes_and_new_uids` |
-//! | DF3 synced after distribution | `delta::tests::df3_synced_after_the_last_batch_is_done` |
-//! | DF4 empty list syncs | `delta::tests::df4_empty_list_syncs` |
-//! | DF5 close | `delta::tests::df5_close_lets_the_rest_out` |
+//! | DF2 deletes missed in a gap | `store::tests::df2_missing_key_is_deleted_once`, `tests/it/informer.rs::df8_gap_shows_deletes_and_new_uids` |
 //! | DF7 bounded | `delta::tests::df7_full_queue_hands_the_delta_back` |
 //! | DF8 delete and recreate | `store::tests::df8_new_uid_is_delete_then_add` |
 //! | one layer retries, no write twice | `retry::tests` |
@@ -53,24 +61,24 @@
 //! | S5 version only forward, lists carry it | `store::tests::s5_version_moves_forward_only`, `s5_lists_have_an_order_and_the_version` |
 //! | C4 late and duplicate indexes | `store::tests::c4_indexes_are_backfilled_and_names_are_unique` |
 //! | S6 index failure is isolated | `store::tests::s6_failing_index_function_is_isolated` |
-//! | SI1, SI3 valid history per handler | `tests/informer.rs` (property), `dispatch::tests::si1_late_joiner_sees_adds_first` |
-//! | SI2 store is not older than the event | `tests/informer.rs` |
+//! | SI1, SI3 valid history per handler | `tests/it/informer.rs` (property), `dispatch::tests::si1_late_joiner_sees_adds_first` |
+//! | SI2 store is not older than the event | `tests/it/informer.rs` |
 //! | SI4 initial list flag | `store::tests::si4_initial_flag_on_the_first_list_only`, `dispatch::tests::si1_late_joiner_sees_adds_first` |
 //! | SI5 a handler has returned for its first list | `dispatch::mailbox::tests::si5_a_mark_is_passed_when_the_handler_has_returned` |
 //! | SI6 removed handlers are silent | `dispatch::tests::si6_removed_handler_is_silent` |
 //! | SI7 slow handler | `dispatch::mailbox::tests::si7_every_short_history_is_told_folded` (exhaustive), `si7_a_busy_key_keeps_its_place` |
 //! | SI7 panicking handler | `dispatch::tests::si7_panic_is_isolated` |
-//! | Q1–Q8, Q10, Q11 (Q7 also `backoff::tests`, `rate::tests`) | `queue::tests::q1_…` to `q11_…`, `tests/queue_model.rs` (property, against a naive model) |
+//! | Q1–Q8, Q10, Q11 (Q7 also `backoff::tests`, `rate::tests`) | `queue::tests::q1_…` to `q11_…`, `tests/it/queue_model.rs` (property, against a naive model) |
 //! | Q9 no starvation | `queue::tests::q9_low_is_served_within_its_bound` |
 //! | K1–K4 reads see own writes | `receipts::tests::k_every_interleaving_of_some_tasks_on_one_key` (exhaustive), `receipts::tests::k1_…`, `k4_…` |
 //! | R3 slow mapping loses no state | `states::tests::r3_no_state_is_lost_in_any_short_history` (exhaustive), `r3_more_states_than_are_kept_wake_everything` |
-//! | R1, R2 | `tests/queue_model.rs`, `queue::tests::q3_add_while_processing_is_not_lost` |
-//! | LE1, LE6 one leader, growing terms | `tests/election.rs` (property, several replicas and one Lease) |
+//! | R1, R2 | `tests/it/queue_model.rs`, `queue::tests::q3_add_while_processing_is_not_lost` |
+//! | LE1, LE6 one leader, growing terms | `tests/it/election.rs` (property, several replicas and one Lease) |
 //! | LE2–LE5 | `election::tests::le2_…` to `le5_…` |
-//! | SH1–SH5 one replica at a time works on a shard, every shard is worked on | `tests/sharding.rs` (property, several replicas and their Leases) |
+//! | SH1–SH5 one replica at a time works on a shard, every shard is worked on | `tests/it/sharding.rs` (property, several replicas and their Leases) |
 //! | R5 backoff resets | `queue::tests::r5_success_resets_the_backoff` |
 //! | R6 nothing starts after shutdown | `queue::tests::q6_shutdown_hands_out_nothing` |
-//! | a controller that wakes itself is told once (ours) | `loops::tests` |
+//! | a controller that wakes itself is told once (ours) | `loop_detector::tests` |
 //! | R8 priority is the highest pending, kept by retries | `queue::tests::r8_priority_is_the_highest_pending` |
 
 pub mod backoff;
@@ -78,7 +86,7 @@ pub mod delta;
 pub mod dispatch;
 pub mod election;
 pub mod key;
-pub mod loops;
+pub mod loop_detector;
 pub mod meta;
 pub mod queue;
 pub mod rate;

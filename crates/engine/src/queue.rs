@@ -4,7 +4,7 @@
 //! order of due times), *running* (handed to a worker), or running with something pending that is held until
 //! [`WorkQueue::done`]. Delays, deduplication and retries are states of the item and not queues behind queues as in
 //! client-go, which is why an item cannot be handed out twice for one reason. Each pending item carries its causes
-//! ([`Merge`], [`Causes`]).
+//! ([`Merge`]).
 //!
 //! Invariants:
 //! * Q1 any number of adds of a pending item is one hand-out. Q2, R1 an item is never handed out again before `done`.
@@ -21,27 +21,18 @@
 //! Not here: waiting and waking (the shell does, told by [`Wake`]), the lock, clocks.
 
 mod answers;
-mod causes;
 mod index;
 mod list;
 
 use crate::backoff::Exponential;
 use crate::rate::RateLimiter;
 use crate::time::Instant;
-pub use answers::{Fairness, Finished, Metrics, Next, Priority, State, Token, Wake, Work};
-pub use causes::{Causes, Merge};
+pub use answers::{Fairness, Finished, Merge, Metrics, Next, Priority, State, Token, Wake, Work};
 use index::Index;
 use list::{Links, List};
 use std::collections::BTreeMap;
 use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher, Hash};
 use std::time::Duration;
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Mode {
-    Open,
-    Draining,
-    Closed,
-}
 
 struct Pending<C> {
     priority: Priority,
@@ -57,7 +48,7 @@ struct Run {
     priority: Priority,
 }
 
-struct Slot<T, C> {
+struct Entry<T, C> {
     item: T,
     /// Of the item.
     hash: u32,
@@ -91,7 +82,7 @@ pub struct WorkQueue<T, C = (), S = BuildHasherDefault<DefaultHasher>> {
     fairness: Fairness,
     hashes: S,
     index: Index,
-    slots: Vec<Option<Slot<T, C>>>,
+    slots: Vec<Option<Entry<T, C>>>,
     /// Per slot, beside it: its place in the one list that it is in, of those that are ready or of those that run.
     links: Vec<Links>,
     free: Vec<u32>,
@@ -106,7 +97,7 @@ pub struct WorkQueue<T, C = (), S = BuildHasherDefault<DefaultHasher>> {
     arrivals: u64,
     runs: u64,
     normal_since_low: u32,
-    mode: Mode,
+    shut_down: bool,
     adds: u64,
     retries: u64,
 }
@@ -142,7 +133,7 @@ impl<T: Hash + Eq + Clone, C: Merge, S: BuildHasher + Default> WorkQueue<T, C, S
             arrivals: 0,
             runs: 0,
             normal_since_low: 0,
-            mode: Mode::Open,
+            shut_down: false,
             adds: 0,
             retries: 0,
         }
@@ -162,7 +153,7 @@ impl<T: Hash + Eq + Clone, C: Merge, S: BuildHasher + Default> WorkQueue<T, C, S
     /// Asks for a retry of `item` after the delay that the rate limiter says, with the priority it has. Answers the
     /// delay as well; `None` when the queue is shut down.
     pub fn add_rate_limited(&mut self, item: T, causes: C, now: Instant) -> (Wake, Option<Duration>) {
-        if self.mode != Mode::Open {
+        if self.shut_down {
             return (Wake::ShutDown, None);
         }
         // Asked first: it may be foreign code that panics.
@@ -172,7 +163,7 @@ impl<T: Hash + Eq + Clone, C: Merge, S: BuildHasher + Default> WorkQueue<T, C, S
 
     /// Asks for a retry of `item` at `at`, without the rate limiter; otherwise as [`WorkQueue::add_rate_limited`].
     pub fn retry_at(&mut self, item: T, at: Instant, causes: C, now: Instant) -> Wake {
-        if self.mode != Mode::Open {
+        if self.shut_down {
             return Wake::ShutDown;
         }
         let id = self.slot_of(item.clone());
@@ -191,9 +182,9 @@ impl<T: Hash + Eq + Clone, C: Merge, S: BuildHasher + Default> WorkQueue<T, C, S
     pub fn get(&mut self, now: Instant) -> Next<T, C> {
         self.promote(now);
         let Some(id) = self.choose(now) else {
-            return match self.mode {
-                Mode::Open => Next::Wait(self.next_due()),
-                Mode::Draining | Mode::Closed => Next::ShutDown,
+            return match self.shut_down {
+                false => Next::Wait(self.next_due()),
+                true => Next::ShutDown,
             };
         };
         self.runs += 1;
@@ -335,34 +326,20 @@ impl<T: Hash + Eq + Clone, C: Merge, S: BuildHasher + Default> WorkQueue<T, C, S
     /// Shuts down at once: waiting items are dropped, nothing more is handed out, adds are ignored. Runs may end.
     /// Harmless when repeated. The shell must wake all workers.
     pub fn shut_down(&mut self) {
-        self.mode = Mode::Closed;
-        self.drop_pending(|_| true);
+        self.shut_down = true;
+        self.drop_pending();
     }
 
-    /// Shuts down after the ready items were handed out; delayed items are dropped, adds are ignored. Harmless when
-    /// repeated.
-    pub fn shut_down_with_drain(&mut self) {
-        if self.mode == Mode::Open {
-            self.mode = Mode::Draining;
-            self.drop_pending(|pending| pending.due.is_some());
-        }
-    }
-
-    /// Whether the queue was shut down in either way.
+    /// Whether the queue was shut down.
     pub fn is_shut_down(&self) -> bool {
-        self.mode != Mode::Open
-    }
-
-    /// Whether the queue was shut down and all runs have ended.
-    pub fn is_drained(&self) -> bool {
-        self.is_shut_down() && self.is_idle()
+        self.shut_down
     }
 }
 
 /// Moving items about.
 impl<T: Hash + Eq + Clone, C: Merge, S: BuildHasher + Default> WorkQueue<T, C, S> {
     fn ask(&mut self, item: T, due: Option<Instant>, priority: Priority, causes: C, now: Instant) -> Wake {
-        if self.mode != Mode::Open {
+        if self.shut_down {
             return Wake::ShutDown;
         }
         self.promote(now);
@@ -470,13 +447,13 @@ impl<T: Hash + Eq + Clone, C: Merge, S: BuildHasher + Default> WorkQueue<T, C, S
         }
     }
 
-    fn drop_pending(&mut self, which: impl Fn(&Pending<C>) -> bool) {
+    fn drop_pending(&mut self) {
         for id in 0..u32::try_from(self.slots.len()).expect("slots are numbered with u32") {
             // The last item that is released gives all places back.
             let Some(slot) = self.slots.get_mut(id as usize).and_then(Option::as_mut) else {
                 continue;
             };
-            let Some(pending) = slot.pending.take_if(|pending| which(pending)) else {
+            let Some(pending) = slot.pending.take() else {
                 continue;
             };
             if slot.running.is_some() {
@@ -496,11 +473,11 @@ impl<T: Hash + Eq + Clone, C: Merge, S: BuildHasher + Default> WorkQueue<T, C, S
         slot.running.as_ref()
     }
 
-    fn find(&self, item: &T) -> Option<&Slot<T, C>> {
+    fn find(&self, item: &T) -> Option<&Entry<T, C>> {
         self.id_of(item).and_then(|id| self.slots[id as usize].as_ref())
     }
 
-    fn slot(&mut self, id: u32) -> &mut Slot<T, C> {
+    fn slot(&mut self, id: u32) -> &mut Entry<T, C> {
         self.slots[id as usize]
             .as_mut()
             .expect("lists and index name only slots in use")
@@ -529,7 +506,7 @@ impl<T: Hash + Eq + Clone, C: Merge, S: BuildHasher + Default> WorkQueue<T, C, S
         if let Some(known) = self.id_by(hash, &item) {
             return known;
         }
-        let slot = Slot {
+        let slot = Entry {
             item,
             hash,
             pending: None,

@@ -137,7 +137,7 @@ impl Receipt {
     }
 
     /// The state of the store will never be too old again.
-    fn met(&self, view: &View<'_>) -> bool {
+    fn satisfied(&self, view: &View<'_>) -> bool {
         match self {
             Receipt::Unknown => false,
             Receipt::Written { version, .. } => view.reached(&version.0),
@@ -227,7 +227,7 @@ impl Receipts {
 
     fn push(&mut self, key: ObjectKey, receipt: Receipt, view: &View<'_>) {
         self.count += 1;
-        if receipt.met(view) {
+        if receipt.satisfied(view) {
             return;
         }
         let number = self.count;
@@ -359,7 +359,7 @@ impl Receipts {
         if let Some(first) = self.take(key, ticket) {
             let version = Version(version);
             let receipt = Receipt::Written { version, place };
-            if !receipt.met(view) {
+            if !receipt.satisfied(view) {
                 self.insert(key.clone(), first, first, receipt);
             }
         }
@@ -407,7 +407,7 @@ impl Receipts {
                 version: Version(version.clone()),
                 place: Place::Inside,
             };
-            if !receipt.met(&view(key)) {
+            if !receipt.satisfied(&view(key)) {
                 self.insert(key.clone(), first, first, receipt);
             }
         }
@@ -478,7 +478,7 @@ impl Receipts {
                 return true;
             }
             let view = view(key);
-            entries.retain(|entry| !entry.receipt.met(&view));
+            entries.retain(|entry| !entry.receipt.satisfied(&view));
             !entries.is_empty()
         });
     }

@@ -16,7 +16,6 @@
 //! * RF7 410 on a watch, as an HTTP status or in the stream: list at the last version. 410 or "too large" on that list:
 //!   list the newest state. The first list asks for the newest state too, never for version "0": a restart does not go
 //!   back in time.
-//! * RF9 when a delta could not be applied, the version stays before it, and everything is listed again.
 //! * RF11 a frame that cannot be understood is the end of that stream, at the version before it. An object that cannot
 //!   be decoded but can be named ([`Unreadable`](crate::Unreadable)) passes like any other and moves the version.
 //!
@@ -57,10 +56,10 @@ enum Phase {
     },
     /// A LIST is under way.
     Listing { version: ListVersion, paged: bool },
-    /// A watch. `heard`: its last sign of life; `progressed`: it moved the version.
+    /// A watch. `last_sign`: its last sign of life; `progressed`: it moved the version.
     Watching {
         started: Instant,
-        heard: Instant,
+        last_sign: Instant,
         ends: Instant,
         progressed: bool,
     },
@@ -78,8 +77,6 @@ pub struct Reflector<V: ?Sized, M> {
     health: Health,
     /// Where a watch resumes.
     version: Option<ResourceVersion>,
-    /// Where it resumed before the last delta, in case that one cannot be applied.
-    version_before: Option<ResourceVersion>,
     /// The server cannot serve `version`: the next list asks for the newest state.
     version_unavailable: bool,
     watch_list_refused: bool,
@@ -104,7 +101,6 @@ impl<V: ?Sized, M: Meta<V>> Reflector<V, M> {
             backoff: ReflectorBackoff::default(),
             health: Health::Pending,
             version: None,
-            version_before: None,
             version_unavailable: false,
             watch_list_refused: false,
             broken_streams: 0,
@@ -150,15 +146,14 @@ impl<V: ?Sized, M: Meta<V>> Reflector<V, M> {
             (
                 Phase::Watching {
                     started,
-                    heard,
+                    last_sign,
                     ends,
                     progressed,
                 },
                 input,
             ) => {
-                self.watch_input((started, heard, ends), progressed, input, &mut step);
+                self.watch_input((started, last_sign, ends), progressed, input, &mut step);
             }
-            (_, Input::ApplyFailed { message }) => self.apply_failed(&message, &mut step),
             _ => {}
         }
         step.actions
@@ -173,7 +168,7 @@ impl<V: ?Sized, M: Meta<V>> Reflector<V, M> {
             } => {
                 Some((*quiet_since + self.config.initial_events_idle).min(*started + self.config.initial_events_total))
             }
-            Phase::Watching { heard, ends, .. } => Some(self.silent_until(*heard, *ends)),
+            Phase::Watching { last_sign, ends, .. } => Some(self.silent_until(*last_sign, *ends)),
             Phase::Waiting { until, .. } => Some(*until),
             Phase::New | Phase::Listing { .. } | Phase::Stopped => None,
         }
@@ -181,9 +176,9 @@ impl<V: ?Sized, M: Meta<V>> Reflector<V, M> {
 
     /// Until when a watch may say nothing. Bookmarks are the pulse of a server that sends them; without one its timeout
     /// must do.
-    fn silent_until(&self, heard: Instant, ends: Instant) -> Instant {
+    fn silent_until(&self, last_sign: Instant, ends: Instant) -> Instant {
         match self.bookmarks {
-            true => ends.min(heard + self.config.watch_silence),
+            true => ends.min(last_sign + self.config.watch_silence),
             false => ends,
         }
     }
@@ -196,12 +191,6 @@ impl<V: ?Sized, M: Meta<V>> Reflector<V, M> {
     /// How it goes.
     pub fn health(&self) -> &Health {
         &self.health
-    }
-
-    /// Whether this server turned out not to serve `sendInitialEvents`. Worth telling other reflectors of the same
-    /// server (through [`Config::watch_list`]).
-    pub fn watch_list_refused(&self) -> bool {
-        self.watch_list_refused
     }
 
     fn stop(&mut self, step: &mut Step<V>) {
@@ -269,7 +258,7 @@ impl<V: ?Sized, M: Meta<V>> Reflector<V, M> {
         let ends = step.now + timeout + self.config.watch_grace;
         self.phase = Phase::Watching {
             started: step.now,
-            heard: step.now,
+            last_sign: step.now,
             ends,
             progressed: false,
         };
@@ -359,7 +348,7 @@ impl<V: ?Sized, M: Meta<V>> Reflector<V, M> {
                 refused.unwrap_or_default(),
             ));
         };
-        self.version_before = self.version.replace(version.clone());
+        self.version = Some(version.clone());
         self.version_unavailable = false;
         self.stuck = 0;
         step.apply(Delta::ReplaceEnd {
@@ -396,7 +385,7 @@ impl<V: ?Sized, M: Meta<V>> Reflector<V, M> {
 
 /// A watch from a version.
 impl<V: ?Sized, M: Meta<V>> Reflector<V, M> {
-    /// `times`: as the phase has them: `started`, `heard` and `ends`.
+    /// `times`: as the phase has them: `started`, `last_sign` and `ends`.
     fn watch_input(
         &mut self,
         times: (Instant, Instant, Instant),
@@ -404,7 +393,7 @@ impl<V: ?Sized, M: Meta<V>> Reflector<V, M> {
         input: Input<V>,
         step: &mut Step<V>,
     ) {
-        let (started, heard, ends) = times;
+        let (started, last_sign, ends) = times;
         let lasted = step.now.since(started) >= self.config.short_watch;
         match input {
             Input::Started => self.synced(step),
@@ -415,7 +404,7 @@ impl<V: ?Sized, M: Meta<V>> Reflector<V, M> {
                 Ok(moved) => {
                     self.phase = Phase::Watching {
                         started,
-                        heard: step.now,
+                        last_sign: step.now,
                         ends,
                         progressed: progressed || moved,
                     }
@@ -442,8 +431,7 @@ impl<V: ?Sized, M: Meta<V>> Reflector<V, M> {
             }
             // RF13. Another connection is asked for the same events. One that is as dead fails when it is opened, and
             // is reported then; a server without events is asked in vain, which costs one request.
-            Input::Timer if step.now >= self.silent_until(heard, ends) => self.watch(step),
-            Input::ApplyFailed { message } => self.apply_failed(&message, step),
+            Input::Timer if step.now >= self.silent_until(last_sign, ends) => self.watch(step),
             _ => {}
         }
     }
@@ -475,7 +463,6 @@ impl<V: ?Sized, M: Meta<V>> Reflector<V, M> {
             WatchEvent::Error(failure) => return Err(failure),
         };
         step.apply(delta);
-        self.version_before = self.version.clone();
         let order = self.version.as_ref().and_then(|present| version.compare(present));
         let moved = match order {
             Some(Ordering::Less | Ordering::Equal) => false, // a repeated event does not move the version back
@@ -515,20 +502,6 @@ impl<V: ?Sized, M: Meta<V>> Reflector<V, M> {
                 self.back_off(Then::Watch, &failure, step);
             }
         }
-    }
-
-    /// RF9. The version goes back to before the delta that failed; the request under way is given up.
-    fn apply_failed(&mut self, message: &str, step: &mut Step<V>) {
-        if matches!(self.phase, Phase::New | Phase::Stopped) {
-            return;
-        }
-        match self.phase {
-            Phase::InitialEvents { .. } | Phase::Listing { .. } => step.apply(Delta::ReplaceAborted),
-            Phase::Watching { .. } => self.version = self.version_before.clone(),
-            Phase::New | Phase::Waiting { .. } | Phase::Stopped => {}
-        }
-        let message = format!("an object could not be stored: {message}");
-        self.back_off(Then::Cycle, &Failure::new(FailureKind::Decode, message), step);
     }
 }
 

@@ -26,11 +26,11 @@ use std::collections::BTreeMap;
 use crate::election::{Election, Next, Record, Settings};
 use crate::time::Instant;
 
-pub use self::assign::{assign, shard_of};
+pub use self::assign::{assign, fnv1a, shard_of};
 
 /// A Lease that a replica takes part in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Slot {
+pub enum LeaseId {
     /// The one by which the others see that it lives.
     Member,
     /// That of a shard.
@@ -106,10 +106,10 @@ impl Sharding {
 
     /// The election of a Lease, which takes the Lease's contents and the outcomes of writes. `None`: there is no such
     /// shard.
-    pub fn election(&mut self, slot: Slot) -> Option<&mut Election> {
-        match slot {
-            Slot::Member => Some(&mut self.own),
-            Slot::Shard(at) => self.shards.get_mut(at).map(|shard| &mut shard.election),
+    pub fn election(&mut self, id: LeaseId) -> Option<&mut Election> {
+        match id {
+            LeaseId::Member => Some(&mut self.own),
+            LeaseId::Shard(at) => self.shards.get_mut(at).map(|shard| &mut shard.election),
         }
     }
 
@@ -218,10 +218,10 @@ impl Sharding {
     }
 
     /// The next step for a Lease now. One request for each is under way at a time.
-    pub fn next(&mut self, slot: Slot, now: Instant) -> Next {
-        let at = match slot {
-            Slot::Member => return self.own.next(now),
-            Slot::Shard(at) => at,
+    pub fn next(&mut self, id: LeaseId, now: Instant) -> Next {
+        let at = match id {
+            LeaseId::Member => return self.own.next(now),
+            LeaseId::Shard(at) => at,
         };
         let leaves = self.leaves;
         let Some(shard) = self.shards.get_mut(at) else {

@@ -160,7 +160,7 @@ mod tests {
             Instant::from_origin(Duration::from_secs(self.now * 3600))
         }
 
-        fn tell(&mut self, event: &Event<State>) {
+        fn record(&mut self, event: &Event<State>) {
             let (states, at) = (States::of(event, self.now), self.at());
             self.queue.add(ObjectKey::cluster("a"), Priority::Normal, states, at);
         }
@@ -178,14 +178,14 @@ mod tests {
                     Event::Modified { old, new }
                 }
             };
-            self.tell(&event);
+            self.record(&event);
         }
 
         fn delete(&mut self) {
             let Some(object) = self.object.take() else { return };
             self.due.push((*object, self.now));
             let key = ObjectKey::cluster("a");
-            self.tell(&Event::Deleted {
+            self.record(&Event::Deleted {
                 key,
                 object,
                 final_state_unknown: false,

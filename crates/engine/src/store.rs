@@ -189,7 +189,7 @@ impl<V: ?Sized, M: Meta<V>> Store<V, M> {
         self.resource_version.as_ref()
     }
 
-    /// Whether the first list is in. (Whether handlers have seen it too is [`crate::DeltaQueue::has_synced`].)
+    /// Whether the first list is in. Whether handlers have seen it too is the shell's to say.
     pub fn is_synced(&self) -> bool {
         self.synced
     }

@@ -5,6 +5,16 @@
 //!
 //! Not here: the code that serves a row (crate `apiserver`, which does not depend on this one), and the facts about
 //! single kinds that other code needs ([`kubewright_model::facts`]).
+//!
+//! # Where to change what
+//!
+//! | change | in | checked by |
+//! |---|---|---|
+//! | serve another built-in kind | a row in `src/rows`, its file in `src/strategies` | columns in `testdata`, discovery in the testdata of `apiserver` |
+//! | a default or a rule of a kind | `src/strategies` | the table in the same file |
+//! | a rule of a single field | `fields` of the kind's strategy: path, rule, the Kubernetes function | the same |
+//! | a column of `kubectl get` | `src/cells` | `testdata` |
+//! | the rules of an admission policy | `src/strategies/admission_policies.rs` | the table there |
 
 #![cfg_attr(not(test), warn(clippy::arithmetic_side_effects))] // of times: clippy.toml lists what else is added
 

@@ -27,13 +27,13 @@ pub const MAX_CAUSES: usize = 16;
 pub struct Cause {
     kind: CauseKind,
     object: Option<Arc<ObjectRef>>,
-    change: Option<Arc<Change>>,
+    change: Option<Arc<Diff>>,
     /// Taken from the room of a [`Waker`](crate::Waker), until a worker has the key.
-    place: Option<Place>,
+    reservation: Option<Reservation>,
 }
 
 /// A place in a bounded queue.
-type Place = Arc<OwnedSemaphorePermit>;
+type Reservation = Arc<OwnedSemaphorePermit>;
 
 /// The kind of cause.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -70,13 +70,13 @@ impl Cause {
             kind: CauseKind::Requested(reason.into()),
             object: None,
             change: None,
-            place: None,
+            reservation: None,
         }
     }
 
-    pub(crate) fn placed(reason: String, place: Place) -> Cause {
+    pub(crate) fn reserved(reason: String, reservation: Reservation) -> Cause {
         Cause {
-            place: Some(place),
+            reservation: Some(reservation),
             ..Cause::requested(reason)
         }
     }
@@ -86,7 +86,7 @@ impl Cause {
             kind: CauseKind::Timer(delay),
             object: None,
             change: None,
-            place: None,
+            reservation: None,
         }
     }
 
@@ -95,7 +95,7 @@ impl Cause {
             kind: CauseKind::Retry { attempt, error },
             object: None,
             change: None,
-            place: None,
+            reservation: None,
         }
     }
 
@@ -104,7 +104,7 @@ impl Cause {
             kind,
             object: Some(Arc::new(object)),
             change: None,
-            place: None,
+            reservation: None,
         }
     }
 
@@ -120,7 +120,7 @@ impl Cause {
         new: Arc<dyn AsJson>,
         version: Option<&str>,
     ) -> Cause {
-        let change = Change {
+        let change = Diff {
             old,
             new,
             version: version.map(Box::from),
@@ -130,7 +130,7 @@ impl Cause {
             kind: CauseKind::Changed,
             object: Some(Arc::new(object)),
             change: Some(Arc::new(change)),
-            place: None,
+            reservation: None,
         }
     }
 
@@ -166,7 +166,7 @@ impl Cause {
         match (&self.kind, &later.kind) {
             (CauseKind::Changed, CauseKind::Changed) => {
                 if let (Some(first), Some(last)) = (&self.change, &later.change) {
-                    let change = Change {
+                    let change = Diff {
                         old: first.old.clone(),
                         new: last.new.clone(),
                         version: last.version.clone(),
@@ -216,7 +216,7 @@ const SHOWN: usize = 4;
 
 /// A cause as it leaves the process: with the fields that changed, not with the two objects.
 #[derive(Serialize, Deserialize)]
-struct Written {
+struct Serialized {
     kind: CauseKind,
     object: Option<ObjectRef>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -225,7 +225,7 @@ struct Written {
 
 impl Serialize for Cause {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let written = Written {
+        let written = Serialized {
             kind: self.kind.clone(),
             object: self.object.as_deref().cloned(),
             changes: self.changes().to_vec(),
@@ -236,10 +236,10 @@ impl Serialize for Cause {
 
 impl<'de> Deserialize<'de> for Cause {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Cause, D::Error> {
-        let Written { kind, object, changes } = Written::deserialize(deserializer)?;
+        let Serialized { kind, object, changes } = Serialized::deserialize(deserializer)?;
         let change = (kind == CauseKind::Changed).then(|| {
             // The objects stayed where they were; only their difference is known here.
-            Arc::new(Change {
+            Arc::new(Diff {
                 old: Arc::new(Value::Null),
                 new: Arc::new(Value::Null),
                 version: None,
@@ -250,7 +250,7 @@ impl<'de> Deserialize<'de> for Cause {
             kind,
             object: object.map(Arc::new),
             change,
-            place: None,
+            reservation: None,
         })
     }
 }
@@ -262,7 +262,7 @@ impl fmt::Debug for Cause {
 }
 
 /// Two states of one object, compared when asked.
-struct Change {
+struct Diff {
     old: Arc<dyn AsJson>,
     new: Arc<dyn AsJson>,
     /// The resourceVersion of the new one.
@@ -270,7 +270,7 @@ struct Change {
     fields: OnceLock<Vec<FieldChange>>,
 }
 
-impl Change {
+impl Diff {
     fn fields(&self) -> &[FieldChange] {
         self.fields
             .get_or_init(|| changes_between(&self.old.json_or_null(), &self.new.json_or_null()))
@@ -307,7 +307,7 @@ impl Causes {
 
     /// A worker has the key: its causes wait no longer.
     pub(crate) fn taken(mut self) -> Vec<Cause> {
-        self.list.iter_mut().for_each(|cause| cause.place = None);
+        self.list.iter_mut().for_each(|cause| cause.reservation = None);
         self.into_vec()
     }
 
@@ -317,7 +317,7 @@ impl Causes {
                 kind: CauseKind::More(self.overflow),
                 object: None,
                 change: None,
-                place: None,
+                reservation: None,
             });
         }
         self.list
@@ -349,7 +349,7 @@ mod tests {
         })
     }
 
-    fn told(causes: Vec<Cause>) -> Vec<String> {
+    fn texts(causes: Vec<Cause>) -> Vec<String> {
         let mut set = Causes::default();
         for cause in causes {
             set.push(cause);
@@ -360,7 +360,7 @@ mod tests {
     #[test]
     fn causes_read_as_sentences_and_changes_of_one_object_become_one() {
         let changed = |old, new| Cause::changed(object("hello"), ready(old), ready(new));
-        let check = |causes: Vec<Cause>, expected: &[&str]| assert_eq!(told(causes), expected);
+        let check = |causes: Vec<Cause>, expected: &[&str]| assert_eq!(texts(causes), expected);
         check(
             vec![changed(0, 2)],
             &["Deployment default/hello changed: status.readyReplicas 0 → 2"],
@@ -395,7 +395,7 @@ mod tests {
         let many = (0..100)
             .map(|n| Cause::about(CauseKind::Created, object(&format!("d{n}"))))
             .collect();
-        let texts = told(many);
+        let texts = texts(many);
         assert_eq!(texts.len(), MAX_CAUSES + 1);
         assert_eq!(texts[MAX_CAUSES], "and 84 more causes");
     }

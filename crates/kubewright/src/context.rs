@@ -11,7 +11,7 @@ use kube::core::{ApiResource, ObjectMeta};
 use kubewright_engine::ObjectKey;
 use serde_json::{Value, json};
 
-use crate::cache::{Core, Shared};
+use crate::cache::{Core, SharedInformer};
 use crate::cause::Cause;
 use crate::client::Client;
 use crate::client::apply::{Owner, merge_patch_between, replaces_a_list};
@@ -96,7 +96,11 @@ impl Context {
     }
 
     /// The object of a key, and the context with it as the owner of applied objects.
-    pub(crate) fn about<'a>(self, informer: &'a Shared, request: &'a Request) -> BoxFuture<'a, Result<Subject>> {
+    pub(crate) fn about<'a>(
+        self,
+        informer: &'a SharedInformer,
+        request: &'a Request,
+    ) -> BoxFuture<'a, Result<Subject>> {
         Box::pin(async move {
             let found = self.client().get_requested(informer, request).await?;
             let mut ctx = self;
@@ -109,7 +113,7 @@ impl Context {
 
     /// Whether the object of the key, which the informer does not hold, is gone. Its watch says so, unless it restricts
     /// what it shows or the key came from elsewhere; then the API server is asked.
-    pub(crate) fn is_gone<'a>(&'a self, informer: &'a Shared) -> BoxFuture<'a, Result<bool>> {
+    pub(crate) fn is_gone<'a>(&'a self, informer: &'a SharedInformer) -> BoxFuture<'a, Result<bool>> {
         Box::pin(async move {
             let (request, scope) = (self.request(), informer.scope());
             if scope.namespace.is_some() && scope.namespace.as_deref() != request.namespace() {
@@ -258,7 +262,7 @@ impl Context {
                 .client()
                 .get_shared(parts.of(meta.namespace.as_deref()), meta.namespace.as_deref(), name)
                 .await?;
-            Ok(cached.filter(|cached| cached.identity().uid == meta.uid.as_deref()))
+            Ok(cached.filter(|cached| cached.object_id().uid == meta.uid.as_deref()))
         })
     }
 
@@ -278,8 +282,8 @@ impl Context {
         reason: &str,
         message: impl Into<String>,
     ) {
-        let said = (event_type, reason, message.into());
-        self.record(component, &api_resource::<K>(), object.meta(), said);
+        let event = (event_type, reason, message.into());
+        self.record(component, &api_resource::<K>(), object.meta(), event);
     }
 
     fn record(

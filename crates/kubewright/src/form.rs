@@ -57,7 +57,7 @@ impl<T: Serialize + Send + Sync> AsJson for T {
 
 /// Which object it is. Absent and empty fields are `None`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Identity<'a> {
+pub(crate) struct ObjectId<'a> {
     pub(crate) namespace: Option<&'a str>,
     pub(crate) name: Option<&'a str>,
     pub(crate) uid: Option<&'a str>,
@@ -65,7 +65,7 @@ pub(crate) struct Identity<'a> {
     pub(crate) version: Option<&'a str>,
 }
 
-impl Identity<'_> {
+impl ObjectId<'_> {
     /// The reference of the object, for messages.
     pub(crate) fn reference(&self, resource: &ApiResource) -> ObjectRef {
         ObjectRef::named(resource, self.namespace, self.name.unwrap_or_default())
@@ -76,7 +76,7 @@ impl Identity<'_> {
 ///
 /// Which object it is costs nothing to ask. All metadata of an object at rest are decoded at each call.
 pub(crate) trait Cached: Any + AsJson {
-    fn identity(&self) -> Identity<'_>;
+    fn object_id(&self) -> ObjectId<'_>;
     fn metadata(&self) -> Cow<'_, ObjectMeta>;
     fn labels(&self) -> Cow<'_, BTreeMap<String, String>>;
     /// Shows the owner references. Those of an object that is decoded are not read again.
@@ -96,8 +96,8 @@ impl dyn Cached {
 }
 
 impl<K: AnyObject> Cached for K {
-    fn identity(&self) -> Identity<'_> {
-        identity_of(self.meta())
+    fn object_id(&self) -> ObjectId<'_> {
+        object_id_of(self.meta())
     }
 
     fn metadata(&self) -> Cow<'_, ObjectMeta> {
@@ -113,15 +113,15 @@ impl<K: AnyObject> Cached for K {
     }
 }
 
-fn identity_of(meta: &ObjectMeta) -> Identity<'_> {
-    fn said(text: Option<&String>) -> Option<&str> {
+fn object_id_of(meta: &ObjectMeta) -> ObjectId<'_> {
+    fn non_empty(text: Option<&String>) -> Option<&str> {
         text.map(String::as_str).filter(|text| !text.is_empty())
     }
-    Identity {
-        namespace: said(meta.namespace.as_ref()),
-        name: said(meta.name.as_ref()),
-        uid: said(meta.uid.as_ref()),
-        version: said(meta.resource_version.as_ref()),
+    ObjectId {
+        namespace: non_empty(meta.namespace.as_ref()),
+        name: non_empty(meta.name.as_ref()),
+        uid: non_empty(meta.uid.as_ref()),
+        version: non_empty(meta.resource_version.as_ref()),
     }
 }
 
@@ -134,8 +134,8 @@ fn labels_of(meta: &ObjectMeta) -> Cow<'_, BTreeMap<String, String>> {
 
 impl fmt::Debug for dyn Cached {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let identity = self.identity();
-        write!(f, "Cached({:?}, {:?})", identity.namespace, identity.name)
+        let id = self.object_id();
+        write!(f, "Cached({:?}, {:?})", id.namespace, id.name)
     }
 }
 

@@ -1,14 +1,69 @@
-//! kubewright: write Kubernetes operators.
+//! Write Kubernetes operators.
 //!
-//! An operator has a [`Reconciler`] for each kind. A [`Controller`] runs a reconciler, and a [`Manager`] runs the
-//! controllers; an [`Operator`] declares all of them. A reconciler gets an object and a [`Context`], compares the spec
-//! with what exists, and makes the changes that are missing. It reads through a [`Client`], from a shared [`Cache`] in
-//! which it sees its own writes. Types and the plain client are those of kube and k8s-openapi, re-exported here, so
-//! that an operator has one dependency; a feature of `k8s-openapi` selects the Kubernetes version.
+//! ```no_run
+//! use kubewright::k8s_openapi::api::core::v1::ConfigMap;
+//! use kubewright::prelude::*;
+//! # use schemars::JsonSchema;
+//! # use serde::{Deserialize, Serialize};
 //!
-//! This crate makes no decisions: list and watch, store, queue and backoff are pure state machines in
-//! `kubewright-engine`, and this crate does the input and output around them, on tokio. It works with any
-//! [`kube::Client`], over HTTPS or in process.
+//! #[derive(CustomResource, Clone, Debug, Deserialize, Serialize, JsonSchema)]
+//! #[kube(group = "example.com", version = "v1", kind = "Greeting", namespaced)]
+//! struct GreetingSpec {
+//!     name: String,
+//! }
+//!
+//! struct Greeter;
+//!
+//! impl Reconciler for Greeter {
+//!     type Object = Greeting;
+//!
+//!     async fn reconcile(&self, greeting: Arc<Greeting>, ctx: Context) -> Result<Action> {
+//!         let mut text = ConfigMap::default();
+//!         text.metadata.name = greeting.metadata.name.clone();
+//!         text.data = Some([("text".to_owned(), format!("Hello, {}!", greeting.spec.name))].into());
+//!         ctx.apply(text).await?;
+//!         Ok(Action::await_change())
+//!     }
+//! }
+//!
+//! #[tokio::main]
+//! async fn main() -> std::process::ExitCode {
+//!     let controller = Controller::of(Greeter).owns::<ConfigMap>();
+//!     kubewright::run(Operator::new("greeter").crd::<Greeting>().controller(controller)).await
+//! }
+//! ```
+//!
+//! Each Greeting gets a ConfigMap that it owns. When somebody changes or deletes the ConfigMap, it is made again; when
+//! the Greeting is deleted, the garbage collector takes it away. The types and the plain client are those of [`kube`]
+//! and [`k8s_openapi`], re-exported here, so that an operator has one dependency; a feature of `k8s-openapi` selects
+//! the Kubernetes version.
+//!
+//! # The concepts, in the order in which an operator needs them
+//!
+//! * An [`Operator`] declares everything that makes up a program: controllers, the CRDs of its types, webhooks,
+//!   [runnables](Runnable). [`run()`] is its main function: flags, environment, logging, signals. From the same
+//!   declaration `kubewright manifests` writes CRDs, roles and webhook configurations.
+//! * A [`Reconciler`] compares the spec of one object with what exists, and makes the changes that are missing. It
+//!   answers an [`Action`]: wait for a change, or run again after a time. An [`Error`] repeats it with growing delays;
+//!   any error of another crate becomes one by [`Fails`].
+//! * A [`Controller`] runs a reconciler. It says which changes lead to a reconcile: of objects that the kind
+//!   [owns](Controller::owns), of others that it [watches](Controller::watches), of a [`Source`] such as a [`Watch`], a
+//!   timer or a [`Waker`] outside of the cluster; [`predicate`]s and a [`Scope`] leave some out.
+//! * A [`Context`] belongs to one reconcile: its [`Request`], its [`Cause`]s (which object changed, in which fields),
+//!   the time, the stop signal, and a recorder of [events](Context::event).
+//! * A [`Client`] reads from the [`Cache`], in which one [`Informer`] for each kind and scope follows the API server,
+//!   and writes to the API server. A read sees the writes of this process, or fails with [`Error::Stale`].
+//! * [`Context::apply`] makes a child be as it is wanted, by server-side apply and owned by the reconciled object; what
+//!   would change nothing is not sent. [`Context::patch_status`] writes the status, [`conditions`] keeps conditions.
+//! * A [finalizer](Controller::finalizer) is for effects outside of the cluster: the runtime adds it before the first
+//!   reconcile, and removes it when [`Reconciler::cleanup`] is done.
+//! * [`webhook`] has what the API server asks of an operator: [`Defaulter`]s, [`Validator`]s, and [`Conversion`]s
+//!   between the versions of a kind.
+//! * A [`Manager`] runs all of it: probes, metrics, webhooks, controllers, the order of start and stop. By
+//!   [`LeaderElection`] one replica acts; with [`Sharding`] the replicas share the objects out. [`Controllers`] adds and
+//!   removes controllers and clusters meanwhile.
+//! * Tests start a cluster each, in milliseconds, with the crate `kubewright-testing`. An [`Observer`] is told all that
+//!   the runtime does.
 //!
 //! # The path of a change
 //!
@@ -17,51 +72,33 @@
 //!            ─► work queue (queue.rs) ─► worker (controller/control_loop.rs) ─► your reconcile ─► Client ─► API server
 //! ```
 //!
-//! The API server also calls the operator: webhooks and conversions ([`webhook`]) are declared with the operator and
-//! served by its manager. [`run()`] is the main function of an operator: flags, environment, logging, signals.
+//! List and watch, store, queue, backoff, leader election and sharding are pure state machines in `kubewright-engine`.
+//! This crate does the input and output around them, on tokio, with any [`kube::Client`], over HTTPS or in process.
 //!
-//! # Which test checks which invariant
+//! # Where to change what
 //!
-//! | invariant | test |
-//! |---|---|
-//! | K1 reads see own writes | the engine's `receipts::tests` (exhaustive), `tests/runtime.rs::k1_…` |
-//! | K2 out-of-scope writes do not block | the engine's `receipts::tests`, `cache::scope::tests::k2_…`, `tests/runtime.rs::k2_…` |
-//! | K3 deletes | the engine's `receipts::tests`, `tests/runtime.rs::k3_…` |
-//! | K4 unknown outcomes, dry runs, dropped futures, restores | the engine's `receipts::tests`, `tests/runtime.rs::k4_…` |
-//! | K5 a delete means one uid | `tests/runtime.rs::k5_…` |
-//! | RF5, RF11 lists, bad frames, objects that do not decode | `tests/runtime.rs::rf5_…`, `rf11_…`, `cache::wire::tests::rf11_…` |
-//! | objects at rest, lists cut as they arrive | `form::packed::tests`, `form::cut::tests` |
-//! | a controller that wakes itself is told | the engine's `loops::tests`, `tests/runtime.rs::a_controller_that_wakes_…` |
-//! | DF2 missed deletions | `tests/runtime.rs::df2_…`, `tests/runtime.rs::causes_lead_from_a_change_to_its_reconcile` |
-//! | C8 a failing kind fails alone | `tests/runtime.rs::c8_…` |
-//! | SI10 one watch for all users, gone with the last | `tests/runtime.rs::si10_…` |
-//! | several namespaces are one view, K1 in each | `crates/testing/tests/runtime/namespaces.rs`, `tests/runtime.rs::c_a_manager_of_some_…` |
-//! | Q5, Q6 waiting and waking, without starving others | `queue::tests` |
-//! | profiles: one at a time, bounded, loopback | `profiles::tests` (feature `profiling`) |
-//! | R1–R3 one at a time, nothing lost | `tests/runtime.rs::r1_…` |
-//! | R3 mappings that look things up | the engine's `states::tests`; with a server: `crates/testing/tests/runtime/sources.rs::r3_…` |
-//! | sources from outside: bounded, kept until a worker has them | `crates/testing/tests/runtime/sources.rs` |
-//! | predicates and selectors of one source | `predicate::tests`; with a server: `crates/testing/tests/runtime/sources.rs` |
-//! | R4 sources first | `tests/runtime.rs::r4_…` |
-//! | R5 errors and backoff | `tests/runtime.rs::r5_…`; errors of any type: `crates/testing/tests/runtime/controllers.rs::r5_…` |
-//! | M6 controllers come and go | `crates/testing/tests/runtime/controllers.rs::m6_…` |
-//! | R6, M7 stop | `tests/runtime.rs::m7_…` |
-//! | R7 panics | `tests/runtime.rs::r7_…` |
-//! | M3 runnables after caches | `tests/runtime.rs::m3_…` |
-//! | LE1–LE6 leader election | the engine's `election::tests`, `tests/election.rs` there; with a server: `crates/testing/tests/runtime/election.rs` |
-//! | SH1–SH5 sharding | the engine's `tests/sharding.rs`, `sharding::assign::tests`; with a server, and SH6–SH8: `crates/testing/tests/runtime/sharding.rs`, `sharding::shards::tests` |
-//! | LE8 fields of others in a Lease | `election::lease::tests::le8_…` |
-//! | finalizers | `controller::finalizer::tests`; with a server: `crates/testing/tests/runtime/finalizers.rs` |
-//! | M5 the first error | `tests/runtime.rs::m5_…` |
-//! | M2 probes first | `tests/runtime.rs::m2_…` |
-//! | W1 an answer carries its request's uid | `webhook::tests::w1_…` |
-//! | W2 patches keep what the type does not know | `webhook::merge::tests::w2_…`, `webhook::json_patch::tests::w2_…`; with a server: `crates/testing/tests/webhooks` |
-//! | W3 dry runs | `webhook::tests::w3_…` |
-//! | W4 conversions keep order and metadata | `webhook::tests::w4_…`; lossless: `crates/testing/tests/webhooks/round_trip.rs` |
-//! | W5 certificates are read again, W6 webhooks before caches, W7 limits | `crates/testing/tests/webhooks/https.rs`, `webhook::body::tests`, `health::tests` |
-//! | E3, E4 events | `tests/runtime.rs::e3_…` |
-//! | one layer retries, every request ends | the engine's `retry::tests`, `client::send::tests`, `tests/runtime.rs::a_write_is_repeated_…`, `every_request_…` |
-//! | nothing is sent that changes nothing | `apply::tests::an_apply_is_sent_when_it_could_change_something`, `tests/runtime.rs::apply_…` |
+//! | to change | go to | its test |
+//! |---|---|---|
+//! | what wakes a controller | `controller/sources.rs`, `controller/watch.rs`; from outside: `controller/waker.rs` | `tests/it/runtime` of `kubewright-testing` |
+//! | what a reconcile's outcome leads to | `controller/control_loop.rs` | `tests/it/runtime.rs` |
+//! | the size of a cached object, or when it is decoded | `form/packed.rs`; how many stay decoded: `form/packed/decoded.rs`; how bodies are split into objects: `form/cut.rs` | the tests there; `bench/runtime` measures |
+//! | when a read waits for an own write | the engine's `receipts.rs`; `cache/core/shared_informer.rs`, `client/read.rs` | `tests/it/runtime.rs`: K1 to K5 |
+//! | when an apply is sent | `client/apply.rs` | the tests there |
+//! | leader election | the engine's `election.rs`; its requests: `election/`; what only the leader runs: `manager/guarded.rs` | the engine's tests, `tests/it/runtime` of `kubewright-testing` |
+//! | which replica works on which objects | the engine's `sharding.rs` and `sharding/assign.rs`; its requests: `sharding/` | the same |
+//! | how a manager uses several clusters | `manager/clusters.rs`, `client/mod.rs`, `controller/sources.rs` | the same |
+//! | the answers of an operator's webhooks | `webhook/handlers.rs`, `webhook/review.rs`; their patches: `webhook/merge.rs` | `webhook/tests.rs`; through the API: `tests/it/webhooks` of `kubewright-testing` |
+//! | the certificate that an operator issues itself | `certificate/`: decided in `managed.rs`, issued and checked in `issue.rs` | the tests there; `own_certificate.rs` in `tests/it/webhooks` |
+//! | the schema of a type in its CRD | `crd/`; kubebuilder's markers: `crd/markers.rs` | the tests there; `testdata/fixtures` is compared with controller-gen |
+//! | a flag of operators | the table in `run/flags.rs`; the settings made from it: `run/settings.rs` | the tables there |
+//! | a metric | `metrics/` | `metrics.rs` in `tests/it/runtime` of `kubewright-testing` |
+//! | what is traced | `trace.rs`; export: `run/telemetry.rs` | `tests/it/spans.rs` of `kubewright-testing` |
+//! | profiles | `profiles/` (feature `profiling`) | the tests there |
+//! | what an operator reports to `kubewright dev` | `observe/` | the tables there |
+//!
+//! One word means one thing: an `ObjectKey` is a namespace and a name, a [`Request`] the key of a reconcile, an
+//! [`ObjectRef`] an object with its kind, for messages; inside, an `ObjectId` borrows what the metadata of an object
+//! say of it, and a `Target` is the object of a request to the API server.
 
 pub use jiff;
 pub use k8s_openapi;
@@ -88,13 +125,13 @@ mod events;
 mod fault;
 mod form;
 mod health;
-mod loops;
 mod manager;
 mod metrics;
 mod net;
 mod object;
 mod observe;
 mod operator;
+mod own_writes;
 pub mod predicate;
 pub mod prelude;
 #[cfg(feature = "profiling")]

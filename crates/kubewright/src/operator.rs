@@ -432,15 +432,15 @@ async fn established(client: &Client, name: &str) -> Result<()> {
             return Ok(());
         }
         if tokio::time::Instant::now() >= deadline {
-            let told = conditions
+            let reasons = conditions
                 .iter()
                 .filter_map(|condition| condition.message.clone())
                 .collect::<Vec<_>>()
                 .join("; ");
-            let reason = if told.is_empty() {
+            let reason = if reasons.is_empty() {
                 "the API server has not established it".to_owned()
             } else {
-                told
+                reasons
             };
             return Err(Error::NotSynced {
                 what: format!("CustomResourceDefinition {name}"),

@@ -119,11 +119,11 @@ impl Rule {
     /// assert_eq!(missing.to_string(), r#"#[rbac(groups = "", resources = "secrets", verbs = "list")]"#);
     /// ```
     pub fn missing_in(text: &str) -> Option<Rule> {
-        let (_, told) = text.split_once(" cannot ")?;
-        let (verb, told) = told.split_once(" resource \"")?;
-        let (resource, told) = told.split_once('"')?;
-        let (_, told) = told.split_once("in API group \"")?;
-        let (group, _) = told.split_once('"')?;
+        let (_, rest) = text.split_once(" cannot ")?;
+        let (verb, rest) = rest.split_once(" resource \"")?;
+        let (resource, rest) = rest.split_once('"')?;
+        let (_, rest) = rest.split_once("in API group \"")?;
+        let (group, _) = rest.split_once('"')?;
         let plain = |word: &str| {
             word.chars()
                 .all(|letter| letter.is_ascii_alphanumeric() || "-./*".contains(letter))

@@ -43,7 +43,7 @@ pub(crate) fn request(method: &Method, path: &str) -> Span {
         latency = Empty,
     );
     if !span.is_disabled() {
-        let about = About::read(method, path);
+        let about = RequestInfo::read(method, path);
         span.record("verb", about.verb);
         let parts = [
             ("group", about.group),
@@ -77,15 +77,15 @@ pub(crate) fn webhook(path: &str) -> Span {
 /// Completes the span of a reconcile, for a subscriber that wants more than log lines need.
 pub(crate) fn caused(span: &Span, causes: &[Cause], waited: Duration) {
     if is_wanted() {
-        span.record("cause", tracing::field::display(Brief(causes)));
+        span.record("cause", tracing::field::display(CauseSummary(causes)));
         span.record("waited", tracing::field::debug(waited));
     }
 }
 
 /// Causes without the fields that changed, which cost time to find.
-struct Brief<'a>(&'a [Cause]);
+struct CauseSummary<'a>(&'a [Cause]);
 
-impl fmt::Display for Brief<'_> {
+impl fmt::Display for CauseSummary<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (index, cause) in self.0.iter().enumerate() {
             if index > 0 {
@@ -102,7 +102,7 @@ impl fmt::Display for Brief<'_> {
 
 /// The target of a request (`RequestInfoFactory.NewRequestInfo`).
 #[derive(Debug, Default, PartialEq)]
-struct About<'a> {
+struct RequestInfo<'a> {
     verb: &'static str,
     group: &'a str,
     resource: &'a str,
@@ -111,10 +111,10 @@ struct About<'a> {
     subresource: &'a str,
 }
 
-impl<'a> About<'a> {
-    fn read(method: &Method, path: &'a str) -> About<'a> {
+impl<'a> RequestInfo<'a> {
+    fn read(method: &Method, path: &'a str) -> RequestInfo<'a> {
         let mut parts = path.trim_matches('/').split('/');
-        let mut about = About::default();
+        let mut about = RequestInfo::default();
         match parts.next() {
             Some("api") => {}
             Some("apis") => about.group = parts.next().unwrap_or_default(),
@@ -133,7 +133,7 @@ impl<'a> About<'a> {
         about.with_verb(method)
     }
 
-    fn with_verb(self, method: &Method) -> About<'a> {
+    fn with_verb(self, method: &Method) -> RequestInfo<'a> {
         let one = !self.name.is_empty() || self.resource.is_empty();
         let verb = match (method.as_str(), one) {
             ("GET", true) => "get",
@@ -145,7 +145,7 @@ impl<'a> About<'a> {
             ("DELETE", false) => "deletecollection",
             _ => "other",
         };
-        About { verb, ..self }
+        RequestInfo { verb, ..self }
     }
 }
 
@@ -156,7 +156,7 @@ mod tests {
     #[test]
     fn paths_are_read_as_the_api_server_reads_them() {
         let check = |method: Method, path: &str, expected: [&str; 6]| {
-            let about = About::read(&method, path);
+            let about = RequestInfo::read(&method, path);
             let got = [
                 about.verb,
                 about.group,

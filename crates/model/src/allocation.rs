@@ -10,14 +10,14 @@ use serde_json::Value;
 use super::StrategyContext;
 
 /// Cluster IPs that are reserved independently of Services: each is the name of an IPAddress.
-pub trait HeldIps {
+pub trait ReservedIps {
     /// Whether this one is.
-    fn is_held(&self, ip: IpAddr) -> bool;
+    fn is_reserved(&self, ip: IpAddr) -> bool;
 }
 
 /// No IP is held.
-impl HeldIps for () {
-    fn is_held(&self, _: IpAddr) -> bool {
+impl ReservedIps for () {
+    fn is_reserved(&self, _: IpAddr) -> bool {
         false
     }
 }
@@ -26,7 +26,7 @@ impl HeldIps for () {
 #[derive(Clone, Copy)]
 pub struct Allocation {
     /// The values that a stored object holds.
-    pub held: fn(&Value) -> Vec<Holding>,
+    pub held: fn(&Value) -> Vec<AllocatedValue>,
     /// Gives an object the values it needs: called after `prepare_…` and before validation, with the object, the one it
     /// replaces, and the values that are taken. An error refuses the write.
     pub give: Allocate,
@@ -36,13 +36,13 @@ pub struct Allocation {
 pub type Allocate = fn(
     object: &mut Value,
     old: Option<&Value>,
-    taken: &Taken,
+    taken: &AllocatedValues,
     context: &StrategyContext<'_>,
 ) -> Result<(), Unallocated>;
 
 /// Something that only one object of a store may hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Holding {
+pub enum AllocatedValue {
     /// A cluster IP.
     Ip(IpAddr),
     /// A port of all nodes.
@@ -52,30 +52,30 @@ pub enum Holding {
 /// The values that are held, and by how many: by an object as it is stored, and perhaps once more by a write of it that
 /// is under way.
 #[derive(Debug, Default)]
-pub struct Taken {
-    counts: BTreeMap<Holding, usize>,
+pub struct AllocatedValues {
+    counts: BTreeMap<AllocatedValue, usize>,
 }
 
-impl Taken {
+impl AllocatedValues {
     /// Whether the value is held.
-    pub fn has(&self, holding: Holding) -> bool {
-        self.counts.contains_key(&holding)
+    pub fn has(&self, value: AllocatedValue) -> bool {
+        self.counts.contains_key(&value)
     }
 
     /// These values are held from now on.
-    pub fn add(&mut self, holdings: &[Holding]) {
-        for holding in holdings {
-            *self.counts.entry(*holding).or_default() += 1;
+    pub fn add(&mut self, values: &[AllocatedValue]) {
+        for value in values {
+            *self.counts.entry(*value).or_default() += 1;
         }
     }
 
     /// One holder of these values gives them back.
-    pub fn remove(&mut self, holdings: &[Holding]) {
-        for holding in holdings {
-            if let Some(count) = self.counts.get_mut(holding) {
+    pub fn remove(&mut self, values: &[AllocatedValue]) {
+        for value in values {
+            if let Some(count) = self.counts.get_mut(value) {
                 *count -= 1;
                 if *count == 0 {
-                    self.counts.remove(holding);
+                    self.counts.remove(value);
                 }
             }
         }

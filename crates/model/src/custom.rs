@@ -88,7 +88,7 @@ pub struct Several {
 /// `spec.conversion.webhook` of a definition.
 #[derive(Debug)]
 pub struct ConversionWebhook {
-    /// Where it is; the error is why that cannot be told.
+    /// Where it is; the error is why that is not known.
     pub client: Result<Client, String>,
     /// `conversionReviewVersions`.
     pub review_versions: Vec<String>,

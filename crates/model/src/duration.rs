@@ -65,6 +65,18 @@ fn nanoseconds(digits: &str, factor: i128) -> Option<i128> {
     number(whole)?.checked_mul(factor)?.checked_add(part)
 }
 
+/// How long a token of a service account may be valid, in seconds.
+///
+/// # Errors
+/// The message about a lifetime that is too short or too long.
+pub fn check_token_seconds(seconds: i64) -> Result<(), &'static str> {
+    match seconds {
+        ..600 => Err("may not specify a duration less than 10 minutes"),
+        600..=0x1_0000_0000 => Ok(()),
+        _ => Err("may not specify a duration larger than 2^32 seconds"),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     #[test]

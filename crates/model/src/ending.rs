@@ -8,9 +8,9 @@ use serde_json::Value;
 pub enum Delete {
     /// The same as for any other kind: finalizers and the grace period decide.
     AsAny,
-    /// It marks the object, whether or not something holds it ([`Ending::mark`]).
+    /// It marks the object, whether or not something blocks its removal ([`Ending::mark`]).
     Mark,
-    /// It leaves the object as it is: it was marked, and something holds it.
+    /// It leaves the object as it is: it was marked, and something blocks its removal.
     Stay,
     /// As before, and the grace period becomes zero.
     StayWithoutGrace,
@@ -22,8 +22,8 @@ pub struct Ending {
     pub delete: fn(&Value) -> Delete,
     /// Says in the status of an object that it ends; the deletionTimestamp is set by the pipeline.
     pub mark: fn(&mut Value, Timestamp),
-    /// Whether something holds the object beside the finalizers of its metadata.
-    pub is_held: fn(&Value) -> bool,
+    /// Whether something beside the finalizers of its metadata blocks the removal of the object.
+    pub is_blocked: fn(&Value) -> bool,
     /// Whether a delete may ask for the dependents to go first, or to stay, as of other kinds.
     pub heeds_dependents: bool,
 }

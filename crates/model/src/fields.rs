@@ -1,6 +1,6 @@
 //! Rules of single fields without decisions: the field, its rule, and the function of Kubernetes that has it.
 //!
-//! A strategy lists them ([`Strategy::fields`](super::Strategy::fields)); they are told after the errors of its
+//! A strategy lists them ([`Strategy::fields`](super::Strategy::fields)); they are reported after the errors of its
 //! functions. A rule about several fields, or about a part of a list, is code of the kind.
 
 use kubewright_schema::error::FieldError;
@@ -57,13 +57,13 @@ pub const fn fixed(path: &'static [&'static str], from: &'static str) -> FieldRu
 pub(super) fn errors(rules: &[FieldRule], new: &Value, old: Option<&Value>) -> Vec<FieldError> {
     let mut errors = Errors::default();
     let before = old.map(At::root);
-    tell(&mut errors, rules, &At::root(new), before.as_ref());
+    check_fields(&mut errors, rules, &At::root(new), before.as_ref());
     errors.into_vec()
 }
 
 /// Adds the errors of the rules in a part of an object, to whose fields their paths lead. Code of a kind asks this
 /// where the order of errors, or a place in a list, matters.
-pub fn tell(errors: &mut Errors, rules: &[FieldRule], at: &At<'_>, old: Option<&At<'_>>) {
+pub fn check_fields(errors: &mut Errors, rules: &[FieldRule], at: &At<'_>, old: Option<&At<'_>>) {
     for rule in rules {
         let field = at.keys(rule.path);
         match (rule.must, old) {

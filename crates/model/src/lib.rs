@@ -5,6 +5,16 @@
 //! both need.
 //!
 //! Invariant: nothing here depends on its users, reads a clock, draws entropy or does IO: see [`Env`](env::Env).
+//!
+//! # Where to change what
+//!
+//! | change | in | checked by |
+//! |---|---|---|
+//! | what a kind can say of itself | `src/resource.rs`, `src/strategy.rs`, `src/subresource.rs` | the tables of the kinds |
+//! | the rule of a single field (required, not negative, an enum, a maximum, immutable) | `src/fields.rs`; the kind's rows: `fields` of its strategy | the table there |
+//! | an answer of the server, or its text | `src/status.rs` | the table there |
+//! | what is checked in the metadata of any object | `src/object.rs`, `src/object/update.rs` | the tables there |
+//! | how a webhook is called, also one in the same process | `src/outbound.rs`, `src/outbound/client.rs` | the tables there |
 
 #![cfg_attr(not(test), warn(clippy::arithmetic_side_effects))] // of times: clippy.toml lists what else is added
 
@@ -21,6 +31,7 @@ pub mod form;
 pub mod object;
 mod operation;
 pub mod outbound;
+pub mod quota;
 mod resource;
 pub mod scheme;
 mod service_range;
@@ -32,7 +43,7 @@ pub mod unfit;
 pub mod user;
 pub mod values;
 
-pub use allocation::{Allocate, Allocation, HeldIps, Holding, Taken, Unallocated};
+pub use allocation::{Allocate, AllocatedValue, AllocatedValues, Allocation, ReservedIps, Unallocated};
 pub use built_in::BuiltIn;
 pub use custom::{ConversionWebhook, Custom, Several, Source};
 pub use ending::{Delete, Ending};
@@ -41,7 +52,7 @@ pub use operation::Operation;
 pub use resource::*;
 pub use service_range::ServiceRange;
 pub use strategy::{
-    Empties, GenerationRule, GracePeriod, Looks, NameRule, PLAIN, StatusMetadata, Strategy, StrategyContext,
+    Empties, GenerationRule, GracePeriod, MetadataChecks, NameRule, PLAIN, StatusMetadata, Strategy, StrategyContext,
     UnknownField,
 };
 pub use subresource::{Connection, Document, Portion, READ_WRITE, ScalePaths, Subresource, Way};

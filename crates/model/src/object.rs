@@ -407,7 +407,7 @@ fn validate_owners(owners: &Value, at: &FieldPath) -> Vec<FieldError> {
 fn check_name(rule: NameRule, name: &str) -> Vec<String> {
     match rule {
         NameRule::Subdomain => names::dns1123_subdomain(name),
-        NameRule::SubdomainInBytes => names::in_bytes(names::dns1123_subdomain(name)),
+        NameRule::SubdomainInBytes => names::dns1123_subdomain_in_bytes(name),
         NameRule::Label => names::dns1123_label(name),
         NameRule::Label1035 => names::dns1035_label(name),
         // A name without a rule of its own must be a segment of a path (`rest.BeforeCreate`): no request could name the

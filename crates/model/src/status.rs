@@ -13,7 +13,7 @@ use serde_json::{Map, Value, json};
 use crate::Resource;
 
 /// How many errors in fields one answer tells; it says how many more there are. kube-apiserver tells all.
-const MAX_TOLD: usize = 1000;
+const MAX_SHOWN: usize = 1000;
 
 /// A `metav1.Status`.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -106,6 +106,11 @@ fn about(resource: &Resource, name: &str) -> Details {
     }
 }
 
+/// The messages of answers that say no more than their code (`NewGenericServerResponse`).
+pub(crate) const NO_SUCH_PATH: &str = "the server could not find the requested resource";
+pub(crate) const METHOD_NOT_ALLOWED: &str = "the server does not allow this method on the requested resource";
+pub(crate) const INVALID: &str = "the server rejected our request due to an error in our request";
+
 impl Status {
     /// A failure with a code, a reason and a message.
     pub fn failure(code: u16, reason: impl Into<Cow<'static, str>>, message: impl Into<String>) -> Status {
@@ -165,13 +170,17 @@ impl Status {
 
     /// 404 for a path that names nothing.
     pub fn no_such_path() -> Status {
-        Status::failure(404, "NotFound", "the server could not find the requested resource").with_empty_details()
+        Status::failure(404, "NotFound", NO_SUCH_PATH).with_empty_details()
     }
 
     /// 405.
     pub fn method_not_allowed() -> Status {
-        let message = "the server does not allow this method on the requested resource";
-        Status::failure(405, "MethodNotAllowed", message).with_empty_details()
+        Status::failure(405, "MethodNotAllowed", METHOD_NOT_ALLOWED).with_empty_details()
+    }
+
+    /// 422 without causes, as upstream answers a patch that cannot be applied.
+    pub fn inapplicable() -> Status {
+        Status::failure(422, "Invalid", INVALID).with_empty_details()
     }
 
     /// 405 of a path that is there, but not for this verb.
@@ -232,8 +241,8 @@ impl Status {
         } else {
             format!("{kind}.{group}")
         };
-        let (told, untold) = errors.split_at(errors.len().min(MAX_TOLD));
-        let causes: Vec<Cause> = told
+        let (shown, omitted) = errors.split_at(errors.len().min(MAX_SHOWN));
+        let causes: Vec<Cause> = shown
             .iter()
             .map(|error| Cause {
                 message: produced(body(group, kind, error)),
@@ -246,8 +255,8 @@ impl Status {
                 .iter()
                 .map(|cause| produced(format!("{}: {}", cause.field, cause.message))),
         );
-        if !untold.is_empty() {
-            texts.push(format!("and {} more errors", untold.len()));
+        if !omitted.is_empty() {
+            texts.push(format!("and {} more errors", omitted.len()));
         }
         let message = format!("{qualified} \"{name}\" is invalid: {}", aggregate_texts(texts));
         Status::failure(422, "Invalid", message).with_details(Details {

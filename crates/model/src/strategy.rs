@@ -7,7 +7,7 @@ use kubewright_schema::error::FieldError;
 use serde_json::Value;
 
 use super::fields::{self, FieldRule};
-use super::{Allocation, Ending, HeldIps};
+use super::{Allocation, Ending, ReservedIps};
 use crate::env::Env;
 
 /// The metadata that a write to `/status` takes from the client.
@@ -34,30 +34,30 @@ impl StatusMetadata {
     ]);
 }
 
-/// How often a kind looks at the metadata of an update: each look tells its errors.
+/// How often the rules of a kind validate the metadata of an update. Each time reports its errors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Looks {
-    /// As at that of an update: immutable fields, then labels and the like (`ValidateObjectMetaUpdate`).
-    pub changed: bool,
-    /// How many times as at that of a new object, names included (`ValidateObjectMeta`).
-    pub whole: usize,
+pub struct MetadataChecks {
+    /// Once as that of an update: immutable fields, then labels and the like (`ValidateObjectMetaUpdate`).
+    pub update: bool,
+    /// So many times as that of a new object, names included (`ValidateObjectMeta`).
+    pub create: usize,
 }
 
-impl Looks {
+impl MetadataChecks {
     /// Not at all.
-    pub const NONE: Looks = Looks::new(false, 0);
-    /// As at that of an update (most kinds).
-    pub const CHANGED: Looks = Looks::new(true, 0);
-    /// As at that of a new object.
-    pub const WHOLE: Looks = Looks::new(false, 1);
-    /// As at that of a new object, and once more (PersistentVolume).
-    pub const WHOLE_TWICE: Looks = Looks::new(false, 2);
-    /// As at that of an update, and then as at that of a new object (kinds whose rules for an update begin with those
-    /// for a create).
-    pub const CHANGED_AND_WHOLE: Looks = Looks::new(true, 1);
+    pub const NONE: MetadataChecks = MetadataChecks::new(false, 0);
+    /// As that of an update (most kinds).
+    pub const UPDATE: MetadataChecks = MetadataChecks::new(true, 0);
+    /// As that of a new object.
+    pub const CREATE: MetadataChecks = MetadataChecks::new(false, 1);
+    /// As that of a new object, twice (PersistentVolume).
+    pub const CREATE_TWICE: MetadataChecks = MetadataChecks::new(false, 2);
+    /// As that of an update, and then as that of a new object (kinds whose rules for an update begin with those for a
+    /// create).
+    pub const UPDATE_AND_CREATE: MetadataChecks = MetadataChecks::new(true, 1);
 
-    const fn new(changed: bool, whole: usize) -> Looks {
-        Looks { changed, whole }
+    const fn new(update: bool, create: usize) -> MetadataChecks {
+        MetadataChecks { update, create }
     }
 }
 
@@ -145,16 +145,16 @@ pub struct StrategyContext<'a> {
     /// The addresses that Services get.
     pub service_range: super::ServiceRange,
     /// Which of them an IPAddress object reserves.
-    pub held_ips: &'a dyn HeldIps,
+    pub reserved_ips: &'a dyn ReservedIps,
     /// Where the next search for a free address or port begins.
-    pub turns: &'a AtomicU64,
+    pub search_start: &'a AtomicU64,
 }
 
 impl StrategyContext<'_> {
     /// Where a search for a free address or port begins: each further on than the one before, so that a value that was
     /// just given back is not handed out again at once.
-    pub fn turn(&self) -> u64 {
-        self.turns.fetch_add(1, Ordering::Relaxed)
+    pub fn next_search_start(&self) -> u64 {
+        self.search_start.fetch_add(1, Ordering::Relaxed)
     }
 }
 
@@ -175,11 +175,10 @@ pub struct Strategy {
     pub status_metadata: StatusMetadata,
     /// Finalizers may be named without a domain, which others than Kubernetes' own must have in most built-in kinds.
     pub any_finalizer: bool,
-    /// How often the rules of the kind look at the metadata of an update, besides the look that is taken before every
-    /// update.
-    pub looks: Looks,
+    /// How often the rules of the kind validate the metadata of an update, besides the check before every update.
+    pub metadata_checks: MetadataChecks,
     /// The same for a write to `/status`.
-    pub status_looks: Looks,
+    pub status_metadata_checks: MetadataChecks,
     /// Fields that a write to a subresource (empty: to the object) does not change, so that it is not entered for them
     /// in `managedFields` (upstream's reset fields). That the status has a subresource of its own need not be said.
     pub reset: &'static [(&'static str, &'static [&'static str])],
@@ -227,7 +226,7 @@ pub struct Strategy {
     pub validate_create: fn(&Value) -> Vec<FieldError>,
     /// Errors in a changed object (new, old): immutability, and all errors that `validate_create` finds.
     pub validate_update: fn(&Value, &Value) -> Vec<FieldError>,
-    /// Rules of single fields, told after the errors of these two.
+    /// Rules of single fields, reported after the errors of these two.
     pub fields: &'static [FieldRule],
     /// Errors in a change of `/status` (new, old).
     pub validate_status: fn(&Value, &Value) -> Vec<FieldError>,
@@ -272,8 +271,8 @@ pub const PLAIN: Strategy = Strategy {
     names: NameRule::Subdomain,
     status_metadata: StatusMetadata::Kept,
     any_finalizer: false,
-    looks: Looks::CHANGED,
-    status_looks: Looks::CHANGED,
+    metadata_checks: MetadataChecks::UPDATE,
+    status_metadata_checks: MetadataChecks::UPDATE,
     reset: &[],
     is_never_cached: false,
     differs_by_group: false,

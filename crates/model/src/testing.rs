@@ -50,7 +50,7 @@ impl FakeEnv {
 pub struct Scene {
     env: Shared,
     user: UserInfo,
-    turns: AtomicU64,
+    search_start: AtomicU64,
 }
 
 impl Default for Scene {
@@ -58,7 +58,7 @@ impl Default for Scene {
         Scene {
             env: Shared(FakeEnv::new()),
             user: UserInfo::admin(),
-            turns: AtomicU64::new(0),
+            search_start: AtomicU64::new(0),
         }
     }
 }
@@ -72,8 +72,8 @@ impl Scene {
             dry_run: false,
             unlabelled: false,
             service_range: ServiceRange::default(),
-            held_ips: &(),
-            turns: &self.turns,
+            reserved_ips: &(),
+            search_start: &self.search_start,
         }
     }
 }

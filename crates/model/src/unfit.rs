@@ -1,11 +1,15 @@
 //! Why an object that a patch or a plugin left is not one of its kind.
 
+use kubewright_schema::structural::TypeError;
+
 use super::status::Status;
 
 /// Why a patched object is not one of its kind.
 pub enum Unfit {
     /// It cannot be read; the error of the decoder.
-    Unreadable(String),
+    Unreadable(TypeError),
+    /// It has doubled or unknown fields, and the client asked for none; the error of the strict decoder.
+    Strict(String),
     /// It can, and is refused.
     Refused(Status),
 }
@@ -14,22 +18,24 @@ impl Unfit {
     /// The answer to a request whose plugins left such an object.
     pub fn into_status(self) -> Status {
         match self {
-            Unfit::Unreadable(why) => Status::internal(&why),
+            Unfit::Unreadable(why) => Status::internal(&why.to_string()),
+            Unfit::Strict(why) => Status::internal(&why),
             Unfit::Refused(status) => status,
         }
     }
 
-    /// The error's text.
-    pub fn into_text(self) -> String {
+    /// The error for an object that is decoded where no request is answered.
+    pub fn into_error(self) -> TypeError {
         match self {
-            Unfit::Unreadable(why) => why,
-            Unfit::Refused(status) => status.message,
+            Unfit::Unreadable(error) => error,
+            Unfit::Strict(why) => why.into(),
+            Unfit::Refused(status) => status.message.into(),
         }
     }
 }
 
-impl From<String> for Unfit {
-    fn from(why: String) -> Unfit {
-        Unfit::Unreadable(why)
+impl<E: Into<TypeError>> From<E> for Unfit {
+    fn from(error: E) -> Unfit {
+        Unfit::Unreadable(error.into())
     }
 }

@@ -194,17 +194,27 @@ impl Errors {
 
     /// `Invalid value`, showing the value.
     pub fn invalid(&mut self, at: &At<'_>, detail: impl Into<String>) {
-        self.invalid_value(at, at.value.clone(), detail);
+        self.refuse(Reason::Invalid, at, Some(at.value.clone()), detail.into());
     }
 
     /// `Invalid value`, showing another value.
     pub fn invalid_value(&mut self, at: &At<'_>, value: impl Into<Value>, detail: impl Into<String>) {
-        self.push(FieldError::invalid(at.path.to_string(), value.into(), detail.into()));
+        self.refuse(Reason::Invalid, at, Some(value.into()), detail.into());
+    }
+
+    fn refuse(&mut self, reason: Reason, at: &At<'_>, bad_value: Option<Value>, detail: String) {
+        let error = FieldError {
+            reason,
+            field: at.path.to_string(),
+            bad_value,
+            detail,
+        };
+        self.push(error.counted());
     }
 
     /// `Forbidden`.
     pub fn forbidden(&mut self, at: &At<'_>, detail: impl Into<String>) {
-        self.push(FieldError::forbidden(at.path.to_string(), detail.into()));
+        self.refuse(Reason::Forbidden, at, None, detail.into());
     }
 
     /// `Duplicate value`.
@@ -220,13 +230,8 @@ impl Errors {
     /// `Unsupported value` with the supported ones in the order given (the order in Kubernetes' text).
     pub fn unsupported(&mut self, at: &At<'_>, supported: &[&str]) {
         let quoted: Vec<String> = supported.iter().map(|value| quote(value)).collect();
-        let error = FieldError {
-            reason: Reason::NotSupported,
-            field: at.path.to_string(),
-            bad_value: Some(at.text().into()),
-            detail: format!("supported values: {}", quoted.join(", ")),
-        };
-        self.push(error.counted());
+        let detail = format!("supported values: {}", quoted.join(", "));
+        self.refuse(Reason::NotSupported, at, Some(at.text().into()), detail);
     }
 
     /// One error for each message.

@@ -18,15 +18,15 @@ use kubewright_cluster::{Cluster, ClusterBuilder};
 use tokio::sync::watch;
 
 use crate::error::{Error, Result};
-use crate::intercept::{Answer, Call, Interceptor, Intercepts};
+use crate::failures::{self, Failures};
+use crate::intercept::{Answer, Call, Interceptor, Interceptors};
 use crate::pods::Pods;
 use crate::rights::Rights;
 use crate::routes::Routes;
 use crate::running::{Operators, RunningOperator};
 use crate::time::{self, TokioClock};
-use crate::troubles::{self, Troubles};
 use crate::usage::Usage;
-use crate::wait::{Seen, selector, until};
+use crate::wait::{Observed, selector, until};
 
 /// How long a wait takes at most unless the test says otherwise. Generous, for machines that are busy: a success takes
 /// milliseconds.
@@ -42,9 +42,9 @@ pub struct TestCluster {
     deadline: Duration,
     /// The first operator that ended by itself, and why. A test that waits for its work would wait in vain.
     ended: watch::Sender<Option<(String, String)>>,
-    troubles: Troubles,
+    failures: Failures,
     usage: Usage,
-    intercepts: Intercepts,
+    intercepts: Interceptors,
     /// The time of a cluster whose time is the test's.
     clock: Option<Arc<TokioClock>>,
 }
@@ -78,9 +78,9 @@ impl TestCluster {
             operators: Arc::default(),
             deadline: DEADLINE,
             ended: watch::Sender::new(None),
-            troubles: Troubles::default(),
+            failures: Failures::default(),
             usage: Usage::default(),
-            intercepts: Intercepts::default(),
+            intercepts: Interceptors::default(),
             clock: None,
         })
     }
@@ -374,8 +374,8 @@ impl TestCluster {
     pub(crate) async fn run_with(&self, operator: Operator, kube: kube::Client) -> Result<RunningOperator> {
         let name = operator.name().to_owned();
         let mut crds = operator.crds()?;
-        self.troubles.declared(&operator.declaration()?);
-        let observer = Arc::new(self.troubles.clone());
+        self.failures.declared(&operator.declaration()?);
+        let observer = Arc::new(self.failures.clone());
         let kube = self.intercepts.before(&kube);
         let mut manager = operator.manager(kube).observe(observer);
         if let Some(clock) = &self.clock {
@@ -451,7 +451,7 @@ impl TestCluster {
         expected: &str,
         mut condition: impl FnMut(&K) -> bool,
     ) -> Result<Arc<K>> {
-        self.wait(namespace, Some(name), expected, |seen: &Seen<K>| {
+        self.wait(namespace, Some(name), expected, |seen: &Observed<K>| {
             match seen.objects.first() {
                 Some(object) if condition(object) => ControlFlow::Break(Arc::new(object.clone())),
                 _ => ControlFlow::Continue(()),
@@ -465,7 +465,7 @@ impl TestCluster {
     /// # Errors
     /// As [`wait_for`](TestCluster::wait_for).
     pub async fn wait_gone<K: Object>(&self, namespace: Option<&str>, name: &str) -> Result<()> {
-        self.wait(namespace, Some(name), "is gone", |seen: &Seen<K>| {
+        self.wait(namespace, Some(name), "is gone", |seen: &Observed<K>| {
             match seen.objects.is_empty() {
                 true => ControlFlow::Break(()),
                 false => ControlFlow::Continue(()),
@@ -485,7 +485,7 @@ impl TestCluster {
         expected: &str,
         mut condition: impl FnMut(&[K]) -> bool,
     ) -> Result<Vec<K>> {
-        self.wait(namespace, None, expected, |seen: &Seen<K>| {
+        self.wait(namespace, None, expected, |seen: &Observed<K>| {
             match condition(&seen.objects) {
                 true => ControlFlow::Break(seen.objects.clone()),
                 false => ControlFlow::Continue(()),
@@ -506,11 +506,11 @@ impl TestCluster {
         namespace: Option<&str>,
         name: Option<&str>,
         expected: &str,
-        look: impl FnMut(&Seen<K>) -> ControlFlow<T>,
+        look: impl FnMut(&Observed<K>) -> ControlFlow<T>,
     ) -> Result<T> {
         let api: Api<K> = Api::all(self.kube());
         let mut ended = self.ended.subscribe();
-        let mut seen = Seen::nothing();
+        let mut seen = Observed::nothing();
         let fields = selector(namespace, name);
         let object = || {
             [Some(&*K::kind(&())), namespace, name]
@@ -531,7 +531,7 @@ impl TestCluster {
             () = tokio::time::sleep(self.deadline) => {}
         }
         let events = match name {
-            Some(name) => troubles::events(self.kube(), &K::kind(&()), namespace, name).await,
+            Some(name) => failures::events(self.kube(), &K::kind(&()), namespace, name).await,
             None => String::new(),
         };
         Err(Error::Deadline {
@@ -539,7 +539,7 @@ impl TestCluster {
             expected: expected.to_owned(),
             deadline: self.deadline,
             seen: seen.describe(),
-            troubles: format!("{}{events}", self.troubles.describe(namespace, name)),
+            troubles: format!("{}{events}", self.failures.describe(namespace, name)),
         })
     }
 }

@@ -3,7 +3,7 @@
 //! Invariant: the write after which it dies is carried out and its answer is lost, as when a process is killed between
 //! the two; none of its memory survives. Writes of events and dry runs are not counted, because a death after one of
 //! them is no other than one before. Not here: the expected end, which is for the test to compare; how writes are
-//! counted (`line`).
+//! counted (`connection`).
 
 use std::sync::Arc;
 
@@ -11,8 +11,8 @@ use kubewright::Operator;
 use tokio::task::JoinHandle;
 
 use crate::cluster::TestCluster;
+use crate::connection::BreakingConnection;
 use crate::error::Result;
-use crate::line::Line;
 
 /// After how many writes the operator of each scenario is killed, by `KUBEWRIGHT_DIES_AFTER` in the environment: for
 /// tests that promise the same whether it is killed or not. Without the variable no operator is killed, so that a test
@@ -34,14 +34,14 @@ const DIES_AFTER: &str = "KUBEWRIGHT_DIES_AFTER";
 /// An operator that dies after so many writes, once, and its successor; see [`TestCluster::run_dying`]. Dropping it
 /// ends whichever runs.
 pub struct DyingOperator {
-    lines: [Arc<Line>; 2],
+    connections: [Arc<BreakingConnection>; 2],
     task: JoinHandle<Result<()>>,
 }
 
 impl DyingOperator {
     /// How many writes the operator and its successor sent, without events and dry runs.
     pub fn writes(&self) -> usize {
-        self.lines.iter().map(|line| line.writes()).sum()
+        self.connections.iter().map(|connection| connection.writes()).sum()
     }
 
     /// Ends whichever runs, and waits for the end.
@@ -54,12 +54,12 @@ impl DyingOperator {
     /// Waits until it dies, or has. An event that it was about to tell is lost with it: a test that waits for one ends
     /// its wait then, too.
     pub async fn death(&self) {
-        self.lines[0].breaks().await;
+        self.connections[0].breaks().await;
     }
 
     /// Whether it has died.
     pub fn has_died(&self) -> bool {
-        self.lines[0].is_broken()
+        self.connections[0].is_broken()
     }
 }
 
@@ -101,8 +101,8 @@ impl TestCluster {
         operator: impl Fn() -> Operator + Send + 'static,
         dies_after: usize,
     ) -> Result<DyingOperator> {
-        let lines = [Line::new(dies_after), Line::new(usize::MAX)];
-        let [first, second] = lines.clone();
+        let connections = [BreakingConnection::new(dies_after), BreakingConnection::new(usize::MAX)];
+        let [first, second] = connections.clone();
         let now = operator();
         let kube = self.kube_of(&now).await?;
         let running = self.run_with(now, first.client(kube.clone())).await?;
@@ -115,7 +115,7 @@ impl TestCluster {
             let _running = AbortOnDrop(successor.task);
             std::future::pending().await
         });
-        Ok(DyingOperator { lines, task })
+        Ok(DyingOperator { connections, task })
     }
 }
 

@@ -64,18 +64,24 @@ pub enum Error {
 /// The result of fallible operations of this crate; tests may return it as well.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
+impl From<kubewright_cluster::ServerError> for Error {
+    fn from(error: kubewright_cluster::ServerError) -> Error {
+        Error::Cluster(error.into())
+    }
+}
+
 impl fmt::Debug for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{self}")?;
         let mut source = std::error::Error::source(self);
-        let mut said = self.to_string();
+        let mut text_so_far = self.to_string();
         while let Some(cause) = source {
             let text = cause.to_string();
             // Most texts quote their cause.
-            if !said.contains(&text) {
+            if !text_so_far.contains(&text) {
                 write!(f, ": {text}")?;
             }
-            (said, source) = (text, cause.source());
+            (text_so_far, source) = (text, cause.source());
         }
         Ok(())
     }

@@ -4,8 +4,8 @@
 //! An interceptor sees every request of the operators that are run in the cluster, below their client: its retries, its
 //! reads of own writes and its caches work as in production. Requests of the test's own client pass.
 //!
-//! Invariants: the interceptor that was set last is asked first; one that is dropped is asked no more; a request that is
-//! let pass reaches the API server as it was sent.
+//! Invariants: the interceptor that was set last is asked first; one that is dropped is asked no more; a request that
+//! is let pass reaches the API server as it was sent.
 
 use std::fmt;
 use std::io::ErrorKind;
@@ -17,7 +17,7 @@ use http::{Request, Response, StatusCode};
 use kubewright::kube::core::Status;
 use kubewright::kube::{self, client::Body};
 
-use crate::requested::Requested;
+use crate::request_info::RequestInfo;
 
 /// A request of an operator, as kube-apiserver's `RequestInfo` has it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -77,7 +77,7 @@ type Decides = dyn Fn(&Call) -> Answer + Send + Sync;
 
 /// The interceptors of a cluster.
 #[derive(Clone, Default)]
-pub(crate) struct Intercepts(Arc<Inner>);
+pub(crate) struct Interceptors(Arc<Inner>);
 
 #[derive(Default)]
 struct Inner {
@@ -85,9 +85,9 @@ struct Inner {
     all: Mutex<Vec<(u64, Arc<Decides>)>>,
 }
 
-impl fmt::Debug for Intercepts {
+impl fmt::Debug for Interceptors {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Intercepts({})", self.0.all().len())
+        write!(f, "Interceptors({})", self.0.all().len())
     }
 }
 
@@ -122,7 +122,7 @@ impl Drop for Interceptor {
     }
 }
 
-impl Intercepts {
+impl Interceptors {
     pub(crate) fn add(&self, decides: impl Fn(&Call) -> Answer + Send + Sync + 'static) -> Interceptor {
         let id = self.0.next.fetch_add(1, Ordering::Relaxed);
         self.0.all().push((id, Arc::new(decides)));
@@ -178,7 +178,7 @@ fn broken(kind: ErrorKind) -> kube::Error {
 }
 
 fn call_of(request: &Request<Body>) -> Call {
-    let requested = Requested::of(request.method(), request.uri());
+    let requested = RequestInfo::of(request.method(), request.uri());
     let (resource, subresource) = requested.resource.split_once('/').unwrap_or((&requested.resource, ""));
     Call {
         verb: requested.verb.to_owned(),

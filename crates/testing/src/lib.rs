@@ -16,28 +16,36 @@
 //! # Ok(()) }
 //! ```
 //!
-//! Inside: `cluster` is the test cluster; `wait` watches one object or one kind until it is as expected; `running` is
-//! an operator in the background, `rights` its role, `usage` which rules of the role it used; `troubles` explains why a
-//! wait failed; `routes` connects the API server to the operator's webhooks; [`conversion`] tries conversions on random
-//! objects; `time` is the clock that a test controls; `pods` makes pods misbehave; `metrics` sets metrics for autoscalers; `dying` kills an operator after one
-//! of its writes; `intercept` answers requests in place of the API server (`requested` describes them); [`processes`]
-//! is for tests whose pods run as processes. Not here: the fault explorer.
+//! # Where to change what
+//!
+//! | to change | go to |
+//! |---|---|
+//! | the test cluster: how it starts, its clients, its operators | `cluster.rs`; an operator in the background: `running.rs`; its role: `rights.rs` |
+//! | waiting for a state | `wait.rs`; why a wait failed: `failures.rs` |
+//! | how a webhook in the same process is called | `routes.rs`; the server's side: `crates/model/src/outbound.rs` (`Inside`); `tests/it/webhooks/doors.rs` compares it with HTTPS |
+//! | faults of the API server | `intercept.rs`; the description of a request: `request_info.rs` |
+//! | an operator that dies after one of its writes | `dying.rs`, `connection.rs` |
+//! | which rules of a role the tests used | `usage.rs` |
+//! | conversions of random objects | `conversion/` |
+//! | time that a test controls | `time.rs` |
+//! | pods that misbehave; pods that run as processes | `pods.rs`; `processes.rs` |
+//! | metrics for autoscalers | `metrics.rs` |
 
 mod cluster;
+mod connection;
 pub mod conversion;
 mod dying;
 mod error;
+mod failures;
 mod intercept;
-mod line;
 mod metrics;
 mod pods;
 pub mod processes;
-mod requested;
+mod request_info;
 mod rights;
 mod routes;
 mod running;
 mod time;
-mod troubles;
 mod usage;
 mod wait;
 

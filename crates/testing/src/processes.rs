@@ -24,7 +24,7 @@ pub fn main(tests: &[(&str, Test)]) -> ExitCode {
     if let Some(code) = kubewright_cluster::processes::called() {
         return ExitCode::from(code);
     }
-    let asked = Asked::of(std::env::args().skip(1));
+    let asked = Arguments::of(std::env::args().skip(1));
     let chosen = tests.iter().filter(|(name, _)| asked.means(name));
     if asked.list {
         chosen.for_each(|(name, _)| println!("{name}: test"));
@@ -60,16 +60,16 @@ fn run(test: Test) -> Result<(), Box<dyn Error>> {
 }
 
 #[derive(Default)]
-struct Asked {
+struct Arguments {
     filters: Vec<String>,
     skipped: Vec<String>,
     exact: bool,
     list: bool,
 }
 
-impl Asked {
-    fn of(mut arguments: impl Iterator<Item = String>) -> Asked {
-        let mut asked = Asked::default();
+impl Arguments {
+    fn of(mut arguments: impl Iterator<Item = String>) -> Arguments {
+        let mut asked = Arguments::default();
         while let Some(argument) = arguments.next() {
             match argument.as_str() {
                 "--exact" => asked.exact = true,

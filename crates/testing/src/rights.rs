@@ -3,7 +3,7 @@
 //!
 //! A right that is missing there shows in a test as the API server's refusal, and not first in production. A project
 //! without these files has nothing to go by: its operator runs as the administrator. Not here: the advice about a
-//! refusal, see `troubles.rs`.
+//! refusal, see `failures.rs`.
 
 use std::path::{Path, PathBuf};
 

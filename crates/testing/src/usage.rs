@@ -1,7 +1,7 @@
 //! Which rules of an operator's role its tests used: the requests of its client, held against the role.
 //!
 //! A rule that no test uses is one that production may use untested, or one too many. A request counts when the API
-//! server did not refuse it. Not here: rights that are missing (`troubles.rs`).
+//! server did not refuse it. Not here: rights that are missing (`failures.rs`).
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -12,16 +12,16 @@ use kubewright::kube::api::DynamicObject;
 use kubewright::kube::{self, client::Body};
 use serde::Deserialize;
 
-use crate::requested::Requested;
+use crate::request_info::RequestInfo;
 
 /// The rights of a cluster's operators, and the requests that they made.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Usage(Arc<Mutex<Seen>>);
+pub(crate) struct Usage(Arc<Mutex<Recorded>>);
 
 #[derive(Debug, Default)]
-struct Seen {
+struct Recorded {
     granted: BTreeSet<Granted>,
-    asked: BTreeSet<Asked>,
+    requests: BTreeSet<Access>,
 }
 
 /// A rule as it stands in a role (`PolicyRule` of rbac.authorization.k8s.io/v1).
@@ -38,7 +38,7 @@ struct Granted {
 
 /// The target of a request, as kube-apiserver's `RequestInfo` has it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Asked {
+enum Access {
     Resource {
         group: String,
         /// With its subresource: `deployments/status`.
@@ -57,7 +57,7 @@ impl Usage {
     pub(crate) fn grant(&self, roles: &[DynamicObject]) {
         let rules = roles.iter().filter_map(|role| role.data.get("rules")?.as_array());
         let granted = rules.flatten().filter_map(|rule| Granted::deserialize(rule).ok());
-        self.seen().granted.extend(granted);
+        self.recorded().granted.extend(granted);
     }
 
     /// The same client, whose requests are noted.
@@ -65,11 +65,11 @@ impl Usage {
         let (usage, inner) = (self.clone(), client.clone());
         let service = tower::service_fn(move |request: Request<Body>| {
             let (usage, inner) = (usage.clone(), inner.clone());
-            let asked = Asked::of(request.method(), request.uri());
+            let requests = Access::of(request.method(), request.uri());
             async move {
                 let answer = inner.send(request).await?;
                 if answer.status() != StatusCode::FORBIDDEN {
-                    usage.seen().asked.insert(asked);
+                    usage.recorded().requests.insert(requests);
                 }
                 Ok::<_, kube::Error>(answer)
             }
@@ -79,12 +79,12 @@ impl Usage {
 
     /// The rules that were not used, each for one resource, with the unused verbs.
     pub(crate) fn unused(&self) -> Vec<Rule> {
-        let seen = self.seen();
-        let of_each = seen.granted.iter().flat_map(|rule| rule.unused(&seen.asked));
+        let seen = self.recorded();
+        let of_each = seen.granted.iter().flat_map(|rule| rule.unused(&seen.requests));
         of_each.collect()
     }
 
-    fn seen(&self) -> MutexGuard<'_, Seen> {
+    fn recorded(&self) -> MutexGuard<'_, Recorded> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -94,7 +94,7 @@ fn fits(pattern: &str, text: &str) -> bool {
 }
 
 impl Granted {
-    fn unused(&self, asked: &BTreeSet<Asked>) -> Vec<Rule> {
+    fn unused(&self, requests: &BTreeSet<Access>) -> Vec<Rule> {
         let mut unused = Vec::new();
         for group in &self.api_groups {
             // No request asks for it: an owner reference that blocks deletion needs it
@@ -104,7 +104,11 @@ impl Granted {
                 .iter()
                 .filter(|resource| !resource.ends_with("/finalizers"));
             for resource in asked_for {
-                let used = |verb: &str| asked.iter().any(|asked| self.allowed(group, resource, verb, asked));
+                let used = |verb: &str| {
+                    requests
+                        .iter()
+                        .any(|requests| self.allowed(group, resource, verb, requests))
+                };
                 // Where a server sends no initial events, an informer lists before it watches.
                 let is_used = |verb: &str| used(verb) || verb == "list" && used("watch");
                 let verbs: Vec<&String> = self.verbs.iter().filter(|verb| !is_used(verb)).collect();
@@ -116,9 +120,9 @@ impl Granted {
         }
         for url in &self.non_resource_urls {
             let is_used = |verb: &str| {
-                asked.iter().any(|asked| match asked {
-                    Asked::Path { path, verb: used } => fits(url, path) && fits(verb, used),
-                    Asked::Resource { .. } => false,
+                requests.iter().any(|requests| match requests {
+                    Access::Path { path, verb: used } => fits(url, path) && fits(verb, used),
+                    Access::Resource { .. } => false,
                 })
             };
             let verbs: Vec<&String> = self.verbs.iter().filter(|verb| !is_used(verb)).collect();
@@ -130,13 +134,13 @@ impl Granted {
     }
 
     /// Whether this part of the rule allowed a request.
-    fn allowed(&self, in_group: &str, of: &str, to: &str, asked: &Asked) -> bool {
-        let Asked::Resource {
+    fn allowed(&self, in_group: &str, of: &str, to: &str, requests: &Access) -> bool {
+        let Access::Resource {
             group,
             resource,
             name,
             verb,
-        } = asked
+        } = requests
         else {
             return false;
         };
@@ -148,16 +152,16 @@ impl Granted {
     }
 }
 
-impl Asked {
-    fn of(method: &Method, uri: &Uri) -> Asked {
-        let requested = Requested::of(method, uri);
+impl Access {
+    fn of(method: &Method, uri: &Uri) -> Access {
+        let requested = RequestInfo::of(method, uri);
         if requested.resource.is_empty() {
-            return Asked::Path {
+            return Access::Path {
                 path: uri.path().to_owned(),
                 verb: requested.verb,
             };
         }
-        Asked::Resource {
+        Access::Resource {
             group: requested.group,
             resource: requested.resource,
             name: requested.name,
@@ -174,11 +178,11 @@ mod tests {
     fn what_is_not_used_is_left() {
         let check = |rule: serde_json::Value, requests: &[(&str, &str)], expected: &[&str]| {
             let rule = Granted::deserialize(&rule).expect("a rule");
-            let asked = requests
+            let requests = requests
                 .iter()
-                .map(|(method, uri)| Asked::of(&method.parse().expect("a method"), &uri.parse().expect("an address")))
+                .map(|(method, uri)| Access::of(&method.parse().expect("a method"), &uri.parse().expect("an address")))
                 .collect();
-            let unused: Vec<String> = rule.unused(&asked).iter().map(ToString::to_string).collect();
+            let unused: Vec<String> = rule.unused(&requests).iter().map(ToString::to_string).collect();
             assert_eq!(unused, expected, "{rule:?}");
         };
         let pods = serde_json::json!({"apiGroups": [""], "resources": ["pods", "pods/log"], "verbs": ["get", "list"]});

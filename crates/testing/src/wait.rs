@@ -13,7 +13,7 @@ use kubewright::kube::{self, Api};
 use serde_json::Value;
 
 /// The objects of one kind that a wait is about, by name.
-pub(crate) struct Seen<K> {
+pub(crate) struct Observed<K> {
     pub(crate) objects: Vec<K>,
     /// The last state before it went.
     pub(crate) last: Option<K>,
@@ -31,8 +31,8 @@ pub(crate) fn selector(namespace: Option<&str>, name: Option<&str>) -> String {
 pub(crate) async fn until<K: Object, T>(
     api: &Api<K>,
     fields: &str,
-    seen: &mut Seen<K>,
-    mut look: impl FnMut(&Seen<K>) -> ControlFlow<T>,
+    seen: &mut Observed<K>,
+    mut look: impl FnMut(&Observed<K>) -> ControlFlow<T>,
 ) -> kube::Result<T> {
     loop {
         let list = api.list(&ListParams::default().fields(fields)).await?;
@@ -59,9 +59,9 @@ pub(crate) async fn until<K: Object, T>(
     }
 }
 
-impl<K: Object> Seen<K> {
-    pub(crate) fn nothing() -> Seen<K> {
-        Seen {
+impl<K: Object> Observed<K> {
+    pub(crate) fn nothing() -> Observed<K> {
+        Observed {
             objects: Vec::new(),
             last: None,
         }
@@ -137,7 +137,7 @@ mod tests {
 
     #[test]
     fn descriptions_show_what_was_there() {
-        let mut seen = Seen::nothing();
+        let mut seen = Observed::nothing();
         assert_eq!(seen.describe(), "it never existed");
         for name in ["b", "a", "b"] {
             seen.put(object(name));

@@ -75,17 +75,12 @@ pub struct FieldError {
 }
 
 impl FieldError {
-    fn new(
-        reason: Reason,
-        field: impl Into<String>,
-        bad_value: Option<Value>,
-        detail: impl Into<String>,
-    ) -> FieldError {
+    fn new(reason: Reason, field: String, bad_value: Option<Value>, detail: String) -> FieldError {
         FieldError {
             reason,
-            field: field.into(),
+            field,
             bad_value,
-            detail: detail.into(),
+            detail,
         }
         .counted()
     }
@@ -100,27 +95,27 @@ impl FieldError {
 
     /// `Required value: detail`.
     pub fn required(field: impl Into<String>, detail: impl Into<String>) -> FieldError {
-        FieldError::new(Reason::Required, field, None, detail)
+        FieldError::new(Reason::Required, field.into(), None, detail.into())
     }
 
     /// `Invalid value: "x": detail`.
     pub fn invalid(field: impl Into<String>, value: impl Into<Value>, detail: impl Into<String>) -> FieldError {
-        FieldError::new(Reason::Invalid, field, Some(value.into()), detail)
+        FieldError::new(Reason::Invalid, field.into(), Some(value.into()), detail.into())
     }
 
     /// `Invalid value: "x": detail`, for a value of the wrong type.
     pub fn type_invalid(field: impl Into<String>, value: impl Into<Value>, detail: impl Into<String>) -> FieldError {
-        FieldError::new(Reason::TypeInvalid, field, Some(value.into()), detail)
+        FieldError::new(Reason::TypeInvalid, field.into(), Some(value.into()), detail.into())
     }
 
     /// `Not found: "x"`.
     pub fn not_found(field: impl Into<String>, value: impl Into<Value>) -> FieldError {
-        FieldError::new(Reason::NotFound, field, Some(value.into()), "")
+        FieldError::new(Reason::NotFound, field.into(), Some(value.into()), String::new())
     }
 
     /// `Duplicate value: "x"`.
     pub fn duplicate(field: impl Into<String>, value: impl Into<Value>) -> FieldError {
-        FieldError::new(Reason::Duplicate, field, Some(value.into()), "")
+        FieldError::new(Reason::Duplicate, field.into(), Some(value.into()), String::new())
     }
 
     /// `Unsupported value: "x": supported values: "b", "a"`, in the order given: Kubernetes sorts some lists and not
@@ -136,12 +131,12 @@ impl FieldError {
         } else {
             format!("supported values: {}", supported.join(", "))
         };
-        FieldError::new(Reason::NotSupported, field, Some(value.into()), detail)
+        FieldError::new(Reason::NotSupported, field.into(), Some(value.into()), detail)
     }
 
     /// `Forbidden: detail`.
     pub fn forbidden(field: impl Into<String>, detail: impl Into<String>) -> FieldError {
-        FieldError::new(Reason::Forbidden, field, None, detail)
+        FieldError::new(Reason::Forbidden, field.into(), None, detail.into())
     }
 
     /// `Too long: may not be more than N bytes`.
@@ -149,7 +144,7 @@ impl FieldError {
         let bytes = if max_bytes == 1 { "byte" } else { "bytes" };
         FieldError::new(
             Reason::TooLong,
-            field,
+            field.into(),
             None,
             format!("may not be more than {max_bytes} {bytes}"),
         )
@@ -160,7 +155,7 @@ impl FieldError {
         let items = if max == 1 { "item" } else { "items" };
         FieldError::new(
             Reason::TooMany,
-            field,
+            field.into(),
             Some(actual.into()),
             format!("must have at most {max} {items}"),
         )
@@ -168,7 +163,7 @@ impl FieldError {
 
     /// `Internal error: detail`.
     pub fn internal(field: impl Into<String>, detail: impl Into<String>) -> FieldError {
-        FieldError::new(Reason::Internal, field, None, detail)
+        FieldError::new(Reason::Internal, field.into(), None, detail.into())
     }
 
     /// The text without the field (`ErrorBody`): the message of a cause.

@@ -81,6 +81,57 @@ pub fn json_type(value: &Value) -> &'static str {
     }
 }
 
+/// A value that Go's decoder cannot read into a type (`json.UnmarshalTypeError`).
+///
+/// ```
+/// use kubewright_values::go::TypeMismatch;
+/// use serde_json::json;
+/// let mismatch = TypeMismatch::new(&json!([]), "string");
+/// assert_eq!(mismatch.to_string(), "json: cannot unmarshal array into Go value of type string");
+/// let text = mismatch.in_field("ObjectMeta", "metadata.name").to_string();
+/// assert_eq!(text, "json: cannot unmarshal array into Go struct field ObjectMeta.metadata.name of type string");
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TypeMismatch {
+    /// The type of the value; a number of the right type that does not fit has its digits after it.
+    pub value: String,
+    /// Where the value is a field: its struct, and the path of fields that leads to it.
+    pub field: Option<(String, String)>,
+    /// The Go type.
+    pub type_: String,
+}
+
+impl TypeMismatch {
+    /// A value that is no field.
+    pub fn new(value: &Value, type_: impl Into<String>) -> Self {
+        TypeMismatch {
+            value: json_type(value).to_owned(),
+            field: None,
+            type_: type_.into(),
+        }
+    }
+
+    /// The same at this path in a struct.
+    #[must_use]
+    pub fn in_field(mut self, of: &str, path: &str) -> Self {
+        self.field = Some((of.to_owned(), path.to_owned()));
+        self
+    }
+}
+
+impl fmt::Display for TypeMismatch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let TypeMismatch { value, field, type_ } = self;
+        match field {
+            Some((of, path)) => write!(
+                f,
+                "json: cannot unmarshal {value} into Go struct field {of}.{path} of type {type_}"
+            ),
+            None => write!(f, "json: cannot unmarshal {value} into Go value of type {type_}"),
+        }
+    }
+}
+
 /// JSON with the characters escaped that Go's encoder escapes, so that it may stand in HTML.
 ///
 /// ```

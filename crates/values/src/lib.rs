@@ -4,6 +4,14 @@
 //!
 //! Pure: no clock, no IO, ordered collections only. Not here: shapes of objects (`kubewright-schema`) and expressions
 //! (`kubewright-cel`).
+//!
+//! # Where to change what
+//!
+//! | change | in | checked by |
+//! |---|---|---|
+//! | what one request may cost | `Limits::REQUEST` in `src/budget.rs`; where it is counted: grep for `budget::` | the hostile inputs of `schema` and `apiserver` |
+//! | which names and labels are valid | `src/names.rs` | the table there |
+//! | the message about a field | `src/error.rs` | the table there |
 
 #![cfg_attr(not(test), warn(clippy::arithmetic_side_effects))] // of times: clippy.toml lists what else is added
 

@@ -112,12 +112,24 @@ static C_IDENTIFIER: LazyLock<Form> = LazyLock::new(|| {
     )
 });
 
-fn too_long(text: &str, max: usize) -> Option<String> {
-    (text.len() > max).then(|| format!("must be no more than {max} characters"))
+/// The unit that a message gives for a length. Labels and names of their form have it in bytes, other names in
+/// characters. Either is measured in bytes.
+#[derive(Clone, Copy)]
+enum Unit {
+    Bytes,
+    Characters,
 }
 
-fn bounded(text: &str, max: usize, form: &Form) -> Vec<String> {
-    let mut messages: Vec<String> = too_long(text, max).into_iter().collect();
+fn too_long(text: &str, max: usize, unit: Unit) -> Option<String> {
+    let unit = match unit {
+        Unit::Bytes => "bytes",
+        Unit::Characters => "characters",
+    };
+    (text.len() > max).then(|| format!("must be no more than {max} {unit}"))
+}
+
+fn bounded(text: &str, max: usize, unit: Unit, form: &Form) -> Vec<String> {
+    let mut messages: Vec<String> = too_long(text, max, unit).into_iter().collect();
     if !form.fits(text) {
         messages.push(form.complaint());
     }
@@ -132,7 +144,7 @@ fn bounded(text: &str, max: usize, form: &Form) -> Vec<String> {
 /// assert_eq!(names::dns1123_label("a.b"), ["must not contain dots"]);
 /// ```
 pub fn dns1123_label(name: &str) -> Vec<String> {
-    let mut messages: Vec<String> = too_long(name, LABEL_MAX).into_iter().collect();
+    let mut messages: Vec<String> = too_long(name, LABEL_MAX, Unit::Characters).into_iter().collect();
     if !DNS1123_LABEL.fits(name) {
         // A name that is fine but for its dots is told so.
         let complaint = if DNS1123_SUBDOMAIN.fits(name) {
@@ -147,7 +159,12 @@ pub fn dns1123_label(name: &str) -> Vec<String> {
 
 /// An RFC 1123 subdomain: names of most objects (`IsDNS1123Subdomain`).
 pub fn dns1123_subdomain(name: &str) -> Vec<String> {
-    bounded(name, SUBDOMAIN_MAX, &DNS1123_SUBDOMAIN)
+    bounded(name, SUBDOMAIN_MAX, Unit::Characters, &DNS1123_SUBDOMAIN)
+}
+
+/// The same, where the message about a long text counts bytes.
+pub fn dns1123_subdomain_in_bytes(name: &str) -> Vec<String> {
+    bounded(name, SUBDOMAIN_MAX, Unit::Bytes, &DNS1123_SUBDOMAIN)
 }
 
 /// An RFC 1123 subdomain with underscores, as the DNS has them: where a pod looks for names
@@ -159,12 +176,12 @@ pub fn dns1123_subdomain(name: &str) -> Vec<String> {
 /// assert!(!names::underscored_subdomain("a b").is_empty());
 /// ```
 pub fn underscored_subdomain(name: &str) -> Vec<String> {
-    bounded(name, SUBDOMAIN_MAX, &UNDERSCORED_SUBDOMAIN)
+    bounded(name, SUBDOMAIN_MAX, Unit::Characters, &UNDERSCORED_SUBDOMAIN)
 }
 
 /// A DNS-1035 label: names of Services before 1.34 and of kinds in CRDs (`IsDNS1035Label`).
 pub fn dns1035_label(name: &str) -> Vec<String> {
-    bounded(name, LABEL_MAX, &DNS1035_LABEL)
+    bounded(name, LABEL_MAX, Unit::Characters, &DNS1035_LABEL)
 }
 
 /// A label key and other names of its form, such as `app` or `example.com/app` (`IsQualifiedName`).
@@ -183,7 +200,7 @@ pub fn qualified_name(text: &str) -> Vec<String> {
                 messages.push("prefix part must be non-empty".to_owned());
             } else {
                 messages.extend(
-                    in_bytes(dns1123_subdomain(prefix))
+                    dns1123_subdomain_in_bytes(prefix)
                         .into_iter()
                         .map(|message| format!("prefix part {message}")),
                 );
@@ -201,7 +218,7 @@ pub fn qualified_name(text: &str) -> Vec<String> {
         messages.push("name part must be non-empty".to_owned());
     }
     messages.extend(
-        in_bytes(bounded(name, LABEL_MAX, &QUALIFIED_NAME))
+        bounded(name, LABEL_MAX, Unit::Bytes, &QUALIFIED_NAME)
             .into_iter()
             .map(|message| format!("name part {message}")),
     );
@@ -210,17 +227,7 @@ pub fn qualified_name(text: &str) -> Vec<String> {
 
 /// The value of a label; may be empty (`IsValidLabelValue`).
 pub fn label_value(value: &str) -> Vec<String> {
-    in_bytes(bounded(value, LABEL_MAX, &LABEL_VALUE))
-}
-
-/// Labels and names of their form are measured in bytes; other names, despite their messages, in characters.
-pub fn in_bytes(mut messages: Vec<String>) -> Vec<String> {
-    for message in &mut messages {
-        if message.starts_with("must be no more than ") {
-            *message = message.replace(" characters", " bytes");
-        }
-    }
-    messages
+    bounded(value, LABEL_MAX, Unit::Bytes, &LABEL_VALUE)
 }
 
 /// A name that can stand in a URL path: names of RBAC objects (`IsValidPathSegmentName`).
@@ -237,7 +244,7 @@ pub fn path_segment_name(name: &str) -> Vec<String> {
 
 /// A key in the data of a ConfigMap or Secret (`IsConfigMapKey`).
 pub fn config_map_key(key: &str) -> Vec<String> {
-    let mut messages = bounded(key, SUBDOMAIN_MAX, &CONFIG_MAP_KEY);
+    let mut messages = bounded(key, SUBDOMAIN_MAX, Unit::Characters, &CONFIG_MAP_KEY);
     // Keys become file names in volumes: none may lead out of the directory.
     match key {
         "." | ".." => messages.push(format!("must not be '{key}'")),
@@ -272,7 +279,7 @@ pub fn c_identifier(name: &str) -> Vec<String> {
 
 /// The name of a port of a container or service: at most 15 of `a-z0-9-`, one of them a letter (`IsValidPortName`).
 pub fn port_name(name: &str) -> Vec<String> {
-    let mut messages: Vec<String> = too_long(name, PORT_NAME_MAX).into_iter().collect();
+    let mut messages: Vec<String> = too_long(name, PORT_NAME_MAX, Unit::Characters).into_iter().collect();
     let mut check = |fine: bool, message: &str| {
         if !fine {
             messages.push(message.to_owned());
@@ -303,6 +310,27 @@ pub fn finalizer_name(name: &str, at: &FieldPath) -> Vec<FieldError> {
         .into_iter()
         .map(|message| FieldError::invalid(at, name, message))
         .collect()
+}
+
+/// A domain, a slash and a path, such as `acme.io/foo` (`IsDomainPrefixedPath`).
+pub fn domain_prefixed_path(at: &FieldPath, text: &str) -> Vec<FieldError> {
+    let parts = text
+        .split_once('/')
+        .filter(|(host, path)| !host.is_empty() && !path.is_empty());
+    let Some((host, path)) = parts else {
+        let why = "must be a domain-prefixed path (such as \"acme.io/foo\")";
+        return vec![FieldError::invalid(at, text, why)];
+    };
+    let mut errors: Vec<FieldError> = dns1123_subdomain(host)
+        .into_iter()
+        .map(|why| FieldError::invalid(at, host, why))
+        .collect();
+    let known = |c: char| c.is_ascii_alphanumeric() || "/-._~%!$&'()*+,;=:".contains(c);
+    if !path.chars().all(known) {
+        let why = "Invalid path (regex used for validation is '[A-Za-z0-9/\\-._~%!$&'()*+,;=:]+')";
+        errors.push(FieldError::invalid(at, path, why));
+    }
+    errors
 }
 
 /// A map of labels (`ValidateLabels`); `null` is no labels.

@@ -12,6 +12,9 @@ pub mod world;
 use world::World;
 use world::databases::Databases;
 
+/// The role that the operator runs under (`config/rbac`).
+pub const ROLE: &str = include_str!("../config/rbac/role.yaml");
+
 /// The operator, declared once: the program runs it, `kubewright manifests` writes it down, and the tests test it.
 pub fn operator() -> Operator {
     let waker = Waker::new();

@@ -501,7 +501,34 @@ async fn s02_s06_mariadb_from_the_seed_is_upgraded() -> Outcome {
     Ok(())
 }
 
+#[allow(dead_code, unreachable_pub, reason = "it is a program")]
+#[path = "../examples/database-demo.rs"]
+mod example;
+
+async fn the_demo_comes_to_its_end() -> Outcome {
+    if !postgres_is_there() {
+        let refused = example::demo()
+            .err()
+            .and_then(|why| why.into_source())
+            .map(|why| why.to_string());
+        assert!(refused.is_some_and(|why| why.contains("apt-get install postgresql")));
+        return Ok(());
+    }
+    let printed = kubewright_demo::play(example::demo()?).await?;
+    for text in [
+        "+ created StatefulSet default/mydb",
+        "Database default/mydb is running, and somebody has logged in after",
+    ] {
+        assert!(
+            printed.contains(text),
+            "the demo should print {text:?}; it printed:\n{printed}"
+        );
+    }
+    Ok(())
+}
+
 kubewright_testing::process_tests!(
+    the_demo_comes_to_its_end,
     s01_s04_postgres_and_its_password,
     s08_postgres_is_deleted_and_comes_back,
     s09_a_killed_postgres_comes_back,

@@ -14,6 +14,9 @@ pub use guestbook_api::v1::{Guestbook, GuestbookSpec, GuestbookStatus};
 /// A Guestbook to try the operator with (`config/samples`).
 pub const SAMPLE: &str = include_str!("../config/samples/webapp_v1_guestbook.yaml");
 
+/// The role that the operator runs under (`config/rbac`).
+pub const ROLE: &str = include_str!("../config/rbac/role.yaml");
+
 /// The operator, declared once: the program runs it, `kubewright manifests` writes it down, and the tests test it.
 pub fn operator() -> Operator {
     Operator::new("guestbook")

@@ -6,6 +6,9 @@ pub mod controller;
 pub mod sidecar;
 pub mod webhook;
 
+/// The role that the operator runs under (`config/rbac`).
+pub const ROLE: &str = include_str!("../config/rbac/role.yaml");
+
 /// The operator, declared once: the program runs it, `kubewright manifests` writes it down, and the tests test it.
 pub fn operator() -> Operator {
     Operator::new("sidecarset")

@@ -68,7 +68,7 @@ impl LimitRanger {
         }
         let ranges = self.ranges(attributes);
         let is_pod = attributes.resource.plural == "pods";
-        let asked = (is_pod && !ranges.is_empty()).then(|| Asked::by(new));
+        let asked = (is_pod && !ranges.is_empty()).then(|| PodResources::by(new));
         for range in ranges {
             let mut errors = Vec::new();
             for limit in items(get(range.value(), &["spec", "limits"])) {
@@ -173,16 +173,16 @@ fn add_missing(resources: &mut Object, field: &str, defaults: &Object) -> Option
 }
 
 /// The resources that a pod asks for, read once for all limits.
-struct Asked {
+struct PodResources {
     containers: Vec<[ResourceList; 2]>,
     pod: [ResourceList; 2],
 }
 
-impl Asked {
-    fn by(pod: &Value) -> Asked {
+impl PodResources {
+    fn by(pod: &Value) -> PodResources {
         let lists = ["containers", "initContainers"].into_iter();
         let containers = lists.flat_map(|list| items(get(pod, &["spec", list])));
-        Asked {
+        PodResources {
             containers: containers
                 .map(|container| ["requests", "limits"].map(|field| parse(get(container, &["resources", field]))))
                 .collect(),
@@ -209,7 +209,7 @@ impl Bounds {
     }
 }
 
-fn check_pod(limit: &Value, asked: &Asked, errors: &mut Vec<String>) {
+fn check_pod(limit: &Value, asked: &PodResources, errors: &mut Vec<String>) {
     match get(limit, &["type"]).as_str() {
         Some("Container") => {
             let bounds = Bounds::of(limit);
@@ -343,7 +343,7 @@ mod tests {
         let check = |limit: Value, resources: Value, want: &[&str]| {
             let pod = json!({"spec": {"containers": [{"name": "a", "resources": resources}]}});
             let mut errors = Vec::new();
-            check_pod(&limit, &Asked::by(&pod), &mut errors);
+            check_pod(&limit, &PodResources::by(&pod), &mut errors);
             assert_eq!(errors, want, "{limit}");
         };
         let max = || json!({"type": "Container", "max": {"cpu": "1"}});

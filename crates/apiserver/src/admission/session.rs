@@ -12,6 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use kubewright_schema::names;
 use kubewright_schema::rules::Patterns;
 use kubewright_schema::schema::GroupVersionKind;
+use kubewright_schema::structural::TypeError;
 use serde_json::Value;
 
 use crate::audit::{Entry, Level};
@@ -216,10 +217,10 @@ impl<'a> Session<'a> {
     ///
     /// # Errors
     /// The error of Go's decoder for an object that does not fit.
-    pub fn fit(&self, object: &mut Value, before: &Value, resource: &Resource) -> Result<(), String> {
+    pub fn fit(&self, object: &mut Value, before: &Value, resource: &Resource) -> Result<(), TypeError> {
         self.server
             .decode(object, before, resource, &self.kinds)
-            .map_err(Unfit::into_text)
+            .map_err(Unfit::into_error)
     }
 
     /// The same of what a patch left.

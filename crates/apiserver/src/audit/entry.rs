@@ -195,7 +195,7 @@ impl Entry {
         self.chosen.level >= Level::RequestResponse
     }
 
-    /// The document of the answer (`LogResponseObject`). Of a Status its fields are told at every level.
+    /// The document of the answer (`LogResponseObject`). Of a Status its fields are reported at every level.
     pub(crate) fn answered(&self, document: &Value) {
         let is_status = document.get("kind").is_some_and(|kind| kind == "Status");
         let status = is_status.then(|| {

@@ -19,7 +19,7 @@ use crate::model::user::{SYSTEM_MASTERS, UserInfo};
 
 /// How many of the missing rules, broken down to single verbs, a refusal tells. kube-apiserver tells all: a role of 2
 /// KB breaks down into 700,000.
-const MAX_TOLD: usize = 1000;
+const MAX_SHOWN: usize = 1000;
 
 /// A write of a role or a binding.
 pub(crate) struct Grant<'a> {
@@ -31,24 +31,6 @@ pub(crate) struct Grant<'a> {
     pub(crate) namespace: &'a str,
     /// The name in the path; empty for a POST.
     pub(crate) path_name: &'a str,
-}
-
-/// Everything there is.
-fn full_authority() -> [Rule; 2] {
-    let all = || vec!["*".to_owned()];
-    [
-        Rule {
-            verbs: all(),
-            api_groups: all(),
-            resources: all(),
-            ..Rule::default()
-        },
-        Rule {
-            verbs: all(),
-            non_resource_urls: all(),
-            ..Rule::default()
-        },
-    ]
 }
 
 fn gathers(role: &Value) -> bool {
@@ -116,7 +98,7 @@ impl Grant<'_> {
     fn check_role(&self, new: &Value, old: Option<&Value>) -> Result<(), Status> {
         self.confirm(&Rule::all_of(new))
             .map_err(|why| self.forbidden(new, &why))?;
-        if (gathers(new) || old.is_some_and(gathers)) && self.confirm(&full_authority()).is_err() {
+        if (gathers(new) || old.is_some_and(gathers)) && self.confirm(&Rule::everything()).is_err() {
             let why = "must have cluster-admin privileges to use the aggregationRule";
             return Err(self.forbidden(new, why));
         }
@@ -164,12 +146,12 @@ impl Grant<'_> {
     /// Whether the user has all of these rules; the error lists the missing ones.
     fn confirm(&self, wanted: &[Rule]) -> Result<(), String> {
         let (owned, errors) = self.policy.rules_for(self.user, self.namespace);
-        let mut missing = rule::missing(&owned, wanted, MAX_TOLD + 1);
+        let mut missing = rule::missing(&owned, wanted, MAX_SHOWN + 1);
         if missing.is_empty() {
             return Ok(());
         }
-        let more = missing.len() > MAX_TOLD;
-        missing.truncate(MAX_TOLD);
+        let more = missing.len() > MAX_SHOWN;
+        missing.truncate(MAX_SHOWN);
         let mut lines: Vec<String> = rule::compact(missing).iter().map(ToString::to_string).collect();
         lines.sort_unstable();
         lines.dedup();

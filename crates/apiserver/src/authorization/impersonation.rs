@@ -14,8 +14,9 @@ use std::fmt::Write as _;
 use std::sync::{Mutex, PoisonError};
 
 use http::HeaderMap;
-use kubewright_schema::error::{FieldError, aggregate, quote};
+use kubewright_schema::error::{aggregate, quote};
 use kubewright_schema::names;
+use kubewright_schema::path::FieldPath;
 
 use super::{Attributes, Authorizer, Inquiry, refused};
 use crate::model::status::Status;
@@ -411,7 +412,7 @@ fn check_extra(extra: &BTreeMap<String, Vec<String>>) -> Result<(), String> {
         if key.is_empty() {
             return Err("impersonating the empty string key in extra is not allowed".to_owned());
         }
-        let wrong = domain_prefixed_path("extra.key", key);
+        let wrong = names::domain_prefixed_path(&FieldPath::new("extra.key"), key);
         if !wrong.is_empty() {
             let why = aggregate(&wrong);
             return Err(format!("impersonating an invalid key in extra is not allowed: {why}"));
@@ -427,25 +428,4 @@ fn check_extra(extra: &BTreeMap<String, Vec<String>>) -> Result<(), String> {
         }
     }
     Ok(())
-}
-
-/// The errors in a text that should look like `acme.io/foo`.
-fn domain_prefixed_path(field: &str, text: &str) -> Vec<FieldError> {
-    let parts = text
-        .split_once('/')
-        .filter(|(host, path)| !host.is_empty() && !path.is_empty());
-    let Some((host, path)) = parts else {
-        let why = "must be a domain-prefixed path (such as \"acme.io/foo\")";
-        return vec![FieldError::invalid(field, text, why)];
-    };
-    let mut errors: Vec<FieldError> = names::dns1123_subdomain(host)
-        .into_iter()
-        .map(|why| FieldError::invalid(field, host, why))
-        .collect();
-    let known = |c: char| c.is_ascii_alphanumeric() || "/-._~%!$&'()*+,;=:".contains(c);
-    if !path.chars().all(known) {
-        let why = "Invalid path (regex used for validation is '[A-Za-z0-9/\\-._~%!$&'()*+,;=:]+')";
-        errors.push(FieldError::invalid(field, path, why));
-    }
-    errors
 }

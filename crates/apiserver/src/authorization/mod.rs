@@ -357,21 +357,8 @@ impl Authorizer for Always {
 
     /// As `alwaysAllowAuthorizer` of apiserver says it: all verbs on everything, or nothing.
     fn rules_for(&self, _user: &UserInfo, _namespace: &str) -> KnownRules {
-        let all = || vec!["*".to_owned()];
         let rules = match self.0 {
-            true => vec![
-                Rule {
-                    verbs: all(),
-                    api_groups: all(),
-                    resources: all(),
-                    ..Rule::default()
-                },
-                Rule {
-                    verbs: all(),
-                    non_resource_urls: all(),
-                    ..Rule::default()
-                },
-            ],
+            true => Rule::everything().into(),
             false => Vec::new(),
         };
         KnownRules {

@@ -42,6 +42,24 @@ fn path_fits(pattern: &str, path: &str) -> bool {
 }
 
 impl Rule {
+    /// All verbs on all resources and all paths.
+    pub fn everything() -> [Rule; 2] {
+        let all = || vec![ALL.to_owned()];
+        [
+            Rule {
+                verbs: all(),
+                api_groups: all(),
+                resources: all(),
+                ..Rule::default()
+            },
+            Rule {
+                verbs: all(),
+                non_resource_urls: all(),
+                ..Rule::default()
+            },
+        ]
+    }
+
     /// Reads a rule of a stored role. A value of another shape counts as absent.
     pub fn from_value(value: &Value) -> Rule {
         let list = |field: &str| -> Vec<String> {

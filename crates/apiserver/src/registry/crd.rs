@@ -20,7 +20,9 @@ use super::{
 };
 use crate::model::NAME_DESCRIPTION;
 use crate::model::facts::definitions::set_condition;
-pub use crate::model::facts::definitions::{CLEANUP_FINALIZER, Ending, is_ending, set_terminating, waits_for_its_end};
+pub use crate::model::facts::definitions::{
+    CLEANUP_FINALIZER, DeletionProgress, is_ending, set_terminating, waits_for_its_end,
+};
 use crate::outbound::client::Client;
 use crate::storage::StoredObject;
 use crate::table::AGE_DESCRIPTION;

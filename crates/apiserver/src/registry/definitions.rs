@@ -55,13 +55,13 @@ pub(crate) struct Definitions {
     known: BTreeMap<Arc<str>, Definition>,
     groups: BTreeMap<Arc<str>, Group>,
     open: BTreeSet<(Rank, Arc<str>)>,
-    changes: Vec<Change>,
+    changes: Vec<KindsUpdate>,
     read: usize,
 }
 
 /// The kinds that one definition served before, and those that it serves now.
 #[derive(Debug)]
-pub(crate) struct Change {
+pub(crate) struct KindsUpdate {
     pub(crate) name: Arc<str>,
     pub(crate) group: Arc<str>,
     pub(crate) before: Vec<Arc<Resource>>,
@@ -143,7 +143,7 @@ impl Definitions {
 
     /// The kinds that the changed definitions served before, and those that they serve now; each change is returned
     /// once.
-    pub(crate) fn take_changes(&mut self) -> Vec<Change> {
+    pub(crate) fn take_changes(&mut self) -> Vec<KindsUpdate> {
         std::mem::take(&mut self.changes)
     }
 
@@ -172,7 +172,7 @@ impl Definitions {
             .into_iter()
             .flatten()
             .flat_map(|known| known.served.clone());
-        self.changes.push(Change {
+        self.changes.push(KindsUpdate {
             name: name.clone(),
             versions: versions.collect(),
             before: old.map_or_else(Vec::new, |known| known.rows),

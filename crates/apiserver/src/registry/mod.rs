@@ -22,7 +22,7 @@ use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 
 use crate::model::*;
 pub use built_in::Kinds;
-use definitions::{Change, Definitions};
+use definitions::{Definitions, KindsUpdate};
 pub(crate) use hash::{hash, short as short_hash};
 
 /// The kinds that are served now.
@@ -109,7 +109,7 @@ impl Registry {
 
     /// Takes over the changes of the definitions. Only versions that are `served` in definitions whose condition
     /// `Established` is true are served. Call it after each write to a definition.
-    pub(crate) fn apply(&self, changes: &[Change], definitions: &Definitions) {
+    pub(crate) fn apply(&self, changes: &[KindsUpdate], definitions: &Definitions) {
         if changes.is_empty() {
             return;
         }
@@ -238,7 +238,7 @@ impl Snapshot {
     }
 
     /// This snapshot with other definitions.
-    fn changed(&self, changes: &[Change], definitions: &Definitions) -> Self {
+    fn changed(&self, changes: &[KindsUpdate], definitions: &Definitions) -> Self {
         let mut served = self.served.clone();
         let mut ending = self.ending.clone();
         for change in changes {

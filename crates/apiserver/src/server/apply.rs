@@ -7,7 +7,7 @@ use http::HeaderMap;
 use kubewright_schema::apply::{self, ApplyError, Conflict, Live, ManagedFields, Manager, Operation, Views};
 use kubewright_schema::decode::{self as schema_decode};
 use kubewright_schema::error::Reason;
-use kubewright_schema::go;
+use kubewright_schema::go::TypeMismatch;
 use kubewright_schema::path::FieldPath;
 use kubewright_schema::schema::SchemaRef;
 use kubewright_schema::structural;
@@ -39,39 +39,39 @@ pub(crate) struct Configuration {
 }
 
 /// How an apply looks in the other versions of its kind.
-enum Seen {
+enum OtherVersions {
     /// It is not known yet: the result of the apply shows it.
-    Probing,
+    Unknown,
     /// The same as in its own.
     Same,
     /// As these say, for the live object of this resourceVersion.
-    Apart(String, Views),
+    Converted(String, Views),
 }
 
-impl Seen {
+impl OtherVersions {
     fn views(&self) -> &Views {
         static NONE: Views = Views::new();
         match self {
-            Seen::Probing | Seen::Same => &NONE,
-            Seen::Apart(_, views) => views,
+            OtherVersions::Unknown | OtherVersions::Same => &NONE,
+            OtherVersions::Converted(_, views) => views,
         }
     }
 
     /// Whether it was made of another state of the live object.
     fn is_stale(&self, live: &Value) -> bool {
-        matches!(self, Seen::Apart(version, _) if version != object::text(live, "resourceVersion"))
+        matches!(self, OtherVersions::Converted(version, _) if version != object::text(live, "resourceVersion"))
     }
 }
 
 /// An apply of this configuration.
 struct Apply<'a> {
     configuration: &'a Configuration,
-    around: Around<'a>,
+    context: ApplyContext<'a>,
 }
 
 /// What an apply needs to know besides the configuration and the live object.
 #[derive(Clone, Copy)]
-struct Around<'a> {
+struct ApplyContext<'a> {
     resource: &'a Resource,
     options: &'a WriteOptions,
     part: Part,
@@ -80,14 +80,14 @@ struct Around<'a> {
     convert: Option<apply::Convert<'a>>,
 }
 
-impl<'a> Around<'a> {
+impl<'a> ApplyContext<'a> {
     fn with<'c>(self, configuration: &'c Configuration) -> Apply<'c>
     where
         'a: 'c,
     {
         Apply {
             configuration,
-            around: self,
+            context: self,
         }
     }
 }
@@ -128,10 +128,9 @@ impl Configuration {
             })?,
         };
         if !matches!(decoded.value, Value::Object(_) | Value::Null) {
-            let what = go::json_type(&decoded.value);
+            let why = TypeMismatch::new(&decoded.value, "map[string]interface {}");
             return Err(Status::bad_request(format!(
-                "error decoding YAML: error unmarshaling JSON: while decoding JSON: json: cannot unmarshal {what} into Go value of type \
-                 map[string]interface {{}}"
+                "error decoding YAML: error unmarshaling JSON: while decoding JSON: {why}"
             )));
         }
         let value = if decoded.value.is_null() {
@@ -262,7 +261,7 @@ impl Apply<'_> {
     /// Whether the configuration has fields that this part may not write.
     fn exceeds(&self) -> bool {
         let given = &self.configuration.value;
-        self.around.part == Part::Status || (self.around.resource.has_status() && given.get("status").is_some())
+        self.context.part == Part::Status || (self.context.resource.has_status() && given.get("status").is_some())
     }
 
     /// The configuration without fields that this part does not write.
@@ -275,10 +274,10 @@ impl Apply<'_> {
         let Some(map) = config.as_object_mut() else {
             return Cow::Owned(config);
         };
-        match self.around.part {
+        match self.context.part {
             Part::Status => {
                 map.retain(|key, _| ["apiVersion", "kind", "metadata", "status"].contains(&key.as_str()));
-                let metadata = self.around.resource.strategy.status_metadata;
+                let metadata = self.context.resource.strategy.status_metadata;
                 object::metadata_mut(&mut config).retain(|key, _| match metadata {
                     _ if ["name", "namespace", "uid", "resourceVersion"].contains(&key.as_str()) => true,
                     StatusMetadata::Kept => false,
@@ -296,27 +295,27 @@ impl Apply<'_> {
     /// A custom resource in which giving fields up left a struct without any: defaulting, which drops such a null from
     /// other writes, is not asked here.
     fn refuse_nulls(&self, new: &Value) -> Result<(), Status> {
-        if self.around.resource.custom.is_none() || !has_null(new) {
+        if self.context.resource.custom.is_none() || !has_null(new) {
             return Ok(());
         }
         // A null where there is a default is the default.
         let mut filled = new.clone();
-        drop_defaulted(&mut filled, &self.around.resource.schema);
-        let mut errors = structural::validate(&filled, &self.around.resource.schema, &FieldPath::root());
+        drop_defaulted(&mut filled, &self.context.resource.schema);
+        let mut errors = structural::validate(&filled, &self.context.resource.schema, &FieldPath::root());
         errors.retain(|error| error.reason == Reason::TypeInvalid && error.bad_value == Some(json!("null")));
         if errors.is_empty() {
             return Ok(());
         }
-        let has_rules = |custom: &Custom| custom.rules(&self.around.resource.schema).is_some();
-        if self.around.resource.custom.as_ref().is_some_and(has_rules) {
+        let has_rules = |custom: &Custom| custom.rules(&self.context.resource.schema).is_some();
+        if self.context.resource.custom.as_ref().is_some_and(has_rules) {
             errors.push(super::custom::unchecked());
         }
-        let (group, kind) = (&self.around.resource.group, &self.around.resource.kind);
+        let (group, kind) = (&self.context.resource.group, &self.context.resource.kind);
         Err(Status::invalid(group, kind, object::name(new), &errors))
     }
 
     /// The object that comes of the live one (null: there is none), with its entries. The live one stays as it was.
-    fn run(&self, live: &mut Value, seen: &Seen, warnings: &mut Vec<String>) -> Result<Value, Status> {
+    fn run(&self, live: &mut Value, seen: &OtherVersions, warnings: &mut Vec<String>) -> Result<Value, Status> {
         let entries = managed::take(live);
         let applied = self.applied(live, self.restricted(), entries.as_ref(), seen, warnings);
         managed::put_if_any(live, entries);
@@ -329,19 +328,19 @@ impl Apply<'_> {
         bare: &Value,
         mut config: Cow<'_, Value>,
         entries: Option<&Value>,
-        seen: &Seen,
+        seen: &OtherVersions,
         warnings: &mut Vec<String>,
     ) -> Result<Value, Status> {
-        let version = self.around.resource.api_version();
-        self.configuration.check(&version, &self.around.resource.kind)?;
+        let version = self.context.resource.api_version();
+        self.configuration.check(&version, &self.context.resource.kind)?;
         let mut managed = managed::decode_entries(entries);
         let manager = Manager::new(
-            &self.around.options.field_manager,
+            &self.context.options.field_manager,
             Operation::Apply,
             &version,
-            self.around.part.subresource(),
+            self.context.part.subresource(),
         );
-        let kind = managed::type_written(self.around.resource, self.around.part.subresource());
+        let kind = managed::type_written(self.context.resource, self.context.part.subresource());
         let is_untracked = managed.entries.is_empty();
         if is_untracked && let Some(why) = apply::untyped(&kind, bare) {
             return Err(Status::untyped(format!(
@@ -353,8 +352,8 @@ impl Apply<'_> {
         }
         let attempt = |managed: &mut ManagedFields, config: Cow<'_, Value>, force: bool| {
             if managed.entries.is_empty() && !bare.is_null() {
-                let reached = reached(self.around.resource, bare, self.around.part);
-                apply::enter_untracked(&kind, &reached, managed, &manager, &version, self.around.now);
+                let reached = reached(self.context.resource, bare, self.context.part);
+                apply::enter_untracked(&kind, &reached, managed, &manager, &version, self.context.now);
             }
             apply::apply_seen(
                 &kind,
@@ -368,16 +367,16 @@ impl Apply<'_> {
                 &manager,
                 &version,
                 force,
-                self.around.now,
+                self.context.now,
                 seen.views(),
-                self.around.convert,
+                self.context.convert,
             )
         };
         if self.exceeds() {
             // Fields of the configuration that are not written must fit the kind's type, too.
             apply::fits(&kind, &self.configuration.value).map_err(|error| self.configuration.refused(error, bare))?;
         }
-        let by_force = self.around.options.force || matches!(seen, Seen::Probing);
+        let by_force = self.context.options.force || matches!(seen, OtherVersions::Unknown);
         // What is created has no other owners, so there is only one attempt.
         let given = match bare {
             Value::Null => std::mem::take(&mut config),
@@ -395,12 +394,12 @@ impl Apply<'_> {
         }
         let mut new = match applied.map_err(|error| self.configuration.refused(error, bare))? {
             Some(mut new) => {
-                if self.around.resource.custom.is_none() {
-                    structural::convert_check(&new, &self.around.resource.schema)
+                if self.context.resource.custom.is_none() {
+                    structural::convert_check(&new, &self.context.resource.schema)
                         .map_err(|why| self.configuration.unfit(&why))?;
-                    structural::convert(&mut new, &self.around.resource.schema);
+                    structural::convert(&mut new, &self.context.resource.schema);
                 }
-                decode::fit_changed(&mut new, bare, self.around.resource, Vec::new()).map_err(Status::untyped)?;
+                decode::fit_changed(&mut new, bare, self.context.resource, Vec::new()).map_err(Status::untyped)?;
                 self.refuse_nulls(&new)?;
                 new
             }
@@ -408,24 +407,26 @@ impl Apply<'_> {
         };
         last_applied::renew(&manager, &self.configuration.value, &mut new);
         managed::set(&mut new, managed);
-        let how = self.around.options.field_validation;
+        let how = self.context.options.field_validation;
         self.configuration.check_duplicates(how, warnings)?;
         Ok(new)
     }
 }
 
-impl Around<'_> {
+impl ApplyContext<'_> {
     /// The object that the configuration alone makes. Its values move into the object unless they are needed
     /// afterwards.
     fn created(self, configuration: &mut Configuration, warnings: &mut Vec<String>) -> Result<Value, Status> {
         let is_needed = self.with(configuration).exceeds() || last_applied::is_kept_by(&self.options.field_manager);
         if is_needed {
-            return self.with(configuration).run(&mut Value::Null, &Seen::Same, warnings);
+            return self
+                .with(configuration)
+                .run(&mut Value::Null, &OtherVersions::Same, warnings);
         }
         configuration.check(&self.resource.api_version(), &self.resource.kind)?;
         let config = Cow::Owned(configuration.take());
         self.with(configuration)
-            .applied(&Value::Null, config, None, &Seen::Same, warnings)
+            .applied(&Value::Null, config, None, &OtherVersions::Same, warnings)
     }
 }
 
@@ -448,7 +449,7 @@ impl Call<'_> {
             None
         };
         let now = crate::env::rfc3339(self.server.env.now());
-        let around = Around {
+        let context = ApplyContext {
             resource: &resource,
             options: &options,
             part,
@@ -465,7 +466,7 @@ impl Call<'_> {
         let mut sent = Some(configuration);
         let is_new = part == Part::Main && self.server.storage.get(&resource.store, &self.key()).is_none();
         if let Some(configuration) = sent.take_if(|_| is_new) {
-            match self.apply_new(around, configuration, &mut writer).await {
+            match self.apply_new(context, configuration, &mut writer).await {
                 // Another client created the object first: now it exists.
                 Err(status) if status.reason == "AlreadyExists" => writer.warnings.clear(),
                 result => {
@@ -477,7 +478,7 @@ impl Call<'_> {
         let (namespace, name) = (self.namespace().to_owned(), self.name().to_owned());
         loop {
             let configuration = sent.take().map_or_else(|| Configuration::read(self.body), Ok)?;
-            let (seen, present) = self.seen(&around.with(&configuration)).await?;
+            let (seen, present) = self.seen(&context.with(&configuration)).await?;
             writer.present = present;
             sent = Some(configuration);
             let mut stale = false;
@@ -485,7 +486,7 @@ impl Call<'_> {
                 .update(&namespace, &name, part, |old, warnings| {
                     stale = seen.is_stale(old);
                     let configuration = sent.take().map_or_else(|| Configuration::read(self.body), Ok)?;
-                    let mut new = around.with(&configuration).run(old, &seen, warnings)?;
+                    let mut new = context.with(&configuration).run(old, &seen, warnings)?;
                     self.fit_namespace(&mut new)?;
                     self.fit_name(&new)?;
                     if object::text(&new, "resourceVersion").is_empty() {
@@ -507,10 +508,10 @@ impl Call<'_> {
     }
 
     /// How the apply looks in the versions in which other managers wrote, and the object that was looked at for that.
-    async fn seen(&self, apply: &Apply<'_>) -> Result<(Seen, Option<Present>), Status> {
-        let resource = apply.around.resource;
-        if resource.custom.is_none() && apply.around.convert.is_none() {
-            return Ok((Seen::Same, None));
+    async fn seen(&self, apply: &Apply<'_>) -> Result<(OtherVersions, Option<Present>), Status> {
+        let resource = apply.context.resource;
+        if resource.custom.is_none() && apply.context.convert.is_none() {
+            return Ok((OtherVersions::Same, None));
         }
         let mut present = Present::of(self.server, resource, self.get_unshown().await?).await?;
         let live = &mut present.old;
@@ -520,26 +521,26 @@ impl Call<'_> {
         let views = if written.into_iter().all(|version| version == own) {
             Views::new()
         } else {
-            let new = apply.run(live, &Seen::Probing, &mut Vec::new())?;
+            let new = apply.run(live, &OtherVersions::Unknown, &mut Vec::new())?;
             self.server.views(resource, live, &new, None).await?
         };
-        Ok((Seen::Apart(version, views), Some(present)))
+        Ok((OtherVersions::Converted(version, views), Some(present)))
     }
 
     /// Creates the object out of nothing but the configuration.
     async fn apply_new(
         &self,
-        around: Around<'_>,
+        context: ApplyContext<'_>,
         mut configuration: Configuration,
         writer: &mut Writer<'_>,
     ) -> Result<Reply, Status> {
-        let mut object = around.created(&mut configuration, &mut writer.warnings)?;
+        let mut object = context.created(&mut configuration, &mut writer.warnings)?;
         drop(configuration);
         let uid = object::uid(&object);
         if !uid.is_empty() {
             let why =
                 format!("uid mismatch: the provided object specified uid {uid}, and no existing object was found");
-            return Err(Status::conflict(around.resource, self.name(), &why));
+            return Err(Status::conflict(context.resource, self.name(), &why));
         }
         self.fit_namespace(&mut object)?;
         self.fit_name(&object)?;

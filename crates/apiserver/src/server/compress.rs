@@ -14,7 +14,7 @@ use http::{HeaderMap, HeaderValue, Method, Response};
 use super::head::Target;
 use super::route::Page;
 use crate::Body;
-use crate::discovery::Place;
+use crate::discovery::DiscoveryPath;
 
 /// Smaller bodies are sent as they are.
 const THRESHOLD: usize = 128 * 1024;
@@ -40,7 +40,7 @@ pub(super) fn is_wanted(headers: &HeaderMap, target: &Target, response: &Respons
     let is_document = matches!(target, Target::Page(Page::OpenApiV2));
     let is_resource = match target {
         Target::Resource(..) => true,
-        Target::Page(Page::Discovery(place)) => !matches!(place, Place::Core | Place::Groups),
+        Target::Page(Page::Discovery(place)) => !matches!(place, DiscoveryPath::Core | DiscoveryPath::Groups),
         Target::Page(_) => false,
     };
     if !is_asked(headers, is_document) {

@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use kubewright_schema::error::aggregate;
-use kubewright_schema::go;
+use kubewright_schema::go::{self, TypeMismatch};
 use kubewright_schema::names;
 use kubewright_schema::path::FieldPath;
 use serde_json::{Map, Value, json};
@@ -113,10 +113,12 @@ fn check_types(response: &Value) -> Result<(), String> {
     let fits = |field: &str, wanted: &str, is: fn(&Value) -> bool| match response.get(field) {
         None | Some(Value::Null) => Ok(()),
         Some(value) if is(value) => Ok(()),
-        Some(other) => Err(format!(
-            "json: cannot unmarshal {} into Go struct field ConversionResponse.response.{field} of type {wanted}",
-            go::json_type(other)
-        )),
+        Some(other) => {
+            let path = format!("response.{field}");
+            Err(TypeMismatch::new(other, wanted)
+                .in_field("ConversionResponse", &path)
+                .to_string())
+        }
     };
     fits("uid", "types.UID", Value::is_string)?;
     fits("convertedObjects", "[]runtime.RawExtension", Value::is_array)?;
@@ -133,12 +135,7 @@ fn check(conversion: &Conversion<'_>, original: &Value, mut converted: Value, fr
             return Err(format!("Object 'Kind' is missing in '{converted}'"));
         }
         Value::Object(_) => {}
-        other => {
-            let found = go::json_type(other);
-            return Err(format!(
-                "json: cannot unmarshal {found} into Go value of type map[string]interface {{}}"
-            ));
-        }
+        other => return Err(TypeMismatch::new(other, "map[string]interface {}").to_string()),
     }
     let (expected, got) = (conversion.to, text(&converted, "apiVersion"));
     if got != expected {

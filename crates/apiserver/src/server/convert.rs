@@ -9,7 +9,7 @@
 use crate::model::form::object_type;
 use std::sync::Arc;
 
-use kubewright_schema::apply::{ObjectType, Seen, View, Views};
+use kubewright_schema::apply::{ObjectType, VersionView, View, Views};
 use kubewright_schema::schema::{GroupVersionKind, SchemaRef};
 use kubewright_schema::{catalog, structural};
 use serde_json::{Value, json};
@@ -375,10 +375,10 @@ impl Inner {
                         .await?
                 }
                 None => match row_of(&kinds, resource, api_version) {
-                    None => Seen::Gone,
+                    None => VersionView::NotServed,
                     // Versions that differ in their name only see the same fields.
                     Some(row) if row.conversion.is_none() && resource.conversion.is_none() => continue,
-                    Some(row) => Seen::As(View {
+                    Some(row) => VersionView::Converted(View {
                         kind: object_type(&row),
                         live: Arc::new(self.seen_as(resource, old, &row).await?),
                         new: Arc::new(self.seen_as(resource, new, &row).await?),
@@ -399,9 +399,9 @@ impl Inner {
         [old, new]: [&Value; 2],
         same: Option<[Arc<Value>; 2]>,
         api_version: &str,
-    ) -> Result<Seen, Status> {
+    ) -> Result<VersionView, Status> {
         let Some(schema) = schema_of(resource, custom, api_version) else {
-            return Ok(Seen::Refused(match api_version.matches('/').count() {
+            return Ok(VersionView::Failed(match api_version.matches('/').count() {
                 0 | 1 => format!("request to convert CR to an invalid group/version: {api_version}"),
                 _ => format!("unexpected GroupVersion string: {api_version}"),
             }));
@@ -414,7 +414,7 @@ impl Inner {
             ],
         };
         let kind = ObjectType::custom(schema);
-        Ok(Seen::As(View { kind, live, new }))
+        Ok(VersionView::Converted(View { kind, live, new }))
     }
 
     /// The fields of a custom resource in another version, with those that it does not have.

@@ -1,10 +1,10 @@
 //! POST to a collection.
 
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::options::WriteOptions;
 use super::respond::{Content, Reply};
-use super::write::{Written, default};
+use super::write::{Written, default, fit_namespace};
 use super::{Call, decode, negotiate};
 use crate::model::Resource;
 use crate::model::form::with_kind;
@@ -12,7 +12,7 @@ use crate::model::object;
 use crate::model::status::Status;
 
 impl Call<'_> {
-    /// The object that the body of a create or an update holds, with its unknown fields told or refused as the client
+    /// The object that the body of a create or an update holds, with its unknown fields reported or refused as the client
     /// wishes.
     pub(super) fn object_in_body(&mut self, options: &WriteOptions) -> Result<Value, Status> {
         let mut warnings = std::mem::take(&mut self.warnings);
@@ -64,22 +64,10 @@ impl Call<'_> {
 
     /// The namespace of the path goes into the object; another one is refused.
     pub(crate) fn fit_namespace(&self, object: &mut Value) -> Result<(), Status> {
-        let wanted = self.namespace().to_owned();
-        let metadata = object::metadata_mut(object);
         if !self.resource.namespaced {
-            metadata.remove("namespace");
-            return Ok(());
+            object::metadata_mut(object).remove("namespace");
         }
-        match metadata.get("namespace").and_then(Value::as_str).unwrap_or("") {
-            "" => {
-                metadata.insert("namespace".to_owned(), json!(wanted));
-                Ok(())
-            }
-            same if same == wanted => Ok(()),
-            _ => Err(Status::bad_request(
-                "the namespace of the provided object does not match the namespace sent on the request",
-            )),
-        }
+        fit_namespace(&self.resource, object, self.namespace())
     }
 
     /// The answer that shows the written object.

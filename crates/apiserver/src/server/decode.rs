@@ -8,8 +8,10 @@ use crate::scheme::not_an_object;
 use std::fmt::Write as _;
 
 use kubewright_schema::error::FieldError;
+use kubewright_schema::go::TypeMismatch;
 use kubewright_schema::protobuf::{Envelope, ProtobufError};
-use kubewright_schema::{budget, catalog, decode, go, measure, structural};
+use kubewright_schema::structural::TypeError;
+use kubewright_schema::{budget, catalog, decode, measure, structural};
 use serde_json::{Value, json};
 
 use super::empties::Unwritten;
@@ -118,10 +120,10 @@ fn type_meta(object: &Value) -> Result<(String, String), String> {
     let text = |field: &str| match object.get(field) {
         None | Some(Value::Null) => Ok(String::new()),
         Some(Value::String(text)) => Ok(text.clone()),
-        Some(other) => Err(format!(
-            "couldn't get version/kind; json parse error: json: cannot unmarshal {} into Go struct field .{field} of type string",
-            go::json_type(other)
-        )),
+        Some(other) => {
+            let why = TypeMismatch::new(other, "string").in_field("", field);
+            Err(format!("couldn't get version/kind; json parse error: {why}"))
+        }
     };
     let (api_version, kind) = (text("apiVersion")?, text("kind")?);
     if api_version.matches('/').count() > 1 {
@@ -168,12 +170,13 @@ pub(crate) fn check_admitted_kind(object: &mut Value, resource: &Resource, kinds
     let expected = resource.api_version();
     let is_expected = (api_version.is_empty() || api_version == expected) && (kind.is_empty() || kind == resource.kind);
     if is_expected || resource.custom.is_some() {
-        return check_kind(object, resource, kinds).map_err(|status| Unfit::Unreadable(status.message));
+        return check_kind(object, resource, kinds).map_err(|status| Unfit::from(status.message));
     }
     let or = |text: String, other: &str| if text.is_empty() { other.to_owned() } else { text };
     let (api_version, kind) = (or(api_version, &expected), or(kind, &resource.kind));
     Err(match why_wrong(object, &api_version, &kind, resource, kinds) {
-        WrongKind::Unregistered(why) | WrongKind::Unreadable(why) => Unfit::Unreadable(why),
+        WrongKind::Unregistered(why) => why.into(),
+        WrongKind::Unreadable(error) => error.into(),
         WrongKind::Another(why) => Unfit::Refused(Status::untyped(why)),
     })
 }
@@ -212,14 +215,14 @@ pub(crate) fn check_patched_kind(
     whole: bool,
 ) -> Result<Vec<String>, Unfit> {
     if !object.is_object() {
-        return Err(Unfit::Unreadable(not_an_object(object)));
+        return Err(not_an_object(object).into());
     }
     if resource.custom.is_none() {
         return check_patched_built_in(object, resource, kinds);
     }
     let (api_version, kind) = type_meta(object)?;
     if kind.is_empty() {
-        return Err(Unfit::Unreadable(missing_kind(&object.to_string())));
+        return Err(missing_kind(&object.to_string()).into());
     }
     if api_version.is_empty() {
         let why = "Object 'apiVersion' is missing in 'object has no apiVersion field'";
@@ -269,14 +272,15 @@ fn check_patched_built_in(object: &mut Value, resource: &Resource, kinds: &Snaps
         return Ok(Vec::new());
     }
     Err(match why_wrong(object, &version, &kind, resource, kinds) {
-        WrongKind::Unregistered(why) | WrongKind::Unreadable(why) | WrongKind::Another(why) => Unfit::Unreadable(why),
+        WrongKind::Unregistered(why) | WrongKind::Another(why) => why.into(),
+        WrongKind::Unreadable(error) => error.into(),
     })
 }
 
 fn wrong_kind(object: &Value, api_version: &str, kind: &str, resource: &Resource, kinds: &Snapshot) -> Status {
     let (_, version) = split_version(api_version);
     match why_wrong(object, api_version, kind, resource, kinds) {
-        WrongKind::Unreadable(why) => Status::bad_request(why),
+        WrongKind::Unreadable(error) => Status::bad_request(error),
         WrongKind::Unregistered(why) | WrongKind::Another(why) => {
             cannot_be_handled(kind, version, &resource.kind, &why)
         }
@@ -288,7 +292,7 @@ enum WrongKind {
     /// The kind is not registered.
     Unregistered(String),
     /// It does not decode as the kind that it states.
-    Unreadable(String),
+    Unreadable(TypeError),
     /// It is something else.
     Another(String),
 }
@@ -314,7 +318,7 @@ fn why_wrong(object: &Value, api_version: &str, kind: &str, resource: &Resource,
     let same_store = other.as_ref().is_some_and(|other| other.store == resource.store);
     if kind == resource.kind && (was_served || same_store) {
         // Another version of the same.
-        return WrongKind::Unreadable(unserved::mismatch(api_version, &resource.api_version()));
+        return WrongKind::Unreadable(unserved::mismatch(api_version, &resource.api_version()).into());
     }
     let internal = internal_group(&resource.group);
     WrongKind::Another(unknown_conversion(version, kind, internal, &resource.kind))
@@ -367,7 +371,7 @@ fn internal_group(group: &str) -> &str {
     }
 }
 
-/// How many doubled and unknown fields of a built-in kind are told (`saveStrictError`).
+/// How many doubled and unknown fields of a built-in kind are reported (`saveStrictError`).
 const MAX_STRICT: usize = 100;
 
 /// Findings of the decoder that are not errors by themselves.
@@ -402,7 +406,7 @@ impl Findings {
     }
 }
 
-/// Fits an object into its kind: types, unknown fields. `Err` is the text of the error, as Go's decoder words it.
+/// Fits an object into its kind: types, unknown fields.
 ///
 /// `body`: the JSON text, if the object came as such, so that unknown fields are reported in its order.
 pub(crate) fn fit(
@@ -410,7 +414,7 @@ pub(crate) fn fit(
     resource: &Resource,
     duplicates: Vec<String>,
     body: Option<&[u8]>,
-) -> Result<Findings, String> {
+) -> Result<Findings, TypeError> {
     let mut findings = Findings {
         texts: duplicates,
         yaml_duplicates: 0,
@@ -465,7 +469,7 @@ pub(crate) fn fit_changed(
     old: &Value,
     resource: &Resource,
     duplicates: Vec<String>,
-) -> Result<Findings, String> {
+) -> Result<Findings, TypeError> {
     let same =
         |field: &str, value: &Value| value.is_object() && old.get(field).is_some_and(|old| measure::same(old, value));
     // Of a custom resource only the metadata: its definition may be another one by now.
@@ -491,7 +495,7 @@ fn lies_in(path: &str, outer: &str) -> bool {
 }
 
 /// Types of the metadata of a custom resource, which is Go's `ObjectMeta` for a moment and loses empty fields.
-pub(crate) fn settle_metadata(object: &mut Value) -> Result<(), String> {
+pub(crate) fn settle_metadata(object: &mut Value) -> Result<(), TypeError> {
     match object.get_mut("metadata") {
         None | Some(Value::Null) => Ok(()),
         Some(metadata) => {
@@ -522,12 +526,13 @@ pub(crate) fn object(
         return Err(unrecognized(&resource.kind, &why, body));
     }
     check_kind(&mut object, resource, kinds)?;
-    let refuse = |why: String| cannot_be_handled(&resource.kind, &resource.version, &resource.kind, &why);
+    let refuse = |why: &str| cannot_be_handled(&resource.kind, &resource.version, &resource.kind, why);
     let json = (format == Input::Json).then_some(body);
     let yaml_duplicates = if json.is_some() { 0 } else { decoded.duplicates.len() };
-    let mut findings = fit(&mut object, resource, decoded.duplicates, json).map_err(refuse)?;
+    let mut findings =
+        fit(&mut object, resource, decoded.duplicates, json).map_err(|error| refuse(&error.to_string()))?;
     findings.yaml_duplicates = yaml_duplicates;
-    findings.apply(how, warnings).map_err(refuse)?;
+    findings.apply(how, warnings).map_err(|why| refuse(&why))?;
     crate::model::object::metadata_mut(&mut object);
     Ok(object)
 }

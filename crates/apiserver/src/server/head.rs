@@ -64,7 +64,7 @@ fn complete(entry: &Arc<Entry>, response: &mut Response<Body>) {
         response.headers_mut().insert(AUDIT_ID, id);
     }
     if let Body::Watch(watch) = response.body_mut() {
-        watch.hold(entry.clone());
+        watch.attach_audit_entry(entry.clone());
     }
     entry.respond(response.status().as_u16(), matches!(response.body(), Body::Watch(_)));
 }

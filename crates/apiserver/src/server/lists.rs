@@ -87,11 +87,11 @@ impl Item {
     }
 
     /// The form in which the list shows it.
-    fn shown(self, resource: &Resource) -> Shown {
+    fn shown(self, resource: &Resource) -> ItemText {
         if is_shown_as_stored(resource, self.encoded()) {
-            return Shown::Stored(self);
+            return ItemText::Stored(self);
         }
-        Shown::Made(encode(resource, &self.value(resource)))
+        ItemText::Made(encode(resource, &self.value(resource)))
     }
 
     /// The object in the form in which the list shows it.
@@ -105,19 +105,19 @@ impl Item {
 }
 
 /// An item of a list as JSON.
-enum Shown {
+enum ItemText {
     /// The stored text, with the prefix of the list in the place of its brace.
     Stored(Item),
     Made(Vec<u8>),
 }
 
-impl Shown {
+impl ItemText {
     /// Two pieces that follow each other. With a prefix an item says its kind, which begins the object: the item's own
     /// brace goes.
     fn text<'a>(&'a self, prefix: &'a str) -> (&'a [u8], &'a [u8]) {
         match self {
-            Shown::Made(text) => (&[], text),
-            Shown::Stored(item) => match item.encoded().split_first() {
+            ItemText::Made(text) => (&[], text),
+            ItemText::Stored(item) => match item.encoded().split_first() {
                 Some((_, rest)) if !prefix.is_empty() => (prefix.as_bytes(), rest),
                 _ => (&[], item.encoded()),
             },
@@ -151,8 +151,8 @@ pub(super) fn body(resource: &Resource, list: List) -> Body {
         )
     };
     let prefix = if custom { prefix(resource) } else { String::new() };
-    let items: Vec<Shown> = (list.items.into_iter()).map(|item| item.shown(resource)).collect();
-    let length_of = |item: &Shown| {
+    let items: Vec<ItemText> = (list.items.into_iter()).map(|item| item.shown(resource)).collect();
+    let length_of = |item: &ItemText| {
         let (first, rest) = item.text(&prefix);
         first.len() + rest.len()
     };
@@ -179,7 +179,7 @@ struct Pieces {
     begun: Option<String>,
     prefix: String,
     tail: String,
-    items: std::vec::IntoIter<Shown>,
+    items: std::vec::IntoIter<ItemText>,
     /// About how many bytes make a piece.
     size: usize,
     /// Bytes that were not given yet.

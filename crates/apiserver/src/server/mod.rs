@@ -19,6 +19,7 @@ mod decode;
 mod delete;
 mod embedded;
 mod empties;
+mod endpoint;
 mod head;
 mod health;
 mod host;
@@ -36,7 +37,6 @@ mod route;
 mod served;
 mod settle;
 mod special;
-mod subresource;
 mod update;
 mod upkeep;
 pub(crate) mod watch;
@@ -65,6 +65,7 @@ use kubewright_schema::budget::{Exhausted, Limits, Metered, Trial};
 
 pub use crate::wire::query::first_broken_escape;
 pub use config::{Config, Parts};
+use endpoint::{Endpoint, NotServed};
 pub use head::Admitted;
 use head::Target;
 pub use special::streams::{Connect, LogOptions, Streams, Wants};
@@ -86,7 +87,7 @@ use crate::wire::query::Query;
 use crate::{Body, Env, UserInfo};
 use respond::{Reply, Responder};
 use route::{Page, ResourcePath, Verb};
-use served::{Missing, check_path_name, find, unrouted};
+use served::{Missing, check_path_name, find};
 
 /// The largest request body that is read, in bytes (3 MiB, as kube-apiserver).
 pub const MAX_BODY: usize = 3 * 1024 * 1024;
@@ -121,13 +122,13 @@ pub(crate) struct Inner {
     /// The unique values that objects hold, so that none is given twice.
     claims: upkeep::claims::Claims,
     compaction: upkeep::compaction::Compaction,
-    endings: upkeep::endings::Attended,
+    endings: upkeep::endings::WorkerState,
     identity: upkeep::bootstrap::Identity,
-    of_others: Followed<upkeep::api_services::OfOthers>,
+    remote_services: Followed<upkeep::api_services::RemoteServices>,
     flow_schemas: Followed<upkeep::FlowSchemas>,
     budgets: Followed<special::eviction::budgets::Budgets>,
-    /// See [`crate::model::StrategyContext::turns`].
-    turns: AtomicU64,
+    /// See [`crate::model::StrategyContext::search_start`].
+    search_start: AtomicU64,
     /// The compiled regular expressions of rules and policies.
     pub(crate) patterns: kubewright_schema::rules::Patterns,
 }
@@ -187,7 +188,7 @@ impl ApiServer {
             enabled: &config.enabled_plugins,
         }
         .plugins();
-        let turns = AtomicU64::new(env.random());
+        let search_start = AtomicU64::new(env.random());
         let inner = Inner {
             authorizer,
             policy,
@@ -208,17 +209,17 @@ impl ApiServer {
             definitions: std::sync::Mutex::default(),
             claims: upkeep::claims::Claims::default(),
             compaction: upkeep::compaction::Compaction::default(),
-            endings: upkeep::endings::Attended::default(),
-            of_others: upkeep::api_services::of_others(),
+            endings: upkeep::endings::WorkerState::default(),
+            remote_services: upkeep::api_services::remote_services(),
             identity: upkeep::bootstrap::Identity::default(),
             flow_schemas: upkeep::flow_schemas(),
             budgets: special::eviction::budgets::budgets(),
-            turns,
+            search_start,
             patterns: kubewright_schema::rules::Patterns::default(),
         };
         inner.recall();
         upkeep::bootstrap::fill(&inner);
-        inner.note_all_holdings();
+        inner.record_all_allocations();
         ApiServer { inner: Arc::new(inner) }
     }
 
@@ -424,20 +425,15 @@ impl Inner {
         let kinds = self.registry.snapshot();
         let resource = match find(&kinds, &path) {
             Ok(resource) => resource,
-            Err(_) if self.is_elsewhere(&path.group, &path.version) => return self.unavailable_text(query),
+            Err(_) if self.is_remote(&path.group, &path.version) => return self.unavailable_text(query),
             Err(Missing::Group) => return self.not_found_text(query),
             Err(Missing::Resource) => return refuse(&Status::no_such_path()),
         };
         let Some(verb) = verb else {
-            let nameless = resource.verbs == Verbs::CreateOnly && path.name.is_some();
-            let everywhere = resource.verbs == Verbs::CreateOnly && resource.namespaced && path.namespace.is_none();
-            let unknown = unrouted(&resource, &path, Verb::Get).is_some_and(|status| status.code == 404);
-            let status = if nameless || everywhere || unknown {
-                Status::no_such_path()
-            } else {
-                Status::method_not_allowed()
-            };
-            return self.fail(noted(audit, &status));
+            let is_named = resource.verbs == Verbs::CreateOnly && path.name.is_some();
+            let is_unknown = is_named || Endpoint::of(&resource, &path, Verb::Get) == Err(NotServed::Path);
+            let why = if is_unknown { NotServed::Path } else { NotServed::Method };
+            return self.fail(noted(audit, &why.status(&resource, "")));
         };
         // The old form of watches is a path of its own, which is only read.
         if path.legacy_watch && resource.custom.is_none() {
@@ -448,7 +444,10 @@ impl Inner {
                 return self.fail(noted(audit, &Status::method_not_allowed()));
             }
         }
-        if unrouted(&resource, &path, verb).is_none()
+        let endpoint = Endpoint::of(&resource, &path, verb);
+        let refusal = endpoint.as_ref().err().copied();
+        let early = refusal.and_then(|why| why.before_negotiation(&resource, &path, verb));
+        if early.is_none()
             && matches!(verb, Verb::Get | Verb::Patch | Verb::Delete)
             && let Some(Err(status)) = path.name.as_deref().map(check_path_name)
         {
@@ -457,10 +456,9 @@ impl Inner {
         let streams = matches!(verb, Verb::List | Verb::Watch);
         let output = match special::review::output(&resource, headers, query, streams) {
             Ok(output) => output,
-            // A path that leads nowhere is reported before an `Accept` header or a parameter that does not parse.
             Err(status) => {
-                let status = unrouted(&resource, &path, verb).unwrap_or(status);
-                return refuse(&status);
+                let early = early.map(|why| why.status(&resource, path.name.as_deref().unwrap_or("")));
+                return refuse(&early.unwrap_or(status));
             }
         };
         let responder = Responder {
@@ -489,12 +487,13 @@ impl Inner {
         {
             call.warnings.push(warning);
         }
-        let outcome = call.run(verb).await;
-        let unrouted = outcome
-            .as_ref()
-            .is_err_and(|status| [Status::method_not_allowed(), Status::no_such_path()].contains(status));
+        let outcome = match endpoint {
+            Ok(endpoint) => call.run(endpoint).await,
+            Err(why) => Err(why.status(&call.resource, call.name())),
+        };
         // A path that is not served gives no deprecation warning.
-        if let Some(deprecation) = call.resource.deprecation.filter(|_| !unrouted) {
+        let is_routed = !refusal.is_some_and(NotServed::is_routers);
+        if let Some(deprecation) = call.resource.deprecation.filter(|_| is_routed) {
             call.warnings.insert(0, deprecation.to_owned());
             if let Some(entry) = audit {
                 entry.annotate("k8s.io/deprecated", "true");
@@ -545,40 +544,6 @@ fn noted<'s>(audit: Option<&Entry>, status: &'s Status) -> &'s Status {
 }
 
 impl Call<'_> {
-    async fn run(&mut self, verb: Verb) -> Result<Reply, Status> {
-        if self.path.subresource.is_some() {
-            return self.run_subresource(verb).await;
-        }
-        let everywhere = self.resource.namespaced && self.path.namespace.is_none();
-        let verbs = self.resource.verbs;
-        if verbs == Verbs::CreateOnly {
-            return self.run_create_only(verb, everywhere).await;
-        }
-        if verbs == Verbs::ReadOnly {
-            return self.run_read_only(verb);
-        }
-        match (verb, self.path.name.is_some()) {
-            (Verb::Get, true) => self.get().await,
-            (Verb::List, false) => self.list().await,
-            (Verb::Watch, _) => self.watch().await,
-            (Verb::Create, false) if !everywhere => self.create().await,
-            // For custom resources upstream's router looks at the verb alone: the body names the new object
-            // (`crdHandler`).
-            (Verb::Create, true) if self.resource.custom.is_some() && !everywhere => self.create().await,
-            (Verb::Update, true) => self.update().await,
-            (Verb::Patch, true) => self.patch().await,
-            (Verb::Delete, true) => self.delete().await,
-            (Verb::Update | Verb::Patch, false) if self.resource.custom.is_some() && !everywhere => {
-                if verb == Verb::Patch {
-                    self.check_patch_type()?;
-                }
-                Err(Status::bad_request("name must be provided"))
-            }
-            (Verb::DeleteCollection, false) if !everywhere && verbs == Verbs::All => self.delete_collection().await,
-            _ => Err(Status::method_not_allowed()),
-        }
-    }
-
     /// Namespace of the path; empty for cluster-scoped kinds.
     pub(crate) fn namespace(&self) -> &str {
         if self.resource.namespaced {

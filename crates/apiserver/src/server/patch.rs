@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use kubewright_schema::decode::{self as schema_decode};
 use kubewright_schema::error::FieldError;
-use kubewright_schema::go;
+use kubewright_schema::go::{self, TypeMismatch};
 use kubewright_schema::patch;
 use kubewright_schema::patch::json::{JsonPatchError, unescape};
 use kubewright_schema::patch::strategic::StrategicError;
@@ -53,24 +53,20 @@ const CUSTOM_PATCHES: &str = "application/json-patch+json, application/merge-pat
 const MAX_OPERATIONS: usize = 10_000;
 
 impl Call<'_> {
-    pub(crate) async fn patch(&mut self) -> Result<Reply, Status> {
-        self.patch_part(Part::Main).await
-    }
-
-    pub(crate) async fn patch_part(&mut self, part: Part) -> Result<Reply, Status> {
+    pub(crate) async fn patch(&mut self, part: Part) -> Result<Reply, Status> {
         if super::apply::is_apply(self.headers) {
             return self.apply_part(part).await;
         }
         let options = WriteOptions::parse(self.query, "PatchOptions")?;
         let resource = self.resource.clone();
-        let patch = match self.read_patch(options.field_validation) {
-            Ok(patch) => patch,
+        let kind = self.patch_type()?;
+        let patch = self.read_patch(kind, options.field_validation).map_err(|status| {
             // A patch is read when there is something to apply it to.
-            Err(status) if status.code != 415 && self.server.storage.get(&resource.store, &self.key()).is_none() => {
-                return Err(Status::not_found(&resource, self.name()));
+            match self.server.storage.get(&resource.store, &self.key()) {
+                Some(_) => status,
+                None => Status::not_found(&resource, self.name()),
             }
-            Err(status) => return Err(status),
-        };
+        })?;
         let kinds = self.kinds.clone();
         let (namespace, name) = (self.namespace().to_owned(), self.name().to_owned());
         let mut writer = self.tracked_writer(&options);
@@ -79,8 +75,8 @@ impl Call<'_> {
         let written = writer
             .update(&namespace, &name, part, |old, warnings| {
                 let how = options.field_validation;
-                let patch = sent.take().map_or_else(|| self.read_patch(how), Ok)?;
-                let again = || self.read_patch(how);
+                let again = || self.read_patch(kind, how);
+                let patch = sent.take().map_or_else(again, Ok)?;
                 let mut new = patch.finished(old, &resource, &kinds, part == Part::Main, how, &again, warnings)?;
                 self.fit_name(&new)?;
                 self.fit_namespace(&mut new)?;
@@ -104,7 +100,7 @@ impl Call<'_> {
         }
     }
 
-    fn patch_type(&self) -> Result<PatchType, Status> {
+    pub(crate) fn patch_type(&self) -> Result<PatchType, Status> {
         Ok(match negotiate::content_type(self.headers).as_str() {
             "application/json-patch+json" => PatchType::Json,
             "application/merge-patch+json" => PatchType::Merge,
@@ -129,9 +125,8 @@ impl Call<'_> {
         })
     }
 
-    /// Reads the body by its content type. How fields are validated decides which of Go's decoders speaks.
-    pub(crate) fn read_patch(&self, how: FieldValidation) -> Result<Patch, Status> {
-        let kind = self.patch_type()?;
+    /// Reads the body. How fields are validated decides which of Go's decoders speaks.
+    pub(crate) fn read_patch(&self, kind: PatchType, how: FieldValidation) -> Result<Patch, Status> {
         let careless = how == FieldValidation::Ignore;
         let decoded = schema_decode::json(self.body).map_err(|error| match kind {
             PatchType::Merge if careless => Status::bad_request(BAD_MERGE_PATCH),
@@ -150,10 +145,7 @@ impl Call<'_> {
                     PatchType::Json => "[]handlers.jsonPatchOp",
                     PatchType::Merge | PatchType::Strategic => "map[string]interface {}",
                 };
-                let why = format!(
-                    "json: cannot unmarshal {} into Go value of type {wanted}",
-                    go::json_type(&other)
-                );
+                let why = TypeMismatch::new(&other, wanted).to_string();
                 return Err(undecoded(kind, careless, &why));
             }
         };
@@ -192,12 +184,7 @@ fn undecoded(kind: PatchType, careless: bool, why: &str) -> Status {
 fn strategic_error(error: &StrategicError) -> Status {
     match error.code() {
         400 => Status::bad_request(error.to_string()),
-        422 => Status::failure(
-            422,
-            "Invalid",
-            "the server rejected our request due to an error in our request",
-        )
-        .with_empty_details(),
+        422 => Status::inapplicable(),
         code => Status::failure(code, "", error.to_string()),
     }
 }
@@ -251,24 +238,25 @@ impl Patch {
             decode::say_what_it_is(&mut new, resource);
         }
         let unfit = decode::check_patched_kind(&mut new, resource, kinds, whole)
-            .and_then(|unread| Ok(fit_fields(&mut new, old, resource, &unread, findings, how, warnings)?));
+            .and_then(|unread| fit_fields(&mut new, old, resource, &unread, findings, how, warnings));
         match unfit {
             Ok(()) => Ok(new),
             Err(Unfit::Refused(status)) => Err(status),
-            // Shown is the document as the patch left it. It is patched again because it seldom must be shown.
-            Err(Unfit::Unreadable(why)) if kind == PatchType::Strategic && why.starts_with("strict decoding error") => {
-                // Findings in the document are reported about the patch.
-                Err(refused(&why))
-            }
-            Err(Unfit::Unreadable(why)) => {
+            // Findings in the document are reported about the patch.
+            Err(Unfit::Strict(why)) if kind == PatchType::Strategic => Err(refused(&why)),
+            Err(unfit) => {
                 // It may be as large as the next one.
                 drop(new);
-                Err(undecodable(&again()?.apply_to(old, resource)?, &why))
+                // Shown is the document as the patch left it. It is patched again because it seldom must be shown.
+                Err(undecodable(
+                    &again()?.apply_to(old, resource)?,
+                    &unfit.into_error().to_string(),
+                ))
             }
         }
     }
 
-    /// Makes a patched document (a Scale) one of its kind: types are checked, unknown fields dropped and told.
+    /// Makes a patched document (a Scale) one of its kind: types are checked, unknown fields dropped and reported.
     pub(crate) fn fit(
         &self,
         new: &mut Value,
@@ -282,7 +270,7 @@ impl Patch {
         }
         let document = new.clone();
         fit_fields(new, &Value::Null, resource, &[], self.findings.clone(), how, warnings)
-            .map_err(|why| undecodable(&document, &why))
+            .map_err(|unfit| undecodable(&document, &unfit.into_error().to_string()))
     }
 }
 
@@ -295,14 +283,14 @@ fn fit_fields(
     findings: Vec<String>,
     how: FieldValidation,
     warnings: &mut Vec<String>,
-) -> Result<(), String> {
+) -> Result<(), Unfit> {
     if !new.is_object() {
-        return Err(crate::scheme::not_an_object(new));
+        return Err(crate::scheme::not_an_object(new).into());
     }
     let mut findings = decode::fit_changed(new, old, resource, findings)?;
     let unread = unread.iter().map(|field| format!("unknown field {field:?}"));
     findings.texts.extend(unread);
-    findings.apply(how, warnings)
+    findings.apply(how, warnings).map_err(Unfit::Strict)
 }
 
 /// The findings in the operations of a JSON patch themselves.
@@ -315,11 +303,7 @@ fn operation_findings(operations: &Value, duplicates: Vec<String>) -> Vec<String
         .into_iter()
         .map(|text| format!("json patch {text}"))
         .collect();
-    for (index, operation) in operations.as_array().into_iter().flatten().enumerate() {
-        let fields = operation.as_object().into_iter().flat_map(|operation| operation.keys());
-        let unknown = fields.filter(|field| !["op", "path", "from", "value"].contains(&field.as_str()));
-        findings.extend(unknown.map(|field| format!("json patch unknown field \"[{index}].{field}\"")));
-    }
+    findings.extend(patch::json::unknown_fields(operations));
     findings.extend(in_the_document);
     findings
 }
@@ -385,11 +369,6 @@ fn json_patch_error(error: &JsonPatchError) -> Status {
             format!("Request entity too large: {error}"),
         ),
         JsonPatchError::NotAList(_) => Status::bad_request(format!("error decoding patch: {error}")),
-        _ => Status::failure(
-            422,
-            "Invalid",
-            "the server rejected our request due to an error in our request",
-        )
-        .with_empty_details(),
+        _ => Status::inapplicable(),
     }
 }

@@ -11,7 +11,7 @@ use super::compress;
 use super::health;
 use super::respond::{Content, Reply, Responder, json_text};
 use super::route::Page;
-use crate::discovery::Place;
+use crate::discovery::DiscoveryPath;
 use crate::model::status::Status;
 use crate::wire::negotiate::{self, Format, Output};
 use crate::wire::query::{Query, decode};
@@ -21,7 +21,10 @@ use crate::{Body, discovery, openapi};
 fn reads_by_get(page: &Page) -> bool {
     match page {
         Page::Version | Page::OpenIdConfiguration | Page::KeySet => true,
-        Page::Discovery(place) => matches!(place, Place::Core | Place::CoreVersion(_) | Place::Version(..)),
+        Page::Discovery(place) => matches!(
+            place,
+            DiscoveryPath::Core | DiscoveryPath::CoreVersion(_) | DiscoveryPath::Version(..)
+        ),
         _ => false,
     }
 }
@@ -42,8 +45,8 @@ impl Inner {
         let is_for_any_method = match page {
             Page::Index | Page::Health { .. } | Page::OpenApiV2 | Page::OpenApiV3(_) | Page::NotServed => true,
             // Groups answer to any method, like everything that is not routed by version.
-            Page::Discovery(Place::Groups | Place::Group(_)) => true,
-            Page::Discovery(Place::Version(group, version)) => {
+            Page::Discovery(DiscoveryPath::Groups | DiscoveryPath::Group(_)) => true,
+            Page::Discovery(DiscoveryPath::Version(group, version)) => {
                 self.registry.snapshot().is_custom_version(group, version)
             }
             _ => false,
@@ -78,7 +81,7 @@ impl Inner {
                 self.fail_as_asked(headers, query, &status)
             }
             Page::Version => self.respond(query, indented(&self.version())),
-            Page::Discovery(Place::Version(group, version))
+            Page::Discovery(DiscoveryPath::Version(group, version))
                 if self.registry.snapshot().lacks_custom_version(group, version) =>
             {
                 self.not_found_text(query)
@@ -163,21 +166,21 @@ impl Inner {
         ]
     }
 
-    fn discovery(&self, place: &Place, uri: &http::Uri, headers: &HeaderMap, query: &Query) -> Response<Body> {
+    fn discovery(&self, place: &DiscoveryPath, uri: &http::Uri, headers: &HeaderMap, query: &Query) -> Response<Body> {
         let snapshot = self.registry.snapshot();
         let accept = negotiate::accept(headers);
         let answer = discovery::respond(place, &accept, &snapshot);
-        let Some(answer) = discovery::elsewhere::with_elsewhere(place, answer, &self.ranked()) else {
-            if let Place::Version(group, version) = place
-                && self.is_elsewhere(group, version)
+        let Some(answer) = discovery::remote::with_remote(place, answer, &self.ranked()) else {
+            if let DiscoveryPath::Version(group, version) = place
+                && self.is_remote(group, version)
             {
                 return self.unavailable_text(query);
             }
             // An unknown group is no path at all; an unknown version of a known one is a missing resource.
             let known = match place {
-                Place::CoreVersion(_) => true,
-                Place::Version(group, _) => snapshot.has_group(group),
-                Place::Core | Place::Groups | Place::Group(_) => false,
+                DiscoveryPath::CoreVersion(_) => true,
+                DiscoveryPath::Version(group, _) => snapshot.has_group(group),
+                DiscoveryPath::Core | DiscoveryPath::Groups | DiscoveryPath::Group(_) => false,
             };
             return if known {
                 self.fail(&Status::no_such_path())
@@ -208,7 +211,7 @@ impl Inner {
             return response;
         }
         // The list of groups is negotiated by itself, everything else by the router in front of it.
-        let lists_groups = *place == Place::Groups;
+        let lists_groups = *place == DiscoveryPath::Groups;
         let output = negotiate::plain(headers, query).or_else(|status| match lists_groups {
             true if negotiate::accepts(headers, "application/json") => Ok(Output::JSON),
             true => Err(negotiate::not_transformed()),

@@ -7,14 +7,15 @@ use base64::Engine as _;
 use base64::alphabet::URL_SAFE;
 use base64::engine::GeneralPurpose;
 use base64::engine::general_purpose::{NO_PAD, URL_SAFE_NO_PAD};
-use kubewright_schema::{budget, decode, go};
+use kubewright_schema::go::TypeMismatch;
+use kubewright_schema::{budget, decode};
 use serde_json::{Value, json};
 
 use super::convert::{defaulted, is_converted, predates};
 use super::lists::{Item, List};
 use super::options::{Match, parse_version, version_match};
 use super::respond::{Content, Reply};
-use super::watch::{Encoder, Form, Selection, Slot, WatchStream};
+use super::watch::{Encoder, Form, Selection, WatchPermit, WatchStream};
 use super::{Call, Inner};
 use crate::body::WatchBody;
 use crate::model::status::{Details, Status};
@@ -68,10 +69,8 @@ impl Continue {
         let value = decode::json(&bytes).map_err(|error| invalid(&error.to_string()))?.value;
         // Null is an empty token.
         if !value.is_object() && !value.is_null() {
-            return Err(invalid(&format!(
-                "json: cannot unmarshal {} into Go value of type storage.continueToken",
-                go::json_type(&value)
-            )));
+            let why = TypeMismatch::new(&value, "storage.continueToken");
+            return Err(invalid(&why.to_string()));
         }
         let version = value.get("v").and_then(Value::as_str).unwrap_or("");
         if version != "meta.k8s.io/v1" {
@@ -332,7 +331,8 @@ impl Call<'_> {
         let timeout = seconds.unwrap_or_else(|| MIN_WATCH + self.server.env.random() % MIN_WATCH);
         let bookmarks = self.query.flag("allowWatchBookmarks");
         let initial_events = self.query.optional_flag("sendInitialEvents");
-        let slot = Slot::take(&self.server.watches, self.server.config.max_watches).ok_or_else(too_many_watches)?;
+        let permit =
+            WatchPermit::take(&self.server.watches, self.server.config.max_watches).ok_or_else(too_many_watches)?;
         let prefix = selection.key_prefix(&self.prefix(), self.resource.namespaced);
         let store = &self.resource.store;
         let from_state = initial_events.unwrap_or(wanted == 0);
@@ -387,7 +387,7 @@ impl Call<'_> {
         }
         Ok(Reply::new(
             200,
-            Content::Watch(WatchBody::new(stream.with_end(Duration::from_secs(timeout), slot))),
+            Content::Watch(WatchBody::new(stream.with_end(Duration::from_secs(timeout), permit))),
         ))
     }
 

@@ -4,7 +4,7 @@
 
 use http::Method;
 
-use crate::discovery::Place;
+use crate::discovery::DiscoveryPath;
 use crate::model::NAMESPACES;
 use crate::wire::query::decode;
 
@@ -30,7 +30,7 @@ pub(crate) enum Page {
         check: String,
     },
     /// Groups, versions and resources.
-    Discovery(Place),
+    Discovery(DiscoveryPath),
     /// The document of OpenAPI v2.
     OpenApiV2,
     /// The document of OpenAPI v3 of this path, or, if it is empty, their index.
@@ -94,7 +94,7 @@ pub(crate) fn parse(path: &str) -> Path {
 /// A path that is no resource's.
 fn page(path: &str) -> Page {
     let trimmed = path.trim_end_matches('/');
-    if let Some(place) = Place::at(trimmed) {
+    if let Some(place) = DiscoveryPath::at(trimmed) {
         return Page::Discovery(place);
     }
     let is_exact = trimmed == path;
@@ -279,14 +279,14 @@ mod tests {
 
     #[test]
     fn other_paths() {
-        let group = |name: &str| Page::Discovery(Place::Group(name.to_owned()));
+        let group = |name: &str| Page::Discovery(DiscoveryPath::Group(name.to_owned()));
         let health = |check: &str| Page::Health {
             endpoint: "livez",
             check: check.to_owned(),
         };
         for (path, want) in [
-            ("/api", Page::Discovery(Place::Core)),
-            ("/api/v1/", Page::Discovery(Place::CoreVersion("v1".to_owned()))),
+            ("/api", Page::Discovery(DiscoveryPath::Core)),
+            ("/api/v1/", Page::Discovery(DiscoveryPath::CoreVersion("v1".to_owned()))),
             ("/apis/apps", group("apps")),
             ("/apis/apps/", group("apps")),
             ("/livez", health("")),

@@ -1,11 +1,12 @@
-//! Whether the target of a path is served: its group, its resource in this scope, its subresource, and the method
-//! there.
+//! Whether the target of a path is served: its group, and its resource in this scope.
+//!
+//! Not here: the subresource and the method there (`endpoint`).
 
 use std::sync::Arc;
 
-use super::route::{ResourcePath, Verb};
+use super::route::ResourcePath;
 use crate::model::status::Status;
-use crate::model::{Connection, Resource, Subresource, Verbs, Way};
+use crate::model::{Connection, Resource, Subresource, Way};
 use crate::registry::Snapshot;
 
 /// The missing part of a path that is not served.
@@ -55,31 +56,4 @@ pub(super) fn check_path_name(name: &str) -> Result<(), Status> {
     }
     let why = format!("Name parameter invalid: {name:?}: {}", messages.join(";"));
     Err(Status::bad_request(why))
-}
-
-/// The router's answer to a path or a method that a built-in kind does not have.
-pub(super) fn unrouted(resource: &Resource, path: &ResourcePath, verb: Verb) -> Option<Status> {
-    if resource.custom.is_some() {
-        return None;
-    }
-    let refused = |allowed: bool| (!allowed).then(Status::method_not_allowed);
-    if let Some(wanted) = &path.subresource {
-        let Some(found) = resource.subresource(wanted) else {
-            return Some(Status::no_such_path());
-        };
-        return refused(found.verbs().contains(&verb.as_str()));
-    }
-    let named = path.name.is_some();
-    let everywhere = resource.namespaced && path.namespace.is_none();
-    if resource.verbs == Verbs::CreateOnly {
-        return refused(verb == Verb::Create && !named);
-    }
-    refused(match verb {
-        Verb::Get => named,
-        Verb::List | Verb::Watch => true,
-        _ if resource.verbs == Verbs::ReadOnly => false,
-        Verb::Create => !named && !everywhere,
-        Verb::Update | Verb::Patch | Verb::Delete => named,
-        Verb::DeleteCollection => !everywhere && resource.verbs == Verbs::All,
-    })
 }

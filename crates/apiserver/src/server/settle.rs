@@ -14,7 +14,7 @@ use crate::storage::StorageError;
 impl Inner {
     /// The answer of a verb, once it is safe; the 500 when the write that it reports could not be kept.
     pub(super) async fn settled(&self, result: Result<Reply, Status>) -> Result<Reply, Status> {
-        let told = match &result {
+        let revision = match &result {
             // An object depends on no later revision.
             Ok(Reply {
                 content: Content::Stored(_, stored),
@@ -23,7 +23,7 @@ impl Inner {
             // A list is of the latest revision, and a refusal follows from the present objects, or from removed ones.
             _ => self.storage.revision(),
         };
-        self.settle(told).await.and(result)
+        self.settle(revision).await.and(result)
     }
 
     /// Waits until a revision is safe.

@@ -12,11 +12,7 @@ use crate::model::object;
 use crate::model::status::Status;
 
 impl Call<'_> {
-    pub(crate) async fn update(&mut self) -> Result<Reply, Status> {
-        self.update_part(Part::Main).await
-    }
-
-    pub(crate) async fn update_part(&mut self, part: Part) -> Result<Reply, Status> {
+    pub(crate) async fn update(&mut self, part: Part) -> Result<Reply, Status> {
         let options = WriteOptions::parse(self.query, "UpdateOptions")?;
         let resource = self.resource.clone();
         let mut object = self.object_in_body(&options)?;

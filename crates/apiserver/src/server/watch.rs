@@ -34,19 +34,19 @@ pub(crate) use selection::Selection;
 const LIGHT_BEGINNING: usize = 16;
 
 /// A place among the watches that may be open at the same time; free again when it is dropped.
-pub(crate) struct Slot(Arc<AtomicUsize>);
+pub(crate) struct WatchPermit(Arc<AtomicUsize>);
 
-impl Slot {
+impl WatchPermit {
     /// Takes one, if there is one.
-    pub(crate) fn take(open: &Arc<AtomicUsize>, max: usize) -> Option<Slot> {
+    pub(crate) fn take(open: &Arc<AtomicUsize>, max: usize) -> Option<WatchPermit> {
         let taken = open.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |count| {
             (count < max).then_some(count + 1)
         });
-        taken.is_ok().then(|| Slot(open.clone()))
+        taken.is_ok().then(|| WatchPermit(open.clone()))
     }
 }
 
-impl Drop for Slot {
+impl Drop for WatchPermit {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::Relaxed);
     }
@@ -68,7 +68,7 @@ pub(crate) struct WatchStream {
     /// Revision of the latest bookmark or event that was sent.
     marked: u64,
     end: Option<BoxFuture<'static, ()>>,
-    slot: Option<Slot>,
+    permit: Option<WatchPermit>,
     /// For kinds whose changes must be converted.
     converter: Option<Converter>,
     /// The change that is being converted.
@@ -88,7 +88,7 @@ impl WatchStream {
             bookmarks: None,
             marked: 0,
             end: None,
-            slot: None,
+            permit: None,
             converter: None,
             converting: None,
         }
@@ -108,7 +108,7 @@ impl WatchStream {
             bookmarks: None,
             marked: 0,
             end: None,
-            slot: None,
+            permit: None,
             converter: None,
             converting: None,
         }
@@ -134,9 +134,9 @@ impl WatchStream {
     }
 
     /// Ends after `timeout`, and gives its place back.
-    pub(crate) fn with_end(mut self, timeout: Duration, slot: Slot) -> WatchStream {
+    pub(crate) fn with_end(mut self, timeout: Duration, permit: WatchPermit) -> WatchStream {
         self.end = Some(self.encoder.env.sleep(timeout));
-        self.slot = Some(slot);
+        self.permit = Some(permit);
         self
     }
 
@@ -194,7 +194,7 @@ impl WatchStream {
         self.last = None;
         self.changes = None;
         self.bookmarks = None;
-        self.slot = None;
+        self.permit = None;
     }
 }
 

@@ -131,6 +131,21 @@ pub(crate) fn to_stored(resource: &Resource, mut object: Value) -> Value {
     object
 }
 
+/// The namespace of the request goes into an object of a namespaced kind; another one is refused.
+pub(crate) fn fit_namespace(resource: &Resource, object: &mut Value, namespace: &str) -> Result<(), Status> {
+    let given = object::namespace(object);
+    if !resource.namespaced || given == namespace {
+        return Ok(());
+    }
+    if !given.is_empty() {
+        return Err(Status::bad_request(
+            "the namespace of the provided object does not match the namespace sent on the request",
+        ));
+    }
+    object::metadata_mut(object).insert("namespace".to_owned(), namespace.into());
+    Ok(())
+}
+
 impl<'a> Writer<'a> {
     /// A writer of this kind, for this user, without a field manager.
     pub(crate) fn new(server: &'a Inner, resource: Arc<Resource>, user: &'a UserInfo) -> Writer<'a> {
@@ -156,24 +171,9 @@ impl<'a> Writer<'a> {
             dry_run: self.dry_run,
             unlabelled: self.unlabelled,
             service_range: self.server.config.service_range,
-            held_ips: self.server,
-            turns: &self.server.turns,
+            reserved_ips: self.server,
+            search_start: &self.server.search_start,
         }
-    }
-
-    /// An object that plugins changed must still be in the namespace of the request.
-    fn keep_namespace(resource: &Resource, object: &mut Value, namespace: &str) -> Result<(), Status> {
-        let given = object::namespace(object);
-        if !resource.namespaced || given == namespace {
-            return Ok(());
-        }
-        if !given.is_empty() {
-            return Err(Status::bad_request(
-                "the namespace of the provided object does not match the namespace sent on the request",
-            ));
-        }
-        object::metadata_mut(object).insert("namespace".to_owned(), namespace.into());
-        Ok(())
     }
 
     /// Removes `selfLink`, which the API has no more: it is not stored, a dry run shows it.
@@ -276,7 +276,18 @@ impl<'a> Writer<'a> {
         namespace: &str,
         name: &str,
         part: Part,
-        mut next: impl FnMut(&mut Value, &mut Vec<String>) -> Result<Value, Status>,
+        mut next: impl FnMut(&mut Value, &mut Vec<String>) -> Result<Value, Status> + Send,
+    ) -> Result<Written, Status> {
+        self.update_with(namespace, name, part, &mut next).await
+    }
+
+    /// [`update`](Self::update), compiled once for all functions.
+    async fn update_with(
+        &mut self,
+        namespace: &str,
+        name: &str,
+        part: Part,
+        next: &mut (dyn FnMut(&mut Value, &mut Vec<String>) -> Result<Value, Status> + Send),
     ) -> Result<Written, Status> {
         let resource = self.resource.clone();
         let key = key(namespace, name);

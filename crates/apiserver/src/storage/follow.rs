@@ -78,15 +78,20 @@ impl<D: Derived> Followed<D> {
 
     /// Shows the state derived from the present contents of `storage`. It must be the same storage each time.
     pub(crate) fn look<T>(&self, storage: &dyn Storage, look: impl FnOnce(&D) -> T) -> T {
-        let mut slot = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        let current = slot
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = self.renewed(&mut known, storage);
+        // The caller may be cancelled: the state is kept.
+        look(&known.derived)
+    }
+
+    /// The state as of now, whatever is asked of it.
+    fn renewed<'k>(&self, known: &'k mut Option<Known<D>>, storage: &dyn Storage) -> &'k Known<D> {
+        let current = known
             .take()
             .and_then(|mut known| budget::unlimited(|| known.catch_up()).then_some(known));
         // A storage that has ended its watches is read again for every question: right, if slow, and only while it
         // shuts down.
-        let known = current.unwrap_or_else(|| budget::unlimited(|| Known::read(storage, self.stores)));
-        // The caller may be cancelled: the state is kept.
-        look(&slot.insert(known).derived)
+        known.insert(current.unwrap_or_else(|| budget::unlimited(|| Known::read(storage, self.stores))))
     }
 
     /// Reads everything again, for tests of derived state.

@@ -15,12 +15,12 @@ pub(super) const OVERHEAD: usize = 256;
 #[derive(Default)]
 pub(super) struct History {
     /// Oldest first.
-    changes: VecDeque<Kept>,
+    changes: VecDeque<Retained>,
     compacted: u64,
     bytes: usize,
 }
 
-struct Kept {
+struct Retained {
     revision: u64,
     key: Arc<str>,
     before: Option<Arc<Entry>>,
@@ -33,7 +33,7 @@ struct Kept {
 /// Changes that were taken out. To drop them takes a while, for which no lock should be held.
 pub(super) struct Forgotten {
     pub(super) bytes: usize,
-    changes: Vec<Kept>,
+    changes: Vec<Retained>,
 }
 
 impl Forgotten {
@@ -42,7 +42,7 @@ impl Forgotten {
     }
 }
 
-impl Kept {
+impl Retained {
     /// The most memory that a change may hold: both its objects, though either may be held by others, too.
     fn size(&self) -> usize {
         OVERHEAD
@@ -69,7 +69,7 @@ impl History {
         }
     }
 
-    /// The oldest revision that can still be told.
+    /// The oldest revision that can still be reported.
     pub(super) fn compacted(&self) -> u64 {
         self.compacted
     }
@@ -85,7 +85,7 @@ impl History {
 
     /// Adds the latest change; answers the bytes that it costs.
     pub(super) fn push(&mut self, change: &Arc<Change>, before: Option<Arc<Entry>>, after: Arc<Entry>) -> usize {
-        let kept = Kept {
+        let kept = Retained {
             revision: change.revision,
             key: change.key.clone(),
             before,
@@ -114,13 +114,13 @@ impl History {
         if count > 0 {
             count = count.min(self.changes.partition_point(|change| change.revision <= revision));
         }
-        let forgotten: Vec<Kept> = self.changes.drain(..count).collect();
+        let forgotten: Vec<Retained> = self.changes.drain(..count).collect();
         if let Some(last) = forgotten.last() {
             self.compacted = last.revision;
             // A queue that was long once would keep its room.
             self.changes.shrink_to(2 * self.changes.len());
         }
-        let bytes = forgotten.iter().map(Kept::size).sum();
+        let bytes = forgotten.iter().map(Retained::size).sum();
         self.bytes -= bytes;
         Forgotten {
             bytes,
@@ -148,7 +148,7 @@ impl History {
             .skip(self.changes.partition_point(|kept| kept.revision <= after))
             .take_while(|kept| kept.revision <= until)
             .filter(|kept| begins_with(&kept.key, prefix))
-            .map(Kept::open)
+            .map(Retained::open)
             .collect()
     }
 

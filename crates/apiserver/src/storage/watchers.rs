@@ -65,10 +65,10 @@ impl Watchers {
                 log
             }
         };
-        let seat = log.lock().sit(after);
+        let cursor = log.lock().sit(after);
         Subscriber {
             log,
-            seat,
+            cursor,
             after,
             taken: backlog,
         }
@@ -140,10 +140,10 @@ struct Contents {
     bytes: usize,
     /// How many watchers have taken everything.
     caught_up: usize,
-    /// The watchers, by their seats.
-    seats: Vec<Seat>,
+    /// The watchers, by their cursors.
+    cursors: Vec<Cursor>,
     free: Vec<usize>,
-    /// The seats whose watchers are to be woken by the next change.
+    /// The cursors whose watchers are to be woken by the next change.
     sleeping: Vec<usize>,
     closed: bool,
 }
@@ -155,17 +155,17 @@ struct Waiting {
 }
 
 /// One watcher, as its log sees it.
-struct Seat {
-    state: Progress,
+struct Cursor {
+    state: Position,
     /// The watch began after this revision.
     after: u64,
     waker: Option<Waker>,
-    /// Whether the seat is among the sleeping ones.
+    /// Whether the cursor is among the sleeping ones.
     listed: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Progress {
+enum Position {
     /// The number of the entry that is taken next.
     Next(u64),
     CutOff,
@@ -174,7 +174,7 @@ enum Progress {
 }
 
 /// The answer of a log to a watcher that asks for more.
-enum More {
+enum NextBatch {
     Taken,
     Overrun,
     Closed,
@@ -199,14 +199,14 @@ impl Log {
     /// How many watch here.
     fn watchers(&self) -> usize {
         let contents = self.lock();
-        contents.seats.len() - contents.free.len()
+        contents.cursors.len() - contents.free.len()
     }
 
-    fn leave(&self, seat: usize) {
+    fn leave(&self, cursor: usize) {
         let mut contents = self.lock();
-        contents.advance(seat, Progress::Vacant);
-        let waker = contents.seats[seat].waker.take();
-        contents.vacate(seat);
+        contents.advance(cursor, Position::Vacant);
+        let waker = contents.cursors[cursor].waker.take();
+        contents.vacate(cursor);
         drop(contents);
         drop(waker);
     }
@@ -232,13 +232,13 @@ impl Log {
 
     fn cut_off_after(&self, revision: u64, wake: &mut Vec<Waker>) {
         let mut contents = self.lock();
-        for at in 0..contents.seats.len() {
-            let seat = &contents.seats[at];
-            if seat.state == Progress::Vacant || seat.after <= revision {
+        for at in 0..contents.cursors.len() {
+            let cursor = &contents.cursors[at];
+            if cursor.state == Position::Vacant || cursor.after <= revision {
                 continue;
             }
-            contents.advance(at, Progress::CutOff);
-            wake.extend(contents.seats[at].waker.take());
+            contents.advance(at, Position::CutOff);
+            wake.extend(contents.cursors[at].waker.take());
         }
     }
 
@@ -249,10 +249,10 @@ impl Log {
     }
 
     /// Moves the next changes of a watcher to `into`. When there are none, the watcher is woken by the next one.
-    fn take(&self, seat: usize, into: &mut VecDeque<Arc<Change>>, cx: &mut Context<'_>) -> More {
+    fn take(&self, cursor: usize, into: &mut VecDeque<Arc<Change>>, cx: &mut Context<'_>) -> NextBatch {
         let mut contents = self.lock();
-        let Some(next) = contents.next_of(seat) else {
-            return More::Overrun;
+        let Some(next) = contents.next_of(cursor) else {
+            return NextBatch::Overrun;
         };
         let from = contents.index(next);
         let (mut count, mut bytes) = (0, 0);
@@ -265,21 +265,21 @@ impl Log {
             into.push_back(waiting.change.clone());
         }
         if count > 0 {
-            contents.advance(seat, Progress::Next(next + count));
-            return More::Taken;
+            contents.advance(cursor, Position::Next(next + count));
+            return NextBatch::Taken;
         }
         if contents.closed {
-            return More::Closed;
+            return NextBatch::Closed;
         }
-        let earlier = contents.sleep(seat, cx.waker());
+        let earlier = contents.sleep(cursor, cx.waker());
         drop(contents);
         drop(earlier);
-        More::Nothing
+        NextBatch::Nothing
     }
 
-    fn is_caught_up(&self, seat: usize) -> bool {
+    fn is_caught_up(&self, cursor: usize) -> bool {
         let contents = self.lock();
-        !contents.closed && contents.next_of(seat) == Some(contents.end())
+        !contents.closed && contents.next_of(cursor) == Some(contents.end())
     }
 }
 
@@ -290,8 +290,8 @@ impl Contents {
     }
 
     fn sit(&mut self, after: u64) -> usize {
-        let seat = Seat {
-            state: Progress::Next(self.end()),
+        let cursor = Cursor {
+            state: Position::Next(self.end()),
             after,
             waker: None,
             listed: false,
@@ -300,31 +300,31 @@ impl Contents {
         match self.free.pop() {
             Some(at) => {
                 // Its number may still be among the sleeping ones.
-                let listed = self.seats[at].listed;
-                self.seats[at] = Seat { listed, ..seat };
+                let listed = self.cursors[at].listed;
+                self.cursors[at] = Cursor { listed, ..cursor };
                 at
             }
             None => {
-                self.seats.push(seat);
-                self.seats.len() - 1
+                self.cursors.push(cursor);
+                self.cursors.len() - 1
             }
         }
     }
 
-    /// Gives a seat back. When all are free, so is their memory: thousands may have watched at the same time.
-    fn vacate(&mut self, seat: usize) {
-        self.free.push(seat);
-        if self.free.len() == self.seats.len() {
-            self.seats = Vec::new();
+    /// Gives a cursor back. When all are free, so is their memory: thousands may have watched at the same time.
+    fn vacate(&mut self, cursor: usize) {
+        self.free.push(cursor);
+        if self.free.len() == self.cursors.len() {
+            self.cursors = Vec::new();
             self.free = Vec::new();
             self.sleeping = Vec::new();
         }
     }
 
     /// The number of the change that a watcher takes next; none if it was cut off.
-    fn next_of(&self, seat: usize) -> Option<u64> {
-        match self.seats[seat].state {
-            Progress::Next(next) if next >= self.first => Some(next),
+    fn next_of(&self, cursor: usize) -> Option<u64> {
+        match self.cursors[cursor].state {
+            Position::Next(next) if next >= self.first => Some(next),
             _ => None,
         }
     }
@@ -344,14 +344,14 @@ impl Contents {
     }
 
     /// Moves a watcher on, and drops the changes that every watcher has taken.
-    fn advance(&mut self, seat: usize, to: Progress) {
-        if let Some(now) = self.next_of(seat) {
+    fn advance(&mut self, cursor: usize, to: Position) {
+        if let Some(now) = self.next_of(cursor) {
             *self.readers(now) -= 1;
         }
-        if let Progress::Next(next) = to {
+        if let Position::Next(next) = to {
             *self.readers(next) += 1;
         }
-        self.seats[seat].state = to;
+        self.cursors[cursor].state = to;
         self.drop_taken();
     }
 
@@ -374,22 +374,22 @@ impl Contents {
     /// Registers a watcher to be woken by the next change. The caller drops its earlier waker without the lock: it may
     /// be the last reference to a task.
     fn sleep(&mut self, at: usize, waker: &Waker) -> Option<Waker> {
-        let seat = &mut self.seats[at];
-        if !seat.listed {
-            seat.listed = true;
+        let cursor = &mut self.cursors[at];
+        if !cursor.listed {
+            cursor.listed = true;
             self.sleeping.push(at);
         }
-        match &seat.waker {
+        match &cursor.waker {
             Some(known) if known.will_wake(waker) => None,
-            _ => seat.waker.replace(waker.clone()),
+            _ => cursor.waker.replace(waker.clone()),
         }
     }
 
     fn wake(&mut self, wake: &mut Vec<Waker>) {
         for at in self.sleeping.drain(..) {
-            let seat = &mut self.seats[at];
-            seat.listed = false;
-            wake.extend(seat.waker.take());
+            let cursor = &mut self.cursors[at];
+            cursor.listed = false;
+            wake.extend(cursor.waker.take());
         }
     }
 
@@ -406,7 +406,7 @@ impl Contents {
 /// One watcher of a store. Dropping it unsubscribes.
 pub(super) struct Subscriber {
     log: Arc<Log>,
-    seat: usize,
+    cursor: usize,
     after: u64,
     /// Taken out of the log, and not read yet.
     taken: VecDeque<Arc<Change>>,
@@ -414,7 +414,7 @@ pub(super) struct Subscriber {
 
 impl Drop for Subscriber {
     fn drop(&mut self) {
-        self.log.leave(self.seat);
+        self.log.leave(self.cursor);
     }
 }
 
@@ -439,18 +439,18 @@ impl Subscriber {
             if self.taken.capacity() > KEPT {
                 self.taken = VecDeque::new();
             }
-            match self.log.take(self.seat, &mut self.taken, cx) {
-                More::Taken => {}
-                More::Overrun => return Poll::Ready(Delivery::Overrun),
-                More::Closed => return Poll::Ready(Delivery::Closed),
-                More::Nothing => return Poll::Pending,
+            match self.log.take(self.cursor, &mut self.taken, cx) {
+                NextBatch::Taken => {}
+                NextBatch::Overrun => return Poll::Ready(Delivery::Overrun),
+                NextBatch::Closed => return Poll::Ready(Delivery::Closed),
+                NextBatch::Nothing => return Poll::Pending,
             }
         }
     }
 
     /// Whether everything that was pushed has been read.
     pub(super) fn is_settled(&self) -> bool {
-        self.taken.is_empty() && self.log.is_caught_up(self.seat)
+        self.taken.is_empty() && self.log.is_caught_up(self.cursor)
     }
 }
 

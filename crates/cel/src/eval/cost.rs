@@ -14,6 +14,10 @@ pub const PER_CALL_LIMIT: u64 = 1_000_000;
 /// The most that the rules of one custom resource, or the expressions of one policy and binding, may cost together.
 pub const RUNTIME_BUDGET: u64 = 10_000_000;
 
+/// The error of rules and policies whose budget is used up.
+pub const OUT_OF_BUDGET: &str =
+    "validation failed due to running out of cost budget, no further validation rules will be run";
+
 /// The most that the match conditions of one webhook or policy may cost together.
 pub const MATCH_CONDITIONS_BUDGET: u64 = 2_500_000;
 

@@ -133,7 +133,7 @@ impl<'a> Interpreter<'a, '_> {
         let Some(overload) = candidates.iter().find(|overload| fits(overload, values)) else {
             return Err(match function {
                 "sort" | "@sortByAssociatedKeys" => operators::unsupported(function, &values[0]),
-                "flatten" => Error::new(format!("no such overload: {}.flatten()", values[0].type_name())),
+                "flatten" => Error::no_overload_of(format!("{}.flatten()", values[0].type_name())),
                 // With an expression that was compiled before, the function itself looks at its argument.
                 "find" | "findAll" if is_constant_text(call.args.first()) => Error::no_overload(),
                 _ => mismatch(function, values),
@@ -182,7 +182,7 @@ fn insert(values: Vec<Value<'_>>) -> Result<Value<'_>, Error> {
 /// `no such overload: name(types)`.
 fn mismatch(function: &str, values: &[Value<'_>]) -> Error {
     let types: Vec<&str> = values.iter().map(Value::type_name).collect();
-    Error::new(format!("no such overload: {function}({})", types.join(", ")))
+    Error::no_overload_of(format!("{function}({})", types.join(", ")))
 }
 
 fn fits(overload: &Overload, values: &[Value<'_>]) -> bool {

@@ -5,16 +5,17 @@ use crate::ast::{Call, Comprehension, Expr, ExprKind, op};
 use crate::value::Value;
 use crate::work::worked;
 
-/// Steps of a turn, whatever is evaluated in it.
-const TURN: usize = 2;
+/// Steps of an iteration, whatever is evaluated in it.
+const ITERATION: usize = 2;
 
-/// What the one variable of a loop is in a turn, or its two. Made turn by turn: most loops over much end early.
-type Turn<'a> = [Option<Result<Value<'a>, Error>>; 2];
+/// The one variable of a loop in an iteration, or its two. Made one iteration at a time: most loops over much end
+/// early.
+type LoopVariables<'a> = [Option<Result<Value<'a>, Error>>; 2];
 
 impl<'a> Interpreter<'a, '_> {
     pub(super) fn fold(&mut self, fold: &'a Comprehension) -> Result<Value<'a>, Error> {
         let range = self.eval(&fold.range)?;
-        let mut turns = turns(&range, fold.iter_var2.is_some())?;
+        let mut iterations = iterations(&range, fold.iter_var2.is_some())?;
         let accumulator = self.eval(&fold.accu_init);
         if let Err(error) = &accumulator
             && error.is_fatal()
@@ -23,7 +24,7 @@ impl<'a> Interpreter<'a, '_> {
         }
         let scope = self.scopes.len();
         self.scopes.push((&fold.accu_var, accumulator));
-        let looped = turns.try_for_each(|turn| self.turn(fold, scope, turn));
+        let looped = iterations.try_for_each(|iteration| self.iteration(fold, scope, iteration));
         self.scopes.truncate(scope + 1);
         let result = match looped {
             Ok(()) | Err(Stop::Condition) => self.eval(&fold.result),
@@ -33,9 +34,14 @@ impl<'a> Interpreter<'a, '_> {
         result
     }
 
-    /// One turn of the loop.
-    fn turn(&mut self, fold: &'a Comprehension, scope: usize, [first, second]: Turn<'a>) -> Result<(), Stop> {
-        worked(TURN).map_err(Stop::Fatal)?;
+    /// One iteration of the loop.
+    fn iteration(
+        &mut self,
+        fold: &'a Comprehension,
+        scope: usize,
+        [first, second]: LoopVariables<'a>,
+    ) -> Result<(), Stop> {
+        worked(ITERATION).map_err(Stop::Fatal)?;
         self.scopes.truncate(scope + 1);
         if let Some(value) = first {
             self.scopes.push((&fold.iter_var, value));
@@ -59,7 +65,7 @@ impl<'a> Interpreter<'a, '_> {
     }
 
     /// The accumulator's next value. Where the step adds to the accumulator, it is taken out of its scope first, so
-    /// that it grows in place: a list that is copied in each turn would take quadratic time.
+    /// that it grows in place: a list that is copied in each iteration would take quadratic time.
     fn step(&mut self, step: &'a Expr, scope: usize) -> Result<Value<'a>, Error> {
         if let ExprKind::Call(call) = &step.kind {
             match (&*call.function, call.args.as_slice()) {
@@ -112,8 +118,11 @@ enum Stop {
     Fatal(Error),
 }
 
-/// The turns of a loop over a value.
-fn turns<'r, 'a>(range: &'r Value<'a>, two: bool) -> Result<Box<dyn Iterator<Item = Turn<'a>> + 'r>, Error> {
+/// The iterations of a loop over a value.
+fn iterations<'r, 'a>(
+    range: &'r Value<'a>,
+    two: bool,
+) -> Result<Box<dyn Iterator<Item = LoopVariables<'a>> + 'r>, Error> {
     let index = |at: usize| Value::Int(i64::try_from(at).unwrap_or(i64::MAX));
     let pair = |key: Value<'a>, value| [Some(Ok(key)), Some(value)];
     Ok(match range {

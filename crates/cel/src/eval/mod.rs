@@ -47,7 +47,7 @@ use std::rc::Rc;
 pub use super::error::Error;
 pub use super::library::regex::Patterns;
 pub use super::value::{compare, equal};
-pub use cost::{MATCH_CONDITIONS_BUDGET, PER_CALL_LIMIT, RUNTIME_BUDGET};
+pub use cost::{MATCH_CONDITIONS_BUDGET, OUT_OF_BUDGET, PER_CALL_LIMIT, RUNTIME_BUDGET};
 
 /// The variables that expressions may name.
 pub trait Variables<'a> {

@@ -140,7 +140,7 @@ pub(crate) fn unsupported(function: &str, operand: &Value<'_>) -> Error {
         Value::String(_) | Value::Duration(_) | Value::Timestamp(_) => Error::no_overload(),
         // A truth can be negated, with another operator.
         Value::Bool(_) if function == op::NEGATE => Error::no_overload(),
-        _ => Error::new(format!("no such overload: {function}")),
+        _ => Error::no_overload_of(function),
     }
 }
 

@@ -11,8 +11,7 @@ use std::path::{Path, PathBuf};
 use clap::{Args, ValueEnum};
 use serde_json::json;
 
-use crate::output::{Failure, Format};
-use crate::shell;
+use crate::output::{Failure, Format, shell_word};
 
 /// Create a folder for KUBEBUILDER_ASSETS: kube-apiserver and etcd for test environments such as envtest
 #[derive(Debug, Args)]
@@ -77,7 +76,7 @@ impl Arguments {
 impl Print {
     fn say(self, output: Format, folder: &Path, kubectl: Option<&Path>) {
         let shown = folder.display().to_string();
-        let line = format!("export KUBEBUILDER_ASSETS={}", shell::word(&shown));
+        let line = format!("export KUBEBUILDER_ASSETS={}", shell_word(&shown));
         let text = match self {
             Print::Overview => {
                 let programs = if kubectl.is_some() {

@@ -17,10 +17,9 @@ use serde_json::json;
 
 use crate::images::Runtime;
 use crate::kubeconfig::KubeconfigFile;
-use crate::output::{DIM, Failure, Format, STRONG, paint};
+use crate::output::{DIM, Failure, Format, STRONG, paint, shell_word};
 use crate::parent::Parent;
 use crate::rollout::duration;
-use crate::shell;
 use crate::signals::stop_signal;
 
 /// The nodes and the scheduler, as one says how they are to be.
@@ -202,7 +201,7 @@ impl Arguments {
                 paint(STRONG, "kubewright cluster"),
                 took.as_millis(),
                 paint(STRONG, &address),
-                paint(STRONG, format!("KUBECONFIG={}", shell::word(&kubeconfig))),
+                paint(STRONG, format!("KUBECONFIG={}", shell_word(&kubeconfig))),
             ),
             &json!({
                 "event": "ready",

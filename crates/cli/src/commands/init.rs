@@ -9,9 +9,8 @@ use semver::{Comparator, Op};
 
 use crate::external::{Chain, or_where};
 use crate::files::{Disk, check_folder};
-use crate::output::{Failure, Format};
+use crate::output::{Failure, Format, shell_word};
 use crate::scaffolding::{Terms, Writing, recover};
-use crate::shell;
 
 /// Create a project: an operator that builds, runs and has tests, with no kinds yet
 #[derive(Debug, Args)]
@@ -116,7 +115,7 @@ impl Arguments {
                 .push("the folder was not empty; what was in it is as it was".to_owned());
         }
         if let Some(folder) = &self.folder {
-            let folder = shell::word(&folder.display().to_string());
+            let folder = shell_word(&folder.display().to_string());
             plan.next.insert(0, format!("cd {folder}"));
         }
         self.writing.finish(&disk, &plan, output)

@@ -4,12 +4,10 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use kubewright_apiserver::authentication::{Bound, ServiceAccountTokens, Signer};
+use kubewright_controllers::{CertificateSource, RootCa, TokenSource};
+use kubewright_server::{Authority, Error, Folder, GivenKeys, Opened, open_data_dir};
 
-use crate::certificates::Authority;
-use crate::controllers::{CertificateSource, TokenSource};
-use crate::durable::{self, Folder};
-use crate::error::{Error, Result};
-use crate::keys::GivenKeys;
+use crate::error::Result;
 
 /// Made when first asked for, by a listener or by the controller that publishes it, and then kept.
 pub(super) struct LazyAuthority {
@@ -19,9 +17,9 @@ pub(super) struct LazyAuthority {
 }
 
 /// Opens a data folder: much reading, so on a thread of its own.
-pub(super) async fn opened(path: PathBuf, synced: bool) -> Result<durable::Opened> {
-    match tokio::task::spawn_blocking(move || durable::open(&path, synced)).await {
-        Ok(opened) => Ok(opened?),
+pub(super) async fn opened(path: PathBuf, synced: bool) -> Result<Opened> {
+    match tokio::task::spawn_blocking(move || open_data_dir(&path, synced)).await {
+        Ok(opened) => Ok(opened.map_err(Error::from)?),
         Err(panicked) => std::panic::resume_unwind(panicked.into_panic()),
     }
 }
@@ -49,10 +47,7 @@ impl LazyAuthority {
 }
 
 /// How the controllers get at the certificate that pods are to trust.
-pub(super) fn root_ca(
-    authority: Arc<LazyAuthority>,
-    given: Option<String>,
-) -> Arc<dyn Fn() -> Option<String> + Send + Sync> {
+pub(super) fn root_ca(authority: Arc<LazyAuthority>, given: Option<String>) -> RootCa {
     if given.is_some() {
         return Arc::new(move || given.clone());
     }
@@ -77,7 +72,7 @@ pub(super) fn certificates(authority: Arc<LazyAuthority>) -> CertificateSource {
 /// (`--service-account-private-key-file` of kube-controller-manager).
 ///
 /// # Errors
-/// [`Error::Tls`] when the key cannot be read or is of another kind.
+/// [`kubewright_server::Error::Tls`] when the key cannot be read or is of another kind.
 pub fn legacy_tokens(signing: &str) -> Result<TokenSource> {
     let keys = GivenKeys::read(signing, &[])
         .map_err(|why| Error::Tls(format!("the key of service accounts cannot be used: {why}")))?;

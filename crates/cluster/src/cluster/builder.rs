@@ -3,6 +3,7 @@
 //! Invariant: nothing is started before everything that was asked for has been looked at. Not here: the work of a
 //! running cluster ([`Cluster`]).
 
+use std::io;
 use std::net::IpAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -14,24 +15,18 @@ use kubewright_apiserver::audit::AuditLog;
 use kubewright_apiserver::authentication::Signer;
 use kubewright_apiserver::storage::MemoryStorage;
 use kubewright_apiserver::{ApiServer, Config, Parts, ServiceRange, UserInfo};
-use tokio::sync::{Mutex, Semaphore};
+use kubewright_nodes::{Nodes, ProcessRuntime, Processes, Stages};
+use kubewright_server::{Front, Functions, HttpsOutbound, Limits, Pki, RealEnv, ServiceAccountKey, Threads, Workers};
+use tokio::sync::Mutex;
+use tokio_util::sync::CancellationToken;
 
 use super::authority::{LazyAuthority, certificates, opened, root_ca, service_account_token};
 use super::{Cluster, Inner};
 use crate::control::{self, Controllers, Plan};
-use crate::controllers::{Nodes, Settings, Stages};
-use crate::env::RealEnv;
+use crate::controllers::Settings;
 use crate::error::{Error, Result};
-use crate::front::{BODIES, Front};
 use crate::kinds::KINDS;
-use crate::listen::Threads;
-use crate::outbound::{Functions, HttpsOutbound};
-use crate::pki::Pki;
-use crate::places::Limits;
-use crate::processes::{self, ProcessRuntime, Processes};
-use crate::signer::ServiceAccountKey;
-use crate::work::Workers;
-use crate::{KUBERNETES_VERSION, inprocess};
+use crate::{KUBERNETES_VERSION, absent, inprocess, meter};
 
 /// How a cluster is to be; see [`Cluster::builder`].
 #[derive(Clone)]
@@ -282,7 +277,7 @@ impl ClusterBuilder {
     ///
     /// # Errors
     /// [`Error::UnknownController`] when a controller is named that does not exist, [`Error::Nodes`] when nodes cannot
-    /// be so, [`Error::Processes`] when pods cannot run as processes here, [`Error::DataDir`] when the folder cannot be
+    /// be so, [`Error::Processes`] when pods cannot run as processes here, [`Error::Server`] when the folder cannot be
     /// used, and [`Error::Threads`] when the system gives no more threads.
     pub async fn start(self) -> Result<Cluster> {
         let names = self.controllers.names()?;
@@ -300,7 +295,10 @@ impl ClusterBuilder {
             (None, None) => Arc::new(ServiceAccountKey::default()),
         };
         let kept = data.as_ref().map(|data| data.folder.path());
-        let processes = self.processes.map(|runtime| Processes::start(runtime, kept));
+        let connections = Limits::default().places();
+        let processes = self
+            .processes
+            .map(|runtime| Processes::start(runtime, kept, connections));
         let processes = processes.transpose().map_err(Error::Processes)?;
         let settings = Settings {
             processes: processes.clone(),
@@ -311,15 +309,16 @@ impl ClusterBuilder {
         };
         let behaviours = settings.behaviours.clone();
         let threads = Threads::start(self.threads).map_err(Error::Threads)?;
-        let (source, stop) = Stop::pair();
+        let stop = CancellationToken::new();
         let mut config = self.config;
-        processes::adapt(processes.as_ref(), &mut config).map_err(Error::Processes)?;
+        adapt(processes.as_ref(), &mut config).map_err(Error::Processes)?;
         config.service_account_admission |= names.contains(&"serviceaccount");
         let bounds = config.bounds(&KINDS);
-        let mut parts = Parts::new(KINDS.clone(), Arc::new(RealEnv::new(settings.clock.clone())), config);
+        let clock = settings.clock.clone();
+        let mut parts = Parts::new(KINDS.clone(), Arc::new(RealEnv::new(move || clock.now())), config);
         parts.signer = key;
         parts.audit = self.audit;
-        parts.meter = crate::meter::served(&names, processes.as_ref());
+        parts.meter = meter::served(&names, processes.as_ref());
         let journal = data.map(|data| {
             let storage = MemoryStorage::journaled(bounds, data.restored, data.journal.clone());
             parts.storage = Arc::new(storage);
@@ -334,21 +333,14 @@ impl ClusterBuilder {
         let expiring = tokio::spawn(async move { attended.expire_events().await });
         let attended = api.clone();
         let ending = tokio::spawn(async move { attended.end_definitions().await });
-        let mut front = Front {
-            api,
-            stop,
-            body_timeout: self.limits.body,
-            bodies: Arc::new(Semaphore::new(BODIES)),
-            memory: Arc::default(),
-            workers: if self.still {
-                Workers::none()
-            } else {
-                Workers::for_this_machine()
-            },
-            warns: !names.is_empty(),
-            streams: None,
+        let workers = if self.still {
+            Workers::none()
+        } else {
+            Workers::for_this_machine()
         };
-        front.streams = Some(inprocess::streams(&front, processes));
+        let mut front = Front::new(api, stop, self.limits.body, workers);
+        front.annotate = (!names.is_empty()).then_some(absent::warn);
+        front.connector = Some(Arc::new(inprocess::streams(&front, processes.clone())));
         let client = inprocess::client(front.clone(), UserInfo::admin());
         let (controllers_stop, stopped) = Stop::pair();
         let controllers = control::start(
@@ -367,7 +359,7 @@ impl ClusterBuilder {
             behaviours,
             limits: self.limits,
             threads,
-            stop: source,
+            processes,
             authority,
             pki: self.pki,
             advertised: self.advertised,
@@ -380,4 +372,16 @@ impl ClusterBuilder {
         };
         Ok(Cluster { inner: Arc::new(inner) })
     }
+}
+
+/// Has the API server accept loopback addresses where pods are processes: pods' in the lower half of their network,
+/// Services' in the upper half. A configured range of Services stays.
+fn adapt(processes: Option<&Processes>, config: &mut Config) -> io::Result<()> {
+    let Some(processes) = processes else { return Ok(()) };
+    config.loopback_endpoints = true;
+    if config.service_range == ServiceRange::default() {
+        let range = format!("127.{}.128.0/17", processes.network()).parse();
+        config.service_range = range.map_err(io::Error::other::<String>)?;
+    }
+    Ok(())
 }

@@ -8,12 +8,10 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use kubewright_apiserver::Streams;
+use kubewright_nodes::{Attached, Beside, Processes, Terminal};
+use kubewright_server::streams::{self as wire, Remote, STATUS, STDERR, STDOUT, Said};
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::sync::{broadcast, mpsc};
-
-use super::remote::Remote;
-use super::websocket::{self, STATUS, STDERR, STDOUT, Said};
-use crate::processes::{Attached, Beside, Processes, Terminal};
 
 /// How large a piece of output may be.
 const PIECE: usize = 16 * 1024;
@@ -35,7 +33,7 @@ pub(super) async fn run(processes: Processes, target: Target, command: Vec<Strin
         Err(why) => {
             let why = format!("error executing command in container: {why}");
             // A client that has gone is told nothing.
-            let _ = remote.to.send((STATUS, websocket::failed(&why))).await;
+            let _ = remote.to.send((STATUS, wire::failed(&why))).await;
         }
     }
 }
@@ -60,7 +58,7 @@ async fn connect(beside: Beside, streams: Streams, remote: Remote) {
     let running = async {
         let (code, ()) = tokio::join!(ended, reading);
         // Behind the last piece.
-        let _ = to.send((STATUS, websocket::ended(code))).await;
+        let _ = to.send((STATUS, wire::ended(code))).await;
     };
     let mut running = std::pin::pin!(running);
     tokio::select! {
@@ -183,7 +181,7 @@ pub(super) async fn attach(attached: Attached, streams: Streams, remote: Remote)
                 let _ = tokio::time::timeout(std::time::Duration::from_millis(100), telling).await;
             }
         }
-        let _ = to.send((STATUS, websocket::ended(0))).await;
+        let _ = to.send((STATUS, wire::ended(0))).await;
     };
     tokio::select! {
         () = is_over => {}

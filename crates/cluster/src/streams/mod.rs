@@ -1,20 +1,15 @@
 //! Connects clients with running containers: logs that go on, and connections in both directions.
 //!
-//! The API server has decided which client may be connected to which stream ([`Connect`]); this connects them.
-//! Invariants:
+//! The API server has decided which client may be connected to which stream ([`Connect`]); this connects them, over the
+//! protocols of `kubewright_server::streams`, with the programs of `kubewright_nodes`. Invariants:
 //! - a stream ends when its client goes, when its other end does, and when the cluster stops;
 //! - bytes that a client does not take are not read: nothing is gathered for a slow client.
 //!
-//! `exec` and `attach` are in `exec`, over the transports of `remote`: WebSockets (`websocket`) or SPDY/3.1 (`spdy`).
-//! `forward` and `ports` have the ports. `simulated` is the log of a pod without processes.
+//! `exec` has commands, `filter` the lines of logs; `simulated` is the log of a pod without processes.
 
 mod exec;
-mod forward;
-mod ports;
-mod remote;
+mod filter;
 mod simulated;
-mod spdy;
-pub(crate) mod websocket;
 
 use std::sync::Arc;
 
@@ -22,21 +17,19 @@ use bytes::Bytes;
 use futures::StreamExt as _;
 use http::request::Parts;
 use http::{HeaderValue, Response, Version, header};
-use kubewright::Stop;
 use kubewright::k8s_openapi::api::core::v1::Pod;
 use kubewright::kube::api::WatchParams;
 use kubewright::kube::core::WatchEvent;
 use kubewright::kube::{self, Api};
 use kubewright_apiserver::{Body, Connect, LogOptions, Wants};
+use kubewright_nodes::{Line, LogReader, Processes};
+use kubewright_server::streams::{self, PIECES, Pod as Forwarded};
+use kubewright_server::{Connector, ResponseBody};
 use serde_json::Value;
 use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
 
-use crate::processes::lines::{Filter, Line, tail};
-use crate::processes::{Processes, Reader};
-use crate::response::ResponseBody;
-
-/// How many pieces may wait for a client.
-const PIECES: usize = 8;
+use self::filter::{Filter, tail};
 
 /// The streams to which clients may be connected. Cheap to clone.
 #[derive(Clone)]
@@ -46,15 +39,11 @@ pub(crate) struct Streams {
     /// Makes a client of the API server, which watches pods.
     pub(crate) client: Arc<dyn Fn() -> kube::Client + Send + Sync>,
     /// Ends all streams.
-    pub(crate) stop: Stop,
+    pub(crate) stop: CancellationToken,
 }
 
-impl Streams {
-    /// Connects a client with the requested stream.
-    ///
-    /// # Errors
-    /// `refusal`, which says that this is not served, where nothing runs or the client speaks none of the protocols.
-    pub(crate) fn connect(
+impl Connector for Streams {
+    fn connect(
         &self,
         connect: Connect,
         head: &Parts,
@@ -73,39 +62,41 @@ impl Streams {
         };
         answer.ok_or_else(|| Box::new(refusal))
     }
+}
 
+impl Streams {
     fn exec(
         &self,
         connect: &Connect,
         head: &Parts,
         command: Vec<String>,
-        streams: kubewright_apiserver::Streams,
+        wanted: kubewright_apiserver::Streams,
     ) -> Option<Response<ResponseBody>> {
         let target = exec::Target {
             uid: uid(connect),
             container: connect.container.clone(),
-            streams,
+            streams: wanted,
         };
         let processes = self.processes.clone()?;
         if !processes.is_running(&target.uid, &target.container) {
             return None;
         }
         let run = move |remote| exec::run(processes, target, command, remote);
-        remote::answer(head, streams, &self.stop, run)
+        streams::remote(head, wanted, &self.stop, run)
     }
 
     fn attach(
         &self,
         connect: &Connect,
         head: &Parts,
-        streams: kubewright_apiserver::Streams,
+        wanted: kubewright_apiserver::Streams,
     ) -> Option<Response<ResponseBody>> {
         let attached = self
             .processes
             .as_ref()?
-            .attach(&uid(connect), &connect.container, streams.stdin)?;
-        let join = move |remote| exec::attach(attached, streams, remote);
-        remote::answer(head, streams, &self.stop, join)
+            .attach(&uid(connect), &connect.container, wanted.stdin)?;
+        let join = move |remote| exec::attach(attached, wanted, remote);
+        streams::remote(head, wanted, &self.stop, join)
     }
 
     fn forward(&self, connect: &Connect, head: &Parts, ports: &[u16]) -> Option<Response<ResponseBody>> {
@@ -117,27 +108,25 @@ impl Streams {
         }
         let ip = text("/status/podIP").parse().ok()?;
         let name = format!("{}_{}", text("/metadata/name"), text("/metadata/namespace"));
-        let pod = forward::Pod { name, uid, ip };
-        let spdy = forward::answer(head, pod.clone(), &self.stop);
-        spdy.or_else(|| ports::answer(head, pod, ports, &self.stop))
+        streams::port_forward(head, Forwarded { name, uid, ip }, ports, &self.stop)
     }
 
     fn log(&self, connect: Connect, options: LogOptions) -> Response<ResponseBody> {
         let (sender, receiver) = mpsc::channel(PIECES);
-        let streams = self.clone();
+        let own = self.clone();
         tokio::spawn(async move {
             let sending = async {
-                let log = streams.processes.as_ref();
+                let log = own.processes.as_ref();
                 // A client that goes ends the stream; no error needs to be sent.
                 let _ = match log.and_then(|processes| real_log(processes, &connect, &options)) {
                     Some(log) => send_real(log, &options, &sender).await,
-                    None => streams.send_simulated(&connect, &options, &sender).await,
+                    None => own.send_simulated(&connect, &options, &sender).await,
                 };
             };
             tokio::select! {
                 () = sending => {}
                 () = sender.closed() => {}
-                () = streams.stop.requested() => {}
+                () = own.stop.cancelled() => {}
             }
         });
         let mut response = Response::new(ResponseBody::Flow(receiver));
@@ -194,11 +183,11 @@ async fn send(lines: &[Line], filter: &mut Filter, to: &mpsc::Sender<Bytes>) -> 
 }
 
 /// The log of a container that runs, or has run.
-fn real_log(processes: &Processes, connect: &Connect, options: &LogOptions) -> Option<Reader> {
+fn real_log(processes: &Processes, connect: &Connect, options: &LogOptions) -> Option<LogReader> {
     processes.log(&uid(connect), &connect.container, options.previous)
 }
 
-async fn send_real(mut log: Reader, options: &LogOptions, to: &mpsc::Sender<Bytes>) -> Result<(), Gone> {
+async fn send_real(mut log: LogReader, options: &LogOptions, to: &mpsc::Sender<Bytes>) -> Result<(), Gone> {
     let mut filter = Filter::new(options);
     if let Some(lines) = options.tail_lines
         && log.skip_to_the_last(lines).is_err()

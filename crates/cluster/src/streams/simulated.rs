@@ -5,7 +5,7 @@
 use jiff::Timestamp;
 use serde_json::Value;
 
-use crate::processes::lines::Line;
+use kubewright_nodes::Line;
 
 /// The log of a container, or of its previous life.
 pub(crate) fn log(pod: &Value, container: &str, previous: bool) -> Vec<Line> {

@@ -217,7 +217,7 @@ mod tests {
     #[derive(Default)]
     struct World {
         store: BTreeMap<ObjectKey, Object>,
-        told: BTreeMap<ObjectKey, Object>,
+        delivered: BTreeMap<ObjectKey, Object>,
         mailbox: Mailbox<(ObjectKey, Object)>,
         version: u64,
     }
@@ -256,20 +256,20 @@ mod tests {
         }
 
         /// SI1 and SI3: each event fits the earlier ones of the handler.
-        fn hear(&mut self, event: &Event<(ObjectKey, Object)>) {
+        fn receive(&mut self, event: &Event<(ObjectKey, Object)>) {
             let (key, object) = &**event.object();
             match event {
-                Event::Added { .. } => assert_eq!(self.told.insert(key.clone(), *object), None, "added twice"),
+                Event::Added { .. } => assert_eq!(self.delivered.insert(key.clone(), *object), None, "added twice"),
                 Event::Modified { old, .. } => {
                     assert_eq!(old.1.0, object.0, "a successor is no change");
                     assert_eq!(
-                        self.told.insert(key.clone(), *object),
+                        self.delivered.insert(key.clone(), *object),
                         Some(old.1),
                         "the old state was told"
                     );
                 }
                 Event::Deleted { .. } => {
-                    let known = self.told.remove(key).expect("only what was told is deleted");
+                    let known = self.delivered.remove(key).expect("only what was told is deleted");
                     assert_eq!(known.0, object.0, "the deletion is of what was told");
                 }
             }
@@ -277,8 +277,8 @@ mod tests {
 
         fn take(&mut self) {
             if let Some(mail) = self.mailbox.take() {
-                self.hear(&mail.first);
-                mail.then.iter().for_each(|event| self.hear(event));
+                self.receive(&mail.first);
+                mail.then.iter().for_each(|event| self.receive(event));
                 self.mailbox.done();
             }
         }
@@ -289,7 +289,7 @@ mod tests {
                 Step::Delete(name) => self.delete(&ObjectKey::cluster(name)),
                 Step::Take => self.take(),
             }
-            let mut keys: Vec<_> = self.store.keys().chain(self.told.keys()).collect();
+            let mut keys: Vec<_> = self.store.keys().chain(self.delivered.keys()).collect();
             keys.sort();
             keys.dedup();
             assert!(self.mailbox.len() <= keys.len(), "more waits than there are keys");
@@ -307,7 +307,7 @@ mod tests {
             while !world.mailbox.is_empty() {
                 world.take();
             }
-            assert_eq!(world.told, world.store, "history number {number}");
+            assert_eq!(world.delivered, world.store, "history number {number}");
         }
     }
 

@@ -1,4 +1,4 @@
-//! The questions to a queue and its answers: priorities, tokens, work, states, figures.
+//! The questions to a queue and its answers: priorities, causes, tokens, work, states, figures.
 
 use std::time::Duration;
 
@@ -12,6 +12,16 @@ pub enum Priority {
     /// Everything else.
     #[default]
     Normal,
+}
+
+/// The data that travels with an item: something that can take in a later one of its kind.
+pub trait Merge {
+    /// Adds the causes of a later request.
+    fn merge(&mut self, later: Self);
+}
+
+impl Merge for () {
+    fn merge(&mut self, (): ()) {}
 }
 
 /// How much low priority gets when there is always something of normal priority.

@@ -11,7 +11,7 @@ const EMPTY: u32 = u32::MAX;
 const FEWEST: usize = 16;
 
 #[derive(Clone, Copy)]
-struct Place {
+struct Bucket {
     hash: u32,
     slot: u32,
 }
@@ -20,7 +20,7 @@ struct Place {
 #[derive(Default)]
 pub(super) struct Index {
     /// As many as a power of two, or none.
-    places: Vec<Place>,
+    places: Vec<Bucket>,
     len: usize,
 }
 
@@ -49,7 +49,7 @@ impl Index {
         if (self.len + 1) * 4 > self.places.len() * 3 {
             self.grow();
         }
-        self.put(Place { hash, slot });
+        self.put(Bucket { hash, slot });
         self.len += 1;
     }
 
@@ -76,7 +76,7 @@ impl Index {
         self.len -= 1;
     }
 
-    fn put(&mut self, place: Place) {
+    fn put(&mut self, place: Bucket) {
         let mut at = self.home(place.hash);
         while self.places[at].slot != EMPTY {
             at = self.after(at);
@@ -86,7 +86,7 @@ impl Index {
 
     fn grow(&mut self) {
         let count = (self.places.len() * 2).max(FEWEST);
-        let empty = Place { hash: 0, slot: EMPTY };
+        let empty = Bucket { hash: 0, slot: EMPTY };
         for place in std::mem::replace(&mut self.places, vec![empty; count]) {
             if place.slot != EMPTY {
                 self.put(place);

@@ -28,7 +28,6 @@ impl<V: ?Sized, M: Meta<V>> Reflector<V, M> {
                 step.apply(Delta::ReplaceAborted);
                 self.list_fresh(step);
             }
-            Input::ApplyFailed { message } => self.apply_failed(&message, step),
             _ => {}
         }
     }
@@ -66,7 +65,7 @@ impl<V: ?Sized, M: Meta<V>> Reflector<V, M> {
                 let ends = step.now + self.config.watch_timeout * 2 + self.config.watch_grace;
                 self.phase = Phase::Watching {
                     started: step.now,
-                    heard: step.now,
+                    last_sign: step.now,
                     ends,
                     progressed: false,
                 };

@@ -68,12 +68,6 @@ pub enum Input<V: ?Sized> {
     },
     /// [`super::Reflector::deadline`] has come.
     Timer,
-    /// The last [`Action::Apply`] could not be carried out. The shell drops its open request and does not apply the
-    /// rest.
-    ApplyFailed {
-        /// Why.
-        message: String,
-    },
     /// End.
     Stop,
 }

@@ -38,15 +38,16 @@ pub fn assign<'a>(shards: usize, members: &[&'a str]) -> Vec<Option<&'a str>> {
     owners
 }
 
+/// FNV-1a with 64 bits: the same number for the same bytes in every build.
+pub fn fnv1a(bytes: impl IntoIterator<Item = u8>) -> u64 {
+    let step = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
+    bytes.into_iter().fold(0xcbf2_9ce4_8422_2325, step)
+}
+
 /// FNV-1a over the parts with a byte between them that no name has, then the last steps of MurmurHash3, because FNV's
 /// high bits are weak.
 fn hash(parts: &[&str]) -> u64 {
-    let mut hash: u64 = 0xcbf2_9ce4_8422_2325;
-    for part in parts {
-        for byte in part.bytes().chain([0xff]) {
-            hash = (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
-        }
-    }
+    let mut hash = fnv1a(parts.iter().flat_map(|part| part.bytes().chain([0xff])));
     hash = (hash ^ (hash >> 33)).wrapping_mul(0xff51_afd7_ed55_8ccd);
     hash = (hash ^ (hash >> 33)).wrapping_mul(0xc4ce_b9fe_1a85_ec53);
     hash ^ (hash >> 33)

@@ -17,7 +17,7 @@ use super::check::{At, Errors, Object, child, each, ensure, fill, get};
 use super::pods::scheduling::label_selector;
 use super::webhooks::{rule, selectors};
 use kubewright_model::facts::expression::{Compiler, Returns};
-use kubewright_model::{GenerationRule, Looks, PLAIN, StatusMetadata, Strategy};
+use kubewright_model::{GenerationRule, MetadataChecks, PLAIN, StatusMetadata, Strategy};
 
 /// Longest `valueExpression` of an audit annotation, in bytes.
 const MAX_VALUE_EXPRESSION: usize = 5 * 1024;
@@ -29,7 +29,7 @@ const POLICY: Strategy = Strategy {
     generation: GenerationRule::Spec,
     unconditional_update: false,
     any_finalizer: true,
-    looks: Looks::WHOLE,
+    metadata_checks: MetadataChecks::CREATE,
     default: default_policy,
     warnings: |new, _| super::webhooks::static_name(new),
     ..PLAIN
@@ -39,7 +39,7 @@ const POLICY: Strategy = Strategy {
 pub(crate) const VALIDATING_POLICY: Strategy = Strategy {
     rules_others: true,
     status_metadata: StatusMetadata::RESET,
-    status_looks: Looks::NONE,
+    status_metadata_checks: MetadataChecks::NONE,
     default: |object| {
         default_policy(object);
         if let Some(object) = object.as_object_mut() {

@@ -11,7 +11,7 @@ use kubewright_schema::quantity::Quantity;
 use serde_json::{Value, json};
 use std::str::FromStr;
 
-use super::check::{At, Errors, FieldRule, absent, child, ensure, fill, keep, not_negative};
+use super::check::{At, Errors, FieldRule, absent, check_kind_and_name, child, ensure, fill, keep, not_negative};
 use super::pods::resources::{Of, resource_name};
 use kubewright_model::{Conversion, Empties, PLAIN, StatusMetadata, Strategy};
 
@@ -135,7 +135,7 @@ fn autoscaler(new: &Value, old: &Value) -> Vec<FieldError> {
         spec.key("scaleTargetRef"),
         At::root(old).keys(&["spec", "scaleTargetRef"]),
     );
-    scaled_object(&mut errors, &target);
+    check_kind_and_name(&mut errors, &target);
     let (version, kind) = (target.key("apiVersion"), target.key("kind"));
     let kept = was.present() && was.key("apiVersion").value == version.value && was.key("kind").value == kind.value;
     // Only the group tells the scaled kind, except for the one kind of the core group that can be scaled.
@@ -162,18 +162,6 @@ fn autoscaler(new: &Value, old: &Value) -> Vec<FieldError> {
         rules(&mut errors, &spec.keys(&["behavior", direction]));
     }
     errors.into_vec()
-}
-
-/// `ValidateCrossVersionObjectReference`.
-fn scaled_object(errors: &mut Errors, at: &At<'_>) {
-    for field in ["kind", "name"] {
-        let part = at.key(field);
-        if part.text().is_empty() {
-            errors.required(&part, "");
-        } else {
-            errors.messages(&part, names::path_segment_name(part.text()));
-        }
-    }
 }
 
 /// `validateMetricSpec`.
@@ -221,7 +209,7 @@ fn source(errors: &mut Errors, metric: &At<'_>, at: &At<'_>) {
     let target = at.key("target");
     let (value, average) = (target.key("value"), target.key("averageValue"));
     if metric.key("object").present() {
-        scaled_object(errors, &at.key("describedObject"));
+        check_kind_and_name(errors, &at.key("describedObject"));
         let version = at.keys(&["describedObject", "apiVersion"]);
         if version.text().matches('/').count() > 1 {
             let why = format!("unexpected GroupVersion string: {}", version.text());

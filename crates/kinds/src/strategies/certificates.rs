@@ -14,14 +14,16 @@ use serde_json::{Value, json};
 use super::check::{At, Errors, child, each, ensure, fill, get, keep};
 use super::system::{empty_status, ensure_status};
 use kubewright_model::facts::signing_request::SigningRequest;
-use kubewright_model::{Looks, NameRule, PLAIN, Portion, READ_WRITE, StatusMetadata, Strategy, StrategyContext};
+use kubewright_model::{
+    MetadataChecks, NameRule, PLAIN, Portion, READ_WRITE, StatusMetadata, Strategy, StrategyContext,
+};
 
 /// How CertificateSigningRequests are written.
 pub(crate) const SIGNING_REQUEST: Strategy = Strategy {
     names: NameRule::Given,
     status_metadata: StatusMetadata::WRITTEN,
-    looks: Looks::CHANGED_AND_WHOLE,
-    status_looks: Looks::CHANGED_AND_WHOLE,
+    metadata_checks: MetadataChecks::UPDATE_AND_CREATE,
+    status_metadata_checks: MetadataChecks::UPDATE_AND_CREATE,
     reset: &[
         ("", &["spec"]),
         ("status", &["spec", "status.conditions"]),

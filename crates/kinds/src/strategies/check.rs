@@ -6,9 +6,10 @@
 //!
 //! Reading is work (see [`budget`]): a rule that looks at pairs is cancelled when there are too many of them.
 
+use kubewright_schema::names;
 use serde_json::Value;
 
-pub(crate) use kubewright_model::fields::{fixed, not_negative, rule, tell};
+pub(crate) use kubewright_model::fields::{check_fields, fixed, not_negative, rule};
 pub(crate) use kubewright_model::values::{
     At, Errors, Object, absent, child, each, ensure, fill, fill_number, fill_text, get, keep, text,
 };
@@ -40,39 +41,26 @@ pub(crate) fn check_port(errors: &mut Errors, at: &At<'_>) {
     }
 }
 
-/// Messages about a name of a port (IANA_SVC_NAME).
-pub(crate) fn port_name_messages(name: &str) -> Vec<String> {
-    let mut messages = Vec::new();
-    if name.len() > 15 {
-        messages.push("must be no more than 15 characters".to_owned());
-    }
-    if name.is_empty()
-        || !name
-            .chars()
-            .all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-')
-    {
-        messages.push("must contain only alpha-numeric characters (a-z, 0-9), and hyphens (-)".to_owned());
-    }
-    if !name.chars().any(|c| c.is_ascii_lowercase()) {
-        messages.push("must contain at least one letter (a-z)".to_owned());
-    }
-    if name.contains("--") {
-        messages.push("must not contain consecutive hyphens".to_owned());
-    }
-    if name.starts_with('-') || name.ends_with('-') {
-        messages.push("must not begin or end with a hyphen".to_owned());
-    }
-    messages
-}
-
 /// A port as a number or a name (`ValidatePortNumOrName`).
 pub(crate) fn check_port_or_name(errors: &mut Errors, at: &At<'_>) {
     match at.value {
         Value::String(name) => {
-            for message in port_name_messages(name) {
+            for message in names::port_name(name) {
                 errors.invalid(at, message);
             }
         }
         _ => check_port(errors, at),
+    }
+}
+
+/// `kind` and `name` of an object that is referred to.
+pub(crate) fn check_kind_and_name(errors: &mut Errors, at: &At<'_>) {
+    for field in ["kind", "name"] {
+        let part = at.key(field);
+        if part.text().is_empty() {
+            errors.required(&part, "");
+        } else {
+            errors.messages(&part, names::path_segment_name(part.text()));
+        }
     }
 }

@@ -3,16 +3,18 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use kubewright_schema::error::FieldError;
-use kubewright_schema::go;
+use kubewright_schema::go::TypeMismatch;
 use kubewright_schema::names;
 use kubewright_schema::path::FieldPath;
 use serde_json::{Value, json};
 
-use super::check::{At, Errors, check_ip, child, each, ensure, fill, fill_text, fixed, get, keep, not_negative, tell};
+use super::check::{
+    At, Errors, check_fields, check_ip, child, each, ensure, fill, fill_text, fixed, get, keep, not_negative,
+};
 use super::key_pairs;
 use kubewright_model::object;
 use kubewright_model::{
-    Delete, Document, Ending, Looks, NameRule, PLAIN, Portion, StatusMetadata, Strategy, StrategyContext,
+    Delete, Document, Ending, MetadataChecks, NameRule, PLAIN, Portion, StatusMetadata, Strategy, StrategyContext,
 };
 
 /// The largest sum of values of a ConfigMap or Secret, in bytes.
@@ -24,7 +26,7 @@ pub(crate) const NAMESPACE: Strategy = Strategy {
     ending: Some(&NAMESPACE_ENDING),
     delete_returns_object: true,
     status_metadata: StatusMetadata::WRITTEN,
-    looks: Looks::CHANGED_AND_WHOLE,
+    metadata_checks: MetadataChecks::UPDATE_AND_CREATE,
     default: default_namespace,
     prepare_create: prepare_namespace,
     prepare_update: |new, old, _| {
@@ -105,7 +107,7 @@ static NAMESPACE_ENDING: Ending = Ending {
         Some(status) => drop(status.insert("phase".to_owned(), json!("Terminating"))),
         None => namespace["status"] = json!({"phase": "Terminating"}),
     },
-    is_held: holds_content,
+    is_blocked: holds_content,
     heeds_dependents: true,
 };
 
@@ -172,7 +174,7 @@ fn namespace_status(new: &Value, _: &Value) -> Vec<FieldError> {
 
 /// How ConfigMaps are written.
 pub(crate) const CONFIG_MAP: Strategy = Strategy {
-    looks: Looks::CHANGED_AND_WHOLE,
+    metadata_checks: MetadataChecks::UPDATE_AND_CREATE,
     validate_create: config_map,
     validate_update: |new, old| {
         let mut errors = Errors::default();
@@ -239,13 +241,13 @@ fn immutable_data(errors: &mut Errors, new: &Value, old: &Value, fields: &[&str]
 
 /// How Secrets are written.
 pub(crate) const SECRET: Strategy = Strategy {
-    looks: Looks::CHANGED_AND_WHOLE,
+    metadata_checks: MetadataChecks::UPDATE_AND_CREATE,
     default: default_secret,
     validate_create: secret,
     validate_update: |new, old| {
         let mut errors = Errors::default();
         let rules = [fixed(&["type"], "ValidateSecretUpdate")];
-        tell(&mut errors, &rules, &At::root(new), Some(&At::root(old)));
+        check_fields(&mut errors, &rules, &At::root(new), Some(&At::root(old)));
         immutable_data(&mut errors, new, old, &["data"]);
         errors.extend(secret(new));
         errors.into_vec()
@@ -257,8 +259,8 @@ pub(crate) const SECRET: Strategy = Strategy {
             String::from_utf8_lossy(&bytes).into_owned()
         };
         let pair = get(new, &["type"]) == "kubernetes.io/tls";
-        let told = pair.then(|| key_pairs::mistake(&text("tls.crt"), &text("tls.key")));
-        told.flatten().into_iter().collect()
+        let warnings = pair.then(|| key_pairs::mistake(&text("tls.crt"), &text("tls.key")));
+        warnings.flatten().into_iter().collect()
     },
     ..PLAIN
 };
@@ -343,7 +345,7 @@ const ENFORCE_SECRETS: &str = "kubernetes.io/enforce-mountable-secrets";
 /// How ServiceAccounts are written.
 pub(crate) const SERVICE_ACCOUNT: Strategy = Strategy {
     delete_returns_object: true,
-    looks: Looks::CHANGED_AND_WHOLE,
+    metadata_checks: MetadataChecks::UPDATE_AND_CREATE,
     prepare_create: |object, _| only_names_of_secrets(object),
     prepare_update: |new, _, _| only_names_of_secrets(new),
     warnings: |new, old| {
@@ -370,7 +372,7 @@ fn only_names_of_secrets(account: &mut Value) {
 pub(crate) const ENDPOINTS: Strategy = Strategy {
     fits_this_machine: Some(super::services::LOOPBACK),
     create_on_update: true,
-    looks: Looks::CHANGED_AND_WHOLE,
+    metadata_checks: MetadataChecks::UPDATE_AND_CREATE,
     default: |object| {
         let Some(object) = object.as_object_mut() else { return };
         for subset in each(object, "subsets") {
@@ -464,10 +466,7 @@ fn json_object(bytes: &[u8]) -> Result<(), String> {
     let decoded = kubewright_schema::decode::json(bytes).map_err(|error| error.to_string())?;
     match decoded.value {
         Value::Object(_) | Value::Null => Ok(()),
-        other => Err(format!(
-            "json: cannot unmarshal {} into Go value of type map[string]interface {{}}",
-            go::json_type(&other)
-        )),
+        other => Err(TypeMismatch::new(&other, "map[string]interface {}").to_string()),
     }
 }
 

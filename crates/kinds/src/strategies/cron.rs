@@ -15,11 +15,11 @@ use super::jobs::job_template;
 use super::pods;
 use super::workloads::WORKLOAD;
 use kubewright_model::duration;
-use kubewright_model::{Looks, Strategy};
+use kubewright_model::{MetadataChecks, Strategy};
 
 /// How CronJobs are written.
 pub(crate) const CRON_JOB: Strategy = Strategy {
-    status_looks: Looks::NONE,
+    status_metadata_checks: MetadataChecks::NONE,
     default,
     validate_create: |new| {
         let mut errors = Errors::default();
@@ -39,12 +39,12 @@ pub(crate) const CRON_JOB: Strategy = Strategy {
     validate_status: |_, _| Vec::new(),
     warnings: |new, old| {
         let name = old.is_none().then(|| pods::warnings::names_of_pods(new)).flatten();
-        let mut told: Vec<String> = name.into_iter().collect();
+        let mut warnings: Vec<String> = name.into_iter().collect();
         if pods::warnings::are_told(new, old) {
             let template = At::root(new).keys(&["spec", "jobTemplate", "spec", "template"]);
-            told.extend(pods::warnings::warnings(&template));
+            warnings.extend(pods::warnings::warnings(&template));
         }
-        told
+        warnings
     },
     ..WORKLOAD
 };

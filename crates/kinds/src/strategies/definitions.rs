@@ -7,7 +7,7 @@ use kubewright_schema::definition::{check, unknown_formats};
 use kubewright_schema::error::FieldError;
 use serde_json::{Value, json};
 
-use super::check::{At, Errors, child, ensure, fill, fill_text, fixed, get, keep, tell, text};
+use super::check::{At, Errors, check_fields, child, ensure, fill, fill_text, fixed, get, keep, text};
 use kubewright_model::{GenerationRule, PLAIN, StatusMetadata, Strategy, StrategyContext};
 
 /// How CustomResourceDefinitions are written.
@@ -29,7 +29,7 @@ pub(crate) const DEFINITION: Strategy = Strategy {
     validate_create: definition,
     validate_update: update,
     warnings: |new, old| {
-        // What a definition had before was told then.
+        // What a definition had before was reported then.
         let before = old.map(unknown_formats).unwrap_or_default();
         unknown_formats(new)
             .difference(&before)
@@ -126,7 +126,7 @@ fn update(new: &Value, old: &Value) -> Vec<FieldError> {
         fixed(&["group"], "validateCustomResourceDefinitionSpecUpdate"),
         fixed(&["names", "plural"], "validateCustomResourceDefinitionSpecUpdate"),
     ];
-    tell(&mut errors, &rules, &spec, Some(&was));
+    check_fields(&mut errors, &rules, &spec, Some(&was));
     let established = get(old, &["status", "conditions"]).as_array().is_some_and(|all| {
         all.iter()
             .any(|condition| condition["type"] == "Established" && condition["status"] == "True")
@@ -136,7 +136,7 @@ fn update(new: &Value, old: &Value) -> Vec<FieldError> {
             fixed(&["scope"], "validateCustomResourceDefinitionSpecUpdate"),
             fixed(&["names", "kind"], "validateCustomResourceDefinitionSpecUpdate"),
         ];
-        tell(&mut errors, &rules, &spec, Some(&was));
+        check_fields(&mut errors, &rules, &spec, Some(&was));
     }
     errors.into_vec()
 }

@@ -19,11 +19,11 @@ use super::check::{At, Errors, Object, child, each, ensure, fill_number, fill_te
 use super::pods::resources::is_extended_name;
 use super::pods::volumes::template_metadata;
 use super::system::empty_status;
-use kubewright_model::{Empties, GenerationRule, Looks, NameRule, PLAIN, StatusMetadata, Strategy};
+use kubewright_model::{Empties, GenerationRule, MetadataChecks, NameRule, PLAIN, StatusMetadata, Strategy};
 
 const RESOURCE: Strategy = Strategy {
     delete_returns_object: true,
-    looks: Looks::CHANGED_AND_WHOLE,
+    metadata_checks: MetadataChecks::UPDATE_AND_CREATE,
     ..PLAIN
 };
 /// How long the names of a driver and a pool, a part of a name and opaque parameters may be.

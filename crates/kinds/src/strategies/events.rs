@@ -7,7 +7,7 @@ use kubewright_schema::names;
 use serde_json::Value;
 
 use super::check::{At, Errors, Object, ensure, fill, get};
-use kubewright_model::{Conversion, Looks, NameRule, PLAIN, Strategy};
+use kubewright_model::{Conversion, MetadataChecks, NameRule, PLAIN, Strategy};
 
 /// How Events of the core group are written.
 pub(crate) const CORE: Strategy = Strategy {
@@ -17,7 +17,7 @@ pub(crate) const CORE: Strategy = Strategy {
     has_dependents: false,
     is_never_cached: true,
     differs_by_group: true,
-    looks: Looks::NONE,
+    metadata_checks: MetadataChecks::NONE,
     default: default_core,
     validate_create: core,
     validate_update: |new, _| core(new),
@@ -237,15 +237,15 @@ fn update_events(new: &Value, old: &Value) -> Vec<FieldError> {
     series(&mut errors, new);
     for (stored, shown) in FIELDS {
         let after = At::root(new).key(shown);
-        // The controller is the one whose new name is told, and without a value it is an empty text.
+        // The controller is the one whose new name is reported, and without a value it is an empty text.
         let path = if shown == "reportingController" { shown } else { stored };
         if after.value != At::root(old).key(shown).value {
-            let told = if shown == "reportingController" {
+            let value = if shown == "reportingController" {
                 after.text().into()
             } else {
                 after.value.clone()
             };
-            errors.invalid_value(&after.moved(At::root(new).key(path).path), told, "field is immutable");
+            errors.invalid_value(&after.moved(At::root(new).key(path).path), value, "field is immutable");
         }
     }
     // Upstream looks at the reason twice.
@@ -261,8 +261,8 @@ fn update_events(new: &Value, old: &Value) -> Vec<FieldError> {
         let (after, before) = (At::root(new).key(field), At::root(old).key(field));
         if after.value != before.value {
             let text = ["reason", "action", "reportingInstance", "type"].contains(&field);
-            let told = if text { after.text().into() } else { after.value.clone() };
-            errors.invalid_value(&after, told, "field is immutable");
+            let value = if text { after.text().into() } else { after.value.clone() };
+            errors.invalid_value(&after, value, "field is immutable");
         }
     }
     errors.into_vec()

@@ -13,11 +13,11 @@ use serde_json::{Value, json};
 
 use super::check::{At, Errors, child, ensure, fill, fill_number, get, keep};
 use super::system::empty_status;
-use kubewright_model::{GenerationRule, Looks, PLAIN, Strategy};
+use kubewright_model::{GenerationRule, MetadataChecks, PLAIN, Strategy};
 
 const FLOW: Strategy = Strategy {
     generation: GenerationRule::Spec,
-    looks: Looks::WHOLE,
+    metadata_checks: MetadataChecks::CREATE,
     prepare_create: |object, _| empty_status(object),
     prepare_update: |new, old, _| keep(new, old, "status"),
     validate_status: |new, _| status(new),

@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 use kubewright_schema::error::{FieldError, Reason};
 use serde_json::Value;
 
-use super::check::{At, Errors, FieldRule, not_negative, tell};
+use super::check::{At, Errors, FieldRule, check_fields, not_negative};
 use super::jobs::{indexes_in, number_of_indexes};
 
 const NUMBERS: &[FieldRule] = &[
@@ -25,7 +25,7 @@ pub(crate) fn validate(new: &Value, old: &Value) -> Vec<FieldError> {
     let mut errors = Errors::default();
     let (job, before) = (At::root(new), At::root(old));
     let (status, was) = (job.key("status"), before.key("status"));
-    tell(&mut errors, NUMBERS, &status, None);
+    check_fields(&mut errors, NUMBERS, &status, None);
     uncounted(&mut errors, &status.key("uncountedTerminatedPods"));
     exclusive(&mut errors, &status, "Complete");
     times(&mut errors, &status);

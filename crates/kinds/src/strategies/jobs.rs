@@ -8,18 +8,18 @@ use kubewright_schema::names;
 use serde_json::{Value, json};
 
 use super::check::{
-    At, Errors, FieldRule, Object, absent, child, each, ensure, fill, fill_text, fixed, get, not_negative, tell,
+    At, Errors, FieldRule, Object, absent, check_fields, child, each, ensure, fill, fill_text, fixed, get, not_negative,
 };
 use super::job_status;
 use super::pods;
 use super::pods::scheduling::label_selector;
 use super::workloads::{Restart, WORKLOAD, default_spec, pod_template};
-use kubewright_model::{Looks, Strategy, StrategyContext, UnknownField};
+use kubewright_model::{MetadataChecks, Strategy, StrategyContext, UnknownField};
 use policies::{failure_policy, success_policy};
 
 /// How Jobs are written.
 pub(crate) const JOB: Strategy = Strategy {
-    looks: Looks::CHANGED_AND_WHOLE,
+    metadata_checks: MetadataChecks::UPDATE_AND_CREATE,
     default: default_job,
     prepare_create: prepare_job,
     validate_create: create,
@@ -152,7 +152,7 @@ const NUMBERS: &[FieldRule] = &[
 
 /// `validateJobSpec`.
 fn job_spec(errors: &mut Errors, spec: &At<'_>) {
-    tell(errors, NUMBERS, spec, None);
+    check_fields(errors, NUMBERS, spec, None);
     let per_index = spec.key("backoffLimitPerIndex");
     if spec.key("maxFailedIndexes").present() && !per_index.present() {
         errors.required(&per_index, "when maxFailedIndexes is specified");
@@ -206,21 +206,7 @@ fn managed_by(errors: &mut Errors, at: &At<'_>) {
     if at.text().is_empty() {
         errors.required(at, "");
     } else {
-        match at.text().split_once('/') {
-            Some((domain, path)) if !domain.is_empty() && !path.is_empty() => {
-                for message in names::dns1123_subdomain(domain) {
-                    errors.invalid_value(at, domain, message);
-                }
-                if !path
-                    .bytes()
-                    .all(|byte| byte.is_ascii_alphanumeric() || b"/_.~%!$&'()*+,;=:-".contains(&byte))
-                {
-                    let why = "Invalid path (regex used for validation is '[A-Za-z0-9/\\-._~%!$&'()*+,;=:]+')";
-                    errors.invalid_value(at, path, why);
-                }
-            }
-            _ => errors.invalid(at, "must be a domain-prefixed path (such as \"acme.io/foo\")"),
-        }
+        errors.extend(names::domain_prefixed_path(&at.path, at.text()));
     }
     if at.text().len() > 63 {
         errors.push(FieldError::too_long(at.path.to_string(), 63));
@@ -413,7 +399,7 @@ fn update(new: &Value, old: &Value) -> Vec<FieldError> {
         fixed(&["managedBy"], "ValidateJobSpecUpdate"),
         fixed(&["successPolicy"], "ValidateJobSpecUpdate"),
     ];
-    tell(&mut errors, &rules, &spec, Some(&was));
+    check_fields(&mut errors, &rules, &spec, Some(&was));
     errors.into_vec()
 }
 

@@ -14,12 +14,12 @@ use serde_json::Value;
 use super::check::{At, Errors, Object, child, each, ensure, get};
 use super::pods::defaults::canonical_quantities;
 use super::pods::resources::{Of, is_extended_name, overcommit_allowed, resource_name};
-use kubewright_model::{Looks, PLAIN, Strategy};
+use kubewright_model::{MetadataChecks, PLAIN, Strategy};
 
 /// How LimitRanges are written.
 pub(crate) const LIMITS: Strategy = Strategy {
     create_on_update: true,
-    looks: Looks::WHOLE,
+    metadata_checks: MetadataChecks::CREATE,
     default: default_limits,
     // One without a name is called by its uid.
     prepare_create: |object, _| {
@@ -159,7 +159,7 @@ fn bounds(errors: &mut Errors, item: &At<'_>, lists: [Option<&Object>; 5], resou
     };
     let amount = |list: Option<&Object>| Quantity::from_str(list?.get(resource)?.as_str()?).ok();
     let [most, least, usual, request, ratio] = lists.map(amount);
-    // Pods have no defaults, which is told, and theirs are not compared.
+    // Pods have no defaults, which is reported, and theirs are not compared.
     let is_pod = item.value.get("type").and_then(Value::as_str) == Some("Pod");
     let [usual, request] = [usual, request].map(|amount| amount.filter(|_| !is_pod));
     let mut refuse = |path: &str, shown: &str, low: (&str, &Option<Quantity>), high: (&str, &Option<Quantity>)| {

@@ -10,13 +10,14 @@ use kubewright_schema::names;
 use serde_json::{Value, json};
 
 use super::check::{
-    At, Errors, absent, check_port, check_port_or_name, child, each, ensure, fill, fixed, get, keep, port_name_messages,
+    At, Errors, absent, check_kind_and_name, check_port, check_port_or_name, child, each, ensure, fill, fixed, get,
+    keep,
 };
 use super::pods::scheduling::label_selector;
 use super::ranges;
 use super::service_warnings;
 use super::system::empty_status;
-use kubewright_model::{Empties, GenerationRule, Looks, NameRule, PLAIN, StatusMetadata, Strategy};
+use kubewright_model::{Empties, GenerationRule, MetadataChecks, NameRule, PLAIN, StatusMetadata, Strategy};
 
 const CLASS_ANNOTATION: &str = "kubernetes.io/ingress.class";
 
@@ -25,7 +26,7 @@ pub(crate) const INGRESS: Strategy = Strategy {
     generation: GenerationRule::Spec,
     empties: Empties::Seen,
     status_metadata: StatusMetadata::WRITTEN,
-    looks: Looks::CHANGED_AND_WHOLE,
+    metadata_checks: MetadataChecks::UPDATE_AND_CREATE,
     default: |object| {
         let Some(object) = object.as_object_mut() else { return };
         ensure(object, "spec");
@@ -68,7 +69,7 @@ pub(crate) const INGRESS: Strategy = Strategy {
 /// How IngressClasses are written.
 pub(crate) const INGRESS_CLASS: Strategy = Strategy {
     generation: GenerationRule::Spec,
-    looks: Looks::CHANGED_AND_WHOLE,
+    metadata_checks: MetadataChecks::UPDATE_AND_CREATE,
     default: |object| {
         let Some(spec) = object.as_object_mut().and_then(|object| ensure(object, "spec")) else {
             return;
@@ -128,7 +129,7 @@ pub(crate) const NETWORK_POLICY: Strategy = Strategy {
             .flatten()
             .flat_map(At::items)
             .map(|peer| peer.key("ipBlock"));
-        let told = blocks.flat_map(|block| {
+        let warnings = blocks.flat_map(|block| {
             let except = block.key("except");
             let parts = except.items().filter_map(|part| service_warnings::block(&part));
             service_warnings::block(&block.key("cidr"))
@@ -136,7 +137,7 @@ pub(crate) const NETWORK_POLICY: Strategy = Strategy {
                 .chain(parts)
                 .collect::<Vec<_>>()
         });
-        told.collect()
+        warnings.collect()
     },
     ..PLAIN
 };
@@ -144,7 +145,7 @@ pub(crate) const NETWORK_POLICY: Strategy = Strategy {
 /// How IPAddresses are written.
 pub(crate) const IP_ADDRESS: Strategy = Strategy {
     names: NameRule::PathSegment,
-    looks: Looks::CHANGED_AND_WHOLE,
+    metadata_checks: MetadataChecks::UPDATE_AND_CREATE,
     validate_create: ip_address,
     validate_update: |new, _| ip_address(new),
     fields: &[fixed(&["spec", "parentRef"], "ValidateIPAddressUpdate")],
@@ -315,7 +316,7 @@ fn backend(errors: &mut Errors, at: &At<'_>) {
             match (!word.text().is_empty(), number.int().unwrap_or(0) != 0) {
                 (true, true) => errors.invalid_value(at, "", "cannot set both port name & port number"),
                 (false, false) => errors.required(at, "port name or number is required"),
-                (true, false) => errors.messages(&word, port_name_messages(word.text())),
+                (true, false) => errors.messages(&word, names::port_name(word.text())),
                 (false, true) => check_port(errors, &number),
             }
         }
@@ -328,14 +329,7 @@ fn reference(errors: &mut Errors, at: &At<'_>) {
     if group.present() {
         errors.messages(&group, names::dns1123_subdomain(group.text()));
     }
-    for field in ["kind", "name"] {
-        let part = at.key(field);
-        if part.text().is_empty() {
-            errors.required(&part, "");
-        } else {
-            errors.messages(&part, names::path_segment_name(part.text()));
-        }
-    }
+    check_kind_and_name(errors, at);
 }
 
 /// `ValidateIngressClass` and `validateIngressClassParametersReference`.
@@ -349,7 +343,7 @@ fn ingress_class(new: &Value) -> Vec<FieldError> {
         if controller.text().len() > 250 {
             errors.push(FieldError::too_long(controller.path.to_string(), 250));
         }
-        prefixed_path(&mut errors, &controller);
+        errors.extend(names::domain_prefixed_path(&controller.path, controller.text()));
     }
     let parameters = spec.key("parameters");
     if parameters.present() {
@@ -373,23 +367,6 @@ fn ingress_class(new: &Value) -> Vec<FieldError> {
         }
     }
     errors.into_vec()
-}
-
-/// A domain, a slash and a path (`IsDomainPrefixedPath`).
-fn prefixed_path(errors: &mut Errors, at: &At<'_>) {
-    match at.text().split_once('/') {
-        Some((domain, path)) if !domain.is_empty() && !path.is_empty() => {
-            for message in names::dns1123_subdomain(domain) {
-                errors.invalid_value(at, domain, message);
-            }
-            let known = |c: char| c.is_ascii_alphanumeric() || "/-._~%!$&'()*+,;=:".contains(c);
-            if !path.chars().all(known) {
-                let why = "Invalid path (regex used for validation is '[A-Za-z0-9/\\-._~%!$&'()*+,;=:]+')";
-                errors.invalid_value(at, path, why);
-            }
-        }
-        _ => errors.invalid(at, "must be a domain-prefixed path (such as \"acme.io/foo\")"),
-    }
 }
 
 /// `ValidateNetworkPolicySpec`.

@@ -14,13 +14,13 @@ use super::check::{At, Errors, child, ensure, fill, get, keep, text};
 use super::pods::defaults;
 use super::{ranges, service_warnings};
 use kubewright_model::facts::amounts::is_counted_in_wholes;
-use kubewright_model::{Looks, PLAIN, StatusMetadata, Strategy};
+use kubewright_model::{MetadataChecks, PLAIN, StatusMetadata, Strategy};
 
 /// How Nodes are written.
 pub(crate) const NODE: Strategy = Strategy {
     keeps_first_status: true,
     status_metadata: StatusMetadata::WRITTEN,
-    looks: Looks::CHANGED_AND_WHOLE,
+    metadata_checks: MetadataChecks::UPDATE_AND_CREATE,
     default,
     prepare_create: |new, _| drop_config_source(new),
     prepare_update: |new, old, _| {
@@ -30,13 +30,13 @@ pub(crate) const NODE: Strategy = Strategy {
     validate_create: |new| node(new, &Value::Null),
     warnings: |new, _| {
         let spec = At::root(new).key("spec");
-        let mut told = Vec::new();
+        let mut warnings = Vec::new();
         if !spec.key("externalID").text().is_empty() {
-            told.push("spec.externalID: this field is deprecated, and is unused by Kubernetes".to_owned());
+            warnings.push("spec.externalID: this field is deprecated, and is unused by Kubernetes".to_owned());
         }
         let ranges = spec.key("podCIDRs");
-        told.extend(ranges.items().filter_map(|range| service_warnings::block(&range)));
-        told
+        warnings.extend(ranges.items().filter_map(|range| service_warnings::block(&range)));
+        warnings
     },
     validate_update: update,
     validate_status: |new, _| {
@@ -241,7 +241,7 @@ fn update(new: &Value, old: &Value) -> Vec<FieldError> {
     let (after, before) = (At::root(new).key("spec"), At::root(old).key("spec"));
     let ranges = before.key("podCIDRs");
     let given = after.key("podCIDRs");
-    // Each of as many ranges is told, others in one.
+    // Each of as many ranges is reported, others in one.
     let changed = if ranges.len() == given.len() {
         let pairs = ranges.items().zip(given.items());
         pairs.filter(|(was, is)| was.value != is.value).count()

@@ -10,14 +10,14 @@ use kubewright_schema::names;
 use kubewright_schema::quantity::Quantity;
 use serde_json::{Value, json};
 
-use super::check::{At, Errors, FieldRule, Must, child, ensure, fill, fixed, keep, not_negative, rule, tell};
+use super::check::{At, Errors, FieldRule, Must, check_fields, child, ensure, fill, fixed, keep, not_negative, rule};
 use super::pods::defaults::canonical_quantities;
 use super::pods::resources::{Of, is_counted, overhead, resource_name};
 use super::pods::scheduling::{label_selector, tolerations};
 use super::workloads::{at_most_all, int_or_percent};
 use kubewright_model::facts::SYSTEM_CLASSES;
 use kubewright_model::facts::amounts::{is_counted_in_wholes, is_extended};
-use kubewright_model::{Empties, GenerationRule, Looks, NameRule, PLAIN, StatusMetadata, Strategy};
+use kubewright_model::{Empties, GenerationRule, MetadataChecks, NameRule, PLAIN, StatusMetadata, Strategy};
 
 /// How PodDisruptionBudgets are written.
 pub(crate) const BUDGET: Strategy = Strategy {
@@ -26,8 +26,8 @@ pub(crate) const BUDGET: Strategy = Strategy {
     generation: GenerationRule::Spec,
     status_metadata: StatusMetadata::WRITTEN,
     any_finalizer: true,
-    looks: Looks::NONE,
-    status_looks: Looks::NONE,
+    metadata_checks: MetadataChecks::NONE,
+    status_metadata_checks: MetadataChecks::NONE,
     default: default_budget,
     prepare_create: |object, _| {
         if let Some(object) = object.as_object_mut() {
@@ -45,7 +45,7 @@ pub(crate) const BUDGET: Strategy = Strategy {
     )],
     validate_status: |new, _| {
         let mut errors = Errors::default();
-        tell(&mut errors, &BUDGET_STATUS, &At::root(new).key("status"), None);
+        check_fields(&mut errors, &BUDGET_STATUS, &At::root(new).key("status"), None);
         conditions(&mut errors, &At::root(new).keys(&["status", "conditions"]));
         errors.into_vec()
     },
@@ -324,7 +324,7 @@ pub(crate) const RUNTIME_CLASS: Strategy = Strategy {
     create_on_update: true,
     unconditional_update: false,
     any_finalizer: true,
-    looks: Looks::CHANGED_AND_WHOLE,
+    metadata_checks: MetadataChecks::UPDATE_AND_CREATE,
     validate_create: runtime_class,
     validate_update: |new, _| runtime_class(new),
     fields: &[fixed(&["handler"], "ValidateRuntimeClassUpdate")],

@@ -6,14 +6,14 @@ use serde_json::Value;
 
 use super::check::{At, Errors, each, ensure, fill_text, get, text};
 use super::pods::scheduling::label_selector;
-use kubewright_model::{Looks, NameRule, PLAIN, Strategy};
+use kubewright_model::{MetadataChecks, NameRule, PLAIN, Strategy};
 
 const GROUP: &str = "rbac.authorization.k8s.io";
 
 const RBAC: Strategy = Strategy {
     create_on_update: true,
     names: NameRule::PathSegment,
-    looks: Looks::CHANGED_AND_WHOLE,
+    metadata_checks: MetadataChecks::UPDATE_AND_CREATE,
     ..PLAIN
 };
 

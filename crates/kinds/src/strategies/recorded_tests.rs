@@ -1,13 +1,15 @@
 //! The answers of kube-apiserver to a create, replayed through the strategies: defaults, preparation, allocation and
 //! errors of all kinds at once.
 
+use std::sync::Arc;
+
 use kubewright_schema::structural::go_normalize;
 use serde_json::{Value, json};
 
 use crate::rows::{lookup, rows};
 use kubewright_model::facts::additions;
 use kubewright_model::testing::{Scene, fits};
-use kubewright_model::{Cell, StrategyContext, Taken, Unallocated};
+use kubewright_model::{AllocatedValues, Cell, Resource, StrategyContext, Unallocated};
 
 /// The same text with the keys of the objects in it out of the way: Go prints structs in the order of their fields.
 fn loose(text: &str) -> String {
@@ -45,13 +47,17 @@ fn show_empty_lists(object: &mut Value, sent: &Value) {
     }
 }
 
-fn check(case: &Value) -> Result<(), String> {
+fn row_of(case: &Value) -> Arc<Resource> {
     let (group_version, plural) = case["resource"]
         .as_str()
         .and_then(|path| path.rsplit_once('/'))
         .expect("a path");
     let (group, version) = group_version.split_once('/').unwrap_or(("", group_version));
-    let row = lookup(group, version, plural).expect("a served kind");
+    lookup(group, version, plural).expect("a served kind")
+}
+
+fn check(case: &Value) -> Result<(), String> {
+    let row = row_of(case);
     let scene = Scene::default();
     let context = StrategyContext {
         dry_run: case["dryRun"] == true,
@@ -71,7 +77,7 @@ fn check(case: &Value) -> Result<(), String> {
     (strategy.prepare_create)(&mut object, &context);
     let mut errors = match strategy
         .allocate
-        .map(|allocation| (allocation.give)(&mut object, None, &Taken::default(), &context))
+        .map(|allocation| (allocation.give)(&mut object, None, &AllocatedValues::default(), &context))
     {
         Some(Err(Unallocated::Invalid(errors))) => errors,
         Some(Err(why)) => panic!("{object}: {why:?}"),
@@ -134,12 +140,7 @@ fn check(case: &Value) -> Result<(), String> {
 
 /// The object again, with its defaults, for the messages about it.
 fn object_of(case: &Value) -> Value {
-    let (group_version, plural) = case["resource"]
-        .as_str()
-        .and_then(|path| path.rsplit_once('/'))
-        .expect("a path");
-    let (group, version) = group_version.split_once('/').unwrap_or(("", group_version));
-    let row = lookup(group, version, plural).expect("a served kind");
+    let row = row_of(case);
     let mut object = case["body"].clone();
     (row.strategy.default)(&mut object);
     object
@@ -191,7 +192,7 @@ fn defaults_are_idempotent_and_nothing_panics() {
             let _ = (strategy.grace_period)(&twice);
             (strategy.prepare_update)(&mut twice, body, &context);
             if let Some(allocation) = strategy.allocate {
-                let mut taken = Taken::default();
+                let mut taken = AllocatedValues::default();
                 taken.add(&(allocation.held)(body));
                 let _ = (allocation.give)(&mut twice, Some(body), &taken, &context);
             }

@@ -16,16 +16,16 @@ const MODE: &str = "service.kubernetes.io/topology-mode";
 pub(super) fn warnings(service: &Value, _old: Option<&Value>) -> Vec<String> {
     let root = At::root(service);
     let spec = root.key("spec");
-    let mut told = Vec::new();
+    let mut warnings = Vec::new();
     if root.keys(&["metadata", "annotations"]).key(HINTS).present() {
-        told.push(format!("annotation {HINTS} is deprecated, please use {MODE} instead"));
+        warnings.push(format!("annotation {HINTS} is deprecated, please use {MODE} instead"));
     }
     let kind = spec.key("type").text();
     let headless = kind != "ExternalName" && spec.key("clusterIP").text() == "None";
     let has_external_ips = !spec.key("externalIPs").is_empty();
     if kind != "ExternalName" && !headless {
         let ips = spec.key("clusterIPs");
-        told.extend(ips.items().filter_map(|ip| address(&ip)));
+        warnings.extend(ips.items().filter_map(|ip| address(&ip)));
     }
     if headless {
         let ignored = [
@@ -34,27 +34,27 @@ pub(super) fn warnings(service: &Value, _old: Option<&Value>) -> Vec<String> {
             (spec.key("sessionAffinity").text() != "None", "SessionAffinity"),
         ];
         let ignored = ignored.iter().filter(|(says, _)| *says);
-        told.extend(ignored.map(|(_, field)| format!("spec.{field} is ignored for headless services")));
+        warnings.extend(ignored.map(|(_, field)| format!("spec.{field} is ignored for headless services")));
     }
-    told.extend(spec.key("externalIPs").items().filter_map(|ip| address(&ip)));
-    told.extend(address(&spec.key("loadBalancerIP")));
-    told.extend(
+    warnings.extend(spec.key("externalIPs").items().filter_map(|ip| address(&ip)));
+    warnings.extend(address(&spec.key("loadBalancerIP")));
+    warnings.extend(
         spec.key("loadBalancerSourceRanges")
             .items()
             .filter_map(|range| block(&range)),
     );
     if kind == "ExternalName" && has_external_ips {
-        told.push("spec.externalIPs is ignored when spec.type is \"ExternalName\"".to_owned());
+        warnings.push("spec.externalIPs is ignored when spec.type is \"ExternalName\"".to_owned());
     } else if has_external_ips && !headless {
-        told.push("spec.externalIPs is deprecated and may no longer be implemented in some clusters".to_owned());
+        warnings.push("spec.externalIPs is deprecated and may no longer be implemented in some clusters".to_owned());
     }
     if kind != "ExternalName" && !spec.key("externalName").text().is_empty() {
-        told.push("spec.externalName is ignored when spec.type is not \"ExternalName\"".to_owned());
+        warnings.push("spec.externalName is ignored when spec.type is not \"ExternalName\"".to_owned());
     }
     if spec.key("trafficDistribution").text() == "PreferClose" {
-        told.push("spec.trafficDistribution: \"PreferClose\" is deprecated; use \"PreferSameZone\"".to_owned());
+        warnings.push("spec.trafficDistribution: \"PreferClose\" is deprecated; use \"PreferSameZone\"".to_owned());
     }
-    told
+    warnings
 }
 
 /// A text that some programs read as an address, and others as another one or none: `010.2.3.4`, `::ffff:1.2.3.4`,

@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::check::{At, Errors, check_ip, each, ensure, fill, fixed, get};
 use super::core::protocol_of_program;
 use super::service_warnings;
-use kubewright_model::{Looks, PLAIN, Strategy};
+use kubewright_model::{MetadataChecks, PLAIN, Strategy};
 
 /// The bounds of upstream's `ValidateEndpointSlice`.
 const MAX_ENDPOINTS: usize = 1000;
@@ -19,7 +19,7 @@ const MAX_HINTS: usize = 8;
 pub(crate) const ENDPOINT_SLICE: Strategy = Strategy {
     fits_this_machine: Some(super::services::LOOPBACK),
     generation: kubewright_model::GenerationRule::AllButMetadataOrLabels,
-    looks: Looks::WHOLE,
+    metadata_checks: MetadataChecks::CREATE,
     default: |object| {
         let Some(object) = object.as_object_mut() else { return };
         fill(object, "endpoints", Value::Null);
@@ -119,7 +119,7 @@ fn endpoints(errors: &mut Errors, list: &At<'_>, kind: &str) {
     }
 }
 
-/// One address of a list. Nothing is known of the addresses of another type than these, which is told elsewhere
+/// One address of a list. Nothing is known of the addresses of another type than these, which is reported elsewhere
 /// (`validateEndpoints`).
 fn check_address(errors: &mut Errors, list: &At<'_>, address: &At<'_>, kind: &str) {
     if kind == "FQDN" {
@@ -134,7 +134,7 @@ fn check_address(errors: &mut Errors, list: &At<'_>, address: &At<'_>, kind: &st
         let why = format!("must be in canonical form (\"{ip}\")");
         return errors.invalid(address, why);
     }
-    // The family is told at the list.
+    // The family is reported at the list.
     let family = list.path.to_string();
     if kind == "IPv4" && !ip.is_ipv4() {
         errors.push(FieldError::invalid(family, address.text(), "must be an IPv4 address"));
@@ -169,21 +169,21 @@ fn full_name(errors: &mut Errors, at: &At<'_>) {
 fn warnings(new: &Value, old: Option<&Value>) -> Vec<String> {
     let at = At::root(new);
     let is_named = old.is_none() && at.key("addressType").text() == "FQDN";
-    let mut told = Vec::from_iter(is_named.then(|| "spec.addressType: FQDN endpoints are deprecated".to_owned()));
+    let mut warnings = Vec::from_iter(is_named.then(|| "spec.addressType: FQDN endpoints are deprecated".to_owned()));
     let by = get(new, &["metadata", "labels", "endpointslice.kubernetes.io/managed-by"]);
     let by = by.as_str().unwrap_or("");
     // These write addresses well.
     if by != "endpointslice-controller.k8s.io" && by != "endpointslicemirroring-controller.k8s.io" {
         for endpoint in at.key("endpoints").items() {
             let addresses = endpoint.key("addresses");
-            told.extend(
+            warnings.extend(
                 addresses
                     .items()
                     .filter_map(|address| service_warnings::address(&address)),
             );
         }
     }
-    told
+    warnings
 }
 
 /// `validatePorts`.
@@ -269,7 +269,7 @@ mod tests {
                 &immutable("Foo"),
             ],
         );
-        // The endpoints are as they were, so only the type is told.
+        // The endpoints are as they were, so only the type is reported.
         check(&slice("IPv6", &[OLD]), &[&immutable("IPv6")]);
     }
 

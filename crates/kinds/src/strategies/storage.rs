@@ -25,7 +25,8 @@ use super::check::{At, Errors, absent, child, ensure, fill, fixed, get, keep};
 use super::pods::scheduling::label_selector;
 use super::pods::warnings::{old_label, old_labels};
 pub(crate) use claims::CLAIM;
-use kubewright_model::{GenerationRule, Looks, PLAIN, StatusMetadata, Strategy};
+use kubewright_model::duration::check_token_seconds;
+use kubewright_model::{GenerationRule, MetadataChecks, PLAIN, StatusMetadata, Strategy};
 
 const STORED: Strategy = Strategy {
     delete_returns_object: true,
@@ -34,7 +35,7 @@ const STORED: Strategy = Strategy {
 
 /// How StorageClasses are written.
 pub(crate) const CLASS: Strategy = Strategy {
-    looks: Looks::CHANGED_AND_WHOLE,
+    metadata_checks: MetadataChecks::UPDATE_AND_CREATE,
     default: |object| {
         let Some(object) = object.as_object_mut() else { return };
         fill(object, "reclaimPolicy", "Delete");
@@ -124,7 +125,7 @@ const DRIVER_FIELDS: [&str; 3] = ["name", "nodeID", "topologyKeys"];
 /// How CSINodes are written.
 pub(crate) const NODE: Strategy = Strategy {
     unconditional_update: false,
-    looks: Looks::WHOLE,
+    metadata_checks: MetadataChecks::CREATE,
     validate_create: node,
     validate_update: |new, old| {
         let mut errors = Errors::default();
@@ -157,8 +158,8 @@ pub(crate) const NODE: Strategy = Strategy {
 pub(crate) const ATTACHMENT: Strategy = Strategy {
     status_metadata: StatusMetadata::RESET,
     unconditional_update: false,
-    looks: Looks::WHOLE,
-    status_looks: Looks::WHOLE,
+    metadata_checks: MetadataChecks::CREATE,
+    status_metadata_checks: MetadataChecks::CREATE,
     default: |object| {
         let spec = object.as_object_mut().and_then(|object| child(object, "spec"));
         let source = spec.and_then(|spec| child(spec, "source"));
@@ -193,7 +194,7 @@ pub(crate) const ATTACHMENT: Strategy = Strategy {
 
 /// How VolumeAttributesClasses are written.
 pub(crate) const ATTRIBUTES: Strategy = Strategy {
-    looks: Looks::CHANGED_AND_WHOLE,
+    metadata_checks: MetadataChecks::UPDATE_AND_CREATE,
     validate_create: attributes,
     validate_update: |new, old| {
         let mut errors = Errors::default();
@@ -214,7 +215,7 @@ pub(crate) const CAPACITY: Strategy = Strategy {
     unconditional_update: false,
     delete_returns_object: false,
     generation: GenerationRule::Never,
-    looks: Looks::CHANGED_AND_WHOLE,
+    metadata_checks: MetadataChecks::UPDATE_AND_CREATE,
     validate_create: capacity,
     warnings: |new, _| {
         let mut warn = Vec::new();
@@ -367,10 +368,8 @@ fn driver(new: &Value) -> Vec<FieldError> {
             continue;
         }
         let seconds = request.key("expirationSeconds");
-        if seconds.int().is_some_and(|seconds| seconds < 600) {
-            errors.invalid(&seconds, "may not specify a duration less than 10 minutes");
-        } else if seconds.int().is_some_and(|seconds| seconds > 1 << 32) {
-            errors.invalid(&seconds, "may not specify a duration larger than 2^32 seconds");
+        if let Some(Err(why)) = seconds.int().map(check_token_seconds) {
+            errors.invalid(&seconds, why);
         }
     }
     let in_secrets = spec.key("serviceAccountTokenInSecrets");

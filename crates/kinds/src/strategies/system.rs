@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::check::{At, Errors, child, ensure, fill, get, keep};
 use super::core::decoded_len;
 use kubewright_model::facts::locally_available;
-use kubewright_model::{Looks, NameRule, PLAIN, StatusMetadata, Strategy};
+use kubewright_model::{MetadataChecks, NameRule, PLAIN, StatusMetadata, Strategy};
 
 pub(super) fn ensure_status(object: &mut Value) {
     if let Some(object) = object.as_object_mut() {
@@ -31,7 +31,7 @@ pub(crate) const API_SERVICE: Strategy = Strategy {
     names: NameRule::PathSegment,
     unconditional_update: false,
     any_finalizer: true,
-    looks: Looks::CHANGED_AND_WHOLE,
+    metadata_checks: MetadataChecks::UPDATE_AND_CREATE,
     default: |object| {
         ensure_status(object);
         if let Some(service) = object

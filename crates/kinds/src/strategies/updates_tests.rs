@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use crate::rows::{lookup, rows};
 use kubewright_model::facts::additions;
 use kubewright_model::testing::Scene;
-use kubewright_model::{Allocation, Resource, Taken, Unallocated};
+use kubewright_model::{AllocatedValues, Allocation, Resource, Unallocated};
 
 fn row(path: &str) -> std::sync::Arc<Resource> {
     let (group_version, plural) = path.rsplit_once('/').expect("a path");
@@ -43,7 +43,7 @@ fn check(path: &str, body: Value, patch: Value, wanted: &[&str]) -> (Value, Valu
     additions::tolerate(&row, &mut old, None);
     (strategy.prepare_create)(&mut old, &context);
     if let Some(allocation) = strategy.allocate {
-        let given = (allocation.give)(&mut old, None, &Taken::default(), &context);
+        let given = (allocation.give)(&mut old, None, &AllocatedValues::default(), &context);
         assert_eq!(given, Ok(()), "{path}");
     }
     assert_eq!(
@@ -59,7 +59,7 @@ fn check(path: &str, body: Value, patch: Value, wanted: &[&str]) -> (Value, Valu
     (strategy.prepare_update)(&mut new, &old, &context);
     let mut errors = Vec::new();
     if let Some(allocation) = strategy.allocate {
-        let mut taken = Taken::default();
+        let mut taken = AllocatedValues::default();
         taken.add(&(allocation.held)(&old));
         errors.extend(why_not((allocation.give)(&mut new, Some(&old), &taken, &context)));
     }
@@ -289,8 +289,8 @@ fn what_is_taken_is_refused() {
     };
     let mut stored =
         make(json!({"type": "NodePort", "clusterIP": "10.0.0.9", "ports": [{"port": 80, "nodePort": 31234}]}));
-    assert_eq!(give(&mut stored, None, &Taken::default(), &context), Ok(()));
-    let mut taken = Taken::default();
+    assert_eq!(give(&mut stored, None, &AllocatedValues::default(), &context), Ok(()));
+    let mut taken = AllocatedValues::default();
     taken.add(&held(&stored));
     let refused = |spec: Value, texts: &[&str]| {
         let mut service = make(spec.clone());

@@ -11,10 +11,10 @@ use kubewright_schema::names;
 use serde_json::Value;
 
 use super::admission_policies::conditions;
-use super::check::{self, At, Errors, Must, Object, child, each, ensure, fill, tell};
+use super::check::{self, At, Errors, Must, Object, check_fields, child, each, ensure, fill};
 use super::pods::scheduling::label_selector;
 use kubewright_model::facts::expression::Compiler;
-use kubewright_model::{Empties, GenerationRule, Looks, PLAIN, Strategy};
+use kubewright_model::{Empties, GenerationRule, MetadataChecks, PLAIN, Strategy};
 
 /// How configurations of validating webhooks are written.
 pub(crate) const VALIDATING: Strategy = Strategy {
@@ -23,7 +23,7 @@ pub(crate) const VALIDATING: Strategy = Strategy {
     generation: GenerationRule::AllButMetadataAndStatus,
     empties: Empties::Changes,
     any_finalizer: true,
-    looks: Looks::WHOLE,
+    metadata_checks: MetadataChecks::CREATE,
     default: |object| default_webhooks(object, false),
     validate_create: |new| configuration(new, false),
     validate_update: |new, _| configuration(new, false),
@@ -119,7 +119,7 @@ fn webhook(errors: &mut Errors, at: &At<'_>, mutating: bool) {
             "validateValidatingWebhook",
         ),
     ];
-    tell(errors, &rules, at, None);
+    check_fields(errors, &rules, at, None);
     let effects = at.key("sideEffects");
     if effects.present() {
         errors.one_of_all(&effects, &["None", "NoneOnDryRun"]);

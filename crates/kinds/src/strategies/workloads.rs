@@ -11,7 +11,7 @@ mod template;
 use kubewright_schema::error::FieldError;
 use serde_json::Value;
 
-use super::check::{At, Errors, FieldRule, fill, fixed, get, keep, not_negative, tell};
+use super::check::{At, Errors, FieldRule, check_fields, fill, fixed, get, keep, not_negative};
 use super::pods;
 use super::system::empty_status;
 use daemon_sets::{count_template, daemon_set, template_count};
@@ -20,7 +20,7 @@ use defaults::{
     default_daemon_set, default_deployment, default_replica_set, default_replication_controller, default_stateful_set,
     status_defaults,
 };
-use kubewright_model::{GenerationRule, Looks, NameRule, PLAIN, StatusMetadata, Strategy, StrategyContext};
+use kubewright_model::{GenerationRule, MetadataChecks, NameRule, PLAIN, StatusMetadata, Strategy, StrategyContext};
 use stateful_sets::{stateful_set, update_stateful_set};
 pub(super) use template::{Restart, pod_template};
 use template::{lone_template, selector_and_template};
@@ -129,9 +129,9 @@ pub(crate) const STATEFUL_SET: Strategy = Strategy {
         parts_of(new, STATEFUL_SET_NUMBERS, &parts, "status.readyReplicas")
     },
     warnings: |new, old| {
-        let mut told = warnings(new, old);
-        stateful_sets::warnings(new, old.is_none(), &mut told);
-        told
+        let mut warnings = warnings(new, old);
+        stateful_sets::warnings(new, old.is_none(), &mut warnings);
+        warnings
     },
     ..WORKLOAD
 };
@@ -168,7 +168,7 @@ pub(crate) const DAEMON_SET: Strategy = Strategy {
 
 /// How ControllerRevisions are written: their data never changes.
 pub(crate) const CONTROLLER_REVISION: Strategy = Strategy {
-    looks: Looks::CHANGED_AND_WHOLE,
+    metadata_checks: MetadataChecks::UPDATE_AND_CREATE,
     default: |object| {
         if let Some(object) = object.as_object_mut() {
             fill(object, "revision", 0);
@@ -177,7 +177,7 @@ pub(crate) const CONTROLLER_REVISION: Strategy = Strategy {
     validate_create: revision,
     validate_update: |new, _| {
         let mut errors = Errors::default();
-        tell(&mut errors, REVISION, &At::root(new), None);
+        check_fields(&mut errors, REVISION, &At::root(new), None);
         errors.into_vec()
     },
     fields: &[fixed(&["data"], "ValidateControllerRevisionUpdate")],
@@ -246,17 +246,17 @@ fn keep_status(new: &mut Value, old: &Value, _: &StrategyContext<'_>) {
 
 fn warnings(new: &Value, old: Option<&Value>) -> Vec<String> {
     let name = old.is_none().then(|| pods::warnings::names_of_pods(new)).flatten();
-    let mut told: Vec<String> = name.into_iter().collect();
+    let mut warnings: Vec<String> = name.into_iter().collect();
     if pods::warnings::are_told(new, old) {
-        told.extend(pods::warnings::warnings(&At::root(new).keys(&["spec", "template"])));
+        warnings.extend(pods::warnings::warnings(&At::root(new).keys(&["spec", "template"])));
     }
-    told
+    warnings
 }
 
 /// The errors that the rules find in the status.
 pub(super) fn status_numbers(new: &Value, numbers: &[FieldRule]) -> Vec<FieldError> {
     let mut errors = Errors::default();
-    tell(&mut errors, numbers, &At::root(new).key("status"), None);
+    check_fields(&mut errors, numbers, &At::root(new).key("status"), None);
     errors.into_vec()
 }
 
@@ -317,7 +317,7 @@ fn deployment(new: &Value) -> Vec<FieldError> {
         not_negative(&["revisionHistoryLimit"], "ValidateDeploymentSpec"),
         not_negative(&["progressDeadlineSeconds"], "ValidateDeploymentSpec"),
     ];
-    tell(&mut errors, &rules, &spec, None);
+    check_fields(&mut errors, &rules, &spec, None);
     let deadline = spec.key("progressDeadlineSeconds");
     if deadline
         .int()
@@ -387,7 +387,7 @@ fn replica_set(new: &Value) -> Vec<FieldError> {
         not_negative(&["replicas"], "ValidateReplicaSetSpec"),
         not_negative(&["minReadySeconds"], "ValidateReplicaSetSpec"),
     ];
-    tell(&mut errors, &rules, &spec, None);
+    check_fields(&mut errors, &rules, &spec, None);
     selector_and_template(&mut errors, &spec, Restart::Always("replicaset"));
     errors.into_vec()
 }
@@ -400,7 +400,7 @@ fn replication_controller(new: &Value) -> Vec<FieldError> {
         not_negative(&["replicas"], "ValidateReplicationControllerSpec"),
         not_negative(&["minReadySeconds"], "ValidateReplicationControllerSpec"),
     ];
-    tell(&mut errors, &rules, &spec, None);
+    check_fields(&mut errors, &rules, &spec, None);
     let (selector, template) = (spec.key("selector"), spec.key("template"));
     if selector.is_empty() {
         errors.required(&selector, "");
@@ -422,7 +422,7 @@ fn replication_controller(new: &Value) -> Vec<FieldError> {
 fn revision(new: &Value) -> Vec<FieldError> {
     let mut errors = Errors::default();
     let at = At::root(new);
-    tell(&mut errors, REVISION, &at, None);
+    check_fields(&mut errors, REVISION, &at, None);
     let data = at.key("data");
     if !data.present() {
         errors.required(&data, "data is mandatory");

@@ -36,16 +36,16 @@ pub enum ChangeKind {
 
 impl Change {
     pub(super) fn of(event: &Event<dyn Cached>) -> Change {
-        let identity = event.object().identity();
+        let id = event.object().object_id();
         Change {
-            request: Request::new(identity.namespace, identity.name.unwrap_or_default()),
+            request: Request::new(id.namespace, id.name.unwrap_or_default()),
             kind: match event {
                 Event::Added { initial, .. } => ChangeKind::Added { initial: *initial },
                 Event::Modified { .. } => ChangeKind::Modified,
                 Event::Deleted { .. } => ChangeKind::Deleted,
             },
-            uid: identity.uid.map(str::to_owned),
-            resource_version: identity.version.map(str::to_owned),
+            uid: id.uid.map(str::to_owned),
+            resource_version: id.version.map(str::to_owned),
         }
     }
 }

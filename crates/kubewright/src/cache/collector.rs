@@ -8,7 +8,7 @@ use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::Registry;
 
-use super::{Cache, Health, Shared, WeakCache};
+use super::{Cache, Health, SharedInformer, WeakCache};
 
 /// Asks the informers when the metrics are read; keeps none of them alive.
 #[derive(Clone, Debug, Default)]
@@ -28,7 +28,7 @@ impl Caches {
     }
 }
 
-type Row = (&'static str, &'static str, fn(&Shared) -> f64);
+type Row = (&'static str, &'static str, fn(&SharedInformer) -> f64);
 
 const ROWS: [Row; 3] = [
     (
@@ -52,7 +52,7 @@ impl Collector for Caches {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> std::fmt::Result {
         let known = self.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let caches = known.iter().filter_map(WeakCache::upgrade);
-        let informers: Vec<Shared> = caches.flat_map(|cache| cache.informers()).collect();
+        let informers: Vec<SharedInformer> = caches.flat_map(|cache| cache.informers()).collect();
         for (name, help, value) in ROWS {
             let mut family = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
             for informer in &informers {

@@ -1,21 +1,22 @@
 //! An informer without the type of its objects: one watch, one store, many handlers.
 //!
-//! The watch runs in a task of its own (`watch.rs`) that ends when the last [`Shared`] (`core/shared.rs`) is dropped.
-//! The dispatcher's lock is held over "apply to the store, tell the handlers" and over "take a snapshot, add a
-//! handler"; the store's lock only while it is changed, so that handlers may read it. Handlers of users have a mailbox
-//! and a task (`handlers.rs`). Those of controllers run inline: they must map every state to keys, since the owner in
-//! between may have acted on it, and a hop to another task would delay each reconcile.
+//! The watch runs in a task of its own (`watch.rs`) that ends when the last [`SharedInformer`]
+//! (`core/shared_informer.rs`) is dropped. The dispatcher's lock is held over "apply to the store, tell the handlers"
+//! and over "take a snapshot, add a handler"; the store's lock only while it is changed, so that handlers may read it.
+//! Handlers of users have a mailbox and a task (`handlers.rs`). Those of controllers run inline: they must map every
+//! state to keys, since the owner in between may have acted on it, and a hop to another task would delay each
+//! reconcile.
 //!
 //! Health has three sources: the first list, the watch, and objects that do not decode. An object that does not decode
 //! affects no other: the informer is synced without it and reports it ([`Core::health`]).
 //!
 //! Invariants: SI2 when a handler runs, the store holds the state that it is told of; SI5 `synced` means that every
-//! inline handler has returned for every object of the first list, `told` that the others have as well; SI7 a panicking
-//! handler is reported and affects no other; SI9 the task ends with the last handle.
+//! inline handler has returned for every object of the first list, `handlers_synced` that the others have as well; SI7
+//! a panicking handler is reported and affects no other; SI9 the task ends with the last handle.
 
-mod asking;
+mod pending_reads;
 mod receiving;
-mod shared;
+mod shared_informer;
 mod tombstones;
 
 use std::collections::BTreeMap;
@@ -30,20 +31,20 @@ use tokio::runtime::Handle;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use self::asking::Questions;
+use self::pending_reads::PendingReads;
 pub(crate) use self::receiving::{Gone, ReceiptTarget, Written};
-pub(crate) use self::shared::{Lease, Listed, Objects, Shared};
+pub(crate) use self::shared_informer::{Listed, Objects, SharedInformer, WatchGuard};
 use self::tombstones::Tombstones;
-use super::Keeping;
-use super::handlers::{Slot, Turn, drop_guarded};
+use super::StoreOptions;
+use super::handlers::{Batch, Subscriber, drop_guarded};
 use super::informer::{self, Health};
 use super::scope::Scope;
 use super::store::{CONTROLLER_UID, KubeMeta, ORPHANS, controller_uid, orphan_in};
 use super::transform::Transform;
 use crate::error::{Error, Result};
 use crate::events::{EventRecorder, EventType};
-use crate::form::packed::{Shelf, unpacked, with_decoded};
-use crate::form::{Cached, Form, Identity};
+use crate::form::packed::{DecodedCache, unpacked, with_decoded};
+use crate::form::{Cached, Form, ObjectId};
 use crate::metrics::Metrics;
 use crate::object::ObjectRef;
 use crate::observe::{Observation, Observers};
@@ -55,10 +56,10 @@ pub(crate) type IndexValues = Box<dyn Fn(&dyn Cached) -> Vec<String> + Send + Sy
 /// The store's state for a key.
 fn view_of<'a>(store: &'a EngineStore, key: &ObjectKey) -> View<'a> {
     let shown = |object: &'a Arc<dyn Cached>| {
-        let identity = object.identity();
+        let id = object.object_id();
         Shown {
-            uid: identity.uid,
-            version: identity.version,
+            uid: id.uid,
+            version: id.version,
         }
     };
     View {
@@ -75,24 +76,24 @@ pub(crate) struct Core {
     /// What becomes of objects before they are kept.
     pub(crate) transform: Option<Transform>,
     /// The decoded ones of its objects.
-    pub(crate) shelf: Arc<Shelf>,
+    pub(crate) decoded: Arc<DecodedCache>,
     store: RwLock<EngineStore>,
     dispatcher: Mutex<Dispatcher<dyn Cached>>,
     /// The handlers that have a task.
-    slots: Mutex<BTreeMap<HandlerId, Arc<Slot>>>,
+    subscribers: Mutex<BTreeMap<HandlerId, Arc<Subscriber>>>,
     /// Where those tasks run.
     runtime: Handle,
     receipts: Mutex<Receipts>,
     tombstones: Mutex<Tombstones>,
-    /// The open questions to the API server.
-    questions: Questions,
+    /// The reads from the API server that are under way.
+    pending_reads: PendingReads,
     progress: watch::Sender<Progress>,
-    reports: Reports,
+    listeners: Listeners,
 }
 
 /// The listeners for the events of an informer.
 #[derive(Clone, Default)]
-pub(crate) struct Reports {
+pub(crate) struct Listeners {
     pub(crate) observers: Observers,
     pub(crate) metrics: Metrics,
     /// Who writes events on objects, and under which name; set when a manager runs.
@@ -117,7 +118,7 @@ const REPORTED: usize = 10;
 
 impl Core {
     /// Call it inside a tokio runtime.
-    pub(crate) fn new(form: Form, scope: Scope, kept: &Keeping, reports: Reports) -> Core {
+    pub(crate) fn new(form: Form, scope: Scope, kept: &StoreOptions, listeners: Listeners) -> Core {
         let resource = &form.resource;
         let mut store = EngineStore::new();
         store
@@ -128,25 +129,25 @@ impl Core {
         } else {
             format!("{}.{}", resource.kind, resource.group)
         };
-        let name = match &reports.cluster {
+        let name = match &listeners.cluster {
             None => format!("{kind} {scope}"),
             Some(cluster) => format!("{kind} {scope} of cluster {cluster}"),
         };
         Core {
             name,
-            shelf: Shelf::new(form.decode.kept, kept.decoded),
+            decoded: DecodedCache::new(form.decode.kept, kept.decoded),
             transform: kept.transforms.of(form.id),
             form,
             scope,
             store: RwLock::new(store),
             dispatcher: Mutex::new(Dispatcher::new()),
-            slots: Mutex::default(),
+            subscribers: Mutex::default(),
             runtime: Handle::current(),
             receipts: Mutex::new(Receipts::default()),
             tombstones: Mutex::default(),
-            questions: Questions::default(),
+            pending_reads: PendingReads::default(),
             progress: watch::Sender::default(),
-            reports,
+            listeners,
         }
     }
 
@@ -160,8 +161,8 @@ impl Core {
         self.dispatcher.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn slots(&self) -> MutexGuard<'_, BTreeMap<HandlerId, Arc<Slot>>> {
-        self.slots.lock().unwrap_or_else(PoisonError::into_inner)
+    fn subscribers(&self) -> MutexGuard<'_, BTreeMap<HandlerId, Arc<Subscriber>>> {
+        self.subscribers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn receipts(&self) -> MutexGuard<'_, Receipts> {
@@ -186,29 +187,29 @@ impl Core {
     }
 
     fn add_slow_handler(self: &Arc<Self>, handler: Handler<dyn Cached>) -> HandlerId {
-        let slot = Arc::new(Slot::new(&self.name, handler));
+        let subscriber = Arc::new(Subscriber::new(&self.name, handler));
         let late = self.progress.borrow().synced;
-        let mailbox = slot.clone();
+        let mailbox = subscriber.clone();
         let id = self.add_handler(Arc::new(move |event| mailbox.put(event)));
-        self.slots().insert(id, slot.clone());
-        // Looked at after the slot was filed: either this sees the sync, or the sync sees the slot.
+        self.subscribers().insert(id, subscriber.clone());
+        // Looked at after the subscriber was filed: either this sees the sync, or the sync sees the subscriber.
         if self.progress.borrow().synced {
-            slot.mark(late);
+            subscriber.mark(late);
         }
         let core = self.clone();
-        let after = move |turn: Turn| {
-            core.report(&turn.panics);
+        let after = move |batch: Batch| {
+            core.report(&batch.panics);
             core.changed();
         };
-        self.runtime.spawn(slot.serve(id, after));
+        self.runtime.spawn(subscriber.serve(id, after));
         id
     }
 
     fn remove_handler(&self, handler: HandlerId) -> bool {
         let known = self.dispatcher().remove(handler);
-        let slot = self.slots().remove(&handler);
-        if let Some(slot) = slot {
-            slot.close();
+        let subscriber = self.subscribers().remove(&handler);
+        if let Some(subscriber) = subscriber {
+            subscriber.close();
             self.changed();
         }
         known
@@ -220,7 +221,7 @@ impl Core {
         for delta in deltas {
             let events = self.store.write().unwrap_or_else(PoisonError::into_inner).apply(delta);
             self.tombstones().note(&events);
-            let held = self.shelf.decoded(&events);
+            let held = self.decoded.decoded(&events);
             self.report(&dispatcher.dispatch(&events));
             drop_guarded(&self.name, held);
             drop_guarded(&self.name, events);
@@ -232,8 +233,8 @@ impl Core {
     }
 
     /// Gives back what was decoded and is not read any more.
-    pub(crate) fn tend(&self) {
-        self.shelf.tend(Instant::now());
+    pub(crate) fn trim(&self) {
+        self.decoded.trim(Instant::now());
     }
 
     fn settle_receipts(&self) {
@@ -266,11 +267,13 @@ impl Core {
             changed
         });
         if changed {
-            self.slots().values().for_each(|slot| slot.mark(false));
+            self.subscribers()
+                .values()
+                .for_each(|subscriber| subscriber.mark(false));
             self.changed();
             let objects = self.read().len();
             tracing::debug!(resource = %self.name, objects, "cache synced");
-            self.reports.observers.tell(|| Observation::CacheSynced {
+            self.listeners.observers.notify(|| Observation::CacheSynced {
                 resource: self.name.clone(),
                 objects,
             });
@@ -286,7 +289,7 @@ impl Core {
         });
         if changed {
             tracing::warn!(resource = %self.name, reason, "cache degraded; it serves what it has and tries again");
-            self.reports.observers.tell(|| Observation::CacheDegraded {
+            self.listeners.observers.notify(|| Observation::CacheDegraded {
                 resource: self.name.clone(),
                 reason,
             });
@@ -299,13 +302,13 @@ impl Core {
 
     /// Files the objects that reads could not decode, unless they have changed since.
     fn file_broken(&self) {
-        let broken = self.shelf.take_broken();
+        let broken = self.decoded.take_broken();
         if broken.is_empty() {
             return;
         }
         let mut store = self.store.write().unwrap_or_else(PoisonError::into_inner);
         for object in broken {
-            let stored = store.peek(&object.key).map(|stored| stored.identity());
+            let stored = store.peek(&object.key).map(|stored| stored.object_id());
             let version = object.resource_version.as_ref().map(ResourceVersion::as_str);
             if stored.is_some_and(|stored| stored.version == version && stored.uid == object.uid.as_deref()) {
                 // The store's content does not change, so that only people are told, and no handler.
@@ -317,7 +320,7 @@ impl Core {
     /// A reader needs the type of its objects: from now on they are decoded when they arrive, and the present ones are
     /// checked now.
     pub(crate) fn check_objects(&self) {
-        if !self.shelf.check() {
+        if !self.decoded.check() {
             return;
         }
         for object in self.list_in(None) {
@@ -327,10 +330,10 @@ impl Core {
     }
 
     /// The store's object in this very version.
-    pub(crate) fn known(&self, identity: Identity<'_>) -> Option<Arc<dyn Cached>> {
-        let found = self.get(identity.namespace, identity.name?)?;
-        let known = found.identity();
-        (known.version.is_some() && known.version == identity.version && known.uid == identity.uid).then_some(found)
+    pub(crate) fn known(&self, id: ObjectId<'_>) -> Option<Arc<dyn Cached>> {
+        let found = self.get(id.namespace, id.name?)?;
+        let known = found.object_id();
+        (known.version.is_some() && known.version == id.version && known.uid == id.uid).then_some(found)
     }
 
     /// An object of the store, decoded.
@@ -338,7 +341,7 @@ impl Core {
     /// # Errors
     /// [`Error::Undecodable`].
     pub(crate) fn unpacked(&self, object: Arc<dyn Cached>) -> Result<Arc<dyn Cached>> {
-        let reference = object.identity().reference(&self.form.resource);
+        let reference = object.object_id().reference(&self.form.resource);
         unpacked(object).map_err(|reason| {
             self.report_unreadable();
             Error::Undecodable {
@@ -390,32 +393,32 @@ impl Core {
         if self.read().unreadable().len() == 0 {
             return;
         }
-        let news = self
+        let unreported = self
             .store
             .write()
             .unwrap_or_else(PoisonError::into_inner)
             .take_unreported();
-        for (position, object) in news.iter().enumerate() {
+        for (position, object) in unreported.iter().enumerate() {
             let reference = self.object_ref(object);
             if position < REPORTED {
                 let error = &object.message;
                 tracing::warn!(object = %reference, error, "an object cannot be decoded; it is left out until it changes");
                 self.record_unreadable(object);
             }
-            self.reports.observers.tell(|| Observation::ObjectUnreadable {
+            self.listeners.observers.notify(|| Observation::ObjectUnreadable {
                 resource: self.name.clone(),
                 object: reference,
                 error: object.message.clone(),
             });
         }
-        if news.len() > REPORTED {
-            let more = news.len() - REPORTED;
+        if unreported.len() > REPORTED {
+            let more = unreported.len() - REPORTED;
             tracing::warn!(resource = %self.name, more, "more objects cannot be decoded; Informer::unreadable lists them");
         }
     }
 
     fn record_unreadable(&self, object: &Unreadable) {
-        let Some((recorder, component)) = self.reports.recorder.get() else {
+        let Some((recorder, component)) = self.listeners.recorder.get() else {
             return;
         };
         let resource = &self.form.resource;
@@ -515,7 +518,7 @@ impl Core {
     /// Without the objects that were read in vain.
     pub(crate) fn len(&self) -> usize {
         let store = self.read();
-        let shown = |key| store.peek(key).map(|stored| stored.identity().version);
+        let shown = |key| store.peek(key).map(|stored| stored.object_id().version);
         let in_vain = store.unreadable().filter(|object| {
             shown(&object.key)
                 .is_some_and(|version| version == object.resource_version.as_ref().map(ResourceVersion::as_str))

@@ -12,7 +12,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use kubewright_engine::dispatch::mailbox::{Mail, Mailbox, Mark};
-use kubewright_engine::dispatch::{Handler, HandlerPanic, end_of_panic, tell};
+use kubewright_engine::dispatch::{Handler, HandlerPanic, end_of_panic, notify};
 use kubewright_engine::{Event, HandlerId, Meta};
 use tokio::sync::Notify;
 
@@ -23,17 +23,17 @@ use crate::form::Cached;
 const BATCH: usize = 256;
 
 /// One handler and its waiting changes.
-pub(super) struct Slot {
+pub(super) struct Subscriber {
     resource: String,
     handler: Handler<dyn Cached>,
-    line: Mutex<Line>,
+    inbox: Mutex<Inbox>,
     /// Held while the handler runs.
     running: Mutex<()>,
     wake: Notify,
 }
 
 #[derive(Default)]
-struct Line {
+struct Inbox {
     mailbox: Mailbox<dyn Cached>,
     /// The end of the changes that the handler must have been told of to be synced; not known before the first list is
     /// complete.
@@ -44,28 +44,28 @@ struct Line {
     closed: bool,
 }
 
-/// The outcome of a turn of the handler.
+/// The outcome of some calls of the handler.
 #[derive(Default)]
-pub(super) struct Turn {
+pub(super) struct Batch {
     pub(super) panics: Vec<HandlerPanic>,
     /// More waits.
     more: bool,
 }
 
-impl Slot {
-    pub(super) fn new(resource: &str, handler: Handler<dyn Cached>) -> Slot {
-        Slot {
+impl Subscriber {
+    pub(super) fn new(resource: &str, handler: Handler<dyn Cached>) -> Subscriber {
+        Subscriber {
             resource: resource.to_owned(),
             handler,
-            line: Mutex::default(),
+            inbox: Mutex::default(),
             running: Mutex::new(()),
             wake: Notify::new(),
         }
     }
 
     // No code of a user runs under this lock.
-    fn line(&self) -> MutexGuard<'_, Line> {
-        self.line.lock().unwrap_or_else(PoisonError::into_inner)
+    fn inbox(&self) -> MutexGuard<'_, Inbox> {
+        self.inbox.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Puts an event into the mailbox.
@@ -77,11 +77,11 @@ impl Slot {
         // The store holds no object without a name.
         let Some(key) = key else { return };
         let spent = {
-            let mut line = self.line();
-            if line.closed {
+            let mut inbox = self.inbox();
+            if inbox.closed {
                 return;
             }
-            line.mailbox.put(key, event.clone())
+            inbox.mailbox.put(key, event.clone())
         };
         drop_guarded(&self.resource, spent);
         self.wake.notify_one();
@@ -89,39 +89,39 @@ impl Slot {
 
     /// Everything that the handler is to be synced with is in the mailbox. The first call counts.
     pub(super) fn mark(&self, late: bool) {
-        let mut line = self.line();
-        if line.mark.is_none() {
-            line.mark = Some(line.mailbox.mark());
-            line.late = late;
-            line.settle();
+        let mut inbox = self.inbox();
+        if inbox.mark.is_none() {
+            inbox.mark = Some(inbox.mailbox.mark());
+            inbox.late = late;
+            inbox.settle();
         }
     }
 
     pub(super) fn synced(&self) -> bool {
-        self.line().synced
+        self.inbox().synced
     }
 
     /// Whether the informer's sync does not wait for this handler, or need not any more.
     pub(super) fn lets_sync(&self) -> bool {
-        let line = self.line();
-        line.synced || line.late
+        let inbox = self.inbox();
+        inbox.synced || inbox.late
     }
 
     /// When this returns the handler is not called again.
     pub(super) fn close(&self) {
         let dropped = {
-            let mut line = self.line();
-            line.closed = true;
-            std::mem::take(&mut line.mailbox)
+            let mut inbox = self.inbox();
+            inbox.closed = true;
+            std::mem::take(&mut inbox.mailbox)
         };
         self.wake.notify_one();
         drop(self.running.lock());
         self.drop_mailbox(dropped);
     }
 
-    /// As [`Slot::close`], without waiting for a call that is under way.
+    /// As [`Subscriber::close`], without waiting for a call that is under way.
     pub(super) fn abandon(&self) {
-        self.line().closed = true;
+        self.inbox().closed = true;
         self.wake.notify_one();
     }
 
@@ -132,51 +132,51 @@ impl Slot {
     }
 
     /// Tells the handler some of the waiting changes.
-    fn turn(&self, id: HandlerId) -> Turn {
+    fn run_batch(&self, id: HandlerId) -> Batch {
         let _running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut turn = Turn::default();
+        let mut batch = Batch::default();
         for _ in 0..BATCH {
-            let Some(mail) = self.take() else { return turn };
+            let Some(mail) = self.take() else { return batch };
             for event in [Some(mail.first), mail.then].into_iter().flatten() {
-                turn.panics.extend(tell(id, &self.handler, &event));
+                batch.panics.extend(notify(id, &self.handler, &event));
                 drop_guarded(&self.resource, [event]);
             }
-            let mut line = self.line();
-            line.mailbox.done();
-            line.settle();
+            let mut inbox = self.inbox();
+            inbox.mailbox.done();
+            inbox.settle();
         }
-        turn.more = true;
-        turn
+        batch.more = true;
+        batch
     }
 
     fn take(&self) -> Option<Mail<dyn Cached>> {
-        let mut line = self.line();
-        if line.closed { None } else { line.mailbox.take() }
+        let mut inbox = self.inbox();
+        if inbox.closed { None } else { inbox.mailbox.take() }
     }
 
-    /// The task of the handler, until the slot is closed. `after` is called after every turn.
-    pub(super) async fn serve(self: Arc<Slot>, id: HandlerId, after: impl Fn(Turn)) {
+    /// The task of the handler, until the subscriber is closed. `after` is called after every batch.
+    pub(super) async fn serve(self: Arc<Subscriber>, id: HandlerId, after: impl Fn(Batch)) {
         let mut more = false;
         loop {
             if !more {
                 self.wake.notified().await;
             }
-            let slot = self.clone();
+            let subscriber = self.clone();
             // It fails when the runtime shuts down.
-            let Ok(turn) = tokio::task::spawn_blocking(move || slot.turn(id)).await else {
+            let Ok(batch) = tokio::task::spawn_blocking(move || subscriber.run_batch(id)).await else {
                 return;
             };
-            more = turn.more;
-            after(turn);
-            if self.line().closed {
-                let left = std::mem::take(&mut self.line().mailbox);
+            more = batch.more;
+            after(batch);
+            if self.inbox().closed {
+                let left = std::mem::take(&mut self.inbox().mailbox);
                 return self.drop_mailbox(left);
             }
         }
     }
 }
 
-impl Line {
+impl Inbox {
     fn settle(&mut self) {
         self.synced |= self.mark.is_some_and(|mark| self.mailbox.passed(mark));
     }

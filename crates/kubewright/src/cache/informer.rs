@@ -1,7 +1,7 @@
 //! The typed face of an informer (client-go's `SharedIndexInformer`): one watch, one store, many handlers.
 //!
-//! Everything happens in [`Shared`], without the type; see `form.rs` for why. In a manager of several namespaces there
-//! is one for each.
+//! Everything happens in [`SharedInformer`], without the type; see `form.rs` for why. In a manager of several
+//! namespaces there is one for each.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -16,8 +16,8 @@ use kubewright_engine::dispatch::Handler;
 use kubewright_engine::{Event, HandlerId};
 
 use super::change::Change;
-use super::core::Shared;
-use super::parts::Parts;
+use super::core::SharedInformer;
+use super::kind_informers::KindInformers;
 use super::scope::Scope;
 use super::store::Store;
 use crate::error::Result;
@@ -43,13 +43,13 @@ pub const SYNC_TIMEOUT: Duration = Duration::from_secs(120);
 /// # fn enqueue(_event: &Event<ConfigMap>) {}
 /// ```
 pub struct Informer<K: AnyObject> {
-    parts: Parts,
-    joined: Arc<Joined>,
+    parts: KindInformers,
+    common: Arc<Common>,
     of: PhantomData<fn() -> K>,
 }
 
-/// The parts that several informers share, beyond their objects.
-struct Joined {
+/// What the informers of several namespaces have in common, beyond their objects.
+struct Common {
     name: String,
     scope: Scope,
     /// The handlers that were added through this handle, when there are several parts: in each part they have a number
@@ -61,7 +61,7 @@ impl<K: AnyObject> Clone for Informer<K> {
     fn clone(&self) -> Self {
         Informer {
             parts: self.parts.clone(),
-            joined: self.joined.clone(),
+            common: self.common.clone(),
             of: PhantomData,
         }
     }
@@ -106,34 +106,34 @@ pub struct Unreadable {
 
 impl<K: AnyObject> Informer<K> {
     /// The informer of the form of `K`.
-    pub(super) fn new(parts: Parts) -> Informer<K> {
+    pub(super) fn new(parts: KindInformers) -> Informer<K> {
         let first = parts.of(None);
         let (mut name, mut scope) = (first.name().to_owned(), first.scope().clone());
         if parts.only().is_none() {
-            let names: Vec<&str> = parts.iter().map(Shared::name).collect();
+            let names: Vec<&str> = parts.iter().map(SharedInformer::name).collect();
             name = names.join("; ");
             scope.namespace = None;
         }
-        let joined = Arc::new(Joined {
+        let common = Arc::new(Common {
             name,
             scope,
             handlers: Mutex::default(),
         });
         Informer {
             parts,
-            joined,
+            common,
             of: PhantomData,
         }
     }
 
     /// The informer without its type.
-    pub(crate) fn parts(&self) -> &Parts {
+    pub(crate) fn parts(&self) -> &KindInformers {
         &self.parts
     }
 
     /// The kind and scope in words: `Deployment.apps in all namespaces`.
     pub fn name(&self) -> &str {
-        &self.joined.name
+        &self.common.name
     }
 
     /// The watched resource.
@@ -143,7 +143,7 @@ impl<K: AnyObject> Informer<K> {
 
     /// Which part of it; in a manager of several namespaces none is named here.
     pub fn scope(&self) -> &Scope {
-        &self.joined.scope
+        &self.common.scope
     }
 
     /// The contents.
@@ -164,13 +164,13 @@ impl<K: AnyObject> Informer<K> {
     /// Whether the first list is in the store and every handler that there was has been told all of it. It stays true
     /// when the watch fails later, and when handlers join.
     pub fn is_synced(&self) -> bool {
-        self.parts.iter().all(Shared::is_told)
+        self.parts.iter().all(SharedInformer::handlers_synced)
     }
 
     /// Whether this handler has returned for everything that was there when it was added, or for all of the first list
     /// when it was added before that.
     pub fn handler_synced(&self, handler: HandlerId) -> bool {
-        self.everywhere(handler, Shared::handler_synced)
+        self.everywhere(handler, SharedInformer::handler_synced)
     }
 
     /// Waits until [`Informer::is_synced`], at most [`SYNC_TIMEOUT`].
@@ -186,7 +186,7 @@ impl<K: AnyObject> Informer<K> {
     /// # Errors
     /// As [`Informer::synced`].
     pub fn synced_within(&self, deadline: Duration) -> impl Future<Output = Result<()>> + Send + '_ {
-        let all = self.parts.iter().map(move |part| part.told_within(deadline));
+        let all = self.parts.iter().map(move |part| part.handlers_synced_within(deadline));
         futures::future::try_join_all(all).map_ok(|_| ())
     }
 
@@ -232,13 +232,13 @@ impl<K: AnyObject> Informer<K> {
     /// Removes a handler; when this returns it is not called again. It waits for a call that is under way. `false` when
     /// it was not there. Remove it through the handle that it was added to, or a clone of that.
     pub fn remove_handler(&self, handler: HandlerId) -> bool {
-        let known = self.everywhere(handler, Shared::remove_handler);
+        let known = self.everywhere(handler, SharedInformer::remove_handler);
         self.handlers().remove(&handler);
         known
     }
 
     /// Adds a handler to every part.
-    fn add(&self, add: impl Fn(&Shared) -> HandlerId) -> HandlerId {
+    fn add(&self, add: impl Fn(&SharedInformer) -> HandlerId) -> HandlerId {
         if let Some(only) = self.parts.only() {
             return add(only);
         }
@@ -250,7 +250,7 @@ impl<K: AnyObject> Informer<K> {
     }
 
     /// Whether it holds of a handler in every part.
-    fn everywhere(&self, handler: HandlerId, holds: fn(&Shared, HandlerId) -> bool) -> bool {
+    fn everywhere(&self, handler: HandlerId, holds: fn(&SharedInformer, HandlerId) -> bool) -> bool {
         if let Some(only) = self.parts.only() {
             return holds(only, handler);
         }
@@ -263,7 +263,7 @@ impl<K: AnyObject> Informer<K> {
     }
 
     fn handlers(&self) -> MutexGuard<'_, BTreeMap<HandlerId, Vec<HandlerId>>> {
-        self.joined.handlers.lock().unwrap_or_else(PoisonError::into_inner)
+        self.common.handlers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Adds an index: `values` says under which values an object is found by [`Store::by_index`]. Objects that are

@@ -21,7 +21,7 @@ pub(crate) mod collector;
 mod core;
 mod handlers;
 mod informer;
-mod parts;
+mod kind_informers;
 mod scope;
 mod store;
 mod transform;
@@ -44,9 +44,11 @@ use kubewright_engine::reflector::Config;
 pub use kubewright_engine::{Event, HandlerId};
 
 pub(crate) use self::core::Core;
-pub(crate) use self::core::{EngineStore, Gone, Listed, Objects, Shared, Written, filed, matching, orphans, owned_by};
-use self::core::{Lease, ReceiptTarget, Reports};
-pub(crate) use self::parts::{Keys, Parts};
+pub(crate) use self::core::{
+    EngineStore, Gone, Listed, Objects, SharedInformer, Written, filed, matching, orphans, owned_by,
+};
+use self::core::{Listeners, ReceiptTarget, WatchGuard};
+pub(crate) use self::kind_informers::{Keys, KindInformers};
 pub(crate) use self::store::KubeMeta;
 pub(crate) use self::transform::Transforms;
 pub(crate) use self::watch::entropy;
@@ -82,10 +84,10 @@ impl WeakCache {
 
 struct Inner {
     kube: kube::Client,
-    reports: Reports,
+    listeners: Listeners,
     /// The namespaces of which objects are cached unless a scope names another, in order; none means all.
     namespaces: Vec<String>,
-    kept: Keeping,
+    kept: StoreOptions,
     /// How its watches go about it.
     watching: Config,
     state: Mutex<State>,
@@ -94,16 +96,16 @@ struct Inner {
 #[derive(Default)]
 struct State {
     /// The cache does not keep an informer alive.
-    informers: BTreeMap<InformerKey, Weak<Lease>>,
+    informers: BTreeMap<InformerKey, Weak<WatchGuard>>,
     /// Informers that reads have started live as long as the cache.
-    pinned: BTreeMap<InformerKey, Shared>,
+    pinned: BTreeMap<InformerKey, SharedInformer>,
     /// Every living informer by group and plural, for receipts: the version does not matter, it is the same object.
     targets: BTreeMap<(String, String), Vec<Weak<dyn ReceiptTarget>>>,
 }
 
 /// How objects are kept.
 #[derive(Clone, Default)]
-pub(crate) struct Keeping {
+pub(crate) struct StoreOptions {
     /// How much text of decoded objects each informer keeps.
     pub(crate) decoded: Budget,
     pub(crate) transforms: Transforms,
@@ -111,7 +113,7 @@ pub(crate) struct Keeping {
     pub(crate) scopes: BTreeMap<TypeId, Scope>,
 }
 
-impl Keeping {
+impl StoreOptions {
     /// Of a type that is held in part everything is that part.
     fn scope(&self, form: &Form, scope: Scope) -> Scope {
         match self.scopes.get(&form.id) {
@@ -151,7 +153,7 @@ impl Cache {
             observers,
             metrics,
             Vec::new(),
-            Keeping::default(),
+            StoreOptions::default(),
             None,
             is_virtual,
         )
@@ -163,7 +165,7 @@ impl Cache {
         observers: Observers,
         metrics: Metrics,
         mut namespaces: Vec<String>,
-        kept: Keeping,
+        kept: StoreOptions,
         cluster: Option<&str>,
         is_virtual: bool,
     ) -> Cache {
@@ -171,11 +173,11 @@ impl Cache {
         namespaces.dedup();
         Cache(Arc::new(Inner {
             kube,
-            reports: Reports {
+            listeners: Listeners {
                 observers,
                 metrics,
                 cluster: cluster.map(Arc::from),
-                ..Reports::default()
+                ..Listeners::default()
             },
             namespaces,
             kept,
@@ -186,7 +188,7 @@ impl Cache {
 
     /// Who records events on objects of this cluster, in a manager that runs.
     pub(crate) fn recorder(&self) -> Option<EventRecorder> {
-        self.0.reports.recorder.get().map(|(recorder, _)| recorder.clone())
+        self.0.listeners.recorder.get().map(|(recorder, _)| recorder.clone())
     }
 
     /// A handle that keeps nothing alive.
@@ -195,21 +197,28 @@ impl Cache {
     }
 
     /// Every living informer.
-    pub(crate) fn informers(&self) -> Vec<Shared> {
-        self.state().informers.values().filter_map(Shared::upgrade).collect()
+    pub(crate) fn informers(&self) -> Vec<SharedInformer> {
+        self.state()
+            .informers
+            .values()
+            .filter_map(SharedInformer::upgrade)
+            .collect()
     }
 
     pub(crate) fn metrics(&self) -> &Metrics {
-        &self.0.reports.metrics
+        &self.0.listeners.metrics
     }
 
     pub(crate) fn observers(&self) -> &Observers {
-        &self.0.reports.observers
+        &self.0.listeners.observers
     }
 
     /// From now on events about objects are recorded here, under this name. The first call counts.
     pub(crate) fn record_events(&self, recorder: EventRecorder, component: &str) {
-        self.0.reports.recorder.get_or_init(|| (recorder, component.to_owned()));
+        self.0
+            .listeners
+            .recorder
+            .get_or_init(|| (recorder, component.to_owned()));
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -229,13 +238,13 @@ impl Cache {
     }
 
     /// [`Cache::informer_in`] without the type.
-    pub(crate) fn parts_in(&self, form: &Form, scope: Scope) -> Parts {
+    pub(crate) fn parts_in(&self, form: &Form, scope: Scope) -> KindInformers {
         let mut parts = self
             .bounded(form, self.0.kept.scope(form, scope))
             .into_iter()
             .map(|scope| self.start(form, scope));
         let first = parts.next().expect("there is at least one scope");
-        Parts::new(first, parts)
+        KindInformers::new(first, parts)
     }
 
     /// The scope within each namespace of this cache, if the type has namespaces and the scope names none.
@@ -265,16 +274,16 @@ impl Cache {
     /// ```
     pub fn informer_dynamic<K: AnyObject>(&self, resource: &ApiResource, scope: Scope) -> Informer<K> {
         let form = Form::for_resource::<K>(resource);
-        Informer::new(Parts::new(self.start(&form, scope), []))
+        Informer::new(KindInformers::new(self.start(&form, scope), []))
     }
 
-    fn start(&self, form: &Form, scope: Scope) -> Shared {
+    fn start(&self, form: &Form, scope: Scope) -> SharedInformer {
         let mut state = self.state();
         let key = key_of(form, &scope);
         if let Some(informer) = state.living(&key) {
             return informer;
         }
-        let core = Arc::new(Core::new(form.clone(), scope, &self.0.kept, self.0.reports.clone()));
+        let core = Arc::new(Core::new(form.clone(), scope, &self.0.kept, self.0.listeners.clone()));
         let (source, stop) = Stop::pair();
         let wire = Wire {
             kube: self.0.kube.clone(),
@@ -282,7 +291,7 @@ impl Cache {
             core: core.clone(),
         };
         watch::spawn(wire, self.0.watching, stop);
-        let informer = Shared::new(core.clone(), source);
+        let informer = SharedInformer::new(core.clone(), source);
         state.informers.insert(key, informer.downgrade());
         let target: Weak<dyn ReceiptTarget> = Arc::downgrade(&(core as Arc<dyn ReceiptTarget>));
         let named = (form.resource.group.clone(), form.resource.plural.clone());
@@ -298,7 +307,7 @@ impl Cache {
     }
 
     /// [`Cache::pinned`] without the type.
-    pub(crate) fn pinned_of(&self, form: &Form) -> Parts {
+    pub(crate) fn pinned_of(&self, form: &Form) -> KindInformers {
         let parts = self.parts_in(form, Scope::all());
         let mut state = self.state();
         for informer in parts.iter() {
@@ -315,7 +324,7 @@ impl Cache {
     }
 
     /// [`Cache::existing`] without the type.
-    pub(crate) fn existing_of(&self, form: &Form) -> Option<Parts> {
+    pub(crate) fn existing_of(&self, form: &Form) -> Option<KindInformers> {
         let state = self.state();
         let scopes = self.bounded(form, self.0.kept.scope(form, Scope::all()));
         let mut parts = scopes
@@ -323,7 +332,7 @@ impl Cache {
             .map(|scope| state.living(&key_of(form, scope)))
             .collect::<Option<Vec<_>>>()?;
         let first = parts.remove(0);
-        Some(Parts::new(first, parts))
+        Some(KindInformers::new(first, parts))
     }
 
     fn targets(&self, resource: &ApiResource) -> Vec<Arc<dyn ReceiptTarget>> {
@@ -355,8 +364,8 @@ impl Cache {
 }
 
 impl State {
-    fn living(&self, key: &InformerKey) -> Option<Shared> {
-        self.informers.get(key).and_then(Shared::upgrade)
+    fn living(&self, key: &InformerKey) -> Option<SharedInformer> {
+        self.informers.get(key).and_then(SharedInformer::upgrade)
     }
 }
 

@@ -11,7 +11,7 @@ use kube::core::Selector;
 use kubewright_engine::{Meta, ObjectKey};
 
 use super::core::Core;
-use super::parts::of_each;
+use super::kind_informers::of_each;
 use crate::error::Result;
 use crate::form::{Cached, typed, typed_all};
 use crate::object::AnyObject;
@@ -111,7 +111,7 @@ pub(crate) const ORPHANS: &str = "metadata.ownerReferences.controller.none";
 /// The namespace of an object that no controller owns.
 pub(crate) fn orphan_in(object: &dyn Cached) -> Vec<String> {
     let owned = object.controller(|_| ()).is_some();
-    let namespace = || object.identity().namespace.unwrap_or_default().to_owned();
+    let namespace = || object.object_id().namespace.unwrap_or_default().to_owned();
     (!owned).then(namespace).into_iter().collect()
 }
 
@@ -121,16 +121,16 @@ pub(crate) struct KubeMeta;
 
 impl Meta<dyn Cached> for KubeMeta {
     fn key(object: &dyn Cached) -> Option<ObjectKey> {
-        let identity = object.identity();
-        Some(ObjectKey::new(identity.namespace, identity.name?))
+        let id = object.object_id();
+        Some(ObjectKey::new(id.namespace, id.name?))
     }
 
     fn uid(object: &dyn Cached) -> Option<&str> {
-        object.identity().uid
+        object.object_id().uid
     }
 
     fn resource_version(object: &dyn Cached) -> Option<&str> {
-        object.identity().version
+        object.object_id().version
     }
 }
 

@@ -17,7 +17,7 @@ use std::time::Duration;
 use futures::stream::{self, BoxStream};
 use futures::{FutureExt, Stream, StreamExt};
 use kubewright_engine::backoff::ReflectorBackoff;
-use kubewright_engine::delta::{DEFAULT_CAPACITY, DeltaQueue, PushError};
+use kubewright_engine::delta::{DEFAULT_CAPACITY, DeltaQueue};
 use kubewright_engine::dispatch::end_of_panic;
 use kubewright_engine::reflector::{Action, Config, Health, Input, Reflector};
 use kubewright_engine::{Delta, Instant};
@@ -154,10 +154,10 @@ impl Task {
     }
 
     fn push(&mut self, delta: Delta<dyn Cached>) {
-        if let Err(PushError::Full(delta)) = self.queue.push(delta) {
+        if let Err(delta) = self.queue.push(delta) {
             self.apply_queue();
             if self.queue.push(delta).is_err() {
-                unreachable!("an empty queue that is open takes any delta");
+                unreachable!("an empty queue takes any delta");
             }
         }
     }
@@ -165,14 +165,13 @@ impl Task {
     fn apply_queue(&mut self) {
         while let Some(batch) = self.queue.pop_batch(DEFAULT_CAPACITY) {
             self.core.apply(batch);
-            self.queue.batch_done();
         }
     }
 
     /// Applies the collected events, then reports the progress.
     fn flush(&mut self) {
         self.apply_queue();
-        self.core.tend();
+        self.core.trim();
         match self.health.take() {
             Some(Health::Degraded(reason)) => self.core.set_degraded(reason),
             Some(Health::Synced) => self.core.set_synced(),

@@ -303,25 +303,25 @@ impl<'a> Reader<'a> {
         {
             return Ok(event);
         }
-        let said = |error: serde_json::Error| without_place(&error);
+        let text = |error: serde_json::Error| without_place(&error);
         let members = cut::members(line).ok_or_else(|| broken_text(line))?;
         let part = |name: &'static str| {
             let found = members.iter().find(|member| member.is(name)).map(|member| member.value);
-            found.ok_or_else(|| said(serde_json::Error::missing_field(name)))
+            found.ok_or_else(|| text(serde_json::Error::missing_field(name)))
         };
-        let kind: String = serde_json::from_slice(part("type")?).map_err(said)?;
+        let kind: String = serde_json::from_slice(part("type")?).map_err(text)?;
         let object = part("object")?;
         match kind.as_str() {
             "BOOKMARK" => serde_json::from_slice(object)
                 .map(|object| bookmark(&object))
-                .map_err(said),
+                .map_err(text),
             "ERROR" => {
-                let status: Status = serde_json::from_slice(object).map_err(said)?;
+                let status: Status = serde_json::from_slice(object).map_err(text)?;
                 Ok(WatchEvent::Error(status_failure(status.code, &status)))
             }
             kind => match of_object(kind.as_bytes()) {
                 Some(meaning) => self.object(object).map(meaning),
-                None => Err(said(serde_json::Error::unknown_variant(kind, KNOWN))),
+                None => Err(text(serde_json::Error::unknown_variant(kind, KNOWN))),
             },
         }
     }
@@ -370,8 +370,8 @@ impl<'a> Reader<'a> {
         let changed = transform(text)?;
         let mut lean = Vec::with_capacity(changed.len());
         let after = cut::lean(changed.as_bytes(), None, &mut lean).ok_or("its transform left no object")?;
-        let said = std::str::from_utf8(&lean).map_err(|error| error.to_string())?;
-        if head.identity(text) != after.identity(said) {
+        let lean_text = std::str::from_utf8(&lean).map_err(|error| error.to_string())?;
+        if head.object_id(text) != after.object_id(lean_text) {
             return Err(
                 "its transform changed which object it is (name, namespace, uid or resourceVersion)".to_owned(),
             );
@@ -384,15 +384,15 @@ impl<'a> Reader<'a> {
     fn packed(&self, head: Head) -> Option<Arc<dyn Cached>> {
         let core = self.core?;
         let text = std::str::from_utf8(self.scratch).ok()?;
-        let identity = head.identity(text)?;
-        if let Some(known) = core.known(identity) {
+        let id = head.object_id(text)?;
+        if let Some(known) = core.known(id) {
             return Some(known);
         }
-        if !core.shelf.checks() {
-            return Some(Packed::unread(text, head, &core.shelf));
+        if !core.decoded.checks() {
+            return Some(Packed::unread(text, head, &core.decoded));
         }
         let object = guarded(|| (self.form.decode.kept)(text)).ok()?;
-        Some(Packed::decoded(object, text, head, &core.shelf))
+        Some(Packed::decoded(object, text, head, &core.decoded))
     }
 }
 
@@ -531,9 +531,9 @@ pub(crate) fn decode_page(body: &[u8], form: &Form) -> Result<ListPage<dyn Cache
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cache::Keeping;
     use crate::cache::Scope;
-    use crate::cache::core::Reports;
+    use crate::cache::StoreOptions;
+    use crate::cache::core::Listeners;
     use crate::form::packed::Budget;
     use crate::form::typed;
     use k8s_openapi::api::core::v1::ConfigMap;
@@ -549,11 +549,11 @@ mod tests {
             .build()
             .expect("a runtime");
         let _entered = runtime.enter();
-        let kept = Keeping {
+        let kept = StoreOptions {
             decoded: Budget::fixed(0),
-            ..Keeping::default()
+            ..StoreOptions::default()
         };
-        let core = Arc::new(Core::new(form(), Scope::all(), &kept, Reports::default()));
+        let core = Arc::new(Core::new(form(), Scope::all(), &kept, Listeners::default()));
         if checks {
             core.check_objects();
         }
@@ -615,7 +615,7 @@ mod tests {
     #[test]
     fn events_are_read_in_whatever_order_they_are_written() {
         let check = |line: &str, expected: &str| {
-            let said = match decode_event(line.as_bytes(), &core(true)) {
+            let found = match decode_event(line.as_bytes(), &core(true)) {
                 Input::Event(WatchEvent::Added(object)) => {
                     format!("added {}", object.metadata().name.clone().unwrap_or_default())
                 }
@@ -628,7 +628,7 @@ mod tests {
                 Input::Failed(failure) => failure.message,
                 _ => "something else".to_owned(),
             };
-            assert!(said.contains(expected), "{line}: {said}");
+            assert!(found.contains(expected), "{line}: {found}");
         };
         check(
             r#"{"type":"ADDED","object":{"metadata":{"name":"x"}},"more":[1]}"#,

@@ -42,7 +42,7 @@ const NEXT_KEY: &str = "next.key";
 
 /// The contents of the Secret.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-struct Kept {
+struct Stored {
     authorities: String,
     certificate: String,
     key: String,
@@ -63,8 +63,8 @@ enum Step {
     Promote,
 }
 
-/// Decides. `told`: since when the API server knows the authorities of the Secret.
-fn step(kept: Option<&Kept>, judge: impl Fn(&Kept, &str) -> Health, told: Option<Duration>) -> Step {
+/// Decides. `published`: since when the API server knows the authorities of the Secret.
+fn step(kept: Option<&Stored>, judge: impl Fn(&Stored, &str) -> Health, published: Option<Duration>) -> Step {
     let Some(kept) = kept else {
         return Step::Make("there is none yet".to_owned());
     };
@@ -74,20 +74,20 @@ fn step(kept: Option<&Kept>, judge: impl Fn(&Kept, &str) -> Health, told: Option
     }
     match &kept.next {
         Some((next, _)) if matches!(judge(kept, next), Health::Bad(_)) => Step::Stage,
-        Some(_) if told.is_some_and(|told| told >= SETTLE) => Step::Promote,
+        Some(_) if published.is_some_and(|published| published >= SETTLE) => Step::Promote,
         Some(_) => Step::Keep,
         None if present == Health::Ageing => Step::Stage,
         None => Step::Keep,
     }
 }
 
-impl Kept {
-    fn of(secret: &Secret) -> Option<Kept> {
+impl Stored {
+    fn of(secret: &Secret) -> Option<Stored> {
         let text = |key: &str| {
             let bytes = secret.data.as_ref()?.get(key)?;
             String::from_utf8(bytes.0.clone()).ok()
         };
-        Some(Kept {
+        Some(Stored {
             authorities: text(AUTHORITIES)?,
             certificate: text(CERTIFICATE)?,
             key: text(KEY)?,
@@ -109,7 +109,7 @@ impl Kept {
     }
 
     /// The authority of the pair that is served: the first of a bundle that has one or two.
-    fn staged(&self, issued: issue::Issued) -> Kept {
+    fn staged(&self, issued: issue::Issued) -> Stored {
         let end = "-----END CERTIFICATE-----\n";
         let first = self
             .authorities
@@ -121,7 +121,7 @@ impl Kept {
             Some(_) => self.authorities.split_inclusive(end).nth(1).unwrap_or(first),
             None => first,
         };
-        Kept {
+        Stored {
             authorities: format!("{}{served}", issued.authority),
             next: Some((issued.certificate, issued.key)),
             ..self.clone()
@@ -130,14 +130,14 @@ impl Kept {
 }
 
 /// Keeps the certificate.
-struct Keeper {
+struct Rotator {
     secrets: Api<Secret>,
     name: String,
     namespace: String,
     bundles: Bundles,
     provider: Arc<CryptoProvider>,
     /// The authorities that the API server knows, and since when.
-    told: Option<(String, Instant)>,
+    published: Option<(String, Instant)>,
 }
 
 /// Why the certificate could not be looked after.
@@ -147,9 +147,9 @@ enum Failure {
     Other(String),
 }
 
-impl Keeper {
+impl Rotator {
     /// Looks at the Secret, does the due step, and answers its contents then.
-    async fn look(&mut self) -> Result<Kept, Failure> {
+    async fn look(&mut self) -> Result<Stored, Failure> {
         let attempt = |what: &str, error: &dyn std::fmt::Display| {
             Failure::Other(format!(
                 "cannot {what} the Secret {}/{}: {error}",
@@ -161,21 +161,21 @@ impl Keeper {
             .get_opt(&self.name)
             .await
             .map_err(|error| attempt("read", &error))?;
-        let kept = found.as_ref().and_then(Kept::of);
-        let told = self
-            .told
+        let kept = found.as_ref().and_then(Stored::of);
+        let published = self
+            .published
             .as_ref()
-            .filter(|(told, _)| Some(told) == kept.as_ref().map(|kept| &kept.authorities));
-        let told = told.map(|(_, since)| since.elapsed());
+            .filter(|(published, _)| Some(published) == kept.as_ref().map(|kept| &kept.authorities));
+        let published = published.map(|(_, since)| since.elapsed());
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        let judge = |kept: &Kept, certificate: &str| {
+        let judge = |kept: &Stored, certificate: &str| {
             issue::health(&kept.authorities, certificate, &self.namespace, now, &self.provider)
         };
         let issued = || {
             let issued = issue::issue(&self.namespace, now, issue::LIFETIME);
             issued.map_err(|error| Failure::Other(format!("cannot make a certificate: {error}")))
         };
-        let wanted = match (step(kept.as_ref(), judge, told), kept) {
+        let wanted = match (step(kept.as_ref(), judge, published), kept) {
             (Step::Keep, Some(kept)) => return Ok(kept),
             (Step::Make(why), _) => {
                 tracing::info!(secret = self.name, why, "a new certificate for webhooks is made");
@@ -184,7 +184,7 @@ impl Keeper {
                     certificate,
                     key,
                 } = issued()?;
-                Kept {
+                Stored {
                     authorities: authority,
                     certificate,
                     key,
@@ -198,7 +198,7 @@ impl Keeper {
             (Step::Promote, Some(kept)) => {
                 tracing::info!(secret = self.name, "the next certificate for webhooks is served");
                 let (certificate, key) = kept.next.clone().unwrap_or_default();
-                Kept {
+                Stored {
                     certificate,
                     key,
                     next: None,
@@ -210,7 +210,7 @@ impl Keeper {
         self.write(found, wanted).await
     }
 
-    async fn write(&self, found: Option<Secret>, wanted: Kept) -> Result<Kept, Failure> {
+    async fn write(&self, found: Option<Secret>, wanted: Stored) -> Result<Stored, Failure> {
         let is_ours = |secret: &Secret| {
             secret
                 .metadata
@@ -256,10 +256,14 @@ impl Keeper {
     }
 
     /// Tells the API server of the authorities.
-    async fn tell(&mut self, kept: &Kept) -> Result<(), String> {
+    async fn publish(&mut self, kept: &Stored) -> Result<(), String> {
         self.bundles.write(&kept.authorities).await?;
-        if self.told.as_ref().is_none_or(|(told, _)| *told != kept.authorities) {
-            self.told = Some((kept.authorities.clone(), Instant::now()));
+        if self
+            .published
+            .as_ref()
+            .is_none_or(|(published, _)| *published != kept.authorities)
+        {
+            self.published = Some((kept.authorities.clone(), Instant::now()));
         }
         Ok(())
     }
@@ -275,20 +279,20 @@ pub(crate) async fn manage(
     stop: Stop,
 ) -> Result<(Arc<Current>, impl Future<Output = ()> + Send + use<>), String> {
     let namespace = client.default_namespace().to_owned();
-    let mut keeper = Keeper {
+    let mut rotator = Rotator {
         secrets: Api::default_namespaced(client.clone()),
         name: secret,
         bundles: Bundles::new(client, &namespace, served),
         namespace,
         provider: provider.clone(),
-        told: None,
+        published: None,
     };
     let mut tries = 0;
     let kept = loop {
-        match keeper.look().await {
+        match rotator.look().await {
             Ok(kept) => break kept,
             Err(Failure::Raced) if tries < TRIES => tries += 1,
-            Err(Failure::Raced) => return Err(format!("other replicas keep changing the Secret {}", keeper.name)),
+            Err(Failure::Raced) => return Err(format!("other replicas keep changing the Secret {}", rotator.name)),
             Err(Failure::Other(why)) => return Err(why),
         }
     };
@@ -298,12 +302,12 @@ pub(crate) async fn manage(
     Ok((current, async move {
         tokio::select! {
             () = stop.requested() => {}
-            () = keep(keeper, kept, provider, resolver) => {}
+            () = keep(rotator, kept, provider, resolver) => {}
         }
     }))
 }
 
-fn parse_kept(kept: &Kept, provider: &CryptoProvider) -> Result<rustls::sign::CertifiedKey, String> {
+fn parse_kept(kept: &Stored, provider: &CryptoProvider) -> Result<rustls::sign::CertifiedKey, String> {
     parse(
         [CERTIFICATE, KEY],
         kept.certificate.as_bytes(),
@@ -312,7 +316,7 @@ fn parse_kept(kept: &Kept, provider: &CryptoProvider) -> Result<rustls::sign::Ce
     )
 }
 
-async fn keep(mut keeper: Keeper, mut served: Kept, provider: Arc<CryptoProvider>, current: Arc<Current>) {
+async fn keep(mut rotator: Rotator, mut served: Stored, provider: Arc<CryptoProvider>, current: Arc<Current>) {
     let mut complained = None;
     let mut complain = |error: Option<String>| {
         if error.is_some() && error != complained {
@@ -321,12 +325,12 @@ async fn keep(mut keeper: Keeper, mut served: Kept, provider: Arc<CryptoProvider
         complained = error;
     };
     loop {
-        match keeper.tell(&served).await {
+        match rotator.publish(&served).await {
             Ok(()) => {}
             Err(error) => complain(Some(error)),
         }
         tokio::time::sleep(LOOK).await;
-        let kept = match keeper.look().await {
+        let kept = match rotator.look().await {
             Ok(kept) => kept,
             Err(Failure::Raced) => continue,
             Err(Failure::Other(error)) => {
@@ -338,11 +342,11 @@ async fn keep(mut keeper: Keeper, mut served: Kept, provider: Arc<CryptoProvider
             match parse_kept(&kept, &provider) {
                 Ok(pair) => {
                     // Clients that were not told of its authority yet must be, first.
-                    if let Err(error) = keeper.tell(&kept).await {
+                    if let Err(error) = rotator.publish(&kept).await {
                         complain(Some(error));
                     }
                     current.replace(pair);
-                    tracing::info!(secret = keeper.name, "the webhook server has a new certificate");
+                    tracing::info!(secret = rotator.name, "the webhook server has a new certificate");
                 }
                 Err(error) => {
                     complain(Some(error));
@@ -359,8 +363,8 @@ async fn keep(mut keeper: Keeper, mut served: Kept, provider: Arc<CryptoProvider
 mod tests {
     use super::*;
 
-    fn kept(next: bool) -> Kept {
-        Kept {
+    fn kept(next: bool) -> Stored {
+        Stored {
             authorities: "a".to_owned(),
             certificate: "present".to_owned(),
             key: "key".to_owned(),
@@ -370,16 +374,16 @@ mod tests {
 
     #[test]
     fn certificates_are_replaced_in_steps() {
-        let check = |kept: Option<Kept>, present: Health, next: Health, told: Option<u64>, expected: Step| {
-            let judge = |_: &Kept, certificate: &str| match certificate {
+        let check = |kept: Option<Stored>, present: Health, next: Health, published: Option<u64>, expected: Step| {
+            let judge = |_: &Stored, certificate: &str| match certificate {
                 "next" => next.clone(),
                 _ => present.clone(),
             };
-            let told = told.map(Duration::from_secs);
+            let published = published.map(Duration::from_secs);
             assert_eq!(
-                step(kept.as_ref(), judge, told),
+                step(kept.as_ref(), judge, published),
                 expected,
-                "{kept:?} {present:?} {next:?} {told:?}"
+                "{kept:?} {present:?} {next:?} {published:?}"
             );
         };
         let bad = || Health::Bad("expired".to_owned());
@@ -406,13 +410,13 @@ mod tests {
             certificate,
             key,
         } = issued();
-        let mut kept = Kept {
+        let mut kept = Stored {
             authorities: authority,
             certificate,
             key,
             next: None,
         };
-        let good = |kept: &Kept, certificate: &str| {
+        let good = |kept: &Stored, certificate: &str| {
             issue::health(&kept.authorities, certificate, "shop-system", now, &provider) == Health::Good
         };
         // Staged twice, for the first attempt may have been in vain; then promoted; and all of it again.
@@ -423,7 +427,7 @@ mod tests {
                 assert!(good(&kept, &kept.certificate) && good(&kept, &next));
             }
             let (certificate, key) = kept.next.take().unwrap_or_default();
-            kept = Kept {
+            kept = Stored {
                 certificate,
                 key,
                 ..kept
@@ -435,6 +439,6 @@ mod tests {
             data: Some(kept.data()),
             ..Secret::default()
         };
-        assert_eq!(Kept::of(&secret), Some(kept));
+        assert_eq!(Stored::of(&secret), Some(kept));
     }
 }

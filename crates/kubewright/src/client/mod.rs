@@ -41,15 +41,15 @@ use self::send::Sending;
 pub use self::send::{REQUEST_DEADLINE, connect};
 use self::target::scoped;
 pub use self::views::View;
-use self::warnings::Warned;
+use self::warnings::LoggedWarnings;
 use crate::cache::{Cache, Gone, Written};
 use crate::diff::changes_between;
-use crate::election::Lead;
+use crate::election::Fence;
 use crate::error::{Error, Result};
 use crate::form::{Cached, Form, guarded, times};
-use crate::loops::OwnWrites;
 use crate::object::ObjectRef;
 use crate::observe::{Observation, Observers};
+use crate::own_writes::OwnWrites;
 use crate::trace;
 use apply::Applied;
 pub(crate) use target::Target;
@@ -94,7 +94,7 @@ pub struct Client {
     field_validation: Option<ValidationDirective>,
     only_reads: bool,
     leaves_receipts: bool,
-    lead: Lead,
+    fence: Fence,
     /// Where a controller's writes are noted.
     own_writes: Option<OwnWrites>,
     read_deadline: Duration,
@@ -106,7 +106,7 @@ struct Shared {
     cache: Cache,
     observers: Observers,
     applied: Applied,
-    warned: Warned,
+    warned: LoggedWarnings,
 }
 
 /// The clusters of a manager.
@@ -143,7 +143,7 @@ impl Client {
             cache,
             observers,
             applied: Applied::default(),
-            warned: Warned::default(),
+            warned: LoggedWarnings::default(),
         });
         Client {
             clusters: Arc::new(Clusters {
@@ -158,7 +158,7 @@ impl Client {
             field_validation: None,
             only_reads: false,
             leaves_receipts: true,
-            lead: Lead::default(),
+            fence: Fence::default(),
             own_writes: None,
             read_deadline: READ_DEADLINE,
             request_deadline: REQUEST_DEADLINE,
@@ -248,8 +248,8 @@ impl Client {
     }
 
     /// The same client, whose writes are sent only as long as this replica leads (LE6).
-    pub(crate) fn under(&self, lead: Lead) -> Client {
-        Client { lead, ..self.clone() }
+    pub(crate) fn under(&self, fence: Fence) -> Client {
+        Client { fence, ..self.clone() }
     }
 
     /// The same client, whose writes are noted as those of one controller.
@@ -382,11 +382,11 @@ impl Client {
             let why = "it was not sent, because the mapping of a source only reads; write in reconcile";
             return Err(Error::terminal(format!("{attempt}: {why}")));
         }
-        if !reads && self.lead.is_over() {
+        if !reads && self.fence.is_over() {
             let attempted = attempt.to_owned();
             return Err(Error::NotLeading { attempted });
         }
-        let may_repeat = || reads || !self.lead.is_over();
+        let may_repeat = || reads || !self.fence.is_over();
         let span = trace::request(request.method(), request.uri().path());
         let sending = Sending {
             kube: self.kube(),
@@ -482,7 +482,7 @@ impl Client {
             return;
         }
         let meta = after.metadata();
-        if before.is_some_and(|before| before.identity().version == meta.resource_version.as_deref()) {
+        if before.is_some_and(|before| before.object_id().version == meta.resource_version.as_deref()) {
             return; // The server changed nothing, so nothing was written.
         }
         let named = Target {
@@ -492,20 +492,20 @@ impl Client {
         if let (Some(own_writes), Some(version)) = (&self.own_writes, meta.resource_version.as_deref()) {
             own_writes.wrote(ObjectRef::named(named.resource, named.namespace, named.name), version);
         }
-        self.tell(&named, verb, subresource, || match before {
+        self.notify(&named, verb, subresource, || match before {
             Some(before) => changes_between(&before.json_or_null(), &after.json_or_null()),
             None => Vec::new(),
         });
     }
 
-    fn tell(
+    fn notify(
         &self,
         target: &Target<'_>,
         verb: &'static str,
         subresource: Option<&str>,
         changes: impl FnOnce() -> Vec<crate::diff::FieldChange>,
     ) {
-        self.observers().tell(|| Observation::Written {
+        self.observers().notify(|| Observation::Written {
             controller: self.controller.clone(),
             verb,
             object: ObjectRef::named(target.resource, target.namespace, target.name),

@@ -12,7 +12,8 @@ use tokio::time::Instant;
 
 use super::{Client, FIRST_READ_DEADLINE, Target, scoped};
 use crate::cache::{
-    EngineStore, Informer, KubeMeta, Listed, Objects, Parts, Shared, decode_page, filed, matching, orphans, owned_by,
+    EngineStore, Informer, KindInformers, KubeMeta, Listed, Objects, SharedInformer, decode_page, filed, matching,
+    orphans, owned_by,
 };
 use crate::error::{Error, Result};
 use crate::form::{Cached, Form, typed, typed_all};
@@ -38,7 +39,7 @@ impl Client {
     /// [`Error::NotSynced`] when the kind cannot be listed, [`Error::Stale`] when the cache does not show our own
     /// writes in time.
     pub async fn list<K: Object>(&self, namespace: Option<&str>) -> Result<Vec<Arc<K>>> {
-        self.listed(&Form::of::<K>(), namespace, Which::All)
+        self.listed(&Form::of::<K>(), namespace, Selection::All)
             .await
             .map(typed_all)
     }
@@ -48,7 +49,7 @@ impl Client {
     /// # Errors
     /// As [`Client::list`].
     pub async fn list_matching<K: Object>(&self, namespace: Option<&str>, labels: &Selector) -> Result<Vec<Arc<K>>> {
-        self.listed(&Form::of::<K>(), namespace, Which::Labelled(labels))
+        self.listed(&Form::of::<K>(), namespace, Selection::Labelled(labels))
             .await
             .map(typed_all)
     }
@@ -58,7 +59,7 @@ impl Client {
     /// # Errors
     /// As [`Client::list`].
     pub async fn owned_by<K: Object>(&self, namespace: Option<&str>, owner_uid: &str) -> Result<Vec<Arc<K>>> {
-        self.listed(&Form::of::<K>(), namespace, Which::OwnedBy(owner_uid))
+        self.listed(&Form::of::<K>(), namespace, Selection::OwnedBy(owner_uid))
             .await
             .map(typed_all)
     }
@@ -69,7 +70,7 @@ impl Client {
     /// # Errors
     /// As [`Client::list`].
     pub async fn orphans<K: Object>(&self, namespace: Option<&str>, labels: &Selector) -> Result<Vec<Arc<K>>> {
-        self.listed(&Form::of::<K>(), namespace, Which::Orphans(labels))
+        self.listed(&Form::of::<K>(), namespace, Selection::Orphans(labels))
             .await
             .map(typed_all)
     }
@@ -93,7 +94,7 @@ impl Client {
         index: &str,
         value: &str,
     ) -> Result<Vec<Arc<K>>> {
-        self.listed(&Form::of::<K>(), namespace, Which::Filed { index, value })
+        self.listed(&Form::of::<K>(), namespace, Selection::Filed { index, value })
             .await
             .map(typed_all)
     }
@@ -121,7 +122,7 @@ impl Client {
         informer: &Informer<K>,
         namespace: Option<&str>,
     ) -> Result<Vec<Arc<K>>> {
-        let found = self.list_parts(informer.parts(), namespace, Which::All).await?;
+        let found = self.list_parts(informer.parts(), namespace, Selection::All).await?;
         Ok(typed_all(found))
     }
 
@@ -177,7 +178,7 @@ const ASKED_AT_ONCE: usize = 8;
 
 /// Which objects of a kind.
 #[derive(Clone, Copy)]
-pub(super) enum Which<'a> {
+pub(super) enum Selection<'a> {
     All,
     Labelled(&'a Selector),
     OwnedBy(&'a str),
@@ -201,7 +202,7 @@ impl Client {
 
     pub(crate) fn get_shared<'a>(
         &'a self,
-        informer: &'a Shared,
+        informer: &'a SharedInformer,
         namespace: Option<&'a str>,
         name: &'a str,
     ) -> BoxFuture<'a, Result<Option<Arc<dyn Cached>>>> {
@@ -211,7 +212,11 @@ impl Client {
         })
     }
 
-    pub(crate) async fn get_requested(&self, informer: &Shared, request: &Request) -> Result<Option<Arc<dyn Cached>>> {
+    pub(crate) async fn get_requested(
+        &self,
+        informer: &SharedInformer,
+        request: &Request,
+    ) -> Result<Option<Arc<dyn Cached>>> {
         informer.synced_within(FIRST_READ_DEADLINE).await?;
         let key = ObjectKey::from(request);
         let ticket = informer.ticket();
@@ -227,7 +232,7 @@ impl Client {
         &'a self,
         form: &'a Form,
         namespace: Option<&'a str>,
-        which: Which<'a>,
+        which: Selection<'a>,
     ) -> BoxFuture<'a, Result<Objects>> {
         Box::pin(async move {
             let parts = self.cache().pinned_of(form);
@@ -238,9 +243,9 @@ impl Client {
     /// The parts follow each other by namespace, and so do the objects.
     fn list_parts<'a>(
         &'a self,
-        parts: &'a Parts,
+        parts: &'a KindInformers,
         namespace: Option<&'a str>,
-        which: Which<'a>,
+        which: Selection<'a>,
     ) -> BoxFuture<'a, Result<Objects>> {
         Box::pin(async move {
             let mut objects = Vec::new();
@@ -253,9 +258,9 @@ impl Client {
 
     fn list_shared<'a>(
         &'a self,
-        informer: &'a Shared,
+        informer: &'a SharedInformer,
         namespace: Option<&'a str>,
-        which: Which<'a>,
+        which: Selection<'a>,
     ) -> BoxFuture<'a, Result<Objects>> {
         Box::pin(async move {
             let objects = self.list_at_rest(informer, namespace, which).await?;
@@ -266,30 +271,30 @@ impl Client {
     /// The objects as the cache holds them: not decoded, if they are at rest.
     pub(super) fn list_at_rest<'a>(
         &'a self,
-        informer: &'a Shared,
+        informer: &'a SharedInformer,
         namespace: Option<&'a str>,
-        which: Which<'a>,
+        which: Selection<'a>,
     ) -> BoxFuture<'a, Result<Objects>> {
         Box::pin(async move {
             informer.synced_within(FIRST_READ_DEADLINE).await?;
             match which {
-                Which::Orphans(_) => informer.index_orphans(),
-                Which::Filed { index, .. } => informer.core().has_index(index)?,
-                Which::All | Which::Labelled(_) | Which::OwnedBy(_) => {}
+                Selection::Orphans(_) => informer.index_orphans(),
+                Selection::Filed { index, .. } => informer.core().has_index(index)?,
+                Selection::All | Selection::Labelled(_) | Selection::OwnedBy(_) => {}
             }
             let ticket = informer.ticket();
             let deadline = Instant::now() + self.read_deadline;
             let read = |store: &EngineStore| match which {
-                Which::All => store.list(namespace).items,
-                Which::Labelled(labels) => matching(store, namespace, labels),
-                Which::OwnedBy(uid) => owned_by(store, namespace, uid),
-                Which::Orphans(labels) => orphans(store, namespace, labels),
-                Which::Filed { index, value } => filed(store, namespace, index, value),
+                Selection::All => store.list(namespace).items,
+                Selection::Labelled(labels) => matching(store, namespace, labels),
+                Selection::OwnedBy(uid) => owned_by(store, namespace, uid),
+                Selection::Orphans(labels) => orphans(store, namespace, labels),
+                Selection::Filed { index, value } => filed(store, namespace, index, value),
             };
             loop {
                 match informer.read_many(namespace, ticket, deadline, read).await {
                     Listed::Ready(objects) => {
-                        if let Which::Filed { index, .. } = which {
+                        if let Selection::Filed { index, .. } = which {
                             // Its controller may have ended meanwhile.
                             informer.core().has_index(index)?;
                         }
@@ -310,7 +315,7 @@ impl Client {
     /// Asks the API server for the results of writes, one by one or all at once.
     async fn ask_for(
         &self,
-        informer: &Shared,
+        informer: &SharedInformer,
         namespace: Option<&str>,
         keys: &[ObjectKey],
         ticket: Ticket,
@@ -328,7 +333,7 @@ impl Client {
             }
             return Ok(());
         }
-        let _asking = informer.asking(keys);
+        let _pending = informer.begin_read(keys);
         let form = Form::for_resource::<PartialObjectMeta<DynamicObject>>(informer.resource());
         let page = self.list_page(informer, &form, namespace, None).await?;
         informer.asked_all(namespace, ticket, &page);
@@ -337,8 +342,8 @@ impl Client {
 
     /// Asks the API server for one object of the informer's scope. By a list and not by a get: its answer has a version
     /// also when there is no such object, and its right is one that the informer needs as well.
-    async fn ask(&self, informer: &Shared, key: &ObjectKey, ticket: Ticket) -> Result<Option<Arc<dyn Cached>>> {
-        let _asking = informer.asking(std::slice::from_ref(key));
+    async fn ask(&self, informer: &SharedInformer, key: &ObjectKey, ticket: Ticket) -> Result<Option<Arc<dyn Cached>>> {
+        let _pending = informer.begin_read(std::slice::from_ref(key));
         let page = self
             .list_page(informer, informer.form(), key.namespace.as_deref(), Some(&key.name))
             .await?;
@@ -353,7 +358,7 @@ impl Client {
     /// The API server's present objects in the informer's scope, in one namespace or of one name.
     async fn list_page(
         &self,
-        informer: &Shared,
+        informer: &SharedInformer,
         form: &Form,
         namespace: Option<&str>,
         name: Option<&str>,

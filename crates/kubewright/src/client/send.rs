@@ -18,7 +18,7 @@ use kubewright_engine::retry::{Effect, Fault, again};
 use tokio::time::{Instant, timeout_at};
 use tracing::Span;
 
-use super::warnings::Warned;
+use super::warnings::LoggedWarnings;
 use crate::cache::entropy;
 use crate::error::Result;
 use crate::fault::fault_of;
@@ -68,7 +68,7 @@ struct Failed {
 pub(super) struct Sending<'a> {
     pub(super) kube: &'a kube::Client,
     pub(super) metrics: &'a Metrics,
-    pub(super) warned: &'a Warned,
+    pub(super) warned: &'a LoggedWarnings,
     pub(super) effect: Effect,
     pub(super) deadline: Duration,
     /// Is told how the request ends.
@@ -145,14 +145,14 @@ impl Sending<'_> {
             return String::from_utf8(body.into()).map_err(|error| failed(kube::Error::FromUtf8(error)));
         }
         let refusal = refusal(status.as_u16(), &body);
-        let told = refusal
+        let answered = refusal
             .details
             .as_ref()
             .map(|details| u64::from(details.retry_after_seconds));
         let fault = Fault::Status {
             code: status.as_u16(),
             retry_after: retry_after
-                .or(told)
+                .or(answered)
                 .filter(|seconds| *seconds > 0)
                 .map(Duration::from_secs),
         };
@@ -202,11 +202,11 @@ mod tests {
             (status.code, status.message.as_str()),
             (502, "<html>Bad Gateway</html>")
         );
-        let said = refusal(
+        let answered = refusal(
             503,
             br#"{"kind":"Status","reason":"ServiceUnavailable","message":"soon"}"#,
         );
-        assert_eq!((said.code, said.message.as_str()), (503, "soon"));
+        assert_eq!((answered.code, answered.message.as_str()), (503, "soon"));
     }
 
     #[test]

@@ -105,7 +105,7 @@ impl Client {
         let answer = flight.outcome(self.send::<T>(&attempt, request).await)?;
         if !self.is_dry_run() {
             self.leave_unknown(&target);
-            self.tell(&target, verb, Some(subresource), Vec::new);
+            self.notify(&target, verb, Some(subresource), Vec::new);
         }
         Ok(answer)
     }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::Client;
-use super::read::Which;
+use super::read::Selection;
 use crate::error::Result;
 use crate::form::{Form, viewed};
 use crate::object::Object;
@@ -50,7 +50,7 @@ impl Client {
         let mut views = Vec::new();
         for informer in parts.listed(namespace)? {
             let objects = self
-                .list_at_rest(informer, namespace, Which::OwnedBy(owner_uid))
+                .list_at_rest(informer, namespace, Selection::OwnedBy(owner_uid))
                 .await?;
             let seen: Vec<_> = objects.iter().map(|object| viewed(&**object, V::of)).collect();
             if seen.iter().any(Result::is_err) {

@@ -14,9 +14,9 @@ const KEPT: usize = 1000;
 
 /// The warnings that were logged.
 #[derive(Debug, Default)]
-pub(super) struct Warned(Mutex<BTreeSet<String>>);
+pub(super) struct LoggedWarnings(Mutex<BTreeSet<String>>);
 
-impl Warned {
+impl LoggedWarnings {
     /// Logs the warnings of an answer that are new.
     pub(super) fn note(&self, headers: &HeaderMap, path: &str) {
         for value in headers.get_all(WARNING) {
@@ -79,7 +79,7 @@ mod tests {
 
     #[test]
     fn a_warning_is_logged_once() {
-        let warned = Warned::default();
+        let warned = LoggedWarnings::default();
         let new = |text: &str| warned.is_new(text);
         assert_eq!([new("a"), new("b"), new("a")], [true, true, false]);
         for number in 0..KEPT {

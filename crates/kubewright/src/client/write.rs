@@ -204,7 +204,7 @@ impl Client {
             let one = Target::of_object(&form, &object.metadata)?;
             // The answer shows it as it was: whether finalizers or a grace period hold it is not known.
             self.leave_unknown(&one);
-            self.tell(&one, "delete", None, Vec::new);
+            self.notify(&one, "delete", None, Vec::new);
         }
         Ok(deleted.items.len())
     }
@@ -362,7 +362,7 @@ impl Client {
                     if !params.dry_run {
                         let (object, status) = deletion(&answer);
                         self.arm_delete(target, object.as_ref(), status.as_ref(), uid.as_deref(), seen);
-                        self.tell(target, "delete", None, Vec::new);
+                        self.notify(target, "delete", None, Vec::new);
                     }
                     Ok(true)
                 }
@@ -391,11 +391,11 @@ impl Client {
         {
             return self.arm(target, &object.metadata, &|| object.json_or_null());
         }
-        let told = status.and_then(|status| Some(status.details.as_ref()?.uid.as_str()));
-        let told = object.and_then(|object| object.metadata.uid.as_deref()).or(told);
+        let answered = status.and_then(|status| Some(status.details.as_ref()?.uid.as_str()));
+        let answered = object.and_then(|object| object.metadata.uid.as_deref()).or(answered);
         let gone = Gone {
             key: target.object_key(),
-            uid: told.filter(|uid| !uid.is_empty()).or(uid),
+            uid: answered.filter(|uid| !uid.is_empty()).or(uid),
             seen: object
                 .and_then(|object| object.metadata.resource_version.as_deref())
                 .or(seen),

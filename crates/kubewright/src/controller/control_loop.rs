@@ -20,20 +20,20 @@ use tokio::task::JoinSet;
 use tracing::Instrument;
 use tracing::field::Empty;
 
-use super::indexes::Filed;
-use super::sources::{Feed, OwnerKind, Sink, Source, Watched, Wiring, feed_self};
-use super::{Controller, Drive, Settings};
+use super::indexes::ActiveIndex;
+use super::sources::{ActiveSource, KeyQueue, OwnerKind, Source, SourceContext, SourceHealth, start_own};
+use super::{Controller, ErasedReconciler, Settings};
 use crate::action::Action;
-use crate::cache::Parts;
+use crate::cache::KindInformers;
 use crate::cause::{Cause, Causes};
 use crate::client::Client;
 use crate::clock::Clock;
 use crate::context::{Context, Inner, Owning};
-use crate::election::{Term, Terms};
+use crate::election::{Permit, Permits};
 use crate::error::{Error, Result, end_of_panic, text_of};
-use crate::loops::OwnWrites;
 use crate::metrics::{ControllerMetrics, Metrics, ReconcileResult};
 use crate::observe::{Observation, Outcome};
+use crate::own_writes::OwnWrites;
 use crate::queue::Queue;
 use crate::request::Request;
 use crate::sharding::Shards;
@@ -45,14 +45,14 @@ pub(crate) struct Prepared {
     pub(crate) name: Arc<str>,
     /// The cluster of its work, and those that it watches.
     pub(crate) clusters: BTreeSet<String>,
-    drive: Box<dyn Drive>,
+    reconciler: Box<dyn ErasedReconciler>,
     /// Of the controller's own kind.
-    own: Parts,
+    own: KindInformers,
     /// Of the controller, in its cluster.
     client: Client,
     /// Of its own kind and of those that it owns and watches.
-    feeds: Vec<Feed>,
-    indexes: Vec<Filed>,
+    sources: Vec<ActiveSource>,
+    indexes: Vec<ActiveIndex>,
     queue: Queue<Request, Causes>,
     own_writes: OwnWrites,
     /// Which keys are worked on here; without it all.
@@ -60,9 +60,9 @@ pub(crate) struct Prepared {
     settings: Settings,
 }
 
-/// The further equipment of workers.
+/// What all workers of a manager share.
 #[derive(Clone)]
-pub(crate) struct Equipment {
+pub(crate) struct WorkerOptions {
     pub(crate) client: Client,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) metrics: Metrics,
@@ -84,8 +84,8 @@ impl Controller {
         }
         let queue = Queue::new(self.limiter);
         let shards = shards.filter(|_| !self.settings.on_every_replica).cloned();
-        let sink = Sink {
-            queue: queue.clone(),
+        let keys = KeyQueue {
+            inner: queue.clone(),
             shards: shards.clone(),
         };
         let owner = OwnerKind::new(&self.form.resource, self.form.cluster_scoped);
@@ -94,28 +94,28 @@ impl Controller {
         let clusters = watched.chain([own_cluster]).map(str::to_owned).collect();
         let client = client.cluster(&self.settings.cluster)?.for_controller(&name);
         let own = client.cache().parts_in(&self.form, self.settings.scope.clone());
-        let mut feeds = vec![feed_self(&own, &self.predicates, sink.clone())];
+        let mut sources = vec![start_own(&own, &self.predicates, keys.clone())];
         let indexes = self.indexes.into_iter().map(|index| index.start(&name, &client));
         let indexes = indexes.collect::<Result<_>>()?;
-        let wiring = Wiring {
+        let context = SourceContext {
             controller: &name,
             cluster: &self.settings.cluster,
             client: &client,
             predicates: &self.predicates,
-            sink,
+            queue: keys,
             owner,
             own: own.clone(),
         };
         for source in self.sources {
-            feeds.push(source.start(&wiring)?);
+            sources.push(source.start(&context)?);
         }
         Ok(Prepared {
             name,
             clusters,
-            drive: self.drive,
+            reconciler: self.reconciler,
             own,
             client,
-            feeds,
+            sources,
             indexes,
             queue,
             own_writes: OwnWrites::new(),
@@ -129,9 +129,9 @@ impl Prepared {
     /// Waits until all sources are synced (R4).
     pub(crate) async fn synced(&self) -> Result<()> {
         let within = self.settings.sync_timeout;
-        let indexed = self.indexes.iter().flat_map(Filed::informers);
+        let indexed = self.indexes.iter().flat_map(ActiveIndex::informers);
         futures::future::try_join(
-            futures::future::try_join_all(self.feeds.iter().map(|feed| feed.synced_within(within))),
+            futures::future::try_join_all(self.sources.iter().map(|source| source.synced_within(within))),
             futures::future::try_join_all(indexed.map(|informer| informer.synced_within(within))),
         )
         .await?;
@@ -139,47 +139,53 @@ impl Prepared {
     }
 
     /// The health of the sources, for as long as the controller lives.
-    pub(crate) fn sources(&self) -> Vec<Watched> {
-        let indexed = self.indexes.iter().flat_map(Filed::informers);
-        let fed = self.feeds.iter().flat_map(Feed::watched);
-        fed.chain(indexed.map(Watched::of)).collect()
+    pub(crate) fn sources(&self) -> Vec<SourceHealth> {
+        let indexed = self.indexes.iter().flat_map(ActiveIndex::informers);
+        let fed = self.sources.iter().flat_map(ActiveSource::watched);
+        fed.chain(indexed.map(SourceHealth::of)).collect()
     }
 
     /// Runs until the stop: in every term workers take keys, and between the terms the queue fills.
-    pub(crate) async fn run(self, equipment: Equipment, terms: Terms, stop: Stop, told: impl Told) -> Result<()> {
+    pub(crate) async fn run(
+        self,
+        options: WorkerOptions,
+        permits: Permits,
+        stop: Stop,
+        progress: impl LoopEvents,
+    ) -> Result<()> {
         tokio::select! {
             biased;
             () = stop.requested() => return Ok(()),
             synced = self.synced() => synced?,
         }
-        told.synced();
-        // The shards' terms count instead of the leader's.
-        let mut terms = match self.settings.on_every_replica || self.shards.is_some() {
-            true => Terms::default(),
-            false => terms,
+        progress.synced();
+        // The shards' permits count instead of the leader's.
+        let mut permits = match self.settings.on_every_replica || self.shards.is_some() {
+            true => Permits::default(),
+            false => permits,
         };
         let prepared = Arc::new(self);
         let queue = prepared.queue.clone();
         let workers = prepared.settings.concurrency;
-        let metrics = equipment
+        let metrics = options
             .metrics
             .controller(&prepared.name, workers, move || queue.metrics());
         let mut terms_before = 0_usize;
         loop {
-            let term = tokio::select! {
+            let permit = tokio::select! {
                 biased;
                 () = stop.requested() => break,
-                term = terms.begun() => term,
+                permit = permits.next() => permit,
             };
             if terms_before > 0 {
                 prepared.add_all();
             }
             terms_before = terms_before.saturating_add(1);
-            let (workshop, workers) = prepared.open(&equipment, &metrics, &term, &stop);
-            told.started();
+            let (run, workers) = prepared.open(&options, &metrics, &permit, &stop);
+            progress.started();
             let ended = tokio::select! {
                 biased;
-                ended = workshop.work_until(workers, &term, &stop) => ended?,
+                ended = run.work_until(workers, &permit, &stop) => ended?,
                 never = prepared.take_over() => match never {},
             };
             if ended == Ended::Stopped {
@@ -218,36 +224,36 @@ impl Prepared {
     /// Lets workers begin.
     fn open(
         self: &Arc<Prepared>,
-        equipment: &Equipment,
+        options: &WorkerOptions,
         metrics: &ControllerMetrics,
-        term: &Term,
+        permit: &Permit,
         stop: &Stop,
-    ) -> (Arc<Workshop>, JoinSet<()>) {
-        let client = self.client.under(term.lead()).noted_in(&self.own_writes);
+    ) -> (Arc<Workers>, JoinSet<()>) {
+        let client = self.client.under(permit.fence()).noted_in(&self.own_writes);
         let workers = self.settings.concurrency;
-        client.observers().tell(|| Observation::ControllerStarted {
+        client.observers().notify(|| Observation::ControllerStarted {
             controller: self.name.clone(),
         });
         tracing::info!(controller = %self.name, workers, "controller started");
-        let workshop = Arc::new(Workshop {
+        let run = Arc::new(Workers {
             prepared: self.clone(),
             client: Arc::new(client),
-            equipment: equipment.clone(),
+            options: options.clone(),
             metrics: metrics.clone(),
             stop: stop.clone(),
-            term: term.clone(),
+            permit: permit.clone(),
         });
         // Dropping the set aborts the workers: a manager that gives up waiting drops this future.
         let mut tasks = JoinSet::new();
         for _ in 0..workers {
-            tasks.spawn(Workshop::work(workshop.clone()));
+            tasks.spawn(Workers::work(run.clone()));
         }
-        (workshop, tasks)
+        (run, tasks)
     }
 }
 
-/// The messages of a controller's loop to the manager.
-pub(crate) trait Told: Send + Sync + 'static {
+/// What a controller's loop reports to the manager.
+pub(crate) trait LoopEvents: Send + Sync + 'static {
     /// All its caches are synced.
     fn synced(&self);
     /// Its workers begin, perhaps again.
@@ -263,32 +269,32 @@ enum Ended {
     TermOver,
 }
 
-/// The work of one controller in one term.
-struct Workshop {
+/// The workers of one controller in one term.
+struct Workers {
     prepared: Arc<Prepared>,
     client: Arc<Client>,
-    equipment: Equipment,
+    options: WorkerOptions,
     metrics: ControllerMetrics,
     stop: Stop,
     /// Held as long as a worker lives (M4).
-    term: Term,
+    permit: Permit,
 }
 
 /// A key that a worker has. A worker that is aborted gives it back, for the next term.
-struct Taken<'a> {
+struct TakenKey<'a> {
     queue: &'a Queue<Request, Causes>,
     metrics: &'a ControllerMetrics,
     token: Token,
     request: Option<Request>,
 }
 
-impl Taken<'_> {
+impl TakenKey<'_> {
     fn done(mut self) {
         self.request = None;
     }
 }
 
-impl Drop for Taken<'_> {
+impl Drop for TakenKey<'_> {
     fn drop(&mut self) {
         if let Some(request) = self.request.take() {
             let causes = Causes::of(Cause::requested(
@@ -305,14 +311,14 @@ impl Drop for Taken<'_> {
 /// Numbers the reconciles of this process.
 static NEXT_ID: AtomicU64 = AtomicU64::new(1);
 
-impl Workshop {
+impl Workers {
     /// Waits for the workers: at the stop they finish their keys, at the end of the term they are dropped where they
     /// wait.
-    async fn work_until(&self, mut workers: JoinSet<()>, term: &Term, stop: &Stop) -> Result<Ended> {
+    async fn work_until(&self, mut workers: JoinSet<()>, permit: &Permit, stop: &Stop) -> Result<Ended> {
         let died = tokio::select! {
             biased;
             () = stop.requested() => None,
-            () = term.over() => return Ok(self.abandon(workers).await),
+            () = permit.over() => return Ok(self.abandon(workers).await),
             ended = workers.join_next() => ended,
         };
         self.prepared.queue.shut_down();
@@ -326,7 +332,7 @@ impl Workshop {
         loop {
             let ended = tokio::select! {
                 biased;
-                () = term.over() => return Ok(self.abandon(workers).await),
+                () = permit.over() => return Ok(self.abandon(workers).await),
                 ended = workers.join_next() => ended,
             };
             match ended {
@@ -355,20 +361,24 @@ impl Workshop {
     async fn work(self: Arc<Self>) {
         let queue = &self.prepared.queue;
         while let Some(work) = queue.next().await {
-            let taken = Taken {
+            let key = TakenKey {
                 queue,
                 metrics: &self.metrics,
                 token: work.token,
                 request: Some(work.item.clone()),
             };
             let reconciled = match &self.prepared.shards {
-                None => AssertUnwindSafe(self.reconcile(work, &self.term)).catch_unwind().await,
+                None => {
+                    AssertUnwindSafe(self.reconcile(work, &self.permit))
+                        .catch_unwind()
+                        .await
+                }
                 Some(shards) => self.reconcile_shared(work, shards).await,
             };
-            if let (Err(payload), Some(request)) = (reconciled, &taken.request) {
+            if let (Err(payload), Some(request)) = (reconciled, &key.request) {
                 self.broken(request, end_of_panic(payload));
             }
-            taken.done();
+            key.done();
         }
     }
 
@@ -376,11 +386,11 @@ impl Workshop {
     /// replica's is forgotten: the replica that gains the shard looks at it.
     async fn reconcile_shared(&self, work: Work<Request, Causes>, shards: &Shards) -> std::thread::Result<()> {
         let request = work.item.clone();
-        if let Some(term) = shards.term_of(&request) {
+        if let Some(permit) = shards.permit_of(&request) {
             tokio::select! {
                 biased;
-                () = term.over() => {}
-                reconciled = AssertUnwindSafe(self.reconcile(work, &term)).catch_unwind() => return reconciled,
+                () = permit.over() => {}
+                reconciled = AssertUnwindSafe(self.reconcile(work, &permit)).catch_unwind() => return reconciled,
             }
         }
         tracing::debug!(controller = %self.prepared.name, object = %request, "its shard is not this replica's; the key is dropped");
@@ -396,7 +406,7 @@ impl Workshop {
         self.prepared.queue.add_rate_limited(request.clone(), causes);
     }
 
-    async fn reconcile(&self, work: Work<Request, Causes>, term: &Term) {
+    async fn reconcile(&self, work: Work<Request, Causes>, permit: &Permit) {
         let Work {
             item: request,
             causes,
@@ -424,7 +434,7 @@ impl Workshop {
                 self.metrics.self_woken();
             }
             let observers = self.client.observers();
-            observers.tell(|| {
+            observers.notify(|| {
                 let (ready, delayed) = self.prepared.queue.depth();
                 Observation::ReconcileStarted {
                     controller: controller.clone(),
@@ -437,13 +447,13 @@ impl Workshop {
             });
             let began = tokio::time::Instant::now();
             let result = self
-                .guarded(&request, self.context(&request, causes, reconcile_id, term))
+                .guarded(&request, self.context(&request, causes, reconcile_id, permit))
                 .await;
             let took = began.elapsed();
             let outcome = self.settle(&request, retries, result);
             self.metrics.ended(counted(&outcome), took);
             tracing::debug!(?outcome, ?took, "reconcile ended");
-            observers.tell(|| Observation::ReconcileFinished {
+            observers.notify(|| Observation::ReconcileFinished {
                 controller: controller.clone(),
                 request: request.clone(),
                 reconcile_id,
@@ -455,32 +465,35 @@ impl Workshop {
         .await;
     }
 
-    fn context(&self, request: &Request, causes: Vec<Cause>, reconcile_id: u64, term: &Term) -> Context {
+    fn context(&self, request: &Request, causes: Vec<Cause>, reconcile_id: u64, permit: &Permit) -> Context {
         Context::from_inner(Inner {
             request: request.clone(),
             causes,
             client: match self.prepared.shards {
                 None => self.client.clone(),
-                Some(_) => Arc::new(self.client.under(term.lead())),
+                Some(_) => Arc::new(self.client.under(permit.fence())),
             },
             controller: self.prepared.name.clone(),
             reconcile_id,
-            clock: self.equipment.clock.clone(),
+            clock: self.options.clock.clone(),
             records: true,
             owner: Owning::Nobody,
             stop: self.stop.clone(),
-            term: term.lead().number(),
+            term: permit.fence().number(),
         })
     }
 
     /// The reconcile, with panics and timeouts turned into errors.
     async fn guarded(&self, request: &Request, ctx: Context) -> Result<Action> {
         let Prepared {
-            drive, own, settings, ..
+            reconciler,
+            own,
+            settings,
+            ..
         } = &*self.prepared;
         let informer = own.of(request.namespace());
         let finalizer = settings.finalizer.as_deref();
-        let reconcile = AssertUnwindSafe(drive.reconcile(informer, request, ctx, finalizer)).catch_unwind();
+        let reconcile = AssertUnwindSafe(reconciler.reconcile(informer, request, ctx, finalizer)).catch_unwind();
         let result = match self.prepared.settings.reconcile_timeout {
             None => reconcile.await,
             Some(limit) => match tokio::time::timeout(limit, reconcile).await {

@@ -12,7 +12,7 @@ use kube::api::Patch;
 use kube::core::ObjectMeta;
 use serde_json::json;
 
-use crate::cache::Shared;
+use crate::cache::SharedInformer;
 use crate::context::Context;
 use crate::error::{Error, Result};
 use crate::form::Cached;
@@ -30,7 +30,7 @@ pub enum Cleanup {
 }
 
 /// The step for an object.
-pub(super) enum Turn {
+pub(super) enum Step {
     Reconcile(Arc<dyn Cached>),
     CleanUp,
     /// It is being deleted, and this controller has nothing to do with it any more.
@@ -38,30 +38,35 @@ pub(super) enum Turn {
 }
 
 /// Whether it is the object's time to be reconciled or cleaned up; adds the finalizer first where it is missing.
-pub(super) async fn turn(
-    informer: &Shared,
+pub(super) async fn next_step(
+    informer: &SharedInformer,
     object: Arc<dyn Cached>,
     ctx: &Context,
     finalizer: Option<&str>,
-) -> Result<Turn> {
+) -> Result<Step> {
     let Some(finalizer) = finalizer else {
-        return Ok(Turn::Reconcile(object));
+        return Ok(Step::Reconcile(object));
     };
     let meta = object.metadata();
     match (meta.deletion_timestamp.is_some(), carries(&meta, finalizer)) {
-        (false, true) => Ok(Turn::Reconcile(object.clone())),
-        (true, true) => Ok(Turn::CleanUp),
-        (true, false) => Ok(Turn::Nothing),
+        (false, true) => Ok(Step::Reconcile(object.clone())),
+        (true, true) => Ok(Step::CleanUp),
+        (true, false) => Ok(Step::Nothing),
         (false, false) => {
             let mut finalizers = meta.finalizers.clone().unwrap_or_default();
             finalizers.push(finalizer.to_owned());
-            write(informer, &meta, ctx, &finalizers).await.map(Turn::Reconcile)
+            write(informer, &meta, ctx, &finalizers).await.map(Step::Reconcile)
         }
     }
 }
 
 /// Takes the finalizer away.
-pub(super) async fn release(informer: &Shared, meta: &ObjectMeta, ctx: &Context, finalizer: &str) -> Result<()> {
+pub(super) async fn release(
+    informer: &SharedInformer,
+    meta: &ObjectMeta,
+    ctx: &Context,
+    finalizer: &str,
+) -> Result<()> {
     let mut finalizers = meta.finalizers.clone().unwrap_or_default();
     finalizers.retain(|name| name != finalizer);
     match write(informer, meta, ctx, &finalizers).await {
@@ -74,7 +79,12 @@ fn carries(meta: &ObjectMeta, finalizer: &str) -> bool {
     meta.finalizers.iter().flatten().any(|name| name == finalizer)
 }
 
-async fn write(informer: &Shared, meta: &ObjectMeta, ctx: &Context, finalizers: &[String]) -> Result<Arc<dyn Cached>> {
+async fn write(
+    informer: &SharedInformer,
+    meta: &ObjectMeta,
+    ctx: &Context,
+    finalizers: &[String],
+) -> Result<Arc<dyn Cached>> {
     let patch =
         json!({"metadata": {"resourceVersion": meta.resource_version, "uid": meta.uid, "finalizers": finalizers}});
     let (namespace, name) = (meta.namespace.as_deref(), meta.name.as_deref().unwrap_or_default());

@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use super::sources::Any;
-use crate::cache::Shared;
+use crate::cache::SharedInformer;
 use crate::client::Client;
 use crate::error::{Error, Result};
 use crate::form::{Form, with_typed};
@@ -38,39 +38,39 @@ impl Index {
     }
 
     /// Starts the informers of the kind, and files their objects from now on.
-    pub(crate) fn start(self, controller: &str, client: &Client) -> Result<Filed> {
+    pub(crate) fn start(self, controller: &str, client: &Client) -> Result<ActiveIndex> {
         let parts = client.cache().pinned_of(&self.form);
         parts.check_objects();
-        let mut filed = Filed {
+        let mut active = ActiveIndex {
             name: self.name,
             informers: Vec::new(),
         };
         for informer in parts.iter() {
             let values = self.values.clone();
             informer
-                .add_index(&filed.name, Box::new(move |object| values(object)))
+                .add_index(&active.name, Box::new(move |object| values(object)))
                 .map_err(|error| Error::Configuration(format!("controller {controller}: {error}")))?;
-            filed.informers.push(informer.clone());
+            active.informers.push(informer.clone());
         }
-        Ok(filed)
+        Ok(active)
     }
 }
 
-/// An index at work: it goes when this is dropped.
-pub(crate) struct Filed {
+/// An index that informers keep. It goes when this is dropped.
+pub(crate) struct ActiveIndex {
     name: String,
     /// Those that have it by now.
-    informers: Vec<Shared>,
+    informers: Vec<SharedInformer>,
 }
 
-impl Filed {
+impl ActiveIndex {
     /// The informers that it reads.
-    pub(crate) fn informers(&self) -> &[Shared] {
+    pub(crate) fn informers(&self) -> &[SharedInformer] {
         &self.informers
     }
 }
 
-impl Drop for Filed {
+impl Drop for ActiveIndex {
     fn drop(&mut self) {
         for informer in &self.informers {
             informer.remove_index(&self.name);

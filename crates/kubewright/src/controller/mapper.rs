@@ -19,7 +19,7 @@ use kubewright_engine::states::States;
 use kubewright_engine::{Event, Meta, ObjectKey};
 use tokio::task::JoinSet;
 
-use super::sources::Sink;
+use super::sources::KeyQueue;
 use crate::cache::{Keys, KubeMeta};
 use crate::cause::{Cause, Causes};
 use crate::client::Client;
@@ -42,13 +42,13 @@ const BACKOFF: Exponential = Exponential {
 };
 
 /// The waiting states of one object, and their causes.
-struct Change {
+struct PendingStates {
     states: States<dyn Cached>,
     causes: Causes,
 }
 
-impl Merge for Change {
-    fn merge(&mut self, mut later: Change) {
+impl Merge for PendingStates {
+    fn merge(&mut self, mut later: PendingStates) {
         if later.states.since() < self.states.since() {
             std::mem::swap(self, &mut later);
         }
@@ -57,30 +57,30 @@ impl Merge for Change {
     }
 }
 
-/// The trouble of a source, in words.
+/// Why a source fails now, if it does.
 #[derive(Clone, Default)]
-pub(crate) struct Trouble(Arc<Mutex<Option<String>>>);
+pub(crate) struct SourceError(Arc<Mutex<Option<String>>>);
 
-impl Trouble {
+impl SourceError {
     pub(crate) fn get(&self) -> Option<String> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    fn set(&self, trouble: Option<String>) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = trouble;
+    fn set(&self, error: Option<String>) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = error;
     }
 }
 
 /// One mapping at work.
 pub(super) struct Mapper {
-    queue: Queue<ObjectKey, Change>,
+    queue: Queue<ObjectKey, PendingStates>,
     source: String,
     map: LookUp,
     client: Client,
-    sink: Sink,
+    keys: KeyQueue,
     /// Of the controller's own kind.
     own: Keys,
-    trouble: Trouble,
+    error: SourceError,
 }
 
 impl Mapper {
@@ -89,7 +89,7 @@ impl Mapper {
         source: &str,
         map: LookUp,
         client: Client,
-        sink: Sink,
+        keys: KeyQueue,
         own: Keys,
         tasks: &mut JoinSet<()>,
     ) -> Arc<Mapper> {
@@ -98,9 +98,9 @@ impl Mapper {
             source: source.to_owned(),
             map,
             client,
-            sink,
+            keys,
             own,
-            trouble: Trouble::default(),
+            error: SourceError::default(),
         });
         for _ in 0..AT_A_TIME {
             tasks.spawn(mapper.clone().work());
@@ -108,13 +108,13 @@ impl Mapper {
         mapper
     }
 
-    pub(super) fn trouble(&self) -> Trouble {
-        self.trouble.clone()
+    pub(super) fn last_error(&self) -> SourceError {
+        self.error.clone()
     }
 
-    /// The inlet that the handler of the informer fills. It holds neither the mapping nor an informer.
-    pub(super) fn inlet(&self) -> Inlet {
-        Inlet {
+    /// The end that the handler of the informer fills. It holds neither the mapping nor an informer.
+    pub(super) fn sender(&self) -> ChangeSender {
+        ChangeSender {
             queue: self.queue.clone(),
             changes: AtomicU64::new(0),
         }
@@ -128,8 +128,8 @@ impl Mapper {
         }
     }
 
-    async fn map_all(&self, work: Work<ObjectKey, Change>) {
-        let Change { states, causes } = work.causes;
+    async fn map_all(&self, work: Work<ObjectKey, PendingStates>) {
+        let PendingStates { states, causes } = work.causes;
         let (mut keys, mut failed) = (Vec::new(), Vec::new());
         for state in states.kept() {
             match self.map_one(state.clone()).await {
@@ -148,12 +148,12 @@ impl Mapper {
         keys.sort();
         keys.dedup();
         for key in keys {
-            self.sink.add(key, work.priority, causes.clone());
+            self.keys.add(key, work.priority, causes.clone());
         }
         match states.left(&failed) {
-            None => self.trouble.set(None),
+            None => self.error.set(None),
             Some(states) => {
-                self.queue.add_rate_limited(work.item, Change { states, causes });
+                self.queue.add_rate_limited(work.item, PendingStates { states, causes });
             }
         }
     }
@@ -181,18 +181,18 @@ impl Mapper {
             return false;
         }
         tracing::warn!(source = self.source, %object, error = text, "a mapping to keys failed; it is repeated");
-        self.trouble.set(Some(format!("its mapping of {object} fails: {text}")));
+        self.error.set(Some(format!("its mapping of {object} fails: {text}")));
         true
     }
 }
 
 /// Where changes go in.
-pub(super) struct Inlet {
-    queue: Queue<ObjectKey, Change>,
+pub(super) struct ChangeSender {
+    queue: Queue<ObjectKey, PendingStates>,
     changes: AtomicU64,
 }
 
-impl Inlet {
+impl ChangeSender {
     pub(super) fn put(&self, event: &Event<dyn Cached>, priority: Priority, cause: Cause) {
         let key = match event {
             Event::Deleted { key, .. } => Some(key.clone()),
@@ -204,6 +204,6 @@ impl Inlet {
         let number = self.changes.fetch_add(1, Ordering::Relaxed);
         let states = States::of(event, number);
         let causes = Causes::of(cause);
-        self.queue.add(key, priority, Change { states, causes });
+        self.queue.add(key, priority, PendingStates { states, causes });
     }
 }

@@ -28,7 +28,7 @@ use kubewright_engine::backoff::Exponential;
 use kubewright_engine::rate::RateLimiter;
 
 use crate::action::Action;
-use crate::cache::{SYNC_TIMEOUT, Scope, Shared};
+use crate::cache::{SYNC_TIMEOUT, Scope, SharedInformer};
 use crate::client::HOME_CLUSTER;
 use crate::context::Context;
 use crate::error::Result;
@@ -39,14 +39,14 @@ use crate::request::Request;
 use crate::rule::Rule;
 use crate::webhook::Kind;
 
-use finalizer::Turn;
+use finalizer::Step;
 
 pub use self::finalizer::Cleanup;
-pub(crate) use control_loop::{Equipment, Prepared, Told};
+pub(crate) use control_loop::{LoopEvents, Prepared, WorkerOptions};
 use indexes::Index;
 use sources::Predicates;
 pub use sources::Source;
-pub(crate) use sources::{Relation, Sink, Watched};
+pub(crate) use sources::{KeyQueue, Relation, SourceHealth};
 pub use watch::Watch;
 
 /// Brings the world in line with one kind of object (controller-runtime's `Reconciler`).
@@ -137,7 +137,7 @@ pub struct Controller {
     pub(crate) name: Option<String>,
     pub(crate) form: Form,
     pub(crate) kind: Kind,
-    pub(crate) drive: Box<dyn Drive>,
+    pub(crate) reconciler: Box<dyn ErasedReconciler>,
     pub(crate) sources: Vec<Source>,
     pub(crate) indexes: Vec<Index>,
     pub(crate) predicates: Predicates,
@@ -169,7 +169,7 @@ impl Controller {
             name: None,
             form: Form::of::<K>(),
             kind: Kind::of::<K>(),
-            drive: Box::new(DriveOf(reconciler)),
+            reconciler: Box::new(Erased(reconciler)),
             sources: Vec::new(),
             indexes: Vec::new(),
             predicates: Predicates::default(),
@@ -307,7 +307,7 @@ impl Controller {
 
     /// The rules of the reconciler, then the controller's.
     pub(crate) fn rules(&self) -> Vec<Rule> {
-        let mut rules = self.drive.rbac();
+        let mut rules = self.reconciler.rbac();
         rules.extend(self.rules.iter().cloned());
         rules
     }
@@ -401,28 +401,28 @@ impl Controller {
 }
 
 /// A reconciler without its type.
-pub(crate) trait Drive: Send + Sync {
+pub(crate) trait ErasedReconciler: Send + Sync {
     fn rbac(&self) -> Vec<Rule>;
     /// Reconciles an object that the informer of its kind holds, or tells that there is none.
     fn reconcile<'a>(
         &'a self,
-        informer: &'a Shared,
+        informer: &'a SharedInformer,
         request: &'a Request,
         ctx: Context,
         finalizer: Option<&'a str>,
     ) -> BoxFuture<'a, Result<Action>>;
 }
 
-struct DriveOf<R>(R);
+struct Erased<R>(R);
 
-impl<R: Reconciler> Drive for DriveOf<R> {
+impl<R: Reconciler> ErasedReconciler for Erased<R> {
     fn rbac(&self) -> Vec<Rule> {
         self.0.rbac()
     }
 
     fn reconcile<'a>(
         &'a self,
-        informer: &'a Shared,
+        informer: &'a SharedInformer,
         request: &'a Request,
         ctx: Context,
         finalizer: Option<&'a str>,
@@ -430,9 +430,9 @@ impl<R: Reconciler> Drive for DriveOf<R> {
         Box::pin(async move {
             let (object, ctx) = ctx.about(informer, request).await?;
             match object {
-                Some(object) => match finalizer::turn(informer, object.clone(), &ctx, finalizer).await? {
-                    Turn::Reconcile(object) => self.0.reconcile(typed(object), ctx).await,
-                    Turn::CleanUp => match self.0.cleanup(typed(object.clone()), ctx.clone()).await? {
+                Some(object) => match finalizer::next_step(informer, object.clone(), &ctx, finalizer).await? {
+                    Step::Reconcile(object) => self.0.reconcile(typed(object), ctx).await,
+                    Step::CleanUp => match self.0.cleanup(typed(object.clone()), ctx.clone()).await? {
                         Cleanup::AwaitChange => Ok(Action::await_change()),
                         Cleanup::RequeueAfter(delay) => Ok(Action::requeue_after(delay)),
                         Cleanup::Done => {
@@ -441,7 +441,7 @@ impl<R: Reconciler> Drive for DriveOf<R> {
                             Ok(Action::await_change())
                         }
                     },
-                    Turn::Nothing => Ok(Action::await_change()),
+                    Step::Nothing => Ok(Action::await_change()),
                 },
                 None if ctx.is_gone(informer).await? => self.0.deleted(request.clone(), ctx).await,
                 None => {

@@ -17,8 +17,8 @@ use kubewright_engine::queue::{Merge, Priority};
 use kubewright_engine::{Event, HandlerId};
 use tokio::task::JoinSet;
 
-use super::mapper::{LookUp, Mapper, Trouble};
-use crate::cache::{Core, Health, Keys, Parts, Scope, Shared, entropy};
+use super::mapper::{LookUp, Mapper, SourceError};
+use crate::cache::{Core, Health, Keys, KindInformers, Scope, SharedInformer, entropy};
 use crate::cause::{Cause, CauseKind, Causes};
 use crate::client::Client;
 use crate::controller::waker::Waker;
@@ -38,63 +38,63 @@ impl Merge for Causes {
     }
 }
 
-/// Where keys go, unless they belong to the shards of other replicas (SH7).
+/// The queue of a controller, for its sources. Keys of other replicas' shards do not enter (SH7).
 #[derive(Clone)]
-pub(crate) struct Sink {
-    pub(crate) queue: Queue<Request, Causes>,
+pub(crate) struct KeyQueue {
+    pub(crate) inner: Queue<Request, Causes>,
     pub(crate) shards: Option<Shards>,
 }
 
-impl Sink {
+impl KeyQueue {
     pub(crate) fn add(&self, request: Request, priority: Priority, causes: Causes) {
         if self.shards.as_ref().is_none_or(|shards| shards.holds(&request)) {
-            self.queue.add(request, priority, causes);
+            self.inner.add(request, priority, causes);
         }
     }
 }
 
-/// The destination of a source's events, and its name in messages.
-pub(crate) struct Wiring<'a> {
+/// What a source needs to start: the queue of its controller, and the names in messages.
+pub(crate) struct SourceContext<'a> {
     pub(crate) controller: &'a str,
     /// The cluster of the controller's own kind.
     pub(crate) cluster: &'a str,
     /// Reads for mappings.
     pub(crate) client: &'a Client,
     pub(crate) predicates: &'a Predicates,
-    pub(crate) sink: Sink,
+    pub(crate) queue: KeyQueue,
     pub(crate) owner: OwnerKind,
     /// The controller's own kind.
-    pub(crate) own: Parts,
+    pub(crate) own: KindInformers,
 }
 
-/// A source at work: its handlers go when this is dropped.
-pub(crate) struct Feed {
-    comes_from: Origin,
+/// A source that fills the queue. Its handlers go when this is dropped.
+pub(crate) struct ActiveSource {
+    origin: Origin,
     /// Of a mapping that takes its time.
-    trouble: Option<Trouble>,
+    error: Option<SourceError>,
     tasks: JoinSet<()>,
 }
 
 /// Where a source's changes come from.
 enum Origin {
     /// In several namespaces there are several.
-    Informers(Vec<(Shared, HandlerId)>),
+    Informers(Vec<(SharedInformer, HandlerId)>),
     Waker(Waker, u64),
     Timer,
 }
 
-/// How a source fares. It keeps no watch alive.
-pub(crate) struct Watched {
+/// The health of a source. It keeps no watch alive.
+pub(crate) struct SourceHealth {
     core: Weak<Core>,
-    trouble: Option<Trouble>,
+    error: Option<SourceError>,
 }
 
-impl Watched {
+impl SourceHealth {
     /// An informer without a mapping.
-    pub(crate) fn of(informer: &Shared) -> Watched {
-        Watched {
+    pub(crate) fn of(informer: &SharedInformer) -> SourceHealth {
+        SourceHealth {
             core: Arc::downgrade(informer.core()),
-            trouble: None,
+            error: None,
         }
     }
 
@@ -111,40 +111,40 @@ impl Watched {
     }
 
     /// Its present problems.
-    pub(crate) fn troubles(&self) -> impl Iterator<Item = String> {
+    pub(crate) fn problems(&self) -> impl Iterator<Item = String> {
         let core = self.core.upgrade();
         let watching = core.as_ref().and_then(|core| match core.health() {
             Health::Degraded { reason } => Some(reason),
             _ => None,
         });
-        let mapping = self.trouble.as_ref().and_then(Trouble::get);
+        let mapping = self.error.as_ref().and_then(SourceError::get);
         let name = core.map(|core| core.name.clone()).unwrap_or_default();
         [watching, mapping]
             .into_iter()
             .flatten()
-            .map(move |trouble| format!("{name}: {trouble}"))
+            .map(move |problem| format!("{name}: {problem}"))
     }
 }
 
-impl Feed {
-    fn of(comes_from: Origin) -> Feed {
-        Feed {
-            comes_from,
-            trouble: None,
+impl ActiveSource {
+    fn of(origin: Origin) -> ActiveSource {
+        ActiveSource {
+            origin,
+            error: None,
             tasks: JoinSet::new(),
         }
     }
 
     /// How it fares, if there is something to read.
-    pub(crate) fn watched(&self) -> impl Iterator<Item = Watched> {
-        self.informers().iter().map(|(informer, _)| Watched {
-            trouble: self.trouble.clone(),
-            ..Watched::of(informer)
+    pub(crate) fn watched(&self) -> impl Iterator<Item = SourceHealth> {
+        self.informers().iter().map(|(informer, _)| SourceHealth {
+            error: self.error.clone(),
+            ..SourceHealth::of(informer)
         })
     }
 
-    fn informers(&self) -> &[(Shared, HandlerId)] {
-        match &self.comes_from {
+    fn informers(&self) -> &[(SharedInformer, HandlerId)] {
+        match &self.origin {
             Origin::Informers(informers) => informers,
             Origin::Waker(..) | Origin::Timer => &[],
         }
@@ -161,14 +161,14 @@ impl Feed {
     }
 }
 
-impl Drop for Feed {
+impl Drop for ActiveSource {
     fn drop(&mut self) {
         self.tasks.abort_all();
         for (informer, handler) in self.informers() {
             informer.remove_handler(*handler);
         }
-        if let Origin::Waker(waker, line) = &self.comes_from {
-            waker.disconnect(*line);
+        if let Origin::Waker(waker, connection) = &self.origin {
+            waker.disconnect(*connection);
         }
     }
 }
@@ -197,9 +197,9 @@ pub(super) struct Watching {
     pub(super) scope: Scope,
     /// Unless it is the controller's own.
     pub(super) cluster: Option<String>,
-    pub(super) passes: Vec<Passes>,
+    pub(super) filters: Vec<Filter>,
     pub(super) low: bool,
-    pub(super) keys: Wakes,
+    pub(super) mapping: Mapping,
 }
 
 impl fmt::Debug for Source {
@@ -214,10 +214,10 @@ impl fmt::Debug for Source {
 
 pub(super) type Map = Arc<dyn Fn(&Any) -> Vec<Request> + Send + Sync>;
 
-/// From an object of another kind to keys.
-pub(super) enum Wakes {
+/// From an object of another kind to the keys that it wakes.
+pub(super) enum Mapping {
     /// The object of the controller's kind that controls it, or all that own it.
-    OfOwner { any: bool },
+    Owner { any: bool },
     /// The keys that a function returns.
     Mapped(Map),
     /// The keys that an async function returns.
@@ -229,16 +229,16 @@ pub(super) enum Wakes {
 /// An object of any kind.
 pub(super) type Any = dyn Cached + 'static;
 
-pub(super) type Passes = Arc<dyn Fn(&Event<Any>) -> bool + Send + Sync>;
+pub(super) type Filter = Arc<dyn Fn(&Event<Any>) -> bool + Send + Sync>;
 
 /// The predicates of a controller, by kind.
 #[derive(Default)]
-pub(crate) struct Predicates(Vec<(TypeId, String, Passes)>);
+pub(crate) struct Predicates(Vec<(TypeId, String, Filter)>);
 
 impl Predicates {
     pub(crate) fn add<K: Object>(&mut self, predicate: impl Fn(&Event<K>) -> bool + Send + Sync + 'static) {
-        let passes = Arc::new(move |event: &Event<Any>| typed_event(event).is_none_or(|event| predicate(&event)));
-        self.0.push((TypeId::of::<K>(), K::kind(&()).into_owned(), passes));
+        let filter = Arc::new(move |event: &Event<Any>| typed_event(event).is_none_or(|event| predicate(&event)));
+        self.0.push((TypeId::of::<K>(), K::kind(&()).into_owned(), filter));
     }
 
     /// Whether there are any for a kind.
@@ -247,14 +247,14 @@ impl Predicates {
     }
 
     /// All predicates of a kind as one.
-    pub(crate) fn of(&self, kind: TypeId) -> Passes {
-        let all: Vec<Passes> = self
+    pub(crate) fn of(&self, kind: TypeId) -> Filter {
+        let all: Vec<Filter> = self
             .0
             .iter()
             .filter(|(id, _, _)| *id == kind)
-            .map(|(_, _, passes)| passes.clone())
+            .map(|(_, _, filter)| filter.clone())
             .collect();
-        Arc::new(move |event| all.iter().all(|passes| passes(event)))
+        Arc::new(move |event| all.iter().all(|filter| filter(event)))
     }
 
     /// The kinds of predicates that belong to no source.
@@ -290,7 +290,7 @@ impl OwnerKind {
 
     /// The keys of the owners of an object that are of this kind: of the one that controls it, or of any.
     fn owners_of(&self, object: &Any, any: bool) -> Vec<Request> {
-        let namespace = object.identity().namespace.filter(|_| !self.cluster_scoped);
+        let namespace = object.object_id().namespace.filter(|_| !self.cluster_scoped);
         let mut keys = Vec::new();
         object.with_owners(&mut |owners| {
             let named = owners
@@ -303,13 +303,13 @@ impl OwnerKind {
 }
 
 /// The objects of the controller's own kind.
-pub(crate) fn feed_self(own: &Parts, predicates: &Predicates, sink: Sink) -> Feed {
+pub(crate) fn start_own(own: &KindInformers, predicates: &Predicates, queue: KeyQueue) -> ActiveSource {
     let kind = own.form().id;
     if predicates.concern(kind) {
         own.check_objects();
     }
-    let keys = keys_of(sink, |event| vec![request_of(&**event.object())]);
-    feed(own, predicates.of(kind), false, keys)
+    let keys = keys_of(queue, |event| vec![request_of(&**event.object())]);
+    subscribe(own, predicates.of(kind), false, keys)
 }
 
 impl Source {
@@ -347,26 +347,26 @@ impl Source {
         let Declared::Watch(watching) = &self.0 else {
             return None;
         };
-        let relation = match watching.keys {
-            Wakes::OfOwner { .. } => Relation::Owns,
-            Wakes::Mapped(_) | Wakes::LookedUp(_) | Wakes::All => Relation::Watches,
+        let relation = match watching.mapping {
+            Mapping::Owner { .. } => Relation::Owns,
+            Mapping::Mapped(_) | Mapping::LookedUp(_) | Mapping::All => Relation::Watches,
         };
         Some((relation, watching.kind.clone()))
     }
 
     /// Feeds the queue as long as the answer is held. Call it inside a tokio runtime.
-    pub(crate) fn start(self, wiring: &Wiring<'_>) -> Result<Feed> {
-        let (sink, own) = (wiring.sink.clone(), wiring.own.keys());
+    pub(crate) fn start(self, context: &SourceContext<'_>) -> Result<ActiveSource> {
+        let (queue, own) = (context.queue.clone(), context.own.keys());
         Ok(match self.0 {
-            Declared::Watch(watching) => watching.start(wiring)?,
+            Declared::Watch(watching) => watching.start(context)?,
             Declared::Waker(waker) => {
-                let line = waker.connect(sink, own);
-                Feed::of(Origin::Waker(waker, line))
+                let connection = waker.connect(queue, own);
+                ActiveSource::of(Origin::Waker(waker, connection))
             }
             Declared::Timer(period) => {
-                let mut feed = Feed::of(Origin::Timer);
-                feed.tasks.spawn(tick(period, own, sink));
-                feed
+                let mut source = ActiveSource::of(Origin::Timer);
+                source.tasks.spawn(tick(period, own, queue));
+                source
             }
         })
     }
@@ -375,75 +375,75 @@ impl Source {
 /// The shortest period of [`Source::every`].
 const SHORTEST: Duration = Duration::from_millis(1);
 
-async fn tick(period: Duration, own: Keys, sink: Sink) {
+async fn tick(period: Duration, own: Keys, queue: KeyQueue) {
     loop {
         let late = period.mul_f64((entropy() >> 32) as f64 / f64::from(u32::MAX) / 10.0);
         tokio::time::sleep(period.saturating_add(late)).await;
         for key in own.all() {
             let cause = Cause::requested(format!("looked at every {period:?}"));
-            sink.add(key, Priority::Low, Causes::of(cause));
+            queue.add(key, Priority::Low, Causes::of(cause));
         }
     }
 }
 
 impl Watching {
     /// Feeds the queue from the informer of the kind.
-    fn start(self, wiring: &Wiring<'_>) -> Result<Feed> {
-        let cluster = self.cluster.as_deref().unwrap_or(wiring.cluster);
-        if cluster != wiring.cluster && matches!(self.keys, Wakes::OfOwner { .. }) {
+    fn start(self, context: &SourceContext<'_>) -> Result<ActiveSource> {
+        let cluster = self.cluster.as_deref().unwrap_or(context.cluster);
+        if cluster != context.cluster && matches!(self.mapping, Mapping::Owner { .. }) {
             return Err(Error::Configuration(format!(
                 "controller {}: the owners of {} in cluster {cluster:?} are not in its own: an owner reference names an object of the same cluster; \
                  use Watch::map",
-                wiring.controller, self.kind.kind
+                context.controller, self.kind.kind
             )));
         }
-        let client = wiring.client.cluster(cluster)?;
+        let client = context.client.cluster(cluster)?;
         let parts = client.cache().parts_in(&self.form, self.scope);
-        let maps = matches!(self.keys, Wakes::Mapped(_) | Wakes::LookedUp(_));
-        if maps || !self.passes.is_empty() || wiring.predicates.concern(self.form.id) {
+        let maps = matches!(self.mapping, Mapping::Mapped(_) | Mapping::LookedUp(_));
+        if maps || !self.filters.is_empty() || context.predicates.concern(self.form.id) {
             parts.check_objects();
         }
-        let (of_kind, of_source) = (wiring.predicates.of(self.form.id), self.passes);
-        let passes: Passes = Arc::new(move |event| of_kind(event) && of_source.iter().all(|passes| passes(event)));
-        let (sink, low) = (wiring.sink.clone(), self.low);
-        Ok(match self.keys {
-            Wakes::OfOwner { any } => {
-                let owner = wiring.owner.clone();
+        let (of_kind, of_source) = (context.predicates.of(self.form.id), self.filters);
+        let filter: Filter = Arc::new(move |event| of_kind(event) && of_source.iter().all(|filter| filter(event)));
+        let (queue, low) = (context.queue.clone(), self.low);
+        Ok(match self.mapping {
+            Mapping::Owner { any } => {
+                let owner = context.owner.clone();
                 let keys = move |event: &Event<Any>| {
                     let states = each_state(event);
                     states.flat_map(|object| owner.owners_of(object, any)).collect()
                 };
-                feed(&parts, passes, low, keys_of(sink, keys))
+                subscribe(&parts, filter, low, keys_of(queue, keys))
             }
-            Wakes::Mapped(map) => {
+            Mapping::Mapped(map) => {
                 let keys = move |event: &Event<Any>| each_state(event).flat_map(|object| map(object)).collect();
-                feed(&parts, passes, low, keys_of(sink, keys))
+                subscribe(&parts, filter, low, keys_of(queue, keys))
             }
-            Wakes::All => {
-                let own = wiring.own.keys();
-                feed(&parts, passes, low, keys_of(sink, move |_| own.all()))
+            Mapping::All => {
+                let own = context.own.keys();
+                subscribe(&parts, filter, low, keys_of(queue, move |_| own.all()))
             }
-            Wakes::LookedUp(map) => {
+            Mapping::LookedUp(map) => {
                 let mut tasks = JoinSet::new();
-                let name = format!("{}, {}", wiring.controller, self.kind.kind);
-                let client = wiring.client.only_reading();
-                let mapper = Mapper::start(&name, map, client, sink, wiring.own.keys(), &mut tasks);
-                let inlet = mapper.inlet();
+                let name = format!("{}, {}", context.controller, self.kind.kind);
+                let client = context.client.only_reading();
+                let mapper = Mapper::start(&name, map, client, queue, context.own.keys(), &mut tasks);
+                let changes = mapper.sender();
                 let put = move |event: &Event<Any>, priority, resource: &ApiResource| {
-                    inlet.put(event, priority, cause_of(resource, event));
+                    changes.put(event, priority, cause_of(resource, event));
                 };
-                let mut feed = feed(&parts, passes, low, put);
-                feed.trouble = Some(mapper.trouble());
-                feed.tasks = tasks;
-                feed
+                let mut source = subscribe(&parts, filter, low, put);
+                source.error = Some(mapper.last_error());
+                source.tasks = tasks;
+                source
             }
         })
     }
 }
 
 fn request_of(object: &Any) -> Request {
-    let identity = object.identity();
-    Request::new(identity.namespace, identity.name.unwrap_or_default())
+    let id = object.object_id();
+    Request::new(id.namespace, id.name.unwrap_or_default())
 }
 
 /// For a modification the old state first, so that a function that remembers states ends with the new one.
@@ -457,7 +457,7 @@ fn each_state(event: &Event<Any>) -> impl Iterator<Item = &Any> {
 
 /// Adds the keys that a change leads to.
 fn keys_of(
-    sink: Sink,
+    queue: KeyQueue,
     keys: impl Fn(&Event<Any>) -> Vec<Request> + Send + Sync + 'static,
 ) -> impl Fn(&Event<Any>, Priority, &ApiResource) + Send + Sync + 'static {
     move |event, priority, resource| {
@@ -468,22 +468,22 @@ fn keys_of(
         let Some(last) = keys.pop() else { return };
         let cause = cause_of(resource, event);
         for key in keys {
-            sink.add(key, priority, Causes::of(cause.clone()));
+            queue.add(key, priority, Causes::of(cause.clone()));
         }
-        sink.add(last, priority, Causes::of(cause));
+        queue.add(last, priority, Causes::of(cause));
     }
 }
 
 /// Hands the changes that pass on, with the resource of their objects.
-fn feed(
-    parts: &Parts,
-    passes: Passes,
+fn subscribe(
+    parts: &KindInformers,
+    filter: Filter,
     low: bool,
     take: impl Fn(&Event<Any>, Priority, &ApiResource) + Send + Sync + 'static,
-) -> Feed {
+) -> ActiveSource {
     let resource = parts.form().resource.clone();
     let handler: Handler<Any> = Arc::new(move |event| {
-        if !passes(event) {
+        if !filter(event) {
             return;
         }
         // Objects of the first list can wait for present changes.
@@ -497,15 +497,15 @@ fn feed(
     let informers = parts
         .iter()
         .map(|part| (part.clone(), part.add_handler(handler.clone())));
-    Feed::of(Origin::Informers(informers.collect()))
+    ActiveSource::of(Origin::Informers(informers.collect()))
 }
 
 fn cause_of(resource: &ApiResource, event: &Event<Any>) -> Cause {
-    let object = event.object().identity().reference(resource);
+    let object = event.object().object_id().reference(resource);
     match event {
         Event::Added { initial: true, .. } => Cause::about(CauseKind::InitialList, object),
         Event::Added { .. } => Cause::about(CauseKind::Created, object),
-        Event::Modified { old, new } => Cause::changed_to(object, old.clone(), new.clone(), new.identity().version),
+        Event::Modified { old, new } => Cause::changed_to(object, old.clone(), new.clone(), new.object_id().version),
         Event::Deleted { .. } => Cause::about(CauseKind::Deleted, object),
     }
 }

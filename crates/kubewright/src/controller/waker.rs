@@ -14,7 +14,7 @@ use tokio::sync::Semaphore;
 
 use crate::cache::Keys;
 use crate::cause::{Cause, Causes};
-use crate::controller::{Sink, Source};
+use crate::controller::{KeyQueue, Source};
 use crate::request::Request;
 
 /// Wakes the keys of a controller from outside. Cheap to clone; may be used before the manager runs, and after it was
@@ -58,21 +58,21 @@ struct Inner {
 
 #[derive(Default)]
 struct State {
-    lines: Vec<Line>,
+    connections: Vec<Connection>,
     /// Keys that were woken while there was no queue.
-    waiting: Vec<Woken>,
+    waiting: Vec<WakeUp>,
     next: u64,
 }
 
-/// A controller that runs.
-struct Line {
+/// A running controller that this waker wakes.
+struct Connection {
     number: u64,
-    sink: Sink,
+    queue: KeyQueue,
     own: Keys,
 }
 
 /// One wake-up: a key or, without one, all.
-struct Woken(Option<Request>, Cause);
+struct WakeUp(Option<Request>, Cause);
 
 /// There is no room for another wake-up; see [`Waker::try_wake`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -125,7 +125,7 @@ impl Waker {
     /// lead looks at every object: only the reason is lost.
     pub fn try_wake(&self, request: Request, reason: impl Into<String>) -> Result<(), WakerFull> {
         let place = self.0.room.clone().try_acquire_owned().map_err(|_| WakerFull)?;
-        self.put(Woken(Some(request), Cause::placed(reason.into(), Arc::new(place))));
+        self.put(WakeUp(Some(request), Cause::reserved(reason.into(), Arc::new(place))));
         Ok(())
     }
 
@@ -138,16 +138,16 @@ impl Waker {
     async fn wake_when_possible(&self, request: Option<Request>, reason: String) {
         // The semaphore is never closed.
         if let Ok(place) = self.0.room.clone().acquire_owned().await {
-            self.put(Woken(request, Cause::placed(reason, Arc::new(place))));
+            self.put(WakeUp(request, Cause::reserved(reason, Arc::new(place))));
         }
     }
 
-    fn put(&self, woken: Woken) {
+    fn put(&self, wake_up: WakeUp) {
         let mut state = self.state();
-        if state.lines.is_empty() {
-            return state.waiting.push(woken);
+        if state.connections.is_empty() {
+            return state.waiting.push(wake_up);
         }
-        state.lines.iter().for_each(|line| line.put(&woken));
+        state.connections.iter().for_each(|connection| connection.put(&wake_up));
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -156,26 +156,28 @@ impl Waker {
     }
 
     /// From now on woken keys go there, until [`Waker::disconnect`] with the number that is answered.
-    pub(crate) fn connect(&self, sink: Sink, own: Keys) -> u64 {
+    pub(crate) fn connect(&self, queue: KeyQueue, own: Keys) -> u64 {
         let mut state = self.state();
         let number = state.next;
         state.next += 1;
-        let line = Line { number, sink, own };
-        for woken in std::mem::take(&mut state.waiting) {
-            line.put(&woken);
+        let connection = Connection { number, queue, own };
+        for wake_up in std::mem::take(&mut state.waiting) {
+            connection.put(&wake_up);
         }
-        state.lines.push(line);
+        state.connections.push(connection);
         number
     }
 
     pub(crate) fn disconnect(&self, number: u64) {
-        self.state().lines.retain(|line| line.number != number);
+        self.state()
+            .connections
+            .retain(|connection| connection.number != number);
     }
 }
 
-impl Line {
-    fn put(&self, Woken(request, cause): &Woken) {
-        let add = |request| self.sink.add(request, Priority::Normal, Causes::of(cause.clone()));
+impl Connection {
+    fn put(&self, WakeUp(request, cause): &WakeUp) {
+        let add = |request| self.queue.add(request, Priority::Normal, Causes::of(cause.clone()));
         match request {
             Some(request) => add(request.clone()),
             None => self.own.all().into_iter().for_each(add),

@@ -12,7 +12,7 @@ use futures::FutureExt;
 use kube::core::ApiResource;
 use kubewright_engine::Event;
 
-use super::sources::{Passes, Source, Wakes, Watching};
+use super::sources::{Filter, Mapping, Source, Watching};
 use crate::cache::Scope;
 use crate::client::Client;
 use crate::error::{Error, Result};
@@ -52,7 +52,7 @@ pub struct Watch<K> {
     kind: Kind,
     scope: Scope,
     cluster: Option<String>,
-    passes: Vec<Passes>,
+    filters: Vec<Filter>,
     low: bool,
     of: PhantomData<fn() -> K>,
 }
@@ -97,7 +97,7 @@ impl<K: AnyObject> Watch<K> {
             kind,
             scope: Scope::all(),
             cluster: None,
-            passes: Vec::new(),
+            filters: Vec::new(),
             low: false,
             of: PhantomData,
         }
@@ -123,7 +123,7 @@ impl<K: AnyObject> Watch<K> {
     /// [`Controller::with_predicate`](crate::Controller::with_predicate) it concerns this source alone.
     #[must_use]
     pub fn when(mut self, predicate: impl Fn(&Event<K>) -> bool + Send + Sync + 'static) -> Watch<K> {
-        self.passes.push(Arc::new(move |event| {
+        self.filters.push(Arc::new(move |event| {
             typed_event(event).is_none_or(|event| predicate(&event))
         }));
         self
@@ -139,19 +139,19 @@ impl<K: AnyObject> Watch<K> {
     /// Wakes the object of the controller's kind that controls the changed one (the owner reference with `controller:
     /// true`).
     pub fn owned(self) -> Source {
-        self.wakes(Wakes::OfOwner { any: false })
+        self.wakes(Mapping::Owner { any: false })
     }
 
     /// Wakes every object of the controller's kind that an owner reference names, whether it controls or not
     /// (`MatchEveryOwner`).
     pub fn owned_by_any(self) -> Source {
-        self.wakes(Wakes::OfOwner { any: true })
+        self.wakes(Mapping::Owner { any: true })
     }
 
     /// Wakes the keys that `map` answers. It is called where changes are told, so it must be quick. For a modification
     /// the old and the new state are asked.
     pub fn map(self, map: impl Fn(&K) -> Vec<Request> + Send + Sync + 'static) -> Source {
-        self.wakes(Wakes::Mapped(Arc::new(move |object| {
+        self.wakes(Mapping::Mapped(Arc::new(move |object| {
             with_typed(object, &map).unwrap_or_default()
         })))
     }
@@ -166,7 +166,7 @@ impl<K: AnyObject> Watch<K> {
     where
         F: Future<Output = Result<Vec<Request>>> + Send + 'static,
     {
-        self.wakes(Wakes::LookedUp(Arc::new(move |object, client| {
+        self.wakes(Mapping::LookedUp(Arc::new(move |object, client| {
             match read_typed(object) {
                 Ok(object) => map(object, client).boxed(),
                 Err(reason) => ready(Err(Error::terminal(format!("it cannot be decoded: {reason}")))).boxed(),
@@ -176,18 +176,18 @@ impl<K: AnyObject> Watch<K> {
 
     /// Wakes every object of the controller's kind. For rare, global settings.
     pub fn all(self) -> Source {
-        self.wakes(Wakes::All)
+        self.wakes(Mapping::All)
     }
 
-    fn wakes(self, keys: Wakes) -> Source {
+    fn wakes(self, mapping: Mapping) -> Source {
         Source::watched(Watching {
             form: self.form,
             kind: self.kind,
             scope: self.scope,
             cluster: self.cluster,
-            passes: self.passes,
+            filters: self.filters,
             low: self.low,
-            keys,
+            mapping,
         })
     }
 }

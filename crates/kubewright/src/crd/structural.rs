@@ -24,7 +24,7 @@ pub(super) type Node = Map<String, Value>;
 
 /// Where a schema stands: an optional property is absent, an item is not.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Slot {
+enum Position {
     Property,
     Item,
 }
@@ -94,7 +94,7 @@ pub(super) fn root(raw: &Value, inlined: Value) -> (Value, Vec<Problem>) {
         open: Vec::new(),
         problems: Vec::new(),
     };
-    let mut node = writer.node(raw, "", Slot::Property);
+    let mut node = writer.node(raw, "", Position::Property);
     // The keywords that schemars adds to every root, and the fields that every object has.
     const IMPLIED: [&str; 3] = ["apiVersion", "kind", "metadata"];
     node.remove("title");
@@ -167,7 +167,7 @@ impl Writer {
         }
     }
 
-    fn node(&mut self, raw: &Value, at: &str, slot: Slot) -> Node {
+    fn node(&mut self, raw: &Value, at: &str, position: Position) -> Node {
         let raw = match raw {
             Value::Bool(true) => return anything(),
             Value::Object(raw) => raw,
@@ -176,7 +176,7 @@ impl Writer {
                 return anything();
             }
         };
-        let mut node = self.referred(raw, at, slot);
+        let mut node = self.referred(raw, at, position);
         let mut own = Node::new();
         let mut null = false;
         for (word, value) in raw {
@@ -196,7 +196,7 @@ impl Writer {
         self.item_words(raw, at, &mut node);
         for word in ["allOf", "anyOf", "oneOf"] {
             if let Some(Value::Array(list)) = raw.get(word) {
-                self.combined(word, list, &mut node, &mut null, at, slot);
+                self.combined(word, list, &mut node, &mut null, at, position);
             }
         }
         // An `Option` of a type says nothing of its own beside the choice between the type and `null`, but for these.
@@ -205,7 +205,7 @@ impl Writer {
             self.markers(raw, &mut node, at);
         }
         self.finish(&mut node, at);
-        if null && slot == Slot::Item {
+        if null && position == Position::Item {
             node.insert("nullable".to_owned(), Value::Bool(true));
         }
         node
@@ -217,9 +217,9 @@ impl Writer {
             return;
         }
         for (word, value) in self.inlined.rules(at) {
-            let mut said = Node::new();
-            self.word(&word, &value, &Node::new(), at, &mut said, &mut false);
-            for (word, value) in said {
+            let mut added = Node::new();
+            self.word(&word, &value, &Node::new(), at, &mut added, &mut false);
+            for (word, value) in added {
                 if !says(node, &word, &value) && !own.contains_key(&word) {
                     own.insert(word, value);
                 }
@@ -228,7 +228,7 @@ impl Writer {
     }
 
     /// The target of `$ref`.
-    fn referred(&mut self, raw: &Node, at: &str, slot: Slot) -> Node {
+    fn referred(&mut self, raw: &Node, at: &str, position: Position) -> Node {
         let Some(target) = raw.get("$ref").and_then(Value::as_str) else {
             return Node::new();
         };
@@ -256,7 +256,7 @@ impl Writer {
             return anything();
         };
         self.open.push(name.clone());
-        let mut node = self.node(&definition, at, slot);
+        let mut node = self.node(&definition, at, position);
         self.open.pop();
         if name.starts_with(KUBERNETES) {
             well_known(&mut node, &name);
@@ -274,7 +274,7 @@ impl Writer {
             "properties" => {
                 let mut properties = Map::new();
                 for (name, property) in value.as_object().into_iter().flatten() {
-                    let below = self.node(property, &join(at, name), Slot::Property);
+                    let below = self.node(property, &join(at, name), Position::Property);
                     properties.insert(name.clone(), Value::Object(below));
                 }
                 node.insert(word.to_owned(), Value::Object(properties));
@@ -288,7 +288,7 @@ impl Writer {
                 }
             }
             "items" => {
-                let below = self.node(value, &format!("{at}[]"), Slot::Item);
+                let below = self.node(value, &format!("{at}[]"), Position::Item);
                 if raw["items"].get("format").and_then(Value::as_str) == Some("uint8") {
                     self.report(
                         at,
@@ -305,7 +305,7 @@ impl Writer {
                 // Keys that are numbers. On the wire they are text, and Kubernetes has no rule for the text of a key.
                 let values = value.as_object().into_iter().flatten().next();
                 if let Some((_, values)) = values {
-                    let below = self.node(values, &format!("{at}.*"), Slot::Item);
+                    let below = self.node(values, &format!("{at}.*"), Position::Item);
                     node.insert("additionalProperties".to_owned(), Value::Object(below));
                 }
             }
@@ -366,8 +366,9 @@ impl Writer {
 
     fn unknown(&mut self, word: &str, at: &str) {
         let mut known: Vec<&str> = KEPT.iter().chain(MARKERS).copied().collect();
-        known.sort_by_key(|other| distance(word, other));
-        let near = known.first().filter(|other| distance(word, other) <= 2);
+        let distance = |other: &str| strsim::levenshtein(&word.to_ascii_lowercase(), &other.to_ascii_lowercase());
+        known.sort_by_key(|other| distance(other));
+        let near = known.first().filter(|other| distance(other) <= 2);
         let meant = near.map_or(String::new(), |other| format!("; did you mean `{other}`?"));
         self.report(
             at,
@@ -382,7 +383,7 @@ impl Writer {
             .as_array()
             .into_iter()
             .flatten()
-            .map(|item| self.node(item, &format!("{at}[]"), Slot::Item))
+            .map(|item| self.node(item, &format!("{at}[]"), Position::Item))
             .collect();
         let fixed = raw.get("minItems") == raw.get("maxItems");
         match items.split_first() {
@@ -421,14 +422,14 @@ impl Writer {
                 node.insert("x-kubernetes-preserve-unknown-fields".to_owned(), Value::Bool(true));
             }
             _ => {
-                let below = self.node(value, &format!("{at}.*"), Slot::Item);
+                let below = self.node(value, &format!("{at}.*"), Position::Item);
                 node.insert("additionalProperties".to_owned(), Value::Object(below));
             }
         }
     }
 
     /// `allOf`, `anyOf`, `oneOf`: wrappers, optional types, and enums with data.
-    fn combined(&mut self, word: &str, list: &[Value], node: &mut Node, null: &mut bool, at: &str, slot: Slot) {
+    fn combined(&mut self, word: &str, list: &[Value], node: &mut Node, null: &mut bool, at: &str, position: Position) {
         let is_null = |item: &&Value| {
             let only = |word: &str, value: Value| item.get(word) == Some(&value);
             only("type", json!("null")) || only("enum", json!([null])) || only("const", Value::Null)
@@ -440,7 +441,7 @@ impl Writer {
             node.insert(word.to_owned(), json!(rest));
             return;
         }
-        let nodes: Vec<Node> = rest.iter().map(|item| self.node(item, at, slot)).collect();
+        let nodes: Vec<Node> = rest.iter().map(|item| self.node(item, at, position)).collect();
         if word == "allOf" || nodes.len() == 1 {
             for other in nodes {
                 under(node, other);
@@ -578,20 +579,4 @@ pub(super) fn join(at: &str, name: &str) -> String {
     } else {
         format!("{at}.{name}")
     }
-}
-
-/// How many letters must change, come or go to make one word of the other.
-fn distance(one: &str, other: &str) -> usize {
-    let other: Vec<char> = other.chars().collect();
-    let mut row: Vec<usize> = (0..=other.len()).collect();
-    for (i, letter) in one.chars().enumerate() {
-        let mut diagonal = row[0];
-        row[0] = i + 1;
-        for j in 0..other.len() {
-            let change = diagonal + usize::from(!letter.eq_ignore_ascii_case(&other[j]));
-            diagonal = row[j + 1];
-            row[j + 1] = change.min(row[j] + 1).min(diagonal + 1);
-        }
-    }
-    row[other.len()]
 }

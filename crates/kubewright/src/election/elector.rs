@@ -18,8 +18,8 @@ use kubewright_engine::election::{Election, Next, Write};
 use tokio::sync::watch;
 use tokio::time::{sleep, sleep_until};
 
-use super::request::{Learnt, Outcome, Requests};
-use super::term::{Reign, Term, Terms};
+use super::request::{LeaseUpdate, Outcome, Requests};
+use super::term::{Permit, Permits, Term};
 use super::{LeaderElection, identity, lease};
 use crate::clock::Clock;
 use crate::error::{Chain, Result};
@@ -39,22 +39,22 @@ pub(crate) struct Elector {
     election: Election,
     /// The Lease as it was last seen; fields of other clients in it are kept.
     present: Option<DynamicObject>,
-    terms: watch::Sender<Option<Term>>,
-    leading: Option<Reign>,
+    permits: watch::Sender<Option<Permit>>,
+    leading: Option<Term>,
     /// Resolves when everything that worked in the last term has ended.
     working: Option<BoxFuture<'static, ()>>,
     leaving: bool,
-    /// The last failure that was logged, so that the same is not said every two seconds.
-    told: Option<String>,
+    /// The last warning that was logged: the same one is not logged every two seconds.
+    last_warning: Option<String>,
     origin: tokio::time::Instant,
 }
 
 /// An event of the watch of the Lease.
-enum Told {
-    Lease(Box<DynamicObject>),
+enum LeaseEvent {
+    Changed(Box<DynamicObject>),
     Deleted,
     /// There is no watch.
-    Blind(kube::Error),
+    Failed(kube::Error),
 }
 
 impl Elector {
@@ -64,12 +64,12 @@ impl Elector {
         clock: Arc<dyn Clock>,
         recorder: EventRecorder,
         metrics: Metrics,
-    ) -> (Elector, Terms) {
+    ) -> (Elector, Permits) {
         metrics.leads(&of.name, false);
         let namespace = of.namespace.as_deref().unwrap_or(kube.default_namespace());
         let api = Api::namespaced_with(kube.clone(), namespace, &lease::resource());
         let identity = of.identity.clone().unwrap_or_else(identity);
-        let (terms, seen) = watch::channel(None);
+        let (permits, seen) = watch::channel(None);
         let elector = Elector {
             election: Election::new(identity.clone(), of.settings),
             requests: Requests {
@@ -82,14 +82,14 @@ impl Elector {
             recorder,
             metrics,
             present: None,
-            terms,
+            permits,
             leading: None,
             working: None,
             leaving: false,
-            told: None,
+            last_warning: None,
             origin: tokio::time::Instant::now(),
         };
-        (elector, Terms::of(seen))
+        (elector, Permits::of(seen))
     }
 
     /// Runs until the stop, then gives the Lease back once everything that worked in the term has ended.
@@ -99,7 +99,7 @@ impl Elector {
             identity = self.requests.identity,
             "stands for election"
         );
-        let mut told = watching(self.requests.api.clone(), &self.of.name, self.of.settings.retry);
+        let mut events = lease_events(self.requests.api.clone(), &self.of.name, self.of.settings.retry);
         let mut flight: Option<BoxFuture<'static, Outcome>> = None;
         loop {
             self.publish();
@@ -127,10 +127,10 @@ impl Elector {
                 }
                 outcome = pending_or(&mut flight) => {
                     flight = None;
-                    self.learn(outcome);
+                    self.on_outcome(outcome);
                 }
                 () = done_or(&mut self.working) => self.working = None,
-                Some(told) = told.next() => self.hear(told),
+                Some(event) = events.next() => self.on_event(event),
                 () = sleep_to(origin, wake) => {}
             }
         }
@@ -155,16 +155,16 @@ impl Elector {
         };
         let until = self.origin + until.since(Instant::ZERO);
         match &self.leading {
-            Some(leading) => leading.lasts(until),
+            Some(leading) => leading.renew(until),
             None if !self.leaving && self.working.is_none() => self.begin_term(number, until),
             None => {}
         }
     }
 
     fn begin_term(&mut self, number: u64, until: tokio::time::Instant) {
-        let (reign, term) = Reign::begin(number, until);
-        self.leading = Some(reign);
-        self.terms.send_replace(Some(term));
+        let (term, permit) = Term::begin(number, until);
+        self.leading = Some(term);
+        self.permits.send_replace(Some(permit));
         tracing::info!(lease = self.of.name, term = number, "this replica leads");
         self.metrics.leads(&self.of.name, true);
         self.record("became leader");
@@ -174,7 +174,7 @@ impl Elector {
         let Some(leading) = self.leading.take() else { return };
         let number = leading.number;
         let ended = leading.end();
-        self.terms.send_replace(None);
+        self.permits.send_replace(None);
         self.working = Some(Box::pin(ended));
         match self.leaving {
             true => tracing::info!(lease = self.of.name, term = number, "this replica stops leading: {why}"),
@@ -202,28 +202,28 @@ impl Elector {
         self.requests.write(name, self.present.as_ref(), write, now, |_| {})
     }
 
-    fn learn(&mut self, outcome: Outcome) {
+    fn on_outcome(&mut self, outcome: Outcome) {
         let (now, before) = (self.now(), self.election.holder().map(str::to_owned));
-        let learnt = self.requests.learn(outcome, &mut self.election, &mut self.present, now);
-        match learnt {
-            Learnt::Seen => self.tell_holder(before.as_deref()),
-            Learnt::Wrote => self.told = None,
-            Learnt::Failed(why) => self.complain(why),
+        let update = self.requests.apply(outcome, &mut self.election, &mut self.present, now);
+        match update {
+            LeaseUpdate::Read => self.log_holder(before.as_deref()),
+            LeaseUpdate::Wrote => self.last_warning = None,
+            LeaseUpdate::Failed(why) => self.warn_once(why),
         }
     }
 
-    fn complain(&mut self, why: String) {
-        if self.told.as_ref() != Some(&why) {
+    fn warn_once(&mut self, why: String) {
+        if self.last_warning.as_ref() != Some(&why) {
             tracing::warn!(lease = self.of.name, "leader election: {why}");
-            self.told = Some(why);
+            self.last_warning = Some(why);
         }
     }
 
-    fn hear(&mut self, told: Told) {
-        match told {
-            Told::Lease(lease) => self.see(Some(*lease)),
-            Told::Deleted => self.election.lost_race(),
-            Told::Blind(error) => {
+    fn on_event(&mut self, event: LeaseEvent) {
+        match event {
+            LeaseEvent::Changed(lease) => self.see(Some(*lease)),
+            LeaseEvent::Deleted => self.election.lost_race(),
+            LeaseEvent::Failed(error) => {
                 tracing::debug!(error = %Chain(&error), lease = self.of.name, "the Lease is not watched; it is read");
                 self.election.lost_race();
             }
@@ -233,10 +233,10 @@ impl Elector {
     fn see(&mut self, lease: Option<DynamicObject>) {
         let (now, before) = (self.now(), self.election.holder().map(str::to_owned));
         self.requests.see(lease, &mut self.election, &mut self.present, now);
-        self.tell_holder(before.as_deref());
+        self.log_holder(before.as_deref());
     }
 
-    fn tell_holder(&self, before: Option<&str>) {
+    fn log_holder(&self, before: Option<&str>) {
         let holder = self.election.holder();
         if let Some(now) = holder.filter(|now| before != Some(now) && !now.is_empty()) {
             tracing::info!(lease = self.of.name, holder = now, "the leader is known");
@@ -271,7 +271,7 @@ async fn done_or(working: &mut Option<BoxFuture<'static, ()>>) {
 
 /// The events of the Lease, for ever. A watch that ends or fails is opened again after the retry period, which is said
 /// first.
-fn watching(api: Api<DynamicObject>, name: &str, retry: Duration) -> BoxStream<'static, Told> {
+fn lease_events(api: Api<DynamicObject>, name: &str, retry: Duration) -> BoxStream<'static, LeaseEvent> {
     let params = WatchParams::default()
         .fields(&format!("metadata.name={name}"))
         .timeout(WATCH_SECONDS);
@@ -283,8 +283,11 @@ fn watching(api: Api<DynamicObject>, name: &str, retry: Duration) -> BoxStream<'
                 sleep(retry).await;
             }
             let events = match api.watch(&params, "0").await {
-                Ok(events) => events.try_filter_map(|event| async { heard(event) }).map(said).boxed(),
-                Err(error) => stream::iter([Told::Blind(error)]).boxed(),
+                Ok(events) => events
+                    .try_filter_map(|event| async { event_of(event) })
+                    .map(or_failed)
+                    .boxed(),
+                Err(error) => stream::iter([LeaseEvent::Failed(error)]).boxed(),
             };
             Some((events, round.saturating_add(1)))
         }
@@ -293,15 +296,15 @@ fn watching(api: Api<DynamicObject>, name: &str, retry: Duration) -> BoxStream<'
     .boxed()
 }
 
-fn heard(event: WatchEvent<DynamicObject>) -> Result<Option<Told>, kube::Error> {
+fn event_of(event: WatchEvent<DynamicObject>) -> Result<Option<LeaseEvent>, kube::Error> {
     match event {
-        WatchEvent::Added(lease) | WatchEvent::Modified(lease) => Ok(Some(Told::Lease(Box::new(lease)))),
-        WatchEvent::Deleted(_) => Ok(Some(Told::Deleted)),
+        WatchEvent::Added(lease) | WatchEvent::Modified(lease) => Ok(Some(LeaseEvent::Changed(Box::new(lease)))),
+        WatchEvent::Deleted(_) => Ok(Some(LeaseEvent::Deleted)),
         WatchEvent::Bookmark(_) => Ok(None),
         WatchEvent::Error(status) => Err(kube::Error::Api(status)),
     }
 }
 
-fn said(heard: Result<Told, kube::Error>) -> Told {
-    heard.unwrap_or_else(Told::Blind)
+fn or_failed(event: Result<LeaseEvent, kube::Error>) -> LeaseEvent {
+    event.unwrap_or_else(LeaseEvent::Failed)
 }

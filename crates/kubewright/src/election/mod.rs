@@ -16,7 +16,7 @@ pub(crate) mod term;
 use std::time::Duration;
 
 pub(crate) use self::elector::{Elector, sleep_to};
-pub(crate) use self::term::{Lead, Term, Terms};
+pub(crate) use self::term::{Fence, Permit, Permits};
 use crate::cache::entropy;
 use crate::error::{Error, Result};
 use kubewright_engine::election::Settings;

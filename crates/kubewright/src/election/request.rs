@@ -1,4 +1,4 @@
-//! Requests for a Lease, and the findings of an election in their answers.
+//! Requests for a Lease, and how an election takes in their outcomes.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -36,9 +36,9 @@ pub(crate) enum Outcome {
     Late,
 }
 
-/// The finding from it.
-pub(crate) enum Learnt {
-    Seen,
+/// What the outcome of a request told about the Lease.
+pub(crate) enum LeaseUpdate {
+    Read,
     Wrote,
     Failed(String),
 }
@@ -86,17 +86,17 @@ impl Requests {
     }
 
     /// Tells the election the outcome of a request.
-    pub(crate) fn learn(
+    pub(crate) fn apply(
         &self,
         outcome: Outcome,
         election: &mut Election,
         present: &mut Option<DynamicObject>,
         now: Instant,
-    ) -> Learnt {
+    ) -> LeaseUpdate {
         let why = match outcome {
             Outcome::Read(Ok(lease)) => {
                 self.see(lease, election, present, now);
-                return Learnt::Seen;
+                return LeaseUpdate::Read;
             }
             Outcome::Wrote {
                 write,
@@ -107,7 +107,7 @@ impl Requests {
                 *present = Some(lease);
                 election.wrote(&write, record, sent, now);
                 tracing::debug!(purpose = ?write.purpose, "the Lease was written");
-                return Learnt::Wrote;
+                return LeaseUpdate::Wrote;
             }
             Outcome::Wrote {
                 answer: Err(kube::Error::Api(status)),
@@ -115,7 +115,7 @@ impl Requests {
                 ..
             } if status.code == 409 || (status.code == 404 && write.replaces.is_some()) => {
                 election.lost_race();
-                return Learnt::Seen;
+                return LeaseUpdate::Read;
             }
             Outcome::Read(Err(error)) => format!("cannot read it: {}", Chain(&error)),
             Outcome::Wrote {
@@ -132,7 +132,7 @@ impl Requests {
             Outcome::Late => "the API server does not answer".to_owned(),
         };
         election.failed(now, entropy());
-        Learnt::Failed(why)
+        LeaseUpdate::Failed(why)
     }
 
     /// The Lease as it was read or as a watch shows it.

@@ -1,8 +1,8 @@
-//! A time of leading, as the work that it guards sees it.
+//! A term of leading, for the elector and for the work that it guards.
 //!
-//! Two handles: a [`Term`] is held by work that must end before another term begins, a [`Lead`] is only asked whether
-//! the term goes on. A term ends by its own clock, whether or not anything tells it so: an elector that hangs prolongs
-//! nothing (LE2).
+//! The elector keeps the [`Term`]. Work that must end before another term begins holds a [`Permit`]; a [`Fence`] is
+//! only asked whether the term goes on. A term ends by its own clock, whether or not anything reports it: an elector
+//! that hangs prolongs nothing (LE2).
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -12,16 +12,16 @@ use tokio::time::{Instant, sleep_until};
 
 use crate::stop::{Stop, StopSource};
 
-/// The right to act, held while acting. Without leader election it never ends.
+/// The permission to act in a term, held while acting. Without leader election it never ends.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Term {
-    lead: Lead,
+pub(crate) struct Permit {
+    fence: Fence,
     /// Open as long as something works in this term.
     _work: Option<mpsc::Sender<Infallible>>,
 }
 
-/// A term from the side that decides its length.
-pub(crate) struct Reign {
+/// A term, for the side that decides its length.
+pub(crate) struct Term {
     pub(crate) number: u64,
     until: watch::Sender<Instant>,
     over: StopSource,
@@ -31,23 +31,23 @@ pub(crate) struct Reign {
 /// Open as long as something works in a term.
 type Work = mpsc::Receiver<Infallible>;
 
-impl Reign {
-    pub(crate) fn begin(number: u64, until: Instant) -> (Reign, Term) {
+impl Term {
+    pub(crate) fn begin(number: u64, until: Instant) -> (Term, Permit) {
         let (until, seen) = watch::channel(until);
         let (over, token) = Stop::pair();
         let (working, work) = mpsc::channel(1);
-        let term = Term::new(number, seen, token, working);
-        let reign = Reign {
+        let permit = Permit::new(number, seen, token, working);
+        let term = Term {
             number,
             until,
             over,
             work: Some(work),
         };
-        (reign, term)
+        (term, permit)
     }
 
     /// It was renewed.
-    pub(crate) fn lasts(&self, until: Instant) {
+    pub(crate) fn renew(&self, until: Instant) {
         self.until
             .send_if_modified(|known| std::mem::replace(known, until) != until);
     }
@@ -72,10 +72,10 @@ impl Reign {
 
 /// Whether this replica leads, asked before every write. Cheap to clone; prolongs nothing.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Lead(Option<Arc<Held>>);
+pub(crate) struct Fence(Option<Arc<TermState>>);
 
 #[derive(Debug)]
-struct Held {
+struct TermState {
     number: u64,
     /// Until when it lasts if no renewal succeeds any more.
     until: watch::Receiver<Instant>,
@@ -83,31 +83,31 @@ struct Held {
     over: Stop,
 }
 
-impl Term {
-    fn new(number: u64, until: watch::Receiver<Instant>, over: Stop, work: mpsc::Sender<Infallible>) -> Term {
-        Term {
-            lead: Lead(Some(Arc::new(Held { number, until, over }))),
+impl Permit {
+    fn new(number: u64, until: watch::Receiver<Instant>, over: Stop, work: mpsc::Sender<Infallible>) -> Permit {
+        Permit {
+            fence: Fence(Some(Arc::new(TermState { number, until, over }))),
             _work: Some(work),
         }
     }
 
-    pub(crate) fn lead(&self) -> Lead {
-        self.lead.clone()
+    pub(crate) fn fence(&self) -> Fence {
+        self.fence.clone()
     }
 
     /// Resolves when it has ended.
     pub(crate) async fn over(&self) {
-        let Some(held) = &self.lead.0 else {
+        let Some(state) = &self.fence.0 else {
             return std::future::pending().await;
         };
-        let mut until = held.until.clone();
+        let mut until = state.until.clone();
         loop {
             let due = *until.borrow_and_update();
             if due <= Instant::now() {
                 return;
             }
             tokio::select! {
-                () = held.over.requested() => return,
+                () = state.over.requested() => return,
                 () = sleep_until(due) => {}
                 // An elector that is gone renews nothing: the time that is left counts.
                 Ok(()) = until.changed() => {}
@@ -116,37 +116,37 @@ impl Term {
     }
 }
 
-impl Lead {
+impl Fence {
     /// The term's number (`leaseTransitions`); `None` without leader election.
     pub(crate) fn number(&self) -> Option<u64> {
-        self.0.as_ref().map(|held| held.number)
+        self.0.as_ref().map(|state| state.number)
     }
 
     /// Whether the term has ended.
     pub(crate) fn is_over(&self) -> bool {
-        let Some(held) = &self.0 else { return false };
-        held.over.is_requested() || *held.until.borrow() <= Instant::now()
+        let Some(state) = &self.0 else { return false };
+        state.over.is_requested() || *state.until.borrow() <= Instant::now()
     }
 }
 
-/// The terms of this replica, one after the other.
+/// The permits of this replica, one for each of its terms.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Terms(Option<watch::Receiver<Option<Term>>>);
+pub(crate) struct Permits(Option<watch::Receiver<Option<Permit>>>);
 
-impl Terms {
-    pub(super) fn of(terms: watch::Receiver<Option<Term>>) -> Terms {
-        Terms(Some(terms))
+impl Permits {
+    pub(super) fn of(permits: watch::Receiver<Option<Permit>>) -> Permits {
+        Permits(Some(permits))
     }
 
-    /// Resolves in a term that goes on.
-    pub(crate) async fn begun(&mut self) -> Term {
-        let Some(terms) = &mut self.0 else {
-            return Term::default();
+    /// Resolves in a term that goes on, with its permit.
+    pub(crate) async fn next(&mut self) -> Permit {
+        let Some(permits) = &mut self.0 else {
+            return Permit::default();
         };
-        let begun = |term: &Option<Term>| term.as_ref().is_some_and(|term| !term.lead.is_over());
-        let term = terms.wait_for(begun).await.ok().and_then(|term| term.clone());
-        match term {
-            Some(term) => term,
+        let valid = |permit: &Option<Permit>| permit.as_ref().is_some_and(|permit| !permit.fence.is_over());
+        let permit = permits.wait_for(valid).await.ok().and_then(|permit| permit.clone());
+        match permit {
+            Some(permit) => permit,
             // The elector has ended: this replica leads no more.
             None => std::future::pending().await,
         }

@@ -1,7 +1,7 @@
 //! Where the parts of a JSON text begin and end, without reading them.
 //!
 //! A list is cut into its items as its bytes arrive ([`Lister`]) and an event into its object, so that each object is
-//! read by itself and can be kept as text. [`lean`] leaves managedFields out and notes where the identity of an object
+//! read by itself and can be kept as text. [`lean`] leaves managedFields out and notes where the id of an object
 //! stands. One pass over the bytes that looks at quotes and brackets only: errors inside of a part are found when it is
 //! decoded. Invariants: no recursion, at any nesting; a text that ends too early is `None`; the cost of a list grows
 //! with its bytes, in however small pieces they come.
@@ -68,7 +68,7 @@ pub(crate) fn event(line: &[u8]) -> Option<(&[u8], &[u8])> {
 }
 
 /// Appends the text of an object without its managedFields, and with its kind when it does not say one, and answers
-/// where its identity stands in that; `None` when it is no object.
+/// where its id stands in that; `None` when it is no object.
 pub(crate) fn lean(text: &[u8], kind: Option<(&str, &str)>, lean: &mut Vec<u8>) -> Option<Head> {
     let mut head = Head::default();
     let (mut says_version, mut says_kind) = (false, false);
@@ -86,11 +86,11 @@ pub(crate) fn lean(text: &[u8], kind: Option<(&str, &str)>, lean: &mut Vec<u8>) 
         push(lean, quoted, &text[value]);
         Some(end)
     })?;
-    for (name, value, said) in kind
+    for (name, value, found) in kind
         .into_iter()
         .flat_map(|(version, word)| [("apiVersion", version, says_version), ("kind", word, says_kind)])
     {
-        if !said {
+        if !found {
             let value = serde_json::to_vec(value).ok()?;
             push(lean, format!("\"{name}\"").as_bytes(), &value);
         }
@@ -156,7 +156,7 @@ fn push(text: &mut Vec<u8>, name: &[u8], value: &[u8]) {
 /// Cuts a list into its items as it arrives. It holds the bytes of one incomplete item, and those outside of the items.
 #[derive(Default)]
 pub(crate) struct Lister {
-    place: Place,
+    section: Section,
     /// Bytes that have arrived and are not cut yet.
     rest: Vec<u8>,
     /// So much must have arrived before cutting is tried again: an item in a thousand pieces is not looked at a
@@ -167,7 +167,7 @@ pub(crate) struct Lister {
 }
 
 #[derive(Clone, Copy, Default, PartialEq)]
-enum Place {
+enum Section {
     #[default]
     Before,
     Items(Next),
@@ -233,20 +233,20 @@ impl Lister {
     /// Cuts complete items, and answers up to where.
     fn cut(&mut self, text: &[u8], item: &mut impl FnMut(&[u8]) -> Result<(), String>) -> Result<usize, String> {
         let mut at = 0;
-        if self.place == Place::Before {
+        if self.section == Section::Before {
             let Some(begin) = items_begin(text) else { return Ok(0) };
             self.outer.extend_from_slice(&text[..begin]);
-            self.place = Place::Items(Next::ItemOrEnd);
+            self.section = Section::Items(Next::ItemOrEnd);
             at = begin;
         }
-        while let Place::Items(expected) = self.place {
+        while let Section::Items(expected) = self.section {
             let next = blank(text, at);
             let Some(byte) = text.get(next) else { return Ok(at) };
-            self.place = match (byte, expected) {
-                (b']', Next::ItemOrEnd | Next::CommaOrEnd) => Place::After,
+            self.section = match (byte, expected) {
+                (b']', Next::ItemOrEnd | Next::CommaOrEnd) => Section::After,
                 (b',', Next::CommaOrEnd) => {
                     at = next + 1;
-                    Place::Items(Next::Item)
+                    Section::Items(Next::Item)
                 }
                 (b',' | b']' | b'}', _) | (_, Next::CommaOrEnd) => {
                     return Err("its items are no list".to_owned());
@@ -257,7 +257,7 @@ impl Lister {
                     };
                     at = found.end;
                     item(&text[found])?;
-                    Place::Items(Next::CommaOrEnd)
+                    Section::Items(Next::CommaOrEnd)
                 }
             };
         }

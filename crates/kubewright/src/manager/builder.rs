@@ -11,7 +11,7 @@ use tokio::sync::watch;
 
 use super::clusters::Common;
 use super::{Controllers, Manager};
-use crate::cache::{Keeping, Scope, collector};
+use crate::cache::{Scope, StoreOptions, collector};
 use crate::client::{Client, HOME_CLUSTER};
 use crate::clock::Clock;
 use crate::controller::Controller;
@@ -47,7 +47,7 @@ pub struct ManagerBuilder {
     pub(super) profile_server: Option<ProfileServer>,
     pub(super) namespaces: Vec<String>,
     pub(super) clusters: Vec<(String, kube::Client)>,
-    pub(super) kept: Keeping,
+    pub(super) kept: StoreOptions,
     pub(super) clock: Arc<dyn Clock>,
     pub(super) graceful: Duration,
 }

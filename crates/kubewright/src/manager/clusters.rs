@@ -11,7 +11,7 @@ use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 
 use super::groups::Group;
-use crate::cache::{Cache, Keeping, collector};
+use crate::cache::{Cache, StoreOptions, collector};
 use crate::client::{Client, HOME_CLUSTER};
 use crate::clock::Clock;
 use crate::error::{Error, Result};
@@ -27,7 +27,7 @@ pub(super) struct Common {
     pub(super) observers: Observers,
     pub(super) metrics: Metrics,
     pub(super) namespaces: Vec<String>,
-    pub(super) kept: Keeping,
+    pub(super) kept: StoreOptions,
     /// Whether the time is a test's.
     pub(super) is_virtual: bool,
     pub(super) caches: collector::Caches,

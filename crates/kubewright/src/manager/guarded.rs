@@ -8,7 +8,7 @@ use tokio::sync::watch;
 use tokio::time::timeout;
 
 use crate::client::Client;
-use crate::election::Terms;
+use crate::election::Permits;
 use crate::error::Result;
 use crate::runnable::Runnable;
 use crate::stop::Stop;
@@ -43,24 +43,24 @@ impl Started {
 }
 
 /// A runnable, which runs anew in every term.
-pub(super) struct Led {
+pub(super) struct LeaderRunnable {
     pub(super) runnable: Box<dyn Runnable>,
     pub(super) client: Client,
-    pub(super) terms: Terms,
+    pub(super) permits: Permits,
     pub(super) started: Started,
 }
 
-impl Led {
+impl LeaderRunnable {
     pub(super) async fn run(mut self, stop: Stop) -> Result<()> {
         let mut first = Some(self.started.clone());
         loop {
-            let term = tokio::select! {
+            let permit = tokio::select! {
                 biased;
                 () = stop.requested() => return Ok(()),
-                term = self.terms.begun() => term,
+                permit = self.permits.next() => permit,
             };
             let (source, token) = Stop::pair();
-            let mut running = self.runnable.run(self.client.under(term.lead()), token);
+            let mut running = self.runnable.run(self.client.under(permit.fence()), token);
             if let Some(started) = first.take() {
                 started.one();
             }
@@ -70,7 +70,7 @@ impl Led {
                     source.stop();
                     return running.await;
                 }
-                () = term.over() => {
+                () = permit.over() => {
                     source.stop();
                     // Work that does not end by itself is dropped: another replica begins soon.
                     if let Ok(ended) = timeout(TERM_END, running).await {
@@ -81,7 +81,7 @@ impl Led {
                     ended?;
                     tokio::select! {
                         () = stop.requested() => return Ok(()),
-                        () = term.over() => {}
+                        () = permit.over() => {}
                     }
                 }
             }

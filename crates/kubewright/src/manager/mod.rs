@@ -12,9 +12,9 @@
 
 mod builder;
 mod clusters;
+mod controllers;
 mod groups;
 mod guarded;
-mod loops;
 mod signals;
 
 use std::fmt;
@@ -28,16 +28,16 @@ use tokio::sync::{mpsc, watch};
 
 pub use self::builder::ManagerBuilder;
 use self::clusters::{Clusters, Common};
+pub use self::controllers::Controllers;
+use self::controllers::{Command, RunningControllers};
 use self::groups::{Group, stop_in_order};
-use self::guarded::{Led, Started};
-pub use self::loops::Controllers;
-use self::loops::{Command, Loops};
+use self::guarded::{LeaderRunnable, Started};
 pub use self::signals::shutdown_signal;
-use crate::cache::Keeping;
+use crate::cache::StoreOptions;
 use crate::client::Client;
 use crate::clock::SystemClock;
-use crate::controller::Equipment;
-use crate::election::{Elector, Terms};
+use crate::controller::WorkerOptions;
+use crate::election::{Elector, Permits};
 use crate::error::{Error, Result};
 use crate::health::{self, Checks};
 use crate::metrics::Metrics;
@@ -109,7 +109,7 @@ impl Manager {
             profile_server: None,
             namespaces: Vec::new(),
             clusters: Vec::new(),
-            kept: Keeping::default(),
+            kept: StoreOptions::default(),
             clock: Arc::new(SystemClock),
             graceful: GRACEFUL_SHUTDOWN,
         }
@@ -251,27 +251,27 @@ impl Manager {
             .into_iter()
             .map(|controller| controller.prepare(&client, shards.as_ref()))
             .collect::<Result<Vec<_>>>()?;
-        let terms = match leader_election {
-            None => Terms::default(),
+        let permits = match leader_election {
+            None => Permits::default(),
             Some(election) => {
                 let recorder = client.cache().recorder().expect("its writer was started above");
-                let (elector, terms) = Elector::new(election, &kube, clock.clone(), recorder, metrics.clone());
+                let (elector, permits) = Elector::new(election, &kube, clock.clone(), recorder, metrics.clone());
                 elections.spawn("leader election", elector.run(elections.stop()));
-                terms
+                permits
             }
         };
         drop(kube);
         let started = Started::of(prepared.len() + runnables.len() + everywhere.len(), ready);
-        let equipment = Equipment {
+        let options = WorkerOptions {
             client: client.clone(),
             clock,
             metrics,
         };
-        let mut loops = Loops::new(
+        let mut loops = RunningControllers::new(
             Group::new(failures.clone()),
             clusters,
-            equipment,
-            terms.clone(),
+            options,
+            permits.clone(),
             shards,
             checks,
         );
@@ -294,9 +294,9 @@ impl Manager {
                 () = &mut synced, if waiting.is_some() => {
                     begins.send_replace(true);
                     let (everywhere, led) = waiting.take().unwrap_or_default();
-                    let everywhere = everywhere.into_iter().map(|part| (part, Terms::default()));
-                    for ((name, runnable), terms) in everywhere.chain(led.into_iter().map(|part| (part, terms.clone()))) {
-                        let led = Led { runnable, client: client.clone(), terms, started: started.clone() };
+                    let everywhere = everywhere.into_iter().map(|part| (part, Permits::default()));
+                    for ((name, runnable), permits) in everywhere.chain(led.into_iter().map(|part| (part, permits.clone()))) {
+                        let led = LeaderRunnable { runnable, client: client.clone(), permits, started: started.clone() };
                         others.spawn(&name, led.run(others.stop()));
                     }
                 }

@@ -28,12 +28,12 @@ const MAX_TOKEN: usize = 64 << 10;
 pub(super) type Refusal = (StatusCode, String);
 
 /// Until when an answer counts, and the answer.
-type Kept = (Instant, Result<(), Refusal>);
+type CachedVerdict = (Instant, Result<(), Refusal>);
 
 pub(super) struct Access {
     kube: kube::Client,
     /// By token and path, hashed with a key of this process: no token is kept.
-    known: Mutex<BTreeMap<u64, Kept>>,
+    known: Mutex<BTreeMap<u64, CachedVerdict>>,
     hasher: RandomState,
 }
 

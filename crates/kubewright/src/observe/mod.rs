@@ -182,7 +182,7 @@ impl Observers {
     }
 
     /// Builds the observation only when there is an observer.
-    pub(crate) fn tell(&self, what: impl FnOnce() -> Observation) {
+    pub(crate) fn notify(&self, what: impl FnOnce() -> Observation) {
         if self.0.is_empty() {
             return;
         }

@@ -33,12 +33,12 @@ impl Listener {
 
     /// Watches the reading side, which never says anything.
     fn watch(mut from: impl Read + Send + 'static) -> io::Result<Listener> {
-        let (tell, gone) = oneshot::channel();
+        let (close, gone) = oneshot::channel();
         std::thread::Builder::new().name("listener".to_owned()).spawn(move || {
             let mut ignored = [0; 64];
             while from.read(&mut ignored).is_ok_and(|count| count > 0) {}
             // There is no waiter when the operator is not run by this library.
-            let _ = tell.send(());
+            let _ = close.send(());
         })?;
         Ok(Listener(gone))
     }
@@ -199,17 +199,17 @@ mod tests {
             controllers: vec!["guestbook".into()],
         };
         let stream = Stream::start(gate.clone(), hello).expect("a thread starts");
-        let told = |name: &str| Observation::CacheSynced {
+        let synced = |name: &str| Observation::CacheSynced {
             resource: name.into(),
             objects: 1,
         };
         let count = WAITING * 2;
         for _ in 0..count {
-            stream.observe(&told("flood"));
+            stream.observe(&synced("flood"));
         }
         gate.open();
         gate.until("missed");
-        stream.observe(&told("last"));
+        stream.observe(&synced("last"));
         let read = gate.until("last");
         let (mut missed, mut observed) = (0, 0);
         for line in read.lines() {

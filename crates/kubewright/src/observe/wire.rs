@@ -66,12 +66,12 @@ pub(super) mod optional_text {
 /// The verbs of writes, which are known to be these.
 pub(super) fn verb<'de, D: Deserializer<'de>>(deserializer: D) -> Result<&'static str, D::Error> {
     const VERBS: &[&str] = &["create", "update", "patch", "delete"];
-    let told = String::deserialize(deserializer)?;
+    let verb_text = String::deserialize(deserializer)?;
     VERBS
         .iter()
-        .find(|verb| **verb == told)
+        .find(|verb| **verb == verb_text)
         .copied()
-        .ok_or_else(|| serde::de::Error::unknown_variant(&told, VERBS))
+        .ok_or_else(|| serde::de::Error::unknown_variant(&verb_text, VERBS))
 }
 
 #[cfg(test)]

@@ -103,11 +103,11 @@ async fn answer(request: &Parts, one: Arc<Semaphore>) -> Answer {
         Ok(length) => length,
         Err(why) => return refused(StatusCode::BAD_REQUEST, why),
     };
-    let Ok(turn) = one.try_acquire_owned() else {
+    let Ok(permit) = one.try_acquire_owned() else {
         let why = "a profile is being taken already; ask again when it has ended".to_owned();
         return refused(StatusCode::CONFLICT, why);
     };
-    match sample::taken(length, turn).await {
+    match sample::taken(length, permit).await {
         Ok(profile) => Answer {
             status: StatusCode::OK,
             content_type: "application/octet-stream",

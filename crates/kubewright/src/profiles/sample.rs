@@ -16,8 +16,8 @@ const RATE: i32 = 100;
 /// Where a signal may have come at a bad moment.
 const PASSED_OVER: [&str; 4] = ["libc", "libgcc", "pthread", "vdso"];
 
-/// The profile of so long from now, in pprof's format. It keeps its turn until it has ended.
-pub(super) async fn taken(length: Duration, turn: OwnedSemaphorePermit) -> Result<Vec<u8>, String> {
+/// The profile of so long from now, in pprof's format. It keeps its permit until it has ended.
+pub(super) async fn taken(length: Duration, permit: OwnedSemaphorePermit) -> Result<Vec<u8>, String> {
     let began = SystemTime::now();
     let guard = ProfilerGuardBuilder::default()
         .frequency(RATE)
@@ -27,7 +27,7 @@ pub(super) async fn taken(length: Duration, turn: OwnedSemaphorePermit) -> Resul
     tokio::time::sleep(length).await;
     // Names are looked up in the program's debug information, which takes its time.
     let written = tokio::task::spawn_blocking(move || {
-        let _turn = turn;
+        let _permit = permit;
         written(guard, began, length)
     });
     written.await.map_err(|error| error.to_string())?

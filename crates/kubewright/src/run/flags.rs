@@ -34,7 +34,11 @@ const fn boolean(name: &'static str, default: &'static str, help: &'static str) 
 }
 
 const FLAGS: &[Flag] = &[
-    boolean("enable-http2", "false", "offer HTTP/2 for webhooks"),
+    boolean(
+        "enable-http2",
+        "false",
+        "offer HTTP/2 for webhooks; for operators built with the feature http2",
+    ),
     text(
         "health-probe-bind-address",
         "ADDRESS",
@@ -162,7 +166,7 @@ const DECLARATION: &str = "__declaration";
 
 /// The request of the command line.
 #[derive(Debug, PartialEq)]
-pub(super) enum Asked<T> {
+pub(super) enum Invocation<T> {
     Run(T),
     Help,
     Declaration,
@@ -189,14 +193,14 @@ impl Flags {
 }
 
 /// Reads the arguments after the program's name.
-pub(super) fn parse(arguments: &[String]) -> Result<Asked<Flags>, String> {
+pub(super) fn parse(arguments: &[String]) -> Result<Invocation<Flags>, String> {
     let mut values: BTreeMap<&'static str, String> =
         FLAGS.iter().map(|flag| (flag.name, flag.default.to_owned())).collect();
     let mut rest = arguments.iter();
     while let Some(argument) = rest.next() {
         let Some(flag) = argument.strip_prefix("--").or_else(|| argument.strip_prefix('-')) else {
             return match argument == DECLARATION && arguments.len() == 1 {
-                true => Ok(Asked::Declaration),
+                true => Ok(Invocation::Declaration),
                 false => Err(format!(
                     "{argument:?} is not a flag, and an operator takes nothing else; see --help"
                 )),
@@ -207,7 +211,7 @@ pub(super) fn parse(arguments: &[String]) -> Result<Asked<Flags>, String> {
             None => (flag, None),
         };
         if value.is_none() && ["h", "help"].contains(&name) {
-            return Ok(Asked::Help);
+            return Ok(Invocation::Help);
         }
         let known = FLAGS
             .iter()
@@ -226,7 +230,7 @@ pub(super) fn parse(arguments: &[String]) -> Result<Asked<Flags>, String> {
         };
         values.insert(known.name, value);
     }
-    Ok(Asked::Run(Flags(values)))
+    Ok(Invocation::Run(Flags(values)))
 }
 
 fn unknown(name: &str) -> String {
@@ -269,14 +273,14 @@ pub(super) fn help(name: &str) -> String {
 mod tests {
     use super::*;
 
-    fn asked(arguments: &str) -> Result<Asked<Flags>, String> {
+    fn asked(arguments: &str) -> Result<Invocation<Flags>, String> {
         parse(&arguments.split_whitespace().map(str::to_owned).collect::<Vec<_>>())
     }
 
     #[test]
     fn flags_are_taken_as_go_takes_them() {
         let check = |arguments: &str, name: &'static str, expected: &str| match asked(arguments) {
-            Ok(Asked::Run(flags)) => assert_eq!(flags.get(name), expected, "{arguments}"),
+            Ok(Invocation::Run(flags)) => assert_eq!(flags.get(name), expected, "{arguments}"),
             other => panic!("{arguments}: {other:?}"),
         };
         check("", "webhook-port", "9443");
@@ -287,8 +291,8 @@ mod tests {
         check("--leader-elect=false", "leader-elect", "false");
         check("--leader-elect --kubeconfig=a=b", "kubeconfig", "a=b");
         check("--webhook-cert-path=", "webhook-cert-path", "");
-        assert_eq!(asked("__declaration"), Ok(Asked::Declaration));
-        assert_eq!(asked("--webhook-port 1 --help"), Ok(Asked::Help));
+        assert_eq!(asked("__declaration"), Ok(Invocation::Declaration));
+        assert_eq!(asked("--webhook-port 1 --help"), Ok(Invocation::Help));
     }
 
     #[test]

@@ -107,7 +107,7 @@ pub(super) fn start(logging: &Logging, operator: &str) -> Exporting {
     // An error means that the program logs already, in its own way.
     let (spans, exporting) = telemetry::layer(operator);
     let _ = tracing_subscriber::registry().with(layer).with(spans).try_init();
-    exporting.tell();
+    exporting.log();
     if let (None, Some(wanted)) = (logging.level, &logging.rust_log)
         && let Err(error) = wanted.parse::<Targets>()
     {

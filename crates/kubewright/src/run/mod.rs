@@ -29,7 +29,7 @@ use std::process::ExitCode;
 use kube::Config;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 
-use self::flags::Asked;
+use self::flags::Invocation;
 use self::settings::{Environment, Settings};
 use crate::client::AGENT;
 use crate::error::{Chain, Error, Result};
@@ -69,18 +69,18 @@ pub fn run(operator: Operator) -> impl Future<Output = ExitCode> {
 async fn main(operator: Operator) -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let parsed = flags::parse(&arguments).and_then(|asked| match asked {
-        Asked::Run(flags) => Settings::new(&flags, &Environment::of_process()).map(Asked::Run),
-        Asked::Help => Ok(Asked::Help),
-        Asked::Declaration => Ok(Asked::Declaration),
+        Invocation::Run(flags) => Settings::new(&flags, &Environment::of_process()).map(Invocation::Run),
+        Invocation::Help => Ok(Invocation::Help),
+        Invocation::Declaration => Ok(Invocation::Declaration),
     });
     match parsed {
         Err(why) => {
             say(format_args!("{}: {why}", operator.name()));
             ExitCode::from(USAGE)
         }
-        Ok(Asked::Help) => print(&flags::help(operator.name())),
-        Ok(Asked::Declaration) => declare(&operator),
-        Ok(Asked::Run(settings)) => {
+        Ok(Invocation::Help) => print(&flags::help(operator.name())),
+        Ok(Invocation::Declaration) => declare(&operator),
+        Ok(Invocation::Run(settings)) => {
             let name = operator.name().to_owned();
             let exporting = logging::start(&settings.logging, &name);
             settings.warn();
@@ -121,8 +121,11 @@ async fn serve(mut operator: Operator, settings: Settings) -> Result<()> {
     if settings.webhooks {
         let mut server = WebhookServer::new()
             .address(settings.webhook_address)
-            .certificate_names(settings.certificate_names.0, settings.certificate_names.1)
-            .http2(settings.http2);
+            .certificate_names(settings.certificate_names.0, settings.certificate_names.1);
+        #[cfg(feature = "http2")]
+        {
+            server = server.http2(settings.http2);
+        }
         if let Some(directory) = settings.certificate_dir {
             server = server.certificate_dir(directory);
         }

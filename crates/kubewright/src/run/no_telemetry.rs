@@ -11,7 +11,7 @@ pub(super) fn layer(_operator: &str) -> (Identity, Exporting) {
 }
 
 impl Exporting {
-    pub(super) fn tell(&self) {
+    pub(super) fn log(&self) {
         for name in ["OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT"] {
             if std::env::var_os(name).is_some() {
                 tracing::warn!(

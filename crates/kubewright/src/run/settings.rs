@@ -46,6 +46,7 @@ pub(super) struct Settings {
     pub(super) certificate_names: (String, String),
     /// The Secret of a certificate that the operator makes itself.
     pub(super) certificate_secret: Option<String>,
+    #[cfg(feature = "http2")]
     pub(super) http2: bool,
     pub(super) logging: Logging,
     /// Requests that are not fulfilled, in words.
@@ -60,6 +61,10 @@ impl Settings {
             .map_err(|_| format!("--webhook-port={port}: a port is a number between 0 and 65535"))?;
         #[cfg(not(feature = "profiling"))]
         no_profiles(flags)?;
+        #[cfg(not(feature = "http2"))]
+        if flags.is_set("enable-http2") {
+            return Err("--enable-http2: this operator was built without HTTP/2; build it with the feature `http2` of kubewright".to_owned());
+        }
         Ok(Settings {
             kubeconfig: flags.given("kubeconfig").map(str::to_owned),
             health: flags
@@ -83,6 +88,7 @@ impl Settings {
                 flags.get("webhook-cert-key").to_owned(),
             ),
             certificate_secret: flags.given("webhook-cert-secret").map(str::to_owned),
+            #[cfg(feature = "http2")]
             http2: flags.is_set("enable-http2"),
             logging: logging(flags, environment)?,
             warnings: warnings(flags),
@@ -193,13 +199,13 @@ fn warnings(flags: &Flags) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::flags::{Asked, parse};
+    use super::super::flags::{Invocation, parse};
     use super::*;
 
     fn settings(arguments: &str, environment: Environment) -> Result<Settings, String> {
         let arguments: Vec<String> = arguments.split_whitespace().map(str::to_owned).collect();
         match parse(&arguments)? {
-            Asked::Run(flags) => Settings::new(&flags, &environment),
+            Invocation::Run(flags) => Settings::new(&flags, &environment),
             other => panic!("{other:?}"),
         }
     }

@@ -50,10 +50,10 @@ where
         provider: None,
         trouble,
     };
-    let told = ENDPOINTS
+    let configured = ENDPOINTS
         .into_iter()
         .find_map(|name| Some((name, std::env::var(name).ok()?)));
-    let Some((name, endpoint)) = told.filter(|(_, endpoint)| !endpoint.is_empty()) else {
+    let Some((name, endpoint)) = configured.filter(|(_, endpoint)| !endpoint.is_empty()) else {
         return (None, nothing(None));
     };
     if endpoint.starts_with("https:") {
@@ -114,7 +114,7 @@ fn exporting(endpoint: Option<&str>, operator: &str) -> Result<SdkTracerProvider
 
 impl Exporting {
     /// Reports errors from before there was a log.
-    pub(super) fn tell(&self) {
+    pub(super) fn log(&self) {
         if let Some(trouble) = &self.trouble {
             tracing::warn!("{trouble}");
         }

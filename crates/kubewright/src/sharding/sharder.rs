@@ -14,15 +14,15 @@ use kube::api::{DeleteParams, ListParams, PostParams, Preconditions, WatchParams
 use kube::core::{DynamicObject, WatchEvent};
 use kubewright_engine::Instant;
 use kubewright_engine::election::{Next, Settings};
-use kubewright_engine::sharding::{Sharding as Machine, Slot};
+use kubewright_engine::sharding::{LeaseId, Sharding as Machine, fnv1a};
 use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
 
-use super::shards::{Held, Publisher, Shards};
+use super::shards::{HeldShard, Publisher, Shards};
 use super::{MOST, Sharding};
 use crate::clock::Clock;
-use crate::election::request::{Learnt, Outcome, Requests};
-use crate::election::term::Reign;
+use crate::election::request::{LeaseUpdate, Outcome, Requests};
+use crate::election::term::Term;
 use crate::election::{identity, lease, sleep_to};
 use crate::error::{Chain, Error, Result};
 use crate::metrics::Metrics;
@@ -44,17 +44,17 @@ pub(crate) struct Sharder {
     metrics: Metrics,
     held: Publisher,
     origin: tokio::time::Instant,
-    /// The last failure that was logged, so that the same is not said every two seconds.
-    told: Option<String>,
+    /// The last warning that was logged: the same one is not logged every two seconds.
+    last_warning: Option<String>,
 }
 
 /// An event of the watch of the Leases.
-enum Told {
-    All(Vec<DynamicObject>),
-    Lease(Box<DynamicObject>),
+enum LeaseEvent {
+    Listed(Vec<DynamicObject>),
+    Changed(Box<DynamicObject>),
     Deleted(Box<DynamicObject>),
     /// There is neither list nor watch.
-    Blind(kube::Error),
+    Failed(kube::Error),
 }
 
 impl Sharder {
@@ -73,7 +73,7 @@ impl Sharder {
             metrics,
             held,
             origin: tokio::time::Instant::now(),
-            told: None,
+            last_warning: None,
         };
         (sharder, shards)
     }
@@ -93,7 +93,7 @@ impl Sharder {
             agreed = agreed => agreed?,
         };
         let settings = self.of.settings;
-        let member = format!("{}-member-{:016x}", self.of.name, mixed(&self.requests.identity));
+        let member = format!("{}-member-{:016x}", self.of.name, fnv1a(self.requests.identity.bytes()));
         tracing::info!(
             sharding = self.of.name,
             identity = self.requests.identity,
@@ -106,7 +106,7 @@ impl Sharder {
             member,
             sharder: self,
             present: BTreeMap::new(),
-            reigns: std::iter::repeat_with(|| None).take(shards).collect(),
+            terms: std::iter::repeat_with(|| None).take(shards).collect(),
             busy: BTreeSet::new(),
             closing: BTreeMap::new(),
             flights: FuturesUnordered::new(),
@@ -126,17 +126,17 @@ impl Sharder {
             match agreed {
                 Ok(Ok(Some(count))) => return self.take(&name, count),
                 Ok(Ok(None)) => continue, // somebody else made it
-                Ok(Err(error)) => self.complain(format!("cannot read or create Lease {name}: {}", Chain(&error))),
-                Err(_) => self.complain("the API server does not answer".to_owned()),
+                Ok(Err(error)) => self.warn_once(format!("cannot read or create Lease {name}: {}", Chain(&error))),
+                Err(_) => self.warn_once("the API server does not answer".to_owned()),
             }
             sleep(self.of.settings.retry).await;
         }
     }
 
     /// The Lease's number counts.
-    fn take(&self, name: &str, said: Count) -> Result<usize> {
+    fn take(&self, name: &str, count: Count) -> Result<usize> {
         let wanted = self.of.shards;
-        match said {
+        match count {
             Count(Some(shards)) => {
                 if shards != wanted {
                     tracing::warn!(
@@ -154,10 +154,10 @@ impl Sharder {
         }
     }
 
-    fn complain(&mut self, why: String) {
-        if self.told.as_ref() != Some(&why) {
+    fn warn_once(&mut self, why: String) {
+        if self.last_warning.as_ref() != Some(&why) {
             tracing::warn!(sharding = self.of.name, "sharding: {why}");
-            self.told = Some(why);
+            self.last_warning = Some(why);
         }
     }
 }
@@ -166,14 +166,15 @@ impl Sharder {
 struct Count(Option<usize>);
 
 fn count_of(lease: &DynamicObject) -> Count {
-    let said = lease
+    let annotation = lease
         .metadata
         .annotations
         .iter()
         .flatten()
         .find(|(key, _)| *key == COUNT);
     Count(
-        said.and_then(|(_, value)| value.parse().ok())
+        annotation
+            .and_then(|(_, value)| value.parse().ok())
             .filter(|count| (1..=MOST).contains(count)),
     )
 }
@@ -198,12 +199,6 @@ fn label(lease: &mut DynamicObject, name: &str) {
     labels.insert(LABEL.to_owned(), name.to_owned());
 }
 
-/// A name's hash (FNV-1a), to make another name of it.
-fn mixed(text: &str) -> u64 {
-    let step = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
-    text.bytes().fold(0xcbf2_9ce4_8422_2325, step)
-}
-
 /// A replica that takes part.
 struct Part {
     sharder: Sharder,
@@ -211,13 +206,13 @@ struct Part {
     /// The name of its own Lease.
     member: String,
     /// The Leases as they were last seen; fields of other clients in them are kept.
-    present: BTreeMap<Slot, DynamicObject>,
+    present: BTreeMap<LeaseId, DynamicObject>,
     /// Of the shards that are worked on.
-    reigns: Vec<Option<Reign>>,
-    busy: BTreeSet<Slot>,
-    flights: FuturesUnordered<BoxFuture<'static, (Slot, Outcome)>>,
+    terms: Vec<Option<Term>>,
+    busy: BTreeSet<LeaseId>,
+    flights: FuturesUnordered<BoxFuture<'static, (LeaseId, Outcome)>>,
     /// Shards that take no more work and are still renewed, until their work has ended, or until this moment.
-    closing: BTreeMap<usize, (Reign, Instant)>,
+    closing: BTreeMap<usize, (Term, Instant)>,
     /// Shards whose work comes to its end.
     ending: FuturesUnordered<BoxFuture<'static, usize>>,
     /// How often work has begun.
@@ -228,7 +223,7 @@ struct Part {
 impl Part {
     async fn run(mut self, stop: Stop) -> Result<()> {
         let of = &self.sharder.of;
-        let mut told = watching(self.sharder.requests.api.clone(), &of.name, of.settings);
+        let mut events = lease_events(self.sharder.requests.api.clone(), &of.name, of.settings);
         loop {
             let now = self.now();
             self.publish(now);
@@ -245,12 +240,12 @@ impl Part {
                     self.leaving = true;
                     self.machine.leave();
                 }
-                Some((slot, outcome)) = self.flights.next(), if !self.flights.is_empty() => self.learn(slot, outcome),
+                Some((id, outcome)) = self.flights.next(), if !self.flights.is_empty() => self.on_outcome(id, outcome),
                 Some(shard) = self.ending.next(), if !self.ending.is_empty() => {
                     self.closing.remove(&shard);
                     self.machine.ended(shard);
                 }
-                Some(told) = told.next() => self.hear(told)?,
+                Some(event) = events.next() => self.on_event(event)?,
                 () = sleep_to(origin, wake) => {}
             }
         }
@@ -260,23 +255,23 @@ impl Part {
         Instant::from_origin(self.sharder.origin.elapsed())
     }
 
-    fn slots(&self) -> impl Iterator<Item = Slot> + use<> {
-        std::iter::once(Slot::Member).chain((0..self.reigns.len()).map(Slot::Shard))
+    fn lease_ids(&self) -> impl Iterator<Item = LeaseId> + use<> {
+        std::iter::once(LeaseId::Member).chain((0..self.terms.len()).map(LeaseId::Shard))
     }
 
-    fn lease_of(&self, slot: Slot) -> String {
-        match slot {
-            Slot::Member => self.member.clone(),
-            Slot::Shard(shard) => format!("{}-shard-{shard}", self.sharder.of.name),
+    fn lease_of(&self, id: LeaseId) -> String {
+        match id {
+            LeaseId::Member => self.member.clone(),
+            LeaseId::Shard(shard) => format!("{}-shard-{shard}", self.sharder.of.name),
         }
     }
 
-    fn slot_of(&self, lease: &str) -> Option<Slot> {
+    fn id_of(&self, lease: &str) -> Option<LeaseId> {
         let rest = lease.strip_prefix(self.sharder.of.name.as_str())?;
         if let Some(shard) = rest.strip_prefix("-shard-") {
-            return shard.parse().ok().map(Slot::Shard);
+            return shard.parse().ok().map(LeaseId::Shard);
         }
-        (lease == self.member).then_some(Slot::Member)
+        (lease == self.member).then_some(LeaseId::Member)
     }
 
     /// Publishes the state of the machine.
@@ -290,44 +285,45 @@ impl Part {
             );
             self.sharder.metrics.members(&self.sharder.of.name, members.len());
         }
-        for shard in 0..self.reigns.len() {
+        for shard in 0..self.terms.len() {
             let wanted = self.machine.work(shard, now);
-            let election = self.machine.election(Slot::Shard(shard));
-            let (term, until) = election.map_or((None, None), |election| (election.term(now), election.leads_until()));
+            let election = self.machine.election(LeaseId::Shard(shard));
+            let (number, until) =
+                election.map_or((None, None), |election| (election.term(now), election.leads_until()));
             let until = until.map(|until| self.sharder.origin + until.since(Instant::ZERO));
-            if let Some((reign, due)) = self.closing.get(&shard) {
-                match until.filter(|_| term == Some(reign.number) && now < *due) {
-                    Some(until) => reign.lasts(until),
+            if let Some((term, due)) = self.closing.get(&shard) {
+                match until.filter(|_| number == Some(term.number) && now < *due) {
+                    Some(until) => term.renew(until),
                     // Dropped, it is over, and the work in it ends.
                     None => drop(self.closing.remove(&shard)),
                 }
             }
-            match (&self.reigns[shard], wanted, until) {
-                (Some(reign), Some(term), Some(until)) if reign.number == term => reign.lasts(until),
-                (Some(reign), _, _) => {
-                    let holds = term == Some(reign.number);
+            match (&self.terms[shard], wanted, until) {
+                (Some(term), Some(wanted), Some(until)) if term.number == wanted => term.renew(until),
+                (Some(term), _, _) => {
+                    let holds = number == Some(term.number);
                     self.stop_work(shard, holds.then(|| now + HAND_OVER));
                 }
                 // Work that was stopped comes to its end first.
-                (None, Some(term), Some(until)) if !self.machine.is_worked_on(shard) => {
-                    self.begin_work(shard, term, until);
+                (None, Some(number), Some(until)) if !self.machine.is_worked_on(shard) => {
+                    self.begin_work(shard, number, until);
                 }
                 _ => {}
             }
         }
     }
 
-    fn begin_work(&mut self, shard: usize, term: u64, until: tokio::time::Instant) {
-        self.machine.began(shard, term);
-        let (reign, held) = Reign::begin(term, until);
-        self.reigns[shard] = Some(reign);
+    fn begin_work(&mut self, shard: usize, number: u64, until: tokio::time::Instant) {
+        self.machine.began(shard, number);
+        let (term, permit) = Term::begin(number, until);
+        self.terms[shard] = Some(term);
         self.begun = self.begun.saturating_add(1);
-        let number = self.begun;
-        self.set(shard, Some(Held { number, term: held }));
+        let generation = self.begun;
+        self.set(shard, Some(HeldShard { generation, permit }));
         tracing::info!(
             sharding = self.sharder.of.name,
             shard,
-            term,
+            term = number,
             "this replica works on a shard"
         );
         self.sharder.metrics.shard(&self.sharder.of.name, true);
@@ -335,29 +331,29 @@ impl Part {
 
     /// Lets a shard take no more work. Until `until`, if it is held so long, its work may go on.
     fn stop_work(&mut self, shard: usize, until: Option<Instant>) {
-        let Some(mut reign) = self.reigns[shard].take() else {
+        let Some(mut term) = self.terms[shard].take() else {
             return;
         };
         tracing::info!(
             sharding = self.sharder.of.name,
             shard,
-            term = reign.number,
+            term = term.number,
             "this replica stops work on a shard"
         );
         self.set(shard, None);
-        let ended = reign.ended();
+        let ended = term.ended();
         self.ending.push(Box::pin(async move {
             ended.await;
             shard
         }));
         match until {
-            Some(until) => drop(self.closing.insert(shard, (reign, until))),
-            None => drop(reign), // it is over, and what works in it ends
+            Some(until) => drop(self.closing.insert(shard, (term, until))),
+            None => drop(term), // it is over, and what works in it ends
         }
         self.sharder.metrics.shard(&self.sharder.of.name, false);
     }
 
-    fn set(&self, shard: usize, held: Option<Held>) {
+    fn set(&self, shard: usize, held: Option<HeldShard>) {
         self.sharder.held.send_modify(|terms| {
             if let Some(place) = terms.get_mut(shard) {
                 *place = held;
@@ -368,11 +364,11 @@ impl Part {
     /// Sends the due requests; answers until when no more are due.
     fn ask(&mut self, now: Instant) -> Instant {
         let mut wake = Instant::MAX;
-        for slot in self.slots() {
-            if self.busy.contains(&slot) {
+        for id in self.lease_ids() {
+            if self.busy.contains(&id) {
                 continue;
             }
-            let (next, name) = (self.machine.next(slot, now), self.lease_of(slot));
+            let (next, name) = (self.machine.next(id, now), self.lease_of(id));
             let requests = &self.sharder.requests;
             let flight = match next {
                 Next::Wait(until) => {
@@ -382,45 +378,45 @@ impl Part {
                 Next::Read => requests.read(&name),
                 Next::Write(write) => {
                     let of = &self.sharder.of.name;
-                    requests.write(&name, self.present.get(&slot), write, now, |lease| label(lease, of))
+                    requests.write(&name, self.present.get(&id), write, now, |lease| label(lease, of))
                 }
             };
-            self.busy.insert(slot);
-            self.flights.push(Box::pin(async move { (slot, flight.await) }));
+            self.busy.insert(id);
+            self.flights.push(Box::pin(async move { (id, flight.await) }));
         }
         wake
     }
 
-    fn learn(&mut self, slot: Slot, outcome: Outcome) {
-        self.busy.remove(&slot);
+    fn on_outcome(&mut self, id: LeaseId, outcome: Outcome) {
+        self.busy.remove(&id);
         let now = self.now();
-        let Some(election) = self.machine.election(slot) else {
+        let Some(election) = self.machine.election(id) else {
             return;
         };
-        let mut present = self.present.remove(&slot);
-        let learnt = self.sharder.requests.learn(outcome, election, &mut present, now);
-        self.present.extend(present.map(|lease| (slot, lease)));
-        match learnt {
-            Learnt::Seen => {}
-            Learnt::Wrote => self.sharder.told = None,
-            Learnt::Failed(why) => {
-                let name = self.lease_of(slot);
-                self.sharder.complain(format!("Lease {name}: {why}"));
+        let mut present = self.present.remove(&id);
+        let update = self.sharder.requests.apply(outcome, election, &mut present, now);
+        self.present.extend(present.map(|lease| (id, lease)));
+        match update {
+            LeaseUpdate::Read => {}
+            LeaseUpdate::Wrote => self.sharder.last_warning = None,
+            LeaseUpdate::Failed(why) => {
+                let name = self.lease_of(id);
+                self.sharder.warn_once(format!("Lease {name}: {why}"));
             }
         }
     }
 
-    fn hear(&mut self, told: Told) -> Result<()> {
-        match told {
-            Told::All(leases) => self.see_all(leases)?,
-            Told::Lease(lease) => self.see(*lease)?,
-            Told::Deleted(lease) => {
+    fn on_event(&mut self, event: LeaseEvent) -> Result<()> {
+        match event {
+            LeaseEvent::Listed(leases) => self.see_all(leases)?,
+            LeaseEvent::Changed(lease) => self.see(*lease)?,
+            LeaseEvent::Deleted(lease) => {
                 let name = lease.metadata.name.unwrap_or_default();
                 self.gone(&name);
             }
-            Told::Blind(error) => {
+            LeaseEvent::Failed(error) => {
                 let why = format!("its Leases can be neither listed nor watched: {}", Chain(&error));
-                self.sharder.complain(why);
+                self.sharder.warn_once(why);
             }
         }
         Ok(())
@@ -431,9 +427,9 @@ impl Part {
         for lease in leases {
             self.see(lease)?;
         }
-        for slot in self.slots().collect::<Vec<_>>() {
-            if self.present.contains_key(&slot) && !listed.contains(&self.lease_of(slot)) {
-                self.lost(slot);
+        for id in self.lease_ids().collect::<Vec<_>>() {
+            if self.present.contains_key(&id) && !listed.contains(&self.lease_of(id)) {
+                self.lost(id);
             }
         }
         for member in self
@@ -452,14 +448,14 @@ impl Part {
 
     fn see(&mut self, lease: DynamicObject) -> Result<()> {
         let (now, name) = (self.now(), lease.metadata.name.clone().unwrap_or_default());
-        match self.slot_of(&name) {
-            Some(slot) => {
-                let Some(election) = self.machine.election(slot) else {
+        match self.id_of(&name) {
+            Some(id) => {
+                let Some(election) = self.machine.election(id) else {
                     return Ok(());
                 };
-                let mut present = self.present.remove(&slot);
+                let mut present = self.present.remove(&id);
                 self.sharder.requests.see(Some(lease), election, &mut present, now);
-                self.present.extend(present.map(|lease| (slot, lease)));
+                self.present.extend(present.map(|lease| (id, lease)));
             }
             None if name == format!("{}-shards", self.sharder.of.name) => self.recount(&lease)?,
             None if name.starts_with(&format!("{}-member-", self.sharder.of.name)) => {
@@ -473,7 +469,7 @@ impl Part {
 
     /// A change of the number of shards while replicas work: a key might be worked on by two (SH6).
     fn recount(&self, lease: &DynamicObject) -> Result<()> {
-        let known = self.reigns.len();
+        let known = self.terms.len();
         match count_of(lease) {
             Count(Some(count)) if count == known => Ok(()),
             Count(other) => Err(Error::Configuration(format!(
@@ -487,14 +483,14 @@ impl Part {
     }
 
     fn gone(&mut self, name: &str) {
-        match self.slot_of(name) {
-            Some(slot) => self.lost(slot),
+        match self.id_of(name) {
+            Some(id) => self.lost(id),
             None => self.machine.member_seen(name, None, self.now()),
         }
     }
 
-    fn lost(&mut self, slot: Slot) {
-        if let Some(election) = self.machine.election(slot) {
+    fn lost(&mut self, id: LeaseId) {
+        if let Some(election) = self.machine.election(id) {
             election.lost_race();
         }
     }
@@ -524,7 +520,7 @@ impl Part {
             present,
             ..
         } = self;
-        let own = present.get(&Slot::Member);
+        let own = present.get(&LeaseId::Member);
         let params = own
             .and_then(|lease| lease.metadata.resource_version.as_deref())
             .map(at_version);
@@ -548,7 +544,7 @@ fn at_version(version: &str) -> DeleteParams {
 }
 
 /// The events of the Leases, for ever: a list and a watch from there, and again after the retry period.
-fn watching(api: Api<DynamicObject>, name: &str, settings: Settings) -> BoxStream<'static, Told> {
+fn lease_events(api: Api<DynamicObject>, name: &str, settings: Settings) -> BoxStream<'static, LeaseEvent> {
     let selector: Arc<str> = Arc::from(format!("{LABEL}={name}"));
     stream::unfold(0_u64, move |round| {
         let (api, selector) = (api.clone(), selector.clone());
@@ -556,16 +552,16 @@ fn watching(api: Api<DynamicObject>, name: &str, settings: Settings) -> BoxStrea
             if round > 0 {
                 sleep(settings.retry).await;
             }
-            let told = match timeout(settings.renew, api.list(&ListParams::default().labels(&selector))).await {
+            let events = match timeout(settings.renew, api.list(&ListParams::default().labels(&selector))).await {
                 Ok(Ok(list)) => {
                     let version = list.metadata.resource_version.clone().unwrap_or_default();
-                    let all = stream::iter([Told::All(list.items)]);
+                    let all = stream::iter([LeaseEvent::Listed(list.items)]);
                     all.chain(changes(api, selector, version)).boxed()
                 }
-                Ok(Err(error)) => stream::iter([Told::Blind(error)]).boxed(),
+                Ok(Err(error)) => stream::iter([LeaseEvent::Failed(error)]).boxed(),
                 Err(_) => stream::iter([]).boxed(),
             };
-            Some((told, round.saturating_add(1)))
+            Some((events, round.saturating_add(1)))
         }
     })
     .flatten()
@@ -573,14 +569,16 @@ fn watching(api: Api<DynamicObject>, name: &str, settings: Settings) -> BoxStrea
 }
 
 /// One watch. That it fails is no matter: a list shows the same.
-fn changes(api: Api<DynamicObject>, selector: Arc<str>, version: String) -> BoxStream<'static, Told> {
+fn changes(api: Api<DynamicObject>, selector: Arc<str>, version: String) -> BoxStream<'static, LeaseEvent> {
     let watch = async move {
         let params = WatchParams::default().labels(&selector).timeout(WATCH_SECONDS);
         api.watch(&params, &version).await.map(|events| {
             events.try_filter_map(|event| async {
                 match event {
-                    WatchEvent::Added(lease) | WatchEvent::Modified(lease) => Ok(Some(Told::Lease(Box::new(lease)))),
-                    WatchEvent::Deleted(lease) => Ok(Some(Told::Deleted(Box::new(lease)))),
+                    WatchEvent::Added(lease) | WatchEvent::Modified(lease) => {
+                        Ok(Some(LeaseEvent::Changed(Box::new(lease))))
+                    }
+                    WatchEvent::Deleted(lease) => Ok(Some(LeaseEvent::Deleted(Box::new(lease)))),
                     WatchEvent::Bookmark(_) => Ok(None),
                     WatchEvent::Error(status) => Err(kube::Error::Api(status)),
                 }
@@ -589,11 +587,12 @@ fn changes(api: Api<DynamicObject>, selector: Arc<str>, version: String) -> BoxS
     };
     stream::once(watch)
         .try_flatten()
-        .filter_map(|told| async {
-            told.inspect_err(
-                |error| tracing::debug!(error = %Chain(error), "the Leases are not watched; they are listed"),
-            )
-            .ok()
+        .filter_map(|event| async {
+            event
+                .inspect_err(
+                    |error| tracing::debug!(error = %Chain(error), "the Leases are not watched; they are listed"),
+                )
+                .ok()
         })
         .boxed()
 }

@@ -1,25 +1,25 @@
-//! The questions of controllers: whether a key's shard is held here, and its term. Cheap to clone.
+//! What controllers ask about shards: whether a key's shard is held here, and for its permit. Cheap to clone.
 
 use kubewright_engine::sharding::shard_of;
 use tokio::sync::watch;
 
-use crate::election::Term;
+use crate::election::Permit;
 use crate::request::Request;
 
 /// The shards as this replica holds them now.
 #[derive(Clone, Debug)]
-pub(crate) struct Shards(watch::Receiver<Vec<Option<Held>>>);
+pub(crate) struct Shards(watch::Receiver<Vec<Option<HeldShard>>>);
 
 /// The right to work on a shard.
 #[derive(Clone, Debug)]
-pub(super) struct Held {
+pub(super) struct HeldShard {
     /// Grows each time that work begins, perhaps again in the same term.
-    pub(super) number: u64,
-    pub(super) term: Term,
+    pub(super) generation: u64,
+    pub(super) permit: Permit,
 }
 
-/// The other end: the held terms of all shards. Before the replicas have agreed on their number there are none.
-pub(super) type Publisher = watch::Sender<Vec<Option<Held>>>;
+/// The other end: the permits of all shards. Before the replicas have agreed on their number there are none.
+pub(super) type Publisher = watch::Sender<Vec<Option<HeldShard>>>;
 
 impl Shards {
     pub(super) fn pair() -> (Publisher, Shards) {
@@ -29,28 +29,29 @@ impl Shards {
 
     /// Whether this replica works on a key.
     pub(crate) fn holds(&self, key: &Request) -> bool {
-        let terms = self.0.borrow();
-        terms.get(place(key, terms.len())).is_some_and(Option::is_some)
+        let held = self.0.borrow();
+        held.get(place(key, held.len())).is_some_and(Option::is_some)
     }
 
-    /// The term of a key's shard, to be held while it is worked on.
-    pub(crate) fn term_of(&self, key: &Request) -> Option<Term> {
-        let terms = self.0.borrow();
-        let held = terms.get(place(key, terms.len()))?.as_ref()?;
-        (!held.term.lead().is_over()).then(|| held.term.clone())
+    /// The permit of a key's shard, to be held while it is worked on.
+    pub(crate) fn permit_of(&self, key: &Request) -> Option<Permit> {
+        let all = self.0.borrow();
+        let held = all.get(place(key, all.len()))?.as_ref()?;
+        (!held.permit.fence().is_over()).then(|| held.permit.clone())
     }
 
-    /// Resolves when shards are held that were not, or that were given up meanwhile; answers which. `known` are the
-    /// caller's terms.
+    /// Resolves when shards are held that were not, or that were given up meanwhile; answers which. `known`: the
+    /// generations that the caller knows.
     pub(crate) async fn gained(&mut self, known: &mut Vec<Option<u64>>) -> Gained {
         loop {
             let now: Vec<Option<u64>> = {
-                let terms = self.0.borrow_and_update();
-                terms.iter().map(|held| Some(held.as_ref()?.number)).collect()
+                let all = self.0.borrow_and_update();
+                all.iter().map(|held| Some(held.as_ref()?.generation)).collect()
             };
             let before = std::mem::replace(known, now);
-            let is_new =
-                |(at, term): (usize, &Option<u64>)| term.is_some() && before.get(at).copied().flatten() != *term;
+            let is_new = |(at, generation): (usize, &Option<u64>)| {
+                generation.is_some() && before.get(at).copied().flatten() != *generation
+            };
             let gained: Vec<bool> = known.iter().enumerate().map(is_new).collect();
             if gained.contains(&true) {
                 return Gained(gained);
@@ -80,7 +81,7 @@ fn place(key: &Request, shards: usize) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::election::term::Reign;
+    use crate::election::term::Term;
     use tokio::time::{Duration, Instant};
 
     #[tokio::test(start_paused = true)]
@@ -89,19 +90,19 @@ mod tests {
         let key = Request::new(Some("default"), "a");
         assert!(!shards.holds(&key), "nothing is held before the number is known");
         let until = Instant::now() + Duration::from_secs(10);
-        let begin = |number| {
-            let (reign, term) = Reign::begin(3, until);
-            held.send_replace(vec![Some(Held { number, term })]);
-            reign
+        let begin = |generation| {
+            let (term, permit) = Term::begin(3, until);
+            held.send_replace(vec![Some(HeldShard { generation, permit })]);
+            term
         };
         let first = begin(1);
         let (mut watching, mut known) = (shards.clone(), Vec::new());
         assert!(watching.gained(&mut known).await.has(&key));
-        assert!(shards.holds(&key) && shards.term_of(&key).is_some());
+        assert!(shards.holds(&key) && shards.permit_of(&key).is_some());
         let no_more = tokio::time::timeout(Duration::from_secs(1), watching.gained(&mut known)).await;
         assert!(no_more.is_err(), "the same term is not gained again");
         drop(first.end());
-        assert!(shards.term_of(&key).is_none(), "a term that is over");
+        assert!(shards.permit_of(&key).is_none(), "a term that is over");
         held.send_replace(vec![None]);
         assert!(!shards.holds(&key));
         // The term was lost and gained between two looks: dropped keys are to be reconciled nevertheless.

@@ -16,7 +16,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::denied::Denied;
-use super::review::{self, Asked, Malformed};
+use super::review::{self, Malformed, ReviewRequest};
 use crate::client::Client;
 use crate::error::end_of_panic;
 use crate::metrics::Metrics;
@@ -107,10 +107,10 @@ pub(super) async fn answer(
     client: &Client,
     metrics: &Metrics,
 ) -> Result<Value, Malformed> {
-    let Asked {
+    let ReviewRequest {
         api_version,
         request: mut asked,
-    }: Asked<TokenRequest> = review::read_token(document)?;
+    }: ReviewRequest<TokenRequest> = review::read_token(document)?;
     if asked.token.is_empty() {
         return Err("the TokenReview has no token".to_owned());
     }

@@ -115,7 +115,7 @@ pub(super) enum Flavour {
 }
 
 impl Description {
-    pub(super) fn of<K: Object>(flavour: Flavour, told: &Registration) -> Description {
+    pub(super) fn of<K: Object>(flavour: Flavour, registration: &Registration) -> Description {
         let kind = Kind::of::<K>();
         let mutating = flavour == Flavour::Mutating;
         let lower = kind.kind.to_lowercase();
@@ -132,50 +132,53 @@ impl Description {
             true => kind.plural.clone(),
             false => format!("{}/{subresource}", kind.plural),
         };
-        let (service_namespace, service_name, service_port) = match told.service.clone() {
+        let (service_namespace, service_name, service_port) = match registration.service.clone() {
             Some((namespace, name, port)) => (Some(namespace), Some(name), port),
             None => (None, None, None),
         };
-        let verbs = match &told.operations {
-            _ if told.all_operations => vec!["*"],
+        let verbs = match &registration.operations {
+            _ if registration.all_operations => vec!["*"],
             Some(operations) => operations.iter().map(|operation| operation.verb()).collect(),
             None => vec!["create", "update"],
         };
         let is_built_in = kind.namespaced && is_built_in(&kind.group);
-        let mut patch = told.patch.clone();
-        if is_built_in && !told.everywhere && !patch.contains_key("namespaceSelector") {
+        let mut patch = registration.patch.clone();
+        if is_built_in && !registration.everywhere && !patch.contains_key("namespaceSelector") {
             patch.insert("namespaceSelector".to_owned(), elsewhere());
         }
         Description {
             mutating,
-            path: told.path.clone().unwrap_or_else(path),
-            name: told.name.clone().unwrap_or_else(name),
+            path: registration.path.clone().unwrap_or_else(path),
+            name: registration.name.clone().unwrap_or_else(name),
             verbs,
-            versions: told.versions.clone(),
-            failure_policy: match told.failure_policy {
+            versions: registration.versions.clone(),
+            failure_policy: match registration.failure_policy {
                 FailurePolicy::Fail => "Fail",
                 FailurePolicy::Ignore => "Ignore",
             },
-            match_policy: told.match_policy.map(|policy| match policy {
+            match_policy: registration.match_policy.map(|policy| match policy {
                 MatchPolicy::Exact => "Exact",
                 MatchPolicy::Equivalent => "Equivalent",
             }),
-            side_effects: match told.side_effects {
+            side_effects: match registration.side_effects {
                 SideEffects::None => "None",
                 SideEffects::NoneOnDryRun => "NoneOnDryRun",
             },
-            timeout_seconds: told.timeout_seconds.or((is_built_in && !told.everywhere).then_some(5)),
-            reinvocation_policy: told.reinvocation.map(|policy| match policy {
+            timeout_seconds: registration
+                .timeout_seconds
+                .or((is_built_in && !registration.everywhere).then_some(5)),
+            reinvocation_policy: registration.reinvocation.map(|policy| match policy {
                 Reinvocation::Never => "Never",
                 Reinvocation::IfNeeded => "IfNeeded",
             }),
             admission_review_versions: vec!["v1"],
-            resources: (!told.subresources.is_empty()).then(|| told.subresources.iter().map(resource).collect()),
+            resources: (!registration.subresources.is_empty())
+                .then(|| registration.subresources.iter().map(resource).collect()),
             service_name,
             service_namespace,
             service_port,
-            url: told.url.clone(),
-            configuration_name: told.configuration_name.clone(),
+            url: registration.url.clone(),
+            configuration_name: registration.configuration_name.clone(),
             patch: (!patch.is_empty()).then_some(Value::Object(patch)),
             kind,
         }

@@ -23,7 +23,7 @@ struct Header {
 }
 
 /// The request, with the version in which the answer goes back.
-pub(super) struct Asked<T> {
+pub(super) struct ReviewRequest<T> {
     pub(super) api_version: String,
     pub(super) request: T,
 }
@@ -46,7 +46,7 @@ fn read<T: for<'de> Deserialize<'de>>(
     kind: &str,
     group: &str,
     field: &str,
-) -> Result<Asked<T>, Malformed> {
+) -> Result<ReviewRequest<T>, Malformed> {
     if !document.is_object() {
         return Err(format!("the body is no object; this path takes {kind} of {group}"));
     }
@@ -65,19 +65,19 @@ fn read<T: for<'de> Deserialize<'de>>(
     let request = request.ok_or_else(|| format!("the {kind} has no {field}"))?;
     let request = serde_json::from_value(request)
         .map_err(|error| format!("the {field} of the {kind} cannot be read: {error}"))?;
-    Ok(Asked {
+    Ok(ReviewRequest {
         api_version: header.api_version,
         request,
     })
 }
 
-pub(super) fn read_admission(mut document: Value) -> Result<Asked<AdmissionRequest>, Malformed> {
+pub(super) fn read_admission(mut document: Value) -> Result<ReviewRequest<AdmissionRequest>, Malformed> {
     // The objects are taken as they are: to be read with the rest, each would be built anew.
     let [object, old_object] = ["/request/object", "/request/oldObject"].map(|path| {
         let object = document.pointer_mut(path).map(Value::take);
         object.filter(|object| !object.is_null())
     });
-    let mut asked: Asked<AdmissionRequest> = read(document, "AdmissionReview", "admission.k8s.io", "request")?;
+    let mut asked: ReviewRequest<AdmissionRequest> = read(document, "AdmissionReview", "admission.k8s.io", "request")?;
     (asked.request.object, asked.request.old_object) = (object, old_object);
     if asked.request.uid.is_empty() {
         return Err(
@@ -87,34 +87,34 @@ pub(super) fn read_admission(mut document: Value) -> Result<Asked<AdmissionReque
     Ok(asked)
 }
 
-pub(super) fn read_conversion(document: Value) -> Result<Asked<ConversionRequest>, Malformed> {
+pub(super) fn read_conversion(document: Value) -> Result<ReviewRequest<ConversionRequest>, Malformed> {
     read(document, "ConversionReview", "apiextensions.k8s.io", "request")
 }
 
-pub(super) fn read_token(document: Value) -> Result<Asked<TokenRequest>, Malformed> {
+pub(super) fn read_token(document: Value) -> Result<ReviewRequest<TokenRequest>, Malformed> {
     read(document, "TokenReview", "authentication.k8s.io", "spec")
 }
 
 /// The answer to a write: a patch that may be empty, or a refusal.
-pub(super) fn admission_answer(api_version: &str, uid: &str, said: AdmissionResponse) -> Value {
+pub(super) fn admission_answer(api_version: &str, uid: &str, decision: AdmissionResponse) -> Value {
     let mut response = Map::new();
     response.insert("uid".to_owned(), json!(uid));
-    response.insert("allowed".to_owned(), json!(said.refusal.is_none()));
-    let status = match &said.refusal {
+    response.insert("allowed".to_owned(), json!(decision.refusal.is_none()));
+    let status = match &decision.refusal {
         None => json!({"metadata": {}, "code": 200}),
         Some(status) => json!(status),
     };
     response.insert("status".to_owned(), status);
-    if !said.patch.is_empty() {
-        let patch = base64::engine::general_purpose::STANDARD.encode(Value::Array(said.patch).to_string());
+    if !decision.patch.is_empty() {
+        let patch = base64::engine::general_purpose::STANDARD.encode(Value::Array(decision.patch).to_string());
         response.insert("patch".to_owned(), json!(patch));
         response.insert("patchType".to_owned(), json!("JSONPatch"));
     }
-    if !said.warnings.is_empty() {
-        response.insert("warnings".to_owned(), json!(said.warnings));
+    if !decision.warnings.is_empty() {
+        response.insert("warnings".to_owned(), json!(decision.warnings));
     }
-    if !said.audit_annotations.is_empty() {
-        response.insert("auditAnnotations".to_owned(), json!(said.audit_annotations));
+    if !decision.audit_annotations.is_empty() {
+        response.insert("auditAnnotations".to_owned(), json!(decision.audit_annotations));
     }
     json!({"apiVersion": api_version, "kind": "AdmissionReview", "response": response})
 }

@@ -21,8 +21,8 @@ use http::{Method, Request, Response, StatusCode, header};
 use http_body_util::Full;
 use hyper::body::Incoming;
 use hyper::service::service_fn;
-use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
-use hyper_util::server::conn::auto;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use jiff::SignedDuration;
 use kube::core::Status;
 use rustls::crypto::CryptoProvider;
 use rustls::pki_types::CertificateDer;
@@ -174,6 +174,7 @@ impl WebhookServer {
     }
 
     /// Offers HTTP/2 as well.
+    #[cfg(feature = "http2")]
     pub fn http2(mut self, offered: bool) -> WebhookServer {
         self.http2 = offered;
         self
@@ -246,6 +247,7 @@ impl WebhookServer {
             requests: Arc::new(Semaphore::new(MAX_REQUESTS)),
             bodies: Budget::new(MAX_BODIES),
             tls: TlsAcceptor::from(Arc::new(config)),
+            #[cfg(feature = "http2")]
             http2: self.http2,
             stop,
         };
@@ -262,6 +264,7 @@ struct Server {
     requests: Arc<Semaphore>,
     bodies: Budget,
     tls: TlsAcceptor,
+    #[cfg(feature = "http2")]
     http2: bool,
     stop: Stop,
 }
@@ -302,15 +305,7 @@ impl Server {
                 Err(_) => return tracing::debug!(%peer, "a TLS handshake for webhooks took too long"),
             },
         };
-        let mut builder = auto::Builder::new(TokioExecutor::new());
-        builder.http1().timer(TokioTimer::new()).header_read_timeout(HEADER);
-        builder
-            .http2()
-            .timer(TokioTimer::new())
-            .max_concurrent_streams(MAX_REQUESTS as u32);
-        if !self.http2 {
-            builder = builder.http1_only();
-        }
+        let builder = self.builder();
         let server = self.clone();
         let service = service_fn(move |request| {
             let server = server.clone();
@@ -325,7 +320,26 @@ impl Server {
             }
         };
         if let Err(error) = served {
-            tracing::debug!(error, %peer, "a connection for webhooks broke");
+            tracing::debug!(%error, %peer, "a connection for webhooks broke");
+        }
+    }
+
+    #[cfg(not(feature = "http2"))]
+    fn builder(&self) -> hyper::server::conn::http1::Builder {
+        let mut builder = hyper::server::conn::http1::Builder::new();
+        builder.timer(TokioTimer::new()).header_read_timeout(HEADER);
+        builder
+    }
+
+    #[cfg(feature = "http2")]
+    fn builder(&self) -> hyper_util::server::conn::auto::Builder<hyper_util::rt::TokioExecutor> {
+        let mut builder = hyper_util::server::conn::auto::Builder::new(hyper_util::rt::TokioExecutor::new());
+        builder.http1().timer(TokioTimer::new()).header_read_timeout(HEADER);
+        let streams = MAX_REQUESTS as u32;
+        builder.http2().timer(TokioTimer::new()).max_concurrent_streams(streams);
+        match self.http2 {
+            true => builder,
+            false => builder.http1_only(),
         }
     }
 
@@ -433,24 +447,8 @@ fn deadline(query: &str) -> Duration {
 
 /// A duration as Go prints it: `10s`, `1m30s`, `500ms`.
 fn go_duration(text: &str) -> Option<Duration> {
-    let mut total = Duration::ZERO;
-    let mut rest = text;
-    while !rest.is_empty() {
-        let digits = rest.find(|c: char| !c.is_ascii_digit() && c != '.')?;
-        let number: f64 = rest[..digits].parse().ok()?;
-        let tail = &rest[digits..];
-        let unit_end = tail.find(|c: char| c.is_ascii_digit()).unwrap_or(tail.len());
-        let unit = match &tail[..unit_end] {
-            "h" => 3600.0,
-            "m" => 60.0,
-            "s" => 1.0,
-            "ms" => 1e-3,
-            _ => return None, // less than a millisecond is no time to answer in
-        };
-        total = total.checked_add(Duration::try_from_secs_f64(number * unit).ok()?)?;
-        rest = &tail[unit_end..];
-    }
-    (!total.is_zero()).then_some(total)
+    let parsed: SignedDuration = text.parse().ok()?;
+    Duration::try_from(parsed).ok().filter(|duration| !duration.is_zero())
 }
 
 #[cfg(test)]

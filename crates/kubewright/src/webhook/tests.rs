@@ -192,10 +192,10 @@ async fn admitted(path: &str, review: Value) -> String {
 #[tokio::test(start_paused = true)]
 async fn w1_every_review_gets_an_answer_with_its_uid() {
     let config = |name: &str| json!({"metadata": {"name": name}, "unknown": {"kept": true}});
-    let mut told = Vec::new();
+    let mut answers = Vec::new();
     for name in ["same", "change", "warn", "deny", "retry", "panic", "hang"] {
         let answer = admitted("/mutate--v1-configmap", review("CREATE", config(name), Value::Null)).await;
-        told.push(format!("{name}: {answer}"));
+        answers.push(format!("{name}: {answer}"));
     }
     let (full, empty) = (json!({"metadata": {"name": "c"}, "data": {"a": "b"}}), config(""));
     for (path, operation, object, old) in [
@@ -213,12 +213,12 @@ async fn w1_every_review_gets_an_answer_with_its_uid() {
         ),
         ("/validate--v1-pod", "CREATE", full, Value::Null),
     ] {
-        told.push(format!(
+        answers.push(format!(
             "{operation} {path}: {}",
             admitted(path, review(operation, object, old)).await
         ));
     }
-    insta::assert_snapshot!(told.join("\n"));
+    insta::assert_snapshot!(answers.join("\n"));
 }
 
 #[tokio::test(start_paused = true)]
@@ -230,7 +230,7 @@ async fn tokens_are_their_users_or_nobodys() {
         let answer = handlers()
             .call("/authenticate", Duration::from_millis(50), review)
             .await;
-        let said = match answer {
+        let answered = match answer {
             Err(status) => format!("HTTP {}: {}", status.code, status.message),
             Ok(answer) => {
                 assert_eq!(answer["kind"], "TokenReview");
@@ -238,7 +238,7 @@ async fn tokens_are_their_users_or_nobodys() {
                 answer["status"].to_string()
             }
         };
-        assert_eq!(said, expected, "{spec}");
+        assert_eq!(answered, expected, "{spec}");
     };
     check(
         "v1",
@@ -277,7 +277,7 @@ async fn w4_conversions_go_through_the_hub() {
             "metadata": {"name": name, "namespace": "default", "uid": name, "labels": {"kept": "yes"}, "managedFields": []},
         })
     };
-    let mut told = Vec::new();
+    let mut answers = Vec::new();
     for (to, objects) in [
         (
             "v3",
@@ -311,7 +311,7 @@ async fn w4_conversions_go_through_the_hub() {
             .await
             .expect("an answer");
         assert_eq!(answer["response"]["uid"], "u-2", "W1: {answer}");
-        told.push(match answer["response"]["result"]["status"].as_str() {
+        answers.push(match answer["response"]["result"]["status"].as_str() {
             Some("Success") => {
                 let objects = answer["response"]["convertedObjects"].as_array().expect("objects");
                 objects.iter().map(Value::to_string).collect::<Vec<_>>().join("\n")
@@ -322,7 +322,7 @@ async fn w4_conversions_go_through_the_hub() {
                 .to_owned(),
         });
     }
-    insta::assert_snapshot!(told.join("\n\n"));
+    insta::assert_snapshot!(answers.join("\n\n"));
 }
 
 #[test]

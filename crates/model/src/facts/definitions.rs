@@ -36,7 +36,7 @@ pub static ENDING: crate::Ending = crate::Ending {
         (true, true) => Delete::AsAny,
     },
     mark: terminate,
-    is_held: |_| false,
+    is_blocked: |_| false,
     // Its objects are no dependents: they go whatever a delete says of those.
     heeds_dependents: false,
 };
@@ -56,12 +56,12 @@ pub fn terminate(definition: &mut Value, now: Timestamp) {
             finalizers.push(CLEANUP_FINALIZER.into());
         }
     }
-    set_terminating(definition, Ending::Pending, now);
+    set_terminating(definition, DeletionProgress::Pending, now);
 }
 
 /// How far the deletion of the objects of a definition is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ending {
+pub enum DeletionProgress {
     /// It will begin.
     Pending,
     /// Something holds some of them.
@@ -85,19 +85,19 @@ pub fn waits_for_its_end(definition: &Value) -> bool {
 }
 
 /// Sets the condition `Terminating` of a definition; whether that changed it.
-pub fn set_terminating(definition: &mut Value, ending: Ending, now: Timestamp) -> bool {
+pub fn set_terminating(definition: &mut Value, ending: DeletionProgress, now: Timestamp) -> bool {
     let to = match ending {
-        Ending::Pending => (
+        DeletionProgress::Pending => (
             "True",
             "InstanceDeletionPending",
             "CustomResourceDefinition marked for deletion; CustomResource deletion will begin soon",
         ),
-        Ending::InProgress => (
+        DeletionProgress::InProgress => (
             "True",
             "InstanceDeletionInProgress",
             "CustomResource deletion is in progress",
         ),
-        Ending::Completed => ("False", "InstanceDeletionCompleted", "removed all instances"),
+        DeletionProgress::Completed => ("False", "InstanceDeletionCompleted", "removed all instances"),
     };
     let before = definition.get("status").cloned();
     if let Some(status) = definition.as_object_mut().and_then(|object| ensure(object, "status")) {

@@ -1,8 +1,8 @@
 //! The metadata of an object that replaces another: the fields it keeps, and its errors.
 //!
-//! kube-apiserver looks at the metadata several times: before every update, and then again in most kinds, in some of
-//! them as if the object were new. Each look tells its errors, and the answer lists them all. How often a kind looks
-//! stands in its strategy ([`Looks`](crate::Looks)).
+//! kube-apiserver checks the metadata several times: before every update, and then again in most kinds, in some of
+//! them as if the object were new. Each check reports its errors, and the answer lists them all. How often a kind checks
+//! them is in its strategy ([`MetadataChecks`](crate::MetadataChecks)).
 
 use std::collections::BTreeSet;
 
@@ -50,25 +50,25 @@ pub fn keep_system_fields(new: &mut Value, old: &Value, namespaced: bool) {
 /// The errors in the metadata of a changed object, once for each time that upstream checks it; `of_status` when only
 /// `/status` is written.
 pub fn validate_update(new: &Value, old: &Value, resource: &Resource, of_status: bool) -> Vec<FieldError> {
-    let looks = if of_status {
-        resource.strategy.status_looks
+    let checks = if of_status {
+        resource.strategy.status_metadata_checks
     } else {
-        resource.strategy.looks
+        resource.strategy.metadata_checks
     };
     let common = validate_common(new);
     let changed = validate_changed(new, old);
     let unqualified = unqualified_finalizers(new, resource);
     let mut errors = validate_identity(new, NameRule::PathSegment, resource.namespaced);
-    // Nearly always nothing is wrong, and looking again finds nothing.
-    let mut tell = |found: [&[FieldError]; 3]| found.iter().for_each(|found| errors.extend_from_slice(found));
-    tell([&common, &common, &changed]);
-    if looks.changed {
-        tell([&common, &changed, &unqualified]);
+    // Nearly always nothing is wrong, and another check finds nothing.
+    let mut report = |found: [&[FieldError]; 3]| found.iter().for_each(|found| errors.extend_from_slice(found));
+    report([&common, &common, &changed]);
+    if checks.update {
+        report([&common, &changed, &unqualified]);
     }
-    if looks.whole > 0 {
+    if checks.create > 0 {
         let identity = validate_identity(new, resource.strategy.names, resource.namespaced);
-        for _ in 0..looks.whole {
-            tell([&identity, &common, &unqualified]);
+        for _ in 0..checks.create {
+            report([&identity, &common, &unqualified]);
         }
     }
     errors

@@ -15,6 +15,7 @@ use super::{
 };
 use crate::scheme::not_an_object;
 use crate::scheme::{split_version, unknown_conversion, unregistered};
+use crate::status::{INVALID, METHOD_NOT_ALLOWED, NO_SUCH_PATH};
 use crate::values::get;
 
 /// How much of an answer that is no document is shown, in bytes.
@@ -224,14 +225,14 @@ fn refusal(answer: &OutboundAnswer) -> String {
     match answer.code {
         400 => "the server rejected our request for an unknown reason",
         401 => "the server has asked for the client to provide credentials",
-        404 => "the server could not find the requested resource",
-        405 => "the server does not allow this method on the requested resource",
+        404 => NO_SUCH_PATH,
+        405 => METHOD_NOT_ALLOWED,
         406 if said.is_empty() || said == "unknown" => {
             "the server was unable to respond with a content type that the client supports"
         }
         403 | 406 | 415 => return said,
         409 => "the server reported a conflict",
-        422 => "the server rejected our request due to an error in our request",
+        422 => INVALID,
         429 => "the server has received too many requests and has asked us to try again later",
         503 => "the server is currently unable to handle the request",
         504 => {

@@ -33,4 +33,4 @@ pub use updater::{
     ApplyError, Conflict, Convert, Live, apply, apply_seen, conflict_message, enter_untracked, fits, scale_managers,
     scale_to_parent, unchanged, update, update_seen,
 };
-pub use views::{Seen, View, Views, untyped};
+pub use views::{VersionView, View, Views, untyped};

@@ -322,7 +322,7 @@ pub(super) fn fields(value: &Value, shape: Shape<'_>) -> Node {
             }
             Node {
                 member: false,
-                // Of items that stand twice only the place is owned: the owner of their parts cannot be told.
+                // Of items that stand twice only the place is owned: the owner of their parts is not known.
                 children: FieldSet::of_elements(children, |_| Node::LEAF),
             }
         }

@@ -174,7 +174,7 @@ pub fn update_seen(
         || unwritable(views).is_some()
         || untyped()
     {
-        // As upstream: an object whose owners cannot be told any more is not tracked.
+        // As upstream: an object whose owners are not known any more is not tracked.
         managed.entries.clear();
         return true;
     }

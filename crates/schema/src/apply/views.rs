@@ -1,7 +1,7 @@
 //! A write in the versions in which its managers wrote (`merge.Converter` upstream).
 //!
 //! Ownership is judged in the version that an entry names. Where the object cannot be had in that version, an ordinary
-//! write drops all tracking, and an apply is refused: its conflicts cannot be told.
+//! write drops all tracking, and an apply is refused: its conflicts cannot be determined.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -25,18 +25,18 @@ pub struct View {
 
 /// The write as one version sees it.
 #[derive(Clone, Debug)]
-pub enum Seen {
+pub enum VersionView {
     /// It sees the write so.
-    As(View),
+    Converted(View),
     /// The version is not served any more: its managers own nothing (`IsMissingVersionError` upstream).
-    Gone,
+    NotServed,
     /// Nothing is converted to it, and why.
-    Refused(String),
+    Failed(String),
 }
 
 /// A write as the versions see it in which its managers wrote, by `apiVersion`. A version that is not here has the
 /// fields of the write's own.
-pub type Views = BTreeMap<String, Seen>;
+pub type Views = BTreeMap<String, VersionView>;
 
 /// The changed and the removed fields, by the version in which they are compared.
 pub(super) type Changes = BTreeMap<String, Diff>;
@@ -60,27 +60,27 @@ pub fn untyped(kind: &ObjectType, value: &Value) -> Option<String> {
 /// Why the old object cannot be read in every version in which a manager wrote.
 pub(super) fn unreadable(views: &Views) -> Option<String> {
     views.values().find_map(|seen| match seen {
-        Seen::As(view) => wrong(&view.kind, &view.live),
-        Seen::Gone => None,
-        Seen::Refused(why) => Some(why.clone()),
+        VersionView::Converted(view) => wrong(&view.kind, &view.live),
+        VersionView::NotServed => None,
+        VersionView::Failed(why) => Some(why.clone()),
     })
 }
 
 /// The first version that cannot read the object as it is to be, and why.
 pub(super) fn unwritable(views: &Views) -> Option<(&str, String)> {
     views.iter().find_map(|(version, seen)| match seen {
-        Seen::As(view) => Some((version.as_str(), wrong(&view.kind, &view.new)?)),
-        Seen::Gone | Seen::Refused(_) => None,
+        VersionView::Converted(view) => Some((version.as_str(), wrong(&view.kind, &view.new)?)),
+        VersionView::NotServed | VersionView::Failed(_) => None,
     })
 }
 
 /// The differences as each version sees them; drops the entries of versions that are gone.
 pub(super) fn changes(views: &Views, managed: &mut ManagedFields) -> Changes {
-    let gone = |owned: &Owned| matches!(views.get(&owned.api_version), Some(Seen::Gone));
+    let gone = |owned: &Owned| matches!(views.get(&owned.api_version), Some(VersionView::NotServed));
     managed.entries.retain(|_, owned| !gone(owned));
     let seen = views.iter().filter_map(|(version, seen)| match seen {
-        Seen::As(view) => Some((version.clone(), diff(&view.live, &view.new, view.kind.shape()))),
-        Seen::Gone | Seen::Refused(_) => None,
+        VersionView::Converted(view) => Some((version.clone(), diff(&view.live, &view.new, view.kind.shape()))),
+        VersionView::NotServed | VersionView::Failed(_) => None,
     });
     seen.collect()
 }
@@ -90,7 +90,7 @@ pub(super) fn fit_entries(kind: &ObjectType, views: &Views, managed: &mut Manage
     let mut changed = false;
     for owned in managed.entries.values_mut() {
         let kind = match views.get(&owned.api_version) {
-            Some(Seen::As(view)) => &view.kind,
+            Some(VersionView::Converted(view)) => &view.kind,
             _ => kind,
         };
         changed |= owned.fields.close_atomic(kind.shape());

@@ -48,7 +48,7 @@ pub(super) fn decode(bytes: &[u8]) -> Result<Decoded, DecodeError> {
             let (begin, end) = (places.byte_of(span.start.index()), places.byte_of(span.end.index()));
             if let Some(place) = half_character(&text[begin..end]) {
                 let line = text[..begin + place].matches('\n').count();
-                return Err(DecodeError::new(told(Place::Scanner(line), NO_SUCH_CHARACTER)));
+                return Err(DecodeError::new(message_at(Place::Scanner(line), NO_SUCH_CHARACTER)));
             }
         }
         if let Event::Alias(id) = event
@@ -435,10 +435,10 @@ fn wrong(error: &ScanError, text: &str) -> DecodeError {
         ),
         other => match scanner_words(other) {
             Some(words) => (scanner, words),
-            None => return DecodeError::new(told(scanner, own_words(error))),
+            None => return DecodeError::new(message_at(scanner, own_words(error))),
         },
     };
-    DecodeError::new(told(place, words))
+    DecodeError::new(message_at(place, words))
 }
 
 fn scanner_words(kind: &ErrorKind) -> Option<&'static str> {
@@ -475,7 +475,7 @@ fn own_words(error: &ScanError) -> String {
     }
 }
 
-fn told(place: Place, words: impl std::fmt::Display) -> String {
+fn message_at(place: Place, words: impl std::fmt::Display) -> String {
     match place {
         Place::Scanner(0) | Place::Parser(0) => format!("yaml: {words}"),
         Place::Scanner(line) => format!("yaml: line {}: {words}", line + 1),
@@ -498,13 +498,13 @@ fn refused_start(text: &str) -> Option<String> {
         let indent = &content[..content.len() - rest.len()];
         if indent.contains('\t') {
             let words = "found character that cannot start any token";
-            return Some(told(Place::Scanner(line), words));
+            return Some(message_at(Place::Scanner(line), words));
         }
         if rest.is_empty() || rest.starts_with('#') {
             continue;
         }
         let unknown = content.starts_with('%') && !content.starts_with("%YAML") && !content.starts_with("%TAG");
-        return unknown.then(|| told(Place::Scanner(line), "found unknown directive name"));
+        return unknown.then(|| message_at(Place::Scanner(line), "found unknown directive name"));
     }
     None
 }

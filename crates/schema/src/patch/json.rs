@@ -17,7 +17,7 @@ use self::tree::{Holder, Tree, depth};
 use crate::budget;
 use crate::decode::MAX_DEPTH;
 use crate::error::quote;
-use crate::go;
+use crate::go::TypeMismatch;
 use crate::measure;
 
 /// More operations are refused.
@@ -126,10 +126,7 @@ pub fn unknown_fields(patch: &Value) -> Vec<String> {
 }
 
 fn operations(patch: &Value) -> Result<Vec<&Map<String, Value>>, JsonPatchError> {
-    let not = |value: &Value, of: &str| {
-        let found = go::json_type(value);
-        JsonPatchError::NotAList(format!("json: cannot unmarshal {found} into Go value of type {of}"))
-    };
+    let not = |value: &Value, of: &str| JsonPatchError::NotAList(TypeMismatch::new(value, of).to_string());
     let operations = match patch {
         Value::Array(operations) => operations.as_slice(),
         Value::Null => &[],
@@ -151,10 +148,8 @@ fn operations(patch: &Value) -> Result<Vec<&Map<String, Value>>, JsonPatchError>
                 .ok_or_else(|| not(operation, "handlers.jsonPatchOp"))?;
             for field in ["op", "path", "from"] {
                 if let Some(other) = fields.get(field).filter(|value| !value.is_string() && !value.is_null()) {
-                    let found = go::json_type(other);
-                    return Err(JsonPatchError::NotAList(format!(
-                        "json: cannot unmarshal {found} into Go struct field jsonPatchOp.{field} of type string"
-                    )));
+                    let why = TypeMismatch::new(other, "string").in_field("jsonPatchOp", field);
+                    return Err(JsonPatchError::NotAList(why.to_string()));
                 }
             }
             Ok(fields)
@@ -211,9 +206,23 @@ impl Pointer {
     }
 }
 
-/// An index into a list of so many items, counted from the end when negative; the error is the library's.
-fn index(written: &str, count: usize) -> Result<usize, String> {
-    let wrong = |why: &str| format!("strconv.Atoi: parsing {}: {why}", quote(written));
+/// Why a text is no index into a list, in the library's words.
+enum BadIndex {
+    NotANumber(String),
+    OutOfRange(String),
+}
+
+impl From<BadIndex> for String {
+    fn from(why: BadIndex) -> String {
+        match why {
+            BadIndex::NotANumber(why) | BadIndex::OutOfRange(why) => why,
+        }
+    }
+}
+
+/// An index into a list of so many items, counted from the end when negative.
+fn index(written: &str, count: usize) -> Result<usize, BadIndex> {
+    let wrong = |why: &str| BadIndex::NotANumber(format!("strconv.Atoi: parsing {}: {why}", quote(written)));
     let index: i64 = match written.parse() {
         Ok(index) => index,
         Err(_)
@@ -236,7 +245,10 @@ fn index(written: &str, count: usize) -> Result<usize, String> {
         .checked_add(from_end)
         .and_then(|index| usize::try_from(index).ok())
         .filter(|index| *index < count)
-        .ok_or_else(|| format!("Unable to access invalid index: {index}: invalid index referenced"))
+        .ok_or_else(|| {
+            let why = format!("Unable to access invalid index: {index}: invalid index referenced");
+            BadIndex::OutOfRange(why)
+        })
 }
 
 fn missing(text: String) -> JsonPatchError {
@@ -331,12 +343,11 @@ impl<'v> Patching<'v> {
             (Holder::Items(items), last) => {
                 let end = items.len();
                 let index = if last == "-" { Ok(end) } else { index(last, end + 1) };
-                let index = index.map_err(|why| {
-                    if why.starts_with("strconv") {
+                let index = index.map_err(|why| match why {
+                    BadIndex::NotANumber(why) => {
                         refused(format!("value was not a proper array index: '{last}': {why}"))
-                    } else {
-                        refused(why)
                     }
+                    BadIndex::OutOfRange(why) => refused(why),
                 })?;
                 items.insert(index, value);
             }

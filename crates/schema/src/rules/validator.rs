@@ -16,15 +16,13 @@ use crate::declare::declare;
 use crate::error::FieldError;
 use crate::path::FieldPath;
 use crate::schema::{Schema, SchemaRef, Type};
-use kubewright_cel::eval::{Error, PER_CALL_LIMIT, Patterns, RUNTIME_BUDGET, Variables, evaluate};
+use kubewright_cel::eval::{Error, OUT_OF_BUDGET, PER_CALL_LIMIT, Patterns, RUNTIME_BUDGET, Variables, evaluate};
 use kubewright_cel::names::escape;
 use kubewright_cel::types::Decl;
 use kubewright_cel::value::Value as CelValue;
 
 /// The longest message that an expression may give, in bytes.
 const MAX_MESSAGE: usize = 5 * 1024;
-const OUT_OF_BUDGET: &str =
-    "validation failed due to running out of cost budget, no further validation rules will be run";
 
 /// The compiled rules of a schema.
 ///
@@ -367,7 +365,7 @@ impl Run<'_> {
                 self.refuse(node, at, why);
                 self.budget = None;
             }
-            Err(error) if error.to_string().starts_with("no such overload") => {
+            Err(error @ Error::NoOverload(_)) => {
                 let why = format!(
                     "'{error}': call arguments did not match a supported operator, function or macro signature for rule: {name}"
                 );

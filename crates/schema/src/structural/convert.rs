@@ -7,12 +7,12 @@
 
 use serde_json::Value;
 
-use super::types::{base64_check, special_text};
+use super::types::{base64_check, special_check};
 use crate::schema::go::canonical_bytes;
 use crate::schema::special::{Special, special};
 use crate::schema::{SchemaRef, Type};
 
-/// Checks that `value` can be moved into the Go type of `schema`. Of several mistakes one is told.
+/// Checks that `value` can be moved into the Go type of `schema`. Of several mistakes one is reported.
 ///
 /// # Errors
 /// The converter's text, such as `unrecognized type: int32` for a text where a number belongs.
@@ -33,7 +33,7 @@ pub fn convert_check(value: &Value, schema: &SchemaRef) -> Result<(), String> {
         return match special {
             Special::Free => Ok(()),
             // Types with a reader of their own are given the JSON.
-            _ => special_text(value, special),
+            _ => Ok(special_check(value, special)?),
         };
     }
     match (schema.type_, value) {

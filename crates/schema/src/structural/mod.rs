@@ -27,7 +27,7 @@ pub use crd_rules::{check_crd_schema, check_crd_schema_update};
 pub use default::default;
 pub use kubewright_values::formats::is_known as is_known_format;
 pub use prune::{PruneOptions, prune, unknown_fields_as_written};
-pub use types::{time_check, type_check};
+pub use types::{TypeError, time_check, type_check};
 pub use validate::{validate, validate_update};
 
 use std::fmt::Write as _;
@@ -40,7 +40,7 @@ struct Path(String);
 
 impl Path {
     /// A copy for a message: there may be one for each field, and each as long as the names in it.
-    fn told(&self) -> String {
+    fn to_message(&self) -> String {
         budget::produce(measure::text_held(self.0.len()));
         self.0.clone()
     }

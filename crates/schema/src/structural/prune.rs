@@ -75,13 +75,13 @@ pub fn prune(value: &mut Value, schema: &SchemaRef, options: PruneOptions) -> Ve
     pruner.unknown
 }
 
-/// How many unknown fields of a built-in kind are told.
-const MAX_TOLD: usize = 100;
+/// How many unknown fields of a built-in kind are reported.
+const MAX_SHOWN: usize = 100;
 
 struct Pruner {
     path: Path,
     unknown: Vec<String>,
-    /// Those in the metadata of objects within the object, which are told last.
+    /// Those in the metadata of objects within the object, which are reported last.
     within: Vec<String>,
 }
 
@@ -93,7 +93,7 @@ impl Pruner {
             let before = self.path.enter(key);
             budget::spend(1);
             if !keep(self, key, value) {
-                self.unknown.push(self.path.told());
+                self.unknown.push(self.path.to_message());
                 gone.push(key.clone());
             }
             self.path.leave(before);
@@ -263,9 +263,9 @@ impl<'de> Visitor<'de> for Written<'_> {
                     seen,
                 }),
                 None => {
-                    if found.len() < MAX_TOLD && !seen.contains(&path.0) {
-                        seen.insert(path.told());
-                        found.push(path.told());
+                    if found.len() < MAX_SHOWN && !seen.contains(&path.0) {
+                        seen.insert(path.to_message());
+                        found.push(path.to_message());
                     }
                     map.next_value::<IgnoredAny>().map(drop)
                 }

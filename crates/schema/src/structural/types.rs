@@ -4,23 +4,64 @@
 //! whole path without indexes and map keys (`EnvVar.spec.template.spec.containers.env.value`). Types with readers of
 //! their own (times, quantities, …) answer in their own words.
 
+use std::fmt;
+
 use jiff::SignedDuration;
 use serde_json::{Number, Value};
 
-use crate::go;
+use crate::go::TypeMismatch;
 use crate::quantity::Quantity;
 use crate::schema::catalog::json_schema_props;
 use crate::schema::go::names::part;
 use crate::schema::special::{Special, special};
 use crate::schema::{SchemaRef, Type};
 
+/// Why Go's decoder cannot read a value into a type.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum TypeError {
+    /// It is of another type.
+    Mismatch(TypeMismatch),
+    /// The type has a reader of its own, and this is its error.
+    Unreadable(String),
+}
+
+impl From<TypeMismatch> for TypeError {
+    fn from(mismatch: TypeMismatch) -> TypeError {
+        TypeError::Mismatch(mismatch)
+    }
+}
+
+impl From<String> for TypeError {
+    fn from(why: String) -> TypeError {
+        TypeError::Unreadable(why)
+    }
+}
+
+impl From<TypeError> for String {
+    fn from(error: TypeError) -> String {
+        match error {
+            TypeError::Mismatch(mismatch) => mismatch.to_string(),
+            TypeError::Unreadable(why) => why,
+        }
+    }
+}
+
+impl fmt::Display for TypeError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            TypeError::Mismatch(mismatch) => mismatch.fmt(f),
+            TypeError::Unreadable(why) => f.write_str(why),
+        }
+    }
+}
+
 /// Checks that Go could decode `value` into the type of `schema`, whose name is `kind`.
 ///
-/// Unknown fields are no error here. Of several mistakes the first by field name is told, where Go tells the first in
+/// Unknown fields are no error here. Of several mistakes the first by field name is reported, where Go tells the first in
 /// the body.
 ///
 /// # Errors
-/// The text of Go's error, such as
+/// Go's error, such as
 /// `json: cannot unmarshal number into Go struct field ConfigMap.data of type string`.
 ///
 /// ```
@@ -30,15 +71,15 @@ use crate::schema::{SchemaRef, Type};
 /// let schema = catalog::for_kind("", "v1", "ConfigMap").unwrap();
 /// assert_eq!(type_check(&json!({"data": {"a": "1"}}), &schema, "ConfigMap"), Ok(()));
 /// let error = type_check(&json!({"data": {"a": 1}}), &schema, "ConfigMap").unwrap_err();
-/// assert_eq!(error, "json: cannot unmarshal number into Go struct field ConfigMap.data of type string");
+/// assert_eq!(error.to_string(), "json: cannot unmarshal number into Go struct field ConfigMap.data of type string");
 /// ```
-pub fn type_check(value: &Value, schema: &SchemaRef, kind: &str) -> Result<(), String> {
+pub fn type_check(value: &Value, schema: &SchemaRef, kind: &str) -> Result<(), TypeError> {
     let mut reader = Reader {
         structs: Vec::new(),
         fields: Vec::new(),
     };
     if !value.is_object() && !value.is_null() && special(schema).is_none() {
-        return Err(reader.wrong(value, &go_type(schema)));
+        return Err(reader.wrong(value, go_type(schema)));
     }
     reader.structs.push(kind);
     reader.value(value, schema, None)
@@ -74,53 +115,32 @@ struct Reader<'a> {
 }
 
 impl<'a> Reader<'a> {
-    fn wrong(&self, value: &Value, type_: &str) -> String {
-        self.wrong_word(go::json_type(value), type_)
+    fn wrong(&self, value: &Value, type_: impl Into<String>) -> TypeError {
+        self.in_place(TypeMismatch::new(value, type_).into())
     }
 
-    fn wrong_word(&self, what: &str, type_: &str) -> String {
-        match self.structs.last() {
-            Some(name) if !self.fields.is_empty() => {
-                let field = self.fields.join(".");
-                format!("json: cannot unmarshal {what} into Go struct field {name}.{field} of type {type_}")
+    /// The error with its place; a type with a reader of its own knows only the way within itself (`addErrorContext`
+    /// upstream).
+    fn in_place(&self, error: TypeError) -> TypeError {
+        match (error, self.structs.last()) {
+            (TypeError::Mismatch(mismatch), Some(name)) if !self.fields.is_empty() => {
+                let within = mismatch.field.as_ref().map(|(_, path)| path.as_str());
+                let path: Vec<&str> = self.fields.iter().copied().chain(within).collect();
+                let path = path.join(".");
+                mismatch.in_field(name, &path).into()
             }
-            _ => format!("json: cannot unmarshal {what} into Go value of type {type_}"),
+            (error, _) => error,
         }
-    }
-
-    /// The error of a type with a reader of its own, with its place (`addErrorContext` upstream).
-    fn in_place(&self, text: String) -> String {
-        let Some(rest) = text.strip_prefix("json: cannot unmarshal ") else {
-            return text;
-        };
-        let (what, field, type_) = if let Some((what, type_)) = rest.split_once(" into Go value of type ") {
-            (what, "", type_)
-        } else if let Some((what, rest)) = rest.split_once(" into Go struct field ")
-            && let Some((place, type_)) = rest.split_once(" of type ")
-        {
-            (what, place.split_once('.').map_or("", |(_, field)| field), type_)
-        } else {
-            return text;
-        };
-        let Some(name) = self.structs.last().filter(|_| !self.fields.is_empty()) else {
-            return text;
-        };
-        let mut fields = self.fields.clone();
-        if !field.is_empty() {
-            fields.push(field);
-        }
-        let fields = fields.join(".");
-        format!("json: cannot unmarshal {what} into Go struct field {name}.{fields} of type {type_}")
     }
 
     /// `named` is the Go name of a type that the schema does not tell.
-    fn value(&mut self, value: &'a Value, schema: &SchemaRef, named: Option<&str>) -> Result<(), String> {
+    fn value(&mut self, value: &'a Value, schema: &SchemaRef, named: Option<&str>) -> Result<(), TypeError> {
         // Null leaves every Go value as it is.
         if value.is_null() {
             return Ok(());
         }
         if let Some(special) = special(schema) {
-            return special_text(value, special).map_err(|text| self.in_place(text));
+            return special_check(value, special).map_err(|error| self.in_place(error));
         }
         let type_ = || named.map_or_else(|| go_type(schema), str::to_owned);
         match (schema.type_, value) {
@@ -131,12 +151,12 @@ impl<'a> Reader<'a> {
                     .try_for_each(|item| self.value(item, items, named.and_then(part)))
             }
             (Some(Type::String), Value::String(text)) => match schema.format.as_deref() {
-                Some("byte") => base64_check(text),
+                Some("byte") => Ok(base64_check(text)?),
                 _ => Ok(()),
             },
             (Some(Type::Integer), Value::Number(number)) => self.integer(number, schema),
             (Some(Type::Number), Value::Number(_)) | (Some(Type::Boolean), Value::Bool(_)) | (None, _) => Ok(()),
-            _ => Err(self.wrong(value, &type_())),
+            _ => Err(self.wrong(value, type_())),
         }
     }
 
@@ -145,7 +165,7 @@ impl<'a> Reader<'a> {
         map: &'a serde_json::Map<String, Value>,
         schema: &SchemaRef,
         named: Option<&str>,
-    ) -> Result<(), String> {
+    ) -> Result<(), TypeError> {
         // The root's name is the kind; a struct further in brings its own.
         let entered = schema.type_name().filter(|_| !self.fields.is_empty());
         if let Some(name) = entered {
@@ -169,7 +189,7 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    fn integer(&self, number: &Number, schema: &SchemaRef) -> Result<(), String> {
+    fn integer(&self, number: &Number, schema: &SchemaRef) -> Result<(), TypeError> {
         let fits = match schema.format.as_deref() {
             Some("int32") => number.as_i64().is_some_and(|number| i32::try_from(number).is_ok()),
             _ => number.is_i64(),
@@ -177,44 +197,46 @@ impl<'a> Reader<'a> {
         if fits {
             Ok(())
         } else {
-            // A whole number that no `i64` holds is told with its digits.
+            // A whole number that no `i64` holds is reported with its digits.
             let shown = match number.as_f64() {
                 Some(float) if number.is_f64() && float.fract() == 0.0 && float.abs() >= 9.2e18 => {
                     format!("{float:.0}")
                 }
                 _ => number.to_string(),
             };
-            Err(self.wrong_word(&format!("number {shown}"), &go_type(schema)))
+            Err(self.in_place(wrong_number(shown, go_type(schema)).into()))
         }
     }
 }
 
+/// A number of the right type that does not fit.
+fn wrong_number(shown: impl fmt::Display, type_: impl Into<String>) -> TypeMismatch {
+    TypeMismatch {
+        value: format!("number {shown}"),
+        field: None,
+        type_: type_.into(),
+    }
+}
+
 /// The errors of types with readers of their own.
-pub(super) fn special_text(value: &Value, special: Special) -> Result<(), String> {
-    let plain = |type_: &str| {
-        Err(format!(
-            "json: cannot unmarshal {} into Go value of type {type_}",
-            go::json_type(value)
-        ))
-    };
+pub(super) fn special_check(value: &Value, special: Special) -> Result<(), TypeError> {
+    let plain = |type_: &str| Err(TypeMismatch::new(value, type_).into());
     match (special, value) {
         (Special::Free, _) => Ok(()),
-        (Special::Time, Value::String(text)) => time(text, false),
-        (Special::MicroTime, Value::String(text)) => time(text, true),
+        (Special::Time, Value::String(text)) => Ok(time(text, false)?),
+        (Special::MicroTime, Value::String(text)) => Ok(time(text, true)?),
         (Special::Time | Special::MicroTime, _) => plain("string"),
-        (Special::Quantity, Value::String(text)) => quantity(text.trim()),
-        (Special::Quantity, other) => quantity(&other.to_string()),
+        (Special::Quantity, Value::String(text)) => Ok(quantity(text.trim())?),
+        (Special::Quantity, other) => Ok(quantity(&other.to_string())?),
         (Special::IntOrString, Value::String(_)) => Ok(()),
         (Special::IntOrString, Value::Number(number)) => match number.as_i64().map(i32::try_from) {
             Some(Ok(_)) => Ok(()),
-            _ => Err(format!(
-                "json: cannot unmarshal number {number} into Go value of type int32"
-            )),
+            _ => Err(wrong_number(number, "int32").into()),
         },
         (Special::IntOrString, _) => plain("int32"),
         (Special::SchemaOr(_), Value::Object(_)) => type_check(value, &json_schema_props(), "JSONSchemaProps"),
         (Special::SchemaOr("JSONSchemaPropsOrBool"), Value::Bool(_)) => Ok(()),
-        (Special::SchemaOr("JSONSchemaPropsOrBool"), _) => Err("boolean or JSON schema expected".into()),
+        (Special::SchemaOr("JSONSchemaPropsOrBool"), _) => Err("boolean or JSON schema expected".to_owned().into()),
         (Special::SchemaOr("JSONSchemaPropsOrArray"), Value::Array(list)) => list
             .iter()
             .try_for_each(|item| type_check(item, &json_schema_props(), "JSONSchemaProps")),
@@ -404,7 +426,7 @@ mod tests {
     fn check((group, kind): (&str, &str), value: &Value, expected: Result<(), &str>) {
         let schema = crate::schema::catalog::for_kind(group, "v1", kind).expect("built in");
         assert_eq!(
-            type_check(value, &schema, kind),
+            type_check(value, &schema, kind).map_err(String::from),
             expected.map_err(str::to_owned),
             "{value}"
         );

@@ -2,6 +2,7 @@
 //! number of the scenario.
 
 mod crashes;
+mod demo;
 mod sources;
 
 use kubewright::k8s_openapi::api::apps::v1::{ControllerRevision, Deployment};

@@ -78,7 +78,7 @@ const fn restricted(id: &'static str, replaces: Option<&'static str>, since: &'s
     }
 }
 
-/// In the order in which they are told.
+/// In the order in which they are reported.
 const CHECKS: [Check; 19] = [
     baseline("appArmorProfile", &[(0, app_armor)]),
     baseline("capabilities_baseline", &[(0, added_capabilities)]),
@@ -177,7 +177,7 @@ pub(super) struct Pod<'a> {
 }
 
 impl<'a> Pod<'a> {
-    /// Containers of all three sorts, in the order in which they are told.
+    /// Containers of all three sorts, in the order in which they are reported.
     pub(super) fn containers(&self) -> impl Iterator<Item = &'a Value> + use<'a> {
         let spec = self.spec;
         ["initContainers", "containers", "ephemeralContainers"]

@@ -12,17 +12,13 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use kubewright_cel::Program;
-use kubewright_cel::eval::{Error, PER_CALL_LIMIT, Patterns, Variables, evaluate};
+use kubewright_cel::eval::{Error, OUT_OF_BUDGET, PER_CALL_LIMIT, Patterns, Variables, evaluate};
 use kubewright_cel::value::{Fields, Map, Value as Cel};
 use kubewright_schema::{budget, stack};
 use serde_json::{Map as JsonMap, Value, json};
 
 use super::compiled::{Expression, Variable, Variables as Declared};
 use crate::values::get;
-
-/// Said where the budget of a request is used up.
-const OUT_OF_BUDGET: &str =
-    "validation failed due to running out of cost budget, no further validation rules will be run";
 
 /// So many variables may be under way at once because each names the next one. Each takes a few kilobytes of stack.
 const MAX_CHAIN: u32 = 1_000;

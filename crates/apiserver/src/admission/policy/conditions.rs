@@ -12,18 +12,23 @@ use crate::admission::matching::Matched;
 use crate::model::facts::expression::{Compiler, Returns};
 use crate::values::get;
 
-/// Whether the conditions are met.
-pub(super) enum Met {
-    Yes,
-    No,
-    /// It cannot be told, and failures are not ignored.
-    Failed(String),
+/// What the conditions say of a request.
+pub(super) enum MatchResult {
+    Matches,
+    DoesNotMatch,
+    /// A condition failed with this error, and failures are not ignored.
+    Error(String),
 }
 
 /// Asks the conditions of a policy. A single false condition decides, even when others fail with errors.
-pub(super) fn conditions(policy: &Policy, inputs: Inputs<'_>, session: &Session<'_>, attributes: &Attributes) -> Met {
+pub(super) fn conditions(
+    policy: &Policy,
+    inputs: Inputs<'_>,
+    session: &Session<'_>,
+    attributes: &Attributes,
+) -> MatchResult {
     if policy.conditions.is_empty() {
-        return Met::Yes;
+        return MatchResult::Matches;
     }
     // Conditions see no namespace, and the resource of the request instead of the matched one.
     let mut request = inputs.request.clone();
@@ -60,7 +65,7 @@ impl Conditions {
 
     /// Whether a webhook is asked; `fails`: whether an error of a condition fails the request. Objects in the version
     /// that the webhook sees, null where there is none. The error is upstream's text.
-    pub(in crate::admission) fn hold(
+    pub(in crate::admission) fn evaluate(
         &self,
         fails: bool,
         session: &Session<'_>,
@@ -84,15 +89,21 @@ impl Conditions {
         let none = Variables::default();
         let scope = Scope::new(inputs, &none, authorizer::bind(session, attributes));
         match ask(&self.0, fails, &scope) {
-            Met::Yes => Ok(true),
-            Met::No => Ok(false),
-            Met::Failed(why) => Err(why),
+            MatchResult::Matches => Ok(true),
+            MatchResult::DoesNotMatch => Ok(false),
+            MatchResult::Error(why) => Err(why),
         }
     }
 }
 
-fn ask<'a>(conditions: &'a [Expression], fails: bool, scope: &Scope<'a>) -> Met {
-    let failed = |why: String| if fails { Met::Failed(why) } else { Met::No };
+fn ask<'a>(conditions: &'a [Expression], fails: bool, scope: &Scope<'a>) -> MatchResult {
+    let failed = |why: String| {
+        if fails {
+            MatchResult::Error(why)
+        } else {
+            MatchResult::DoesNotMatch
+        }
+    };
     let mut budget = MATCH_CONDITIONS_BUDGET;
     let mut results = Vec::with_capacity(conditions.len());
     for condition in conditions {
@@ -104,14 +115,14 @@ fn ask<'a>(conditions: &'a [Expression], fails: bool, scope: &Scope<'a>) -> Met 
     let mut errors: Vec<String> = Vec::new();
     for result in results {
         match result {
-            Ok(Cel::Bool(false)) => return Met::No,
+            Ok(Cel::Bool(false)) => return MatchResult::DoesNotMatch,
             Ok(_) => {}
             Err(why) if errors.contains(&why) => {}
             Err(why) => errors.push(why),
         }
     }
     match errors.as_slice() {
-        [] => Met::Yes,
+        [] => MatchResult::Matches,
         [one] => failed(one.clone()),
         many => failed(format!("[{}]", many.join(", "))),
     }

@@ -13,13 +13,13 @@
 
 mod access;
 mod activation;
-mod aside;
 mod authorizer;
 mod compiled;
 pub(super) mod conditions;
 mod mutating;
 mod params;
 mod source;
+mod untouched;
 mod validating;
 
 #[cfg(test)]

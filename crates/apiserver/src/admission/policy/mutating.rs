@@ -8,17 +8,19 @@ use kubewright_cel::names::unescape;
 use kubewright_cel::value::Value as Cel;
 use kubewright_schema::apply::{ObjectType, merge_configuration};
 use kubewright_schema::catalog;
+use kubewright_schema::go::TypeMismatch;
 use kubewright_schema::patch::json::{self as json_patch, JsonPatchError};
+use kubewright_schema::structural::TypeError;
 use serde_json::{Map, Value, json};
 
 use super::super::matching::Matched;
 use super::super::{Admission, Admitted, Attributes, Operation, Session};
 use super::activation::{Inputs, Scope};
-use super::aside::Aside;
 use super::authorizer;
 use super::compiled::{Binding, Expression, MutatingPolicy, Mutation, Policy};
-use super::conditions::{Met, conditions};
+use super::conditions::{MatchResult, conditions};
 use super::source::{Hook, Source};
+use super::untouched::Untouched;
 use super::validating::namespace;
 use super::{is_exempt, params};
 use crate::admission::subject;
@@ -221,7 +223,7 @@ async fn invoke(
     } else {
         matched.show(session, attributes, object).await?.into_owned()
     };
-    let mut changed = Changed::default();
+    let mut changed = MutationResult::default();
     let mutated = run(
         invocation,
         session,
@@ -252,7 +254,7 @@ async fn invoke(
 
 /// What the mutations of a policy did.
 #[derive(Default)]
-struct Changed {
+struct MutationResult {
     any: bool,
     /// The `managedFields` as they were, if a mutation might have changed them.
     owners: Option<Value>,
@@ -268,7 +270,7 @@ async fn run(
     old: &Value,
     namespace: &Value,
     denied: &mut Denied,
-    changed: &mut Changed,
+    changed: &mut MutationResult,
 ) -> Result<(), Status> {
     let (mutating, binding, matched) = (invocation.mutating, invocation.binding, &invocation.matched);
     let policy = &mutating.policy;
@@ -283,9 +285,9 @@ async fn run(
     };
     let met = session.settled(|| conditions(policy, around.with(shown), session, attributes));
     match met.await {
-        Met::Yes => {}
-        Met::No => return Ok(()),
-        Met::Failed(why) => {
+        MatchResult::Matches => {}
+        MatchResult::DoesNotMatch => return Ok(()),
+        MatchResult::Error(why) => {
             denied.add(policy, Some(binding), &why, "Invalid");
             return Ok(());
         }
@@ -319,7 +321,7 @@ async fn run(
 }
 
 /// What a mutation says is to be done.
-enum Wanted {
+enum Edit {
     Configuration(Value),
     Patches(Value),
 }
@@ -330,40 +332,40 @@ fn wanted(
     inputs: Inputs<'_>,
     session: &Session<'_>,
     attributes: &Attributes,
-) -> Result<Wanted, String> {
+) -> Result<Edit, String> {
     let scope = Scope::new(inputs, &policy.variables, authorizer::bind(session, attributes));
     match mutation {
-        Mutation::Configuration(expression) => configuration(&scope, expression).map(Wanted::Configuration),
-        Mutation::Patches(expression) => patches(&scope, expression).map(Wanted::Patches),
+        Mutation::Configuration(expression) => configuration(&scope, expression).map(Edit::Configuration),
+        Mutation::Patches(expression) => patches(&scope, expression).map(Edit::Patches),
     }
 }
 
 /// Does it. An object for which that fails is as it was.
 fn make(
-    wanted: Wanted,
+    wanted: Edit,
     object: &mut Value,
     session: &Session<'_>,
     matched: &Matched,
-    changed: &mut Changed,
+    changed: &mut MutationResult,
 ) -> Result<(), Failure> {
     let row = (matched.kind == matched.resource.group_version_kind()).then_some(&*matched.resource);
     match wanted {
-        Wanted::Configuration(configuration) => {
+        Edit::Configuration(configuration) => {
             // What it does not name stays as it is, and much of a large object is not named.
-            let aside = Aside::take(object, &configuration);
-            if aside.owners.is_none() {
+            let untouched = Untouched::take(object, &configuration);
+            if untouched.owners.is_none() {
                 changed.note_owners(object);
             }
             let merged = merge(object, configuration, matched, row)
                 .and_then(|merged| fit_merged(merged, object, session, matched, row));
             let made = merged.map(|merged| *object = merged);
-            aside.put_back(object);
+            untouched.put_back(object);
             made?;
             if let Some(row) = row {
                 session.default(object, row);
             }
         }
-        Wanted::Patches(patch) => {
+        Edit::Patches(patch) => {
             changed.note_owners(object);
             match json_patch::apply(object, &patch) {
                 Ok(patched) => *object = finish_patched(patched, session, row)?,
@@ -375,7 +377,7 @@ fn make(
     Ok(())
 }
 
-impl Changed {
+impl MutationResult {
     fn note_owners(&mut self, object: &Value) {
         if self.owners.is_none() {
             self.owners = Some(get(object, &["metadata", "managedFields"]).clone());
@@ -529,9 +531,9 @@ fn fit_merged(
     row: Option<&Resource>,
 ) -> Result<Value, String> {
     let Some(row) = row else { return Ok(object) };
-    session.fit(&mut object, before, row).map_err(|why| {
+    session.fit(&mut object, before, row).map_err(|error| {
         let kind = &matched.kind;
-        let why = whole_number(&why).unwrap_or(why);
+        let why = whole_number(&error).unwrap_or_else(|| error.into());
         format!(
             "unable to convert unstructured object to {}/{}, Kind={}: {why}",
             kind.group, kind.version, kind.kind
@@ -541,12 +543,15 @@ fn fit_merged(
 }
 
 /// The one mistake that merging lets through, in the words of the converter instead of the decoder's.
-fn whole_number(why: &str) -> Option<String> {
-    why.strip_prefix("json: cannot unmarshal number ")?;
-    let (_, wanted) = why.rsplit_once(" of type ")?;
-    wanted
-        .starts_with("int")
-        .then(|| format!("cannot convert float64 to {wanted}"))
+fn whole_number(error: &TypeError) -> Option<String> {
+    match error {
+        TypeError::Mismatch(TypeMismatch { value, type_, .. })
+            if value.starts_with("number ") && type_.starts_with("int") =>
+        {
+            Some(format!("cannot convert float64 to {type_}"))
+        }
+        _ => None,
+    }
 }
 
 /// Makes an object of its kind out of a patched value. A patched value that is not an object of its kind ends the

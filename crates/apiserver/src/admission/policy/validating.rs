@@ -12,7 +12,7 @@ use super::super::{Admission, Admitted, Attributes, Session};
 use super::activation::{self, Inputs, OutOfBudget, Scope};
 use super::authorizer;
 use super::compiled::{Action, Binding, Policy, ValidatingPolicy, Validation};
-use super::conditions::{Met, conditions};
+use super::conditions::{MatchResult, conditions};
 use super::source::{Hook, Source};
 use super::{is_exempt, is_namespace, params};
 use crate::admission::subject;
@@ -171,7 +171,7 @@ async fn check_hook(
             return Ok(());
         }
     };
-    let mut seen: Option<Seen<'_>> = None;
+    let mut seen: Option<RequestVariables<'_>> = None;
     let mut annotations = Annotations::default();
     for binding in &hook.bindings {
         let chosen = match &binding.criteria {
@@ -224,14 +224,14 @@ async fn check_hook(
 }
 
 /// The variables of the expressions, except the parameter.
-struct Seen<'a> {
+struct RequestVariables<'a> {
     object: Cow<'a, Value>,
     old: Cow<'a, Value>,
     request: Value,
     namespace: Value,
 }
 
-impl Seen<'_> {
+impl RequestVariables<'_> {
     fn inputs<'a>(&'a self, params: &'a Value, patterns: &'a Patterns) -> Inputs<'a> {
         Inputs {
             object: &self.object,
@@ -251,7 +251,7 @@ async fn prepare<'a>(
     matched: &Matched,
     object: &'a Value,
     old: Option<&'a Value>,
-) -> Result<Result<Seen<'a>, String>, Status> {
+) -> Result<Result<RequestVariables<'a>, String>, Status> {
     let namespace = namespace(session, attributes)?;
     let converted = async {
         let object = matched.show(session, attributes, object).await?;
@@ -259,7 +259,7 @@ async fn prepare<'a>(
         Ok::<_, Status>((object, old))
     };
     Ok(match converted.await {
-        Ok((object, old)) => Ok(Seen {
+        Ok((object, old)) => Ok(RequestVariables {
             object,
             old,
             request: attributes.review(matched),
@@ -335,9 +335,9 @@ fn evaluate(
     let mut outcome = Outcome::default();
     let refuse = |message: String| policy.fails.then(|| Refusal::error(message));
     match conditions(policy, inputs, session, attributes) {
-        Met::Yes => {}
-        Met::No => return outcome,
-        Met::Failed(why) => {
+        MatchResult::Matches => {}
+        MatchResult::DoesNotMatch => return outcome,
+        MatchResult::Error(why) => {
             outcome.refusals.extend(refuse(why));
             return outcome;
         }

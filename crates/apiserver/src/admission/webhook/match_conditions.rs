@@ -21,7 +21,7 @@ pub(super) async fn evaluate(
 ) -> Result<bool, Status> {
     let (conditions, fails) = (&hook.conditions, !hook.ignores_failure);
     session
-        .settled(|| conditions.hold(fails, session, attributes, seen, object, old))
+        .settled(|| conditions.evaluate(fails, session, attributes, seen, object, old))
         .await
         .map_err(|why| Status::forbidden(&attributes.resource, &attributes.name, &why))
 }

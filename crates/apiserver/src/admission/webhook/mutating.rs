@@ -31,7 +31,7 @@ impl Default for MutatingWebhooks {
 }
 
 /// The object on its way from webhook to webhook. It stays in the version that the last one saw.
-struct Travelling<'a> {
+struct CurrentObject<'a> {
     object: &'a mut Value,
     /// Its version now.
     resource: Arc<Resource>,
@@ -41,7 +41,7 @@ struct Travelling<'a> {
     patched: bool,
 }
 
-impl Travelling<'_> {
+impl CurrentObject<'_> {
     /// Puts the object into the version in which a webhook is asked.
     async fn convert(&mut self, session: &Session<'_>, to: &Matched) -> Result<(), Status> {
         if self.kind == to.kind || self.object.is_null() {
@@ -79,7 +79,7 @@ async fn dispatch(
     old: Option<&Value>,
 ) -> Result<(), Status> {
     session.begin(PLUGIN, object);
-    let mut travelling = Travelling {
+    let mut current = CurrentObject {
         object,
         resource: attributes.resource.clone(),
         kind: attributes.kind.clone(),
@@ -88,10 +88,10 @@ async fn dispatch(
     };
     for Configured { first, webhooks } in &configured {
         for (index, hook) in webhooks.iter().enumerate() {
-            ask(hook, first + index, session, attributes, &mut travelling, old).await?;
+            ask(hook, first + index, session, attributes, &mut current, old).await?;
         }
     }
-    travelling.arrive(session, &Matched::own(attributes)).await?;
+    current.arrive(session, &Matched::own(attributes)).await?;
     session.end(PLUGIN, object);
     Ok(())
 }
@@ -102,28 +102,28 @@ async fn ask(
     at: usize,
     session: &Session<'_>,
     attributes: &Attributes,
-    travelling: &mut Travelling<'_>,
+    current: &mut CurrentObject<'_>,
     old: Option<&Value>,
 ) -> Result<(), Status> {
-    let Some(seen) = hook.criteria.matches(session, attributes, travelling.object, old)? else {
+    let Some(seen) = hook.criteria.matches(session, attributes, current.object, old)? else {
         return Ok(());
     };
     let failed = |status: Status| Status::internal(&status.message);
     let old = old.unwrap_or(&Value::Null);
     if !hook.conditions.is_empty() {
-        travelling.convert(session, &seen).await?;
+        current.convert(session, &seen).await?;
         let old = seen.show(session, attributes, old).await.map_err(failed)?;
-        if !match_conditions::evaluate(hook, session, attributes, &seen, travelling.object, &old).await? {
+        if !match_conditions::evaluate(hook, session, attributes, &seen, current.object, &old).await? {
             return Ok(());
         }
     }
     if !session.may_invoke(PLUGIN, &hook.id) {
         return Ok(());
     }
-    travelling.convert(session, &seen).await?;
+    current.convert(session, &seen).await?;
     let old = seen.show(session, attributes, old).await.map_err(failed)?;
     let place = format!("round_{}_index_{at}", u8::from(session.is_reinvocation()));
-    let asked = call(hook, &place, session, attributes, &seen, travelling, &old).await;
+    let asked = call(hook, &place, session, attributes, &seen, current, &old).await;
     let changed = matches!(asked, Ok(true));
     annotate_mutation(hook, &place, session, changed);
     session.invoked(PLUGIN, &hook.id, changed, hook.reinvocable);
@@ -164,18 +164,18 @@ async fn call(
     session: &Session<'_>,
     attributes: &Attributes,
     seen: &Matched,
-    travelling: &mut Travelling<'_>,
+    current: &mut CurrentObject<'_>,
     old: &Value,
 ) -> Result<bool, Failure> {
     let internal = |why: String| Failure::Refused(Status::internal(&why));
     let objects = Objects {
-        object: travelling.object,
+        object: current.object,
         old,
     };
     let Some(operations) = review::ask(hook, session, attributes, seen, objects, true).await? else {
         return Ok(false);
     };
-    if travelling.object.is_null() {
+    if current.object.is_null() {
         return Err(internal(format!(
             "admission webhook {:?} attempted to modify the object, which is not supported for this operation",
             hook.name
@@ -183,25 +183,25 @@ async fn call(
     }
     // The log may tell of them; otherwise their values move into the object.
     let told = session.is_audited().then(|| operations.clone());
-    let new = patch::json::apply_taking(travelling.object, operations);
+    let new = patch::json::apply_taking(current.object, operations);
     let mut new = new.map_err(|error| internal(error.to_string()))?;
     if attributes.is_own_kind() {
         session
-            .decode(&mut new, travelling.object, &travelling.resource)
+            .decode(&mut new, current.object, &current.resource)
             .map_err(Failure::Refused)?;
     } else {
-        session.decode_posted(&mut new, &travelling.kind).map_err(internal)?;
+        session.decode_posted(&mut new, &current.kind).map_err(internal)?;
     }
-    session.check_owners(&mut new, travelling.object);
-    let changed = new != *travelling.object;
+    session.check_owners(&mut new, current.object);
+    let changed = new != *current.object;
     if let Some(operations) = told {
         annotate_patch(hook, place, session, &operations);
     }
     if attributes.is_own_kind() {
-        session.default(&mut new, &travelling.resource);
+        session.default(&mut new, &current.resource);
     }
-    *travelling.object = new;
-    travelling.patched = true;
+    *current.object = new;
+    current.patched = true;
     Ok(changed)
 }
 

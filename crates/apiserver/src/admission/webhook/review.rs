@@ -1,7 +1,9 @@
 //! `AdmissionReview`: the request to a webhook, and the form that its answer must have. A webhook in this process is
 //! asked the same, but nothing is written as text for it.
 
-use kubewright_schema::{base64, budget, catalog, go, measure, structural};
+use kubewright_schema::go::TypeMismatch;
+use kubewright_schema::structural::TypeError;
+use kubewright_schema::{base64, budget, catalog, measure, structural};
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -80,7 +82,7 @@ pub(super) async fn ask(
         let why = "webhook does not accept known AdmissionReview versions (v1, v1beta1)";
         Failure::Calling(format!("could not create admission objects: {why}"))
     })?;
-    let asking = Asking {
+    let asking = WebhookCall {
         hook,
         session,
         kind: Document {
@@ -101,7 +103,7 @@ pub(super) async fn ask(
 }
 
 /// A webhook that is being asked.
-struct Asking<'a> {
+struct WebhookCall<'a> {
     hook: &'a Webhook,
     session: &'a Session<'a>,
     kind: Document,
@@ -109,7 +111,7 @@ struct Asking<'a> {
     mutating: bool,
 }
 
-impl Asking<'_> {
+impl WebhookCall<'_> {
     fn client(&self) -> Result<&Client, Failure> {
         let client = self.hook.client.as_ref();
         client.map_err(|why| Failure::Calling(format!("could not get REST client: {why}")))
@@ -266,10 +268,10 @@ fn check_patch(response: &Response, mutating: bool) -> Result<(), &'static str> 
 /// The uid and the rest of a `response`, with Go's error about a value of another type.
 fn read(given: &Value) -> Result<(String, Response), String> {
     let wrong = |value: &Value, field: &str, wanted: &str| {
-        let found = go::json_type(value);
-        format!(
-            "json: cannot unmarshal {found} into Go struct field AdmissionResponse.response.{field} of type {wanted}"
-        )
+        let path = format!("response.{field}");
+        TypeMismatch::new(value, wanted)
+            .in_field("AdmissionResponse", &path)
+            .to_string()
     };
     let field = |name: &str| given.get(name).filter(|value| !value.is_null());
     let text = |name: &str| match field(name) {
@@ -338,12 +340,17 @@ fn check_status(status: &Value) -> Result<(), String> {
     let Some(schema) = catalog::definition("io.k8s.apimachinery.pkg.apis.meta.v1.Status") else {
         return Ok(());
     };
-    structural::type_check(status, &schema, "Status").map_err(|why| {
+    structural::type_check(status, &schema, "Status").map_err(|error| match error {
         // The field is named with the way to it.
-        let field = "Go struct field ";
-        let (before, rest) = why.split_once(field).unwrap_or(("", &why));
-        let (type_, path) = rest.split_once('.').unwrap_or(("Status", rest));
-        format!("{before}{field}{type_}.response.status.{path}")
+        TypeError::Mismatch(TypeMismatch {
+            value,
+            field: Some((of, path)),
+            type_,
+        }) => {
+            let field = Some((of, format!("response.status.{path}")));
+            TypeMismatch { value, field, type_ }.to_string()
+        }
+        other => other.to_string(),
     })
 }
 
@@ -356,10 +363,7 @@ fn patch(name: &str, patch: &[u8], kind: Option<&str>) -> Result<Option<Value>, 
         Value::Array(operations) if operations.is_empty() => return Ok(None),
         Value::Array(operations) => {
             if let Some(odd) = operations.iter().find(|operation| !operation.is_object()) {
-                let found = go::json_type(odd);
-                return Err(undecodable(format!(
-                    "json: cannot unmarshal {found} into Go value of type jsonpatch.Operation"
-                )));
+                return Err(undecodable(TypeMismatch::new(odd, "jsonpatch.Operation").to_string()));
             }
         }
         _ => {

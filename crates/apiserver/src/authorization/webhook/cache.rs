@@ -14,15 +14,15 @@ const SIZE: usize = 8192;
 #[derive(Default)]
 pub(super) struct Cache {
     entries: BTreeMap<String, Entry>,
-    /// Keys by the turn in which they were last asked for.
-    turns: BTreeMap<u64, String>,
-    turn: u64,
+    /// Keys by their last use.
+    by_use: BTreeMap<u64, String>,
+    last_use: u64,
 }
 
 struct Entry {
     status: Status,
     until: Timestamp,
-    turn: u64,
+    last_use: u64,
 }
 
 impl Cache {
@@ -33,35 +33,42 @@ impl Cache {
             self.forget(key);
             return None;
         }
-        let turn = self.next_turn();
+        let last_use = self.next_use();
         let entry = self.entries.get_mut(key)?;
-        self.turns.remove(&entry.turn);
-        entry.turn = turn;
-        self.turns.insert(turn, key.to_owned());
+        self.by_use.remove(&entry.last_use);
+        entry.last_use = last_use;
+        self.by_use.insert(last_use, key.to_owned());
         Some(entry.status.clone())
     }
 
     pub(super) fn put(&mut self, key: String, status: Status, until: Timestamp) {
         self.forget(&key);
         if self.entries.len() >= SIZE
-            && let Some((_, oldest)) = self.turns.pop_first()
+            && let Some((_, oldest)) = self.by_use.pop_first()
         {
             self.entries.remove(&oldest);
         }
-        let turn = self.next_turn();
-        self.turns.insert(turn, key.clone());
-        self.entries.insert(key, Entry { status, until, turn });
+        let last_use = self.next_use();
+        self.by_use.insert(last_use, key.clone());
+        self.entries.insert(
+            key,
+            Entry {
+                status,
+                until,
+                last_use,
+            },
+        );
     }
 
     fn forget(&mut self, key: &str) {
         if let Some(entry) = self.entries.remove(key) {
-            self.turns.remove(&entry.turn);
+            self.by_use.remove(&entry.last_use);
         }
     }
 
-    fn next_turn(&mut self) -> u64 {
-        self.turn = self.turn.wrapping_add(1);
-        self.turn
+    fn next_use(&mut self) -> u64 {
+        self.last_use = self.last_use.wrapping_add(1);
+        self.last_use
     }
 }
 
@@ -89,6 +96,6 @@ mod tests {
         assert!(cache.get("0", at(9)).is_some(), "it was asked for since");
         assert!(cache.get("new", at(10)).is_none(), "its time is over");
         assert_eq!(cache.entries.len(), SIZE - 1);
-        assert_eq!(cache.turns.len(), SIZE - 1);
+        assert_eq!(cache.by_use.len(), SIZE - 1);
     }
 }

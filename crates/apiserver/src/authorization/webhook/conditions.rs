@@ -64,7 +64,7 @@ impl Conditions {
 
     /// Whether the webhook is asked about a request; a single false condition decides, even when others fail with
     /// errors.
-    pub(super) fn hold(&self, spec: &Value) -> Result<bool, String> {
+    pub(super) fn evaluate(&self, spec: &Value) -> Result<bool, String> {
         if self.0.conditions.is_empty() {
             return Ok(true);
         }

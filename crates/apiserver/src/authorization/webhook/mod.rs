@@ -120,7 +120,7 @@ impl Authorizer for Remote {
         let inner = &self.0;
         let settings = &inner.webhook.settings;
         let spec = review::spec(user, attributes);
-        match settings.conditions.hold(&spec) {
+        match settings.conditions.evaluate(&spec) {
             Ok(true) => {}
             Ok(false) => return Decision::no_opinion("").into(),
             Err(why) => return Decision::failed(settings.on_error, why).into(),

@@ -8,12 +8,12 @@ use serde_json::Value;
 /// Documents made so far for one snapshot.
 #[derive(Debug, Default)]
 pub(crate) struct Cache {
-    pub(crate) answers: Mutex<BTreeMap<(Place, Form), Option<Answer>>>,
+    pub(crate) answers: Mutex<BTreeMap<(DiscoveryPath, Form), Option<Answer>>>,
 }
 
 /// Which discovery document.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Place {
+pub enum DiscoveryPath {
     /// `/api`: the versions of the core group.
     Core,
     /// `/api/v1`: the resources of one of them.
@@ -26,22 +26,22 @@ pub enum Place {
     Version(String, String),
 }
 
-impl Place {
+impl DiscoveryPath {
     /// The document at a path; a slash at its end says nothing. None for any other path.
     ///
     /// ```
-    /// use kubewright_apiserver::discovery::Place;
-    /// assert_eq!(Place::at("/apis/apps/"), Some(Place::Group("apps".to_owned())));
-    /// assert_eq!(Place::at("/version"), None);
+    /// use kubewright_apiserver::discovery::DiscoveryPath;
+    /// assert_eq!(DiscoveryPath::at("/apis/apps/"), Some(DiscoveryPath::Group("apps".to_owned())));
+    /// assert_eq!(DiscoveryPath::at("/version"), None);
     /// ```
-    pub fn at(path: &str) -> Option<Place> {
+    pub fn at(path: &str) -> Option<DiscoveryPath> {
         let segments: Vec<&str> = path.trim_end_matches('/').split('/').collect();
         Some(match segments.as_slice() {
-            ["", "api"] => Place::Core,
-            ["", "api", version] => Place::CoreVersion((*version).to_owned()),
-            ["", "apis"] => Place::Groups,
-            ["", "apis", group] => Place::Group((*group).to_owned()),
-            ["", "apis", group, version] => Place::Version((*group).to_owned(), (*version).to_owned()),
+            ["", "api"] => DiscoveryPath::Core,
+            ["", "api", version] => DiscoveryPath::CoreVersion((*version).to_owned()),
+            ["", "apis"] => DiscoveryPath::Groups,
+            ["", "apis", group] => DiscoveryPath::Group((*group).to_owned()),
+            ["", "apis", group, version] => DiscoveryPath::Version((*group).to_owned(), (*version).to_owned()),
             _ => return None,
         })
     }
@@ -49,9 +49,9 @@ impl Place {
     /// The group that it is about; none for `/apis`.
     pub(crate) fn group(&self) -> Option<&str> {
         match self {
-            Place::Core | Place::CoreVersion(_) => Some(""),
-            Place::Groups => None,
-            Place::Group(group) | Place::Version(group, _) => Some(group),
+            DiscoveryPath::Core | DiscoveryPath::CoreVersion(_) => Some(""),
+            DiscoveryPath::Groups => None,
+            DiscoveryPath::Group(group) | DiscoveryPath::Version(group, _) => Some(group),
         }
     }
 }

@@ -18,6 +18,7 @@ use crate::server::admit;
 use crate::server::authorize::resource_attributes;
 use crate::server::respond::{Content, Reply};
 use crate::server::route::Verb;
+use crate::server::special::proxy::preferred_address;
 use crate::storage::StoredObject;
 
 impl Call<'_> {
@@ -95,24 +96,7 @@ impl Call<'_> {
             // Upstream says it of the kind that was asked for.
             return Err(Status::not_found(&self.resource, name));
         };
-        let addresses = node.value().pointer("/status/addresses").and_then(Value::as_array);
-        let text = |address: &Value, field: &str| address.get(field).and_then(Value::as_str).unwrap_or("").to_owned();
-        let known: Vec<(String, String)> = addresses
-            .into_iter()
-            .flatten()
-            .map(|address| (text(address, "type"), text(address, "address")))
-            .collect();
-        if known.iter().any(|(kind, _)| PREFERRED.contains(&kind.as_str())) {
-            return Ok(());
-        }
-        let known: Vec<String> = known
-            .iter()
-            .map(|(kind, address)| format!("{{{kind} {address}}}"))
-            .collect();
-        Err(Status::untyped(format!(
-            "no preferred addresses found; known addresses: [{}]",
-            known.join(" ")
-        )))
+        preferred_address(node.value()).map(drop)
     }
 
     /// Lets the plugins look at the options of a connection.
@@ -209,9 +193,6 @@ enum Connected {
     /// Nothing, and that is no error.
     Answered(Reply),
 }
-
-/// The kinds of addresses at which nodes are reached.
-const PREFERRED: [&str; 5] = ["Hostname", "InternalDNS", "InternalIP", "ExternalDNS", "ExternalIP"];
 
 /// The ports that a request names, several in one text or each in its own.
 pub(super) fn port_numbers(texts: &[String]) -> Result<Vec<u16>, Status> {

@@ -38,6 +38,7 @@ impl Call<'_> {
         }
         let mut warnings = Vec::new();
         decode::fit(&mut eviction, &self.eviction_row(), decoded.duplicates, None)
+            .map_err(String::from)
             .and_then(|findings| findings.apply(options.field_validation, &mut warnings))
             .map_err(|why| decode::cannot_be_handled("Eviction", "v1", "Eviction", &why))?;
         self.warnings.append(&mut warnings);
@@ -52,8 +53,7 @@ impl Call<'_> {
             None | Some(Value::Null) => (DeleteOptions::default(), None),
             Some(body) => match DeleteOptions::from_value(body) {
                 Ok(delete) => (delete, None),
-                Err(status) if status.code == 422 => (DeleteOptions::default(), Some(status)),
-                Err(status) => return Err(status),
+                Err(status) => (DeleteOptions::default(), Some(status)),
             },
         };
         let asked = eviction.pointer("/deleteOptions/dryRun").and_then(Value::as_array);

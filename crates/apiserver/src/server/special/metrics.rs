@@ -35,16 +35,16 @@ const RESOLUTION: Duration = Duration::from_secs(15);
 
 /// The subject of a kind's figures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Whose {
+pub(crate) enum MetricsOf {
     Pods,
     Nodes,
 }
 
 /// The subject of a computed kind's figures; none for any other kind.
-pub(crate) fn of(resource: &Resource) -> Option<Whose> {
+pub(crate) fn of(resource: &Resource) -> Option<MetricsOf> {
     match (resource.group.as_ref(), resource.plural.as_ref()) {
-        ("metrics.k8s.io", PODS) => Some(Whose::Pods),
-        ("metrics.k8s.io", NODES) => Some(Whose::Nodes),
+        ("metrics.k8s.io", PODS) => Some(MetricsOf::Pods),
+        ("metrics.k8s.io", NODES) => Some(MetricsOf::Nodes),
         _ => None,
     }
 }
@@ -55,27 +55,27 @@ pub(crate) fn looks_at(resource: &Resource) -> Option<&'static str> {
 }
 
 impl Call<'_> {
-    pub(crate) fn get_metrics(&self, whose: Whose) -> Result<Reply, Status> {
-        let object = match whose {
-            Whose::Pods => self.pod_metrics()?,
-            Whose::Nodes => self.node_metrics()?,
+    pub(crate) fn get_metrics(&self, subject: MetricsOf) -> Result<Reply, Status> {
+        let object = match subject {
+            MetricsOf::Pods => self.pod_metrics()?,
+            MetricsOf::Nodes => self.node_metrics()?,
         };
         let object = form::with_kind(&self.resource, object);
         Ok(Reply::new(200, Content::Object(self.resource.clone(), object)))
     }
 
-    pub(crate) fn list_metrics(&self, whose: Whose) -> Result<Reply, Status> {
+    pub(crate) fn list_metrics(&self, subject: MetricsOf) -> Result<Reply, Status> {
         let selection = self.selection()?;
         let nodes = self.answering();
-        let mut found: Vec<Value> = match whose {
-            Whose::Pods => {
+        let mut found: Vec<Value> = match subject {
+            MetricsOf::Pods => {
                 let chosen = self.all(PODS, self.namespace())?;
                 let chosen = chosen.iter().filter(|pod| selection.matches(pod.head()));
                 chosen
                     .filter_map(|pod| Some(self.of_pod(pod.value(), &self.measured(pod.value(), &nodes)?)))
                     .collect()
             }
-            Whose::Nodes => {
+            MetricsOf::Nodes => {
                 let sums = self.sums(&nodes, None)?;
                 let chosen = self.all(NODES, "")?;
                 let chosen = chosen.iter().filter(|node| selection.matches(node.head()));

@@ -36,7 +36,10 @@ impl Call<'_> {
                     Err(_) => Err(not_allowed()),
                 }
             }
-            _ => check_node(self.proxied(&self.resource, name)?.value()),
+            _ => {
+                let node = self.proxied(&self.resource, name)?;
+                preferred_address(node.value())?.parse().map_or(Ok(()), check_address)
+            }
         }
     }
 
@@ -77,7 +80,8 @@ impl Call<'_> {
     }
 }
 
-fn check_node(node: &Value) -> Result<(), Status> {
+/// The address at which a node is reached.
+pub(super) fn preferred_address(node: &Value) -> Result<&str, Status> {
     let addresses = list(node, "/status/addresses");
     let preferred = PREFERRED
         .iter()
@@ -90,7 +94,7 @@ fn check_node(node: &Value) -> Result<(), Status> {
         let why = format!("no preferred addresses found; known addresses: [{}]", known.join(" "));
         return Err(Status::untyped(why));
     };
-    text(preferred, "address").parse().map_or(Ok(()), check_address)
+    Ok(text(preferred, "address"))
 }
 
 /// Only addresses that lead to other machines may be connected to (Go's `IsGlobalUnicast`).

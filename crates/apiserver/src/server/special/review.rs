@@ -33,7 +33,7 @@ use crate::wire::query::Query;
 
 /// The kinds of reviews.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Review {
+pub(crate) enum Review {
     SubjectAccess,
     LocalSubjectAccess,
     SelfSubjectAccess,
@@ -42,7 +42,7 @@ enum Review {
 }
 
 impl Review {
-    fn of(resource: &Resource) -> Option<Review> {
+    pub(crate) fn of(resource: &Resource) -> Option<Review> {
         Some(match (resource.group.as_ref(), resource.kind.as_ref()) {
             ("authorization.k8s.io", "SubjectAccessReview") => Review::SubjectAccess,
             ("authorization.k8s.io", "LocalSubjectAccessReview") => Review::LocalSubjectAccess,
@@ -52,11 +52,6 @@ impl Review {
             _ => return None,
         })
     }
-}
-
-/// Whether a kind is a review that is answered here.
-pub(crate) fn is_answered(resource: &Resource) -> bool {
-    Review::of(resource).is_some()
 }
 
 /// The form of an answer. A review is no row of a Table: where a client takes other forms as well, the next one is for
@@ -71,11 +66,7 @@ pub(crate) fn output(resource: &Resource, headers: &HeaderMap, query: &Query, st
 
 impl Call<'_> {
     /// Answers a review.
-    pub(crate) async fn review(&mut self) -> Result<Reply, Status> {
-        let Some(review) = Review::of(&self.resource) else {
-            let message = format!("{} is not answered by this server", self.resource.group_resource());
-            return Err(Status::not_implemented(message));
-        };
+    pub(crate) async fn review(&mut self, review: Review) -> Result<Reply, Status> {
         let options = WriteOptions::parse(self.query, "CreateOptions")?;
         let mut object = self.object_in_body(&options)?;
         self.fit_namespace(&mut object)?;

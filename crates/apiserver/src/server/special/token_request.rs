@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 use crate::authentication::{Bound, TokenSubject};
 use crate::env;
 use crate::model::Operation;
+use crate::model::duration::check_token_seconds;
 use crate::model::object;
 use crate::model::status::{Details, Status};
 use crate::server::Call;
@@ -24,8 +25,6 @@ const KIND: &str = "TokenRequest";
 
 /// How long a token is good when the request does not say, in seconds.
 const DEFAULT_SECONDS: i64 = 60 * 60;
-const MIN_SECONDS: i64 = 10 * 60;
-const MAX_SECONDS: i64 = 1 << 32;
 /// A kubelet asks for exactly this time, for the volume of the admission plugin. Its pod may be one that does not read
 /// the token again, so the token is valid for longer and says from when on its use is late.
 const WARN_ONLY_SECONDS: i64 = 60 * 60 + 7;
@@ -220,12 +219,11 @@ fn texts(list: &Value) -> Vec<String> {
 
 fn validate(request: &Value) -> Vec<FieldError> {
     let seconds = seconds(request);
-    let why = match seconds {
-        ..MIN_SECONDS => "may not specify a duration less than 10 minutes",
-        MIN_SECONDS..=MAX_SECONDS => return Vec::new(),
-        _ => "may not specify a duration larger than 2^32 seconds",
-    };
-    vec![FieldError::invalid("spec.expirationSeconds", json!(seconds), why)]
+    let wrong = check_token_seconds(seconds).err();
+    wrong
+        .map(|why| FieldError::invalid("spec.expirationSeconds", json!(seconds), why))
+        .into_iter()
+        .collect()
 }
 
 fn end(now: Timestamp, seconds: i64) -> String {

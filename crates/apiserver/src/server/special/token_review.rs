@@ -3,7 +3,6 @@
 use serde_json::{Value, json};
 
 use crate::model::Operation;
-use crate::model::Resource;
 use crate::model::object;
 use crate::model::status::Status;
 use crate::server::Call;
@@ -11,11 +10,6 @@ use crate::server::managed;
 use crate::server::options::WriteOptions;
 use crate::server::respond::{Content, Reply};
 use crate::wire::negotiate::{self, Transform};
-
-/// Whether a kind is that of token reviews.
-pub(crate) fn is_one(resource: &Resource) -> bool {
-    resource.group == "authentication.k8s.io" && resource.kind == "TokenReview"
-}
 
 impl Call<'_> {
     /// Refuses to show as a Table a document that is answered and not stored.

@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 
 use crate::env::{rfc3339, uuid};
 use crate::model::object;
-use crate::model::{HeldIps, Unallocated};
+use crate::model::{ReservedIps, Unallocated};
 use crate::server::Inner;
 use crate::storage::{ListRequest, Storage, StorageError, StoredObject};
 use crate::values::get;
@@ -32,19 +32,19 @@ const MANAGED_BY: &str = "ipaddress.kubernetes.io/managed-by";
 const ALLOCATOR: &str = "ipallocator.k8s.io";
 
 /// Addresses of a Service that is not stored yet: given back when it is dropped before that.
-pub(crate) struct Held {
+pub(crate) struct Reservation {
     storage: Arc<dyn Storage>,
     addresses: Vec<Arc<StoredObject>>,
 }
 
-impl Held {
+impl Reservation {
     /// The Service is stored, and its addresses are its own.
     pub(crate) fn keep(mut self) {
         self.addresses.clear();
     }
 }
 
-impl Drop for Held {
+impl Drop for Reservation {
     fn drop(&mut self) {
         for address in &self.addresses {
             // A client that has changed it meanwhile keeps its change.
@@ -61,8 +61,8 @@ fn cluster_ips(service: &Value) -> impl Iterator<Item = IpAddr> {
     ips.filter_map(|ip| ip.as_str()?.parse().ok())
 }
 
-impl HeldIps for Inner {
-    fn is_held(&self, ip: IpAddr) -> bool {
+impl ReservedIps for Inner {
+    fn is_reserved(&self, ip: IpAddr) -> bool {
         self.storage.get(STORE, &ip.to_string()).is_some()
     }
 }
@@ -73,8 +73,8 @@ fn parent(service: &Value) -> Value {
 
 impl Inner {
     /// Writes down that a Service holds the addresses that it did not have before.
-    pub(crate) fn hold_addresses(&self, service: &Value, old: Option<&Value>) -> Result<Held, Unallocated> {
-        let mut held = Held {
+    pub(crate) fn reserve_addresses(&self, service: &Value, old: Option<&Value>) -> Result<Reservation, Unallocated> {
+        let mut held = Reservation {
             storage: self.storage.clone(),
             addresses: Vec::new(),
         };
@@ -268,8 +268,8 @@ mod tests {
         let service =
             json!({"metadata": {"name": "lost", "namespace": "default"}, "spec": {"clusterIPs": ["10.0.0.80"]}});
         inner
-            .hold_addresses(&service, None)
-            .map(Held::keep)
+            .reserve_addresses(&service, None)
+            .map(Reservation::keep)
             .expect("it is free");
         let mut address = inner.address([10, 0, 0, 81].into(), &service);
         address["metadata"]["labels"] = json!({});

@@ -12,7 +12,7 @@ use std::sync::{Arc, PoisonError};
 
 use serde_json::{Value, json};
 
-use crate::discovery::elsewhere::Ranked;
+use crate::discovery::remote::Ranked;
 use crate::env::{rfc3339, uuid};
 use crate::model::facts::locally_available;
 use crate::model::object;
@@ -78,14 +78,14 @@ fn spec(group: &str, version: &str) -> Value {
 
 /// APIServices of other servers: those that name a Service.
 #[derive(Default)]
-pub(crate) struct OfOthers {
+pub(crate) struct RemoteServices {
     /// Namespace and name of the Service, by the name of the APIService.
     services: BTreeMap<String, (String, String)>,
     /// The other way round.
     through: BTreeMap<(String, String), BTreeSet<String>>,
 }
 
-impl Derived for OfOthers {
+impl Derived for RemoteServices {
     fn apply(&mut self, _store: &'static str, key: &str, object: Option<&Arc<StoredObject>>) {
         if let Some(before) = self.services.remove(key)
             && let Some(names) = self.through.get_mut(&before)
@@ -108,8 +108,8 @@ impl Derived for OfOthers {
     }
 }
 
-/// [`OfOthers`], brought up to date at each look.
-pub(crate) const fn of_others() -> Followed<OfOthers> {
+/// [`RemoteServices`], brought up to date at each look.
+pub(crate) const fn remote_services() -> Followed<RemoteServices> {
     Followed::new(&[STORE])
 }
 
@@ -125,15 +125,15 @@ fn is_kept(service: &Value) -> bool {
 
 impl Inner {
     /// Whether an APIService says that another server serves a version of a group. Nothing is proxied there.
-    pub(crate) fn is_elsewhere(&self, group: &str, version: &str) -> bool {
+    pub(crate) fn is_remote(&self, group: &str, version: &str) -> bool {
         let service = self.storage.get(STORE, &name(group, version));
         service.is_some_and(|service| get(service.value(), &["spec", "service"]).is_object())
     }
 
     /// How versions are ranked, when another server would serve one of them; nothing otherwise.
     pub(crate) fn ranked(&self) -> Vec<Ranked> {
-        let of_others = |others: &OfOthers| others.services.is_empty();
-        if self.of_others.look(self.storage.as_ref(), of_others) {
+        let remote_services = |others: &RemoteServices| others.services.is_empty();
+        if self.remote_services.look(self.storage.as_ref(), remote_services) {
             return Vec::new();
         }
         let listed = self.storage.list(STORE, &ListRequest::default());
@@ -147,7 +147,7 @@ impl Inner {
                 version: text("version"),
                 of_group: number("groupPriorityMinimum"),
                 of_version: number("versionPriority"),
-                elsewhere: get(spec, &["service"]).is_object(),
+                is_remote: get(spec, &["service"]).is_object(),
             }
         });
         ranked.collect()
@@ -155,7 +155,7 @@ impl Inner {
 
     /// The names of the APIServices of other servers that are reached through a Service.
     pub(crate) fn reached_through(&self, namespace: &str, service: &str) -> Vec<String> {
-        self.of_others.look(self.storage.as_ref(), |others| {
+        self.remote_services.look(self.storage.as_ref(), |others| {
             if others.services.is_empty() {
                 return Vec::new();
             }

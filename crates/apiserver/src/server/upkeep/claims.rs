@@ -13,10 +13,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use serde_json::Value;
 
-use super::addresses::{Held, SERVICES};
+use super::addresses::{Reservation, SERVICES};
 use crate::model::form::key;
 use crate::model::object;
-use crate::model::{Holding, Resource, StrategyContext, Taken, Unallocated};
+use crate::model::{AllocatedValue, AllocatedValues, Resource, StrategyContext, Unallocated};
 use crate::server::Inner;
 use crate::storage::{ListRequest, StoredObject};
 
@@ -27,14 +27,14 @@ pub(crate) type Claims = Arc<Mutex<BTreeMap<String, Allocated>>>;
 #[derive(Default)]
 pub(crate) struct Allocated {
     /// By stored objects and by claims.
-    taken: Taken,
+    taken: AllocatedValues,
     /// By stored objects: key, revision, and the values held then.
-    stored: BTreeMap<String, (u64, Vec<Holding>)>,
+    stored: BTreeMap<String, (u64, Vec<AllocatedValue>)>,
 }
 
 impl Allocated {
     /// Takes note of the object stored under a key now.
-    fn put(&mut self, key: &str, stored: Option<&StoredObject>, held: fn(&Value) -> Vec<Holding>) {
+    fn put(&mut self, key: &str, stored: Option<&StoredObject>, held: fn(&Value) -> Vec<AllocatedValue>) {
         let known = self.stored.get(key).map(|(revision, _)| *revision);
         if known == stored.map(StoredObject::revision) {
             return;
@@ -43,9 +43,9 @@ impl Allocated {
             self.taken.remove(&before);
         }
         if let Some(stored) = stored {
-            let holdings = held(stored.value());
-            self.taken.add(&holdings);
-            self.stored.insert(key.to_owned(), (stored.revision(), holdings));
+            let values = held(stored.value());
+            self.taken.add(&values);
+            self.stored.insert(key.to_owned(), (stored.revision(), values));
         }
     }
 }
@@ -53,8 +53,8 @@ impl Allocated {
 /// The claim of one write: ends when it is dropped, which is after its object was stored or refused.
 #[derive(Default)]
 pub(crate) struct Claim {
-    held: Option<(Claims, String, Vec<Holding>)>,
-    addresses: Option<Held>,
+    held: Option<(Claims, String, Vec<AllocatedValue>)>,
+    addresses: Option<Reservation>,
 }
 
 impl Claim {
@@ -68,10 +68,10 @@ impl Claim {
 
 impl Drop for Claim {
     fn drop(&mut self) {
-        if let Some((claims, store, holdings)) = &self.held {
+        if let Some((claims, store, values)) = &self.held {
             let mut claims = claims.lock().unwrap_or_else(PoisonError::into_inner);
             if let Some(allocated) = claims.get_mut(store) {
-                allocated.taken.remove(holdings);
+                allocated.taken.remove(values);
             }
         }
     }
@@ -95,17 +95,17 @@ impl Inner {
         if context.dry_run {
             return Ok(Claim::default());
         }
-        let addresses = self.hold_addresses(object, old)?;
-        let holdings = (allocation.held)(object);
-        allocated.taken.add(&holdings);
+        let addresses = self.reserve_addresses(object, old)?;
+        let values = (allocation.held)(object);
+        allocated.taken.add(&values);
         Ok(Claim {
-            held: Some((self.claims.clone(), resource.store.to_string(), holdings)),
+            held: Some((self.claims.clone(), resource.store.to_string(), values)),
             addresses: Some(addresses),
         })
     }
 
     /// Runs after every write and removal: the values of the object are known from then on.
-    pub(crate) fn note_holdings(&self, resource: &Resource, changed: &StoredObject) {
+    pub(crate) fn record_allocations(&self, resource: &Resource, changed: &StoredObject) {
         let Some(allocation) = resource.strategy.allocate else {
             return;
         };
@@ -118,7 +118,7 @@ impl Inner {
     }
 
     /// The same for all objects, replacing all records: at the start, and when writes were taken back.
-    pub(crate) fn note_all_holdings(&self) {
+    pub(crate) fn record_all_allocations(&self) {
         let Some(resource) = self.registry.lookup("", "v1", SERVICES) else {
             return;
         };

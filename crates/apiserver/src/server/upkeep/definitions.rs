@@ -73,7 +73,7 @@ impl Inner {
         let text = Arc::new(written.text_alone());
         let name = object::name(text.head());
         // Where the shell ends definitions, they go a little later.
-        let ends_later = self.endings.is_attended() && waits_for_its_end(&written);
+        let ends_later = self.endings.is_running() && waits_for_its_end(&written);
         self.settle_held(name, Some(written));
         if !ends_later {
             self.end_definition(name);
@@ -217,7 +217,7 @@ impl Inner {
     /// Says of a definition that something holds its objects.
     fn say_in_progress(&self, definition: Arc<StoredObject>) {
         let mut said = without_spec(definition.value());
-        if crd::set_terminating(&mut said, crd::Ending::InProgress, self.env.now()) {
+        if crd::set_terminating(&mut said, crd::DeletionProgress::InProgress, self.env.now()) {
             let (name, revision) = (object::name(&said).to_owned(), definition.revision());
             let next = self.with_status(definition, said["status"].take());
             // The write that was faster settles the definition too.
@@ -262,7 +262,7 @@ impl Inner {
                 self.storage.delete(STORE, &name, present.revision()).map(drop)
             } else {
                 object::set_finalizers(&mut next, left);
-                crd::set_terminating(&mut next, crd::Ending::Completed, self.env.now());
+                crd::set_terminating(&mut next, crd::DeletionProgress::Completed, self.env.now());
                 self.enter_settled(&mut next, &without_spec(present.value()));
                 self.storage.update(STORE, &name, present.revision(), next).map(drop)
             };

@@ -26,25 +26,25 @@ const STEP: Duration = Duration::from_millis(50);
 
 /// Whether a caller sees to it that definitions end.
 #[derive(Default)]
-pub(crate) struct Attended(AtomicBool);
+pub(crate) struct WorkerState(AtomicBool);
 
-impl Attended {
-    pub(crate) fn is_attended(&self) -> bool {
+impl WorkerState {
+    pub(crate) fn is_running(&self) -> bool {
         self.0.load(Ordering::Acquire)
     }
 }
 
 /// As long as it lives.
-struct Attending<'a>(&'a Attended);
+struct RunningWorker<'a>(&'a WorkerState);
 
-impl<'a> Attending<'a> {
-    fn begin(attended: &'a Attended) -> Attending<'a> {
-        attended.0.store(true, Ordering::Release);
-        Attending(attended)
+impl<'a> RunningWorker<'a> {
+    fn begin(state: &'a WorkerState) -> RunningWorker<'a> {
+        state.0.store(true, Ordering::Release);
+        RunningWorker(state)
     }
 }
 
-impl Drop for Attending<'_> {
+impl Drop for RunningWorker<'_> {
     fn drop(&mut self) {
         self.0.0.store(false, Ordering::Release);
     }
@@ -54,7 +54,7 @@ impl ApiServer {
     /// Ends definitions that are deleted, until the server is shut down.
     pub async fn end_definitions(&self) {
         let inner = &*self.inner;
-        let _attending = Attending::begin(&inner.endings);
+        let _running = RunningWorker::begin(&inner.endings);
         while Endings::start(inner).run().await {}
     }
 }

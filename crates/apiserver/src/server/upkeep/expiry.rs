@@ -24,10 +24,10 @@ use crate::values::get;
 
 const STORE: &str = "events";
 
-/// How many go at once, before others have their turn.
+/// How many go at once, before other requests go on.
 const AT_ONCE: usize = 100;
-/// How long the others' turn is.
-const TURN: Duration = Duration::from_millis(10);
+/// How long the others have.
+const PAUSE: Duration = Duration::from_millis(10);
 
 /// The Events by the time at which they are due.
 struct Queue {
@@ -39,7 +39,7 @@ struct Queue {
 }
 
 /// Why a queue is of no use any more.
-enum Over {
+enum QueueEnd {
     /// The server ends.
     Closed,
     /// Changes were lost.
@@ -57,7 +57,7 @@ impl ApiServer {
         else {
             return;
         };
-        while let Over::Lost = Queue::start(inner, lifetime).run(inner).await {}
+        while let QueueEnd::Lost = Queue::start(inner, lifetime).run(inner).await {}
     }
 }
 
@@ -91,7 +91,7 @@ impl Queue {
         }
     }
 
-    async fn run(mut self, inner: &Inner) -> Over {
+    async fn run(mut self, inner: &Inner) -> QueueEnd {
         let mut timer: Option<(Timestamp, BoxFuture<'static, ()>)> = None;
         loop {
             self.remove_due(inner);
@@ -100,10 +100,10 @@ impl Queue {
             if timer.as_ref().map(|(due, _)| *due) != next || next.is_some_and(|due| due <= now) {
                 timer = next.map(|due| {
                     let left = Duration::try_from(due.duration_since(now)).unwrap_or_default();
-                    (due, inner.env.sleep(left.max(TURN)))
+                    (due, inner.env.sleep(left.max(PAUSE)))
                 });
             }
-            let turn = poll_fn(|cx| {
+            let next = poll_fn(|cx| {
                 if let Err(over) = self.take_in(inner, cx) {
                     return Poll::Ready(Err(over));
                 }
@@ -114,21 +114,21 @@ impl Queue {
                     _ => Poll::Ready(Ok(())),
                 }
             });
-            if let Err(over) = turn.await {
+            if let Err(over) = next.await {
                 return over;
             }
         }
     }
 
     /// Takes in new writes.
-    fn take_in(&mut self, inner: &Inner, cx: &mut Context<'_>) -> Result<(), Over> {
+    fn take_in(&mut self, inner: &Inner, cx: &mut Context<'_>) -> Result<(), QueueEnd> {
         loop {
             match self.changes.poll_next(cx) {
                 Poll::Pending => return Ok(()),
                 Poll::Ready(Delivery::Change(change)) if change.deleted => self.forget(&change.key),
                 Poll::Ready(Delivery::Change(change)) => self.put(&change.key, change.revision, inner.env.now()),
-                Poll::Ready(Delivery::Overrun) => return Err(Over::Lost),
-                Poll::Ready(Delivery::Closed) => return Err(Over::Closed),
+                Poll::Ready(Delivery::Overrun) => return Err(QueueEnd::Lost),
+                Poll::Ready(Delivery::Closed) => return Err(QueueEnd::Closed),
             }
         }
     }
@@ -224,7 +224,7 @@ mod tests {
         world.advance(Duration::from_secs(HOUR));
         while !names(&world).is_empty() {
             assert!(expiring.as_mut().poll(&mut cx).is_pending());
-            world.advance(TURN);
+            world.advance(PAUSE);
         }
         world.api.shutdown();
         assert!(expiring.as_mut().poll(&mut cx).is_ready());

@@ -87,12 +87,12 @@ impl Inner {
     /// Makes all derived state anew from the stored objects.
     pub(crate) fn recall(&self) {
         self.settle_definitions();
-        self.note_all_holdings();
+        self.record_all_allocations();
     }
 
     /// Runs after every write that stored something; returns what was stored, for the response.
     pub(crate) fn after_write(&self, resource: &Arc<Resource>, stored: Arc<StoredObject>) -> Arc<StoredObject> {
-        self.note_holdings(resource, &stored);
+        self.record_allocations(resource, &stored);
         self.settle_reachable(resource, &stored);
         if is_definition(resource) {
             return self.after_write_of_definition(stored);
@@ -136,7 +136,7 @@ impl Inner {
 
     /// Runs after every removal.
     pub(crate) fn after_delete(&self, resource: &Arc<Resource>, gone: &Arc<StoredObject>) {
-        self.note_holdings(resource, gone);
+        self.record_allocations(resource, gone);
         if is_definition(resource) {
             self.settle_definition(object::name(gone.head()));
         } else if let Some(custom) = &resource.custom {

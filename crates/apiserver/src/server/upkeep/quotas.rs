@@ -19,7 +19,7 @@ impl Inner {
         &self,
         namespace: &str,
         name: &str,
-        mut next: impl FnMut(&Value) -> Result<Value, Status>,
+        mut next: impl FnMut(&Value) -> Result<Value, Status> + Send,
     ) -> Result<(), Status> {
         let Some(resource) = self.registry.lookup("", "v1", "resourcequotas") else {
             return Err(Status::untyped("the resource table has no ResourceQuota"));

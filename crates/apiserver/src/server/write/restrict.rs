@@ -10,14 +10,14 @@ use crate::server::managed::{self, Fields};
 
 /// Fields from the client that a write may not change: set apart while the written fields are determined.
 #[derive(Default)]
-pub(super) struct Aside {
+pub(super) struct ResetFields {
     /// The whole object as it was sent, where nearly nothing of it may be written.
     whole: Option<Value>,
     fields: Fields,
     metadata: Fields,
 }
 
-impl Aside {
+impl ResetFields {
     pub(super) fn is_empty(&self) -> bool {
         self.whole.is_none() && self.fields.is_empty() && self.metadata.is_empty()
     }
@@ -43,7 +43,7 @@ fn put_back<'f>(
     old: &Map<String, Value>,
     fields: impl IntoIterator<Item = &'f str>,
 ) -> Fields {
-    let mut aside = Fields::new();
+    let mut reset = Fields::new();
     for field in fields {
         let was = match (old.get(field), new.get_mut(field)) {
             (None, None) => continue,
@@ -52,9 +52,9 @@ fn put_back<'f>(
             (Some(value), None) => new.insert(field.to_owned(), value.clone()),
             (None, Some(_)) => new.remove(field),
         };
-        aside.push((field.to_owned(), was));
+        reset.push((field.to_owned(), was));
     }
-    aside
+    reset
 }
 
 /// Restores a map, except for some of its fields.
@@ -87,33 +87,33 @@ pub(super) fn restrict_for_good(resource: &Resource, new: &mut Value, old: &Valu
 }
 
 /// Puts back the fields that a write to this part may not change. [`managed`] handles their ownership.
-pub(super) fn restrict(resource: &Resource, new: &mut Value, old: &Value, part: Part) -> Aside {
+pub(super) fn restrict(resource: &Resource, new: &mut Value, old: &Value, part: Part) -> ResetFields {
     let none = Map::new();
     let before = old.as_object().unwrap_or(&none);
-    let mut aside = Aside::default();
+    let mut reset = ResetFields::default();
     match part {
         Part::Main => {
             if let (true, Some(map)) = (resource.has_status(), new.as_object_mut()) {
-                aside.fields = put_back(map, before, ["status"]);
+                reset.fields = put_back(map, before, ["status"]);
             }
         }
         Part::Status => {
             let metadata = before.get("metadata").and_then(Value::as_object).unwrap_or(&none);
             let written = object::metadata_mut(new);
-            aside.metadata = match resource.strategy.status_metadata {
+            reset.metadata = match resource.strategy.status_metadata {
                 StatusMetadata::Kept => put_all_back(written, metadata, &["managedFields"]),
                 StatusMetadata::WrittenBut(kept) => put_back(written, metadata, kept.iter().copied()),
             };
             if let Some(map) = new.as_object_mut() {
-                aside.fields = put_all_back(map, before, &["metadata", "status"]);
+                reset.fields = put_all_back(map, before, &["metadata", "status"]);
             }
         }
         Part::Of(portion) => {
             let whole = new.clone();
             (portion.restrict)(new, old);
-            aside.whole = Some(whole);
+            reset.whole = Some(whole);
         }
         Part::Whole | Part::Raw => {}
     }
-    aside
+    reset
 }

@@ -12,15 +12,15 @@
 //! | [`Written`] | `Writer::insert`, `Writer::replace` in `store` | `storage.Interface.Create`, `GuaranteedUpdate` |
 //!
 //! Two things upstream sees that a stored object never has travel beside the object: lists that were sent empty
-//! ([`Unwritten`] for the rules of a few kinds, [`Shown`] for plugins and all rules).
+//! ([`Unwritten`] for the rules of a few kinds, [`PluginInput`] for plugins and all rules).
 
 use kubewright_schema::apply::Views;
 use kubewright_schema::error::FieldError;
 use serde_json::{Map, Value};
 
 use super::generation::count_generation;
-use super::restrict::{Aside, restrict, restrict_for_good};
-use super::{Part, Writer, Written};
+use super::restrict::{ResetFields, restrict, restrict_for_good};
+use super::{Part, Writer, Written, fit_namespace};
 use crate::admission::{Attributes, Operation, Session};
 use crate::model::status::Status;
 use crate::model::{Empties, GenerationRule, object};
@@ -56,11 +56,11 @@ struct Admitted<'a> {
     object: Value,
     unwritten: Unwritten,
     exceeds: bool,
-    shown: Shown<'a>,
+    shown: PluginInput<'a>,
 }
 
 /// The arguments of the plugins, before and after the strategy.
-struct Shown<'a> {
+struct PluginInput<'a> {
     session: Session<'a>,
     attributes: Attributes,
     /// Where lists are empty, which plugins and rules see and storage does not.
@@ -71,7 +71,7 @@ struct Shown<'a> {
 struct Restricted<'a> {
     object: Value,
     unwritten: Unwritten,
-    shown: Shown<'a>,
+    shown: PluginInput<'a>,
 }
 
 /// The object after the strategy, without an error.
@@ -191,7 +191,7 @@ impl<'a> Writer<'a> {
         self.warnings.extend(session.take_warnings());
         admitted?;
         let empty = without_empty_lists(&self.resource, &mut object);
-        Self::keep_namespace(&self.resource, &mut object, namespace)?;
+        fit_namespace(&self.resource, &mut object, namespace)?;
         let asked_version = object::text(&object, "resourceVersion");
         if self.may_only_update && !asked_version.is_empty() {
             parse_version(asked_version).map_err(Status::untyped)?;
@@ -207,7 +207,7 @@ impl<'a> Writer<'a> {
             object,
             unwritten,
             exceeds,
-            shown: Shown {
+            shown: PluginInput {
                 session,
                 attributes,
                 empty,
@@ -290,11 +290,11 @@ impl<'a> Writer<'a> {
             beside,
         } = sent;
         let resource = &self.resource;
-        let aside = match part {
-            Part::Of(portion) if portion.owns_all_that_is_sent => Aside::default(),
+        let reset = match part {
+            Part::Of(portion) if portion.owns_all_that_is_sent => ResetFields::default(),
             _ => restrict(resource, &mut object, old, part),
         };
-        let exceeds = !aside.is_empty();
+        let exceeds = !reset.is_empty();
         let now = crate::env::rfc3339(self.server.env.now());
         let views = match &self.tracking {
             Tracking::Update(_) => self.server.views(resource, old, &object, claimed.as_ref()).await?,
@@ -302,7 +302,7 @@ impl<'a> Writer<'a> {
         };
         let (object_, tracking) = (&mut object, &self.tracking);
         managed::track_update(resource, tracking, part, claimed, beside, object_, old, &now, &views);
-        aside.put_back(&mut object);
+        reset.put_back(&mut object);
         Ok(Entered {
             object,
             unwritten,
@@ -333,7 +333,7 @@ impl<'a> Writer<'a> {
             object,
             unwritten,
             exceeds,
-            shown: Shown {
+            shown: PluginInput {
                 session,
                 attributes,
                 empty,
@@ -359,7 +359,7 @@ impl<'a> Writer<'a> {
         let version = object::text(&object, "resourceVersion");
         check_version(resource, name, version, old, unconditional)?;
         object::keep_version(&mut object, old);
-        Self::keep_namespace(resource, &mut object, object::namespace(old))?;
+        fit_namespace(resource, &mut object, object::namespace(old))?;
         object::keep_system_fields(&mut object, old, resource.namespaced);
         // Plugins may not change more than the request itself may.
         if exceeds || resource.custom.is_none() || shown.session.was_changed() {
@@ -382,7 +382,7 @@ impl<'a> Writer<'a> {
         &mut self,
         mut object: Value,
         unwritten: &Unwritten,
-        shown: &Shown<'_>,
+        shown: &PluginInput<'_>,
         old: &Value,
         part: Part,
     ) -> Result<Prepared, Status> {
@@ -429,7 +429,7 @@ impl<'a> Writer<'a> {
 impl Writer<'_> {
     async fn storable(
         &mut self,
-        shown: &Shown<'_>,
+        shown: &PluginInput<'_>,
         prepared: Prepared,
         old: Option<&Value>,
         part: Part,

@@ -238,11 +238,11 @@ fn too_large(length: usize) -> Status {
 
 /// Whether nothing keeps a terminating object after an update (store's `ShouldDeleteDuringUpdate`).
 fn is_finished(resource: &Resource, new: &Value, old: &Value) -> bool {
-    let is_held = resource.strategy.ending.is_some_and(|ending| (ending.is_held)(new));
+    let is_blocked = resource.strategy.ending.is_some_and(|ending| (ending.is_blocked)(new));
     object::is_terminating(old)
         && object::finalizers(new).is_empty()
         && object::grace_period(new).is_none_or(|seconds| seconds == 0)
-        && !is_held
+        && !is_blocked
 }
 
 #[cfg(test)]

@@ -231,7 +231,7 @@ proptest! {
         prop_assert_eq!(behind(&world.watchers), 0);
         world.sitting.clear();
         for log in world.watchers.logs.values() {
-            prop_assert_eq!(log.lock().seats.capacity(), 0);
+            prop_assert_eq!(log.lock().cursors.capacity(), 0);
         }
         prop_assert_eq!((world.watchers.count(), world.watchers.waiting_bytes()), (0, 0));
     }

@@ -13,14 +13,13 @@ use kubewright::kube::api::PostParams;
 use kubewright::kube::config::{AuthInfo, Kubeconfig, NamedAuthInfo};
 use kubewright::kube::{Api, Client};
 use kubewright_codegen::{Diagnostic, Place, codes};
+use kubewright_demo::account::{self, ACCOUNT};
 use serde_json::{Value, json};
 
 use super::objects::{self, Item};
 use super::webhooks::LABEL;
 use crate::target::write;
 
-/// The account of the operator's Deployment.
-const ACCOUNT: &str = "controller-manager";
 /// The file of the generated roles in `config/rbac`, for an operator that declares none.
 pub(crate) const GENERATED: &str = "role.yaml";
 /// Roles there that people own and that a deployment binds as well: for leader election, and for the metrics' readers.
@@ -49,12 +48,7 @@ impl Account {
 
     /// The namespace of its deployment.
     pub(crate) fn namespace(&self) -> String {
-        format!("{}-system", self.project)
-    }
-
-    /// Its name within its namespace.
-    pub(crate) fn name(&self) -> &'static str {
-        ACCOUNT
+        account::namespace(&self.project)
     }
 
     /// The user of the account: `system:serviceaccount:guestbook-system:controller-manager`.
@@ -62,61 +56,20 @@ impl Account {
         format!("system:serviceaccount:{}:{ACCOUNT}", self.namespace())
     }
 
-    /// Creates the account and brings its roles to the present declaration; those of removed rules go, too.
+    /// Creates the account with these roles, and removes its other roles.
     ///
     /// # Errors
     /// KWR0703 with the server's words.
     pub(crate) async fn grant(&self, client: &Client, roles: &[Value]) -> Result<(), Diagnostic> {
-        let items = self.grant_beside(client, roles).await?;
-        objects::prune(client, objects::RBAC, &items).await
-    }
-
-    /// [`grant`](Account::grant) beside the accounts of other operators, whose roles stay.
-    ///
-    /// # Errors
-    /// KWR0703 with the server's words.
-    pub(crate) async fn grant_beside(&self, client: &Client, roles: &[Value]) -> Result<Vec<Item>, Diagnostic> {
         let items: Vec<Item> = self.objects(roles).into_iter().map(item).collect();
         for item in &items {
             objects::apply_configuration(client, item).await?;
         }
-        Ok(items)
+        objects::prune(client, objects::RBAC, &items).await
     }
 
     fn objects(&self, roles: &[Value]) -> Vec<Value> {
-        let mut made = vec![
-            json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": self.namespace()}}),
-            json!({
-                "apiVersion": "v1", "kind": "ServiceAccount",
-                "metadata": {"name": ACCOUNT, "namespace": self.namespace()},
-            }),
-        ];
-        for role in roles {
-            let kind = role["kind"].as_str().unwrap_or("ClusterRole");
-            let mut metadata = json!({
-                "name": format!("{}-{}", self.project, role["metadata"]["name"].as_str().unwrap_or_default()),
-                "labels": {LABEL.0: LABEL.1},
-            });
-            if kind == "Role" {
-                // A Role without a namespace is for the operator's own; other namespaces may not be there yet.
-                let namespace = role["metadata"]["namespace"]
-                    .as_str()
-                    .map_or_else(|| self.namespace(), str::to_owned);
-                made.push(json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": &namespace}}));
-                metadata["namespace"] = namespace.into();
-            }
-            let group = "rbac.authorization.k8s.io";
-            let version = format!("{group}/v1");
-            made.push(json!({
-                "apiVersion": &version, "kind": kind, "metadata": &metadata, "rules": &role["rules"],
-            }));
-            made.push(json!({
-                "apiVersion": &version, "kind": format!("{kind}Binding"), "metadata": &metadata,
-                "roleRef": {"apiGroup": group, "kind": kind, "name": &metadata["name"]},
-                "subjects": [{"kind": "ServiceAccount", "name": ACCOUNT, "namespace": self.namespace()}],
-            }));
-        }
-        made
+        account::objects(&self.project, roles, &json!({LABEL.0: LABEL.1}))
     }
 
     /// Writes a kubeconfig with this account's token in the place of the credentials that `of` holds, readable by its

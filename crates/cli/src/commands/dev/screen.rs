@@ -14,8 +14,7 @@ use textwrap::core::display_width;
 use textwrap::{WordSeparator, WordSplitter};
 
 use super::state::{BuildState, OperatorState, State};
-use crate::output::{BAD, CHANGE, DIM, GOOD, STRONG, paint};
-use crate::shell;
+use crate::output::{BAD, CHANGE, DIM, GOOD, STRONG, paint, shell_word};
 
 /// The number of pieces of advice that are pinned; older ones are shown when these are resolved.
 const MAX_PINNED: usize = 3;
@@ -106,7 +105,7 @@ fn header(state: &State, now: Instant) -> Vec<String> {
         lines.push(format!(
             "{}{address}   {}",
             name("cluster"),
-            paint(STRONG, format!("KUBECONFIG={}", shell::word(kubeconfig)))
+            paint(STRONG, format!("KUBECONFIG={}", shell_word(kubeconfig)))
         ));
     }
     if !state.definitions.is_empty() {

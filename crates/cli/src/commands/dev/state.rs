@@ -13,10 +13,9 @@ use serde_json::{Value, json};
 
 use super::observations::Readiness;
 use super::operator::{Exit, crash_output};
-use crate::narrator::Rendered;
-use crate::output::{BAD, DIM, GOOD, STRONG, paint};
+use crate::output::{BAD, DIM, GOOD, STRONG, paint, shell_word};
 use crate::program::Failed;
-use crate::shell;
+use kubewright_demo::narrator::Rendered;
 
 /// Entries that are kept for the screen.
 const MAX_ENTRIES: usize = 500;
@@ -415,7 +414,7 @@ impl State {
                     paint(STRONG, format!("kubewright dev · {}", self.project)),
                     "cluster",
                     "kubeconfig",
-                    paint(STRONG, format!("export KUBECONFIG={}", shell::word(kubeconfig))),
+                    paint(STRONG, format!("export KUBECONFIG={}", shell_word(kubeconfig))),
                 );
                 let event = json!({"event": "ready", "address": address, "kubeconfig": kubeconfig, "milliseconds": milliseconds});
                 Some(Entry {

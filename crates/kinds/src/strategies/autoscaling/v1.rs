@@ -403,7 +403,7 @@ fn list<'a>(map: &'a Object, name: &str) -> &'a [Value] {
 pub(super) fn default(object: &mut Value) {
     let read = to_bare_v2(object.clone());
     let metrics = get(&read, &["spec", "metrics"]).as_array().into_iter().flatten();
-    // Two for the CPU, one of them in the annotation, cannot be told in v1.
+    // Two for the CPU, one of them in the annotation, cannot be reported in v1.
     if metrics
         .filter(|metric| cpu_utilization(metric, "target").is_some())
         .count()

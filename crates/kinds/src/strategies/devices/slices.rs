@@ -8,12 +8,12 @@ use kubewright_schema::names;
 use kubewright_schema::quantity::Quantity;
 use serde_json::Value;
 
-use super::super::check::{At, Errors, Object, child, each, ensure, fill, fill_text, fixed, get, tell};
+use super::super::check::{At, Errors, Object, check_fields, child, each, ensure, fill, fill_text, fixed, get};
 use super::super::pods::scheduling::node_selector;
 use super::capacity::request_policy;
 use super::{DEVICE_CLASS, EFFECTS, driver_name, label, limited, name_of_driver, named, pool_name, set};
 use kubewright_model::facts::amounts::is_native;
-use kubewright_model::{Empties, Looks, NameRule, Strategy, StrategyContext, UnknownField};
+use kubewright_model::{Empties, MetadataChecks, NameRule, Strategy, StrategyContext, UnknownField};
 
 /// How long a value may be.
 const MAX_VALUE: usize = 64;
@@ -31,7 +31,7 @@ const MAX_ATTRIBUTE_VALUES: usize = 48;
 pub(crate) const DEVICES: Strategy = Strategy {
     names: NameRule::Subdomain,
     empties: Empties::Seen,
-    looks: Looks::CHANGED,
+    metadata_checks: MetadataChecks::UPDATE,
     unknown_field: UnknownField::LabelOfVersion,
     default: |object| {
         let Some(spec) = object.as_object_mut().and_then(|object| ensure(object, "spec")) else {
@@ -73,7 +73,7 @@ pub(crate) const DEVICES: Strategy = Strategy {
             fixed(&["driver"], "ValidateResourceSliceUpdate"),
             fixed(&["nodeName"], "ValidateResourceSliceUpdate"),
         ];
-        tell(&mut errors, &rules, &spec, Some(&was));
+        check_fields(&mut errors, &rules, &spec, Some(&was));
         errors.extend(slice(new, old));
         errors.into_vec()
     },

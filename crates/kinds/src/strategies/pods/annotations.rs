@@ -224,15 +224,15 @@ pub(super) fn warnings(pod: &At<'_>, warn: &mut Vec<String>) {
     if all.is_empty() {
         return;
     }
-    let mut told = |key: &str, why: &str| warn.push(format!("{}: {why}", all.path.map_key(key)));
+    let mut warn_at = |key: &str, why: &str| warn.push(format!("{}: {why}", all.path.map_key(key)));
     let has = |key: &str| all.value.get(key).is_some();
     for (key, why) in WITHOUT_EFFECT {
         if has(key) {
-            told(key, why);
+            warn_at(key, why);
         }
     }
     if has(SECCOMP_POD) && !spec.keys(&["securityContext", "seccompProfile"]).present() {
-        told(SECCOMP_POD, NO_SECCOMP);
+        warn_at(SECCOMP_POD, NO_SECCOMP);
     }
     let of_pod = spec.keys(&["securityContext", "appArmorProfile"]);
     for container in LISTS.iter().flat_map(|list| spec.key(list).items()) {
@@ -240,7 +240,7 @@ pub(super) fn warnings(pod: &At<'_>, warn: &mut Vec<String>) {
         let context = container.key("securityContext");
         let key = format!("{SECCOMP_CONTAINER}{name}");
         if has(&key) && !context.has("seccompProfile") {
-            told(&key, NO_SECCOMP);
+            warn_at(&key, NO_SECCOMP);
         }
         let key = format!("{APP_ARMOR}{name}");
         let named = all.value.get(&key).and_then(Value::as_str).map(app_armor_profile);
@@ -248,7 +248,7 @@ pub(super) fn warnings(pod: &At<'_>, warn: &mut Vec<String>) {
         let synced = pod.path.is_root() && named.as_ref().is_some_and(|named| named.as_ref() == Some(own.value));
         let same = named.as_ref().is_some_and(|named| named.as_ref() == Some(of_pod.value));
         if named.is_some() && (synced || (!own.present() && !same)) {
-            told(
+            warn_at(
                 &key,
                 "deprecated since v1.30; use the \"appArmorProfile\" field instead",
             );

@@ -11,7 +11,7 @@ use kubewright_schema::error::FieldError;
 use kubewright_schema::names;
 
 use super::{host, resources};
-use crate::strategies::check::{At, Errors, check_port, port_name_messages};
+use crate::strategies::check::{At, Errors, check_port};
 use environment::{environment, environment_sources};
 pub(super) use environment::{field_reference, resource_reference};
 use probes::{lifecycle, probes};
@@ -263,8 +263,8 @@ fn ports(errors: &mut Errors, at: &At<'_>) {
     for port in at.items() {
         let name = port.key("name");
         if !name.text().is_empty() {
-            errors.messages(&name, port_name_messages(name.text()));
-            if port_name_messages(name.text()).is_empty() && !names.insert(name.text()) {
+            errors.messages(&name, names::port_name(name.text()));
+            if names::port_name(name.text()).is_empty() && !names.insert(name.text()) {
                 errors.duplicate(&name);
             }
         }
@@ -342,7 +342,7 @@ fn mounts(errors: &mut Errors, container: &At<'_>, facts: &PodFacts<'_>) {
     }
 }
 
-/// `recursiveReadOnly` of a mount, which is told without its index as well.
+/// `recursiveReadOnly` of a mount, which is reported without its index as well.
 fn recursive_read_only(errors: &mut Errors, list: &At<'_>, mount: &At<'_>) {
     let at = mount.key("recursiveReadOnly").moved(list.path.key("recursiveReadOnly"));
     match at.text() {

@@ -20,14 +20,14 @@ use kubewright_model::facts::pods::{CONTAINER_LISTS, qos_class};
 
 pub(crate) use self::portions::{BINDING, EPHEMERAL_CONTAINERS, EVICTION, RESIZE};
 use super::check::{Object, child, each, ensure, fill, get, keep, text};
-use kubewright_model::{GenerationRule, GracePeriod, Looks, PLAIN, StatusMetadata, Strategy, StrategyContext};
+use kubewright_model::{GenerationRule, GracePeriod, MetadataChecks, PLAIN, StatusMetadata, Strategy, StrategyContext};
 
 /// How pods are written.
 pub(crate) const POD: Strategy = Strategy {
     generation: GenerationRule::Spec,
     delete_returns_object: true,
     status_metadata: StatusMetadata::WrittenBut(&["deletionTimestamp", "ownerReferences"]),
-    looks: Looks::CHANGED_AND_WHOLE,
+    metadata_checks: MetadataChecks::UPDATE_AND_CREATE,
     grace_period,
     default: defaults::pod,
     prepare_create,

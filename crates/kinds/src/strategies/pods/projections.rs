@@ -7,6 +7,7 @@ use super::containers::{field_reference, resource_reference};
 use super::volumes::required;
 use crate::strategies::certificates::signer_name;
 use crate::strategies::check::{At, Errors};
+use kubewright_model::duration::check_token_seconds;
 
 /// The fields of a pod that a file of a downward API volume may show.
 const FIELDS: [&str; 5] = [
@@ -73,11 +74,8 @@ fn token(errors: &mut Errors, at: &At<'_>, volume: &At<'_>) {
         return;
     }
     let seconds = at.key("expirationSeconds");
-    if seconds.int().is_some_and(|seconds| seconds < 600) {
-        errors.invalid(&seconds, "may not specify a duration less than 10 minutes");
-    }
-    if seconds.int().is_some_and(|seconds| seconds > 1 << 32) {
-        errors.invalid(&seconds, "may not specify a duration larger than 2^32 seconds");
+    if let Some(Err(why)) = seconds.int().map(check_token_seconds) {
+        errors.invalid(&seconds, why);
     }
     // Upstream says `path` of the volume.
     let path = at.key("path").moved(volume.path.key("path"));

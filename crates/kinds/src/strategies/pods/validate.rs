@@ -14,7 +14,7 @@ use kubewright_schema::names;
 use serde_json::Value;
 
 use super::{annotations, containers, host, resources, scheduling, volumes};
-use crate::strategies::check::{At, Errors, Must, check_ip, get, rule, tell};
+use crate::strategies::check::{At, Errors, Must, check_fields, check_ip, get, rule};
 pub(crate) use changes::{ephemeral_containers, resize, update};
 use network::{DNS_POLICIES, dns, host_aliases, hostname_override};
 
@@ -63,7 +63,7 @@ fn parts(errors: &mut Errors, at: &At<'_>, name: &str) {
         ),
         rule(&["dnsPolicy"], Must::BeOneOf(&DNS_POLICIES), "validateDNSPolicy"),
     ];
-    tell(errors, &rules, at, None);
+    check_fields(errors, &rules, at, None);
     node_selector(errors, &at.key("nodeSelector"));
     containers::pod_security(errors, at);
     scheduling::affinity(errors, &at.key("affinity"));

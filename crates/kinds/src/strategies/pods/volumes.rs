@@ -10,7 +10,7 @@ use kubewright_schema::quantity::Quantity;
 
 use super::projections::{descending, downward_file, key_to_path, mode, no_backsteps, projections};
 use super::scheduling::label_selector;
-use crate::strategies::check::{At, Errors, Must, rule, tell};
+use crate::strategies::check::{At, Errors, Must, check_fields, rule};
 
 /// Checks `spec.volumes` of a pod and gives the names that mounts may use. A pod that has no name yet has no claims
 /// either.
@@ -435,7 +435,7 @@ fn azure_disk(errors: &mut Errors, at: &At<'_>) {
         rule(&["cachingMode"], caching, "validateAzureDisk"),
         rule(&["kind"], disk, "validateAzureDisk"),
     ];
-    tell(errors, &rules, at, None);
+    check_fields(errors, &rules, at, None);
     let kind = at.key("kind");
     let address = at.key("diskURI");
     let (prefix, form) = match kind.text() {

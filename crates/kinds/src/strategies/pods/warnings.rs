@@ -387,18 +387,18 @@ fn collisions(volume: &str, description: &str, files: Vec<File>, warn: &mut Vec<
     const MOST: usize = 128;
     // By the path with a slash behind it, then by the source: the first file that has both.
     let mut before: BTreeMap<(String, &str), usize> = BTreeMap::new();
-    let mut told = BTreeSet::new();
+    let mut warned = BTreeSet::new();
     for (index, file) in files.iter().enumerate().filter(|(_, file)| !file.path.is_empty()) {
         let mut others = overlapped(&file.path, &before);
         others.sort_unstable();
         for other in others.into_iter().filter_map(|other| files.get(other)) {
             budget::spend_on_text(file.path.len().saturating_add(other.path.len()));
             let text = format!("volume {volume:?} ({description}): overlapping paths: {file} with {other}");
-            if !told.contains(&text) {
+            if !warned.contains(&text) {
                 warn.push(text.clone());
-                told.insert(text);
+                warned.insert(text);
             }
-            if told.len() >= MOST {
+            if warned.len() >= MOST {
                 return;
             }
         }
@@ -438,16 +438,16 @@ mod tests {
     /// As upstream, which compares each with each.
     fn in_pairs(files: &[File]) -> Vec<String> {
         let below = |path: &str, other: &str| format!("{path}/").starts_with(&format!("{other}/"));
-        let mut told = Vec::new();
+        let mut warnings = Vec::new();
         for (index, file) in files.iter().enumerate().filter(|(_, file)| !file.path.is_empty()) {
             for other in files[..index].iter().filter(|other| !other.path.is_empty()) {
                 let text = format!("volume \"v\" (P): overlapping paths: {file} with {other}");
-                if (below(&file.path, &other.path) || below(&other.path, &file.path)) && !told.contains(&text) {
-                    told.push(text);
+                if (below(&file.path, &other.path) || below(&other.path, &file.path)) && !warnings.contains(&text) {
+                    warnings.push(text);
                 }
             }
         }
-        told
+        warnings
     }
 
     fn some_file() -> impl Strategy<Value = File> {
@@ -462,9 +462,9 @@ mod tests {
         #[test]
         fn files_collide_as_in_pairs(files in prop::collection::vec(some_file(), 0..9)) {
             let expected = in_pairs(&files);
-            let mut told = Vec::new();
-            collisions("v", "P", files, &mut told);
-            prop_assert_eq!(told, expected);
+            let mut warnings = Vec::new();
+            collisions("v", "P", files, &mut warnings);
+            prop_assert_eq!(warnings, expected);
         }
     }
 
@@ -477,13 +477,13 @@ mod tests {
                     source: String::new(),
                 })
                 .collect();
-            let mut told = Vec::new();
+            let mut warnings = Vec::new();
             let limits = Limits {
                 steps: 20 * 5_000,
                 ..Limits::REQUEST
             };
-            let done = budget::within(limits, || collisions("v", "P", files, &mut told));
-            assert_eq!((done, told.len()), (Ok(()), expected));
+            let done = budget::within(limits, || collisions("v", "P", files, &mut warnings));
+            assert_eq!((done, warnings.len()), (Ok(()), expected));
         };
         check(|index| format!("f{index}"), 0);
         check(|_| "same".to_owned(), 1);

@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 use super::node_ports::{Ports, health_check_port, keep_node_ports, needs_node_ports, node_ports};
 use super::{ips, is_headless, is_reachable, may_have_node_ports, needs_cluster_ip, needs_health_check_port, type_of};
 use crate::strategies::check::{At, Errors, Object, each, get};
-use kubewright_model::{Holding, StrategyContext, Taken, Unallocated};
+use kubewright_model::{AllocatedValue, AllocatedValues, StrategyContext, Unallocated};
 
 /// The one family that the cluster has addresses of.
 const FAMILY: &str = "IPv4";
@@ -27,7 +27,7 @@ const FAMILY: &str = "IPv4";
 pub(super) fn allocate(
     service: &mut Value,
     old: Option<&Value>,
-    taken: &Taken,
+    taken: &AllocatedValues,
     context: &StrategyContext<'_>,
 ) -> Result<(), Unallocated> {
     if let Some(old) = old {
@@ -110,15 +110,17 @@ pub(super) fn refuse(errors: Errors) -> Result<(), Unallocated> {
 }
 
 /// The addresses and ports that a stored Service holds.
-pub(super) fn held(service: &Value) -> Vec<Holding> {
+pub(super) fn held(service: &Value) -> Vec<AllocatedValue> {
     let ips = texts(service, "clusterIPs").filter_map(|ip| ip.parse().ok());
     let ports = node_ports(service).chain(health_check_port(service));
-    ips.map(Holding::Ip).chain(ports.map(Holding::Port)).collect()
+    ips.map(AllocatedValue::Ip)
+        .chain(ports.map(AllocatedValue::Port))
+        .collect()
 }
 
 /// Whether a cluster IP is taken: by a Service, or by an IPAddress object with this name.
-fn is_taken(ip: IpAddr, taken: &Taken, context: &StrategyContext<'_>) -> bool {
-    taken.has(Holding::Ip(ip)) || context.held_ips.is_held(ip)
+fn is_taken(ip: IpAddr, taken: &AllocatedValues, context: &StrategyContext<'_>) -> bool {
+    taken.has(AllocatedValue::Ip(ip)) || context.reserved_ips.is_reserved(ip)
 }
 
 /// A client that leaves out allocated values keeps them.
@@ -298,7 +300,7 @@ fn has_families(errors: &mut Errors, service: &Value) {
     }
 }
 
-fn cluster_ips(service: &mut Value, taken: &Taken, context: &StrategyContext<'_>) -> Result<(), Unallocated> {
+fn cluster_ips(service: &mut Value, taken: &AllocatedValues, context: &StrategyContext<'_>) -> Result<(), Unallocated> {
     let ips = At::root(service).keys(&["spec", "clusterIPs"]);
     let wanted = ips.value.get(0).and_then(Value::as_str).unwrap_or("").to_owned();
     if wanted == "None" {
@@ -335,13 +337,13 @@ fn cluster_ips(service: &mut Value, taken: &Taken, context: &StrategyContext<'_>
     refuse(errors)
 }
 
-fn free_ip(taken: &Taken, context: &StrategyContext<'_>) -> Option<Ipv4Addr> {
+fn free_ip(taken: &AllocatedValues, context: &StrategyContext<'_>) -> Option<Ipv4Addr> {
     let range = context.service_range;
     if context.dry_run {
         return Some(range.network());
     }
     range
-        .candidates(context.turn())
+        .candidates(context.next_search_start())
         .find(|ip| !is_taken(IpAddr::V4(*ip), taken, context))
 }
 

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::allocation::{refuse, set, spec};
 use super::type_of;
 use crate::strategies::check::{At, Errors, absent, each, get, text};
-use kubewright_model::{Holding, StrategyContext, Taken, Unallocated};
+use kubewright_model::{AllocatedValue, AllocatedValues, StrategyContext, Unallocated};
 
 const NODE_PORTS: std::ops::RangeInclusive<i64> = 30_000..=32_767;
 
@@ -53,7 +53,7 @@ pub(super) fn keep_node_ports(service: &mut Value, old: &Value) {
 
 /// The ports of the nodes as one write sees them.
 pub(super) struct Ports<'a> {
-    pub(super) taken: &'a Taken,
+    pub(super) taken: &'a AllocatedValues,
     /// The ports that this write was given.
     pub(super) given: Vec<i64>,
     pub(super) context: &'a StrategyContext<'a>,
@@ -64,7 +64,7 @@ impl Ports<'_> {
         if !self.context.dry_run && !NODE_PORTS.contains(&number) {
             return Err("provided port is not in the valid range. The range of valid ports is 30000-32767");
         }
-        if self.taken.has(Holding::Port(number)) || self.given.contains(&number) {
+        if self.taken.has(AllocatedValue::Port(number)) || self.given.contains(&number) {
             return Err("provided port is already allocated");
         }
         self.given.push(number);
@@ -78,9 +78,9 @@ impl Ports<'_> {
             Some(self.given.iter().copied().max().unwrap_or(last + 1) + 1)
         } else {
             let size = last - first + 1;
-            let start = (self.context.turn() % u64::try_from(size).unwrap_or(1)) as i64;
+            let start = (self.context.next_search_start() % u64::try_from(size).unwrap_or(1)) as i64;
             let mut all = (0..size).map(|step| first + (start + step) % size);
-            all.find(|port| !self.taken.has(Holding::Port(*port)) && !self.given.contains(port))
+            all.find(|port| !self.taken.has(AllocatedValue::Port(*port)) && !self.given.contains(port))
         };
         let found = found.ok_or("range is full")?;
         self.given.push(found);

@@ -13,12 +13,12 @@ use crate::strategies::pods::warnings::fractions;
 use crate::strategies::pods::{defaults, volumes};
 use crate::strategies::system::empty_status;
 use kubewright_model::facts::amounts::is_native;
-use kubewright_model::{Looks, StatusMetadata, Strategy};
+use kubewright_model::{MetadataChecks, StatusMetadata, Strategy};
 
 /// How PersistentVolumeClaims are written.
 pub(crate) const CLAIM: Strategy = Strategy {
     status_metadata: StatusMetadata::WRITTEN,
-    looks: Looks::CHANGED_AND_WHOLE,
+    metadata_checks: MetadataChecks::UPDATE_AND_CREATE,
     default: default_claim,
     prepare_create: |object, _| {
         sources::fill_in(object, &Value::Null);

@@ -14,7 +14,7 @@ pub(super) fn fill_in(claim: &mut Value, old: &Value) {
     let Some(spec) = claim.as_object_mut().and_then(|claim| child(claim, "spec")) else {
         return;
     };
-    let apart = spec.get("dataSourceRef").is_some_and(is_elsewhere);
+    let apart = spec.get("dataSourceRef").is_some_and(is_cross_namespace);
     if apart && get(&before, &["dataSourceRef"]).is_null() {
         spec.remove("dataSourceRef");
     }
@@ -32,7 +32,7 @@ pub(super) fn fill_in(claim: &mut Value, old: &Value) {
         (Some(source), None) => {
             spec.insert("dataSourceRef".to_owned(), source);
         }
-        (None, Some(reference)) if !is_elsewhere(reference) => {
+        (None, Some(reference)) if !is_cross_namespace(reference) => {
             let source = local(reference);
             spec.insert("dataSource".to_owned(), source);
         }
@@ -41,7 +41,7 @@ pub(super) fn fill_in(claim: &mut Value, old: &Value) {
 }
 
 /// Whether a reference leads into a namespace that it names.
-fn is_elsewhere(reference: &Value) -> bool {
+fn is_cross_namespace(reference: &Value) -> bool {
     !get(reference, &["namespace"]).as_str().unwrap_or("").is_empty()
 }
 

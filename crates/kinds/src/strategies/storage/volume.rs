@@ -16,12 +16,12 @@ use crate::strategies::pods::defaults::{self, canonical_quantities};
 use crate::strategies::pods::scheduling::node_selector;
 use crate::strategies::pods::volumes::{self, required};
 use crate::strategies::pods::warnings::{OLD_VOLUMES, old_labels};
-use kubewright_model::{Looks, StatusMetadata, Strategy};
+use kubewright_model::{MetadataChecks, StatusMetadata, Strategy};
 
 /// How PersistentVolumes are written.
 pub(crate) const VOLUME: Strategy = Strategy {
     status_metadata: StatusMetadata::WRITTEN,
-    looks: Looks::WHOLE_TWICE,
+    metadata_checks: MetadataChecks::CREATE_TWICE,
     default: default_volume,
     prepare_create: |object, context| {
         if let Some(object) = object.as_object_mut() {

@@ -6,7 +6,7 @@ use serde_json::Value;
 use super::int_or_percent;
 use super::template::Restart;
 use super::template::selector_and_template;
-use crate::strategies::check::{At, Errors, Must, get, not_negative, rule, tell};
+use crate::strategies::check::{At, Errors, Must, check_fields, get, not_negative, rule};
 use crate::strategies::pods;
 
 /// The policy for the claims of a StatefulSet.
@@ -53,7 +53,7 @@ pub(super) fn stateful_set(new: &Value, is_new: bool) -> Vec<FieldError> {
             "ValidatePersistentVolumeClaimRetentionPolicy",
         ),
     ];
-    tell(&mut errors, &rules, &policy, None);
+    check_fields(&mut errors, &rules, &policy, None);
     for claim in spec.key("volumeClaimTemplates").items().filter(|_| is_new) {
         pods::volumes::claim_spec(&mut errors, &claim.key("spec"));
     }
@@ -62,7 +62,7 @@ pub(super) fn stateful_set(new: &Value, is_new: bool) -> Vec<FieldError> {
         not_negative(&["minReadySeconds"], "ValidateStatefulSetSpec"),
         not_negative(&["ordinals", "start"], "ValidateStatefulSetSpec"),
     ];
-    tell(&mut errors, &rules, &spec, None);
+    check_fields(&mut errors, &rules, &spec, None);
     let service = spec.key("serviceName");
     if is_new && !service.text().is_empty() {
         errors.messages(&service, kubewright_schema::names::dns1123_label(service.text()));
@@ -72,7 +72,7 @@ pub(super) fn stateful_set(new: &Value, is_new: bool) -> Vec<FieldError> {
 }
 
 /// The warnings about the claims and the history of a StatefulSet, besides those about its template.
-pub(super) fn warnings(new: &Value, is_new: bool, told: &mut Vec<String>) {
+pub(super) fn warnings(new: &Value, is_new: bool, warnings: &mut Vec<String>) {
     let spec = At::root(new).key("spec");
     for claim in spec.key("volumeClaimTemplates").items() {
         let resources = claim.keys(&["spec", "resources"]);
@@ -84,12 +84,12 @@ pub(super) fn warnings(new: &Value, is_new: bool, told: &mut Vec<String>) {
         };
         let resources = resources.moved(place.key("resources"));
         for list in ["requests", "limits"] {
-            pods::warnings::fractions(&resources.key(list), &["storage"], told);
+            pods::warnings::fractions(&resources.key(list), &["storage"], warnings);
         }
     }
     let history = spec.key("revisionHistoryLimit");
     if history.int().is_some_and(|kept| kept < 0) {
-        told.push(format!(
+        warnings.push(format!(
             "{}: a negative value retains all historical revisions; a value >= 0 is recommended",
             history.path
         ));

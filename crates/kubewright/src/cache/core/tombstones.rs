@@ -51,9 +51,9 @@ impl Tombstones {
         if self.keys.is_empty() {
             return;
         }
-        let identity = object.identity();
-        let Some(name) = identity.name else { return };
-        self.keys.remove(&ObjectKey::new(identity.namespace, name));
+        let id = object.object_id();
+        let Some(name) = id.name else { return };
+        self.keys.remove(&ObjectKey::new(id.namespace, name));
     }
 }
 

@@ -51,7 +51,7 @@ impl<'a, 'v> Holder<'a, 'v> {
     pub(super) fn find(self, part: &str) -> Result<Option<&'a mut Tree<'v>>, String> {
         match self {
             Holder::Fields(fields) => Ok(fields.get_mut(part)),
-            Holder::Items(items) => index(part, items.len()).map(|index| items.get(index)),
+            Holder::Items(items) => Ok(items.get(index(part, items.len())?)),
         }
     }
 }

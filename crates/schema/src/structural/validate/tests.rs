@@ -264,7 +264,7 @@ fn alternatives_that_do_not_fit_cost_little() {
         (json!({"not": {"anyOf": alternatives}}), 0),
         (json!({"not": {"oneOf": alternatives}}), 0),
         (json!({"not": {"allOf": alternatives}}), 0),
-        // The best of them is told: the alternatives, and its two mistakes.
+        // The best of them is reported: the alternatives, and its two mistakes.
         (json!({"anyOf": alternatives}), 3),
         (json!({"oneOf": alternatives}), 3),
     ] {

@@ -31,7 +31,7 @@ pub(crate) const VERSION: &str = "autoscaling/v1";
 /// The subresource.
 pub(crate) const NAME: &str = "scale";
 
-/// As admission is told.
+/// As admission sees it.
 pub(crate) fn group_version_kind() -> GroupVersionKind {
     admit::kind("autoscaling", "v1", "Scale")
 }
@@ -76,6 +76,7 @@ impl Call<'_> {
             .map_err(|other| other.refusal)?;
         let mut warnings = Vec::new();
         decode::fit(&mut scale, self.kinds.scale(), decoded.duplicates, None)
+            .map_err(String::from)
             .and_then(|findings| findings.apply(options.field_validation, &mut warnings))
             .map_err(|why| decode::cannot_be_handled("Scale", "v1", "Scale", &why))?;
         self.warnings.append(&mut warnings);
@@ -96,7 +97,7 @@ impl Call<'_> {
             return self.apply_scale(paths).await;
         }
         let options = WriteOptions::parse(self.query, "PatchOptions")?;
-        let patch = self.read_patch(options.field_validation)?;
+        let patch = self.read_patch(self.patch_type()?, options.field_validation)?;
         let name = self.name().to_owned();
         let row = self.kinds.scale().clone();
         self.write_scale(paths, &options, false, |live, owners, warnings| {
@@ -116,7 +117,7 @@ impl Call<'_> {
         paths: &ScalePaths,
         options: &WriteOptions,
         whole: bool,
-        wanted: impl Fn(&Value, &mut Owners, &mut Vec<String>) -> Result<Value, Status>,
+        wanted: impl Fn(&Value, &mut Owners, &mut Vec<String>) -> Result<Value, Status> + Send + Sync,
     ) -> Result<Reply, Status> {
         check_depth(&paths.spec_replicas)?;
         let resource = self.resource.clone();

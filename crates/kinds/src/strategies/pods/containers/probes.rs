@@ -1,7 +1,7 @@
 //! The actions on a running container: probes and lifecycle handlers.
 
 use super::PodFacts;
-use crate::strategies::check::{At, Errors, FieldRule, check_port, check_port_or_name, not_negative, tell};
+use crate::strategies::check::{At, Errors, FieldRule, check_fields, check_port, check_port_or_name, not_negative};
 
 const NUMBERS: &[FieldRule] = &[
     not_negative(&["initialDelaySeconds"], "validateProbe"),
@@ -19,7 +19,7 @@ pub(super) fn probes(errors: &mut Errors, container: &At<'_>) {
         }
         let at = container.key(field);
         handler(errors, &at, &["exec", "httpGet", "tcpSocket", "grpc"]);
-        tell(errors, NUMBERS, &at, None);
+        check_fields(errors, NUMBERS, &at, None);
         let grace = at.key("terminationGracePeriodSeconds");
         if grace.int().is_some_and(|seconds| seconds <= 0) {
             errors.invalid(&grace, "must be greater than 0");

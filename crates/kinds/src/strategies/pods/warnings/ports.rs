@@ -1,4 +1,4 @@
-//! Warnings about ports that cannot be told from each other.
+//! Warnings about ports that cannot be distinguished from each other.
 //!
 //! Upstream compares each with each. Here a port looks up those that it clashes with, as a pod may have thousands that
 //! do not.
@@ -24,7 +24,7 @@ struct Ported<'a> {
 struct Known<'a>(BTreeMap<Ported<'a>, Vec<usize>>);
 
 impl<'a> Known<'a> {
-    /// The earlier ports that cannot be told from this one, in order, with the word for it.
+    /// The earlier ports that cannot be distinguished from this one, in order, with the word for it.
     fn clashes(&self, port: Ported<'a>) -> Vec<(usize, &'static str)> {
         let hosts = |first: i64, last: i64| {
             let at = |host: i64| Ported { host, ip: "", ..port };
@@ -111,7 +111,7 @@ mod tests {
     fn in_pairs(ports: &[Value]) -> Vec<String> {
         let number = |port: &Value, field: &str| port[field].as_i64().unwrap_or(0);
         let text = |port: &Value, field: &str| port[field].as_str().unwrap_or("").to_owned();
-        let mut told = Vec::new();
+        let mut warnings = Vec::new();
         for (index, port) in ports.iter().enumerate() {
             let (host, ip) = (number(port, "hostPort"), text(port, "hostIP"));
             for (place, other) in ports[..index].iter().enumerate() {
@@ -127,14 +127,14 @@ mod tests {
                 } else {
                     continue;
                 };
-                told.push(format!("[{index}]: {word} port definition with [{place}]"));
+                warnings.push(format!("[{index}]: {word} port definition with [{place}]"));
             }
         }
-        told
+        warnings
     }
 
     /// The warnings about these ports together, without the warnings about single ports.
-    fn told(list: &[Value]) -> Vec<String> {
+    fn clash_warnings(list: &[Value]) -> Vec<String> {
         let list = Value::from(list);
         let all: Vec<At<'_>> = At::root(&list).items().collect();
         let mut warn = Vec::new();
@@ -154,13 +154,13 @@ mod tests {
     proptest! {
         #[test]
         fn ports_clash_as_in_pairs(ports in prop::collection::vec(some_port(), 0..12)) {
-            prop_assert_eq!(told(&ports), in_pairs(&ports));
+            prop_assert_eq!(clash_warnings(&ports), in_pairs(&ports));
         }
     }
 
     #[test]
     fn no_more_is_said_than_an_answer_has_room_for() {
         let same = vec![json!({"containerPort": 80}); 3_000];
-        assert!((MAX_WARNINGS..2 * MAX_WARNINGS).contains(&told(&same).len()));
+        assert!((MAX_WARNINGS..2 * MAX_WARNINGS).contains(&clash_warnings(&same).len()));
     }
 }

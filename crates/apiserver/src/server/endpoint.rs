@@ -1,0 +1,508 @@
+//! What answers a request to a resource: decided once, from the kind's row, the path and the verb.
+//!
+//! Invariant: whether a path is served is known before anything of the request is read. The texts of the refusals are
+//! in [`NotServed::status`] alone.
+//!
+//! Not here: whether there is such a resource at all (`served`).
+
+use super::Call;
+use super::respond::Reply;
+use super::route::{ResourcePath, Verb};
+use super::special::metrics::MetricsOf;
+use super::special::{self, Posted};
+use super::write::Part;
+use crate::model::status::Status;
+use crate::model::{Connection, Document, Resource, ScalePaths, Subresource, Verbs};
+
+/// What answers a request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Endpoint {
+    Get,
+    List,
+    Watch,
+    Create,
+    Update(Part),
+    Patch(Part),
+    Delete,
+    DeleteCollection,
+    /// A PUT or PATCH of custom resources without a name: refused, but as what it is.
+    Nameless(Verb),
+    GetScale(ScalePaths),
+    UpdateScale(ScalePaths),
+    PatchScale(ScalePaths),
+    /// A document that a subresource takes.
+    Document(&'static Document),
+    Connect(Connection),
+    /// A kind that is answered and not stored.
+    Posted(Posted),
+    Component,
+    Components,
+    Metrics(MetricsOf),
+    MetricsList(MetricsOf),
+}
+
+/// Why nothing answers a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum NotServed {
+    /// There is no such path.
+    Path,
+    /// The path does not have this method.
+    Method,
+    /// The custom resource has no such subresource.
+    Subresource,
+    /// The kind does not support this verb.
+    Verb(Verb),
+}
+
+impl NotServed {
+    /// The answer to a request for `name` of this kind.
+    pub(super) fn status(self, resource: &Resource, name: &str) -> Status {
+        match self {
+            NotServed::Path => Status::no_such_path(),
+            NotServed::Method => Status::method_not_allowed(),
+            NotServed::Subresource => Status::not_found(resource, name),
+            NotServed::Verb(verb) => Status::not_supported(resource, verb.as_str()),
+        }
+    }
+
+    /// Whether the router says it, and not the kind.
+    pub(super) fn is_routers(self) -> bool {
+        matches!(self, NotServed::Path | NotServed::Method)
+    }
+
+    /// The router's refusal where it is reported before an `Accept` header or a parameter that does not parse. The handler
+    /// of custom resources reads these first.
+    pub(super) fn before_negotiation(self, resource: &Resource, path: &ResourcePath, verb: Verb) -> Option<NotServed> {
+        match resource.verbs {
+            _ if resource.custom.is_some() => None,
+            Verbs::CreateOnly if path.subresource.is_none() => {
+                (verb != Verb::Create || path.name.is_some()).then_some(NotServed::Method)
+            }
+            Verbs::ReadOnly if verb == Verb::Watch => None,
+            _ => Some(self),
+        }
+    }
+}
+
+impl Endpoint {
+    /// What answers this verb at this path.
+    pub(super) fn of(resource: &Resource, path: &ResourcePath, verb: Verb) -> Result<Endpoint, NotServed> {
+        if let Some(wanted) = &path.subresource {
+            return Endpoint::of_subresource(resource, wanted, verb);
+        }
+        let is_named = path.name.is_some();
+        let everywhere = resource.namespaced && path.namespace.is_none();
+        match resource.verbs {
+            Verbs::CreateOnly => Endpoint::of_posted(resource, verb, is_named, everywhere),
+            Verbs::ReadOnly => Endpoint::of_computed(resource, path, verb),
+            verbs => Endpoint::of_stored(resource, verb, is_named, everywhere, verbs == Verbs::All),
+        }
+    }
+
+    fn of_stored(
+        resource: &Resource,
+        verb: Verb,
+        is_named: bool,
+        everywhere: bool,
+        has_all_verbs: bool,
+    ) -> Result<Endpoint, NotServed> {
+        let is_custom = resource.custom.is_some();
+        Ok(match (verb, is_named) {
+            (Verb::Get, true) => Endpoint::Get,
+            (Verb::List, false) => Endpoint::List,
+            (Verb::Watch, _) => Endpoint::Watch,
+            // For custom resources upstream's router looks at the verb alone: the body names the new object
+            // (`crdHandler`).
+            (Verb::Create, _) if !everywhere && (!is_named || is_custom) => Endpoint::Create,
+            (Verb::Update, true) => Endpoint::Update(Part::Main),
+            (Verb::Patch, true) => Endpoint::Patch(Part::Main),
+            (Verb::Delete, true) => Endpoint::Delete,
+            (Verb::Update | Verb::Patch, false) if is_custom && !everywhere => Endpoint::Nameless(verb),
+            (Verb::DeleteCollection, false) if !everywhere && has_all_verbs => Endpoint::DeleteCollection,
+            _ => return Err(NotServed::Method),
+        })
+    }
+
+    /// Of a kind that is answered and not stored.
+    fn of_posted(resource: &Resource, verb: Verb, is_named: bool, everywhere: bool) -> Result<Endpoint, NotServed> {
+        let posted = special::posted(resource);
+        match (verb, is_named) {
+            (Verb::Create, false) if !everywhere => Ok(posted.map_or(Endpoint::Create, Endpoint::Posted)),
+            _ if posted == Some(Posted::Binding) && !everywhere => Err(NotServed::Method),
+            _ if is_named || everywhere => Err(NotServed::Path),
+            _ => Err(NotServed::Method),
+        }
+    }
+
+    /// Of a kind that is computed when it is asked for.
+    fn of_computed(resource: &Resource, path: &ResourcePath, verb: Verb) -> Result<Endpoint, NotServed> {
+        let subject = special::metrics::of(resource);
+        match (verb, path.name.is_some()) {
+            (Verb::Get, true) => Ok(subject.map_or(Endpoint::Component, Endpoint::Metrics)),
+            (Verb::List, false) => Ok(subject.map_or(Endpoint::Components, Endpoint::MetricsList)),
+            (Verb::Watch, false) if !path.legacy_watch => Err(NotServed::Verb(verb)),
+            _ => Err(NotServed::Method),
+        }
+    }
+
+    fn of_subresource(resource: &Resource, wanted: &str, verb: Verb) -> Result<Endpoint, NotServed> {
+        let is_custom = resource.custom.is_some();
+        let found = resource.subresource(wanted).ok_or(match is_custom {
+            true => NotServed::Subresource,
+            false => NotServed::Path,
+        })?;
+        Ok(match (found, verb) {
+            (_, verb) if !found.verbs().contains(&verb.as_str()) => {
+                return Err(if is_custom {
+                    NotServed::Verb(verb)
+                } else {
+                    NotServed::Method
+                });
+            }
+            (Subresource::Connect(connection), _) => Endpoint::Connect(*connection),
+            (Subresource::Document(document), _) => Endpoint::Document(document),
+            (Subresource::Status, Verb::Update) => Endpoint::Update(Part::Status),
+            (Subresource::Status, Verb::Patch) => Endpoint::Patch(Part::Status),
+            (Subresource::Part(portion), Verb::Update) => Endpoint::Update(Part::Of(portion)),
+            (Subresource::Part(portion), Verb::Patch) => Endpoint::Patch(Part::Of(portion)),
+            (Subresource::Status | Subresource::Part(_), _) => Endpoint::Get,
+            (Subresource::Scale(paths), Verb::Update) => Endpoint::UpdateScale(paths.clone()),
+            (Subresource::Scale(paths), Verb::Patch) => Endpoint::PatchScale(paths.clone()),
+            (Subresource::Scale(paths), _) => Endpoint::GetScale(paths.clone()),
+        })
+    }
+}
+
+impl Call<'_> {
+    pub(super) async fn run(&mut self, endpoint: Endpoint) -> Result<Reply, Status> {
+        match endpoint {
+            Endpoint::Get => self.get().await,
+            Endpoint::List => self.list().await,
+            Endpoint::Watch => self.watch().await,
+            Endpoint::Create => self.create().await,
+            Endpoint::Update(part) => self.update(part).await,
+            Endpoint::Patch(part) => self.patch(part).await,
+            Endpoint::Delete => self.delete().await,
+            Endpoint::DeleteCollection => self.delete_collection().await,
+            Endpoint::Nameless(verb) => {
+                if verb == Verb::Patch {
+                    self.check_patch_type()?;
+                }
+                Err(Status::bad_request("name must be provided"))
+            }
+            Endpoint::GetScale(paths) => self.get_scale(&paths).await,
+            Endpoint::UpdateScale(paths) => self.update_scale(&paths).await,
+            Endpoint::PatchScale(paths) => self.patch_scale(&paths).await,
+            Endpoint::Document(document) => self.take_document(document).await,
+            Endpoint::Connect(connection) => self.connect(connection).await,
+            Endpoint::Posted(Posted::Binding) => self.bind_what_it_names().await,
+            Endpoint::Posted(Posted::TokenReview) => self.review_token().await,
+            Endpoint::Posted(Posted::Review(review)) => self.review(review).await,
+            Endpoint::Component => self.get_component(),
+            Endpoint::Components => self.list_components(),
+            Endpoint::Metrics(subject) => self.get_metrics(subject),
+            Endpoint::MetricsList(subject) => self.list_metrics(subject),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use http::Method;
+    use serde_json::json;
+
+    use super::super::route::{self, Path};
+    use super::super::served::find;
+    use super::*;
+    use crate::registry::Registry;
+
+    /// What answers requests, and what refuses them before and after an `Accept` header that does not parse.
+    #[test]
+    fn every_request_has_one_endpoint() {
+        let registry = Registry::of(crate::registry::Kinds::of_tests());
+        registry.apply_crds([&json!({
+            "metadata": {"name": "ws.x.io"},
+            "spec": {
+                "group": "x.io",
+                "scope": "Namespaced",
+                "names": {"plural": "ws", "kind": "W", "singular": "w", "listKind": "WList"},
+                "versions": [{"name": "v1", "served": true, "storage": true, "subresources": {"status": {}},
+                    "schema": {"openAPIV3Schema": {"type": "object"}}}],
+            },
+            "status": {"conditions": [{"type": "Established", "status": "True"}],
+                "acceptedNames": {"plural": "ws", "kind": "W", "singular": "w", "listKind": "WList"}},
+        })]);
+        let kinds = registry.snapshot();
+        let check = |method: &str, path: &str, expected: &str| {
+            let (path, query) = path.split_once('?').unwrap_or((path, ""));
+            let Path::Resource(target) = route::parse(path) else {
+                panic!("{path} is no resource path")
+            };
+            let method = Method::from_bytes(method.as_bytes()).expect("a method");
+            let verb = Verb::of(&method, &target, query == "watch").expect("a verb");
+            let row = find(&kinds, &target).unwrap_or_else(|_| panic!("{path} is not served"));
+            let found = match Endpoint::of(&row, &target, verb) {
+                Ok(endpoint) => format!("{endpoint:?}"),
+                Err(why) => match why.before_negotiation(&row, &target, verb) {
+                    Some(early) if early == why => format!("{why:?}"),
+                    early => format!("{why:?}, before negotiation {early:?}"),
+                },
+            };
+            assert_eq!(found, expected, "{method} {path}?{query}");
+        };
+        const MAPS: &str = "/api/v1/namespaces/a/configmaps";
+        check("GET", MAPS, "List");
+        check("GET", "/api/v1/namespaces/a/configmaps?watch", "Watch");
+        check("POST", MAPS, "Create");
+        check("POST", "/api/v1/configmaps", "Method");
+        check("DELETE", MAPS, "DeleteCollection");
+        check("DELETE", "/api/v1/configmaps", "Method");
+        check("DELETE", "/api/v1/namespaces", "Method");
+        check("PUT", MAPS, "Method");
+        check("POST", "/api/v1/namespaces/a/configmaps/m", "Method");
+        check("PUT", "/api/v1/namespaces/a/configmaps/m", "Update(Main)");
+        check("GET", "/api/v1/namespaces/a/configmaps/m/status", "Path");
+        check("PATCH", "/api/v1/namespaces/a/pods/p/status", "Patch(Status)");
+        check("DELETE", "/api/v1/namespaces/a/pods/p/status", "Method");
+        check("GET", "/api/v1/namespaces/a/pods/p/binding", "Method");
+        check("GET", "/api/v1/namespaces/a/finalize", "Method");
+        // Kinds that are answered and not stored.
+        check("POST", "/api/v1/namespaces/a/bindings", "Posted(Binding)");
+        check("GET", "/api/v1/namespaces/a/bindings", "Method");
+        check("POST", "/api/v1/bindings", "Path, before negotiation None");
+        const REVIEWS: &str = "/apis/authentication.k8s.io/v1/tokenreviews";
+        check("POST", REVIEWS, "Posted(TokenReview)");
+        check("GET", REVIEWS, "Method");
+        check(
+            "GET",
+            "/apis/authentication.k8s.io/v1/tokenreviews/r",
+            "Path, before negotiation Some(Method)",
+        );
+        // Kinds that are computed.
+        check("GET", "/api/v1/componentstatuses", "Components");
+        check("GET", "/api/v1/componentstatuses/c", "Component");
+        check("DELETE", "/api/v1/componentstatuses/c", "Method");
+        check(
+            "GET",
+            "/api/v1/componentstatuses?watch",
+            "Verb(Watch), before negotiation None",
+        );
+        check(
+            "GET",
+            "/api/v1/watch/componentstatuses",
+            "Method, before negotiation None",
+        );
+        // Custom resources: the handler answers, after it has read the header.
+        check("POST", "/apis/x.io/v1/namespaces/a/ws/w", "Create");
+        check("PUT", "/apis/x.io/v1/namespaces/a/ws", "Nameless(Update)");
+        check("POST", "/apis/x.io/v1/ws", "Method, before negotiation None");
+        check("GET", "/apis/x.io/v1/namespaces/a/ws/w/status", "Get");
+        check(
+            "DELETE",
+            "/apis/x.io/v1/namespaces/a/ws/w/status",
+            "Verb(Delete), before negotiation None",
+        );
+        check(
+            "GET",
+            "/apis/x.io/v1/namespaces/a/ws/w/scale",
+            "Subresource, before negotiation None",
+        );
+    }
+
+    // TEMPORARY-BEGIN
+    fn old_unrouted(resource: &Resource, path: &ResourcePath, verb: Verb) -> Option<Status> {
+        if resource.custom.is_some() {
+            return None;
+        }
+        let refused = |allowed: bool| (!allowed).then(Status::method_not_allowed);
+        if let Some(wanted) = &path.subresource {
+            let Some(found) = resource.subresource(wanted) else {
+                return Some(Status::no_such_path());
+            };
+            return refused(found.verbs().contains(&verb.as_str()));
+        }
+        let named = path.name.is_some();
+        let everywhere = resource.namespaced && path.namespace.is_none();
+        if resource.verbs == Verbs::CreateOnly {
+            return refused(verb == Verb::Create && !named);
+        }
+        refused(match verb {
+            Verb::Get => named,
+            Verb::List | Verb::Watch => true,
+            _ if resource.verbs == Verbs::ReadOnly => false,
+            Verb::Create => !named && !everywhere,
+            Verb::Update | Verb::Patch | Verb::Delete => named,
+            Verb::DeleteCollection => !everywhere && resource.verbs == Verbs::All,
+        })
+    }
+
+    fn old_run(resource: &Resource, path: &ResourcePath, verb: Verb) -> Result<String, Status> {
+        let ok = |text: &str| Ok(text.to_owned());
+        let name = path.name.as_deref().unwrap_or("");
+        if path.subresource.is_some() {
+            let wanted = path.subresource.clone().unwrap_or_default();
+            let found = resource.subresource(&wanted).cloned();
+            return match (found, verb) {
+                (None, _) if resource.custom.is_some() => Err(Status::not_found(resource, name)),
+                (None, _) => Err(Status::no_such_path()),
+                (Some(Subresource::Status), Verb::Get) => ok("Get"),
+                (Some(Subresource::Status), Verb::Update) => ok("Update(Status)"),
+                (Some(Subresource::Status), Verb::Patch) => ok("Patch(Status)"),
+                (Some(Subresource::Part(portion)), _) if !portion.verbs.contains(&verb.as_str()) => {
+                    Err(Status::method_not_allowed())
+                }
+                (Some(Subresource::Part(_)), Verb::Get) => ok("Get"),
+                (Some(Subresource::Part(portion)), Verb::Update) => Ok(format!("Update(Of({portion:?}))")),
+                (Some(Subresource::Part(portion)), Verb::Patch) => Ok(format!("Patch(Of({portion:?}))")),
+                (Some(Subresource::Scale(paths)), Verb::Get) => Ok(format!("GetScale({paths:?})")),
+                (Some(Subresource::Scale(paths)), Verb::Update) => Ok(format!("UpdateScale({paths:?})")),
+                (Some(Subresource::Scale(paths)), Verb::Patch) => Ok(format!("PatchScale({paths:?})")),
+                (Some(Subresource::Document(document)), Verb::Create) => Ok(format!("Document({document:?})")),
+                (Some(Subresource::Connect(connection)), _) if !connection.to.verbs().contains(&verb.as_str()) => {
+                    Err(Status::method_not_allowed())
+                }
+                (Some(Subresource::Connect(connection)), _) => Ok(format!("Connect({connection:?})")),
+                (_, verb) if resource.custom.is_some() => Err(Status::not_supported(resource, verb.as_str())),
+                _ => Err(Status::method_not_allowed()),
+            };
+        }
+        let everywhere = resource.namespaced && path.namespace.is_none();
+        let verbs = resource.verbs;
+        if verbs == Verbs::CreateOnly {
+            let is_binding = resource.group.is_empty() && resource.kind == "Binding";
+            let is_token = resource.group == "authentication.k8s.io" && resource.kind == "TokenReview";
+            let review = special::review::Review::of(resource);
+            return match (verb, path.name.is_some()) {
+                (Verb::Create, false) if is_binding && !everywhere => ok("Posted(Binding)"),
+                _ if is_binding && !everywhere => Err(Status::method_not_allowed()),
+                (_, true) => Err(Status::no_such_path()),
+                (Verb::Create, false) if !everywhere && is_token => ok("Posted(TokenReview)"),
+                (Verb::Create, false) if !everywhere && review.is_some() => {
+                    Ok(format!("Posted(Review({:?}))", review.expect("it is")))
+                }
+                (Verb::Create, false) if !everywhere => ok("Create"),
+                (_, false) if everywhere => Err(Status::no_such_path()),
+                _ => Err(Status::method_not_allowed()),
+            };
+        }
+        if verbs == Verbs::ReadOnly {
+            return match (verb, path.name.is_some(), special::metrics::of(resource)) {
+                (Verb::Get, true, None) => ok("Component"),
+                (Verb::List, false, None) => ok("Components"),
+                (Verb::Get, true, Some(whose)) => Ok(format!("Metrics({whose:?})")),
+                (Verb::List, false, Some(whose)) => Ok(format!("MetricsList({whose:?})")),
+                (Verb::Watch, false, _) if !path.legacy_watch => Err(Status::not_supported(resource, verb.as_str())),
+                _ => Err(Status::method_not_allowed()),
+            };
+        }
+        match (verb, path.name.is_some()) {
+            (Verb::Get, true) => ok("Get"),
+            (Verb::List, false) => ok("List"),
+            (Verb::Watch, _) => ok("Watch"),
+            (Verb::Create, false) if !everywhere => ok("Create"),
+            (Verb::Create, true) if resource.custom.is_some() && !everywhere => ok("Create"),
+            (Verb::Update, true) => ok("Update(Main)"),
+            (Verb::Patch, true) => ok("Patch(Main)"),
+            (Verb::Delete, true) => ok("Delete"),
+            (Verb::Update | Verb::Patch, false) if resource.custom.is_some() && !everywhere => {
+                Ok(format!("Nameless({verb:?})"))
+            }
+            (Verb::DeleteCollection, false) if !everywhere && verbs == Verbs::All => ok("DeleteCollection"),
+            _ => Err(Status::method_not_allowed()),
+        }
+    }
+
+    #[test]
+    fn temporary_as_before() {
+        let registry = Registry::of(crate::registry::Kinds::of_tests());
+        registry.apply_crds([&json!({
+            "metadata": {"name": "ws.x.io"},
+            "spec": {
+                "group": "x.io",
+                "scope": "Namespaced",
+                "names": {"plural": "ws", "kind": "W", "singular": "w", "listKind": "WList"},
+                "versions": [{"name": "v1", "served": true, "storage": true,
+                    "subresources": {"status": {}, "scale": {"specReplicasPath": ".spec.r", "statusReplicasPath": ".status.r"}},
+                    "schema": {"openAPIV3Schema": {"type": "object"}}}],
+            },
+            "status": {"conditions": [{"type": "Established", "status": "True"}],
+                "acceptedNames": {"plural": "ws", "kind": "W", "singular": "w", "listKind": "WList"}},
+        })]);
+        let built_in = kubewright_kinds::built_in();
+        let mut rows: Vec<std::sync::Arc<Resource>> = built_in.rows.iter().chain(&built_in.metrics).cloned().collect();
+        rows.push(registry.lookup("x.io", "v1", "ws").expect("served"));
+        let mut count = 0;
+        for row in rows {
+            let mut subresources: Vec<Option<String>> =
+                row.subresources.iter().map(|s| Some(s.name().to_owned())).collect();
+            subresources.extend([None, Some("nothing".to_owned())]);
+            for subresource in subresources {
+                for name in [None, Some("n")] {
+                    for namespace in [None, Some("a")] {
+                        for legacy_watch in [false, true] {
+                            if subresource.is_some() && (name.is_none() || legacy_watch && row.custom.is_none()) {
+                                continue;
+                            }
+                            let path = ResourcePath {
+                                group: row.group.to_string(),
+                                version: row.version.to_string(),
+                                plural: row.plural.to_string(),
+                                namespace: namespace.map(str::to_owned),
+                                name: name.map(str::to_owned),
+                                subresource: subresource.clone(),
+                                legacy_watch,
+                                below: String::new(),
+                            };
+                            let mut old_none = None;
+                            for method in ["GET", "HEAD", "OPTIONS", "POST", "PUT", "PATCH", "DELETE", "TRACE"] {
+                                for watch in [false, true] {
+                                    let method = Method::from_bytes(method.as_bytes()).expect("a method");
+                                    let Some(verb) = Verb::of(&method, &path, watch) else {
+                                        let nameless = row.verbs == Verbs::CreateOnly && path.name.is_some();
+                                        let everywhere = row.verbs == Verbs::CreateOnly
+                                            && row.namespaced
+                                            && path.namespace.is_none();
+                                        let unknown = old_unrouted(&row, &path, Verb::Get)
+                                            .is_some_and(|status| status.code == 404);
+                                        let old = nameless || everywhere || unknown;
+                                        let is_named = row.verbs == Verbs::CreateOnly && path.name.is_some();
+                                        let new =
+                                            is_named || Endpoint::of(&row, &path, Verb::Get) == Err(NotServed::Path);
+                                        assert_eq!(old, new, "{path:?} {method}");
+                                        old_none = Some(old);
+                                        continue;
+                                    };
+                                    count += 1;
+                                    let new = Endpoint::of(&row, &path, verb);
+                                    let early = new
+                                        .as_ref()
+                                        .err()
+                                        .and_then(|why| why.before_negotiation(&row, &path, verb));
+                                    let text = new
+                                        .map(|e| format!("{e:?}"))
+                                        .map_err(|why| why.status(&row, name.unwrap_or("")));
+                                    assert_eq!(text, old_run(&row, &path, verb), "{path:?} {verb:?}");
+                                    assert_eq!(
+                                        early.map(|e| e.status(&row, "")),
+                                        old_unrouted(&row, &path, verb),
+                                        "{path:?} {verb:?}"
+                                    );
+                                    let unrouted = old_run(&row, &path, verb).err().is_some_and(|s| {
+                                        [Status::method_not_allowed(), Status::no_such_path()].contains(&s)
+                                    });
+                                    assert_eq!(
+                                        Endpoint::of(&row, &path, verb).err().is_some_and(NotServed::is_routers),
+                                        unrouted
+                                    );
+                                }
+                            }
+                            let _ = old_none;
+                        }
+                    }
+                }
+            }
+        }
+        assert!(count > 10_000, "{count}");
+    }
+    // TEMPORARY-END
+}

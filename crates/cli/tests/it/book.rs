@@ -1,0 +1,399 @@
+//! The pages of the book agree with the command: every `console` block of `docs/src/commands` is typed and compared.
+//!
+//! A line `$ kubewright …` is run in a project; the lines below it are its output (standard output, then standard
+//! error). `[..]` stands for any text within a line, a line `...` for any lines. A command that runs until Ctrl-C gets
+//! it when all lines were seen, in this order.
+//!
+//! The pages of the reference (flags, error codes) are written out of the program: `KUBEWRIGHT_UPDATE_BOOK=1` renews
+//! them.
+
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use crate::support::project::{Project, REMOTE_KUBECONFIG, deployable};
+use crate::support::{self, picture};
+
+/// Commands of the blocks, each with the lines that are expected.
+fn blocks(page: &str) -> Vec<(Vec<String>, Vec<String>)> {
+    let mut blocks = Vec::new();
+    let mut lines = page.lines();
+    while let Some(line) = lines.next() {
+        if line != "```console" {
+            continue;
+        }
+        for line in lines.by_ref().take_while(|line| *line != "```") {
+            match line.strip_prefix("$ kubewright") {
+                Some(typed) => {
+                    blocks.push((typed.split_whitespace().map(str::to_owned).collect(), Vec::new()));
+                }
+                None => blocks
+                    .last_mut()
+                    .expect("a block begins with a command")
+                    .1
+                    .push(line.to_owned()),
+            }
+        }
+    }
+    blocks
+}
+
+/// Whether a line matches the expected one, with `[..]` for anything.
+fn fits(expected: &str, line: &str) -> bool {
+    let mut parts = expected.split("[..]");
+    let first = parts.next().unwrap_or_default();
+    let Some(mut rest) = line.strip_prefix(first) else {
+        return false;
+    };
+    let parts: Vec<&str> = parts.collect();
+    let Some((last, middle)) = parts.split_last() else {
+        return rest.is_empty();
+    };
+    for part in middle {
+        match rest.split_once(part) {
+            Some((_, after)) => rest = after,
+            None => return false,
+        }
+    }
+    rest.ends_with(last)
+}
+
+/// Whether lines match the expected ones, with `...` for any lines.
+fn all_fit(expected: &[String], lines: &[&str]) -> bool {
+    match expected.split_first() {
+        None => lines.is_empty(),
+        Some((any, rest)) if any == "..." => (0..=lines.len()).any(|skipped| all_fit(rest, &lines[skipped..])),
+        Some((first, rest)) => lines
+            .split_first()
+            .is_some_and(|(line, more)| fits(first, line) && all_fit(rest, more)),
+    }
+}
+
+/// A project as the pages assume it: called guestbook, with a kubeconfig of a cluster far away.
+fn project() -> Project {
+    let project = Project::new();
+    project.write("prod.yaml", REMOTE_KUBECONFIG);
+    project.source(
+        "the operator",
+        r####"
+    writeln!(socket, "{}", r##"{"observed":{"reconcileStarted":{"controller":"guestbook","request":{"namespace":"default","name":"hello"},"reconcileId":1,"causes":[{"kind":"created","object":{"apiVersion":"webapp.my.domain/v1","kind":"Guestbook","namespace":"default","name":"hello"}}],"ready":0,"delayed":0}}}"##).unwrap();
+    writeln!(socket, "{}", r##"{"observed":{"written":{"controller":"guestbook","verb":"patch","object":{"apiVersion":"apps/v1","kind":"Deployment","namespace":"default","name":"hello"},"subresource":null,"changes":[{"path":"spec.replicas","before":1,"after":3}]}}}"##).unwrap();
+"####,
+    );
+    project
+}
+
+fn check_long(project: &Project, arguments: &[&str], expected: &[String]) {
+    // The live screen is for terminals.
+    let plain: &[&str] = if arguments == ["dev"] { &["--plain"] } else { &[] };
+    let mut process = project
+        .command(&[arguments, plain].concat())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let out = process.stdout.take().unwrap();
+    let (send, printed) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        for line in BufReader::new(out).lines().map_while(Result::ok) {
+            // A test that failed reads no more.
+            let _ = send.send(line);
+        }
+    });
+    let end = Instant::now() + Duration::from_secs(90);
+    let mut seen = Vec::new();
+    for line in expected {
+        loop {
+            let Ok(found) = printed.recv_timeout(end.saturating_duration_since(Instant::now())) else {
+                let _ = process.kill();
+                panic!("{arguments:?} never said\n{line}\nafter\n{}", seen.join("\n"));
+            };
+            seen.push(found);
+            if fits(line, &seen[seen.len() - 1]) {
+                break;
+            }
+        }
+    }
+    let sent = Command::new("kill").args(["-INT", &process.id().to_string()]).status();
+    assert!(sent.unwrap().success() && process.wait().unwrap().success());
+}
+
+#[test]
+fn pages_say_what_the_command_says() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/src/commands");
+    let mine = [
+        "dev",
+        "run",
+        "doctor",
+        "explain",
+        "completion",
+        "cluster",
+        "demo",
+        "version",
+    ];
+    let pages = mine.iter().map(|name| folder.join(format!("{name}.md")));
+    // A chapter of its own, because it is also about markers.
+    let pages: Vec<PathBuf> = pages.chain([folder.join("../manifests.md")]).collect();
+    let cluster = support::RunningCluster::start(&[]);
+    for page in pages {
+        let text = fs::read_to_string(&page).unwrap();
+        let blocks = blocks(&text);
+        assert!(!blocks.is_empty(), "{} shows nothing", page.display());
+        let project = project();
+        fs::copy(cluster.kubeconfig(), project.path().join("cluster.yaml")).unwrap();
+        for (arguments, expected) in blocks {
+            let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+            if arguments == ["dev"] || arguments.first() == Some(&"cluster") {
+                check_long(&project, &arguments, &expected);
+                continue;
+            }
+            check_page(&page, &arguments, &expected, project.command(&arguments));
+        }
+    }
+}
+
+fn check_page(page: &Path, arguments: &[&str], expected: &[String], mut command: Command) {
+    let output = command.stdin(Stdio::null()).output().unwrap();
+    let out = String::from_utf8_lossy(&output.stdout);
+    let err = String::from_utf8_lossy(&output.stderr);
+    // Cargo says where it waits for another cargo, and colours nothing here.
+    let lines: Vec<&str> = out
+        .lines()
+        .chain(err.lines())
+        .filter(|line| !line.contains("Blocking"))
+        .collect();
+    assert!(
+        all_fit(expected, &lines),
+        "{}: kubewright {arguments:?} says\n{}\nand not\n{}",
+        page.display(),
+        lines.join("\n"),
+        expected.join("\n")
+    );
+}
+
+/// The pages that begin in an empty folder called guestbook.
+#[test]
+fn pages_about_scaffolding_say_what_the_command_says() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/src/commands");
+    for name in [
+        "init",
+        "create",
+        "edit",
+        "delete",
+        "plugins",
+        "build-installer",
+        "bundle",
+    ] {
+        let page = folder.join(format!("{name}.md"));
+        let blocks = blocks(&fs::read_to_string(&page).unwrap());
+        assert!(!blocks.is_empty(), "{} shows nothing", page.display());
+        let place = tempfile::tempdir().unwrap();
+        let project = place.path().join("guestbook");
+        fs::create_dir(&project).unwrap();
+        for (arguments, expected) in blocks {
+            let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+            let mut command = Command::new(env!("CARGO_BIN_EXE_kubewright"));
+            command
+                .current_dir(&project)
+                .args(&arguments)
+                .env_remove("EXTERNAL_PLUGINS_PATH")
+                .env_remove("KUBEWRIGHT_PATH");
+            if arguments.contains(&"--image") {
+                generated(&project);
+            }
+            check_page(&page, &arguments, &expected, command);
+        }
+    }
+}
+
+/// The pages about clusters begin in a project whose generated files are there.
+#[test]
+fn pages_about_clusters_say_what_the_command_says() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/src/commands");
+    let cluster = support::RunningCluster::start(&[]);
+    for name in ["install", "deploy"] {
+        let page = folder.join(format!("{name}.md"));
+        let blocks = blocks(&fs::read_to_string(&page).unwrap());
+        assert!(!blocks.is_empty(), "{} shows nothing", page.display());
+        let project = deployable(false);
+        fs::copy(cluster.kubeconfig(), project.path().join("cluster.yaml")).unwrap();
+        for (arguments, expected) in blocks {
+            let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+            let mut command = Command::new(support::KUBEWRIGHT);
+            command
+                .current_dir(project.path())
+                .args(&arguments)
+                .env_remove("IMG")
+                .env_remove("KUBECONFIG");
+            check_page(&page, &arguments, &expected, command);
+        }
+    }
+}
+
+/// The files that `manifests` would have written, in the project of a page that goes on without it.
+fn generated(project: &Path) {
+    let generated = deployable(false);
+    for file in [
+        "config/rbac/role.yaml",
+        "config/crd/bases/webapp.my.domain_guestbooks.yaml",
+    ] {
+        let target = project.join(file);
+        fs::create_dir_all(target.parent().unwrap()).unwrap();
+        fs::copy(generated.path().join(file), target).unwrap();
+    }
+}
+
+#[test]
+fn every_command_has_a_page() {
+    let summary = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/src/SUMMARY.md")).unwrap();
+    let titles: Vec<&str> = summary
+        .lines()
+        .filter_map(|line| line.trim_start().strip_prefix("- [")?.split_once(']'))
+        .flat_map(|(titles, _)| titles.split(", "))
+        .collect();
+    let help = Command::new(support::KUBEWRIGHT).arg("--help").output().unwrap();
+    let help = String::from_utf8(help.stdout).unwrap();
+    let (_, commands) = help.split_once("Commands:\n").expect("the help lists the commands");
+    let commands: Vec<&str> = commands
+        .lines()
+        .map_while(|line| line.split_whitespace().next())
+        .collect();
+    assert!(commands.contains(&"init"), "{help}");
+    for command in commands {
+        assert!(titles.contains(&command), "there is no page about {command}");
+    }
+}
+
+#[test]
+fn the_table_of_mistakes_names_codes_that_exist() {
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/src/mistakes.md");
+    let text = fs::read_to_string(page).unwrap();
+    let rows: Vec<Vec<&str>> = text
+        .lines()
+        .filter(|line| line.starts_with("| ") && !line.starts_with("| mistake"))
+        .map(|line| line.split('|').map(str::trim).collect())
+        .collect();
+    assert!(rows.len() >= 15, "the fifteen and more");
+    let project = Project::new();
+    for row in rows {
+        let (who, code) = (row[2], row[3]);
+        assert_eq!(code.is_empty(), who.starts_with("nothing yet"), "{row:?}");
+        if !code.is_empty() {
+            let output = project.command(&["explain", code]).output().unwrap();
+            assert!(
+                output.status.success(),
+                "{row:?}: {}",
+                String::from_utf8_lossy(&output.stderr)
+            );
+        }
+    }
+}
+
+/// Compares a page that is made out of the program, or renews it.
+fn check_made(name: &str, made: &str, compared: fn(&str) -> String) {
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/src").join(name);
+    if std::env::var_os("KUBEWRIGHT_UPDATE_BOOK").is_some() {
+        fs::write(&page, made).unwrap();
+    }
+    assert!(
+        fs::read_to_string(&page).is_ok_and(|present| compared(&present) == compared(made)),
+        "docs/src/{name} is not what the program says: KUBEWRIGHT_UPDATE_BOOK=1 cargo test -p kubewright-cli --test it book::the_pages_made"
+    );
+}
+
+/// The output of `--help` for a command, and for the commands below it.
+fn help_of(command: &[&str], page: &mut String) {
+    let output = Command::new(env!("CARGO_BIN_EXE_kubewright"))
+        .args(command)
+        .arg("--help")
+        .env("COLUMNS", "100")
+        .output()
+        .unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    let lines: Vec<&str> = text.lines().map(str::trim_end).collect();
+    let title = ["kubewright"]
+        .iter()
+        .chain(command)
+        .copied()
+        .collect::<Vec<_>>()
+        .join(" ");
+    page.push_str(&format!("\n## {title}\n\n```text\n{}\n```\n", lines.join("\n")));
+    let listed = lines.iter().skip_while(|line| **line != "Commands:").skip(1);
+    for line in listed.take_while(|line| !line.is_empty()) {
+        match line.split_whitespace().next() {
+            Some("help") | None => {}
+            Some(name) => help_of(&[command, &[name]].concat(), page),
+        }
+    }
+}
+
+#[test]
+fn the_pages_made_out_of_the_program_are_current() {
+    let mut commands = "# Commands\n\nEvery command with its flags, as `--help` prints them. What the commands do is on the pages below.\n".to_owned();
+    help_of(&[], &mut commands);
+    check_made("commands.md", &commands, str::to_owned);
+
+    let mut codes = "# Error codes\n\nAn error of the command, and many of the library, carry a code such as `[KWR0726]`. `kubewright explain KWR0726` tells the same as this page.\n".to_owned();
+    for explanation in kubewright_codegen::codes::all() {
+        codes.push_str(&format!(
+            "\n## {}: {}\n\n{}\n",
+            explanation.code,
+            explanation.title,
+            explanation.story.trim()
+        ));
+    }
+    check_made("codes.md", &codes, str::to_owned);
+}
+
+/// The picture of the demo: where everything is, the operator's first steps, and the end.
+fn first_and_last(lines: &[String]) -> Vec<String> {
+    let texts: Vec<String> = lines.iter().map(|line| picture::text(line)).collect();
+    let is_head = |text: &str| text.trim_start().starts_with(|c: char| c.is_ascii_digit());
+    let mut shown = vec!["$ kubewright demo --once".to_owned()];
+    let mut speaks = true;
+    for (line, text) in lines.iter().zip(&texts) {
+        if is_head(text) {
+            if shown.iter().any(|shown| shown.contains("~ changed")) {
+                break;
+            }
+            speaks = text.split_whitespace().nth(2) == Some("guestbook");
+        }
+        if speaks {
+            shown.push(line.clone());
+        }
+    }
+    shown.push("            ⋮".to_owned());
+    shown.extend(
+        lines
+            .iter()
+            .filter(|line| picture::text(line).starts_with('✓'))
+            .cloned(),
+    );
+    shown
+}
+
+#[test]
+fn the_picture_of_the_demo_is_current() {
+    let Ok(output) = Command::new("script")
+        .args(["-q", "-e", "-c"])
+        .arg(format!("'{}' demo --once", env!("CARGO_BIN_EXE_kubewright")))
+        .arg("/dev/null")
+        .env("TMPDIR", "/tmp")
+        .env("TERM", "xterm-256color")
+        .env_remove("NO_COLOR")
+        .stdin(Stdio::null())
+        .output()
+    else {
+        eprintln!("left out: this machine has no `script` to play a terminal");
+        return;
+    };
+    assert!(output.status.success());
+    let lines: Vec<String> = String::from_utf8(output.stdout)
+        .unwrap()
+        .lines()
+        .map(|line| line.trim_end().to_owned())
+        .collect();
+    let made = picture::svg("kubewright demo --once", &first_and_last(&lines));
+    check_made("pictures/demo.svg", &made, picture::without_numbers);
+}

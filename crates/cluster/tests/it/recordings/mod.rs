@@ -1,0 +1,128 @@
+//! The answers of a real API server, request by request, played against ours: the sequences in `testdata/recordings`,
+//! recorded from kube-apiserver 1.36.3 without controllers. Its README describes the form of a sequence and the
+//! comparison.
+
+mod compare;
+mod hook;
+mod http;
+mod player;
+
+use crate::common;
+use std::path::Path;
+use std::sync::Arc;
+
+use compare::Caller;
+use futures::StreamExt as _;
+use kubewright_cluster::{Cluster, Controllers, Listening};
+use serde_json::{Value, json};
+
+/// Sequences that run at the same time.
+const AT_ONCE: usize = 6;
+/// Steps that are answered otherwise, each with the reason. A step that is answered as recorded does not belong here:
+/// the test reports it.
+const KNOWN: &[(&str, &str, &str)] = &[];
+
+/// One list for all sequences: a failure shows every step that differs, not the first one only.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_server_answers_as_recorded() {
+    let (cluster, listening) = common::listening(Cluster::builder().controllers(Controllers::None)).await;
+    let listening = Arc::new(listening);
+    let caller = caller(&listening).await;
+    let mut report = Vec::new();
+    let mut steps = 0;
+    let mut known: Vec<(String, String)> = Vec::new();
+    let sequences = sequences();
+    let played = futures::stream::iter(sequences.into_iter().enumerate().map(|(index, (file, sequence))| {
+        let (listening, caller) = (listening.clone(), caller.clone());
+        async move {
+            let id = format!("x{}", letters(index));
+            let outcomes = player::Player::play(&listening, caller, &id, &sequence).await;
+            (file, sequence, outcomes)
+        }
+    }));
+    let mut played = played.buffer_unordered(AT_ONCE);
+    while let Some((file, sequence, mut outcomes)) = played.next().await {
+        // An address or a port that a sequence names may by chance be one that a Service was given before, here as on a
+        // real server.
+        if outcomes.iter().any(|outcome| !outcome.differences.is_empty()) {
+            outcomes = alone(&sequence).await;
+        }
+        for outcome in outcomes {
+            steps += 1;
+            if outcome.differences.is_empty() {
+                continue;
+            }
+            if KNOWN.iter().any(|(at, step, _)| *at == file && *step == outcome.step) {
+                known.push((file.clone(), outcome.step));
+                continue;
+            }
+            let shown: Vec<String> = outcome
+                .differences
+                .iter()
+                .take(6)
+                .map(|line| format!("    {line}"))
+                .collect();
+            report.push(format!("{file} {}\n{}", outcome.step, shown.join("\n")));
+        }
+    }
+    cluster.stop().await;
+    report.sort();
+    let healed = KNOWN
+        .iter()
+        .filter(|(file, step, _)| !known.contains(&((*file).to_owned(), (*step).to_owned())));
+    report
+        .extend(healed.map(|(file, step, _)| format!("{file} {step} is answered as recorded: strike it off the list")));
+    assert!(steps > 2300, "only {steps} steps were found");
+    assert!(
+        report.is_empty(),
+        "{} of {steps} steps differ:\n{}",
+        report.len(),
+        report.join("\n")
+    );
+}
+
+/// Plays a sequence on a server of its own.
+async fn alone(sequence: &Value) -> Vec<player::Outcome> {
+    let (cluster, listening) = common::listening(Cluster::builder().controllers(Controllers::None)).await;
+    let outcomes = player::Player::play(&listening, caller(&listening).await, "xalone", sequence).await;
+    cluster.stop().await;
+    outcomes
+}
+
+/// How the server sees the administrator.
+async fn caller(listening: &Listening) -> Caller {
+    let review = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"});
+    let path = "/apis/authentication.k8s.io/v1/selfsubjectreviews";
+    let answer = http::call(listening, &json!({"method": "POST", "path": path, "body": review})).await;
+    let answer = answer.expect("the server answers");
+    Caller(answer.body.pointer("/status/userInfo").cloned().unwrap_or_default())
+}
+
+fn sequences() -> Vec<(String, Value)> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("testdata/recordings");
+    let mut files: Vec<_> = std::fs::read_dir(&folder)
+        .expect("the recordings are there")
+        .map(|entry| entry.expect("a readable folder").path())
+        .filter(|path| path.extension().is_some_and(|extension| extension == "json"))
+        .collect();
+    files.sort();
+    let read = |path: &Path| serde_json::from_str(&std::fs::read_to_string(path).expect("a readable file"));
+    files
+        .iter()
+        .map(|path| {
+            let name = path.file_stem().expect("a file").to_string_lossy().into_owned();
+            (name, read(path).expect("a recording is JSON"))
+        })
+        .collect()
+}
+
+/// A number as letters that may stand in every kind of name.
+fn letters(mut number: usize) -> String {
+    const ALPHABET: &[u8] = b"bcdfghjkmnpqrstvwxz";
+    let mut text = String::new();
+    for _ in 0..6 {
+        text.push(char::from(ALPHABET[number % ALPHABET.len()]));
+        number /= ALPHABET.len();
+    }
+    text
+}

@@ -1,0 +1,264 @@
+//! The built-in controllers: the work of kube-controller-manager and kube-scheduler, as operators on the `kubewright`
+//! crate.
+//!
+//! Each is written with the public API alone, as a user would write an operator. Each keeps its decisions (pure
+//! functions, tested with tables) apart from its writes. Their conditions, reasons, messages, events and annotations
+//! are those of Kubernetes.
+//!
+//! # Where to change what
+//!
+//! | name | file | what |
+//! |---|---|---|
+//! | `namespace` | `namespace/` | empties namespaces that are deleted |
+//! | `garbage-collector` | `garbage_collector/` | owner references: background, foreground, orphan |
+//! | `serviceaccount` | `serviceaccount.rs`, `token.rs` | the account `default`, the ConfigMap `kube-root-ca.crt`, tokens in Secrets |
+//! | `replicaset` | `replicaset/` | as many pods as wished |
+//! | `replicationcontroller` | `replicaset/kinds.rs` | the same, for the older kind |
+//! | `deployment` | `deployment/` | rollouts |
+//! | `job` | `job/` | pods that run to their end; finished Jobs go after their time |
+//! | `cronjob` | `cronjob/` | Jobs at certain times |
+//! | `statefulset` | `statefulset/` | pods with names, an order and claims |
+//! | `daemonset` | `daemonset/` | a pod on each node |
+//! | `scheduler` | `scheduler/` | gives pods a node |
+//! | `node-lifecycle` | `node_lifecycle/` | nodes that fall silent, and taints of nodes that follow from their conditions |
+//! | `taint-eviction` | `taint_eviction.rs` | pods leave nodes with taints that they do not tolerate |
+//! | `pod-garbage-collector` | `podgc.rs` | pods that no other controller removes |
+//! | `volume-protection` | `protection.rs` | claims, volumes and VolumeAttributesClasses in use are not taken away |
+//! | `resourcequota` | `resourcequota.rs` | what a namespace uses of its quotas |
+//! | `endpoints` | `endpoints/` | EndpointSlices and Endpoints of Services, mirrors of Endpoints made by hand |
+//! | `disruption` | `disruption/` | what PodDisruptionBudgets allow |
+//! | `persistentvolume-binder` | `volumes/` | claims and volumes, a provisioner that simulates, the default StorageClass |
+//! | `certificatesigningrequest` | `certificates.rs` | approves the requests of kubelets, signs, and removes old requests |
+//! | `horizontalpodautoscaler` | `horizontalpodautoscaler/` | makes targets as large as their pods need; what pods use is what the metrics API says |
+//! | `resourceclaim` | `resourceclaim/` | claims to devices: made from templates for pods, reserved, and cleaned up |
+//! | `clusterrole-aggregation` | `clusterrole_aggregation.rs` | ClusterRoles that gather the rules of others: view, edit, admin |
+//!
+//! Shared: `claim` (adoption), `pod_control` (making and deleting pods), `history` (ControllerRevisions), `selecting`
+//! (what selects a pod), `intstr`; `kubewright-objects` has what the nodes read with, too. Metrics that users set for
+//! autoscalers are in [`metrics`], the contents of certificate requests in `csr`. What a quota counts is decided in
+//! `kubewright_model::quota`.
+//!
+//! The tests of each decision are beside it; `crates/cluster/tests/it/as_upstream` has scenarios recorded from the real
+//! controllers, `crates/testing/tests/it/crashes` kills them after each of their writes.
+//!
+//! Invariants: a controller needs the runtime and nothing of the server, so that it runs against any API server; what
+//! it cannot know by itself (a certificate, a token, the usage of pods) is handed in by [`Settings`]. Not here: the
+//! nodes and their kubelets (`kubewright-nodes`), who runs the controllers (`kubewright-cluster`).
+
+mod certificates;
+mod claim;
+mod clusterrole_aggregation;
+mod cronjob;
+mod csr;
+mod daemonset;
+mod deployment;
+mod disruption;
+mod endpoints;
+mod garbage_collector;
+mod history;
+mod horizontalpodautoscaler;
+mod intstr;
+mod job;
+pub mod metrics;
+mod namespace;
+mod node_lifecycle;
+mod pod_control;
+mod podgc;
+mod protection;
+mod replicaset;
+mod resourceclaim;
+mod resourcequota;
+mod scheduler;
+mod selecting;
+mod serviceaccount;
+mod statefulset;
+mod taint_eviction;
+mod token;
+mod unstructured;
+mod volumes;
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use kubewright::{Clock, Error, ManagerBuilder, SystemClock};
+use kubewright_objects::usage::{Annotated, Meter};
+
+pub use csr::Wish as CertificateWish;
+
+/// The names of these controllers, as `--controllers` takes them.
+pub const NAMES: &[&str] = &[
+    "namespace",
+    "garbage-collector",
+    "serviceaccount",
+    "replicaset",
+    "replicationcontroller",
+    "deployment",
+    "job",
+    "cronjob",
+    "statefulset",
+    "daemonset",
+    "scheduler",
+    "node-lifecycle",
+    "volume-protection",
+    "resourcequota",
+    "clusterrole-aggregation",
+    "endpoints",
+    "disruption",
+    "taint-eviction",
+    "pod-garbage-collector",
+    "persistentvolume-binder",
+    "certificatesigningrequest",
+    "horizontalpodautoscaler",
+    "resourceclaim",
+];
+
+/// Where the certificate of the cluster's authority comes from (PEM); `None` when there is none to publish.
+pub type RootCa = Arc<dyn Fn() -> Option<String> + Send + Sync>;
+
+/// A token that a Secret of type `kubernetes.io/service-account-token` lacks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SecretToken<'a> {
+    /// Namespace of both.
+    pub namespace: &'a str,
+    /// Name of the service account.
+    pub account: &'a str,
+    /// Its uid.
+    pub account_uid: &'a str,
+    /// Name of the Secret.
+    pub secret: &'a str,
+}
+
+/// Where signed tokens come from; `None` when there is no key.
+pub type TokenSource = Arc<dyn Fn(&SecretToken<'_>) -> Option<String> + Send + Sync>;
+
+/// Makes a certificate (PEM) of a request (PEM) for these usages and this time, or says why not.
+pub type CertificateSource = Arc<dyn Fn(&[u8], &[String], Duration) -> Result<String, String> + Send + Sync>;
+
+/// The settings of the controllers.
+#[derive(Clone)]
+pub struct Settings {
+    /// The certificate of the cluster's authority (PEM), for the ConfigMap `kube-root-ca.crt` of every namespace. It is
+    /// asked for when a namespace is looked at. `None`: the ConfigMap is not made.
+    pub root_ca: RootCa,
+    /// Signs the tokens of Secrets of type `kubernetes.io/service-account-token`. `None`: they get none.
+    pub service_account_token: TokenSource,
+    /// Signs the requests of CertificateSigningRequests. `None`: there is no authority, and nothing is signed.
+    pub certificates: Option<CertificateSource>,
+    /// The names that the scheduler goes by: it places the pods that ask for one of them in `spec.schedulerName`, and
+    /// leaves all others alone.
+    pub schedulers: BTreeSet<String>,
+    /// Tells the time of day.
+    pub clock: Arc<dyn Clock>,
+    /// Whether nodes renew their Leases every ten seconds, and fall silent when they do not. Without, a node is silent
+    /// when it is told to be (annotation `kubewright.dev/node: silent`).
+    pub heartbeats: bool,
+    /// Tells autoscalers what pods use.
+    pub meter: Arc<dyn Meter>,
+}
+
+impl Default for Settings {
+    fn default() -> Settings {
+        Settings {
+            root_ca: Arc::new(|| None),
+            service_account_token: Arc::new(|_| None),
+            certificates: None,
+            schedulers: BTreeSet::from([scheduler::DEFAULT.to_owned()]),
+            clock: Arc::new(SystemClock),
+            heartbeats: true,
+            meter: Arc::new(Annotated),
+        }
+    }
+}
+
+impl fmt::Debug for Settings {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Settings")
+            .field("schedulers", &self.schedulers)
+            .field("heartbeats", &self.heartbeats)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Adds one of [`NAMES`] to a manager. A name that is not among them adds nothing.
+///
+/// ```
+/// use kubewright::{Manager, kube};
+/// use kubewright_controllers::{NAMES, Settings, add};
+///
+/// fn manager(client: kube::Client) -> kubewright::Result<Manager> {
+///     let settings = Settings::default();
+///     let manager = Manager::builder(client).name("kube-controller-manager");
+///     NAMES.iter().fold(manager, |manager, name| add(manager, name, &settings)).build()
+/// }
+/// ```
+pub fn add(manager: ManagerBuilder, name: &str, settings: &Settings) -> ManagerBuilder {
+    match name {
+        "namespace" => manager.add(namespace::controller()),
+        "garbage-collector" => {
+            let clock = settings.clock.clone();
+            manager.runnable("garbage-collector-controller", move |client, stop| {
+                garbage_collector::run(client, clock.clone(), stop)
+            })
+        }
+        "serviceaccount" => manager
+            .add(serviceaccount::accounts())
+            .add(serviceaccount::root_ca(settings.root_ca.clone()))
+            .add(token::controller(
+                settings.service_account_token.clone(),
+                settings.root_ca.clone(),
+            )),
+        "replicaset" => manager.add(replicaset::controller()),
+        "replicationcontroller" => manager.add(replicaset::replication_controller()),
+        "deployment" => manager.add(deployment::controller()),
+        "cronjob" => manager.add(cronjob::controller()),
+        "job" => manager.add(job::controller()).add(job::ttl::controller()),
+        "statefulset" => manager.add(statefulset::controller()),
+        "daemonset" => manager.add(daemonset::controller()),
+        "scheduler" => manager.add(scheduler::controller(&settings.schedulers)),
+        "volume-protection" => manager
+            .add(protection::claims())
+            .add(protection::volumes())
+            .add(protection::classes()),
+        "resourcequota" => manager.add(resourcequota::controller()),
+        "node-lifecycle" => manager.add(node_lifecycle::controller(settings.heartbeats)),
+        "endpoints" => manager
+            .add(endpoints::slices())
+            .add(endpoints::legacy())
+            .add(endpoints::mirrors()),
+        "persistentvolume-binder" => manager
+            .add(volumes::claims())
+            .add(volumes::volumes())
+            .runnable("default-storage-class", volumes::default_class),
+        "certificatesigningrequest" => manager.add(certificates::controller(settings.certificates.clone())),
+        "horizontalpodautoscaler" => manager.add(horizontalpodautoscaler::controller(settings.meter.clone())),
+        "taint-eviction" => manager.add(taint_eviction::controller()),
+        "pod-garbage-collector" => manager.add(podgc::controller()),
+        "disruption" => manager.add(disruption::budgets()).add(disruption::stale()),
+        "resourceclaim" => manager.add(resourceclaim::pods()).add(resourceclaim::claims()),
+        "clusterrole-aggregation" => manager.add(clusterrole_aggregation::controller()),
+        _ => manager,
+    }
+}
+
+/// The API server refuses to create anything in a namespace that is being deleted, or gone: not a failure, there is
+/// nothing left to do.
+fn is_namespace_going(error: &Error) -> bool {
+    let details = error.status().and_then(|status| status.details.as_ref());
+    details.is_some_and(|details| {
+        let gone = error.is_not_found() && details.kind == "namespaces";
+        gone || details
+            .causes
+            .iter()
+            .any(|cause| cause.reason == "NamespaceTerminating")
+    })
+}
+
+/// The API server's own sentence, as conditions and events quote it; of other errors the whole text.
+fn plain(error: &Error) -> String {
+    match error.status() {
+        Some(status) if !status.message.is_empty() => status.message.clone(),
+        _ => error.to_string(),
+    }
+}

@@ -1,0 +1,267 @@
+//! ResourceQuotas: `status.hard` follows the spec, and `status.used` is the usage of the objects in the namespace.
+//!
+//! The API server charges created objects; this controller gives back the usage of deleted ones, and counts everything
+//! once when a quota is new or its spec changes. It counts again when an object of a kind with a name of its own goes
+//! or needs less; of other kinds (`count/…`) it only looks from time to time, because a watch on everything costs more
+//! than such a quota is worth.
+//!
+//! Invariant: a charge is never taken back for an object that is just being created. The API server charges first and
+//! stores at once after that; so the quota is taken from the cache, which is behind, the objects are asked for after
+//! it, and the status is written only onto the version that was seen.
+//!
+//! Not here: refusing (the API server's admission), the counting itself (`kubewright_model::quota`).
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use kubewright::k8s_openapi::api::core::v1::{
+    ConfigMap, PersistentVolumeClaim, Pod, ReplicationController, ResourceQuota, ResourceQuotaStatus, Secret, Service,
+};
+use kubewright::k8s_openapi::apimachinery::pkg::api::resource::Quantity;
+use kubewright::kube::api::ListParams;
+use kubewright::kube::core::{ApiResource, PartialObjectMeta};
+use kubewright::kube::discovery::{ApiGroup, Discovery, Scope, verbs};
+use kubewright::{Action, Context, Controller, Event, Object, Reconciler, Request, Result, api_resource};
+use kubewright_model::quota::{Evaluator, ResourceList, parse, to_value};
+use serde_json::Value;
+
+use super::unstructured::UnstructuredApi;
+use kubewright_objects::{Waiting, pods};
+
+/// How soon objects are counted again that are not watched.
+const UNWATCHED: Duration = Duration::from_secs(10);
+/// How soon everything is counted again, even without any event.
+const RESYNC: Duration = Duration::from_secs(300);
+/// How many objects a page of a list has.
+const PAGE: u32 = 500;
+
+/// Knows the quotas that there are.
+pub(crate) struct QuotaReconciler {
+    quotas: Waiting,
+}
+
+/// The controller of quotas.
+pub(crate) fn controller() -> Controller {
+    let quotas = Waiting::default();
+    let reconciler = QuotaReconciler { quotas: quotas.clone() };
+    let controller = Controller::of(reconciler)
+        .named("resourcequota-controller")
+        .concurrency(5)
+        .with_predicate(|event: &Event<ResourceQuota>| match event {
+            // A charge is no reason to count.
+            Event::Modified { old, new } => old.spec != new.spec || is_behind(new),
+            _ => true,
+        })
+        .with_predicate(|event: &Event<Pod>| match event {
+            Event::Modified { old, new } => {
+                old.spec != new.spec
+                    || (pods::is_finished(new) && !pods::is_finished(old))
+                    || resources_changed(old, new)
+            }
+            event => is_gone(event),
+        })
+        .with_predicate(|event: &Event<Service>| match event {
+            Event::Modified { old, new } => old.spec != new.spec,
+            event => is_gone(event),
+        })
+        .with_predicate(|event: &Event<PersistentVolumeClaim>| match event {
+            Event::Modified { old, new } => old.spec != new.spec || old.status != new.status,
+            event => is_gone(event),
+        })
+        .with_predicate(is_gone::<PartialObjectMeta<ConfigMap>>)
+        .with_predicate(is_gone::<PartialObjectMeta<Secret>>)
+        .with_predicate(is_gone::<PartialObjectMeta<ReplicationController>>);
+    let controller = replenished_by::<ResourceQuota>(controller, &quotas);
+    let controller = replenished_by::<Pod>(controller, &quotas);
+    let controller = replenished_by::<Service>(controller, &quotas);
+    let controller = replenished_by::<PersistentVolumeClaim>(controller, &quotas);
+    let controller = replenished_by::<PartialObjectMeta<ConfigMap>>(controller, &quotas);
+    let controller = replenished_by::<PartialObjectMeta<Secret>>(controller, &quotas);
+    replenished_by::<PartialObjectMeta<ReplicationController>>(controller, &quotas)
+}
+
+/// Counts the quotas of a namespace again when an object of this kind in it changes.
+fn replenished_by<K: Object>(controller: Controller, quotas: &Waiting) -> Controller {
+    let quotas = quotas.clone();
+    controller.watches::<K>(move |object| {
+        let namespace = object.meta().namespace.as_deref();
+        let mut quotas = quotas.all();
+        quotas.retain(|quota| quota.namespace() == namespace);
+        quotas
+    })
+}
+
+fn is_gone<K>(event: &Event<K>) -> bool {
+    matches!(event, Event::Deleted { .. })
+}
+
+/// Whether the status lags behind the spec.
+fn is_behind(quota: &ResourceQuota) -> bool {
+    let hard = |hard: Option<&BTreeMap<String, Quantity>>| hard.cloned().unwrap_or_default();
+    let wanted = hard(quota.spec.as_ref().and_then(|spec| spec.hard.as_ref()));
+    wanted != hard(quota.status.as_ref().and_then(|status| status.hard.as_ref()))
+}
+
+/// Whether a resize of a pod is done.
+fn resources_changed(old: &Pod, new: &Pod) -> bool {
+    let given = |pod: &Pod| -> Vec<_> {
+        let status = pod.status.iter();
+        status
+            .flat_map(|status| {
+                status
+                    .container_statuses
+                    .iter()
+                    .chain(&status.init_container_statuses)
+                    .flatten()
+            })
+            .map(|status| (status.resources.clone(), status.allocated_resources.clone()))
+            .collect()
+    };
+    given(old) != given(new)
+}
+
+impl Reconciler for QuotaReconciler {
+    type Object = ResourceQuota;
+
+    async fn reconcile(&self, quota: Arc<ResourceQuota>, ctx: Context) -> Result<Action> {
+        // Before the objects are counted, so that none goes unnoticed.
+        self.quotas.insert(ctx.request());
+        let document = serde_json::to_value(&*quota)?;
+        let (counted, unwatched) = count(&ctx, &document).await?;
+        let spec = |pointer: &str| parse(document.pointer(pointer).unwrap_or(&Value::Null));
+        let (hard, before) = (spec("/spec/hard"), quota.status.clone().unwrap_or_default());
+        // Usage that cannot be counted now keeps its known value.
+        let mut used = spec("/status/used");
+        used.retain(|name, _| hard.contains_key(name));
+        used.extend(counted);
+        let changed = hard != spec("/status/hard") || used != spec("/status/used");
+        if changed || before.hard.is_none() || before.used.is_none() {
+            let mut next = (*quota).clone();
+            next.status = Some(ResourceQuotaStatus {
+                hard: Some(typed(&hard)?),
+                used: Some(typed(&used)?),
+            });
+            match ctx.client().update_status(&next).await {
+                Err(error) if !error.is_not_found() => return Err(error),
+                _ => {}
+            }
+        }
+        Ok(Action::requeue_after(if unwatched { UNWATCHED } else { RESYNC }))
+    }
+
+    async fn deleted(&self, request: Request, _: Context) -> Result<Action> {
+        self.quotas.remove(&request);
+        Ok(Action::await_change())
+    }
+}
+
+fn typed(list: &ResourceList) -> Result<BTreeMap<String, Quantity>> {
+    Ok(serde_json::from_value(to_value(list))?)
+}
+
+/// The usage of a quota by the objects of the namespace, and whether kinds are among them that are not watched.
+async fn count(ctx: &Context, quota: &Value) -> Result<(ResourceList, bool)> {
+    let hard: Vec<&str> = quota
+        .pointer("/spec/hard")
+        .and_then(Value::as_object)
+        .into_iter()
+        .flatten()
+        .map(|(name, _)| name.as_str())
+        .collect();
+    let mut used = ResourceList::new();
+    let mut left = hard.clone();
+    let watched = [
+        (api_resource::<Pod>(), true),
+        (api_resource::<Service>(), true),
+        (api_resource::<PersistentVolumeClaim>(), true),
+        (api_resource::<ConfigMap>(), false),
+        (api_resource::<Secret>(), false),
+        (api_resource::<ReplicationController>(), false),
+        (api_resource::<ResourceQuota>(), false),
+    ];
+    for (kind, whole) in watched {
+        let Some(evaluator) = Evaluator::of(&kind.group, &kind.plural) else {
+            continue;
+        };
+        if hard.iter().any(|name| evaluator.counts(name)) {
+            used.extend(total(ctx, &evaluator, quota, &kind, whole).await?);
+            left.retain(|name| !evaluator.counts(name));
+        }
+    }
+    left.retain(|name| name.starts_with("count/"));
+    if left.is_empty() {
+        return Ok((used, false));
+    }
+    for kind in discover(ctx).await? {
+        let Some(evaluator) = Evaluator::of(&kind.group, &kind.plural) else {
+            continue;
+        };
+        if left.iter().any(|name| evaluator.counts(name)) {
+            used.extend(total(ctx, &evaluator, quota, &kind, false).await?);
+        }
+    }
+    Ok((used, true))
+}
+
+/// Every namespaced kind whose objects can be created and listed, each in its most stable version.
+async fn discover(ctx: &Context) -> Result<Vec<ApiResource>> {
+    let discovery = Discovery::new(ctx.client().kube().clone()).run_aggregated().await?;
+    let kinds = discovery.groups().flat_map(ApiGroup::resources_by_stability);
+    let listed = kinds.filter(|(_, able)| {
+        let can = |verb| able.supports_operation(verb);
+        able.scope == Scope::Namespaced && can(verbs::LIST) && can(verbs::CREATE)
+    });
+    Ok(listed.map(|(kind, _)| kind).collect())
+}
+
+/// The usage of the objects of one kind, as the API server has them now: whole objects, or their metadata where only
+/// their number matters.
+async fn total(
+    ctx: &Context,
+    evaluator: &Evaluator,
+    quota: &Value,
+    kind: &ApiResource,
+    whole: bool,
+) -> Result<ResourceList> {
+    let namespace = ctx.request().namespace().unwrap_or_default();
+    let objects = UnstructuredApi::new(ctx.client().kube(), kind, namespace);
+    let mut documents: Vec<Value> = Vec::new();
+    let mut page = ListParams::default().limit(PAGE);
+    loop {
+        let listed = if whole {
+            objects.list(&page).await?
+        } else {
+            objects.list_metadata(&page).await?
+        };
+        documents.extend(listed.items);
+        match listed.rest {
+            Some(token) => page = page.continue_token(&token),
+            None => break,
+        }
+    }
+    Ok(evaluator.total(quota, &documents, ctx.now()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn a_quota_is_behind_until_its_status_shows_the_spec() {
+        let check = |spec: Value, status: Value, expected: bool| {
+            let quota = json!({"metadata": {"name": "q"}, "spec": spec, "status": status});
+            let quota: ResourceQuota = serde_json::from_value(quota).expect("a quota");
+            assert_eq!(is_behind(&quota), expected, "{quota:?}");
+        };
+        check(json!({}), json!({}), false);
+        check(json!({"hard": {"pods": "1"}}), json!({}), true);
+        check(json!({"hard": {"pods": "1"}}), json!({"hard": {"pods": "1"}}), false);
+        check(
+            json!({"hard": {"pods": "2"}}),
+            json!({"hard": {"pods": "1"}, "used": {"pods": "1"}}),
+            true,
+        );
+    }
+}

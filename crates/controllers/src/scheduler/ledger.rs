@@ -1,0 +1,355 @@
+//! The used resources of each node: kept as pods come and go, so that placing a pod looks at nodes and never at all
+//! pods.
+//!
+//! Pure. Invariant: a pod counts on one node at most, from its placement until it is finished or gone.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use kubewright::Request;
+use kubewright::k8s_openapi::api::core::v1::{Container, Node, Pod, ResourceRequirements};
+use kubewright::k8s_openapi::apimachinery::pkg::api::resource::Quantity;
+
+use super::counted::Alike;
+use super::resident::{Kept, Labels, Resident};
+use super::{neighbours, prefer};
+use kubewright_objects::quantity::milli;
+use kubewright_objects::{bound, pods};
+
+/// Amounts in thousandths by name.
+pub(super) type Amounts = BTreeMap<String, i128>;
+/// A port of the host: address, protocol, number.
+pub(super) type HostPort = (String, String, i32);
+
+/// The used resources of one node.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Taken {
+    pub(super) pods: BTreeMap<Request, Arc<Resident>>,
+    pub(super) amounts: Amounts,
+    /// The same, as nodes are compared ([`assumed_there`]).
+    pub(super) assumed: Amounts,
+    /// How many have the same labels; without those that go.
+    pub(super) alike: Alike,
+}
+
+/// The pods of all nodes.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Ledger {
+    nodes: BTreeMap<String, Taken>,
+    places: BTreeMap<Request, String>,
+    /// Pods that repel others.
+    repelling: BTreeSet<Request>,
+    /// Pods that like or dislike others near them.
+    choosy: BTreeSet<Request>,
+    /// How many pods use a claim.
+    claims: BTreeMap<Request, usize>,
+    kept: Kept,
+}
+
+impl Ledger {
+    /// Enters the pod as it is now.
+    pub(super) fn enter(&mut self, pod: &Pod) {
+        let request = Request::of(pod);
+        match bound::node_of(pod).filter(|_| !pods::is_finished(pod)) {
+            Some(node) => self.place(&request, pod, node),
+            None => self.remove(&request),
+        }
+    }
+
+    /// Enters the pod as one of this node.
+    pub(super) fn place(&mut self, request: &Request, pod: &Pod, node: &str) {
+        let resident = Resident::of(pod, &mut self.kept);
+        // Most changes of a pod that has its place are nothing to others.
+        if self.places.get(request).is_none_or(|place| **place != *node) || !self.has(request, node, &resident) {
+            self.put(request, Arc::new(resident), node);
+        }
+    }
+
+    fn has(&self, request: &Request, node: &str, resident: &Resident) -> bool {
+        let there = self.nodes.get(node).and_then(|taken| taken.pods.get(request));
+        there.is_some_and(|there| **there == *resident)
+    }
+
+    /// Enters the facts about a pod as one of this node.
+    pub(super) fn put(&mut self, request: &Request, resident: Arc<Resident>, node: &str) {
+        self.remove(request);
+        let taken = self.nodes.entry(node.to_owned()).or_default();
+        add(&mut taken.amounts, &resident.asks.amounts);
+        add(&mut taken.assumed, &resident.asks.assumed);
+        if !resident.is_deleting {
+            let alike = taken.alike.entry(alike(request, &resident)).or_default();
+            *alike = alike.saturating_add(1);
+        }
+        let affinity = resident.asks.affinity.as_ref();
+        if neighbours::repels(affinity) {
+            self.repelling.insert(request.clone());
+        }
+        if prefer::is_choosy(affinity) {
+            self.choosy.insert(request.clone());
+        }
+        for claim in &resident.claims {
+            let users = self.claims.entry(Request::new(request.namespace(), claim)).or_default();
+            *users = users.saturating_add(1);
+        }
+        taken.pods.insert(request.clone(), resident);
+        self.places.insert(request.clone(), node.to_owned());
+    }
+
+    pub(super) fn remove(&mut self, request: &Request) {
+        let Some(node) = self.places.remove(request) else {
+            return;
+        };
+        self.repelling.remove(request);
+        self.choosy.remove(request);
+        let Some(taken) = self.nodes.get_mut(&node) else {
+            return;
+        };
+        let Some(pod) = taken.pods.remove(request) else { return };
+        subtract(&mut taken.amounts, &pod.asks.amounts);
+        subtract(&mut taken.assumed, &pod.asks.assumed);
+        if !pod.is_deleting {
+            let alike = alike(request, &pod);
+            match taken.alike.get_mut(&alike) {
+                Some(count) if *count > 1 => *count = count.saturating_sub(1),
+                _ => drop(taken.alike.remove(&alike)),
+            }
+        }
+        if taken.pods.is_empty() {
+            self.nodes.remove(&node);
+        }
+        for claim in &pod.claims {
+            let claim = Request::new(request.namespace(), claim);
+            match self.claims.get_mut(&claim) {
+                Some(users) if *users > 1 => *users = users.saturating_sub(1),
+                _ => drop(self.claims.remove(&claim)),
+            }
+        }
+    }
+
+    /// Whether a pod that has its place uses a claim (`IsPVCUsedByPods`).
+    pub(super) fn uses(&self, namespace: Option<&str>, claim: &str) -> bool {
+        !self.claims.is_empty() && self.claims.contains_key(&Request::new(namespace, claim))
+    }
+
+    /// Whether any pod repels others.
+    pub(super) fn has_repelling(&self) -> bool {
+        !self.repelling.is_empty()
+    }
+
+    /// Whether any pod likes or dislikes others near it.
+    pub(super) fn has_choosy(&self) -> bool {
+        !self.choosy.is_empty()
+    }
+
+    /// The used resources of a node.
+    pub(super) fn on(&self, node: &str) -> Option<&Taken> {
+        self.nodes.get(node)
+    }
+}
+
+fn alike(request: &Request, pod: &Resident) -> (Option<Arc<str>>, Arc<Labels>) {
+    (request.namespace.clone(), pod.labels.clone())
+}
+
+/// The allocatable amount of a resource on a node.
+pub(super) fn allocatable(node: &Node, name: &str) -> i128 {
+    let room = node.status.as_ref().and_then(|status| status.allocatable.as_ref());
+    room.and_then(|room| milli(room.get(name)?)).unwrap_or(0)
+}
+
+fn amounts(list: Option<&BTreeMap<String, Quantity>>) -> Amounts {
+    let list = list.into_iter().flatten();
+    list.filter_map(|(name, quantity)| Some((name.clone(), milli(quantity)?)))
+        .collect()
+}
+
+/// The requests of a pod (`PodRequests`): the sum of its containers and sidecars, or the need of an init container
+/// beside the sidecars that were started before it, whichever is more; or its pod-level requests; and its overhead.
+pub(super) fn requests(pod: &Pod) -> Amounts {
+    asked_in_all(pod, true, |_| {})
+}
+
+/// What is assumed of a container that says nothing of a resource, when nodes are compared: a tenth of a processor, and
+/// 200 MiB (`DefaultMilliCPURequest`, `DefaultMemoryRequest`).
+const ASSUMED: [(&str, i128); 2] = [("cpu", 100), ("memory", (200 << 20) * 1000)];
+
+/// The requests of a pod that is to be placed, as nodes are compared: of its containers, whatever it requests as a
+/// whole (`NodeResourcesFit` is not told of the feature). Nothing of other resources.
+pub(super) fn assumed(pod: &Pod) -> Amounts {
+    with_assumed(pod, &ASSUMED, false)
+}
+
+/// The same of a pod that has its place: what it requests as a whole, nothing is assumed of
+/// (`getNonMissingContainerRequests`).
+pub(super) fn assumed_there(pod: &Pod, requests: &Amounts) -> Amounts {
+    let has_own = pod
+        .spec
+        .iter()
+        .any(|spec| !of_resources(spec.resources.as_ref()).is_empty());
+    let missing = ASSUMED
+        .into_iter()
+        .filter(|(name, _)| !has_own || !requests.contains_key(*name));
+    with_assumed(pod, &missing.collect::<Vec<_>>(), true)
+}
+
+fn with_assumed(pod: &Pod, assumed: &[(&str, i128)], as_a_whole: bool) -> Amounts {
+    let mut all = asked_in_all(pod, as_a_whole, |amounts| {
+        for (name, amount) in assumed {
+            amounts.entry((*name).to_owned()).or_insert(*amount);
+        }
+    });
+    all.retain(|name, _| ASSUMED.iter().any(|(known, _)| known == name));
+    all
+}
+
+/// `complete` adds to the requests of each container; what the pod requests as a whole may count.
+fn asked_in_all(pod: &Pod, as_a_whole: bool, complete: impl Fn(&mut Amounts)) -> Amounts {
+    let Some(spec) = pod.spec.as_ref() else {
+        return Amounts::new();
+    };
+    let of = |container: &Container| {
+        let mut amounts = of_resources(container.resources.as_ref());
+        complete(&mut amounts);
+        amounts
+    };
+    let (mut sum, mut sidecars, mut peak) = (Amounts::new(), Amounts::new(), Amounts::new());
+    for container in &spec.containers {
+        add(&mut sum, &of(container));
+    }
+    for container in spec.init_containers.iter().flatten() {
+        let mut wanted = of(container);
+        if container.restart_policy.as_deref() == Some("Always") {
+            add(&mut sum, &wanted);
+            add(&mut sidecars, &wanted);
+            wanted = sidecars.clone();
+        } else {
+            add(&mut wanted, &sidecars);
+        }
+        raise(&mut peak, &wanted);
+    }
+    raise(&mut sum, &peak);
+    if as_a_whole {
+        sum.extend(of_resources(spec.resources.as_ref()));
+    }
+    add(&mut sum, &amounts(spec.overhead.as_ref()));
+    sum
+}
+
+fn of_resources(resources: Option<&ResourceRequirements>) -> Amounts {
+    amounts(resources.and_then(|resources| resources.requests.as_ref()))
+}
+
+fn add(sum: &mut Amounts, more: &Amounts) {
+    for (name, amount) in more {
+        let total = sum.entry(name.clone()).or_default();
+        *total = total.saturating_add(*amount);
+    }
+}
+
+fn subtract(sum: &mut Amounts, less: &Amounts) {
+    for (name, amount) in less {
+        if let Some(total) = sum.get_mut(name) {
+            *total = total.saturating_sub(*amount);
+        }
+    }
+}
+
+fn raise(sum: &mut Amounts, least: &Amounts) {
+    for (name, amount) in least {
+        let total = sum.entry(name.clone()).or_default();
+        *total = (*total).max(*amount);
+    }
+}
+
+/// The ports of the host that a pod takes.
+pub(super) fn host_ports(pod: &Pod) -> BTreeSet<HostPort> {
+    let spec = pod.spec.iter();
+    let ports = spec
+        .flat_map(|spec| &spec.containers)
+        .flat_map(|container| container.ports.iter().flatten());
+    ports
+        .filter_map(|port| {
+            let number = port.host_port.filter(|number| *number > 0)?;
+            let address = port.host_ip.clone().filter(|ip| !ip.is_empty());
+            let protocol = port.protocol.clone().unwrap_or_else(|| "TCP".to_owned());
+            Some((address.unwrap_or_else(|| "0.0.0.0".to_owned()), protocol, number))
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    #[test]
+    fn what_a_pod_asks_for() {
+        let check = |spec: Value, expected: &[(&str, i128)]| {
+            let pod: Pod = serde_json::from_value(json!({ "spec": spec })).expect("a pod");
+            let found: Vec<(String, i128)> = requests(&pod).into_iter().collect();
+            let expected: Vec<(String, i128)> = expected
+                .iter()
+                .map(|(name, amount)| ((*name).to_owned(), *amount))
+                .collect();
+            assert_eq!(found, expected, "{spec}");
+        };
+        let of = |cpu: &str| json!({ "name": "c", "resources": { "requests": { "cpu": cpu } } });
+        let sidecar =
+            |cpu: &str| json!({ "name": "s", "restartPolicy": "Always", "resources": { "requests": { "cpu": cpu } } });
+        check(json!({ "containers": [{ "name": "c" }] }), &[]);
+        check(json!({ "containers": [of("1"), of("500m")] }), &[("cpu", 1500)]);
+        check(
+            json!({ "containers": [of("1")], "initContainers": [of("3")] }),
+            &[("cpu", 3000)],
+        );
+        check(
+            json!({ "containers": [of("1")], "initContainers": [sidecar("1"), of("2")] }),
+            &[("cpu", 3000)],
+        );
+        check(
+            json!({ "containers": [of("1")], "initContainers": [of("1"), sidecar("1")] }),
+            &[("cpu", 2000)],
+        );
+        check(
+            json!({ "containers": [of("1")], "overhead": { "cpu": "250m" } }),
+            &[("cpu", 1250)],
+        );
+        check(
+            json!({ "containers": [of("1")], "resources": { "requests": { "cpu": "4" } } }),
+            &[("cpu", 4000)],
+        );
+    }
+
+    #[test]
+    fn the_ledger_balances() {
+        let pod = |name: &str, node: Option<&str>, phase: &str| -> Pod {
+            let pod = json!({
+                "metadata": { "name": name, "namespace": "a" },
+                "spec": { "nodeName": node, "containers": [{ "name": "c", "resources": { "requests": { "cpu": "1" } } }] },
+                "status": { "phase": phase },
+            });
+            serde_json::from_value(pod).expect("a pod")
+        };
+        let mut ledger = Ledger::default();
+        let check = |ledger: &Ledger, node: &str, count: usize| {
+            let taken = ledger.on(node).cloned().unwrap_or_default();
+            let cpu = taken.amounts.get("cpu").copied().unwrap_or_default();
+            assert_eq!(
+                (taken.pods.len(), cpu),
+                (count, i128::try_from(count).expect("small") * 1000),
+                "{node}"
+            );
+        };
+        ledger.enter(&pod("p", Some("x"), "Running"));
+        ledger.enter(&pod("p", Some("x"), "Running"));
+        ledger.enter(&pod("q", None, "Pending"));
+        check(&ledger, "x", 1);
+        ledger.place(&Request::new(Some("a"), "q"), &pod("q", None, "Pending"), "x");
+        check(&ledger, "x", 2);
+        ledger.enter(&pod("p", Some("x"), "Succeeded"));
+        check(&ledger, "x", 1);
+        ledger.remove(&Request::new(Some("a"), "q"));
+        check(&ledger, "x", 0);
+    }
+}

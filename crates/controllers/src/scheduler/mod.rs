@@ -1,0 +1,519 @@
+//! The scheduler: gives pods without a node one of the nodes that are there.
+//!
+//! It takes the pods that name it (`spec.schedulerName`: `default-scheduler`, unless it was given other names or more
+//! of them), asks every node (`question`, `fit`), and binds to the one that is preferred (`prefer`), and of several to
+//! the one with the fewest pods (kube-scheduler takes any of them). The used resources of each node are kept in a
+//! `ledger`, so that no pod is placed by listing all of them. A pod that fits no node gets the condition PodScheduled
+//! and an event, and is looked at again when a node changes, when another pod goes, and from time to time.
+//!
+//! Pods that wait are placed by priority (`line`). One may take the place of lower ones (`preempt`): they are deleted,
+//! and it is nominated for their node, so that none of a lower priority takes the room meanwhile.
+//!
+//! Invariant: one pod is placed at a time, and the next placement sees this one (the client reads its own writes), so
+//! that no node gets more pods than it has room for.
+
+mod counted;
+mod devices;
+pub(crate) mod fit;
+mod kin;
+mod ledger;
+mod line;
+mod neighbours;
+mod preempt;
+mod prefer;
+mod question;
+mod resident;
+mod telling;
+mod volumes;
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use kubewright::k8s_openapi::api::core::v1::{Namespace, Node, PersistentVolume, PersistentVolumeClaim, Pod};
+use kubewright::k8s_openapi::api::policy::v1::PodDisruptionBudget;
+use kubewright::{Action, Context, Controller, Reconciler, Request, Result};
+use serde_json::json;
+
+use self::devices::Devices;
+use self::fit::Refusal;
+use self::ledger::Ledger;
+use self::line::Line;
+use self::neighbours::Namespaces;
+use self::preempt::{Candidate, Ineligible};
+use self::prefer::Choice;
+use self::question::{Question, Surroundings};
+use self::resident::Resident;
+use self::telling::{Nomination, asked, bind, expect, take_away, wait};
+use self::volumes::Volumes;
+use kubewright_objects::meta;
+use kubewright_objects::{Waiting, bound, disruption_target, pods};
+
+/// The name that pods ask for when they ask for none, and that signs events.
+pub(crate) const DEFAULT: &str = "default-scheduler";
+
+/// How long a pod that fits no node waits when no watched object changes.
+const TRY_AGAIN: Duration = Duration::from_secs(60);
+
+/// How long a pod steps back for a more important one, which is in the queue already.
+const STEP: Duration = Duration::from_millis(5);
+
+/// Remembers the waiting pods, and the used resources.
+#[derive(Default)]
+pub(crate) struct Scheduler {
+    /// Its names: it places the pods with these. All of them know of each other's, as the profiles of one
+    /// kube-scheduler do.
+    names: BTreeSet<String>,
+    waiting: Waiting,
+    /// Those of them that may fit when another pod has been placed.
+    beside: Waiting,
+    /// Those of them that may fit when a volume comes.
+    unbound: Waiting,
+    /// All waiting pods, in order.
+    line: Line,
+    /// None until all pods have been entered once.
+    ledger: Mutex<Option<Ledger>>,
+    kin: kin::Known,
+    /// The uids of pods that were bound and are not seen so yet (`AssumePod`).
+    assumed: Mutex<BTreeMap<Request, String>>,
+    /// Pods for which others have given way, and where.
+    nominated: Mutex<BTreeMap<Request, (Arc<Pod>, String)>>,
+}
+
+/// Why a pod has no node, as it is told.
+enum Nowhere {
+    /// It waits.
+    Waits(String),
+    /// It waits for pods that go already, as it was told.
+    Patient,
+    /// It waits, and is nominated for no node.
+    Hopeless(String),
+    /// These give way to it.
+    Preempts(Candidate, String),
+}
+
+/// The controller, ready to be added to a manager: a scheduler of these names.
+pub(crate) fn controller(names: &BTreeSet<String>) -> Controller {
+    let scheduler = Scheduler {
+        names: names.clone(),
+        ..Scheduler::default()
+    };
+    let waiting = || scheduler.waiting.clone();
+    let (for_node, for_room, for_claim) = (waiting(), waiting(), waiting());
+    let (beside, unbound) = (scheduler.beside.clone(), scheduler.unbound.clone());
+    Controller::of(scheduler)
+        .named(DEFAULT)
+        // A node has come or changed: waiting pods may fit now.
+        .watches::<Node>(move |_| for_node.all())
+        .indexes(kin::INDEX, kin::filed)
+        // A claim of a waiting pod has found its volume.
+        .watches::<PersistentVolumeClaim>(move |_| for_claim.all())
+        // A volume that no claim has yet.
+        .watches::<PersistentVolume>(move |volume| {
+            let free = volume.spec.as_ref().is_some_and(|spec| spec.claim_ref.is_none());
+            if free { unbound.all() } else { vec![] }
+        })
+        // A bound pod is going or finished: there is room for another.
+        .watches::<Pod>(move |pod| match is_bound(pod) {
+            true if !pods::is_active(pod) => for_room.all(),
+            true => beside.all(),
+            false => vec![],
+        })
+        // One at a time: two placements that do not see each other could overfill a node.
+        .concurrency(1)
+}
+
+fn is_bound(pod: &Pod) -> bool {
+    bound::node_of(pod).is_some()
+}
+
+impl Scheduler {
+    /// A pod that waits for us: not bound, alive, and not for another scheduler or held back by a gate.
+    fn is_ours(&self, pod: &Pod) -> bool {
+        let Some(spec) = &pod.spec else { return false };
+        let is_free = spec.scheduling_gates.as_ref().is_none_or(Vec::is_empty);
+        self.names.contains(asked(pod)) && !is_bound(pod) && pods::is_active(pod) && is_free
+    }
+
+    fn ledger(&self) -> MutexGuard<'_, Option<Ledger>> {
+        // Nothing under this lock can panic half way through a change.
+        self.ledger.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn assumed(&self) -> MutexGuard<'_, BTreeMap<Request, String>> {
+        // Nothing under this lock can panic half way through a change.
+        self.assumed.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether this is a state of the pod from before it was bound. The one after leads back here.
+    fn is_placed(&self, request: &Request, pod: &Pod) -> bool {
+        let uid = meta::uid(&pod.metadata);
+        !is_bound(pod) && self.assumed().get(request).is_some_and(|placed| placed == uid)
+    }
+
+    fn forget(&self, request: &Request) {
+        self.assumed().remove(request);
+        self.waiting.remove(request);
+        self.beside.remove(request);
+        self.unbound.remove(request);
+        self.line.leave(request);
+        self.nominated().remove(request);
+    }
+
+    /// Enters the pod; the first time all of them, because keys come in no order, and a pod must not be placed before
+    /// those that were.
+    async fn enter(&self, pod: &Arc<Pod>, ctx: &Context) -> Result<()> {
+        if self.ledger().is_none() {
+            let all = ctx.client().list::<Pod>(None).await?;
+            let mut first = Ledger::default();
+            for pod in &all {
+                first.enter(pod);
+                if self.is_ours(pod) {
+                    self.nominate(&Request::of(&**pod), pod);
+                }
+            }
+            self.ledger().get_or_insert(first);
+        }
+        if let Some(ledger) = self.ledger().as_mut() {
+            ledger.enter(pod);
+        }
+        Ok(())
+    }
+
+    fn nominated(&self) -> MutexGuard<'_, BTreeMap<Request, (Arc<Pod>, String)>> {
+        // Nothing under this lock can panic half way through a change.
+        self.nominated.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Remembers for which node a pod is nominated, as it says itself.
+    fn nominate(&self, request: &Request, pod: &Arc<Pod>) {
+        let node = pod
+            .status
+            .as_ref()
+            .and_then(|status| status.nominated_node_name.clone());
+        match node.filter(|node| !node.is_empty()) {
+            Some(node) => self.nominated().insert(request.clone(), (pod.clone(), node)),
+            None => self.nominated().remove(request),
+        };
+    }
+
+    /// The used resources, with the nominated pods that a pod must not displace; nothing when there are none.
+    fn reserved(&self, request: &Request, pod: &Pod) -> Option<Ledger> {
+        let nominated = self.nominated();
+        let before = |(other, (pod_of, _)): &(&Request, &(Arc<Pod>, String))| {
+            *other != request && preempt::priority(pod_of) >= preempt::priority(pod)
+        };
+        let mut before = nominated.iter().filter(before).peekable();
+        before.peek()?;
+        let mut taken = self.ledger().clone().unwrap_or_default();
+        for (other, (pod_of, node)) in before {
+            taken.place(other, pod_of, node);
+        }
+        Some(taken)
+    }
+
+    /// The node for a pod, or why each refuses. The one for which it is nominated comes first
+    /// (`evaluateNominatedNode`).
+    fn choose<'a>(
+        &self,
+        request: &Request,
+        pod: &Pod,
+        around: &Surroundings<'a>,
+    ) -> std::result::Result<&'a str, Vec<(&'a Node, Refusal)>> {
+        let reserved = self.reserved(request, pod);
+        let nominated = self.nominated().get(request).map(|(_, node)| node.clone());
+        let guard = self.ledger();
+        let nobody = Ledger::default();
+        let ledger = reserved.as_ref().or(guard.as_ref()).unwrap_or(&nobody);
+        let question = Question::new(pod, around, ledger);
+        let (mut refusals, mut fitting, mut crowds) = (vec![], vec![], vec![]);
+        for node in around.nodes.iter().filter(|node| !meta::is_deleting(&node.metadata)) {
+            let name = meta::name(&node.metadata);
+            let there = ledger.on(name).map_or(0, |taken| taken.pods.len());
+            match question.ask(node) {
+                Some(why) => refusals.push((&**node, why)),
+                None if nominated.as_deref() == Some(name) => return Ok(name),
+                None => {
+                    fitting.push(&**node);
+                    crowds.push(there);
+                }
+            }
+        }
+        let choice = Choice {
+            pod,
+            kin: around.kin,
+            nodes: &fitting,
+            all: &question.all,
+            ledger,
+            namespaces: around.namespaces,
+        };
+        let worth = choice.scores().into_iter().zip(crowds);
+        let best = fitting
+            .iter()
+            .zip(worth)
+            .min_by_key(|(_, (score, there))| (Reverse(*score), *there));
+        best.map(|(node, _)| meta::name(&node.metadata)).ok_or(refusals)
+    }
+
+    /// Whether a pod waits until a more important one has been placed that would fit as well.
+    fn steps_back(&self, request: &Request, pod: &Pod, around: &Surroundings<'_>) -> bool {
+        // A pod whose volumes or namespaces would have to be read is not waited for.
+        let is_plain = |pod: &Pod| {
+            super::volumes::claims_of(pod).is_empty()
+                && super::resourceclaim::plan::entries(pod).is_empty()
+                && !neighbours::asks_namespaces(pod)
+                && !prefer::asks_namespaces(pod)
+        };
+        let above = self.line.above(request, pod);
+        let (volumes, devices) = (Volumes::default(), Devices::default());
+        let around = Surroundings {
+            volumes: &volumes,
+            devices: &devices,
+            namespaces: around.namespaces,
+            nodes: around.nodes,
+            // Whether they fit is asked, not where best.
+            kin: None,
+        };
+        let mut above = above.iter().filter(|(_, other)| is_plain(other));
+        above.any(|(other, of)| self.choose(other, of, &around).is_ok()) && self.line.step_back(request)
+    }
+
+    /// The used resources, when a pod of a lower priority runs on one of these nodes.
+    fn with_lower<'a>(
+        &self,
+        request: &Request,
+        pod: &Pod,
+        mut nodes: impl Iterator<Item = &'a Node>,
+    ) -> Option<Ledger> {
+        let is_lower = |other: &Arc<Resident>| other.priority() < preempt::priority(pod);
+        let there = {
+            let guard = self.ledger();
+            let ledger = guard.as_ref()?;
+            let has_lower = |node: &Node| {
+                let taken = ledger.on(meta::name(&node.metadata));
+                taken.is_some_and(|taken| taken.pods.values().any(is_lower))
+            };
+            nodes.any(has_lower).then(|| ledger.clone())?
+        };
+        Some(self.reserved(request, pod).unwrap_or(there))
+    }
+
+    /// Finds the victims for a pod that every node refuses; or the message for it.
+    async fn make_room(
+        &self,
+        ctx: &Context,
+        pod: &Pod,
+        around: &Surroundings<'_>,
+        refusals: Vec<(&Node, Refusal)>,
+    ) -> Result<Nowhere> {
+        let reasons = refusals.iter().map(|(_, refusal)| refusal.reasons.as_slice());
+        let why = fit::available(refusals.len(), reasons);
+        if refusals.is_empty() {
+            return Ok(Nowhere::Waits(why));
+        }
+        let ineligible = self
+            .ledger()
+            .as_ref()
+            .and_then(|ledger| preempt::ineligible(pod, &refusals, ledger));
+        match ineligible {
+            // kube-scheduler does not even look at the pod before they have gone.
+            Some(Ineligible::UntilGone) => return Ok(Nowhere::Patient),
+            Some(Ineligible::For(reason)) => {
+                let claims = devices::said(pod);
+                return Ok(Nowhere::Waits(format!("{why} {claims}, preemption: {reason}")));
+            }
+            None => {}
+        }
+        let full = || {
+            refusals
+                .iter()
+                .filter(|(_, refusal)| refusal.is_full)
+                .map(|(node, _)| *node)
+        };
+        let mut lower = self.with_lower(ctx.request(), pod, full());
+        let budgets = match &lower {
+            Some(_) => ctx.client().list::<PodDisruptionBudget>(None).await?,
+            None => vec![],
+        };
+        let (mut candidates, mut helpless) = (vec![], vec![]);
+        for node in full() {
+            let Some(ledger) = &mut lower else {
+                helpless.push(vec![preempt::NOBODY.to_owned()]);
+                continue;
+            };
+            let asks = |left: &Ledger| Question::new(pod, around, left).ask(node);
+            match preempt::victims(pod, meta::name(&node.metadata), ledger, &budgets, asks) {
+                Ok(candidate) => candidates.push(candidate),
+                Err(reasons) => helpless.push(reasons),
+            }
+        }
+        let refusals: Vec<&Refusal> = refusals.iter().map(|(_, refusal)| refusal).collect();
+        Ok(match preempt::best(candidates) {
+            Some(candidate) => Nowhere::Preempts(candidate, why),
+            None => Nowhere::Hopeless(fit::nowhere(&refusals, &helpless, devices::said(pod))),
+        })
+    }
+
+    /// Nominates the pod for the node and takes the victims away (`prepareCandidate`).
+    ///
+    /// The nomination comes first: a nominated pod that finds its victims still there begins anew.
+    async fn preempt(&self, ctx: &Context, pod: &Arc<Pod>, candidate: &Candidate, why: &str) -> Result<Action> {
+        let node = &candidate.node;
+        self.nominated()
+            .insert(ctx.request().clone(), (pod.clone(), node.clone()));
+        let waits = wait(ctx, pod, why, Nomination::For(node)).await?;
+        let is_lower =
+            |(other, at): &(Arc<Pod>, String)| at == node && preempt::priority(other) < preempt::priority(pod);
+        let lower: Vec<_> = self.nominated().values().filter(|one| is_lower(one)).cloned().collect();
+        for (other, _) in lower {
+            // It may find another node sooner than room on this one.
+            disruption_target::patch_status(ctx, &other, json!({ "nominatedNodeName": null })).await?;
+        }
+        for (request, known) in candidate.victims.iter().filter(|(_, victim)| !victim.is_deleting) {
+            let there = ctx.client().get::<Pod>(request.namespace(), request.name()).await?;
+            if let Some(victim) = there.filter(|there| meta::uid(&there.metadata) == known.uid) {
+                take_away(ctx, pod, &victim, node).await?;
+            }
+        }
+        // The victims that go lead back here.
+        Ok(waits)
+    }
+}
+
+impl Reconciler for Scheduler {
+    type Object = Pod;
+
+    async fn reconcile(&self, pod: Arc<Pod>, ctx: Context) -> Result<Action> {
+        if self.is_placed(ctx.request(), &pod) {
+            return Ok(Action::await_change());
+        }
+        self.enter(&pod, &ctx).await?;
+        if !self.is_ours(&pod) {
+            self.forget(ctx.request());
+            return Ok(Action::await_change());
+        }
+        // Before the nodes are read: a node that changes afterwards finds the pod among the waiting ones.
+        self.waiting.insert(ctx.request());
+        self.line.enter(ctx.request(), &pod);
+        if neighbours::looks_around(&pod) {
+            self.beside.insert(ctx.request());
+        }
+        self.nominate(ctx.request(), &pod);
+        let nodes = ctx.client().list::<Node>(None).await?;
+        // Likewise before the volumes are.
+        if !super::volumes::claims_of(&pod).is_empty() {
+            self.unbound.insert(ctx.request());
+        }
+        let volumes = match Volumes::of(&pod, &ctx).await? {
+            Ok(volumes) => volumes,
+            Err(why) => {
+                let why = fit::nowhere_because(&why, nodes.len());
+                return wait(&ctx, &pod, &why, Nomination::Keep).await;
+            }
+        };
+        if !volumes.waits() {
+            self.unbound.remove(ctx.request());
+        }
+        let Some(devices) = Devices::of(&pod, &ctx).await? else {
+            return Ok(Action::requeue_after(TRY_AGAIN));
+        };
+        let mut namespaces = Namespaces::new();
+        if neighbours::asks_namespaces(&pod)
+            || prefer::asks_namespaces(&pod)
+            || self.ledger().as_ref().is_some_and(Ledger::has_repelling)
+        {
+            for namespace in ctx.client().list::<Namespace>(None).await? {
+                let name = meta::name(&namespace.metadata).to_owned();
+                namespaces.insert(name, meta::labels(&namespace.metadata).clone());
+            }
+        }
+        let kin = match nodes.len() {
+            0 | 1 => None,
+            _ => kin::of(&pod, &self.kin, &ctx).await?,
+        };
+        let around = Surroundings {
+            volumes: &volumes,
+            devices: &devices,
+            namespaces: &namespaces,
+            nodes: &nodes,
+            kin: kin.as_ref(),
+        };
+        let refusals = match self.choose(ctx.request(), &pod, &around) {
+            Ok(_) if self.steps_back(ctx.request(), &pod, &around) => return Ok(Action::requeue_after(STEP)),
+            // The claims that become bound lead back here.
+            Ok(node) if volumes.place(node, &nodes, &ctx).await? => {
+                return expect(&ctx, &pod, node).await;
+            }
+            Ok(node) => {
+                // It counts from now on: whether a binding of unknown outcome took place is seen in the pod.
+                if let Some(ledger) = self.ledger().as_mut() {
+                    ledger.place(ctx.request(), &pod, node);
+                }
+                self.nominated().remove(ctx.request());
+                if bind(&ctx, &pod, node).await? {
+                    // It waits no longer: what makes room for others must not lead to it again.
+                    self.forget(ctx.request());
+                    let uid = meta::uid(&pod.metadata).to_owned();
+                    self.assumed().insert(ctx.request().clone(), uid);
+                }
+                return Ok(Action::await_change());
+            }
+            Err(refusals) => refusals,
+        };
+        match self.make_room(&ctx, &pod, &around, refusals).await? {
+            Nowhere::Patient => Ok(Action::requeue_after(TRY_AGAIN)),
+            Nowhere::Waits(why) => wait(&ctx, &pod, &why, Nomination::Keep).await,
+            Nowhere::Hopeless(why) => wait(&ctx, &pod, &why, Nomination::Clear).await,
+            Nowhere::Preempts(candidate, why) => self.preempt(&ctx, &pod, &candidate, &why).await,
+        }
+    }
+
+    async fn deleted(&self, request: Request, _: Context) -> Result<Action> {
+        self.forget(&request);
+        if let Some(ledger) = self.ledger().as_mut() {
+            ledger.remove(&request);
+        }
+        Ok(Action::await_change())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pods_of_this_scheduler() {
+        let check = |names: &[&str], spec: serde_json::Value, phase: &str, expected: bool| {
+            let scheduler = Scheduler {
+                names: names.iter().map(|name| (*name).to_owned()).collect(),
+                ..Scheduler::default()
+            };
+            let mut whole = json!({ "containers": [] });
+            whole
+                .as_object_mut()
+                .expect("an object")
+                .extend(spec.as_object().expect("an object").clone());
+            let pod: Pod =
+                serde_json::from_value(json!({ "spec": whole, "status": { "phase": phase } })).expect("a pod");
+            assert_eq!(scheduler.is_ours(&pod), expected, "{names:?} {spec} {phase}");
+        };
+        let usual = &[DEFAULT];
+        check(usual, json!({}), "Pending", true);
+        check(usual, json!({ "schedulerName": "" }), "Pending", true);
+        check(usual, json!({ "schedulerName": DEFAULT }), "Pending", true);
+        check(usual, json!({ "schedulerName": "nobody" }), "Pending", false);
+        check(usual, json!({ "nodeName": "n" }), "Pending", false);
+        check(
+            usual,
+            json!({ "schedulingGates": [{ "name": "wait" }] }),
+            "Pending",
+            false,
+        );
+        check(usual, json!({}), "Failed", false);
+        check(&["mine"], json!({}), "Pending", false);
+        check(&["mine"], json!({ "schedulerName": "mine" }), "Pending", true);
+        check(&[DEFAULT, "mine"], json!({ "schedulerName": "mine" }), "Pending", true);
+        check(&[DEFAULT, "mine"], json!({}), "Pending", true);
+    }
+}

@@ -1,0 +1,162 @@
+//! The volumes of a pod that is to be placed: which of its claims hold it up, and which nodes their volumes allow.
+//!
+//! Invariant: a claim that waits for its first pod is told the node before the pod is bound, and the pod is bound after
+//! the claim (`VolumeBinding`). A volume that is there goes before one that is made. A claim for one pod is used by one
+//! (`VolumeRestrictions`). Not here: `allowedTopologies` of classes, and the capacity of drivers.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use kubewright::k8s_openapi::api::core::v1::{Node, PersistentVolume, PersistentVolumeClaim, Pod};
+use kubewright::k8s_openapi::api::storage::v1::StorageClass;
+use kubewright::kube::api::Patch;
+use kubewright::{Context, Result};
+use serde_json::json;
+
+use super::fit::{self, Refusal};
+use super::ledger::Ledger;
+use crate::volumes::{self, binding};
+use kubewright_objects::meta;
+
+/// The constraints of a pod's claims on its node.
+#[derive(Default)]
+pub(super) struct Volumes {
+    /// The bound volumes.
+    bound: Vec<Arc<PersistentVolume>>,
+    /// Claims that wait for a node, and whether a volume can be made for them.
+    unplaced: Vec<(Arc<PersistentVolumeClaim>, bool)>,
+    /// All volumes, when claims wait.
+    all: Vec<Arc<PersistentVolume>>,
+    /// Claims that one pod alone may use.
+    exclusive: Vec<String>,
+}
+
+/// The access mode of a volume that one pod alone may use.
+const ONE_POD: &str = "ReadWriteOncePod";
+/// The reason of every node while another pod uses it.
+const IN_USE: &str =
+    "node(s) unavailable due to PersistentVolumeClaim with ReadWriteOncePod access mode already in-use by another pod";
+
+/// The provisioner of classes whose volumes are made by hand.
+const NO_PROVISIONER: &str = "kubernetes.io/no-provisioner";
+
+impl Volumes {
+    /// Looks at the claims of a pod; or why no node will do.
+    pub(super) async fn of(pod: &Pod, ctx: &Context) -> Result<std::result::Result<Volumes, String>> {
+        let (client, namespace) = (ctx.client(), pod.metadata.namespace.as_deref());
+        let mut found = Volumes::default();
+        for name in volumes::claims_of(pod).into_values() {
+            let claim = client.get::<PersistentVolumeClaim>(namespace, &name).await?;
+            let Some(claim) = claim else {
+                return Ok(Err(format!("persistentvolumeclaim \"{name}\" not found")));
+            };
+            if meta::is_deleting(&claim.metadata) {
+                return Ok(Err(format!("persistentvolumeclaim \"{name}\" is being deleted")));
+            }
+            let mut modes = claim.spec.iter().flat_map(|spec| spec.access_modes.iter().flatten());
+            if modes.any(|mode| mode == ONE_POD) {
+                found.exclusive.push(name.clone());
+            }
+            if binding::is_bound(&claim) {
+                let volume = claim.spec.as_ref().and_then(|spec| spec.volume_name.as_deref());
+                if let Some(volume) = client.get::<PersistentVolume>(None, volume.unwrap_or_default()).await? {
+                    found.bound.push(volume);
+                }
+                continue;
+            }
+            let class = client.get::<StorageClass>(None, binding::class(&claim)).await?;
+            let Some(class) = class.filter(|class| binding::waits(class)) else {
+                return Ok(Err("pod has unbound immediate PersistentVolumeClaims".to_owned()));
+            };
+            found.unplaced.push((claim, class.provisioner != NO_PROVISIONER));
+        }
+        if found.waits() {
+            found.all = client.list::<PersistentVolume>(None).await?;
+        }
+        Ok(Ok(found))
+    }
+
+    /// Whether a claim waits for a node.
+    pub(super) fn waits(&self) -> bool {
+        !self.unplaced.is_empty()
+    }
+
+    /// Why no node will do while the placed pods are there: one of them uses a volume that only one may use.
+    pub(super) fn taken(&self, pod: &Pod, ledger: &Ledger) -> Option<Refusal> {
+        let namespace = pod.metadata.namespace.as_deref();
+        let is_used = self.exclusive.iter().any(|claim| ledger.uses(namespace, claim));
+        is_used.then(|| Refusal {
+            is_full: true,
+            ..Refusal::of(IN_USE)
+        })
+    }
+
+    /// Why a node will not do.
+    pub(super) fn refusal(&self, node: &Node) -> Option<&'static str> {
+        if !self.bound.iter().all(|volume| reaches(volume, node)) {
+            return Some("node(s) didn't match PersistentVolume's node affinity");
+        }
+        let mut found = self.unplaced.iter().zip(self.on(node));
+        let lacks = found.any(|((_, is_made), volume)| !is_made && volume.is_none());
+        lacks.then_some("node(s) didn't find available persistent volumes to bind")
+    }
+
+    /// The volume on a node for each claim that waits, if there is one.
+    fn on(&self, node: &Node) -> Vec<Option<&Arc<PersistentVolume>>> {
+        let mut taken = BTreeSet::new();
+        let of = |(claim, _): &(Arc<PersistentVolumeClaim>, bool)| {
+            let is_free = |volume: &&Arc<PersistentVolume>| {
+                reaches(volume, node) && !taken.contains(meta::name(&volume.metadata))
+            };
+            let reserved = self.all.iter().find(|volume| binding::is_for(volume, claim));
+            let candidates: Vec<&PersistentVolume> = match reserved {
+                Some(reserved) => reaches(reserved, node).then_some(&**reserved).into_iter().collect(),
+                None => self.all.iter().filter(is_free).map(|volume| &**volume).collect(),
+            };
+            let best = binding::best(claim, &candidates, false)?;
+            taken.insert(meta::name(&best.metadata).to_owned());
+            self.all.iter().find(|volume| std::ptr::eq(&raw const ***volume, best))
+        };
+        self.unplaced.iter().map(of).collect()
+    }
+
+    /// Gives the claims that wait their volumes, or tells them the node. `false` when the pod may be bound, because
+    /// none waits.
+    pub(super) async fn place(&self, node: &str, nodes: &[Arc<Node>], ctx: &Context) -> Result<bool> {
+        let Some(node) = nodes.iter().find(|known| meta::name(&known.metadata) == node) else {
+            return Ok(self.waits());
+        };
+        for ((claim, _), volume) in self.unplaced.iter().zip(self.on(node)) {
+            match volume {
+                Some(volume) => {
+                    if let Some(next) = binding::volume_for(volume, claim) {
+                        ctx.client().update(&next).await?;
+                    }
+                }
+                None => tell(claim, meta::name(&node.metadata), ctx).await?,
+            }
+        }
+        Ok(self.waits())
+    }
+}
+
+/// Whether a volume can be used on a node.
+fn reaches(volume: &PersistentVolume, node: &Node) -> bool {
+    let affinity = volume.spec.as_ref().and_then(|spec| spec.node_affinity.as_ref());
+    let required = affinity.and_then(|affinity| affinity.required.as_ref());
+    required.is_none_or(|required| fit::selects(required, node))
+}
+
+/// Says in a claim for which node its volume is to be made.
+async fn tell(claim: &PersistentVolumeClaim, node: &str, ctx: &Context) -> Result<()> {
+    if meta::annotation(&claim.metadata, binding::SELECTED_NODE) == Some(node) {
+        return Ok(());
+    }
+    let annotations = json!({ binding::SELECTED_NODE: node });
+    let patch = json!({ "metadata": { "uid": claim.metadata.uid, "annotations": annotations } });
+    let (namespace, name) = (claim.metadata.namespace.as_deref(), meta::name(&claim.metadata));
+    ctx.client()
+        .patch::<PersistentVolumeClaim, _>(namespace, name, &Patch::Merge(patch))
+        .await?;
+    Ok(())
+}

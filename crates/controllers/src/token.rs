@@ -1,0 +1,232 @@
+//! Secrets of type `kubernetes.io/service-account-token`: filled with a token of the account that they name, and gone
+//! with it.
+//!
+//! A Secret names its account in an annotation, and is good for the account with the uid in another one. A missing
+//! token, certificate or namespace is filled in; a Secret whose account does not exist is deleted. When a Secret goes,
+//! the account forgets it.
+//!
+//! Invariant: an account counts as missing only when the API server says so, not when the cache has not seen it yet.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use kubewright::k8s_openapi::ByteString;
+use kubewright::k8s_openapi::api::core::v1::{Secret, ServiceAccount};
+use kubewright::{Action, Context, Controller, Reconciler, Request, Result, Scope};
+
+use super::{RootCa, SecretToken, TokenSource, is_namespace_going};
+use kubewright_objects::meta;
+
+const TYPE: &str = "kubernetes.io/service-account-token";
+const ACCOUNT_NAME: &str = "kubernetes.io/service-account.name";
+const ACCOUNT_UID: &str = "kubernetes.io/service-account.uid";
+const TOKEN: &str = "token";
+const ROOT_CA: &str = "ca.crt";
+const NAMESPACE: &str = "namespace";
+
+/// Signs, knows the certificate, and remembers which Secrets name which account.
+pub(crate) struct TokenReconciler {
+    tokens: TokenSource,
+    root_ca: RootCa,
+    named: Named,
+}
+
+/// The controller.
+pub(crate) fn controller(tokens: TokenSource, root_ca: RootCa) -> Controller {
+    let named = Named::default();
+    let of_account = named.clone();
+    Controller::of(TokenReconciler { tokens, root_ca, named })
+        .named("serviceaccount-token-controller")
+        .within(Scope::all().fields(format!("type={TYPE}")))
+        .watches::<ServiceAccount>(move |account| of_account.secrets_of(account))
+        .concurrency(4)
+}
+
+/// The Secrets that name an account, by namespace and name of the account.
+#[derive(Clone, Default)]
+struct Named(Arc<Mutex<BTreeMap<Request, BTreeSet<Request>>>>);
+
+impl Named {
+    fn map(&self) -> MutexGuard<'_, BTreeMap<Request, BTreeSet<Request>>> {
+        // Nothing under this lock can panic half way through a change.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn secrets_of(&self, account: &ServiceAccount) -> Vec<Request> {
+        let key = Request::new(account.metadata.namespace.as_deref(), meta::name(&account.metadata));
+        self.map()
+            .get(&key)
+            .into_iter()
+            .flat_map(|secrets| secrets.iter().cloned())
+            .collect()
+    }
+
+    /// The Secret names this account, and no other one.
+    fn set(&self, secret: &Request, account: &Request) {
+        self.forget(secret);
+        self.map().entry(account.clone()).or_default().insert(secret.clone());
+    }
+
+    /// The accounts that the Secret named.
+    fn forget(&self, secret: &Request) -> Vec<Request> {
+        let mut named = Vec::new();
+        self.map().retain(|account, secrets| {
+            if secrets.remove(secret) {
+                named.push(account.clone());
+            }
+            !secrets.is_empty()
+        });
+        named
+    }
+}
+
+impl Reconciler for TokenReconciler {
+    type Object = Secret;
+
+    async fn reconcile(&self, secret: Arc<Secret>, ctx: Context) -> Result<Action> {
+        let client = ctx.client();
+        let namespace = ctx.request().namespace().unwrap_or_default();
+        let Some(name) = meta::annotation(&secret.metadata, ACCOUNT_NAME).filter(|name| !name.is_empty()) else {
+            return Ok(Action::await_change());
+        };
+        self.named.set(ctx.request(), &Request::new(Some(namespace), name));
+        if meta::is_deleting(&secret.metadata) {
+            return Ok(Action::await_change());
+        }
+        let fits = |account: &ServiceAccount| {
+            let uid = meta::annotation(&secret.metadata, ACCOUNT_UID).unwrap_or_default();
+            uid.is_empty() || uid == meta::uid(&account.metadata)
+        };
+        let cached = client.get::<ServiceAccount>(Some(namespace), name).await?;
+        let account = match cached.filter(|account| fits(account)) {
+            Some(account) => Some((*account).clone()),
+            None => client.live::<ServiceAccount>(Some(namespace), name).await?.filter(fits),
+        };
+        let Some(account) = account else {
+            client.delete(&*secret).await?;
+            return Ok(Action::await_change());
+        };
+        if let Some(filled) = self.filled(&secret, &account, namespace) {
+            match client.update(&filled).await {
+                Err(error) if !is_namespace_going(&error) && !error.is_not_found() => return Err(error),
+                _ => {}
+            }
+        }
+        Ok(Action::await_change())
+    }
+
+    async fn deleted(&self, request: Request, ctx: Context) -> Result<Action> {
+        for account in self.named.forget(&request) {
+            let found = ctx
+                .client()
+                .live::<ServiceAccount>(account.namespace(), account.name())
+                .await?;
+            let Some(mut account) = found else { continue };
+            let before = account.secrets.clone();
+            if let Some(secrets) = &mut account.secrets {
+                secrets.retain(|secret| secret.name.as_deref() != Some(request.name()));
+            }
+            if account.secrets != before {
+                ctx.client().update(&account).await?;
+            }
+        }
+        Ok(Action::await_change())
+    }
+}
+
+impl TokenReconciler {
+    /// The Secret with its missing parts; `None` when none is missing, or none that can be had.
+    fn filled(&self, secret: &Secret, account: &ServiceAccount, namespace: &str) -> Option<Secret> {
+        let mut filled = secret.clone();
+        let data = filled.data.get_or_insert_default();
+        if let Some(root_ca) = (self.root_ca)() {
+            data.insert(ROOT_CA.to_owned(), ByteString(root_ca.into_bytes()));
+        }
+        let lacks =
+            |data: &BTreeMap<String, ByteString>, key: &str| data.get(key).is_none_or(|value| value.0.is_empty());
+        if lacks(data, NAMESPACE) {
+            data.insert(NAMESPACE.to_owned(), ByteString(namespace.as_bytes().to_vec()));
+        }
+        if lacks(data, TOKEN) {
+            let wanted = SecretToken {
+                namespace,
+                account: meta::name(&account.metadata),
+                account_uid: meta::uid(&account.metadata),
+                secret: meta::name(&secret.metadata),
+            };
+            if let Some(token) = (self.tokens)(&wanted) {
+                data.insert(TOKEN.to_owned(), ByteString(token.into_bytes()));
+            }
+        }
+        if filled.data == secret.data {
+            return None;
+        }
+        let annotations = filled.metadata.annotations.get_or_insert_default();
+        annotations.insert(ACCOUNT_UID.to_owned(), meta::uid(&account.metadata).to_owned());
+        Some(filled)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_secret_gets_what_it_lacks() {
+        let reconciler = TokenReconciler {
+            tokens: Arc::new(|wanted| {
+                Some(format!(
+                    "{}/{}/{}/{}",
+                    wanted.namespace, wanted.account, wanted.account_uid, wanted.secret
+                ))
+            }),
+            root_ca: Arc::new(|| Some("CA".to_owned())),
+            named: Named::default(),
+        };
+        let account: ServiceAccount =
+            serde_json::from_value(json!({"metadata": {"name": "s", "uid": "u"}})).expect("an account");
+        let check = |data: serde_json::Value, want: Option<&[(&str, &str)]>| {
+            let secret: Secret =
+                serde_json::from_value(json!({"metadata": {"name": "x"}, "data": data})).expect("a secret");
+            let filled = reconciler.filled(&secret, &account, "n");
+            let got = filled.map(|secret| {
+                let data = secret.data.unwrap_or_default().into_iter();
+                data.map(|(key, value)| (key, String::from_utf8(value.0).expect("text")))
+                    .collect::<Vec<_>>()
+            });
+            let want = want.map(|want| {
+                let pairs = want.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned()));
+                pairs.collect::<Vec<_>>()
+            });
+            assert_eq!(got, want, "{data}");
+        };
+        check(
+            json!(null),
+            Some(&[("ca.crt", "CA"), ("namespace", "n"), ("token", "n/s/u/x")]),
+        );
+        // A token and a namespace that are there stay, with any value; the certificate is the cluster's.
+        check(
+            json!({"token": "dA==", "namespace": "bQ==", "ca.crt": "eA=="}),
+            Some(&[("ca.crt", "CA"), ("namespace", "m"), ("token", "t")]),
+        );
+        check(json!({"token": "dA==", "namespace": "bQ==", "ca.crt": "Q0E="}), None);
+    }
+
+    #[test]
+    fn secrets_are_found_by_their_account() {
+        let named = Named::default();
+        let key = |name: &str| Request::new(Some("n"), name);
+        let account = |name: &str| -> ServiceAccount {
+            serde_json::from_value(json!({"metadata": {"name": name, "namespace": "n"}})).expect("an account")
+        };
+        named.set(&key("x"), &key("s"));
+        named.set(&key("y"), &key("s"));
+        assert_eq!(named.secrets_of(&account("s")), [key("x"), key("y")]);
+        named.set(&key("x"), &key("t"));
+        assert_eq!(named.secrets_of(&account("s")), [key("y")]);
+        assert_eq!(named.forget(&key("x")), [key("t")]);
+        assert_eq!(named.secrets_of(&account("t")), []);
+    }
+}

@@ -1,0 +1,88 @@
+//! The nodes of a cluster and what runs on them: simulated kubelets, pods that are processes of this machine, and the
+//! part of kube-proxy that reaches those.
+//!
+//! They are ordinary operators on the `kubewright` crate, beside those of `kubewright-controllers`, and know nothing of
+//! the API server that they speak to.
+//!
+//! # Where to change what
+//!
+//! | to change | go to | its tests |
+//! |---|---|---|
+//! | which nodes there are and what they say of themselves | `node/fleet.rs`, kept by `node/keeper.rs` | the tables there |
+//! | how a simulated pod lives | `node/container.rs`, `node/life.rs`; what annotations say: `node/behaviour.rs` | the tables there; `crates/cluster/tests/it/nodes.rs` |
+//! | stages in kwok's vocabulary | `node/stage` | the tables there |
+//! | how pods run as processes | `processes`; when they start and end: `node/live.rs` | the tables there; `crates/cli/tests/it/processes` |
+//! | what pods are measured to use | `processes/gauges.rs`, `meter.rs` | `crates/cli/tests/it/processes/top.rs` |
+//! | how programs reach Services | `processes/proxy.rs`, `processes/dns`; told by `service_proxy.rs` | the tables there |
+//!
+//! Invariants: a node that another program simulates is left alone; nothing of a process is left when the cluster has
+//! ended. Not here: how clients are connected with containers (`kubewright-cluster`), what is evicted and rescheduled
+//! when a node falls silent (`kubewright-controllers`).
+
+mod meter;
+mod node;
+mod processes;
+mod service_proxy;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use kubewright::ManagerBuilder;
+
+pub use meter::meter;
+pub use node::{Behaviours, Nodes, Stages};
+pub use processes::{
+    Attached, Beside, Images, Input, Line, LogReader, ProcessRuntime, Processes, Reins, Terminal, Usage, called,
+};
+
+/// The names of the controllers that [`add`] knows.
+pub const NAMES: &[&str] = &["node", "service-proxy"];
+
+/// How the nodes are to be.
+#[derive(Clone)]
+pub struct Settings {
+    /// The simulated nodes that the cluster has from its start.
+    pub nodes: Nodes,
+    /// Whether simulated nodes renew their Leases every ten seconds, as kubelets do.
+    pub heartbeats: bool,
+    /// How pods with certain labels behave.
+    pub behaviours: Behaviours,
+    /// The stages of pods, in kwok's vocabulary.
+    pub stages: Stages,
+    /// Runs pods that are processes; `None`: all pods are simulated.
+    pub processes: Option<Processes>,
+    /// How long a pod on a simulated node takes from being bound to being Ready, if nothing else says so.
+    pub pod_start: Duration,
+    /// How long a pod on a simulated node takes from being deleted to being gone.
+    pub pod_stop: Duration,
+}
+
+/// Adds one of [`NAMES`] to a manager. A name that is not among them adds nothing.
+pub fn add(manager: ManagerBuilder, name: &str, settings: &Settings) -> ManagerBuilder {
+    match (name, &settings.processes) {
+        ("node", processes) => {
+            let pace = node::Pace {
+                start: settings.pod_start,
+                stop: settings.pod_stop,
+            };
+            let nodes = Arc::new(settings.nodes.clone());
+            let manager = match processes {
+                Some(_) => manager.runnable("runtime-classes", |client, _| node::register_classes(client)),
+                None => manager,
+            };
+            manager
+                .add(node::kubelet(
+                    pace,
+                    settings.behaviours.clone(),
+                    settings.stages.clone(),
+                    processes.clone(),
+                ))
+                .add(node::keeper(nodes.clone(), settings.heartbeats))
+                .add(node::evictor(meter(processes.clone())))
+                .runnable("node", move |client, _| node::register(nodes.clone(), client))
+                .runnable("metrics", |client, _| node::register_metrics(client))
+        }
+        ("service-proxy", Some(processes)) => manager.add(service_proxy::controller(processes.clone())),
+        _ => manager,
+    }
+}

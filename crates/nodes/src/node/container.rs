@@ -1,0 +1,516 @@
+//! The life of one simulated container: it waits, runs, ends, and is started again after a back-off.
+//!
+//! Pure. [`go_on`] takes it as far as it comes by now, several steps at once if need be, so that one write has the
+//! states that a kubelet would write one by one. Invariant: all decisions follow from the status and the pod, never
+//! from memory.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use kubewright::EventType;
+use kubewright::k8s_openapi::api::core::v1::{
+    Container, ContainerState, ContainerStateRunning, ContainerStateTerminated, ContainerStateWaiting, ContainerStatus,
+    Pod,
+};
+use kubewright::k8s_openapi::jiff::Timestamp;
+
+use super::behaviour::{self, Behaviour, KILLED, Role, Which};
+use super::live;
+use crate::processes::Seen;
+use kubewright_objects::meta;
+
+/// Begins the ids of containers, as the node says that its runtime is called.
+pub(super) const RUNTIME: &str = "simulated://";
+const CRASHING: &str = "CrashLoopBackOff";
+/// A container that has run for so long begins with the first back-off again (twice the longest,
+/// `flowcontrol.Backoff`).
+const RECOVERED: Duration = Duration::from_secs(600);
+
+/// An event: its type, reason and message.
+pub(super) type Said = (EventType, &'static str, String);
+
+/// The surroundings of a container.
+pub(super) struct Scene<'a> {
+    pub(super) pod: &'a Pod,
+    pub(super) now: Timestamp,
+    /// Containers that cannot start: the reason and the message with which they wait.
+    pub(super) obstacles: &'a BTreeMap<String, (String, String)>,
+    /// Whether the node has an image already.
+    pub(super) has_image: &'a (dyn Fn(&str) -> bool + Sync),
+    /// The observed state of the containers where they really run; none where they are simulated.
+    pub(super) live: Option<&'a BTreeMap<String, Seen>>,
+}
+
+/// No container is kept from starting.
+static NO_OBSTACLES: BTreeMap<String, (String, String)> = BTreeMap::new();
+
+impl<'a> Scene<'a> {
+    /// A simulated pod with nothing in its way, on a node that has every image.
+    pub(super) fn clear(pod: &'a Pod, now: Timestamp) -> Scene<'a> {
+        Scene {
+            pod,
+            now,
+            obstacles: &NO_OBSTACLES,
+            has_image: &|_| true,
+            live: None,
+        }
+    }
+}
+
+/// The observations on the way.
+#[derive(Default)]
+pub(super) struct Notes {
+    pub(super) events: Vec<Said>,
+    /// When to look again at the latest.
+    pub(super) again: Option<Duration>,
+    /// Probes that fail: the container and the words of the event.
+    pub(super) failing: Vec<(String, String)>,
+    /// The images that were pulled.
+    pub(super) pulled: Vec<String>,
+    /// Containers that are to be started, and for which time; of a node whose containers really run.
+    pub(super) starts: Vec<(String, i32)>,
+    /// Containers that are to be stopped, and why in the words of an event.
+    pub(super) stops: Vec<(String, String)>,
+}
+
+impl Notes {
+    pub(super) fn say(&mut self, kind: EventType, reason: &'static str, message: impl Into<String>) {
+        self.events.push((kind, reason, message.into()));
+    }
+
+    pub(super) fn wake(&mut self, after: Duration) {
+        self.again = Some(self.again.map_or(after, |again| again.min(after)));
+    }
+}
+
+/// How far a container has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Progress {
+    /// It waits or runs: later containers may have to wait.
+    Under,
+    /// The next one need not wait for it any more: an init container is over, any other has started.
+    Reached,
+    /// It has ended with this code and is not started again.
+    Over(i32),
+}
+
+/// The state of a container that was never started.
+pub(super) fn waiting(container: &Container, reason: &str, message: &str) -> ContainerStatus {
+    ContainerStatus {
+        name: container.name.clone(),
+        image: container.image.clone().unwrap_or_default(),
+        started: Some(false),
+        state: Some(waits(reason, message)),
+        ..ContainerStatus::default()
+    }
+}
+
+pub(super) fn waits(reason: &str, message: &str) -> ContainerState {
+    ContainerState {
+        waiting: Some(ContainerStateWaiting {
+            reason: Some(reason.to_owned()),
+            message: Some(message.to_owned()).filter(|text| !text.is_empty()),
+        }),
+        ..ContainerState::default()
+    }
+}
+
+/// How long since.
+pub(super) fn since(now: Timestamp, time: Timestamp) -> Duration {
+    Duration::try_from(now.duration_since(time)).unwrap_or_default()
+}
+
+/// Takes a container as far as it comes by now.
+pub(super) fn go_on(
+    scene: &Scene<'_>,
+    container: &Container,
+    role: Role,
+    before: Option<&ContainerStatus>,
+    notes: &mut Notes,
+) -> (ContainerStatus, Progress) {
+    let behaviour = Behaviour::of(scene.pod, container, role);
+    let mut status = before
+        .cloned()
+        .unwrap_or_else(|| waiting(container, "ContainerCreating", ""));
+    // A container that ends at once ends twice before the first back-off holds it.
+    loop {
+        let state = status.state.clone().unwrap_or_default();
+        let moved = if let (Some(live), true) = (scene.live, state.running.is_some()) {
+            live::run(scene, live, container, role, &mut status, notes)
+        } else if state.running.is_some() {
+            run(scene, container, role, &behaviour, &mut status, notes)
+        } else if let Some(ended) = &state.terminated {
+            match restarts(scene.pod, container, role, ended.exit_code) {
+                true => fall_back(scene, container, &mut status, ended, notes),
+                false => false,
+            }
+        } else {
+            start(scene, container, &mut status, notes)
+        };
+        if !moved {
+            break;
+        }
+    }
+    let progress = progress(scene, container, role, &status);
+    if role == Role::Init {
+        // An init container that has succeeded stays ready (`isInitContainerInitialized`).
+        status.ready = progress == Progress::Reached;
+    }
+    (status, progress)
+}
+
+fn progress(scene: &Scene<'_>, container: &Container, role: Role, status: &ContainerStatus) -> Progress {
+    let state = status.state.as_ref();
+    match state.and_then(|state| state.terminated.as_ref()) {
+        Some(ended) if role == Role::Init && ended.exit_code == 0 => Progress::Reached,
+        Some(ended) if !restarts(scene.pod, container, role, ended.exit_code) => Progress::Over(ended.exit_code),
+        Some(_) => Progress::Under,
+        None if role != Role::Init && status.started == Some(true) => Progress::Reached,
+        None => Progress::Under,
+    }
+}
+
+/// Whether a container that has ended with this code is started again (`ContainerShouldRestart`).
+pub(super) fn restarts(pod: &Pod, container: &Container, role: Role, code: i32) -> bool {
+    let of_pod = pod.spec.as_ref().and_then(|spec| spec.restart_policy.as_deref());
+    let policy = container.restart_policy.as_deref().or(of_pod).unwrap_or("Always");
+    match (role, policy) {
+        (Role::Sidecar, _) => true,
+        (_, "Never") => false,
+        (Role::Init, _) | (Role::Main, "OnFailure") => code != 0,
+        (Role::Main, _) => true,
+    }
+}
+
+/// A waiting container: for missing objects, for its image, for the end of its back-off.
+fn start(scene: &Scene<'_>, container: &Container, status: &mut ContainerStatus, notes: &mut Notes) -> bool {
+    if let Some((reason, message)) = scene.obstacles.get(&container.name) {
+        status.state = Some(waits(reason, message));
+        return false;
+    }
+    let last = status.last_state.as_ref().and_then(|last| last.terminated.as_ref());
+    let has_run = last.is_some();
+    if let Some(last) = last {
+        let wait = status.state.as_ref().and_then(|state| state.waiting.as_ref());
+        let is_crashing = wait.is_some_and(|wait| wait.reason.as_deref() == Some(CRASHING));
+        let ended = last.finished_at.as_ref().map_or(scene.now, |time| time.0);
+        let left = behaviour::back_off(status.restart_count).saturating_sub(since(scene.now, ended));
+        if is_crashing && !left.is_zero() {
+            notes.wake(left);
+            return false;
+        }
+    }
+    let image = container.image.clone().unwrap_or_default();
+    let next = status.restart_count.saturating_add(i32::from(has_run));
+    match scene.live {
+        None => {
+            status.restart_count = next;
+            pull(scene, container, &image, notes);
+            status.image_id = image_id(&image);
+        }
+        Some(live) => match live::start(live, container, next, status, notes) {
+            true => {}
+            false => return false,
+        },
+    }
+    notes.say(EventType::Normal, "Created", "Container created");
+    notes.say(EventType::Normal, "Started", "Container started");
+    status.container_id = Some(format!(
+        "{}{}/{}/{}",
+        if scene.live.is_some() { live::RUNTIME } else { RUNTIME },
+        meta::uid(&scene.pod.metadata),
+        container.name,
+        status.restart_count
+    ));
+    status.image = image;
+    (status.ready, status.started) = (false, Some(false));
+    status.state = Some(ContainerState {
+        running: Some(ContainerStateRunning {
+            started_at: Some(meta::time(scene.now)),
+        }),
+        ..ContainerState::default()
+    });
+    true
+}
+
+/// Says how the image came to the node.
+fn pull(scene: &Scene<'_>, container: &Container, image: &str, notes: &mut Notes) {
+    let always = container.image_pull_policy.as_deref() == Some("Always");
+    let is_there = (scene.has_image)(image) || notes.pulled.iter().any(|pulled| pulled == image);
+    if is_there && !always {
+        let message = format!("Container image \"{image}\" already present on machine and can be accessed by the pod");
+        return notes.say(EventType::Normal, "Pulled", message);
+    }
+    notes.say(EventType::Normal, "Pulling", format!("Pulling image \"{image}\""));
+    let message = format!("Successfully pulled image \"{image}\" in 0s (0s including waiting). Image size: 0 bytes.");
+    notes.say(EventType::Normal, "Pulled", message);
+    notes.pulled.push(image.to_owned());
+}
+
+/// The id of an image, as a runtime says it: its repository and a digest, which is that of its name.
+fn image_id(image: &str) -> String {
+    if image.contains("@sha256:") {
+        return image.to_owned();
+    }
+    let (folder, last) = image
+        .rsplit_once('/')
+        .map_or(("", image), |(folder, last)| (folder, last));
+    let name = last.split(':').next().unwrap_or_default();
+    let repository = if folder.is_empty() {
+        name.to_owned()
+    } else {
+        format!("{folder}/{name}")
+    };
+    let digest = ring::digest::digest(&ring::digest::SHA256, image.as_bytes());
+    let hex: String = digest.as_ref().iter().map(|byte| format!("{byte:02x}")).collect();
+    format!("{repository}@sha256:{hex}")
+}
+
+/// A container that runs: it ends, is killed, or its probes say how it is.
+fn run(
+    scene: &Scene<'_>,
+    container: &Container,
+    role: Role,
+    behaviour: &Behaviour,
+    status: &mut ContainerStatus,
+    notes: &mut Notes,
+) -> bool {
+    let running = status.state.as_ref().and_then(|state| state.running.as_ref());
+    let started = running.and_then(|running| running.started_at.as_ref());
+    let up = started.map_or(Duration::ZERO, |time| since(scene.now, time.0));
+    let name = &container.name;
+    let is_ours = status.container_id.as_deref().is_some_and(|id| id.starts_with(RUNTIME));
+    // A container that was changed is killed and started anew (`computePodActions`).
+    if is_ours && role != Role::Init && container.image.as_deref().unwrap_or_default() != status.image {
+        let message = format!("Container {name} definition changed, will be restarted");
+        notes.say(EventType::Normal, "Killing", message);
+        end(scene, status, behaviour.stops.1, None);
+        // A change is no crash: nothing holds the next start up.
+        fall(status, "ContainerCreating", "");
+        return true;
+    }
+    if behaviour.hook_fails
+        && container
+            .lifecycle
+            .as_ref()
+            .is_some_and(|life| life.post_start.is_some())
+    {
+        notes.say(EventType::Warning, "FailedPostStartHook", "PostStartHook failed");
+        notes.say(EventType::Normal, "Killing", "FailedPostStartHook");
+        end(scene, status, KILLED, None);
+        return true;
+    }
+    if let Some(code) = behaviour.ends(status.restart_count) {
+        match behaviour.runs.saturating_sub(up) {
+            Duration::ZERO => {
+                end(scene, status, code, behaviour.reason.as_deref());
+                return true;
+            }
+            left => notes.wake(left),
+        }
+    }
+    let found = behaviour::probe(container, behaviour, up);
+    if let Some(which) = found.kill {
+        notes.say(EventType::Warning, "Unhealthy", behaviour::failure(container, which));
+        let probe = if which == Which::Startup { "startup" } else { "liveness" };
+        let then = if restarts(scene.pod, container, role, KILLED) {
+            ", will be restarted"
+        } else {
+            ""
+        };
+        notes.say(
+            EventType::Normal,
+            "Killing",
+            format!("Container {name} failed {probe} probe{then}"),
+        );
+        end(scene, status, KILLED, None);
+        return true;
+    }
+    if let Some(which) = found.failing {
+        notes.failing.push((name.clone(), behaviour::failure(container, which)));
+    }
+    if let Some(next) = found.next {
+        notes.wake(next.saturating_sub(up));
+    }
+    status.started = Some(found.started);
+    status.ready = found.ready && role != Role::Init;
+    false
+}
+
+/// Writes down that a container has ended.
+pub(super) fn end(scene: &Scene<'_>, status: &mut ContainerStatus, code: i32, reason: Option<&str>) {
+    let running = status.state.take().and_then(|state| state.running);
+    let usual = if code == 0 { "Completed" } else { "Error" };
+    status.state = Some(ContainerState {
+        terminated: Some(ContainerStateTerminated {
+            container_id: status.container_id.clone(),
+            exit_code: code,
+            reason: Some(reason.unwrap_or(usual).to_owned()),
+            started_at: running.and_then(|running| running.started_at),
+            finished_at: Some(meta::time(scene.now)),
+            ..ContainerStateTerminated::default()
+        }),
+        ..ContainerState::default()
+    });
+    (status.ready, status.started) = (false, Some(false));
+}
+
+/// A container that has ended and is to be started again waits for its turn.
+pub(super) fn fall(status: &mut ContainerStatus, reason: &str, message: &str) {
+    status.last_state = status.state.take();
+    status.state = Some(waits(reason, message));
+}
+
+/// Whether the back-off holds up the next start is known now; its end is known later.
+fn fall_back(
+    scene: &Scene<'_>,
+    container: &Container,
+    status: &mut ContainerStatus,
+    ended: &ContainerStateTerminated,
+    notes: &mut Notes,
+) -> bool {
+    let times = ended.started_at.as_ref().zip(ended.finished_at.as_ref());
+    let ran = times.map_or(Duration::ZERO, |(start, end)| since(end.0, start.0));
+    let wait = behaviour::back_off(status.restart_count);
+    if wait.is_zero() || ran >= RECOVERED {
+        fall(status, "ContainerCreating", "");
+        return true;
+    }
+    let pod = &scene.pod.metadata;
+    let namespace = pod.namespace.as_deref().unwrap_or_default();
+    let full = format!("{}_{namespace}({})", meta::name(pod), meta::uid(pod));
+    let name = &container.name;
+    let text = format!("Back-off restarting failed container {name} in pod {full}");
+    notes.say(EventType::Warning, "BackOff", text);
+    let text = format!(
+        "back-off {} restarting failed container={name} pod={full}",
+        duration(wait)
+    );
+    fall(status, CRASHING, &text);
+    true
+}
+
+/// A duration as Go writes it.
+fn duration(wait: Duration) -> String {
+    match (wait.as_secs() / 60, wait.as_secs() % 60) {
+        (0, seconds) => format!("{seconds}s"),
+        (minutes, seconds) => format!("{minutes}m{seconds}s"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    /// The state of a container `c` after so many seconds, in words.
+    fn after(pod: &Value, before: Option<&ContainerStatus>, now: i64) -> (ContainerStatus, String) {
+        let pod: Pod = serde_json::from_value(pod.clone()).expect("a pod");
+        let container = &pod.spec.as_ref().expect("a spec").containers[0];
+        let scene = Scene::clear(&pod, Timestamp::from_second(now).expect("small"));
+        let mut notes = Notes::default();
+        let (status, progress) = go_on(&scene, container, Role::Main, before, &mut notes);
+        let state = status.state.clone().unwrap_or_default();
+        let state = match (&state.running, &state.terminated) {
+            (Some(_), _) => "runs".to_owned(),
+            (_, Some(ended)) => format!(
+                "ended {} {}",
+                ended.exit_code,
+                ended.reason.as_deref().unwrap_or_default()
+            ),
+            _ => state.waiting.and_then(|waiting| waiting.reason).unwrap_or_default(),
+        };
+        let said: Vec<&str> = notes.events.iter().map(|(_, reason, _)| *reason).collect();
+        let again = notes.again.map_or("-".to_owned(), |again| again.as_secs().to_string());
+        let text = format!(
+            "{state} {} {progress:?} {again} [{}]",
+            status.restart_count,
+            said.join(" ")
+        );
+        (status, text)
+    }
+
+    fn pod(annotations: Value, policy: &str, image: &str) -> Value {
+        json!({
+            "metadata": { "name": "p", "namespace": "n", "uid": "u", "annotations": annotations },
+            "spec": { "restartPolicy": policy, "containers": [{ "name": "c", "image": image }] },
+        })
+    }
+
+    #[test]
+    fn lives() {
+        /// Each look: the image, the second, and the expected state.
+        fn check(annotations: Value, policy: &str, looks: &[(&str, i64, &str)]) {
+            let mut status = None;
+            for (image, now, expected) in looks {
+                let (next, found) = after(&pod(annotations.clone(), policy, image), status.as_ref(), *now);
+                assert_eq!(&found, expected, "{annotations} {policy} at {now}");
+                status = Some(next);
+            }
+        }
+        let code = |code: &str, more: &str, value: &str| json!({ "kubewright.dev/exit-code": code, format!("kubewright.dev/{more}"): value });
+        const UP: &str = "Pulled Created Started";
+        check(
+            json!({}),
+            "Always",
+            &[
+                ("a", 0, &format!("runs 0 Reached - [{UP}]")),
+                ("a", 9, "runs 0 Reached - []"),
+                ("b", 9, &format!("runs 1 Reached - [Killing {UP}]")),
+            ],
+        );
+        check(
+            code("3", "run-seconds", "5"),
+            "Never",
+            &[
+                ("a", 0, &format!("runs 0 Reached 5 [{UP}]")),
+                ("a", 5, "ended 3 Error 0 Over(3) - []"),
+            ],
+        );
+        check(
+            code("137", "exit-reason", "OOMKilled"),
+            "Never",
+            &[("a", 0, &format!("ended 137 OOMKilled 0 Over(137) - [{UP}]"))],
+        );
+        check(
+            code("0", "run-seconds", "0"),
+            "OnFailure",
+            &[("a", 0, &format!("ended 0 Completed 0 Over(0) - [{UP}]"))],
+        );
+        // The first restart comes at once; then the waits double.
+        check(
+            code("1", "run-seconds", "5"),
+            "Always",
+            &[
+                ("a", 0, &format!("runs 0 Reached 5 [{UP}]")),
+                ("a", 5, &format!("runs 1 Reached 5 [{UP}]")),
+                ("a", 10, "CrashLoopBackOff 1 Under 10 [BackOff]"),
+                ("a", 14, "CrashLoopBackOff 1 Under 6 []"),
+                ("a", 20, &format!("runs 2 Reached 5 [{UP}]")),
+                ("a", 25, "CrashLoopBackOff 2 Under 20 [BackOff]"),
+            ],
+        );
+        check(
+            json!({ "kubewright.dev/crashes": "2" }),
+            "Always",
+            &[
+                ("a", 0, &format!("CrashLoopBackOff 1 Under 10 [{UP} {UP} BackOff]")),
+                ("a", 10, &format!("runs 2 Reached - [{UP}]")),
+            ],
+        );
+    }
+
+    #[test]
+    fn image_ids() {
+        let check = |image: &str, begins: &str| {
+            let id = image_id(image);
+            assert!(id.starts_with(begins), "{id}");
+            assert_eq!(id.split_once("@sha256:").expect("a digest").1.len(), 64, "{id}");
+        };
+        check("nginx:1", "nginx@sha256:");
+        check("localhost:5000/shop/app:1", "localhost:5000/shop/app@sha256:");
+        let digest = "0".repeat(64);
+        check(&format!("app@sha256:{digest}"), &format!("app@sha256:{digest}"));
+    }
+}

@@ -1,0 +1,154 @@
+//! Keeps the simulated nodes: registers those that the cluster has from its start, posts their status, renews their
+//! Leases.
+//!
+//! Invariants: a Node that is not simulated is left alone, also when it has the name of one that is; a node of the
+//! cluster that a user deletes is registered again, as by a kubelet that starts again, unless it was cordoned before:
+//! then it was taken out of service.
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use kubewright::k8s_openapi::api::coordination::v1::Lease;
+use kubewright::k8s_openapi::api::core::v1::Node;
+use kubewright::{Action, Client, Context, Controller, Reconciler, Request, Result};
+
+use super::fleet::{self, NOT_READY, Nodes, State};
+use super::lease;
+use kubewright_objects::meta;
+use kubewright_objects::node::{self, RENEW};
+
+/// Keeps the nodes.
+pub(crate) struct Keeper {
+    nodes: Arc<Nodes>,
+    /// Whether Leases are renewed.
+    heartbeats: bool,
+    /// Nodes that were cordoned when they were last seen.
+    cordoned: Mutex<BTreeSet<String>>,
+}
+
+/// The controller of the simulated nodes.
+pub(crate) fn controller(nodes: Arc<Nodes>, heartbeats: bool) -> Controller {
+    let cordoned = Mutex::default();
+    let keeper = Keeper {
+        nodes,
+        heartbeats,
+        cordoned,
+    };
+    Controller::of(keeper).named("node-keeper")
+}
+
+/// Registers the nodes that the cluster has from its start.
+pub(crate) async fn register(nodes: Arc<Nodes>, client: Client) -> Result<()> {
+    for (number, name) in nodes.names().iter().enumerate() {
+        match client.create(&nodes.node(number)).await {
+            Ok(_) => {}
+            Err(error) if error.is_already_exists() => {
+                let there = client.live::<Node>(None, name).await?;
+                if there.is_some_and(|there| !node::is_simulated(&there)) {
+                    tracing::warn!(node = %name, "a Node of this name exists and is not simulated; its pods are left alone");
+                }
+            }
+            // A label that cannot be: the same every time.
+            Err(error) if error.status().is_some_and(|status| status.code == 422) => {
+                tracing::error!(node = %name, error = &error as &dyn std::error::Error, "the node is not registered");
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
+impl Keeper {
+    fn remember(&self, node: &Node) {
+        let name = meta::name(&node.metadata);
+        let is_cordoned = node.spec.as_ref().is_some_and(|spec| spec.unschedulable == Some(true));
+        let mut cordoned = self.cordoned.lock().unwrap_or_else(PoisonError::into_inner);
+        match is_cordoned {
+            true => cordoned.insert(name.to_owned()),
+            false => cordoned.remove(name),
+        };
+    }
+
+    /// Posts the status, and removes the taint of new nodes: without a node lifecycle controller no other code does.
+    async fn post(&self, node: &Arc<Node>, ctx: &Context) -> Result<()> {
+        let Some(status) = self.nodes.status(node, ctx.now()) else {
+            return Ok(());
+        };
+        let mut next = (**node).clone();
+        next.status = Some(status);
+        let mut posted = (*ctx.client().update_status(&next).await?).clone();
+        if fleet::state(node) != State::Ready {
+            return Ok(());
+        }
+        let Some(taints) = posted.spec.as_mut().and_then(|spec| spec.taints.as_mut()) else {
+            return Ok(());
+        };
+        let before = taints.len();
+        taints.retain(|taint| taint.key != NOT_READY);
+        if taints.len() < before {
+            ctx.client().update(&posted).await?;
+        }
+        Ok(())
+    }
+
+    async fn renew(&self, node: &Node, ctx: &Context) -> Result<Action> {
+        let name = meta::name(&node.metadata);
+        let present = ctx.client().get::<Lease>(Some(lease::NAMESPACE), name).await?;
+        let due = present
+            .as_deref()
+            .map_or(Duration::ZERO, |present| lease::due(present, ctx.now()));
+        if present.is_some() && !self.heartbeats {
+            return Ok(Action::await_change());
+        }
+        if !due.is_zero() {
+            return Ok(Action::requeue_after(due));
+        }
+        let next = lease::renewed(present.as_deref(), node, ctx.now());
+        match present {
+            Some(_) => ctx.client().update(&next).await?,
+            None => ctx.client().create(&next).await?,
+        };
+        Ok(Action::requeue_after(RENEW))
+    }
+}
+
+impl Reconciler for Keeper {
+    type Object = Node;
+
+    async fn reconcile(&self, node: Arc<Node>, ctx: Context) -> Result<Action> {
+        self.remember(&node);
+        if !node::is_simulated(&node) || meta::is_deleting(&node.metadata) || fleet::state(&node) == State::Silent {
+            return Ok(Action::await_change());
+        }
+        // The node may have been changed by others meanwhile: that leads back here.
+        match self.post(&node, &ctx).await {
+            Err(error) if error.is_conflict() || error.is_not_found() => {}
+            Err(error) => return Err(error),
+            Ok(()) => {}
+        }
+        match self.renew(&node, &ctx).await {
+            Err(error) if error.is_not_found() || error.is_already_exists() || error.is_conflict() => {
+                Ok(Action::requeue_after(RENEW))
+            }
+            done => done,
+        }
+    }
+
+    async fn deleted(&self, request: Request, ctx: Context) -> Result<Action> {
+        let was_cordoned = {
+            let mut cordoned = self.cordoned.lock().unwrap_or_else(PoisonError::into_inner);
+            cordoned.remove(request.name())
+        };
+        let Some(number) = self.nodes.names().iter().position(|name| name == request.name()) else {
+            return Ok(Action::await_change());
+        };
+        if was_cordoned {
+            return Ok(Action::await_change());
+        }
+        match ctx.client().create(&self.nodes.node(number)).await {
+            Err(error) if !error.is_already_exists() => Err(error),
+            _ => Ok(Action::await_change()),
+        }
+    }
+}

@@ -1,0 +1,228 @@
+//! Pods whose containers really run: the kubelet observes them, orders the next steps, and writes the status.
+//!
+//! The decisions are those of simulated pods (`life`, `live`); their orders are carried out here. Invariants: a pod
+//! that is over has no process; a deleted pod goes when its last process has ended.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use kubewright::k8s_openapi::api::core::v1::{Container, Node, Pod};
+use kubewright::k8s_openapi::api::node::v1::RuntimeClass;
+use kubewright::k8s_openapi::jiff::Timestamp;
+use kubewright::kube::api::DeleteParams;
+use kubewright::{Action, Client, Context, EventType, Result};
+
+use super::container::{Notes, Scene};
+use super::life::{self, Place};
+use super::{Kubelet, behaviour, ephemeral, hindrances, write};
+use crate::processes::{self, Processes};
+use kubewright_objects::pods;
+use kubewright_objects::{meta, node};
+
+/// Nodes that run processes are this machine.
+const HOST: &str = "127.0.0.1";
+/// How long after a failure the missing objects of a pod are looked for again.
+const AGAIN: Duration = Duration::from_secs(10);
+
+/// Registers the RuntimeClasses by which pods say whether they are processes.
+pub(crate) async fn register_classes(client: Client) -> Result<()> {
+    for name in [processes::CLASS, processes::SIMULATED_CLASS] {
+        let class = RuntimeClass {
+            metadata: kubewright::k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta {
+                name: Some(name.to_owned()),
+                ..Default::default()
+            },
+            handler: name.to_owned(),
+            ..RuntimeClass::default()
+        };
+        match client.create(&class).await {
+            Err(error) if !error.is_already_exists() => return Err(error),
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+impl Kubelet {
+    /// Takes a pod of processes as far as it comes by now.
+    pub(super) async fn run(&self, processes: &Processes, ctx: &Context, pod: &Pod, node: &Node) -> Result<Action> {
+        // The uid is known when the pod is gone.
+        self.with(pod, |_| ());
+        if meta::is_deleting(&pod.metadata) {
+            return self.end(processes, ctx, pod).await;
+        }
+        if pods::is_finished(pod) {
+            // Whichever client set the phase: no process of the pod runs on.
+            processes.stop_pod(pod, Duration::ZERO);
+            return Ok(Action::await_change());
+        }
+        if !node::is_ready(node) {
+            return Ok(Action::await_change());
+        }
+        let (obstacles, mut mount) = self.obstacles(ctx, pod).await?;
+        let ip = self.address(ctx, pod).await?;
+        let mut prepared = None;
+        if mount.is_none() {
+            match processes.prepare(ctx.client(), pod, &ip, ctx.now()).await? {
+                Ok(ready) => prepared = Some(ready),
+                Err((volume, why)) => mount = Some(format!("MountVolume.SetUp failed for volume \"{volume}\" : {why}")),
+            }
+        }
+        let place = Place {
+            ip: &ip,
+            host: HOST,
+            unmounted: mount.is_some(),
+        };
+        let mut tried = BTreeSet::new();
+        let (status, mut notes) = loop {
+            let mut notes = Notes::default();
+            let seen = processes.seen(meta::uid(&pod.metadata));
+            let scene = Scene {
+                live: Some(&seen),
+                obstacles: &obstacles,
+                ..Scene::clear(pod, Timestamp::now())
+            };
+            let status = life::go_on(&scene, &place, &mut notes);
+            for (name, why) in &notes.stops {
+                processes.stop_container(pod, name, why);
+            }
+            let mut is_new = false;
+            for start in std::mem::take(&mut notes.starts) {
+                let container = container(pod, &start.0);
+                if let (Some(prepared), Some(container), true) = (&prepared, container, tried.insert(start.clone())) {
+                    processes.start_container(pod, &container, start.1, prepared).await;
+                    is_new = true;
+                }
+            }
+            if !is_new {
+                break (status, notes);
+            }
+        };
+        let mark = life::mark(pod, &status);
+        if self.with(pod, |of_pod| of_pod.mark.as_ref() != Some(&mark)) {
+            let is_first = pod.status.as_ref().is_none_or(|status| status.start_time.is_none());
+            hindrances(ctx, pod, &status, mount.as_deref());
+            write(ctx, pod, status).await?;
+            for what in not_enforced(pod).into_iter().filter(|_| is_first) {
+                ctx.event(pod, EventType::Warning, "NotEnforced", what);
+            }
+            self.with(pod, |of_pod| of_pod.mark = Some(mark));
+        }
+        for (kind, reason, message) in processes
+            .take_events(meta::uid(&pod.metadata))
+            .into_iter()
+            .chain(notes.events.split_off(0))
+        {
+            ctx.event(pod, kind, reason, message);
+        }
+        let due = prepared.and_then(|prepared| prepared.due);
+        let due = due.map(|due| Duration::try_from(due.duration_since(ctx.now())).unwrap_or_default());
+        let hindered = (mount.is_some() || !obstacles.is_empty()).then_some(AGAIN);
+        let again = [notes.again, due, hindered].into_iter().flatten().min();
+        Ok(again.map_or_else(Action::await_change, Action::requeue_after))
+    }
+
+    /// Ends a pod that is deleted, within its grace.
+    async fn end(&self, processes: &Processes, ctx: &Context, pod: &Pod) -> Result<Action> {
+        let uid = meta::uid(&pod.metadata);
+        let is_new = self.with(pod, |of_pod| of_pod.end.replace(tokio::time::Instant::now()).is_none());
+        let seen = processes.seen(uid);
+        for (name, seen) in &seen {
+            if is_new && matches!(seen.state, processes::State::Running { .. }) {
+                let message = format!("Stopping container {name}");
+                ctx.event(pod, EventType::Normal, "Killing", message);
+            }
+        }
+        let until = pod.metadata.deletion_timestamp.as_ref();
+        let left = until.map_or(Duration::ZERO, |until| {
+            Duration::try_from(until.0.duration_since(ctx.now())).unwrap_or_default()
+        });
+        let is_over = processes.stop_pod(pod, left);
+        for (kind, reason, message) in processes.take_events(uid) {
+            ctx.event(pod, kind, reason, message);
+        }
+        if !is_over {
+            return Ok(Action::await_change());
+        }
+        // A watch sees how it ended, and only then that it goes.
+        if !pods::is_finished(pod) && pods::phase(pod) == "Running" {
+            let seen = processes.seen(uid);
+            let scene = Scene {
+                live: Some(&seen),
+                ..Scene::clear(pod, Timestamp::now())
+            };
+            let place = Place::of("", HOST);
+            let status = life::ended(&scene, &place, &mut Notes::default());
+            write(ctx, pod, status).await?;
+        }
+        processes.forget(uid);
+        let at_once = DeleteParams {
+            grace_period_seconds: Some(0),
+            ..DeleteParams::default()
+        };
+        ctx.client().delete_with(pod, at_once).await?;
+        Ok(Action::await_change())
+    }
+}
+
+fn container(pod: &Pod, name: &str) -> Option<Container> {
+    let spec = pod.spec.iter();
+    let all = spec.flat_map(|spec| spec.init_containers.iter().flatten().chain(&spec.containers));
+    let mut all = all.cloned().chain(ephemeral::of(pod));
+    all.find(|container| container.name == name)
+}
+
+/// The fields of a pod that processes do not enforce, in words.
+fn not_enforced(pod: &Pod) -> Vec<String> {
+    let Some(spec) = &pod.spec else { return Vec::new() };
+    let mut all = Vec::new();
+    let mut say = |is_said: bool, what: &str| {
+        if is_said {
+            all.push(format!("{what}: a process of this machine, no container"));
+        }
+    };
+    let annotations = pod.metadata.annotations.iter().flatten();
+    let mut annotations = annotations.map(|(key, _)| key);
+    let is_simulated = annotations.any(|key| key.starts_with(behaviour::PREFIX));
+    say(
+        is_simulated,
+        "annotations of the simulation say nothing of a pod that really runs",
+    );
+    let of_pod = spec.security_context.as_ref();
+    let whole = of_pod.is_some_and(|context| context.run_as_user.is_some() || context.fs_group.is_some());
+    let containers = || spec.init_containers.iter().flatten().chain(&spec.containers);
+    let own = containers().any(|container| {
+        let context = container.security_context.as_ref();
+        context.is_some_and(|context| {
+            context.run_as_user.is_some()
+                || context.privileged == Some(true)
+                || context.read_only_root_filesystem == Some(true)
+        })
+    });
+    say(
+        whole || own,
+        "securityContext is not enforced (runAsUser, fsGroup, privileged, readOnlyRootFilesystem)",
+    );
+    let has_cpu = |container: &Container| {
+        let limits = container
+            .resources
+            .as_ref()
+            .and_then(|resources| resources.limits.as_ref());
+        limits.is_some_and(|limits| limits.contains_key("cpu"))
+    };
+    say(containers().any(has_cpu), "limits of cpu are not enforced");
+    let has_host_port = |container: &Container| container.ports.iter().flatten().any(|port| port.host_port.is_some());
+    say(containers().any(has_host_port), "hostPort is not published");
+    let is_read_only = |container: &Container| {
+        container
+            .volume_mounts
+            .iter()
+            .flatten()
+            .any(|mount| mount.read_only == Some(true) && !mount.mount_path.starts_with("/var/run/secrets/"))
+    };
+    say(
+        containers().any(is_read_only),
+        "readOnly of volumeMounts is not enforced",
+    );
+    all
+}

@@ -1,0 +1,268 @@
+//! The shim: a small process between the cluster and one program, as containerd's shims are.
+//!
+//! The program `kubewright` starts itself as a shim ([`called`]) for each container and each `exec`. The shim connects
+//! to the cluster's control socket, gets its order, starts the program in a session of its own, and reports its end. It
+//! is the parent of everything that the program leaves behind (a subreaper), so it can end all of it.
+//!
+//! Invariants:
+//! - when the connection to the cluster ends, however the cluster ended, everything that the program started is killed;
+//! - when the program ends, its child processes are killed as well, as with the pid namespace of a container;
+//! - when the shim itself is killed, the kernel kills the program (`PR_SET_PDEATHSIG`);
+//! - a program never gains privileges (`no_new_privs`).
+//!
+//! Not here: the program and its environment (the rest of `processes`).
+
+use std::ffi::OsString;
+use std::fs;
+use std::io::{self, BufRead as _, BufReader, Read, Write as _};
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
+use std::path::PathBuf;
+use std::process::Command;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use rustix::process::{Pid, Signal};
+use serde_json::Value;
+
+use super::resolv;
+use super::table::Table;
+
+/// The first argument of a shim, and of the process that becomes the program.
+pub(super) const SHIM: &str = "process-shim";
+const EXEC: &str = "process-exec";
+/// The exit code when a program cannot be started (`StartError` of a container runtime).
+pub(super) const CANNOT_START: u8 = 128;
+
+/// The orders of the cluster on the control connection.
+pub(super) const TERMINATE: u8 = b't';
+pub(super) const KILL: u8 = b'k';
+
+/// Runs as a shim when the arguments of this process say so; `None` when they do not. Call it first in `main` of a
+/// program whose clusters run processes, before any thread is started.
+///
+/// ```
+/// if let Some(done) = kubewright_nodes::called() {
+///     std::process::exit(i32::from(done));
+/// }
+/// ```
+pub fn called() -> Option<u8> {
+    let mut arguments = std::env::args_os().skip(1);
+    let first = arguments.next()?;
+    let done = if first == SHIM {
+        shim(arguments.collect())
+    } else if first == EXEC {
+        // Only returns when it fails.
+        become_program(arguments.collect())
+    } else {
+        return None;
+    };
+    Some(done.unwrap_or_else(|error| {
+        // A user looks for this in the log of the container.
+        let _ = writeln!(io::stderr(), "cannot start: {error}");
+        CANNOT_START
+    }))
+}
+
+/// The command of the cluster's order.
+fn command(spec: &Value) -> io::Result<Command> {
+    let broken = |what: &str| io::Error::other(format!("the order of the cluster lacks {what}"));
+    let texts = |field: &str| -> Vec<&str> {
+        let list = spec[field].as_array();
+        list.into_iter().flatten().filter_map(Value::as_str).collect()
+    };
+    let mut command = Command::new(super::launch::this_program()?);
+    command.arg(EXEC).arg(std::process::id().to_string());
+    command.arg(spec["limits"].to_string());
+    command.arg(spec["terminal"].as_str().unwrap_or(""));
+    command.args(texts("command"));
+    command.env_clear();
+    for (name, value) in spec["environment"].as_object().into_iter().flatten() {
+        command.env(name, value.as_str().unwrap_or(""));
+    }
+    command.current_dir(spec["folder"].as_str().ok_or_else(|| broken("a folder"))?);
+    for (field, set) in [
+        ("group", Command::gid as fn(&mut Command, u32) -> &mut Command),
+        ("user", Command::uid),
+    ] {
+        if let Some(id) = spec[field].as_u64() {
+            set(&mut command, u32::try_from(id).map_err(|_| broken("a user"))?);
+        }
+    }
+    Ok(command)
+}
+
+fn shim(arguments: Vec<OsString>) -> io::Result<u8> {
+    let [socket, id] = arguments.as_slice() else {
+        return Err(io::Error::other("a shim is told its socket and its number"));
+    };
+    let mut control = UnixStream::connect(PathBuf::from(socket))?;
+    writeln!(control, "{}", id.to_string_lossy())?;
+    let mut orders = BufReader::new(control.try_clone()?);
+    let mut line = String::new();
+    orders.read_line(&mut line)?;
+    let spec: Value = serde_json::from_str(&line).map_err(io::Error::other)?;
+    #[cfg(target_os = "linux")]
+    rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?;
+    // The keyboard's signals are for the cluster, which tells its shims.
+    rustix::process::setsid()?;
+    // Without it the program runs all the same; the cluster is told why.
+    let files = [("hosts", "/etc/hosts"), ("resolv", resolv::FILE)];
+    let files = files.map(|(key, place)| (spec[key].as_str(), place));
+    let names = own_files(&files);
+    let mut child = command(&spec)?.spawn()?;
+    let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
+    let main = Arc::new(Mutex::new(pid));
+    match names {
+        Ok(()) => writeln!(control, "started {}", child.id())?,
+        Err(why) => writeln!(control, "started {} {why}", child.id())?,
+    }
+    let listening = main.clone();
+    std::thread::spawn(move || listen(orders, &listening));
+    if let Some(pid) = pid {
+        // Its number stays its own until it is waited for, so that no signal meets another process.
+        let options = rustix::process::WaitIdOptions::EXITED | rustix::process::WaitIdOptions::NOWAIT;
+        while let Err(rustix::io::Errno::INTR) = rustix::process::waitid(rustix::process::WaitId::Pid(pid), options) {}
+    }
+    *main.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    let status = child.wait()?;
+    let code = status
+        .code()
+        .or_else(|| status.signal().map(|signal| 128 + signal))
+        .unwrap_or(1);
+    end_all();
+    // The cluster may be gone.
+    let _ = writeln!(control, "ended {code}");
+    Ok(u8::try_from(code).unwrap_or(u8::MAX))
+}
+
+/// Puts files in the place of the machine's, for this process and all below it. Root may do so in a mount namespace;
+/// other users also need a user namespace, in which they keep their user ID.
+#[cfg(target_os = "linux")]
+fn own_files(files: &[(Option<&str>, &str)]) -> io::Result<()> {
+    use rustix::mount::{MountPropagationFlags, mount_bind, mount_change};
+    use rustix::thread::UnshareFlags;
+    let (user, group) = (rustix::process::geteuid(), rustix::process::getegid());
+    let flags = match user.is_root() {
+        true => UnshareFlags::NEWNS,
+        false => UnshareFlags::NEWNS | UnshareFlags::NEWUSER,
+    };
+    #[expect(deprecated, reason = "its successor is unsafe for threads; this process has one")]
+    rustix::thread::unshare(flags)?;
+    if !user.is_root() {
+        let (user, group) = (user.as_raw(), group.as_raw());
+        fs::write("/proc/self/setgroups", "deny")?;
+        fs::write("/proc/self/uid_map", format!("{user} {user} 1"))?;
+        fs::write("/proc/self/gid_map", format!("{group} {group} 1"))?;
+    }
+    // Mounts made here do not leave this namespace.
+    mount_change("/", MountPropagationFlags::PRIVATE | MountPropagationFlags::REC)?;
+    for (file, place) in files {
+        if let Some(file) = file {
+            mount_bind(*file, *place)?;
+        }
+    }
+    Ok(())
+}
+
+#[cfg(not(target_os = "linux"))]
+fn own_files(_: &[(Option<&str>, &str)]) -> io::Result<()> {
+    Err(io::ErrorKind::Unsupported.into())
+}
+
+/// Obeys the cluster's orders, until the connection ends.
+fn listen(mut orders: impl Read, main: &Mutex<Option<Pid>>) {
+    let mut order = [0];
+    loop {
+        let is_over = !matches!(orders.read(&mut order), Ok(1));
+        let main = main.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(pid) = *main else { return };
+        // A program that has just ended needs no signal.
+        let _ = match order[0] {
+            TERMINATE if !is_over => rustix::process::kill_process(pid, Signal::TERM),
+            _ => rustix::process::kill_process(pid, Signal::KILL),
+        };
+        if is_over {
+            return;
+        }
+    }
+}
+
+/// Kills everything below this process, and waits until it is gone.
+fn end_all() {
+    loop {
+        for pid in Table::read().below(std::process::id()) {
+            if let Some(pid) = i32::try_from(pid).ok().and_then(Pid::from_raw) {
+                // It may have ended meanwhile.
+                let _ = rustix::process::kill_process(pid, Signal::KILL);
+            }
+        }
+        match rustix::process::wait(rustix::process::WaitOptions::empty()) {
+            Ok(_) | Err(rustix::io::Errno::INTR) => {}
+            Err(_) => return,
+        }
+    }
+}
+
+/// Becomes the program: in a session of its own, with its limits, and with its terminal if it has one.
+fn become_program(arguments: Vec<OsString>) -> io::Result<u8> {
+    let [shim, limits, terminal, program, rest @ ..] = arguments.as_slice() else {
+        return Err(io::Error::other("there is no command"));
+    };
+    rustix::process::setsid()?;
+    #[cfg(target_os = "linux")]
+    {
+        rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;
+        rustix::thread::set_no_new_privs(true)?;
+    }
+    // The shim may have gone before this process asked to go with it.
+    let parent = rustix::process::getppid().map(|pid| pid.as_raw_nonzero().to_string());
+    if parent.map(OsString::from).as_ref() != Some(shim) {
+        return Err(io::Error::other("its shim has gone"));
+    }
+    if !terminal.is_empty() {
+        // The first terminal that the leader of a session opens is that of the session.
+        let terminal = fs::OpenOptions::new().read(true).write(true).open(terminal)?;
+        rustix::stdio::dup2_stdin(&terminal)?;
+        rustix::stdio::dup2_stdout(&terminal)?;
+        rustix::stdio::dup2_stderr(&terminal)?;
+    }
+    limit(&serde_json::from_str(&limits.to_string_lossy()).map_err(io::Error::other)?)?;
+    let error = Command::new(program).args(rest).exec();
+    Err(io::Error::new(
+        error.kind(),
+        format!("{}: {error}", program.to_string_lossy()),
+    ))
+}
+
+fn limit(limits: &Value) -> io::Result<()> {
+    use rustix::process::{Resource, Rlimit, setrlimit};
+    for (name, resource) in [("memory", Resource::Data), ("core", Resource::Core)] {
+        if let Some(most) = limits[name].as_u64() {
+            let most = Some(most);
+            setrlimit(
+                resource,
+                Rlimit {
+                    current: most,
+                    maximum: most,
+                },
+            )?;
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_order_of_the_cluster() {
+        let spec = serde_json::json!({ "command": ["sh", "-c", "x"], "environment": { "A": "b" }, "folder": "/", "limits": {} });
+        let command = command(&spec).expect("a whole order");
+        let arguments: Vec<_> = command.get_args().map(|text| text.to_string_lossy()).collect();
+        assert_eq!(arguments[0], EXEC);
+        assert_eq!(&arguments[2..], ["{}", "", "sh", "-c", "x"]);
+        assert_eq!(command.get_envs().count(), 1);
+        assert!(super::command(&serde_json::json!({})).is_err());
+    }
+}

@@ -1,0 +1,33 @@
+//! What the controllers and the kubelets both read of built-in objects, and two small indexes of requests.
+//!
+//! The controllers (`kubewright-controllers`) and the nodes (`kubewright-nodes`) do not know each other, so that an
+//! edit in one compiles nothing of the other; what both need is here, and as small as that.
+//!
+//! | file | what |
+//! |---|---|
+//! | `meta` | metadata: owners, labels, selectors, times |
+//! | `pods` | phases, conditions and availability of pods, and which of several goes first |
+//! | `node` | labels and the condition of Nodes, and which are simulated |
+//! | `quantity` | amounts as numbers |
+//! | `usage` | what pods use: the annotations of simulated ones, and the [`Meter`](usage::Meter) that knows it of all |
+//! | `tolerations` | whether a toleration fits a taint |
+//! | `disruption_target` | the condition of a pod that is about to be disrupted |
+//! | `bound`, `Waiting` | which requests belong to a node, and which wait for an object of another kind |
+//!
+//! Invariants: readings are pure and never fail, for the API server has validated what is stored; an index holds
+//! requests alone, never objects. Not here: anything that only one of the two needs.
+
+pub mod bound;
+pub mod disruption_target;
+pub mod meta;
+pub mod node;
+pub mod pods;
+pub mod quantity;
+pub mod tolerations;
+pub mod usage;
+mod waiting;
+
+pub use waiting::Waiting;
+
+/// The version of Kubernetes whose API is served, as `/version` and the nodes say it.
+pub const KUBERNETES_VERSION: &str = "v1.36.3";

@@ -1,0 +1,307 @@
+//! The book holds together: every page is in its summary, every link leads somewhere, every included piece exists, and
+//! no block of Rust stands on a page that nothing compiles.
+//!
+//! `crates/cli/tests/it/book.rs` compares the output of commands, which it types. Not here: prose.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::{Component, Path, PathBuf};
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().to_owned()
+}
+
+/// The path without `.` and `..`.
+fn plain(path: &Path) -> PathBuf {
+    let mut parts = PathBuf::new();
+    for part in path.components() {
+        match part {
+            Component::ParentDir => {
+                parts.pop();
+            }
+            Component::CurDir => {}
+            other => parts.push(other),
+        }
+    }
+    parts
+}
+
+fn collect(folder: &Path, found: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(folder).unwrap().flatten() {
+        let path = entry.path();
+        if path.is_dir() {
+            collect(&path, found);
+        } else if path.extension().is_some_and(|extension| extension == "md") {
+            found.push(path);
+        }
+    }
+}
+
+/// The pages of the book.
+fn pages() -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    collect(&root().join("docs/src"), &mut found);
+    found.sort();
+    assert!(found.len() > 20, "where is the book?");
+    found
+}
+
+/// The lines of a page that are no code, and no piece of one within a line.
+fn prose(text: &str) -> Vec<String> {
+    let mut in_code = false;
+    let mut lines = Vec::new();
+    for line in text.lines() {
+        if line.trim_start().starts_with("```") {
+            in_code = !in_code;
+        } else if !in_code {
+            let pieces: Vec<&str> = line.split('`').step_by(2).collect();
+            lines.push(pieces.join("code"));
+        }
+    }
+    lines
+}
+
+/// Targets of the links `[text](target)` of a page.
+fn links(text: &str) -> Vec<String> {
+    let mut found = Vec::new();
+    for line in prose(text) {
+        let mut rest = line.as_str();
+        while let Some((_, after)) = rest.split_once("](") {
+            let Some((target, after)) = after.split_once(')') else {
+                break;
+            };
+            found.push(target.to_owned());
+            rest = after;
+        }
+    }
+    found
+}
+
+/// The anchors of a page: its headings as mdBook writes them.
+fn anchors(text: &str) -> BTreeSet<String> {
+    let mut in_code = false;
+    let mut found = BTreeSet::new();
+    for line in text.lines() {
+        if line.trim_start().starts_with("```") {
+            in_code = !in_code;
+        }
+        let title = line.trim_start_matches('#');
+        if in_code || title.len() == line.len() || !title.starts_with(' ') {
+            continue;
+        }
+        let title = title.trim().to_lowercase();
+        let name = title.chars().filter_map(|c| match c {
+            ' ' => Some('-'),
+            c if c.is_alphanumeric() || c == '-' || c == '_' => Some(c),
+            _ => None,
+        });
+        found.insert(name.collect());
+    }
+    found
+}
+
+/// The target of a broken link.
+fn broken(page: &Path, target: &str) -> Option<String> {
+    if target.contains("://") || target.starts_with("mailto:") {
+        return None;
+    }
+    let (file, anchor) = target.split_once('#').unwrap_or((target, ""));
+    let file = match file {
+        "" => page.to_owned(),
+        file => plain(&page.parent().unwrap().join(file)),
+    };
+    if !file.exists() {
+        return Some(format!("{}: there is no {target}", page.display()));
+    }
+    if anchor.is_empty() || anchors(&fs::read_to_string(&file).unwrap()).contains(anchor) {
+        return None;
+    }
+    Some(format!("{}: {target} has no such heading", page.display()))
+}
+
+#[test]
+fn every_link_leads_somewhere() {
+    let mut all = pages();
+    for name in [
+        "README.md",
+        "ARCHITECTURE.md",
+        "CONTRIBUTING.md",
+        "CHANGELOG.md",
+        "bench/README.md",
+    ] {
+        all.push(root().join(name));
+    }
+    let problems: Vec<String> = all
+        .iter()
+        .flat_map(|page| {
+            let text = fs::read_to_string(page).unwrap();
+            links(&text).into_iter().filter_map(move |target| broken(page, &target))
+        })
+        .collect();
+    assert!(problems.is_empty(), "{}", problems.join("\n"));
+}
+
+#[test]
+fn a_link_that_leads_nowhere_is_found() {
+    let page = root().join("docs/src/SUMMARY.md");
+    let check = |target: &str, found: bool| assert_eq!(broken(&page, target).is_some(), found, "{target}");
+    check("conformance.md", false);
+    check("commands/dev.md#advice", false);
+    check("https://example.com/nowhere", false);
+    check("nowhere.md", true);
+    check("commands/dev.md#nowhere", true);
+    assert_eq!(
+        links("a [b](c.md) `[d](e.md)` [f](g.md#h)\n```\n[i](j.md)\n```"),
+        ["c.md", "g.md#h"]
+    );
+}
+
+#[test]
+fn every_page_is_in_the_summary_once() {
+    let source = root().join("docs/src");
+    let summary = fs::read_to_string(source.join("SUMMARY.md")).unwrap();
+    let mut listed = BTreeMap::<PathBuf, usize>::new();
+    for target in links(&summary) {
+        *listed.entry(plain(&source.join(target))).or_default() += 1;
+    }
+    for page in pages() {
+        if page.ends_with("SUMMARY.md") {
+            continue;
+        }
+        assert_eq!(
+            listed.remove(&page),
+            Some(1),
+            "{} stands once in SUMMARY.md",
+            page.display()
+        );
+    }
+    assert!(listed.is_empty(), "SUMMARY.md lists what is not there: {listed:?}");
+}
+
+/// The file and the anchor of `{{#include FILE:ANCHOR}}` and its like.
+fn includes(text: &str) -> Vec<(String, Option<String>)> {
+    let mut found = Vec::new();
+    for (at, _) in text.match_indices("{{#") {
+        let inner = text[at + 3..].split("}}").next().unwrap_or_default();
+        if let Some((_, named)) = inner.split_once(' ') {
+            let (file, anchor) = named.trim().split_once(':').unwrap_or((named.trim(), ""));
+            found.push((file.to_owned(), (!anchor.is_empty()).then(|| anchor.to_owned())));
+        }
+    }
+    found
+}
+
+/// A piece named by its lines `8:36`, of a file that is generated and bears no marks: Rust begins and ends where an
+/// item does.
+fn check_lines(page: &Path, file: &str, text: &str, range: &str) {
+    let lines: Vec<&str> = text.lines().collect();
+    let (first, last) = range.split_once(':').unwrap();
+    let first = lines
+        .get(first.parse::<usize>().unwrap() - 1)
+        .copied()
+        .unwrap_or_default();
+    let last = last.parse::<usize>().map_or(lines.len(), |last| last);
+    let last = lines.get(last - 1).copied().unwrap_or_default();
+    let fits = !file.ends_with(".rs")
+        || (["///", "#[", "impl ", "pub "]
+            .iter()
+            .any(|start| first.starts_with(start))
+            && last == "}");
+    assert!(
+        fits,
+        "{}: {file}:{range} begins with {first:?} and ends with {last:?}",
+        page.display()
+    );
+}
+
+#[test]
+fn every_included_piece_exists() {
+    let mut count = 0;
+    for page in pages() {
+        for (file, anchor) in includes(&fs::read_to_string(&page).unwrap()) {
+            count += 1;
+            let path = plain(&page.parent().unwrap().join(&file));
+            let text = fs::read_to_string(&path);
+            let text = text.unwrap_or_else(|error| panic!("{}: {file}: {error}", page.display()));
+            let Some(anchor) = anchor else { continue };
+            if anchor.starts_with(|c: char| c.is_ascii_digit()) {
+                check_lines(&page, &file, &text, &anchor);
+                continue;
+            }
+            let marks = |word: &str| {
+                text.lines()
+                    .filter(|line| line.trim().ends_with(&format!("{word}: {anchor}")))
+                    .count()
+            };
+            assert_eq!(
+                (marks("ANCHOR"), marks("ANCHOR_END")),
+                (1, 1),
+                "{}: {file} marks the piece {anchor} once, with its end",
+                page.display()
+            );
+        }
+    }
+    assert!(count > 5, "where are the pieces of code?");
+}
+
+/// Pages that a crate takes as documentation, so that their blocks are compiled as its examples.
+fn compiled_pages() -> BTreeSet<PathBuf> {
+    let lib = root().join("crates/testing/src/lib.rs");
+    let text = fs::read_to_string(&lib).unwrap();
+    let taken = text
+        .split("include_str!(\"")
+        .skip(1)
+        .filter_map(|rest| rest.split('"').next());
+    taken.map(|path| plain(&lib.parent().unwrap().join(path))).collect()
+}
+
+#[test]
+fn every_block_of_rust_is_compiled() {
+    let compiled = compiled_pages();
+    assert!(!compiled.is_empty(), "crates/testing compiles pages of the book");
+    for page in pages() {
+        let text = fs::read_to_string(&page).unwrap();
+        let mut lines = text.lines();
+        while let Some(line) = lines.next() {
+            if !line.starts_with("```rust") {
+                continue;
+            }
+            let block: Vec<&str> = lines.by_ref().take_while(|line| *line != "```").collect();
+            let is_included = block.iter().all(|line| line.starts_with("{{#"));
+            assert!(
+                is_included || compiled.contains(&page),
+                "{}: nothing compiles the block that begins with {:?}; include it from a file that is compiled",
+                page.display(),
+                block.first()
+            );
+        }
+    }
+}
+
+/// The commands of the walk through a project, and their output.
+fn walk() -> String {
+    fs::read_to_string(root().join("crates/cli/tests/it/snapshots/it__walk__walk.snap")).unwrap()
+}
+
+#[test]
+fn the_first_page_shows_what_the_walk_typed() {
+    let walk = walk();
+    let text = fs::read_to_string(root().join("docs/src/start.md")).unwrap();
+    let mut count = 0;
+    let mut in_block = false;
+    for line in text.lines() {
+        if line.starts_with("```") {
+            in_block = line == "```console";
+        } else if in_block && line != "..." {
+            count += 1;
+            assert!(
+                walk.lines()
+                    .any(|seen| seen == line || seen.ends_with(&format!("; {}", line.trim_start_matches("$ ")))),
+                "start.md: the walk (crates/cli/tests/it/walk.rs) has no line {line:?}"
+            );
+        }
+    }
+    assert!(count > 10, "start.md shows the walk");
+}
