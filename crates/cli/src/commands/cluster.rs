@@ -379,12 +379,12 @@ mod tests {
 
     #[test]
     fn addresses_may_have_names() {
-        let told = |text: &str| listen_address(text).map(|address| (address.ip().is_loopback(), address.port()));
+        let parsed = |text: &str| listen_address(text).map(|address| (address.ip().is_loopback(), address.port()));
         for text in ["127.0.0.1:8443", "[::1]:8443", "localhost:8443"] {
-            assert_eq!(told(text), Ok((true, 8443)), "{text}");
+            assert_eq!(parsed(text), Ok((true, 8443)), "{text}");
         }
         for text in ["localhost", "localhost:", ":8443", "8443", "localhost:99999", ""] {
-            assert!(told(text).is_err(), "{text}");
+            assert!(parsed(text).is_err(), "{text}");
         }
     }
 }

@@ -5,10 +5,11 @@ use std::path::{Component, Path, PathBuf};
 use clap::Args;
 use kubewright_codegen::scaffold::{self, Dependency, Init};
 use kubewright_codegen::{Diagnostic, Files, Place, codes};
+use semver::{Comparator, Op};
 
 use crate::external::{Chain, or_where};
 use crate::files::{Disk, check_folder};
-use crate::output::{Failure, Format};
+use crate::output::{Failure, Format, shell_word};
 use crate::scaffolding::{Terms, Writing, recover};
 
 /// Create a project: an operator that builds, runs and has tests, with no kinds yet
@@ -114,20 +115,10 @@ impl Arguments {
                 .push("the folder was not empty; what was in it is as it was".to_owned());
         }
         if let Some(folder) = &self.folder {
-            plan.next
-                .insert(0, format!("cd {}", quoted(&folder.display().to_string())));
+            let folder = shell_word(&folder.display().to_string());
+            plan.next.insert(0, format!("cd {folder}"));
         }
         self.writing.finish(&disk, &plan, output)
-    }
-}
-
-/// A folder as a person types it into a shell.
-fn quoted(folder: &str) -> String {
-    let plain = folder.chars().all(|c| c.is_alphanumeric() || "-_./~".contains(c));
-    if plain {
-        folder.to_owned()
-    } else {
-        format!("'{}'", folder.replace('\'', r"'\''"))
     }
 }
 
@@ -177,16 +168,7 @@ pub(super) fn dependency(
 
 /// Whether cargo takes a text for a version: one to three numbers, and behind three of them perhaps `-alpha.1`.
 fn is_version(text: &str) -> bool {
-    let (numbers, rest) = match text.split_once('-') {
-        Some((numbers, rest)) => (numbers, Some(rest)),
-        None => (text, None),
-    };
-    let numbers: Vec<&str> = numbers.split('.').collect();
-    let is_number = |part: &&str| part.parse::<u64>().is_ok() && (*part == "0" || !part.starts_with(['0', '+']));
-    let is_word = |part: &str| !part.is_empty() && part.chars().all(|c| c.is_ascii_alphanumeric() || c == '-');
-    numbers.len() <= 3
-        && numbers.iter().all(is_number)
-        && rest.is_none_or(|rest| numbers.len() == 3 && rest.split('.').all(is_word))
+    Comparator::parse(text).is_ok_and(|version| version.op == Op::Caret)
 }
 
 /// A relative path to a checkout, seen from the project's folder and not from the current one; none when there is no
@@ -233,6 +215,7 @@ mod tests {
             ("01.2", false),
             ("1.x", false),
             ("1.", false),
+            ("1.*", false),
         ] {
             assert_eq!(is_version(text), is, "{text}");
         }

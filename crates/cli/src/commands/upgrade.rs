@@ -144,10 +144,14 @@ fn asked(program: &Path, project: &Path) -> Result<MemoryFiles, Diagnostic> {
         if done.status.success() {
             return folder_files(&folder);
         }
-        let told = String::from_utf8_lossy(&done.stderr);
+        let stderr = String::from_utf8_lossy(&done.stderr);
         Err(Diagnostic::new(codes::project::UNKNOWN, ATTEMPTED)
             .at(Place::file(program.display().to_string()))
-            .because(format!("`alpha generate` ended with {}: {}", done.status, told.trim()))
+            .because(format!(
+                "`alpha generate` ended with {}: {}",
+                done.status,
+                stderr.trim()
+            ))
             .fix("make the folder in another way, and name it with --from"))
     });
     // The folder is in the place for temporary files; it does no harm if it stays there.
