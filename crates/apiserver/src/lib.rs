@@ -35,7 +35,7 @@
 //! | what webhooks receive or may return | `src/admission/webhook` | `src/server/webhook_tests.rs` |
 //! | how admission policies act | `src/admission/policy` | `testdata/policies.json`, recorded |
 //! | what the Pod Security Standards forbid | `src/admission/pod_security` | `testdata/pod-security.json`, recorded |
-//! | what a quota counts | `src/quota`; what charges it: `src/admission/quota.rs` | `src/quota/tests.rs` |
+//! | what charges a quota (what it counts: `model`) | `src/admission/quota.rs` | `src/server/quota_tests.rs` |
 //! | what OpenAPI documents say | `src/openapi`; the conversion to version 2: `src/openapi/v2` | the tables there; `testdata/openapi-v2.pb`, recorded |
 //! | what `exec`, `attach`, `cp` and `port-forward` are checked for | `src/server/special/connect.rs` | the table there |
 //! | what `kubectl top` and autoscalers get | `src/server/special/metrics.rs` | `src/server/special/metrics/tests.rs` |

@@ -113,7 +113,7 @@ fn trim() {
     unsafe { malloc_trim(0) };
 }
 
-/// Other allocators do it themselves, or have no way to be told.
+/// Other allocators do it themselves, or cannot be asked to.
 #[cfg(not(all(target_os = "linux", target_env = "gnu")))]
 fn trim() {}
 

@@ -1,7 +1,7 @@
 //! The `kubewright` command.
 //!
 //! One command, one file below `commands/`: its name, help, arguments and code stand together. Only this crate prints
-//! and only it reads signals; everything else is told what to do. Results go to standard output, errors to standard
+//! and only it reads signals; the other crates get their settings from it. Results go to standard output, errors to standard
 //! error, and the exit status is 0 only when the command did what it promised.
 
 use std::ffi::OsString;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use rustix::process::{Pid, getppid};
 
 /// How often is looked whether the parent is still there.
-const PERIOD: Duration = Duration::from_millis(200);
+const INTERVAL: Duration = Duration::from_millis(200);
 
 /// The process that started this one. Ask for it first of all: it may end at any time.
 #[derive(Clone, Copy)]
@@ -21,7 +21,7 @@ impl Parent {
     /// ends that started this process, which in a Go program may be long before.
     pub(crate) async fn gone(self) {
         while getppid() == self.0 {
-            tokio::time::sleep(PERIOD).await;
+            tokio::time::sleep(INTERVAL).await;
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The project that a command works on: its place, and the facts that `dev`, `run` and `doctor` need of it.
+//! The project that a command works on: where it is, and what `dev`, `run` and `doctor` must know about it.
 
 use std::path::{Path, PathBuf};
 

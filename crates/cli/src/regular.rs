@@ -1,4 +1,4 @@
-//! Reading a file that a user named or that belongs to a project: only a regular file, and only up to [`MOST`].
+//! Reading a file that a user named or that belongs to a project: only a regular file, and only up to [`MAX_SIZE`].
 //!
 //! A FIFO would make the command wait for a writer that never comes, and a device may have no end. The file descriptors
 //! of the caller (`/dev/stdin`, `/dev/fd/63`, which a shell makes of `<(…)`) are open already, and are read.
@@ -10,7 +10,7 @@ use std::path::Path;
 use kubewright_cluster::require_regular;
 
 /// The largest file that is read, in bytes. No file of a project comes near it.
-const MOST: u64 = 64 << 20;
+const MAX_SIZE: u64 = 64 << 20;
 
 /// The whole text of a file.
 ///
@@ -28,8 +28,8 @@ pub(crate) fn text(path: &Path) -> io::Result<String> {
 pub(crate) fn bytes(path: &Path) -> io::Result<Vec<u8>> {
     check(path)?;
     let mut found = Vec::new();
-    File::open(path)?.take(MOST + 1).read_to_end(&mut found)?;
-    if found.len() as u64 > MOST {
+    File::open(path)?.take(MAX_SIZE + 1).read_to_end(&mut found)?;
+    if found.len() as u64 > MAX_SIZE {
         return Err(too_large());
     }
     Ok(found)
@@ -47,14 +47,17 @@ pub(crate) fn check(path: &Path) -> io::Result<()> {
     }
     let found = fs::metadata(path)?;
     require_regular(found.file_type())?;
-    if found.len() > MOST {
+    if found.len() > MAX_SIZE {
         return Err(too_large());
     }
     Ok(())
 }
 
 fn too_large() -> io::Error {
-    io::Error::new(ErrorKind::FileTooLarge, format!("it is larger than {} MiB", MOST >> 20))
+    io::Error::new(
+        ErrorKind::FileTooLarge,
+        format!("it is larger than {} MiB", MAX_SIZE >> 20),
+    )
 }
 
 #[cfg(test)]
@@ -75,7 +78,7 @@ mod tests {
         rustix::fs::mkfifoat(rustix::fs::CWD, at("fifo"), rustix::fs::Mode::RUSR).unwrap();
         let _socket = UnixListener::bind(at("socket")).unwrap();
         // As large as is said, and nothing on the disk.
-        File::create(at("large")).unwrap().set_len(MOST + 1).unwrap();
+        File::create(at("large")).unwrap().set_len(MAX_SIZE + 1).unwrap();
         for (path, said) in [
             (at("text"), Ok("text\n")),
             (at("link"), Ok("text\n")),

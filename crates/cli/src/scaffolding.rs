@@ -11,8 +11,8 @@ use serde_json::json;
 use crate::files::Disk;
 use crate::output::{CHANGE, DIM, Failure, Format, STRONG, paint};
 
-/// More changes than this below `config/` are told as one line.
-const MANY: usize = 5;
+/// More changes than this below `config/` are printed as one line.
+const MAX_LISTED: usize = 5;
 
 /// How a plan is carried out.
 #[derive(Debug, Args)]
@@ -234,7 +234,7 @@ impl Writing {
     fn tell(&self, plan: &Plan<'_>, output: Format) {
         let would = if self.dry_run { "would " } else { "" };
         let mut config: Vec<(&str, usize)> = Vec::new();
-        let many = plan.changes().filter(|(path, _)| path.starts_with("config/")).count() > MANY;
+        let many = plan.changes().filter(|(path, _)| path.starts_with("config/")).count() > MAX_LISTED;
         for (path, change) in plan.changes() {
             let verb = change.verb();
             if output == Format::Text && many && path.starts_with("config/") {

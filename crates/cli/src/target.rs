@@ -133,31 +133,38 @@ impl Target {
         format!("context {}, {} ({reach})", self.context, self.server)
     }
 
-    /// Refuses a cluster that is not of this machine unless `allowed` is its context's name.
+    /// Refuses a cluster that is not of this machine unless `allowed` is its context's name. The error says what
+    /// `command` would do there, `harm`, and the `alternative`, which may be empty.
     ///
     /// # Errors
     /// KWR0702, with the server that was found and the reason.
-    pub(crate) fn allow(&self, allowed: Option<&str>) -> Result<(), Diagnostic> {
+    pub(crate) fn allow(
+        &self,
+        allowed: Option<&str>,
+        command: &str,
+        harm: &str,
+        alternative: &str,
+    ) -> Result<(), Diagnostic> {
         let Reach::Remote(why) = &self.reach else { return Ok(()) };
         if allowed == Some(self.context.as_str()) {
             return Ok(());
         }
         let refused = Diagnostic::new(
             codes::dev::REMOTE,
-            format!("refusing to run `dev` against context {}", self.context),
+            format!("refusing to run {command} against context {}", self.context),
         )
         .at(Place::file(self.source.clone()))
         .because(format!(
             "its server {} is not a cluster of this machine: {why}",
             self.server
         ))
-        .because("dev replaces definitions, applies samples and runs unfinished code there");
+        .because(harm);
         let refused = match allowed {
             Some(other) => refused.because(format!("--allow-context names {other}, which is another context")),
             None => refused,
         };
         Err(refused.fix(format!(
-            "without --context dev brings a cluster of its own; if you mean this one, say --allow-context {}",
+            "{alternative}if you mean this one, say --allow-context {}",
             self.context
         )))
     }
@@ -381,13 +388,22 @@ mod tests {
                     contexts:\n- name: prod-eu\n  context: {cluster: eu, user: me}\nusers: []\n";
         std::fs::write(&file, text).unwrap();
         let target = Target::read(Some(&file), None).unwrap();
-        let refused = |allowed: Option<&str>| target.allow(allowed).map_err(|why| why.to_string());
+        let refused = |allowed: Option<&str>| {
+            target
+                .allow(
+                    allowed,
+                    "`dev`",
+                    "it replaces definitions there",
+                    "without --context … ; ",
+                )
+                .map_err(|why| why.to_string())
+        };
         insta::assert_snapshot!(refused(None).unwrap_err().replace(&file.display().to_string(), "FILE"), @"
         refusing to run `dev` against context prod-eu [KWR0702]
           at: FILE
           because: its server https://10.1.2.3 is not a cluster of this machine: 10.1.2.3 is not a loopback address
-          because: dev replaces definitions, applies samples and runs unfinished code there
-          fix: without --context dev brings a cluster of its own; if you mean this one, say --allow-context prod-eu
+          because: it replaces definitions there
+          fix: without --context … ; if you mean this one, say --allow-context prod-eu
         ");
         assert!(
             refused(Some("prod-us"))

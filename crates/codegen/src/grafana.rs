@@ -386,7 +386,9 @@ mod tests {
 
     #[test]
     fn only_metrics_that_are_served_are_drawn_and_all_of_those_that_matter() {
-        let served = include_str!("../../../docs/src/metrics.md");
+        // Read when it runs: the published package has no book, and compiles its tests all the same.
+        let served = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/src/metrics.md");
+        let served = std::fs::read_to_string(served).unwrap();
         let rows = served
             .lines()
             .filter_map(|line| line.strip_prefix("| `")?.split('`').next());

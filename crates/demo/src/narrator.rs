@@ -2,16 +2,16 @@
 //! changed.
 //!
 //! The narrator is an [`Observer`]: it is called from the tasks that do the work, so it only puts the observation into
-//! a bounded channel; a task of its own turns it into lines. When the reader is too slow, observations are counted and
-//! the gap is reported, because a terminal must never slow a controller down. The output for one observation is a
-//! function of it ([`Line::of`]).
+//! a bounded channel; a task of its own prints it. If the channel is full, observations are dropped and counted, because
+//! a terminal must never slow a controller down. The output for one observation is a pure function
+//! ([`Rendered::of`]).
 //!
-//! The operator is told in full. Built-in controllers are told dimly, in one line, and only when they write outside the
-//! namespaces of the system: they are the scenery. Steps of the command itself go the same way ([`Narrator::tell`]), so
-//! that everything stands in order.
+//! The operator's controllers are printed in detail. Built-in controllers are printed dimly, in one line, and only when
+//! they write outside the system's namespaces. Steps of the command itself go through the same channel
+//! ([`Narrator::tell`]), so that everything is printed in order.
 //!
-//! A story begins with the command's own step: observations from [`Narrator::begin`] on wait for the next step, because
-//! the answer to a request may come later than its effects, and an effect told before its cause puzzles.
+//! Invariant: a step is printed before its effects. Observations from [`Narrator::begin`] on wait for the next step,
+//! because the response to a request may come later than its effects.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -25,109 +25,111 @@ use tokio::sync::mpsc;
 use crate::paint::{BAD, CHANGE, DIM, GOOD, STRONG, paint};
 
 /// Observations that may wait to be printed.
-const WAITING: usize = 4096;
+const CAPACITY: usize = 4096;
 
-/// Something to be told.
-enum News {
+/// An item of the channel.
+enum Item {
     /// Observations from here on wait for the next step.
-    Begins,
-    Happened(Instant, Observation),
-    Told(String, Value),
+    Hold,
+    Observed(Instant, Observation),
+    Step(String, Value),
 }
 
-/// The observations from before the story's first step.
+/// The observations that wait for a step.
 #[derive(Default)]
-struct Held(Option<Vec<News>>);
+struct Buffer(Option<Vec<Item>>);
 
-impl Held {
-    /// The news to print now.
-    fn after(&mut self, news: News) -> Vec<News> {
-        match (news, &mut self.0) {
-            (News::Begins, held) => {
-                held.get_or_insert_default();
+impl Buffer {
+    /// The items to print now.
+    fn push(&mut self, item: Item) -> Vec<Item> {
+        match (item, &mut self.0) {
+            (Item::Hold, buffer) => {
+                buffer.get_or_insert_default();
                 Vec::new()
             }
-            // As many as may wait in the queue: a command that hangs is told without its step.
-            (news @ News::Happened(..), Some(held)) if held.len() < WAITING => {
-                held.push(news);
+            // No more than the channel holds: of a command that hangs the effects are printed without the step.
+            (item @ Item::Observed(..), Some(buffer)) if buffer.len() < CAPACITY => {
+                buffer.push(item);
                 Vec::new()
             }
-            (news @ News::Happened(..), held) => held.take().into_iter().flatten().chain([news]).collect(),
-            (news @ News::Told(..), held) => std::iter::once(news).chain(held.take().into_iter().flatten()).collect(),
+            (item @ Item::Observed(..), buffer) => buffer.take().into_iter().flatten().chain([item]).collect(),
+            (item @ Item::Step(..), buffer) => std::iter::once(item)
+                .chain(buffer.take().into_iter().flatten())
+                .collect(),
         }
     }
 }
 
 /// The observer half: give it to the cluster and to the operator.
 pub struct Narrator {
-    queue: mpsc::Sender<News>,
+    queue: mpsc::Sender<Item>,
     missed: Arc<AtomicU64>,
-    /// Observations are told between [`Narrator::begin`] and [`Narrator::end`]; starting and stopping belong to no
-    /// story.
-    telling: AtomicBool,
+    /// Observations are printed between [`Narrator::begin`] and [`Narrator::end`]: those of the start and the stop are
+    /// of no interest.
+    enabled: AtomicBool,
 }
 
 /// Prints a text for people, or the same for machines.
 pub type Say = Box<dyn Fn(&str, &Value) + Send>;
 
 /// The printing half.
-pub struct Narration {
-    queue: mpsc::Receiver<News>,
+pub struct Printer {
+    queue: mpsc::Receiver<Item>,
     missed: Arc<AtomicU64>,
     started: Instant,
-    heroes: BTreeSet<String>,
+    detailed: BTreeSet<String>,
     say: Say,
 }
 
-/// A narrator and its printer. `heroes` are the controllers told in full.
-pub fn narrator(started: Instant, heroes: BTreeSet<String>, say: Say) -> (Narrator, Narration) {
-    let (send, queue) = mpsc::channel(WAITING);
+/// A narrator and its printer. `detailed` are the controllers whose work is printed in detail.
+pub fn narrator(started: Instant, detailed: BTreeSet<String>, say: Say) -> (Narrator, Printer) {
+    let (send, queue) = mpsc::channel(CAPACITY);
     let missed = Arc::new(AtomicU64::new(0));
     let narrator = Narrator {
         queue: send,
         missed: missed.clone(),
-        telling: AtomicBool::new(false),
+        enabled: AtomicBool::new(false),
     };
     (
         narrator,
-        Narration {
+        Printer {
             queue,
             missed,
             started,
-            heroes,
+            detailed,
             say,
         },
     )
 }
 
 impl Narrator {
-    /// From now on observations are told, after the step that is told next.
+    /// From now on observations are printed, after the next step.
     pub async fn begin(&self) {
         // The printer may be gone; then no output is needed.
-        let _ = self.queue.send(News::Begins).await;
-        self.telling.store(true, Ordering::Relaxed);
+        let _ = self.queue.send(Item::Hold).await;
+        self.enabled.store(true, Ordering::Relaxed);
     }
 
-    /// From now on observations are not told any more.
+    /// From now on observations are not printed.
     pub fn end(&self) {
-        self.telling.store(false, Ordering::Relaxed);
+        self.enabled.store(false, Ordering::Relaxed);
     }
 
-    /// Tells a step of the command itself, after everything that was observed before.
+    /// Prints a step of the command itself, after everything that was observed before.
     pub async fn tell(&self, text: String, event: Value) {
         // The printer may be gone; then no output is needed.
-        let _ = self.queue.send(News::Told(text, event)).await;
+        let _ = self.queue.send(Item::Step(text, event)).await;
     }
 }
 
 impl Observer for Narrator {
     fn observe(&self, what: &Observation) {
-        if !self.telling.load(Ordering::Relaxed) {
+        if !self.enabled.load(Ordering::Relaxed) {
             return;
         }
         if self
             .queue
-            .try_send(News::Happened(Instant::now(), what.clone()))
+            .try_send(Item::Observed(Instant::now(), what.clone()))
             .is_err()
         {
             self.missed.fetch_add(1, Ordering::Relaxed);
@@ -135,30 +137,30 @@ impl Observer for Narrator {
     }
 }
 
-impl Narration {
+impl Printer {
     /// Prints until every narrator is gone.
     pub async fn run(mut self) {
-        let mut held = Held::default();
-        while let Some(news) = self.queue.recv().await {
+        let mut buffer = Buffer::default();
+        while let Some(item) = self.queue.recv().await {
             let missed = self.missed.swap(0, Ordering::Relaxed);
             if missed > 0 {
                 let text = format!("({missed} things happened faster than they could be printed)");
                 (self.say)(&paint(DIM, text), &json!({"event": "missed", "count": missed}));
             }
-            for news in held.after(news) {
-                self.print(&news);
+            for item in buffer.push(item) {
+                self.print(&item);
             }
         }
     }
 
-    fn print(&self, news: &News) {
-        match news {
-            News::Begins => {}
-            News::Told(text, event) => (self.say)(text, event),
-            News::Happened(when, what) => {
+    fn print(&self, item: &Item) {
+        match item {
+            Item::Hold => {}
+            Item::Step(text, event) => (self.say)(text, event),
+            Item::Observed(when, what) => {
                 let seconds = when.duration_since(self.started).as_secs_f64();
-                if let Some(line) = Line::of(what, &self.heroes) {
-                    (self.say)(&line.text(seconds), &line.json(seconds));
+                if let Some(rendered) = Rendered::of(what, &self.detailed) {
+                    (self.say)(&rendered.text(seconds), &rendered.json(seconds));
                 }
             }
         }
@@ -166,28 +168,28 @@ impl Narration {
 }
 
 /// The output for one observation.
-pub struct Line {
-    /// Whether it is about the operator.
-    hero: bool,
+pub struct Rendered {
+    /// Whether all details are printed, or only the first.
+    detailed: bool,
     head: String,
     details: Vec<String>,
     event: Value,
 }
 
-impl Line {
-    /// Nothing when there is nothing to tell. `heroes` are the controllers told in full.
-    pub fn of(what: &Observation, heroes: &BTreeSet<String>) -> Option<Line> {
-        let is_hero = |controller: &str| heroes.contains(controller);
+impl Rendered {
+    /// `None` for an observation that is not printed. `detailed` are the controllers whose work is printed in detail.
+    pub fn of(what: &Observation, detailed: &BTreeSet<String>) -> Option<Rendered> {
+        let is_detailed = |controller: &str| detailed.contains(controller);
         match what {
             Observation::ReconcileStarted {
                 controller,
                 request,
                 causes,
                 ..
-            } if is_hero(controller) => {
+            } if is_detailed(controller) => {
                 let causes: Vec<String> = causes.iter().map(ToString::to_string).collect();
-                Some(Line {
-                    hero: true,
+                Some(Rendered {
+                    detailed: true,
                     head: format!(
                         "{} {}",
                         paint(STRONG, format!("{controller} reconciles")),
@@ -208,13 +210,13 @@ impl Line {
                         (BAD, format!("failed (attempt {attempt}), again in {after:?}: {error}"))
                     }
                     Outcome::Terminal { error } => (BAD, format!("failed for good: {error}")),
-                    Outcome::Conflict { error, after } if is_hero(controller) => {
+                    Outcome::Conflict { error, after } if is_detailed(controller) => {
                         (DIM, format!("met a conflict, again in {after:?}: {error}"))
                     }
                     _ => return None,
                 };
-                Some(Line {
-                    hero: is_hero(controller),
+                Some(Rendered {
+                    detailed: is_detailed(controller),
                     head: format!("{controller} {request} {}", paint(style, &words)),
                     details: Vec::new(),
                     event: json!({"event": "outcome", "controller": &**controller, "request": request.to_string(), "outcome": words}),
@@ -227,7 +229,7 @@ impl Line {
                 subresource,
                 changes,
             } => {
-                // The objects that every namespace has belong to no story.
+                // The objects that every namespace has are of no interest.
                 let of_every_namespace =
                     object.name == "kube-root-ca.crt" || (object.kind == "ServiceAccount" && object.name == "default");
                 let of_the_system = |namespace: &str| namespace.starts_with("kube-") || of_every_namespace;
@@ -254,8 +256,8 @@ impl Line {
                     "delete" => paint(BAD, "- deleted"),
                     _ => paint(CHANGE, "~ changed"),
                 };
-                Some(Line {
-                    hero: is_hero(who),
+                Some(Rendered {
+                    detailed: is_detailed(who),
                     head: format!("{} {sign} {object}{part}", paint(DIM, who)),
                     details: changes.iter().map(ToString::to_string).collect(),
                     event: json!({
@@ -264,14 +266,14 @@ impl Line {
                     }),
                 })
             }
-            Observation::ObjectUnreadable { object, error, .. } => Some(Line {
-                hero: true,
+            Observation::ObjectUnreadable { object, error, .. } => Some(Rendered {
+                detailed: true,
                 head: format!("{} {object}: {error}", paint(BAD, "cannot decode")),
                 details: Vec::new(),
                 event: json!({"event": "unreadable", "object": object.to_string(), "error": error}),
             }),
-            Observation::CacheDegraded { resource, reason } => Some(Line {
-                hero: true,
+            Observation::CacheDegraded { resource, reason } => Some(Rendered {
+                detailed: true,
                 head: format!("{} {resource}: {reason}", paint(BAD, "cache degraded")),
                 details: Vec::new(),
                 event: json!({"event": "degraded", "resource": resource, "reason": reason}),
@@ -283,7 +285,7 @@ impl Line {
     /// For people, one line or more, so many seconds after the beginning.
     pub fn text(&self, seconds: f64) -> String {
         let mut text = format!("{} {}", paint(DIM, format!("{seconds:>9.3} s")), self.head);
-        if self.hero {
+        if self.detailed {
             for detail in &self.details {
                 text.push_str(&format!("\n{:12}{detail}", ""));
             }
@@ -311,16 +313,16 @@ mod tests {
     use kubewright::{FieldChange, ObjectRef, Request};
     use std::time::Duration;
 
-    fn told(what: &Observation) -> Option<String> {
-        let line = Line::of(what, &["guestbook".to_string()].into())?;
-        Some(anstream::adapter::strip_str(&line.text(1.5)).to_string())
+    fn printed(what: &Observation) -> Option<String> {
+        let rendered = Rendered::of(what, &["guestbook".to_string()].into())?;
+        Some(anstream::adapter::strip_str(&rendered.text(1.5)).to_string())
     }
 
     fn check(what: &Observation, expected: Option<&str>) {
-        assert_eq!(told(what).as_deref(), expected);
+        assert_eq!(printed(what).as_deref(), expected);
     }
 
-    fn happened(who: &str) -> News {
+    fn observed(who: &str) -> Item {
         let what = Observation::ReconcileFinished {
             controller: who.into(),
             request: Request::new(None, "hello"),
@@ -328,29 +330,29 @@ mod tests {
             outcome: Outcome::Done,
             took: Duration::ZERO,
         };
-        News::Happened(Instant::now(), what)
+        Item::Observed(Instant::now(), what)
     }
 
     #[test]
-    fn what_happens_waits_for_the_step_that_set_it_going() {
-        let told = |text: &str| News::Told(text.to_string(), Value::Null);
-        let mut held = Held::default();
-        let news = [
-            happened("before"),
-            told("operator"),
-            News::Begins,
-            happened("reconcile"),
-            happened("write"),
-            told("you"),
-            happened("after"),
-            told("ready"),
+    fn effects_are_printed_after_their_step() {
+        let step = |text: &str| Item::Step(text.to_string(), Value::Null);
+        let mut buffer = Buffer::default();
+        let items = [
+            observed("before"),
+            step("operator"),
+            Item::Hold,
+            observed("reconcile"),
+            observed("write"),
+            step("you"),
+            observed("after"),
+            step("ready"),
         ];
-        let order: Vec<String> = (news.into_iter().flat_map(|news| held.after(news)))
-            .map(|news| match news {
-                News::Begins => "begins".to_string(),
-                News::Told(text, _) => text,
-                News::Happened(_, Observation::ReconcileFinished { controller, .. }) => controller.to_string(),
-                News::Happened(..) => unreachable!("only these happen"),
+        let order: Vec<String> = (items.into_iter().flat_map(|item| buffer.push(item)))
+            .map(|item| match item {
+                Item::Hold => "hold".to_string(),
+                Item::Step(text, _) => text,
+                Item::Observed(_, Observation::ReconcileFinished { controller, .. }) => controller.to_string(),
+                Item::Observed(..) => unreachable!("only these happen"),
             })
             .collect();
         assert_eq!(
@@ -360,11 +362,11 @@ mod tests {
     }
 
     #[test]
-    fn a_step_that_never_comes_holds_no_more_than_may_wait() {
-        let mut held = Held::default();
-        held.after(News::Begins);
-        assert!((0..WAITING).all(|_| held.after(happened("replicaset-controller")).is_empty()));
-        assert_eq!(held.after(happened("replicaset-controller")).len(), WAITING + 1);
+    fn the_buffer_is_bounded_when_no_step_comes() {
+        let mut buffer = Buffer::default();
+        buffer.push(Item::Hold);
+        assert!((0..CAPACITY).all(|_| buffer.push(observed("replicaset-controller")).is_empty()));
+        assert_eq!(buffer.push(observed("replicaset-controller")).len(), CAPACITY + 1);
     }
 
     #[test]
@@ -400,7 +402,7 @@ mod tests {
     }
 
     #[test]
-    fn the_scenery_is_told_in_one_line() {
+    fn built_in_controllers_are_printed_in_one_line() {
         let write = |namespace: &str| Observation::Written {
             controller: Some("replicaset-controller".into()),
             verb: "patch",
@@ -425,7 +427,7 @@ mod tests {
     }
 
     #[test]
-    fn failures_are_told_for_every_controller_and_success_for_none() {
+    fn failures_are_printed_for_every_controller_and_success_for_none() {
         let finished = |outcome| Observation::ReconcileFinished {
             controller: "deployment".into(),
             request: Request::new(Some("default"), "hello"),

@@ -42,6 +42,8 @@ mod tests {
     fn what_is_to_be_typed_is_quoted() {
         assert_eq!(shell_word("/home/a/kubeconfig"), "/home/a/kubeconfig");
         assert_eq!(shell_word("/my projects/it's"), r"'/my projects/it'\''s'");
+        // A shell would put the home folder in its place.
+        assert_eq!(shell_word("~"), "'~'");
         assert_eq!(shell_word(""), "''");
     }
 }

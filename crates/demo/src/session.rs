@@ -16,18 +16,18 @@ use kubewright_cluster::{Cluster, ClusterBuilder};
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
-use crate::narrator::{Narration, Narrator, Say, narrator};
+use crate::narrator::{Narrator, Printer, Say, narrator};
 use crate::paint::{DIM, GOOD, STRONG, paint, shell_word};
 use crate::{Demo, Error, Options, account, condition};
 
 /// How long an object may take to be in the state that is waited for.
-const PATIENCE: Duration = Duration::from_secs(30);
+const READY_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// A demo that is played.
 pub struct Session {
     demo: Demo,
     narrator: Arc<Narrator>,
-    narration: Narration,
+    printer: Printer,
     started: Instant,
 }
 
@@ -38,10 +38,10 @@ impl Session {
             .operators
             .iter()
             .flat_map(|(operator, _)| operator.controller_names());
-        let (narrator, narration) = narrator(started, controllers.collect(), say);
+        let (narrator, printer) = narrator(started, controllers.collect(), say);
         Session {
             narrator: Arc::new(narrator),
-            narration,
+            printer,
             demo,
             started,
         }
@@ -69,7 +69,7 @@ impl Session {
         options: Options,
         stop: impl Future<Output = ()>,
     ) -> Result<(), Error> {
-        let printing = tokio::spawn(self.narration.run());
+        let printing = tokio::spawn(self.printer.run());
         let operators = std::mem::take(&mut self.demo.operators);
         let player = Player {
             narrator: self.narrator,
@@ -208,7 +208,7 @@ impl Player<'_> {
             self.cluster.answer_webhook(&url(&path), move |document| {
                 let (handlers, path) = (handlers.clone(), path.clone());
                 async move {
-                    let answer = handlers.call(&path, PATIENCE, document).await;
+                    let answer = handlers.call(&path, READY_TIMEOUT, document).await;
                     answer.map_err(|status| status.message)
                 }
             });
@@ -274,7 +274,7 @@ impl Player<'_> {
                 }
             }
         };
-        if let Ok(true) = tokio::time::timeout(PATIENCE, reached).await {
+        if let Ok(true) = tokio::time::timeout(READY_TIMEOUT, reached).await {
             return Ok(full_name);
         }
         let ready = condition(&seen, "Ready");
@@ -287,7 +287,11 @@ impl Player<'_> {
                 text(&ready["message"])
             ),
         };
-        Err(Error::new(format!("{full_name} is not {state} after {} s", PATIENCE.as_secs())).because(why))
+        Err(Error::new(format!(
+            "{full_name} is not {state} after {} s",
+            READY_TIMEOUT.as_secs()
+        ))
+        .because(why))
     }
 
     /// Creates the objects and waits for the state; with `once` that is all, else it goes on for ever.

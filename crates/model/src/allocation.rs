@@ -15,7 +15,7 @@ pub trait ReservedIps {
     fn is_reserved(&self, ip: IpAddr) -> bool;
 }
 
-/// No IP is held.
+/// No IP is reserved.
 impl ReservedIps for () {
     fn is_reserved(&self, _: IpAddr) -> bool {
         false
@@ -25,8 +25,8 @@ impl ReservedIps for () {
 /// How unique values of a store are handed out.
 #[derive(Clone, Copy)]
 pub struct Allocation {
-    /// The values that a stored object holds.
-    pub held: fn(&Value) -> Vec<AllocatedValue>,
+    /// The allocated values of a stored object.
+    pub values: fn(&Value) -> Vec<AllocatedValue>,
     /// Gives an object the values it needs: called after `prepare_…` and before validation, with the object, the one it
     /// replaces, and the values that are taken. An error refuses the write.
     pub give: Allocate,
@@ -40,7 +40,7 @@ pub type Allocate = fn(
     context: &StrategyContext<'_>,
 ) -> Result<(), Unallocated>;
 
-/// Something that only one object of a store may hold.
+/// A value that only one object of a store may have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum AllocatedValue {
     /// A cluster IP.
@@ -49,7 +49,7 @@ pub enum AllocatedValue {
     Port(i64),
 }
 
-/// The values that are held, and by how many: by an object as it is stored, and perhaps once more by a write of it that
+/// The allocated values, and how often each is: to an object as it is stored, and perhaps once more by a write of it that
 /// is under way.
 #[derive(Debug, Default)]
 pub struct AllocatedValues {
@@ -57,19 +57,19 @@ pub struct AllocatedValues {
 }
 
 impl AllocatedValues {
-    /// Whether the value is held.
+    /// Whether the value is allocated.
     pub fn has(&self, value: AllocatedValue) -> bool {
         self.counts.contains_key(&value)
     }
 
-    /// These values are held from now on.
+    /// These values are allocated from now on.
     pub fn add(&mut self, values: &[AllocatedValue]) {
         for value in values {
             *self.counts.entry(*value).or_default() += 1;
         }
     }
 
-    /// One holder of these values gives them back.
+    /// One object gives these values back.
     pub fn remove(&mut self, values: &[AllocatedValue]) {
         for value in values {
             if let Some(count) = self.counts.get_mut(value) {

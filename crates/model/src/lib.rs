@@ -14,6 +14,7 @@
 //! | the rule of a single field (required, not negative, an enum, a maximum, immutable) | `src/fields.rs`; the kind's rows: `fields` of its strategy | the table there |
 //! | an answer of the server, or its text | `src/status.rs` | the table there |
 //! | what is checked in the metadata of any object | `src/object.rs`, `src/object/update.rs` | the tables there |
+//! | what a quota counts | `src/quota` | `src/quota/tests.rs` |
 //! | how a webhook is called, also one in the same process | `src/outbound.rs`, `src/outbound/client.rs` | the tables there |
 
 #![cfg_attr(not(test), warn(clippy::arithmetic_side_effects))] // of times: clippy.toml lists what else is added

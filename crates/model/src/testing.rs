@@ -46,7 +46,7 @@ impl FakeEnv {
     }
 }
 
-/// The surroundings of a strategy in a test: a fake world, an administrator, and no address that is held.
+/// The surroundings of a strategy in a test: a fake world, an administrator, and no reserved address.
 pub struct Scene {
     env: Shared,
     user: UserInfo,

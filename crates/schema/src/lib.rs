@@ -13,7 +13,7 @@
 //! | field ownership | `src/apply` | the tables there; `testdata/apply.json` of `apiserver`, recorded |
 //! | the rules of custom resources | `src/rules` | `testdata/cel-definitions.json`, recorded |
 //! | how a message shows a value | `src/internal`, generated from Go's structs by `cargo xtask generate-internal` | the table there |
-//! | parse another kind of input | its parser, and a target in `tests/fuzz` | the target |
+//! | parse another kind of input | its parser, and a target in `tests/it/fuzz` | the target |
 
 #![cfg_attr(not(test), warn(clippy::arithmetic_side_effects))] // of times: clippy.toml lists what else is added
 

@@ -5,3 +5,4 @@ mod book;
 mod dependencies;
 mod fields;
 mod tidy;
+mod words;

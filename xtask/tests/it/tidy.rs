@@ -307,6 +307,45 @@ fn paths_in_the_architecture_exist() {
     );
 }
 
+/// The head of a crate: its comment in `src/lib.rs`, or in `src/main.rs` of a program.
+fn head(crate_folder: &Path) -> String {
+    let source = ["src/lib.rs", "src/main.rs"].map(|file| crate_folder.join(file));
+    let source = source.iter().find(|file| file.exists()).expect("a crate has a root");
+    let content = fs::read_to_string(source).expect("a source can be read");
+    let lines = content.lines().map_while(|line| line.strip_prefix("//!"));
+    lines.flat_map(|line| [line, "\n"]).collect()
+}
+
+#[test]
+fn heads_say_where_to_change_what() {
+    let mut wrong = Vec::new();
+    let mut checked = 0;
+    for entry in fs::read_dir(root().join("crates")).expect("the crates are there") {
+        let folder = entry.expect("an entry can be read").path();
+        let name = folder.file_name().expect("it has a name").to_string_lossy().into_owned();
+        let head = head(&folder);
+        let Some((_, table)) = head.split_once("# Where to change what") else {
+            // The macros decide nothing.
+            if name != "derive" {
+                wrong.push(format!("{name}: its head does not say where to change what"));
+            }
+            continue;
+        };
+        for quoted in table.split('`').skip(1).step_by(2) {
+            let is_path = (quoted.contains('/') || quoted.ends_with(".rs"))
+                && !quoted.contains(['*', '<', '{', ' ', '#'])
+                && !quoted.starts_with('/');
+            let places = [folder.join("src"), folder.clone(), root(), folder.join("tests/it")];
+            checked += usize::from(is_path);
+            if is_path && !places.iter().any(|place| place.join(quoted).exists()) {
+                wrong.push(format!("{name}: names `{quoted}`, which is neither in the crate nor in the repository"));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong:#?}");
+    assert!(checked > 100, "the heads name the places where things are; only {checked} paths found");
+}
+
 /// The folders and files at the top of a crate that lie on a circle of imports. Files of tests may name anything.
 fn on_a_circle(crate_folder: &Path) -> BTreeSet<String> {
     let source = crate_folder.join("src");

@@ -24,12 +24,12 @@ const UNWRITTEN: &str = "step-07";
 
 /// Keeps the events; fails while it is told to.
 #[derive(Default)]
-pub(crate) struct Kept {
+pub(crate) struct MemorySink {
     lines: Mutex<Vec<String>>,
     fails: std::sync::atomic::AtomicBool,
 }
 
-impl AuditSink for Kept {
+impl AuditSink for MemorySink {
     fn write(&self, line: &str) -> Result<(), String> {
         if self.fails.load(std::sync::atomic::Ordering::Relaxed) {
             return Err("the disk is full".to_owned());
@@ -39,7 +39,7 @@ impl AuditSink for Kept {
     }
 }
 
-impl Kept {
+impl MemorySink {
     fn take_lines(&self) -> Vec<String> {
         std::mem::take(&mut *self.lines.lock().unwrap())
     }
@@ -55,17 +55,22 @@ impl Kept {
     }
 }
 
-fn server(policy: &[u8], strict: bool) -> (ApiServer, Arc<Kept>) {
+fn server(policy: &[u8], strict: bool) -> (ApiServer, Arc<MemorySink>) {
     server_with(policy, strict, Format::Json, None)
 }
 
-fn server_with(policy: &[u8], strict: bool, format: Format, max_event_size: Option<usize>) -> (ApiServer, Arc<Kept>) {
+fn server_with(
+    policy: &[u8],
+    strict: bool,
+    format: Format,
+    max_event_size: Option<usize>,
+) -> (ApiServer, Arc<MemorySink>) {
     let config = Config {
         static_tokens: StaticTokens::parse("admin,admin,admin-uid,\"system:masters\"").unwrap(),
         service_account_admission: true,
         ..Config::default()
     };
-    let kept = Arc::new(Kept::default());
+    let kept = Arc::new(MemorySink::default());
     let mut parts = Parts::of_tests(Arc::new(Shared(FakeEnv::new())), config);
     parts.signer = Arc::new(TestSigner("key"));
     parts.audit = Some(AuditLog {

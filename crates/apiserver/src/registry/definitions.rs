@@ -29,7 +29,7 @@ struct Definition {
     group: Arc<str>,
     rank: Rank,
     wanted: Names,
-    held: Names,
+    accepted: Names,
     /// The versions that it wants to serve, established or not.
     served: Vec<Arc<str>>,
     /// Whether it waits for the end of its objects.
@@ -81,7 +81,7 @@ impl Definition {
             group: get(value, &["spec", "group"]).as_str().unwrap_or("").into(),
             rank: rank(stored),
             wanted: crd::names(get(value, &["spec", "names"])),
-            held: crd::names(get(value, &["status", "acceptedNames"])),
+            accepted: crd::names(get(value, &["status", "acceptedNames"])),
             served: served.map(|version| version.key("name").text().into()).collect(),
             ending: crd::is_ending(value),
             rows: crd::rows(stored).into_iter().map(Arc::new).collect(),
@@ -164,8 +164,8 @@ impl Definitions {
         self.read += usize::from(new.is_some());
         let group = new.as_ref().or(old.as_ref()).map(|known| known.group.clone());
         let empty = Names::new();
-        let held = [&old, &new].map(|one| one.as_ref().map_or(&empty, |known| &known.held));
-        let moved: Vec<_> = held[0].symmetric_difference(held[1]).cloned().collect();
+        let accepted = [&old, &new].map(|one| one.as_ref().map_or(&empty, |known| &known.accepted));
+        let moved: Vec<_> = accepted[0].symmetric_difference(accepted[1]).cloned().collect();
         let group = group.unwrap_or_else(|| "".into());
         self.reopen(&group, &moved);
         let versions = [&old, &new]
@@ -187,7 +187,7 @@ impl Definitions {
 
     fn insert(&mut self, name: Arc<str>, new: Definition) {
         let group = self.groups.entry(new.group.clone()).or_default();
-        enter(&mut group.holders, &new.held, &name);
+        enter(&mut group.holders, &new.accepted, &name);
         enter(&mut group.wanting, &new.wanted, &name);
         for version in &new.served {
             *group.serving.entry(version.clone()).or_default() += 1;
@@ -200,7 +200,7 @@ impl Definitions {
         let old = self.known.remove(name)?;
         self.open.remove(&(old.rank.clone(), name.clone()));
         let group = self.groups.get_mut(&old.group)?;
-        leave(&mut group.holders, &old.held, name);
+        leave(&mut group.holders, &old.accepted, name);
         leave(&mut group.wanting, &old.wanted, name);
         for version in &old.served {
             if let Some(count) = group.serving.get_mut(version) {

@@ -11,7 +11,7 @@ use http::Request;
 use serde_json::{Value, json};
 
 use super::{ApiServer, Config, Parts};
-use crate::audit::recorded_tests::Kept;
+use crate::audit::recorded_tests::MemorySink;
 use crate::audit::{AuditLog, Policy};
 use crate::env::BoxFuture;
 use crate::model::testing::{FakeEnv, Shared};
@@ -88,7 +88,7 @@ struct World {
     api: ApiServer,
     script: Script,
     /// Of the audit log, if there is one.
-    events: Arc<Kept>,
+    events: Arc<MemorySink>,
 }
 
 impl World {
@@ -103,7 +103,7 @@ impl World {
     }
 
     fn with(policy: Option<Policy>) -> World {
-        let (script, events) = (Script::default(), Arc::new(Kept::default()));
+        let (script, events) = (Script::default(), Arc::new(MemorySink::default()));
         let mut parts = Parts::of_tests(Arc::new(Shared(FakeEnv::new())), Config::default());
         parts.outbound = Arc::new(script.clone());
         parts.audit = policy.map(|policy| AuditLog {

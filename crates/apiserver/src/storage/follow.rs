@@ -23,17 +23,17 @@ pub(crate) trait Derived: Default {
 /// A [`Derived`] that is as new as the question.
 pub(crate) struct Followed<D> {
     stores: &'static [&'static str],
-    known: Mutex<Option<Known<D>>>,
+    known: Mutex<Option<State<D>>>,
 }
 
-struct Known<D> {
+struct State<D> {
     derived: D,
     changes: Vec<(&'static str, Box<dyn ChangeStream>)>,
 }
 
-impl<D: Derived> Known<D> {
-    fn read(storage: &dyn Storage, stores: &[&'static str]) -> Known<D> {
-        let mut known = Known {
+impl<D: Derived> State<D> {
+    fn read(storage: &dyn Storage, stores: &[&'static str]) -> State<D> {
+        let mut known = State {
             derived: D::default(),
             changes: Vec::new(),
         };
@@ -85,13 +85,13 @@ impl<D: Derived> Followed<D> {
     }
 
     /// The state as of now, whatever is asked of it.
-    fn renewed<'k>(&self, known: &'k mut Option<Known<D>>, storage: &dyn Storage) -> &'k Known<D> {
+    fn renewed<'k>(&self, known: &'k mut Option<State<D>>, storage: &dyn Storage) -> &'k State<D> {
         let current = known
             .take()
             .and_then(|mut known| budget::unlimited(|| known.catch_up()).then_some(known));
         // A storage that has ended its watches is read again for every question: right, if slow, and only while it
         // shuts down.
-        known.insert(current.unwrap_or_else(|| budget::unlimited(|| Known::read(storage, self.stores))))
+        known.insert(current.unwrap_or_else(|| budget::unlimited(|| State::read(storage, self.stores))))
     }
 
     /// Reads everything again, for tests of derived state.

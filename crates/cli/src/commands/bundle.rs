@@ -57,7 +57,7 @@ impl Arguments {
                 .fix("say --version 0.1.0")
                 .into());
         };
-        let asked = bundle::Asked {
+        let asked = bundle::Options {
             version,
             package: self.package,
             channels: self.channels,

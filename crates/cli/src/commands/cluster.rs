@@ -11,7 +11,7 @@ use clap::Args;
 use kubewright_cluster::controllers::Settings;
 use kubewright_cluster::{
     AuditLog, Cluster, Config, Controllers, DataDirError, Error, KUBERNETES_VERSION, Listening, Nodes, Rotation,
-    ServiceRange, Stages, StaticTokens,
+    ServerError, ServiceRange, Stages, StaticTokens,
 };
 use serde_json::json;
 
@@ -359,7 +359,7 @@ fn not_started(why: Error) -> Failure {
 
 fn fix(why: &Error) -> Option<&'static str> {
     match why {
-        Error::DataDir(DataDirError::Io { source, .. }) => match source.kind() {
+        Error::Server(ServerError::DataDir(DataDirError::Io { source, .. })) => match source.kind() {
             ErrorKind::StorageFull | ErrorKind::QuotaExceeded => {
                 Some("make room on the disk, or name another folder: --data-dir DIR")
             }
@@ -379,12 +379,12 @@ mod tests {
 
     #[test]
     fn addresses_may_have_names() {
-        let told = |text: &str| listen_address(text).map(|address| (address.ip().is_loopback(), address.port()));
+        let parsed = |text: &str| listen_address(text).map(|address| (address.ip().is_loopback(), address.port()));
         for text in ["127.0.0.1:8443", "[::1]:8443", "localhost:8443"] {
-            assert_eq!(told(text), Ok((true, 8443)), "{text}");
+            assert_eq!(parsed(text), Ok((true, 8443)), "{text}");
         }
         for text in ["localhost", "localhost:", ":8443", "8443", "localhost:99999", ""] {
-            assert!(told(text).is_err(), "{text}");
+            assert!(parsed(text).is_err(), "{text}");
         }
     }
 }

@@ -13,9 +13,10 @@ use kubewright_cluster::{ControllerManager, Controllers, legacy_tokens};
 use serde_json::json;
 
 use super::cluster::Simulation;
+use crate::errors::chain;
 use crate::output::{DIM, Failure, Format, STRONG, paint};
 use crate::signals::stop_signal;
-use crate::target::{Reach, Target, chain};
+use crate::target::Target;
 
 /// Run the built-in controllers, scheduler and simulated nodes against another API server, until Ctrl-C
 #[derive(Debug, Args)]
@@ -65,7 +66,12 @@ impl Arguments {
             return Ok(());
         }
         let target = Target::read(self.kubeconfig.as_deref(), self.context.as_deref())?;
-        allowed(&target, self.allow_context.as_deref())?;
+        target.allow(
+            self.allow_context.as_deref(),
+            "controllers",
+            "simulated nodes and a second set of controllers harm a cluster that has its own",
+            "",
+        )?;
         let trusted = match &self.root_ca_file {
             Some(path) => Some(read(path, "the root certificate")?),
             None => target.authority(),
@@ -104,29 +110,6 @@ impl Arguments {
         output.say(&paint(DIM, "stopped"), &json!({"event": "stopped"}));
         Ok(())
     }
-}
-
-/// Refuses a cluster that is not of this machine unless its context was named once more.
-fn allowed(target: &Target, allowed: Option<&str>) -> Result<(), Failure> {
-    let Reach::Remote(why) = &target.reach else {
-        return Ok(());
-    };
-    if allowed == Some(target.context.as_str()) {
-        return Ok(());
-    }
-    let refused = Failure::new(format!(
-        "refusing to run controllers against context {}",
-        target.context
-    ))
-    .because(std::io::Error::other(format!(
-        "its server {} is not a cluster of this machine: {why}",
-        target.server
-    )));
-    Err(refused.fix(format!(
-        "simulated nodes and a second set of controllers harm a cluster that has its own; if you mean this one, \
-         say --allow-context {}",
-        target.context
-    )))
 }
 
 fn read(path: &Path, what: &str) -> Result<String, Failure> {

@@ -11,7 +11,7 @@ use serde_json::json;
 
 use crate::files::Disk;
 use crate::output::{BAD, CHANGE, DIM, Failure, Format, GOOD, paint};
-use crate::program::{self, How, Voice, declaration, judge};
+use crate::program::{self, BuildOptions, Verbosity, declaration, validation};
 use crate::project::Project;
 
 /// Generate CRDs, RBAC roles and webhook configurations from the code
@@ -57,15 +57,15 @@ impl Arguments {
         };
         // A first build takes a minute: a person sees its progress, a script sees its errors.
         let watched = std::io::IsTerminal::is_terminal(&std::io::stderr());
-        let how = How {
+        let build = BuildOptions {
             root: root.clone(),
-            voice: if watched { Voice::Cargo } else { Voice::Errors },
-            ..How::default()
+            verbosity: if watched { Verbosity::Cargo } else { Verbosity::Errors },
+            ..BuildOptions::default()
         };
-        let (program, _) = program::built(&how).await?;
+        let (program, _) = program::built(&build).await?;
         let declaration = declaration::ask(&program, &root).await?;
         let objects = manifests::objects(&declaration, &disk, &options).map_err(|wrong| all(wrong, output))?;
-        judge::webhooks(&objects.webhooks)
+        validation::webhooks(&objects.webhooks)
             .await
             .map_err(|wrong| all(wrong, output))?;
         let plan = manifests::plan_of(objects, &disk)?;
@@ -81,10 +81,10 @@ impl Arguments {
             output.say(plan.diff().trim_end(), &json!({"event": "diff", "diff": plan.diff()}));
         } else if self.check {
             if !stale.is_empty() {
-                let told = Diagnostic::new(crds::STALE, "the manifests are not current");
-                let told = stale.iter().fold(told, |told, path| told.at(Place::file(path)));
+                let error = Diagnostic::new(crds::STALE, "the manifests are not current");
+                let error = stale.iter().fold(error, |error, path| error.at(Place::file(path)));
                 return Err(Failure::from(
-                    told.fix("run `kubewright manifests` and commit what it writes"),
+                    error.fix("run `kubewright manifests` and commit what it writes"),
                 ));
             }
             if dangling {
@@ -112,11 +112,11 @@ impl Arguments {
     }
 }
 
-/// Tells all but the last, which the command fails with.
+/// Prints all errors but the last, with which the command fails.
 fn all(mut wrong: Vec<Diagnostic>, output: Format) -> Failure {
     let last = wrong.pop();
-    for told in wrong {
-        output.failure(&Failure::from(told));
+    for error in wrong {
+        output.failure(&Failure::from(error));
     }
     last.map_or_else(|| Failure::new(paint(BAD, "nothing was written")), Failure::from)
 }

@@ -1,8 +1,7 @@
-//! `kubewright cluster --repair`: the objects saved of a damaged data folder, reported so that a person recognises his
-//! own.
+//! `kubewright cluster --repair`: saves the objects of a damaged data folder, and reports them.
 //!
-//! A cluster stores some two hundred objects for itself, which it makes anew when they are missing; of those only the
-//! number is told. `--output json` names all. Not here: the repair (`kubewright-cluster`).
+//! A cluster stores some two hundred objects of its own, which it creates again when they are missing; of those only the
+//! number is printed. `--output json` names all. Not here: the repair (`kubewright-cluster`).
 
 use std::path::Path;
 
@@ -54,11 +53,11 @@ fn lines(heading: &str, lines: Vec<String>) -> String {
 fn objects(heading: &str, names: &[String]) -> String {
     let (own, mut users): (Vec<&String>, Vec<&String>) = names.iter().partition(|name| is_of_the_cluster(name));
     users.sort();
-    let mut told: Vec<String> = users.into_iter().cloned().collect();
+    let mut shown: Vec<String> = users.into_iter().cloned().collect();
     if !own.is_empty() {
-        told.push(format!("{} of the cluster itself", count(own.len(), "object")));
+        shown.push(format!("{} of the cluster itself", count(own.len(), "object")));
     }
-    lines(heading, told)
+    lines(heading, shown)
 }
 
 /// Whether a stored object (`configmaps default/settings`) is one that every cluster makes for itself.
@@ -95,7 +94,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_person_stored_is_named_and_the_rest_counted() {
+    fn objects_of_users_are_named_and_those_of_the_cluster_counted() {
         let names = [
             "clusterroles.rbac.authorization.k8s.io system:node",
             "clusterroles.rbac.authorization.k8s.io my-role",
@@ -107,9 +106,9 @@ mod tests {
             "guestbooks.webapp.my.domain default/hello",
             "leases.coordination.k8s.io kube-node-lease/node",
         ];
-        let told = objects("lost", &names.map(str::to_owned));
+        let text = objects("lost", &names.map(str::to_owned));
         assert_eq!(
-            told,
+            text,
             "\nlost:\n  clusterroles.rbac.authorization.k8s.io my-role\n  configmaps default/settings\n  guestbooks.webapp.my.domain default/hello\n  \
              namespaces team\n  5 objects of the cluster itself"
         );

@@ -21,11 +21,12 @@ use serde_json::json;
 use tokio::process::Command;
 
 use crate::commands::dev::account::{self, Account};
+use crate::errors::chain;
 use crate::output::{DIM, Failure, Format, STRONG, paint};
-use crate::program::{self, How, Voice, declaration};
+use crate::program::{self, BuildOptions, Verbosity, declaration};
 use crate::project::Project;
 use crate::signals::stop_signal;
-use crate::target::{Reach, Target, chain};
+use crate::target::{Reach, Target};
 
 /// The switch of a kubebuilder project.
 const ENABLE_WEBHOOKS: &str = "ENABLE_WEBHOOKS";
@@ -71,13 +72,13 @@ impl Arguments {
             &format!("runs against {}", paint(STRONG, target.describe())),
             &json!({"event": "target", "context": target.context, "server": target.server, "kubeconfig": target.source}),
         );
-        let how = How {
+        let options = BuildOptions {
             root: project.root.clone(),
             release: self.release,
             features: self.features.clone(),
-            voice: Voice::Cargo,
+            verbosity: Verbosity::Cargo,
         };
-        let (program, _) = program::built(&how).await?;
+        let (program, _) = program::built(&options).await?;
         let kubeconfig = project.private_folder()?.join("run-kubeconfig");
         let mut own_role = false;
         if let Ok(declaration) = declaration::ask(&program, &project.root).await {

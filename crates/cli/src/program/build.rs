@@ -1,8 +1,8 @@
 //! Compiles the operator with cargo, and reads cargo's messages.
 //!
-//! The meaning of a line is a function of the line ([`Said::of`]); the rest starts a process and reads its two pipes.
+//! A line is parsed by a pure function ([`Message::of`]); the rest starts a process and reads its two pipes.
 //! Invariants: a build that is dropped or cancelled takes its compilers with it (they are one process group); of the
-//! errors the first one is kept whole, because it is the one to mend first.
+//! errors the first one is kept whole, because it is the one to correct first.
 
 use std::collections::BTreeSet;
 use std::io::ErrorKind;
@@ -19,32 +19,32 @@ use tokio::sync::{mpsc, oneshot};
 
 use crate::regular;
 
-/// The output of a build for a person.
+/// How much of cargo's output is printed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Voice {
-    /// Nothing: this command reports the parts that matter.
+pub(crate) enum Verbosity {
+    /// Nothing: it is captured, and this command reports the parts that matter.
     #[default]
-    Gathered,
-    /// Everything that cargo says, on standard error.
+    Captured,
+    /// All of it, on standard error.
     Cargo,
     /// Compiler errors only, on standard error.
     Errors,
 }
 
-/// How to build.
+/// What is built, and how much of cargo's output is printed.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct How {
+pub(crate) struct BuildOptions {
     pub(crate) root: PathBuf,
     pub(crate) release: bool,
     pub(crate) features: Option<String>,
-    pub(crate) voice: Voice,
+    pub(crate) verbosity: Verbosity,
 }
 
 /// A build that is over.
 #[derive(Debug)]
 pub(crate) struct Built {
     pub(crate) outcome: Outcome,
-    /// The folders of the packages that are no registry's, as far as cargo came.
+    /// The folders of the packages on this machine, as far as cargo came.
     pub(crate) packages: BTreeSet<PathBuf>,
     pub(crate) began: SystemTime,
 }
@@ -69,17 +69,18 @@ pub(crate) struct Failed {
     pub(crate) errors: usize,
 }
 
-/// Compiles until it is done or `cancel` is heard or dropped. `progress` is told how many of how many crates are done.
+/// Compiles until it is done, or until `cancel` is sent to or dropped. `progress` receives the number of crates that are
+/// done, and of all.
 ///
 /// # Errors
 /// When cargo cannot be started.
 pub(crate) async fn build(
-    how: &How,
+    options: &BuildOptions,
     cancel: oneshot::Receiver<()>,
     progress: mpsc::Sender<(usize, usize)>,
 ) -> std::io::Result<Built> {
     let (began, clock) = (SystemTime::now(), Instant::now());
-    if let Some(wrong) = unreadable(&how.root) {
+    if let Some(wrong) = unreadable(&options.root) {
         return Ok(Built {
             outcome: Outcome::Failed(Failed {
                 rendered: format!("error: {wrong}"),
@@ -90,18 +91,18 @@ pub(crate) async fn build(
             began,
         });
     }
-    let mut group = Group(command(how).spawn()?);
+    let mut group = Group(command(options).spawn()?);
     let (out, err) = (group.0.stdout.take(), group.0.stderr.take());
     let read_out = async {
-        let (mut said, mut packages) = (Vec::new(), BTreeSet::new());
+        let (mut messages, mut packages) = (Vec::new(), BTreeSet::new());
         if let Some(out) = out {
             let mut lines = BufReader::new(out).lines();
             while let Some(line) = lines.next_line().await? {
-                said.extend(Said::of(&line));
+                messages.extend(Message::of(&line));
                 packages.extend(package(&line));
             }
         }
-        Ok::<_, std::io::Error>((said, packages))
+        Ok::<_, std::io::Error>((messages, packages))
     };
     let read_err = async {
         match err {
@@ -110,7 +111,7 @@ pub(crate) async fn build(
         }
     };
     let reading = async { tokio::try_join!(read_out, read_err) };
-    let ((said, packages), complaints) = tokio::select! {
+    let ((messages, packages), stderr) = tokio::select! {
         read = reading => read?,
         _ = cancel => {
             group.end();
@@ -123,8 +124,8 @@ pub(crate) async fn build(
         }
     };
     let status = group.0.wait().await?;
-    let outcome = match how.voice {
-        _ if status.success() => match program(&said, &how.root) {
+    let outcome = match options.verbosity {
+        _ if status.success() => match program(&messages, &options.root) {
             Ok(program) => Outcome::Program(program, clock.elapsed()),
             Err(rendered) => Outcome::Failed(Failed {
                 rendered,
@@ -132,8 +133,8 @@ pub(crate) async fn build(
                 errors: 1,
             }),
         },
-        Voice::Gathered => Outcome::Failed(Failed::of(said, &complaints)),
-        Voice::Cargo | Voice::Errors => Outcome::Failed(Failed::default()),
+        Verbosity::Captured => Outcome::Failed(Failed::of(messages, &stderr)),
+        Verbosity::Cargo | Verbosity::Errors => Outcome::Failed(Failed::default()),
     };
     Ok(Built {
         outcome,
@@ -142,20 +143,20 @@ pub(crate) async fn build(
     })
 }
 
-fn command(how: &How) -> Command {
+fn command(options: &BuildOptions) -> Command {
     // The cargo of the shell, and not the one that built this program.
     let mut command = Command::new("cargo");
     command
         .arg("build")
-        .current_dir(&how.root)
+        .current_dir(&options.root)
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .kill_on_drop(true)
         .process_group(0);
-    if how.voice == Voice::Errors {
+    if options.verbosity == Verbosity::Errors {
         command.arg("--quiet");
     }
-    if how.voice != Voice::Gathered {
+    if options.verbosity != Verbosity::Captured {
         command
             .arg("--message-format=json-render-diagnostics")
             .stderr(Stdio::inherit());
@@ -167,10 +168,10 @@ fn command(how: &How) -> Command {
             .env("CARGO_TERM_COLOR", "never")
             .stderr(Stdio::piped());
     }
-    if how.release {
+    if options.release {
         command.arg("--release");
     }
-    if let Some(features) = &how.features {
+    if let Some(features) = &options.features {
         command.args(["--features", features]);
     }
     command
@@ -199,32 +200,32 @@ async fn read_progress(
     mut err: impl tokio::io::AsyncRead + Unpin,
     progress: mpsc::Sender<(usize, usize)>,
 ) -> std::io::Result<String> {
-    let mut complaints = String::new();
+    let mut stderr = String::new();
     let mut rest = Vec::new();
     let mut buffer = [0_u8; 4096];
     loop {
         let count = err.read(&mut buffer).await?;
         rest.extend_from_slice(&buffer[..count]);
-        // The bar is drawn over itself, so its lines end with a carriage return.
+        // Cargo redraws the progress bar in place, so its lines end with a carriage return.
         while let Some(end) = rest.iter().position(|byte| matches!(byte, b'\n' | b'\r')) {
             let line: Vec<u8> = rest.drain(..=end).collect();
             let line = String::from_utf8_lossy(&line[..end]);
-            match bar(&line) {
+            match progress_of(&line) {
                 // The reader that draws the bar may be slower than cargo.
                 Some(done) => drop(progress.try_send(done)),
-                None if !line.trim().is_empty() => complaints.push_str(&format!("{}\n", line.trim_end())),
+                None if !line.trim().is_empty() => stderr.push_str(&format!("{}\n", line.trim_end())),
                 None => {}
             }
         }
         if count == 0 {
-            complaints.push_str(&String::from_utf8_lossy(&rest));
-            return Ok(complaints);
+            stderr.push_str(&String::from_utf8_lossy(&rest));
+            return Ok(stderr);
         }
     }
 }
 
-/// `Building [====>   ] 61/74: kube` is `(61, 74)`.
-fn bar(line: &str) -> Option<(usize, usize)> {
+/// The numbers of cargo's progress bar: `Building [====>   ] 61/74: kube` is `(61, 74)`.
+fn progress_of(line: &str) -> Option<(usize, usize)> {
     let (_, after) = line.split_once("Building [")?.1.split_once("] ")?;
     let (done, total) = after.split(':').next()?.split_once('/')?;
     Some((done.trim().parse().ok()?, total.trim().parse().ok()?))
@@ -232,7 +233,7 @@ fn bar(line: &str) -> Option<(usize, usize)> {
 
 /// One line of cargo's standard output, as far as it matters here.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Said {
+enum Message {
     Error {
         rendered: String,
         place: Option<String>,
@@ -247,9 +248,9 @@ enum Said {
 
 #[derive(Deserialize)]
 #[serde(tag = "reason", rename_all = "kebab-case")]
-enum Message {
+enum RawMessage {
     #[serde(rename = "compiler-message")]
-    Complaint { message: Diagnostic },
+    CompilerMessage { message: Diagnostic },
     CompilerArtifact {
         manifest_path: PathBuf,
         target: Target,
@@ -281,22 +282,22 @@ struct Target {
     src_path: PathBuf,
 }
 
-impl Said {
-    fn of(line: &str) -> Option<Said> {
+impl Message {
+    fn of(line: &str) -> Option<Message> {
         // Build scripts and procedural macros may print any text into the same pipe.
         match serde_json::from_str(line).ok()? {
-            Message::Complaint { message } if message.level.starts_with("error") => {
+            RawMessage::CompilerMessage { message } if message.level.starts_with("error") => {
                 let primary = message.spans.iter().find(|span| span.is_primary);
-                Some(Said::Error {
+                Some(Message::Error {
                     rendered: message.rendered.unwrap_or_default(),
                     place: primary.map(|span| format!("{}:{}:{}", span.file_name, span.line_start, span.column_start)),
                 })
             }
-            Message::CompilerArtifact {
+            RawMessage::CompilerArtifact {
                 manifest_path,
                 target,
                 executable: Some(program),
-            } if target.kind.iter().any(|kind| kind == "bin") => Some(Said::Program {
+            } if target.kind.iter().any(|kind| kind == "bin") => Some(Message::Program {
                 name: target.name,
                 manifest: manifest_path,
                 source: target.src_path,
@@ -310,20 +311,20 @@ impl Said {
 /// The folder of the package that a line is about, if it lies on this machine for people to edit.
 fn package(line: &str) -> Option<PathBuf> {
     #[derive(Deserialize)]
-    struct About {
+    struct PackageLine {
         package_id: String,
         manifest_path: PathBuf,
     }
-    let about: About = serde_json::from_str(line).ok()?;
-    let ours = about.package_id.contains("path+file://");
-    ours.then(|| about.manifest_path.parent().map(Path::to_path_buf))?
+    let line: PackageLine = serde_json::from_str(line).ok()?;
+    let ours = line.package_id.contains("path+file://");
+    ours.then(|| line.manifest_path.parent().map(Path::to_path_buf))?
 }
 
 impl Failed {
-    fn of(said: Vec<Said>, complaints: &str) -> Failed {
-        let mut errors = said.into_iter().filter_map(|said| match said {
+    fn of(messages: Vec<Message>, stderr: &str) -> Failed {
+        let mut errors = messages.into_iter().filter_map(|message| match message {
             // "aborting due to 2 previous errors" is a summary and no error.
-            Said::Error { rendered, place } if place.is_some() || !rendered.contains("aborting due to") => {
+            Message::Error { rendered, place } if place.is_some() || !rendered.contains("aborting due to") => {
                 Some((rendered, place))
             }
             _ => None,
@@ -335,11 +336,11 @@ impl Failed {
                 errors: 1 + errors.count(),
             };
         }
-        // It did not come to compiling: a manifest that cannot be read, a dependency that cannot be had.
-        let start = complaints.find("error").unwrap_or_default();
-        let rendered = match complaints[start..].trim_end() {
+        // Nothing was compiled: a manifest cannot be read, or a dependency cannot be downloaded.
+        let start = stderr.find("error").unwrap_or_default();
+        let rendered = match stderr[start..].trim_end() {
             "" => "cargo failed and did not say why; `cargo build` in this folder may".to_owned(),
-            said => said.to_owned(),
+            text => text.to_owned(),
         };
         Failed {
             rendered,
@@ -349,7 +350,7 @@ impl Failed {
     }
 }
 
-/// A file that cargo would wait for without an end.
+/// A file that cargo would read without an end, such as a FIFO.
 fn unreadable(root: &Path) -> Option<String> {
     let files = [
         "Cargo.toml",
@@ -369,14 +370,14 @@ fn unreadable(root: &Path) -> Option<String> {
 
 /// The operator among the programs that cargo built: the only one, the one that `default-run` names, or that of
 /// `src/main.rs`.
-fn program(said: &[Said], root: &Path) -> Result<PathBuf, String> {
+fn program(messages: &[Message], root: &Path) -> Result<PathBuf, String> {
     // Links in the path of a project are resolved by cargo.
     let real = |path: &Path| path.canonicalize().ok();
     let same = |path: &Path, other: &Path| path == other || real(path).is_some_and(|path| real(other) == Some(path));
-    let ours: Vec<(&String, &PathBuf, &PathBuf)> = said
+    let ours: Vec<(&String, &PathBuf, &PathBuf)> = messages
         .iter()
-        .filter_map(|said| match said {
-            Said::Program {
+        .filter_map(|message| match message {
+            Message::Program {
                 name,
                 manifest,
                 source,
@@ -396,7 +397,7 @@ fn program(said: &[Said], root: &Path) -> Result<PathBuf, String> {
         Some(preferred) => ours.iter().find(|(name, _, _)| *name == preferred),
         None => ours.iter().find(|(_, source, _)| same(source, &main)),
     };
-    // Cargo tells of programs as they are done.
+    // Cargo lists programs in the order in which they are done.
     let mut names: Vec<&str> = ours.iter().map(|(name, _, _)| name.as_str()).collect();
     names.sort_unstable();
     found.map(|(_, _, program)| (*program).clone()).ok_or_else(|| match names[..] {
@@ -433,9 +434,9 @@ mod tests {
             error("error: aborting due to 2 previous errors", None),
             json!({"reason": "build-finished", "success": false}).to_string(),
         ];
-        let said = lines.iter().filter_map(|line| Said::of(line)).collect();
+        let messages = lines.iter().filter_map(|line| Message::of(line)).collect();
         assert_eq!(
-            Failed::of(said, "error: could not compile"),
+            Failed::of(messages, "error: could not compile"),
             Failed {
                 rendered: "error[E0308]: mismatched types".into(),
                 place: Some("src/lib.rs:12:5".into()),
@@ -445,9 +446,8 @@ mod tests {
     }
 
     #[test]
-    fn what_cargo_itself_says_is_shown_when_nothing_was_compiled() {
-        let check =
-            |complaints: &str, rendered: &str| assert_eq!(Failed::of(Vec::new(), complaints).rendered, rendered);
+    fn errors_of_cargo_are_shown_when_nothing_was_compiled() {
+        let check = |stderr: &str, rendered: &str| assert_eq!(Failed::of(Vec::new(), stderr).rendered, rendered);
         check(
             "    Updating index\nerror: failed to parse manifest\n\nCaused by: no\n",
             "error: failed to parse manifest\n\nCaused by: no",
@@ -456,10 +456,13 @@ mod tests {
     }
 
     #[test]
-    fn the_bar_tells_how_far_it_is() {
-        assert_eq!(bar("    Building [=====>   ] 61/74: kube, serde"), Some((61, 74)));
-        assert_eq!(bar("   Compiling kube v5.0.0"), None);
-        assert_eq!(bar("    Building [=====>   ] many"), None);
+    fn the_progress_bar_is_parsed() {
+        assert_eq!(
+            progress_of("    Building [=====>   ] 61/74: kube, serde"),
+            Some((61, 74))
+        );
+        assert_eq!(progress_of("   Compiling kube v5.0.0"), None);
+        assert_eq!(progress_of("    Building [=====>   ] many"), None);
     }
 
     #[test]
@@ -483,8 +486,8 @@ mod tests {
             .to_string()
         };
         let check_in = |root: &str, lines: &[String], expected: Result<&str, &str>| {
-            let said: Vec<_> = lines.iter().filter_map(|line| Said::of(line)).collect();
-            match (program(&said, Path::new(root)), expected) {
+            let messages: Vec<_> = lines.iter().filter_map(|line| Message::of(line)).collect();
+            match (program(&messages, Path::new(root)), expected) {
                 (Ok(found), Ok(expected)) => assert_eq!(found, Path::new(expected)),
                 (Err(found), Err(expected)) => assert!(found.contains(expected), "{found}"),
                 (found, expected) => panic!("{found:?} is not {expected:?}"),

@@ -1,8 +1,8 @@
 //! The declaration of the built operator: the hidden subcommand `__declaration`, which prints one JSON document and
 //! needs no cluster.
 //!
-//! An operator whose `main` is not `kubewright::run` knows no subcommand and simply begins to operate: it is given no
-//! cluster to operate on, and little time.
+//! An operator whose `main` is not `kubewright::run` does not know the subcommand and starts to work: it gets a
+//! kubeconfig that does not exist, and [`TIMEOUT`].
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -18,8 +18,8 @@ use crate::files::Disk;
 
 /// The subcommand.
 const SUBCOMMAND: &str = "__declaration";
-/// Printing a declaration takes milliseconds; a machine that builds on all cores may need a while for it.
-const PATIENCE: Duration = Duration::from_secs(20);
+/// Printing a declaration takes milliseconds, but the machine may be busy with a build on all cores.
+const TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Asks a program for its declaration.
 ///
@@ -35,26 +35,29 @@ pub(crate) async fn ask(program: &Path, root: &Path) -> Result<Declaration, Diag
         .env_remove(kubewright::OBSERVE_SOCKET)
         .stdin(Stdio::null())
         .kill_on_drop(true);
-    let output = match tokio::time::timeout(PATIENCE, command.output()).await {
+    let output = match tokio::time::timeout(TIMEOUT, command.output()).await {
         Err(_) => {
-            return Err(undeclared(format!(
+            return Err(no_declaration(format!(
                 "it did not end within {} seconds",
-                PATIENCE.as_secs()
+                TIMEOUT.as_secs()
             )));
         }
-        Ok(Err(why)) => return Err(undeclared(format!("it cannot be started: {why}"))),
+        Ok(Err(why)) => return Err(no_declaration(format!("it cannot be started: {why}"))),
         Ok(Ok(output)) => output,
     };
     if !output.status.success() {
-        let complaints = String::from_utf8_lossy(&output.stderr);
-        if let Some(panic) = Panic::of(&complaints) {
-            return Err(panic.told());
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        if let Some(panic) = Panic::of(&stderr) {
+            return Err(panic.into_diagnostic());
         }
-        let last = complaints
+        let last = stderr
             .lines()
             .rfind(|line| !line.trim().is_empty())
             .unwrap_or("nothing");
-        return Err(undeclared(format!("it failed ({}) and said: {last}", output.status)));
+        return Err(no_declaration(format!(
+            "it failed ({}) and said: {last}",
+            output.status
+        )));
     }
     Declaration::parse(&String::from_utf8_lossy(&output.stdout)).map_err(|why| why.at(Place::file("src/main.rs")))
 }
@@ -66,8 +69,8 @@ struct Panic {
 }
 
 impl Panic {
-    fn of(complaints: &str) -> Option<Panic> {
-        let mut lines = complaints.lines().skip_while(|line| !line.contains(" panicked at "));
+    fn of(stderr: &str) -> Option<Panic> {
+        let mut lines = stderr.lines().skip_while(|line| !line.contains(" panicked at "));
         let (_, place) = lines.next()?.split_once(" panicked at ")?;
         let mut parts = place.trim_end_matches(':').rsplitn(3, ':');
         let (column, line, file) = (parts.next(), parts.next(), parts.next());
@@ -84,7 +87,7 @@ impl Panic {
         })
     }
 
-    fn told(self) -> Diagnostic {
+    fn into_diagnostic(self) -> Diagnostic {
         Diagnostic::new(crds::DECLARATION, "cannot learn what the operator consists of")
             .at(self.place)
             .because(format!("its program panicked: {}", self.message))
@@ -92,7 +95,7 @@ impl Panic {
     }
 }
 
-fn undeclared(why: impl Into<String>) -> Diagnostic {
+fn no_declaration(why: impl Into<String>) -> Diagnostic {
     Diagnostic::new(crds::DECLARATION, "cannot learn what the operator consists of")
         .at(Place::file("src/main.rs"))
         .because(format!("its program was asked with `{SUBCOMMAND}`: {}", why.into()))
@@ -128,8 +131,8 @@ mod tests {
 
     #[test]
     fn a_panic_keeps_its_message_and_its_place() {
-        let check = |complaints: &str, place: &str, message: &str| {
-            let panic = Panic::of(complaints).unwrap();
+        let check = |stderr: &str, place: &str, message: &str| {
+            let panic = Panic::of(stderr).unwrap();
             assert_eq!(
                 (panic.place.to_string().as_str(), panic.message.as_str()),
                 (place, message)
@@ -147,7 +150,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_program_without_a_declaration_is_told_apart() {
+    async fn a_program_without_a_declaration_is_reported() {
         let check = async |program: &str, expected: &str| {
             let refused = ask(Path::new(program), Path::new("/")).await.unwrap_err();
             assert_eq!(refused.code, crds::DECLARATION);

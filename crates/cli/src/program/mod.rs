@@ -1,7 +1,7 @@
 //! The operator's program: built with cargo, and asked for its declaration.
 //!
 //! The one way to it for every command: `build` finds the program of the package that is the operator, `declaration`
-//! asks it, `judge` asks an API server for its errors about the webhooks. Errors that stop a command are KWR0391 (there
+//! asks it, `validation` asks an API server for its errors about the webhooks. Errors that stop a command are KWR0391 (there
 //! is no program) and KWR0390 (it prints no declaration); `dev`, which goes on, shows the same.
 
 use std::path::PathBuf;
@@ -16,9 +16,9 @@ use crate::signals::stop_signal;
 
 pub(crate) mod build;
 pub(crate) mod declaration;
-pub(crate) mod judge;
+pub(crate) mod validation;
 
-pub(crate) use build::{Built, Failed, How, Outcome, Voice};
+pub(crate) use build::{BuildOptions, Built, Failed, Outcome, Verbosity};
 
 /// That cargo cannot be started.
 pub(crate) fn no_cargo(why: std::io::Error) -> Diagnostic {
@@ -31,35 +31,35 @@ pub(crate) fn no_cargo(why: std::io::Error) -> Diagnostic {
 ///
 /// # Errors
 /// KWR0802 without cargo, KWR0391 when there is no program; when it was interrupted.
-pub(crate) async fn built(how: &How) -> Result<(PathBuf, Duration), Failure> {
+pub(crate) async fn built(options: &BuildOptions) -> Result<(PathBuf, Duration), Failure> {
     // Held until the build is done: dropping it would cancel.
     let (_keep, cancel) = oneshot::channel();
     let (progress, _) = mpsc::channel(1);
     let stop = stop_signal()?;
     let outcome = tokio::select! {
-        built = build::build(how, cancel, progress) => built.map_err(no_cargo)?.outcome,
+        built = build::build(options, cancel, progress) => built.map_err(no_cargo)?.outcome,
         () = stop => Outcome::Cancelled,
     };
     match outcome {
         Outcome::Program(program, took) => Ok((program, took)),
-        Outcome::Failed(failed) => Err(why_none(how, failed).into()),
+        Outcome::Failed(failed) => Err(build_failed(options, failed).into()),
         Outcome::Cancelled => Err(Failure::new("the build was interrupted")),
     }
 }
 
-fn why_none(how: &How, failed: Failed) -> Diagnostic {
-    let manifest = how.root.join("Cargo.toml");
-    let told =
+fn build_failed(options: &BuildOptions, failed: Failed) -> Diagnostic {
+    let manifest = options.root.join("Cargo.toml");
+    let failure =
         Diagnostic::new(crds::BUILD, "cannot build the operator").at(Place::file(manifest.display().to_string()));
     match (failed.place, failed.rendered.as_str()) {
-        (Some(place), _) => told
+        (Some(place), _) => failure
             .because(format!("it does not compile; the first error is at {place}"))
             .fix("cargo build shows the errors"),
-        (None, "") => told
+        (None, "") => failure
             .because("it does not compile (the compiler's words are above)")
             .fix("correct the first error and run the command again; nothing was written"),
-        (None, said) => told
-            .because(said.trim_start_matches("error: ").to_owned())
+        (None, text) => failure
+            .because(text.trim_start_matches("error: ").to_owned())
             .fix("correct what the cause names and run the command again; nothing was written"),
     }
 }
@@ -69,15 +69,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn why_there_is_no_program_is_said() {
+    fn a_failed_build_names_its_cause() {
         let check = |rendered: &str, place: Option<&str>, expected: &str| {
             let failed = Failed {
                 rendered: rendered.into(),
                 place: place.map(str::to_owned),
                 errors: 1,
             };
-            let told = why_none(&How::default(), failed).to_string();
-            assert!(told.contains("KWR0391") && told.contains(expected), "{told}");
+            let failure = build_failed(&BuildOptions::default(), failed).to_string();
+            assert!(failure.contains("KWR0391") && failure.contains(expected), "{failure}");
         };
         check(
             "error[E0308]: mismatched",

@@ -375,12 +375,28 @@ fn a_terminal_is_given_back() {
         return;
     }
     let project = Project::new();
+    // The test may itself run with NO_COLOR; an empty value is none.
+    for (no_color, bold) in [("", true), ("1", false)] {
+        let seen = on_a_terminal(&project, no_color);
+        assert!(
+            seen.contains("\u{1b}[?1049h") && seen.contains("\u{1b}[?1049l"),
+            "the screen is entered and left"
+        );
+        assert_eq!(seen.contains("\u{1b}[1m"), bold, "NO_COLOR={no_color}: {seen}");
+        let state = |file: &str| fs::read_to_string(project.path().join(file)).unwrap();
+        assert_eq!(state("before"), state("after"));
+    }
+}
+
+/// The output of a `dev` on a terminal, which is quit with `q` when its operator is ready.
+fn on_a_terminal(project: &Project, no_color: &str) -> String {
     let command = format!("stty -echo; stty -a > before; {KUBEWRIGHT} dev; stty -a > after");
     let mut played = Command::new("script")
         .args(["-q", "-e", "-c", &command, "/dev/null"])
         .current_dir(project.path())
         .env("CARGO_TARGET_DIR", project.path().join("target"))
         .env("TERM", "xterm")
+        .env("NO_COLOR", no_color)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .spawn()
@@ -403,10 +419,5 @@ fn a_terminal_is_given_back() {
         }
     }
     assert!(played.wait().unwrap().success(), "{seen}");
-    assert!(
-        seen.contains("\u{1b}[?1049h") && seen.contains("\u{1b}[?1049l"),
-        "the screen is entered and left"
-    );
-    let state = |file: &str| fs::read_to_string(project.path().join(file)).unwrap();
-    assert_eq!(state("before"), state("after"));
+    seen
 }

@@ -14,7 +14,7 @@ const EXAMPLES: &[&str] = &["autorebooter", "database", "guestbook", "sidecarset
 const OF_THE_REPOSITORY: &[&str] = &["Cargo.toml", "api/Cargo.toml", "Dockerfile", ".gitignore", ".github/"];
 
 /// The author's own files: these differ, or are other files, and they are the content of the example.
-const OF_THE_AUTHOR: &[&str] = &["README.md", "api/src/v", "src/", "config/samples/"];
+const OF_THE_AUTHOR: &[&str] = &["README.md", "api/src/v", "src/", "config/samples/", "tests/it/"];
 
 /// Files of the command that must stand as they were written, though they lie where an author writes.
 const UNTOUCHED: &[&str] = &["src/main.rs", "config/samples/kustomization.yaml"];

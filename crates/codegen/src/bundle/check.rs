@@ -9,7 +9,7 @@ use crate::codes;
 use crate::diagnostic::{Diagnostic, Place};
 use crate::names;
 
-use super::Asked;
+use super::Options;
 use super::rights::account;
 
 /// A bundle is carried in a ConfigMap, compressed; beyond this it does not fit for certain.
@@ -74,9 +74,9 @@ fn wrong(why: impl Into<String>) -> Diagnostic {
 ///
 /// # Errors
 /// When the version is none, or a name cannot be used.
-pub(super) fn words(asked: &Asked, package: &str) -> Result<(), Diagnostic> {
-    if !is_version(&asked.version) {
-        return Err(wrong(format!("{:?} is no version", asked.version))
+pub(super) fn words(options: &Options, package: &str) -> Result<(), Diagnostic> {
+    if !is_version(&options.version) {
+        return Err(wrong(format!("{:?} is no version", options.version))
             .fix("say --version 0.1.0: three numbers, and perhaps -alpha.1 (what follows a + has no place in names)"));
     }
     if let Err(why) = names::plural_name(&package.replace('.', "-")) {
@@ -88,14 +88,16 @@ pub(super) fn words(asked: &Asked, package: &str) -> Result<(), Diagnostic> {
         let letters = |c: char| c.is_ascii_alphanumeric() || "-._".contains(c);
         !channel.is_empty() && channel.chars().all(letters)
     };
-    if asked.channels.is_empty() || !asked.channels.iter().all(fits) {
-        return Err(wrong(format!("the channels {:?} cannot be", asked.channels.join(",")))
-            .fix("say --channels stable,candidate: letters, digits, dots and hyphens"));
+    if options.channels.is_empty() || !options.channels.iter().all(fits) {
+        return Err(
+            wrong(format!("the channels {:?} cannot be", options.channels.join(",")))
+                .fix("say --channels stable,candidate: letters, digits, dots and hyphens"),
+        );
     }
-    match &asked.default_channel {
-        Some(channel) if !asked.channels.contains(channel) => Err(wrong(format!(
+    match &options.default_channel {
+        Some(channel) if !options.channels.contains(channel) => Err(wrong(format!(
             "the default channel {channel} is none of {}",
-            asked.channels.join(", ")
+            options.channels.join(", ")
         ))
         .fix("name one of the channels")),
         _ => Ok(()),
@@ -104,15 +106,7 @@ pub(super) fn words(asked: &Asked, package: &str) -> Result<(), Diagnostic> {
 
 /// Semantic versioning, without the part after `+`.
 fn is_version(version: &str) -> bool {
-    let (core, pre) = version
-        .split_once('-')
-        .map_or((version, None), |(core, pre)| (core, Some(pre)));
-    let number = |part: &str| {
-        !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit()) && (part == "0" || !part.starts_with('0'))
-    };
-    let identifier =
-        |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-');
-    core.split('.').count() == 3 && core.split('.').all(number) && pre.is_none_or(|pre| pre.split('.').all(identifier))
+    semver::Version::parse(version).is_ok_and(|version| version.build.is_empty())
 }
 
 /// Whether OLM would take the bundle. A part that OLM does not require, but users miss, becomes a warning.

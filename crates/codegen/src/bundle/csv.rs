@@ -5,12 +5,12 @@ use serde_json::{Value, json};
 use crate::project::{LAYOUT, Project};
 
 use super::rights::Rights;
-use super::{Asked, title};
+use super::{Options, title};
 
 /// Its sources.
 pub(super) struct Parts<'a> {
     pub(super) project: &'a Project,
-    pub(super) asked: &'a Asked,
+    pub(super) options: &'a Options,
     pub(super) package: &'a str,
     pub(super) base: Value,
     pub(super) objects: &'a [Value],
@@ -20,9 +20,9 @@ pub(super) struct Parts<'a> {
 }
 
 /// The base of an operator without a description yet.
-pub(super) fn new_base(project: &Project, package: &str, asked: &Asked) -> Value {
+pub(super) fn new_base(project: &Project, package: &str, options: &Options) -> Value {
     let name = title(&project.name);
-    let maintainers: Vec<Value> = asked.authors.iter().map(|author| maintainer(author)).collect();
+    let maintainers: Vec<Value> = options.authors.iter().map(|author| maintainer(author)).collect();
     let mut spec = json!({
         "description": format!("The operator {}.", project.name),
         "displayName": name,
@@ -33,7 +33,7 @@ pub(super) fn new_base(project: &Project, package: &str, asked: &Asked) -> Value
     if !maintainers.is_empty() {
         spec["maintainers"] = json!(maintainers);
     }
-    if let Some(url) = &asked.repository {
+    if let Some(url) = &options.repository {
         spec["links"] = json!([{"name": name, "url": url}]);
     }
     json!({
@@ -61,11 +61,12 @@ impl Parts<'_> {
     pub(super) fn object(self) -> Value {
         let mut csv = self.base.clone();
         csv["apiVersion"] = json!("operators.coreos.com/v1alpha1");
-        csv["metadata"]["name"] = json!(format!("{}.v{}", self.package, self.asked.version));
+        csv["metadata"]["name"] = json!(format!("{}.v{}", self.package, self.options.version));
         csv["metadata"]["namespace"] = json!("placeholder");
         let annotations = &mut csv["metadata"]["annotations"];
         annotations["alm-examples"] = json!(self.examples());
-        annotations["operators.operatorframework.io/builder"] = json!(format!("kubewright-{}", self.asked.cli_version));
+        annotations["operators.operatorframework.io/builder"] =
+            json!(format!("kubewright-{}", self.options.cli_version));
         annotations["operators.operatorframework.io/project_layout"] = json!(LAYOUT);
         let required = csv["spec"]["customresourcedefinitions"].get("required").cloned();
         let mut definitions = json!({ "owned": self.owned() });
@@ -78,7 +79,7 @@ impl Parts<'_> {
         if !spec["installModes"].is_array() {
             spec["installModes"] = self.modes();
         }
-        spec["version"] = json!(self.asked.version);
+        spec["version"] = json!(self.options.version);
         if self.hooks.is_empty() {
             spec.as_object_mut().map(|spec| spec.remove("webhookdefinitions"));
         } else {

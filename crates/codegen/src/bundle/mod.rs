@@ -47,7 +47,7 @@ const TAKEN_IN: [&str; 8] = [
 
 /// The options of the command.
 #[derive(Clone, Debug, Default)]
-pub struct Asked {
+pub struct Options {
     /// The version of the operator, as semantic versioning has it.
     pub version: String,
     /// The name of the package; the project's when not said.
@@ -76,19 +76,19 @@ pub struct Asked {
 ///
 /// # Errors
 /// When `config/` cannot be rendered, the base is no ClusterServiceVersion, or OLM would refuse the result.
-pub fn bundle<'a>(files: &'a dyn Files, asked: &Asked) -> Result<Plan<'a>, Diagnostic> {
+pub fn bundle<'a>(files: &'a dyn Files, options: &Options) -> Result<Plan<'a>, Diagnostic> {
     let project = Project::load(files)?;
-    let package = asked.package.clone().unwrap_or_else(|| project.name.clone());
-    check::words(asked, &package)?;
+    let package = options.package.clone().unwrap_or_else(|| project.name.clone());
+    check::words(options, &package)?;
     let mut plan = Plan::new(files);
-    let base = base(&project, &package, asked, &mut plan)?;
-    let mut objects = rendered(&project, asked, &plan)?;
+    let base = base(&project, &package, options, &mut plan)?;
+    let mut objects = rendered(&project, options, &plan)?;
     let samples = samples(&plan)?;
     let rights = rights::of(&mut objects, &project, &mut plan)?;
     let hooks = webhooks::of(&objects, &mut plan)?;
     let csv = csv::Parts {
         project: &project,
-        asked,
+        options,
         package: &package,
         base,
         objects: &objects,
@@ -109,22 +109,22 @@ pub fn bundle<'a>(files: &'a dyn Files, asked: &Asked) -> Result<Plan<'a>, Diagn
     let csv_file = format!("{package}.clusterserviceversion.yaml");
     check::bundle(&csv, manifests.values(), &csv_file, &mut plan.warnings)?;
     manifests.insert(csv_file, csv);
-    let scorecard = scorecard::of(&project, asked, &plan)?;
-    write(&manifests, scorecard.as_ref(), &package, asked, &mut plan)?;
+    let scorecard = scorecard::of(&project, options, &plan)?;
+    write(&manifests, scorecard.as_ref(), &package, options, &mut plan)?;
     plan.next.push(format!(
         "docker build -f bundle.Dockerfile -t REGISTRY/{package}-bundle:v{} .",
-        asked.version
+        options.version
     ));
     Ok(plan)
 }
 
 /// `config/default` as OLM needs it: with webhooks, but with no certificates of its own.
-fn rendered(project: &Project, asked: &Asked, plan: &Plan<'_>) -> Result<Vec<Value>, Diagnostic> {
+fn rendered(project: &Project, options: &Options, plan: &Plan<'_>) -> Result<Vec<Value>, Diagnostic> {
     let mut all = Plan::new(plan);
     for part in ["metrics-certs", "certmanager", "certificates"] {
         config::switch_off(part, &mut all)?;
     }
-    if let Some(image) = &asked.image {
+    if let Some(image) = &options.image {
         config::set_image(image, &mut all)?;
     }
     let mut objects = kustomize::build("config/default", &all)?;
@@ -145,7 +145,7 @@ fn samples(plan: &Plan<'_>) -> Result<Vec<Value>, Diagnostic> {
 }
 
 /// The people's part of the description; written when it is not there.
-fn base(project: &Project, package: &str, asked: &Asked, plan: &mut Plan<'_>) -> Result<Value, Diagnostic> {
+fn base(project: &Project, package: &str, options: &Options, plan: &mut Plan<'_>) -> Result<Value, Diagnostic> {
     let path = format!("config/manifests/bases/{package}.clusterserviceversion.yaml");
     let wrong = |why: String| {
         Diagnostic::new(codes::config::BUNDLE, "cannot make the bundle")
@@ -165,7 +165,7 @@ fn base(project: &Project, package: &str, asked: &Asked, plan: &mut Plan<'_>) ->
         }
         return Ok(base);
     }
-    let base = csv::new_base(project, package, asked);
+    let base = csv::new_base(project, package, options);
     let text = format!(
         "# What people read of the operator; `kubewright bundle` fills in the rest. This file is yours: add an icon, keywords,\n# minKubeVersion, replaces.\n{}",
         yaml::to_string(&base)
@@ -182,15 +182,15 @@ fn write(
     manifests: &BTreeMap<String, Value>,
     scorecard: Option<&Value>,
     package: &str,
-    asked: &Asked,
+    options: &Options,
     plan: &mut Plan<'_>,
 ) -> Result<(), Diagnostic> {
-    let folder = format!("{}/manifests", asked.output);
+    let folder = format!("{}/manifests", options.output);
     let mut texts: BTreeMap<String, String> = manifests
         .iter()
         .map(|(file, object)| (format!("{folder}/{file}"), yaml::to_string(object)))
         .collect();
-    let tests = format!("{}/{}", asked.output, scorecard::FILE);
+    let tests = format!("{}/{}", options.output, scorecard::FILE);
     texts.extend(scorecard.map(|object| (tests.clone(), yaml::to_string(object))));
     for path in plan.list(&folder)?.into_iter().chain([tests]) {
         let is_ours = plan.read(&path)?.is_some_and(|text| text.starts_with(HEADER));
@@ -198,35 +198,35 @@ fn write(
             plan.remove(&path)?;
         }
     }
-    let labels = labels(package, asked, scorecard.is_some());
+    let labels = labels(package, options, scorecard.is_some());
     let annotations: Map<String, Value> = labels.iter().map(|(key, value)| (key.clone(), json!(value))).collect();
     texts.insert(
-        format!("{}/metadata/annotations.yaml", asked.output),
+        format!("{}/metadata/annotations.yaml", options.output),
         yaml::to_string(&json!({ "annotations": annotations })),
     );
     texts.insert(
         "bundle.Dockerfile".to_owned(),
-        dockerfile(&labels, &asked.output, scorecard.is_some()),
+        dockerfile(&labels, &options.output, scorecard.is_some()),
     );
     for (path, text) in texts {
-        plan.write_marked(&path, HEADER, &text, asked.force)?;
+        plan.write_marked(&path, HEADER, &text, options.force)?;
     }
     Ok(())
 }
 
 /// The labels of a bundle for catalogs (operator-registry's `bundle.mediatype.v1` and its neighbours).
-fn labels(package: &str, asked: &Asked, has_scorecard: bool) -> Vec<(String, String)> {
+fn labels(package: &str, options: &Options, has_scorecard: bool) -> Vec<(String, String)> {
     let mut labels = vec![
         ("bundle.mediatype.v1", "registry+v1".to_owned()),
         ("bundle.manifests.v1", "manifests/".to_owned()),
         ("bundle.metadata.v1", "metadata/".to_owned()),
         ("bundle.package.v1", package.to_owned()),
-        ("bundle.channels.v1", asked.channels.join(",")),
+        ("bundle.channels.v1", options.channels.join(",")),
     ];
-    if let Some(channel) = &asked.default_channel {
+    if let Some(channel) = &options.default_channel {
         labels.push(("bundle.channel.default.v1", channel.clone()));
     }
-    labels.push(("metrics.builder", format!("kubewright-{}", asked.cli_version)));
+    labels.push(("metrics.builder", format!("kubewright-{}", options.cli_version)));
     labels.push(("metrics.mediatype.v1", "metrics+v1".to_owned()));
     labels.push(("metrics.project_layout", LAYOUT.to_owned()));
     if has_scorecard {

@@ -5,7 +5,7 @@
 
 use serde_json::{Value, json};
 
-use super::Asked;
+use super::Options;
 use crate::codes;
 use crate::diagnostic::{Diagnostic, Place};
 use crate::kustomize;
@@ -31,7 +31,7 @@ const TESTS: [(&str, &str); 6] = [
 pub(super) const FILE: &str = "tests/scorecard/config.yaml";
 
 /// The configuration, when the bundle is to have one.
-pub(super) fn of(project: &Project, asked: &Asked, plan: &Plan<'_>) -> Result<Option<Value>, Diagnostic> {
+pub(super) fn of(project: &Project, options: &Options, plan: &Plan<'_>) -> Result<Option<Value>, Diagnostic> {
     let path = format!("{FOLDER}/kustomization.yaml");
     if plan.read(&path)?.is_some() {
         let objects = kustomize::build(FOLDER, plan)?;
@@ -47,7 +47,7 @@ pub(super) fn of(project: &Project, asked: &Asked, plan: &Plan<'_>) -> Result<Op
                 .fix("correct it, or remove config/scorecard: bundle --scorecard then writes the usual tests")),
         };
     }
-    Ok((asked.scorecard || project.plugins.contains_key(KEY)).then(usual))
+    Ok((options.scorecard || project.plugins.contains_key(KEY)).then(usual))
 }
 
 /// The file that operator-sdk writes for every project.

@@ -23,23 +23,23 @@ fn golden(name: &str) -> MemoryFiles {
     files
 }
 
-fn asked() -> Asked {
-    Asked {
+fn options() -> Options {
+    Options {
         version: "0.1.0".to_owned(),
         channels: vec!["alpha".to_owned()],
         output: "bundle".to_owned(),
         authors: vec!["Ann <ann@example.com>".to_owned()],
         repository: Some("https://example.com/shop".to_owned()),
         cli_version: "0.1.0".to_owned(),
-        ..Asked::default()
+        ..Options::default()
     }
 }
 
-fn made(files: &MemoryFiles, asked: &Asked) -> MemoryFiles {
-    let plan = bundle(files, asked).unwrap_or_else(|wrong| panic!("{wrong}"));
+fn made(files: &MemoryFiles, options: &Options) -> MemoryFiles {
+    let plan = bundle(files, options).unwrap_or_else(|wrong| panic!("{wrong}"));
     let mut after = files.clone();
     after.apply(&plan);
-    let again = bundle(&after, asked).unwrap_or_else(|wrong| panic!("{wrong}"));
+    let again = bundle(&after, options).unwrap_or_else(|wrong| panic!("{wrong}"));
     assert!(again.is_empty(), "twice is once:\n{}", again.diff());
     after
 }
@@ -54,7 +54,7 @@ fn csv(files: &MemoryFiles) -> Value {
 
 #[test]
 fn a_bundle_of_a_kind_that_runs_an_image() {
-    let files = made(&golden("deploy-image"), &asked());
+    let files = made(&golden("deploy-image"), &options());
     let shown: String = files
         .0
         .iter()
@@ -79,7 +79,7 @@ fn every_golden_project_has_a_bundle_that_says_its_webhooks_and_rights() {
         ("external", 0, 1),
         ("deploy-image", 1, 1),
     ] {
-        let files = made(&golden(name), &asked());
+        let files = made(&golden(name), &options());
         let csv = csv(&files);
         let list = |path: &str| csv.pointer(path).and_then(Value::as_array).map_or(0, Vec::len);
         assert_eq!(list("/spec/customresourcedefinitions/owned"), owned, "{name}");
@@ -113,7 +113,7 @@ fn every_golden_project_has_a_bundle_that_says_its_webhooks_and_rights() {
 
 #[test]
 fn what_people_said_stays_and_old_files_go() {
-    let mut files = made(&golden("plain"), &asked());
+    let mut files = made(&golden("plain"), &options());
     let base = "config/manifests/bases/plain.clusterserviceversion.yaml";
     let text = files.0[base].replace("The operator plain.", "Keeps books of guests.");
     files.0.insert(
@@ -127,12 +127,12 @@ fn what_people_said_stays_and_old_files_go() {
         "bundle/manifests/old.yaml".to_owned(),
         format!("{HEADER}kind: ConfigMap\n"),
     );
-    let newer = Asked {
+    let newer = Options {
         version: "0.2.0-rc.1".to_owned(),
         image: Some("registry.example.com/plain:v0.2.0".to_owned()),
         channels: vec!["alpha".to_owned(), "stable".to_owned()],
         default_channel: Some("stable".to_owned()),
-        ..asked()
+        ..options()
     };
     let files = made(&files, &newer);
     let csv = csv(&files);
@@ -154,7 +154,7 @@ fn what_people_said_stays_and_old_files_go() {
 fn what_olm_would_refuse_is_refused() {
     let plain = golden("plain");
     let with = |path: &str, from: &str, to: &str| {
-        let mut files = made(&plain, &asked());
+        let mut files = made(&plain, &options());
         let text = files.0.get_mut(path).unwrap_or_else(|| panic!("{path}"));
         assert!(text.contains(from), "{path}: {text}");
         *text = text.replace(from, to);
@@ -172,40 +172,40 @@ fn what_olm_would_refuse_is_refused() {
         "config/rbac/job.yaml".to_owned(),
         "apiVersion: batch/v1\nkind: Job\nmetadata: {name: once}\nspec: {}\n".to_owned(),
     );
-    let version = |version: &str| Asked {
+    let version = |version: &str| Options {
         version: version.to_owned(),
-        ..asked()
+        ..options()
     };
-    let channel = |channels: &str, default: &str| Asked {
+    let channel = |channels: &str, default: &str| Options {
         channels: channels.split(' ').map(str::to_owned).collect(),
         default_channel: Some(default.to_owned()),
-        ..asked()
+        ..options()
     };
     let cases = [
         (plain.clone(), version("1.0")),
         (plain.clone(), version("1.0.0+build")),
         (plain.clone(), version("1.0.0-RC.1")),
-        (with(base, "spec:\n", "spec:\n  minKubeVersion: 1.30\n"), asked()),
+        (with(base, "spec:\n", "spec:\n  minKubeVersion: 1.30\n"), options()),
         (plain.clone(), channel("alpha", "stable")),
         (
             plain.clone(),
-            channel("al pha", "alpha").tap(|asked| asked.channels = vec!["al,pha".to_owned()]),
+            channel("al pha", "alpha").tap(|options| options.channels = vec!["al,pha".to_owned()]),
         ),
         (
             plain.clone(),
-            asked().tap(|asked| asked.package = Some("Not_A_Name".to_owned())),
+            options().tap(|options| options.package = Some("Not_A_Name".to_owned())),
         ),
-        (foreign, asked()),
-        (extra, asked()),
-        (with(base, "displayName: Plain", "displayName: \"\""), asked()),
-        (with(base, "kind: ClusterServiceVersion", "kind: Other"), asked()),
+        (foreign, options()),
+        (extra, options()),
+        (with(base, "displayName: Plain", "displayName: \"\""), options()),
+        (with(base, "kind: ClusterServiceVersion", "kind: Other"), options()),
         (
             with(
                 base,
                 "spec:\n",
                 "spec:\n  installModes:\n  - {type: AllNamespaces, supported: false}\n",
             ),
-            asked(),
+            options(),
         ),
         (
             with(
@@ -213,25 +213,25 @@ fn what_olm_would_refuse_is_refused() {
                 "spec:\n",
                 "spec:\n  installModes:\n  - {type: Everywhere, supported: true}\n",
             ),
-            asked(),
+            options(),
         ),
         (
             with(base, "spec:\n", "spec:\n  icon:\n  - {mediatype: image/svg+xml}\n"),
-            asked(),
+            options(),
         ),
-        (with(sample, "kind: Guestbook", "kind: Guestbooks"), asked()),
+        (with(sample, "kind: Guestbook", "kind: Guestbooks"), options()),
         (
             with(
                 "config/webhook/manifests.yaml",
                 "    - webapp.my.domain\n",
                 "    - '*'\n",
             ),
-            asked(),
+            options(),
         ),
     ];
     let mut told = String::new();
-    for (at, (files, asked)) in cases.iter().enumerate() {
-        let plan = bundle(files, asked);
+    for (at, (files, options)) in cases.iter().enumerate() {
+        let plan = bundle(files, options);
         match plan {
             Err(wrong) => told += &format!("{at}: {wrong}\n\n"),
             Ok(plan) => {
@@ -251,7 +251,7 @@ trait Tap: Sized {
     }
 }
 
-impl Tap for Asked {}
+impl Tap for Options {}
 
 #[test]
 fn titles_are_words() {
@@ -271,8 +271,8 @@ fn scorecard_is_configured_where_it_is_asked_for() {
     const FILE: &str = "bundle/tests/scorecard/config.yaml";
     let plain = golden("plain");
     let check = |files: &MemoryFiles, scorecard: bool, image: Option<&str>| {
-        let asked = Asked { scorecard, ..asked() };
-        let made = made(files, &asked);
+        let options = Options { scorecard, ..options() };
+        let made = made(files, &options);
         let text = made.0.get(FILE).map(|text| yaml::parse(text).unwrap());
         let tests = text.as_ref().map(|text| &text["stages"][0]["tests"]);
         assert_eq!(tests.and_then(|tests| tests[0]["image"].as_str()), image);
@@ -320,7 +320,7 @@ fn scorecard_is_configured_where_it_is_asked_for() {
         "config/scorecard/bases/config.yaml".into(),
         "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: config}\nstages: [{tests: []}]\n".into(),
     );
-    let wrong = bundle(&own, &asked())
+    let wrong = bundle(&own, &options())
         .err()
         .map(|wrong| wrong.to_string())
         .unwrap_or_default();

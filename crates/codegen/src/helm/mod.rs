@@ -3,7 +3,7 @@
 //! [`chart`] renders `config/default` with every optional part switched on, and turns each object into a template:
 //! names and the namespace come from the release, optional parts ask a value, and the settings that people change
 //! (image, replicas, resources, …) are in `values.yaml`. Invariants: rendered with its defaults, the chart is
-//! `config/default` (a test compares them); a template says where it came from, and only such files are written over or
+//! `config/default` (a test with helm compares them); a template says where it came from, and only such files are written over or
 //! removed; `Chart.yaml` is written once; `values.yaml`, `NOTES.txt`, `_helpers.tpl` and `.helmignore` stay as they are
 //! without `force`. Inside: `object` decides which fields of an object are values, `text` writes templates, `values`
 //! writes values.yaml. Not here: the Namespace, which `helm install --create-namespace` makes.
@@ -22,8 +22,6 @@ mod text;
 mod values;
 
 #[cfg(test)]
-mod render;
-#[cfg(test)]
 mod tests;
 
 /// The key under which PROJECT remembers the plugin; the same as kubebuilder's.
@@ -41,10 +39,15 @@ pub fn chart(project: &Project, output: &str, force: bool, plan: &mut Plan<'_>) 
     let objects = rendered(plan)?;
     let place = format!("{output}/chart");
     let made = object::templates(project, &objects)?;
-    let words = context! { name => project.name, has_webhooks => made.facts.has_webhooks };
+    let words = context! { name => project.name, has_webhooks => made.defaults.has_webhooks };
     let fixed = |template: &str| template_text(template, &words);
     keep(&format!("{place}/Chart.yaml"), &fixed("Chart.yaml"), false, plan)?;
-    keep(&format!("{place}/values.yaml"), &values::text(&made.facts), force, plan)?;
+    keep(
+        &format!("{place}/values.yaml"),
+        &values::text(&made.defaults),
+        force,
+        plan,
+    )?;
     keep(&format!("{place}/.helmignore"), &fixed("helmignore"), force, plan)?;
     keep(
         &format!("{place}/templates/_helpers.tpl"),

@@ -5,16 +5,16 @@ use std::collections::BTreeMap;
 use serde_json::{Map, Value, json};
 
 use super::text::{MARK, Pieces};
-use super::values::Facts;
+use super::values::Defaults;
 use crate::codes;
 use crate::config::split_image;
 use crate::diagnostic::{Diagnostic, Place};
 use crate::project::Project;
 
 /// The templates, by their path below `templates/`, and the initial values.
-pub(super) struct Made {
+pub(super) struct Templates {
     pub(super) files: BTreeMap<String, String>,
-    pub(super) facts: Facts,
+    pub(super) defaults: Defaults,
 }
 
 /// Names that the release decides, each with the expression that stands for it.
@@ -24,7 +24,7 @@ struct Names {
     namespace: String,
 }
 
-pub(super) fn templates(project: &Project, objects: &[Value]) -> Result<Made, Diagnostic> {
+pub(super) fn templates(project: &Project, objects: &[Value]) -> Result<Templates, Diagnostic> {
     if let Some(object) = objects.iter().find(|object| object.to_string().contains(MARK)) {
         return Err(Diagnostic::new(codes::config::UNSUPPORTED, "cannot make a chart")
             .at(Place::file("config/default").field(name(object)))
@@ -34,9 +34,9 @@ pub(super) fn templates(project: &Project, objects: &[Value]) -> Result<Made, Di
             .fix("choose another word"));
     }
     let names = Names::of(project, objects);
-    let mut facts = Facts {
+    let mut defaults = Defaults {
         project: project.name.clone(),
-        ..facts(objects)
+        ..defaults(objects)
     };
     let mut files: BTreeMap<String, String> = BTreeMap::new();
     for object in objects.iter().filter(|object| object["kind"] != "Namespace") {
@@ -44,16 +44,16 @@ pub(super) fn templates(project: &Project, objects: &[Value]) -> Result<Made, Di
         let mut pieces = Pieces::default();
         let mut changed = object.clone();
         let is_crd = object["kind"] == "CustomResourceDefinition";
-        if object["kind"] == "Deployment" && name(object).ends_with("controller-manager") {
+        if object["kind"] == "Deployment" && object["metadata"]["labels"]["control-plane"] == "controller-manager" {
             // Before the names: a field that becomes a value cannot ask the release.
-            deployment(&mut changed, &mut pieces, &mut facts);
+            deployment(&mut changed, &mut pieces, &mut defaults);
         }
         names.put(&mut changed, is_crd, &mut pieces);
         // After the names: parts that depend on a value are out of their sight.
         if is_crd {
             crd(&mut changed, &mut pieces);
         }
-        ports(&mut changed, folder, &facts, &mut pieces);
+        ports(&mut changed, folder, &defaults, &mut pieces);
         trusted(&mut changed, &mut pieces);
         if object["kind"] == "ServiceAccount" {
             let with = "{{- with .Values.serviceAccount.annotations }}";
@@ -74,7 +74,7 @@ pub(super) fn templates(project: &Project, objects: &[Value]) -> Result<Made, Di
         }
         files.insert(path, text);
     }
-    Ok(Made { files, facts })
+    Ok(Templates { files, defaults })
 }
 
 fn name(object: &Value) -> &str {
@@ -164,16 +164,15 @@ impl Names {
         if is_account {
             object["metadata"]["name"] = pieces.inline(&account).into();
         }
-        for subject in object["subjects"].as_array_mut().into_iter().flatten() {
+        let subjects = object.get_mut("subjects").and_then(Value::as_array_mut);
+        for subject in subjects.into_iter().flatten() {
             if binds && subject["kind"] == "ServiceAccount" {
                 subject["name"] = pieces.inline(&account).into();
             }
         }
-        let field = &mut object["spec"]["template"]["spec"];
-        if field.get("serviceAccountName").is_some() {
-            field["serviceAccountName"] = pieces.inline(&account).into();
+        if let Some(name) = object.pointer_mut("/spec/template/spec/serviceAccountName") {
+            *name = pieces.inline(&account).into();
         }
-        drop_nulls(object);
         if is_crd {
             // The schema is text of the user's; names in it are no references.
             for part in ["metadata", "spec"] {
@@ -261,31 +260,9 @@ impl Names {
     }
 }
 
-/// Indexing makes fields; those that were not there go again.
-fn drop_nulls(object: &mut Value) {
-    let is_empty = |value: &Value| value.is_null();
-    if let Some(fields) = object.as_object_mut() {
-        for key in ["subjects", "spec"] {
-            if fields
-                .get(key)
-                .is_some_and(|value| is_empty(value) || *value == json!({"template": {"spec": null}}))
-            {
-                fields.remove(key);
-            }
-        }
-        if let Some(spec) = fields.get_mut("spec").and_then(Value::as_object_mut)
-            && spec
-                .get("template")
-                .is_some_and(|template| template.is_null() || *template == json!({"spec": null}))
-        {
-            spec.remove("template");
-        }
-    }
-}
-
-fn facts(objects: &[Value]) -> Facts {
+fn defaults(objects: &[Value]) -> Defaults {
     let has = |kind: &str| objects.iter().any(|object| object["kind"] == kind);
-    Facts {
+    Defaults {
         has_webhooks: objects
             .iter()
             .any(|object| object["kind"] == "Service" && name(object).ends_with("webhook-service")),
@@ -294,7 +271,7 @@ fn facts(objects: &[Value]) -> Facts {
         has_monitor: has("ServiceMonitor"),
         has_policies: has("NetworkPolicy"),
         has_helpers: objects.iter().any(|object| name(object).ends_with("-viewer-role")),
-        ..Facts::default()
+        ..Defaults::default()
     }
 }
 
@@ -307,9 +284,9 @@ fn port_of(args: &[Value], flag: &str) -> Option<u64> {
 }
 
 /// The operator itself.
-fn deployment(object: &mut Value, pieces: &mut Pieces, facts: &mut Facts) {
+fn deployment(object: &mut Value, pieces: &mut Pieces, defaults: &mut Defaults) {
     let spec = &mut object["spec"];
-    facts.replicas = spec.get("replicas").cloned().unwrap_or(json!(1));
+    defaults.replicas = spec.get("replicas").cloned().unwrap_or(json!(1));
     spec["replicas"] = pieces.inline(".Values.manager.replicas").into();
     let pod = &mut spec["template"]["spec"];
     if let Some(containers) = pod["containers"].as_array_mut() {
@@ -318,11 +295,11 @@ fn deployment(object: &mut Value, pieces: &mut Pieces, facts: &mut Facts) {
             .position(|container| container["name"] == "manager")
             .unwrap_or(0);
         if let Some(container) = containers.get_mut(at).and_then(Value::as_object_mut) {
-            manager(container, pieces, facts);
+            manager(container, pieces, defaults);
         }
     }
     let Some(pod) = pod.as_object_mut() else { return };
-    facts.pod_security = pod.remove("securityContext").unwrap_or(json!({}));
+    defaults.pod_security = pod.remove("securityContext").unwrap_or(json!({}));
     pod.insert(
         "securityContext".to_owned(),
         pieces.block(".Values.manager.podSecurityContext"),
@@ -354,21 +331,21 @@ fn deployment(object: &mut Value, pieces: &mut Pieces, facts: &mut Facts) {
     }
 }
 
-fn manager(container: &mut Map<String, Value>, pieces: &mut Pieces, facts: &mut Facts) {
+fn manager(container: &mut Map<String, Value>, pieces: &mut Pieces, defaults: &mut Defaults) {
     let image = container.get("image").and_then(Value::as_str).unwrap_or_default();
     let (repository, tag, digest) = split_image(image).unwrap_or((image, None, None));
-    facts.repository = repository.to_owned();
-    facts.tag = tag.unwrap_or_default().to_owned();
-    facts.digest = digest.unwrap_or_default().to_owned();
-    let image = pieces.inline(&format!("include \"{}.image\" . | quote", facts.project));
+    defaults.repository = repository.to_owned();
+    defaults.tag = tag.unwrap_or_default().to_owned();
+    defaults.digest = digest.unwrap_or_default().to_owned();
+    let image = pieces.inline(&format!("include \"{}.image\" . | quote", defaults.project));
     container.insert("image".to_owned(), image.into());
     container.insert(
         "imagePullPolicy".to_owned(),
         pieces.inline(".Values.manager.image.pullPolicy").into(),
     );
-    facts.resources = container.remove("resources").unwrap_or(json!({}));
+    defaults.resources = container.remove("resources").unwrap_or(json!({}));
     container.insert("resources".to_owned(), pieces.block(".Values.manager.resources"));
-    facts.security = container.remove("securityContext").unwrap_or(json!({}));
+    defaults.security = container.remove("securityContext").unwrap_or(json!({}));
     container.insert(
         "securityContext".to_owned(),
         pieces.block(".Values.manager.securityContext"),
@@ -377,8 +354,8 @@ fn manager(container: &mut Map<String, Value>, pieces: &mut Pieces, facts: &mut 
         .remove("args")
         .and_then(|args| args.as_array().cloned())
         .unwrap_or_default();
-    facts.metrics_port = port_of(&args, "--metrics-bind-address=");
-    facts.webhook_port = port_of(&args, "--webhook-port=");
+    defaults.metrics_port = port_of(&args, "--metrics-bind-address=");
+    defaults.webhook_port = port_of(&args, "--webhook-port=");
     let mut kept = Vec::new();
     for arg in args {
         let text = arg.as_str().unwrap_or_default();
@@ -399,12 +376,12 @@ fn manager(container: &mut Map<String, Value>, pieces: &mut Pieces, facts: &mut 
             };
             kept.push(pieces.item_if(".Values.webhook.enabled", arg));
         } else {
-            facts.args.push(arg.clone());
+            defaults.args.push(arg.clone());
         }
     }
     kept.push(pieces.item_lines(&["{{- range .Values.manager.args }}", "- {{ . | quote }}", "{{- end }}"]));
     container.insert("args".to_owned(), kept.into());
-    facts.env = container.remove("env").unwrap_or(json!([]));
+    defaults.env = container.remove("env").unwrap_or(json!([]));
     container.insert("env".to_owned(), pieces.block(".Values.manager.env"));
     for list in ["ports", "volumeMounts"] {
         parts_of_webhooks(container, list, pieces);
@@ -431,10 +408,10 @@ fn parts_of_webhooks(object: &mut Map<String, Value>, list: &str, pieces: &mut P
 }
 
 /// Ports of services and policies follow the operator's.
-fn ports(object: &mut Value, folder: &str, facts: &Facts, pieces: &mut Pieces) {
+fn ports(object: &mut Value, folder: &str, defaults: &Defaults, pieces: &mut Pieces) {
     let known = [
-        (facts.metrics_port, ".Values.metrics.port"),
-        (facts.webhook_port, ".Values.webhook.port"),
+        (defaults.metrics_port, ".Values.metrics.port"),
+        (defaults.webhook_port, ".Values.webhook.port"),
     ];
     let change = |port: &mut Value, pieces: &mut Pieces| {
         let found = known
@@ -446,7 +423,8 @@ fn ports(object: &mut Value, folder: &str, facts: &Facts, pieces: &mut Pieces) {
     };
     match folder {
         "metrics" | "webhook" if object["kind"] == "Service" => {
-            for port in object["spec"]["ports"].as_array_mut().into_iter().flatten() {
+            let ports = object.pointer_mut("/spec/ports").and_then(Value::as_array_mut);
+            for port in ports.into_iter().flatten() {
                 for field in ["port", "targetPort"] {
                     if let Some(port) = port.get_mut(field) {
                         change(port, pieces);
@@ -455,13 +433,10 @@ fn ports(object: &mut Value, folder: &str, facts: &Facts, pieces: &mut Pieces) {
             }
         }
         "network-policy" => {
-            for rule in object["spec"]["ingress"].as_array_mut().into_iter().flatten() {
-                for port in rule
-                    .get_mut("ports")
-                    .and_then(Value::as_array_mut)
-                    .into_iter()
-                    .flatten()
-                {
+            let rules = object.pointer_mut("/spec/ingress").and_then(Value::as_array_mut);
+            for rule in rules.into_iter().flatten() {
+                let ports = rule.get_mut("ports").and_then(Value::as_array_mut);
+                for port in ports.into_iter().flatten() {
                     if let Some(port) = port.get_mut("port") {
                         change(port, pieces);
                     }

@@ -1,11 +1,10 @@
-//! Charts of the golden projects, rendered: with their defaults they are `config/default`, and every value does
-//! something.
+//! Charts of the golden projects: their text, and, where there is Helm, what it renders. With their defaults they are
+//! `config/default`, and every value does something.
 
 use std::path::Path;
 
 use serde_json::{Value, json};
 
-use super::render::Chart;
 use super::*;
 use crate::plan::MemoryFiles;
 use crate::scaffold;
@@ -49,35 +48,6 @@ fn with_chart(name: &str) -> MemoryFiles {
     files
 }
 
-/// The objects of a release with these values.
-fn released(files: &MemoryFiles, release: &str, said: &[(&str, Value)]) -> Vec<Value> {
-    let project = Project::load(files).unwrap();
-    let mut values = yaml::parse(&files.0["dist/chart/values.yaml"]).unwrap();
-    for (pointer, value) in said {
-        *values
-            .pointer_mut(pointer)
-            .unwrap_or_else(|| panic!("there is a value {pointer}")) = value.clone();
-    }
-    let helpers = &files.0["dist/chart/templates/_helpers.tpl"];
-    let namespace = if release == project.name {
-        project.namespace()
-    } else {
-        "elsewhere".to_owned()
-    };
-    let chart = Chart::new(helpers, values, &project.name, release, &namespace);
-    let mut objects = Vec::new();
-    for (path, text) in &files.0 {
-        if path.starts_with("dist/chart/templates/") && path.ends_with(".yaml") {
-            let rendered = chart.render(text);
-            if !rendered.trim().is_empty() {
-                objects.push(yaml::parse(&rendered).unwrap_or_else(|why| panic!("{path}: {why}\n{rendered}")));
-            }
-        }
-    }
-    assert!(!chart.render(&files.0["dist/chart/templates/NOTES.txt"]).contains("{{"));
-    objects
-}
-
 /// Whether Helm can be used; says so when it cannot, and fails where it is insisted on.
 #[allow(clippy::print_stderr, reason = "what did not run is told aloud")]
 fn helm_is_there() -> bool {
@@ -88,12 +58,12 @@ fn helm_is_there() -> bool {
         "helm is not on the PATH, and KUBEWRIGHT_REQUIRE_HELM insists on it"
     );
     if !there {
-        eprintln!("skipped: helm is not on the PATH, so that charts are rendered by the test's own renderer alone");
+        eprintln!("did not run: helm is not on the PATH, so that no chart was rendered");
     }
     there
 }
 
-/// The objects that Helm itself renders from a chart.
+/// The answer of Helm about a chart with these values.
 #[expect(clippy::disallowed_methods, reason = "Helm reads a chart from a folder")]
 fn by_helm(files: &MemoryFiles, arguments: &[&str], said: &[(&str, Value)]) -> String {
     let folder = tempfile::tempdir().unwrap();
@@ -121,8 +91,15 @@ fn by_helm(files: &MemoryFiles, arguments: &[&str], said: &[(&str, Value)]) -> S
     said
 }
 
-fn released_by_helm(files: &MemoryFiles, release: &str, namespace: &str, said: &[(&str, Value)]) -> Vec<Value> {
-    let rendered = by_helm(files, &["template", release, "chart", "--namespace", namespace], said);
+/// The objects of a release with these values.
+fn released(files: &MemoryFiles, release: &str, said: &[(&str, Value)]) -> Vec<Value> {
+    let project = Project::load(files).unwrap();
+    let namespace = if release == project.name {
+        project.namespace()
+    } else {
+        "elsewhere".to_owned()
+    };
+    let rendered = by_helm(files, &["template", release, "chart", "--namespace", &namespace], said);
     let documents = rendered.split("\n---\n").map(|text| text.trim_start_matches("---\n"));
     let documents = documents.filter(|text| {
         text.lines()
@@ -133,27 +110,57 @@ fn released_by_helm(files: &MemoryFiles, release: &str, namespace: &str, said: &
         .collect()
 }
 
-/// The test's own renderer, which the other tests use, agrees with Helm, for every value that there is.
+const GOLDEN: [&str; 6] = ["plain", "multigroup", "conversion", "core", "external", "deploy-image"];
+
+/// A template without its actions: lines of them go, and a word stands for those within a line.
+fn without_actions(template: &str) -> String {
+    let actions = regex::Regex::new(r"\{\{.*?\}\}").unwrap();
+    let lines = template.lines().filter(|line| {
+        let line = line.trim();
+        !(line.starts_with("{{") && line.ends_with("}}") && actions.replace_all(line, "").trim().is_empty())
+    });
+    let lines = lines.map(|line| actions.replace_all(line, "x") + "\n");
+    lines.collect()
+}
+
 #[test]
-fn helm_makes_of_a_chart_what_the_tests_make_of_it() {
-    if !helm_is_there() {
-        return;
-    }
-    for name in ["plain", "multigroup", "conversion", "core", "external", "deploy-image"] {
+fn a_chart_is_yaml_around_its_actions() {
+    for name in GOLDEN {
         let files = with_chart(name);
-        by_helm(&files, &["lint", "chart", "--strict"], &[]);
-        let project = Project::load(&files).unwrap();
-        let switches = [("/metrics/enabled", json!(true))];
-        let of_all: Vec<(&str, Value)> = values_said();
-        for said in switches.iter().chain(&of_all) {
-            let (release, namespace) = (project.name.as_str(), project.namespace());
-            let said = std::slice::from_ref(said);
-            let wanted = released_by_helm(&files, release, &namespace, said);
-            similar_asserts(name, &by_name(released(&files, release, said)), &by_name(wanted));
+        yaml::parse(&files.0["dist/chart/values.yaml"]).unwrap_or_else(|why| panic!("{name}: {why}"));
+        let is_template = |path: &str| path.starts_with("dist/chart/templates/") && path.ends_with(".yaml");
+        for (path, text) in files.0.iter().filter(|(path, _)| is_template(path)) {
+            let opened = ["{{- if ", "{{- with ", "{{- range "].map(|word| text.matches(word).count());
+            let closed = text.matches("{{- end }}").count();
+            assert_eq!(opened.iter().sum::<usize>(), closed, "{name}: {path}:\n{text}");
+            let plain = without_actions(text);
+            let object = yaml::parse(&plain).unwrap_or_else(|why| panic!("{name}: {path}: {why}\n{plain}"));
+            assert!(
+                object["kind"].is_string() && object["apiVersion"].is_string(),
+                "{name}: {path}"
+            );
         }
-        let wanted = released_by_helm(&files, "blue", "elsewhere", &[]);
-        similar_asserts(name, &by_name(released(&files, "blue", &[])), &by_name(wanted));
     }
+}
+
+#[test]
+fn the_text_of_a_chart() {
+    let mut text = String::new();
+    for (path, of_file) in with_chart("conversion").0 {
+        let Some(path) = path.strip_prefix("dist/chart/") else {
+            continue;
+        };
+        // Those of templates/helm, and roles in which only names are the release's.
+        let is_plain = ["NOTES.txt", "_helpers.tpl", ".helmignore", "-role.yaml"].map(|end| path.ends_with(end));
+        if is_plain.contains(&true) {
+            continue;
+        }
+        // The schema is text of the definition.
+        let shown = of_file.split_once("\n  versions:\n").filter(|_| path.contains("/crd/"));
+        let shown = shown.map_or(of_file.clone(), |(before, _)| format!("{before}\n  versions: …\n"));
+        text += &format!("=== {path}\n{shown}");
+    }
+    insta::assert_snapshot!(text);
 }
 
 /// Without the parts that only releases have, and with unordered lists sorted.
@@ -188,16 +195,22 @@ fn by_name(mut objects: Vec<Value>) -> Vec<Value> {
 
 #[test]
 fn a_release_with_the_defaults_is_what_config_says() {
-    for name in ["plain", "multigroup", "conversion", "core", "external", "deploy-image"] {
+    if !helm_is_there() {
+        return;
+    }
+    for name in GOLDEN {
         let files = with_chart(name);
+        by_helm(&files, &["lint", "chart", "--strict"], &[]);
         let mut wanted = kustomize::build("config/default", &files).unwrap();
         wanted.retain(|object| object["kind"] != "Namespace");
-        let released = released(&files, name, &[]);
-        similar_asserts(name, &by_name(released), &by_name(wanted));
+        assert_alike(name, &by_name(released(&files, name, &[])), &by_name(wanted));
+        for said in values_said() {
+            assert!(!released(&files, name, &[said]).is_empty(), "{name}");
+        }
     }
 }
 
-fn similar_asserts(name: &str, made: &[Value], wanted: &[Value]) {
+fn assert_alike(name: &str, made: &[Value], wanted: &[Value]) {
     let names = |objects: &[Value]| -> Vec<String> {
         objects
             .iter()
@@ -217,6 +230,9 @@ fn similar_asserts(name: &str, made: &[Value], wanted: &[Value]) {
 
 #[test]
 fn every_value_does_something() {
+    if !helm_is_there() {
+        return;
+    }
     let files = with_chart("conversion");
     let defaults = released(&files, "conversion", &[]);
     for (pointer, value) in values_said() {
@@ -273,6 +289,9 @@ fn values_said() -> Vec<(&'static str, Value)> {
 
 #[test]
 fn no_name_of_the_project_is_left_in_another_release() {
+    if !helm_is_there() {
+        return;
+    }
     let files = with_chart("conversion");
     for object in released(
         &files,
@@ -323,13 +342,13 @@ fn plugins_of_project_are_scaffolded_again() {
     files
         .0
         .insert("Cargo.toml".to_owned(), std::fs::read_to_string(manifest).unwrap());
-    let asked = scaffold::Edit {
+    let options = scaffold::Edit {
         plugins: ["helm", "grafana", "autoupdate"].map(str::to_owned).into(),
         output: Some("deploy".to_owned()),
         ..scaffold::Edit::default()
     };
     let before = files.clone();
-    files.apply(&scaffold::edit(&before, &asked).unwrap());
+    files.apply(&scaffold::edit(&before, &options).unwrap());
     let again = scaffold::whole(&files, "0.1.0").unwrap();
     let of_plugins = |files: &MemoryFiles| {
         let is_of_one = |path: &&String| {

@@ -7,7 +7,7 @@ use crate::yaml;
 
 /// The initial values of the chart.
 #[derive(Default)]
-pub(super) struct Facts {
+pub(super) struct Defaults {
     pub(super) project: String,
     pub(super) replicas: Value,
     pub(super) repository: String,
@@ -29,7 +29,7 @@ pub(super) struct Facts {
 }
 
 /// The text of `values.yaml`.
-pub(super) fn text(facts: &Facts) -> String {
+pub(super) fn text(defaults: &Defaults) -> String {
     let block = |value: &Value, indent: usize| match value {
         Value::Null => " {}".to_owned(),
         Value::Object(map) if map.is_empty() => " {}".to_owned(),
@@ -45,23 +45,23 @@ pub(super) fn text(facts: &Facts) -> String {
     super::template_text(
         "values.yaml",
         &context! {
-            replicas => facts.replicas.to_string(),
-            repository => word(&facts.repository),
-            tag => word(&facts.tag),
-            digest => word(&facts.digest),
-            args => block(&facts.args.clone().into(), 4),
-            resources => block(&facts.resources, 4),
-            pod_security => block(&facts.pod_security, 4),
-            security => block(&facts.security, 4),
-            env => block(&facts.env, 4),
-            metrics_port => facts.metrics_port,
-            webhook_port => facts.webhook_port,
-            has_webhooks => facts.has_webhooks,
-            has_crds => facts.has_crds,
-            has_certificates => facts.has_certificates,
-            has_monitor => facts.has_monitor,
-            has_policies => facts.has_policies,
-            has_helpers => facts.has_helpers,
+            replicas => defaults.replicas.to_string(),
+            repository => word(&defaults.repository),
+            tag => word(&defaults.tag),
+            digest => word(&defaults.digest),
+            args => block(&defaults.args.clone().into(), 4),
+            resources => block(&defaults.resources, 4),
+            pod_security => block(&defaults.pod_security, 4),
+            security => block(&defaults.security, 4),
+            env => block(&defaults.env, 4),
+            metrics_port => defaults.metrics_port,
+            webhook_port => defaults.webhook_port,
+            has_webhooks => defaults.has_webhooks,
+            has_crds => defaults.has_crds,
+            has_certificates => defaults.has_certificates,
+            has_monitor => defaults.has_monitor,
+            has_policies => defaults.has_policies,
+            has_helpers => defaults.has_helpers,
         },
     )
 }

@@ -247,7 +247,9 @@ mod tests {
             .filter(|(go, _)| !matches!(*go, "kubebuilder:" | "k8s:"))
             .map(row)
             .collect();
-        let page = include_str!("../../../../docs/src/markers.md");
+        // Read when it runs: the published package has no book, and compiles its tests all the same.
+        let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/src/markers.md");
+        let page = std::fs::read_to_string(page).unwrap();
         assert!(page.contains(&rows), "docs/src/markers.md should hold\n{rows}");
     }
 

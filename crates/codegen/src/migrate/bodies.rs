@@ -46,9 +46,9 @@ pub(super) fn of_operator(library: &str, sources: &[Source], told: &BTreeSet<Str
 
 /// The arguments of a marker `+kubebuilder:rbac`: names and texts.
 #[derive(PartialEq)]
-pub(super) struct Said(Vec<(&'static str, Vec<String>)>);
+pub(super) struct RbacRule(Vec<(&'static str, Vec<String>)>);
 
-impl Said {
+impl RbacRule {
     /// The words of a part.
     pub(super) fn words(&self, part: &str) -> Vec<String> {
         let parts = self.0.iter().filter(|(name, _)| *name == part);
@@ -105,8 +105,8 @@ pub(super) fn wrong_rules(source: &Source) -> Vec<String> {
 }
 
 /// The rules of roles that a file's markers ask for.
-pub(super) fn rules(source: &Source) -> Vec<Said> {
-    let mut found: Vec<Said> = Vec::new();
+pub(super) fn rules(source: &Source) -> Vec<RbacRule> {
+    let mut found: Vec<RbacRule> = Vec::new();
     for marker in &source.file.markers {
         let Some(said) = markers::Marker::arguments(marker, "kubebuilder:rbac") else {
             continue;
@@ -127,7 +127,7 @@ pub(super) fn rules(source: &Source) -> Vec<Said> {
         if words("verbs").is_empty() {
             continue;
         }
-        let rule = Said(of.map(|(key, name)| (name, words(key))).collect());
+        let rule = RbacRule(of.map(|(key, name)| (name, words(key))).collect());
         if !found.contains(&rule) {
             found.push(rule);
         }
@@ -164,7 +164,7 @@ pub(super) fn controller(text: &str, source: Option<&Source>) -> String {
             continue;
         }
         if trimmed.starts_with("impl Reconciler for") {
-            out.extend(source.map(rules).unwrap_or_default().iter().map(Said::attribute));
+            out.extend(source.map(rules).unwrap_or_default().iter().map(RbacRule::attribute));
         }
         out.push_str(line);
         out.push('\n');

@@ -78,7 +78,7 @@ impl<'p> Types<'p> {
             ));
             return String::new();
         }
-        let mut said = self.said(path, of, file, whole);
+        let mut said = self.rust_type(path, of, file, whole);
         let import = package.as_ref().and_then(|package| file.imports.get(package));
         if let Some(carried) = import.and_then(|import| self.carried(import, name)) {
             said = carried;

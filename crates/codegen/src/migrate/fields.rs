@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::arguments;
 use super::go::{Doc, Field, File, Type};
-use super::types::{Said, Types};
+use super::types::{RustType, Types};
 use super::words::{camel_case, docs, extend, optional, snake, type_name};
 use crate::names::rust;
 
@@ -91,9 +91,9 @@ impl<'p> Types<'p> {
                 .map(|field| self.field(path, &name, field, file, &mut deeper, &mut around))
                 .collect();
             nested.push_str(&format!("{fields}}}\n\n{deeper}"));
-            Said::of(name)
+            RustType::of(name)
         } else {
-            self.said(path, of, file, &whole)
+            self.rust_type(path, of, file, &whole)
         };
         let mut keywords = self.keywords(&field.doc.markers, of, &whole);
         self.of_type_alone(path, of, file, &mut keywords);

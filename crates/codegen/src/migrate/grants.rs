@@ -76,7 +76,7 @@ fn name(on: &On) -> String {
     }
 }
 
-fn of_marker(rule: &bodies::Said) -> Vec<Grant> {
+fn of_marker(rule: &bodies::RbacRule) -> Vec<Grant> {
     all(
         &rule.words("groups"),
         &rule.words("resources"),

@@ -2,7 +2,7 @@
 
 use kubewright_schema::catalog;
 
-use super::types::Said;
+use super::types::RustType;
 
 /// Whether a package is of Go's standard library, which no module has.
 pub(super) fn is_standard(import: &str) -> bool {
@@ -11,7 +11,7 @@ pub(super) fn is_standard(import: &str) -> bool {
 }
 
 /// The type of Rust for one of Go.
-pub(super) fn known(import: &str, name: &str) -> Option<Said> {
+pub(super) fn known(import: &str, name: &str) -> Option<RustType> {
     let said = match (import.trim_start_matches("k8s.io/"), name) {
         ("time", "Duration") => "i64",
         ("encoding/json", "RawMessage") => "serde_json::Value",
@@ -28,7 +28,7 @@ pub(super) fn known(import: &str, name: &str) -> Option<Said> {
         _ => "",
     };
     if !said.is_empty() {
-        return Some(Said {
+        return Some(RustType {
             // A length of time has no default in kube.
             has_default: said != "kube::core::Duration",
             // Go writes its content; controller-gen calls it an object.
@@ -36,7 +36,7 @@ pub(super) fn known(import: &str, name: &str) -> Option<Said> {
                 "RawMessage" => vec!["extend(\"type\" = \"object\")".to_owned()],
                 _ => Vec::new(),
             },
-            ..Said::of(said)
+            ..RustType::of(said)
         });
     }
     let rest = import.strip_prefix("k8s.io/")?;
@@ -45,13 +45,13 @@ pub(super) fn known(import: &str, name: &str) -> Option<Said> {
     if catalog::names().any(|known| known == definition) {
         let module = rest.replace('/', "::").replace('-', "_");
         let needs_time = ["Time", "MicroTime", "Condition", "LeaseSpec"].contains(&name);
-        return Some(Said {
+        return Some(RustType {
             has_default: !needs_time,
-            ..Said::of(format!("k8s_openapi::{module}::{name}"))
+            ..RustType::of(format!("k8s_openapi::{module}::{name}"))
         });
     }
     // Types of Kubernetes that its published API has not are texts, such as `Protocol`.
-    is_unpublished(import, name).then(|| Said::of("String"))
+    is_unpublished(import, name).then(|| RustType::of("String"))
 }
 
 /// Whether Kubernetes' published API has no such type: a text with a name of its own, or a struct that is only ever

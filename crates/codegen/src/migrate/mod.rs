@@ -18,8 +18,10 @@ use crate::names;
 use crate::plan::{Files, MemoryFiles};
 use crate::project::{Project, Resource};
 use crate::scaffold::{
-    CreateApi, CreateWebhook, Dependency, External, Init, License, Subject, create_api, create_webhook, init, step,
+    CreateApi, CreateWebhook, Dependency, External, Init, License, Subject, TESTS, create_api, create_webhook, init,
+    step, test_module,
 };
+use crate::source::Source as Edited;
 
 mod arguments;
 mod bodies;
@@ -94,7 +96,7 @@ pub fn migrate(
     }
     let modules = Modules::new(files, cache, required);
     let mut made = MemoryFiles::default();
-    let asked = Init {
+    let options = Init {
         name: project.name.clone(),
         domain: project.domain.clone(),
         repo: project.repo.clone(),
@@ -116,7 +118,7 @@ pub fn migrate(
         told: BTreeSet::new(),
         hooks: BTreeSet::new(),
     };
-    step(&mut made, |files| init(files, &asked))?;
+    step(&mut made, |files| init(files, &options))?;
     migration.scaffold(&mut made)?;
     migration.types(&sources, &modules, &mut made)?;
     migration.bodies(&sources, &mut made)?;
@@ -167,24 +169,24 @@ impl Migration<'_> {
             let subject = Subject::of(resource);
             let default = self.project.default_controller_name(resource);
             if let Some(api) = &resource.api {
-                let asked = CreateApi {
+                let options = CreateApi {
                     subject: subject.clone(),
                     plural: resource.plural.clone(),
                     namespaced: api.namespaced,
                     resource: true,
                     ..CreateApi::default()
                 };
-                step(made, |files| create_api(files, &asked))?;
+                step(made, |files| create_api(files, &options))?;
             }
             for name in self.project.controller_names(resource) {
-                let asked = CreateApi {
+                let options = CreateApi {
                     subject: subject.clone(),
                     controller: true,
                     controller_name: (name != default).then_some(name),
                     external: external(resource),
                     ..CreateApi::default()
                 };
-                step(made, |files| create_api(files, &asked))?;
+                step(made, |files| create_api(files, &options))?;
             }
         }
         for resource in &self.project.resources {
@@ -198,7 +200,7 @@ impl Migration<'_> {
             if !webhooks.defaulting && !webhooks.validation {
                 continue;
             }
-            let asked = CreateWebhook {
+            let options = CreateWebhook {
                 subject: Subject::of(resource),
                 defaulting: webhooks.defaulting,
                 validation: webhooks.validation,
@@ -207,7 +209,7 @@ impl Migration<'_> {
                 external: external(resource),
                 ..CreateWebhook::default()
             };
-            step(made, |files| create_webhook(files, &asked))?;
+            step(made, |files| create_webhook(files, &options))?;
         }
         Ok(())
     }
@@ -422,8 +424,7 @@ impl Migration<'_> {
                     // Ours waits for a condition that the status may not have.
                     let named = layout.controller_file((name != default).then_some(name.as_str()));
                     let stem = file_stem(&named);
-                    made.0
-                        .retain(|path, _| !(path.starts_with("tests/") && path.ends_with(&format!("{stem}.rs"))));
+                    remove_tests(made, stem)?;
                 }
             }
             if resource.webhooks.is_some() {
@@ -449,6 +450,18 @@ impl Migration<'_> {
         }
         Ok(())
     }
+}
+
+/// Takes the tests of a controller away, with their declarations.
+fn remove_tests(made: &mut MemoryFiles, stem: &str) -> Result<(), Diagnostic> {
+    let program = made.0.get(TESTS).map_or("", String::as_str);
+    let mut program = Edited::parse(TESTS, program)?;
+    made.0.retain(|path, _| {
+        let gone = test_module(path).filter(|module| module.ends_with(stem));
+        gone.map(|module| program.remove_module(module)).is_none()
+    });
+    made.0.insert(TESTS.to_owned(), program.into_text());
+    Ok(())
 }
 
 /// A file of types, with its imports.

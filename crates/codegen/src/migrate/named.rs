@@ -2,49 +2,49 @@
 
 use super::go::{Decl, File, Type};
 use super::kubernetes;
-use super::types::{Said, Types};
+use super::types::{RustType, Types};
 use super::words::{is_byte, optional, type_name};
 
 /// How deep the search for a default follows types.
 const DEPTH: usize = 12;
 
 impl<'p> Types<'p> {
-    pub(super) fn said(&mut self, path: &str, of: &Type, file: &File, whole: &str) -> Said {
+    pub(super) fn rust_type(&mut self, path: &str, of: &Type, file: &File, whole: &str) -> RustType {
         match of {
-            Type::Pointer(inner) => self.said(path, inner, file, whole),
-            Type::List(inner) if is_byte(inner) => Said {
+            Type::Pointer(inner) => self.rust_type(path, inner, file, whole),
+            Type::List(inner) if is_byte(inner) => RustType {
                 schemars: vec![
                     "with = \"String\"".to_owned(),
                     "extend(\"format\" = \"byte\")".to_owned(),
                 ],
-                ..Said::of("k8s_openapi::ByteString")
+                ..RustType::of("k8s_openapi::ByteString")
             },
             Type::List(inner) | Type::Array(inner) => {
                 let bytes = matches!(&**inner, Type::List(inner) if is_byte(inner));
-                let inner = self.said(path, inner, file, whole);
+                let inner = self.rust_type(path, inner, file, whole);
                 if !bytes {
                     return inner.within(|ty| format!("Vec<{ty}>"));
                 }
-                Said {
+                RustType {
                     schemars: vec!["extend(\"items:format\" = \"byte\")".to_owned()],
-                    ..Said::of("Vec<String>")
+                    ..RustType::of("Vec<String>")
                 }
             }
             Type::Map(_, inner) => {
                 let bytes = matches!(&**inner, Type::List(inner) if is_byte(inner));
-                let inner = self.said(path, inner, file, whole);
+                let inner = self.rust_type(path, inner, file, whole);
                 let map = |ty: &str| format!("std::collections::BTreeMap<String, {ty}>");
                 if !bytes {
                     return inner.within(map);
                 }
                 // Bytes have no schema of their own; this one says base64 in each value.
                 let schema = "{\"type\": \"string\", \"format\": \"byte\"}";
-                Said {
+                RustType {
                     schemars: vec![
                         format!("with = \"{}\"", map("String")),
                         format!("extend(\"additionalProperties\" = {schema})"),
                     ],
-                    ..Said::of(map(&inner.text))
+                    ..RustType::of(map(&inner.text))
                 }
             }
             Type::Named { package: None, name } => self.local(path, name, whole),
@@ -89,12 +89,12 @@ impl<'p> Types<'p> {
         }
     }
 
-    fn any(&mut self, whole: &str, what: &str) -> Said {
+    fn any(&mut self, whole: &str, what: &str) -> RustType {
         self.note(format!("{whole}: {what} is any value in Rust; give it a type"));
-        Said::of("serde_json::Value")
+        RustType::of("serde_json::Value")
     }
 
-    fn local(&mut self, path: &str, name: &str, whole: &str) -> Said {
+    fn local(&mut self, path: &str, name: &str, whole: &str) -> RustType {
         let builtin = match name {
             "string" => "String",
             "bool" => "bool",
@@ -119,7 +119,7 @@ impl<'p> Types<'p> {
             Some(Decl {
                 of: Type::Other(what), ..
             }) => return self.any(whole, &format!("{name} ({what})")),
-            Some(_) => return Said::of(type_name(name)),
+            Some(_) => return RustType::of(type_name(name)),
             None => {}
         }
         if ["complex64", "complex128", "uintptr", "error"].contains(&name) {
@@ -132,10 +132,10 @@ impl<'p> Types<'p> {
             }
             return self.any(whole, &format!("{name}, which is not declared in its package"));
         }
-        Said::of(builtin)
+        RustType::of(builtin)
     }
 
-    fn foreign(&mut self, import: &str, name: &str, whole: &str) -> Said {
+    fn foreign(&mut self, import: &str, name: &str, whole: &str) -> RustType {
         let known = kubernetes::known(import, name);
         if let Some(said) = known.filter(|_| !kubernetes::is_unpublished(import, name)) {
             return said;
@@ -153,11 +153,11 @@ impl<'p> Types<'p> {
     }
 
     /// A type of another package that was carried over.
-    pub(super) fn carried(&self, import: &str, name: &str) -> Option<Said> {
+    pub(super) fn carried(&self, import: &str, name: &str) -> Option<RustType> {
         let package = self.packages.get(import)?;
         let (decl, _) = package.types.get(name)?;
         let is_there = !decl.is_generic && !matches!(decl.of, Type::Other(_));
-        is_there.then(|| Said::of(format!("{}::{}", package.module, type_name(name))))
+        is_there.then(|| RustType::of(format!("{}::{}", package.module, type_name(name))))
     }
 
     /// Whether the type that the field gets has a default.

@@ -43,7 +43,7 @@ pub(super) fn written(
     );
     section(
         "Tests",
-        "No test was carried over. A test has a cluster of its own: `kubewright_testing::TestCluster`, in `tests/`.",
+        "No test was carried over. A test has a cluster of its own: `kubewright_testing::TestCluster`, in `tests/it`.",
         tests(files)?,
     );
     let kept = config

@@ -137,7 +137,8 @@ fn types_controllers_and_samples_are_carried_over() {
         done.files.0["config/samples/crew_v1_captain.yaml"],
         "kind: Captain # mine\n"
     );
-    assert!(!done.files.0.contains_key("tests/captain_controller.rs"));
+    assert!(!done.files.0.contains_key("tests/it/captain_controller.rs"));
+    assert!(!done.files.0["tests/it/main.rs"].contains("captain_controller"));
 }
 
 #[test]
@@ -304,7 +305,8 @@ fn a_controller_that_go_has_not_asks_nothing_of_the_status() {
     let controller = &done.files.0["src/controller/captain_controller.rs"];
     assert!(!controller.contains("conditions"), "{controller}");
     syn::parse_file(controller).unwrap_or_else(|why| panic!("{why}: {controller}"));
-    assert!(!done.files.0.contains_key("tests/captain_controller.rs"));
+    assert!(!done.files.0.contains_key("tests/it/captain_controller.rs"));
+    assert!(!done.files.0["tests/it/main.rs"].contains("captain_controller"));
 }
 
 #[test]

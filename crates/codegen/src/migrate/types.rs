@@ -93,16 +93,16 @@ pub(super) struct Types<'p> {
 }
 
 /// A type in Rust.
-pub(super) struct Said {
+pub(super) struct RustType {
     pub(super) text: String,
     /// Attributes that the field needs beside those of its markers.
     pub(super) schemars: Vec<String>,
     pub(super) has_default: bool,
 }
 
-impl Said {
-    pub(super) fn of(text: impl Into<String>) -> Said {
-        Said {
+impl RustType {
+    pub(super) fn of(text: impl Into<String>) -> RustType {
+        RustType {
             text: text.into(),
             schemars: Vec::new(),
             has_default: true,
@@ -110,13 +110,13 @@ impl Said {
     }
 
     /// The list or map of it. Where the schema is that of another type, the schema of the whole is, too.
-    pub(super) fn within(self, outer: impl Fn(&str) -> String) -> Said {
+    pub(super) fn within(self, outer: impl Fn(&str) -> String) -> RustType {
         let other = |line: &String| Some(line.strip_prefix("with = \"")?.trim_end_matches('"').to_owned());
         let other = self.schemars.iter().find_map(other);
         let schemars = other.map(|ty| format!("with = \"{}\"", outer(&ty)));
-        Said {
+        RustType {
             schemars: schemars.into_iter().collect(),
-            ..Said::of(outer(&self.text))
+            ..RustType::of(outer(&self.text))
         }
     }
 }
@@ -231,7 +231,7 @@ impl<'p> Types<'p> {
             }
             of => {
                 let whole = format!("{} ({}:{})", decl.name, file.path, decl.line);
-                let said = self.said(path, of, file, &whole);
+                let said = self.rust_type(path, of, file, &whole);
                 let mut attributes = said.schemars;
                 if self.closes(file, decl.line, &whole) {
                     attributes = vec!["with = \"serde_json::Value\"".to_owned()];

@@ -313,30 +313,11 @@ pub(crate) fn near<'w>(word: &str, known: &[&'w str]) -> Option<&'w str> {
     let allowed = |other: &str| (other.len().min(word.len()) / 3).clamp(1, 2);
     let mut fitting: Vec<(usize, &'w str)> = known
         .iter()
-        .map(|other| (distance(&folded, &other.to_lowercase()), *other))
+        .map(|other| (strsim::osa_distance(&folded, &other.to_lowercase()), *other))
         .filter(|(apart, other)| *apart <= allowed(other))
         .collect();
     fitting.sort_unstable();
     fitting.first().map(|(_, other)| *other)
-}
-
-/// How many letters have to be added, taken away, changed or swapped with the next to make one word of another.
-fn distance(a: &str, b: &str) -> usize {
-    let (a, b): (Vec<char>, Vec<char>) = (a.chars().collect(), b.chars().collect());
-    let mut rows: Vec<Vec<usize>> = vec![(0..=b.len()).collect()];
-    for i in 1..=a.len() {
-        let mut row = vec![i];
-        for j in 1..=b.len() {
-            let changed = rows[i - 1][j - 1] + usize::from(a[i - 1] != b[j - 1]);
-            let mut best = changed.min(rows[i - 1][j] + 1).min(row[j - 1] + 1);
-            if i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] {
-                best = best.min(rows[i - 2][j - 2] + 1);
-            }
-            row.push(best);
-        }
-        rows.push(row);
-    }
-    rows[a.len()][b.len()]
 }
 
 #[cfg(test)]

@@ -9,8 +9,8 @@ use crate::diagnostic::{Diagnostic, Place};
 use crate::plan::{Files, MemoryFiles, Plan};
 use crate::project::{self, DEPLOY_IMAGE, Project, Resource};
 
+use super::contents::{ControllerFile, controllers};
 use super::subject::has_stub;
-use super::words::{ControllerFile, controllers};
 use super::{
     BOILERPLATE, CreateApi, CreateWebhook, Dependency, External, Init, License, Subject, create_api, create_webhook,
     init, plugins,
@@ -22,9 +22,9 @@ use super::{
 /// When PROJECT or Cargo.toml cannot be read, or PROJECT says something that the commands would refuse.
 pub fn again(files: &dyn Files, cli_version: &str) -> Result<MemoryFiles, Diagnostic> {
     let project = Project::load(files)?;
-    let asked = first(files, &project, cli_version)?;
+    let options = first(files, &project, cli_version)?;
     let mut made = MemoryFiles::default();
-    step(&mut made, |files| init(files, &asked))?;
+    step(&mut made, |files| init(files, &options))?;
     // Roles that were named before there were several groups keep their names, and are found by their files.
     for resource in project.apis().filter(|_| project.multigroup) {
         for role in ["admin", "editor", "viewer"] {
@@ -190,7 +190,7 @@ fn types_and_controllers(made: &mut MemoryFiles, project: &Project, resource: &R
     let default = project.default_controller_name(resource);
     let image = project.made_with_image(resource);
     if let Some(api) = &resource.api {
-        let asked = CreateApi {
+        let options = CreateApi {
             // The plugin makes the controller with the type.
             controller: image.is_some(),
             plugins: image.iter().map(|_| DEPLOY_IMAGE.to_owned()).collect(),
@@ -201,12 +201,12 @@ fn types_and_controllers(made: &mut MemoryFiles, project: &Project, resource: &R
             resource: true,
             ..CreateApi::default()
         };
-        step(made, |files| create_api(files, &asked))?;
+        step(made, |files| create_api(files, &options))?;
     }
     let is_made = |controller: &ControllerFile| image.is_some() && controller.file_name.is_none();
     let left = controllers(project, resource).into_iter();
     for controller in left.filter(|controller| !is_made(controller)) {
-        let asked = CreateApi {
+        let options = CreateApi {
             subject: Subject::of(resource),
             plural: resource.plural.clone().filter(|_| resource.external),
             controller: true,
@@ -214,7 +214,7 @@ fn types_and_controllers(made: &mut MemoryFiles, project: &Project, resource: &R
             external: external(project, resource),
             ..CreateApi::default()
         };
-        step(made, |files| create_api(files, &asked))?;
+        step(made, |files| create_api(files, &options))?;
     }
     Ok(())
 }
@@ -223,7 +223,7 @@ fn webhooks(made: &mut MemoryFiles, project: &Project, resource: &Resource) -> R
     let Some(webhooks) = resource.webhooks.as_ref().filter(|webhooks| webhooks.any()) else {
         return Ok(());
     };
-    let asked = CreateWebhook {
+    let options = CreateWebhook {
         subject: Subject::of(resource),
         defaulting: webhooks.defaulting,
         validation: webhooks.validation,
@@ -234,5 +234,5 @@ fn webhooks(made: &mut MemoryFiles, project: &Project, resource: &Resource) -> R
         external: external(project, resource),
         force: false,
     };
-    step(made, |files| create_webhook(files, &asked))
+    step(made, |files| create_webhook(files, &options))
 }

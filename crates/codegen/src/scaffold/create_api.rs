@@ -8,10 +8,10 @@ use crate::names::{self, rust};
 use crate::plan::{Files, Plan};
 use crate::project::{Controller, DeployedImage, Resource};
 
+use super::contents::ControllerFile;
 use super::deploy;
 use super::meet::{groups_meet, irregular, names_meet, types_meet};
 use super::subject::{self, External, Subject, has_stub};
-use super::words::ControllerFile;
 use super::{Change, bad_name};
 
 /// The options of `create api`.
@@ -45,21 +45,21 @@ pub struct CreateApi {
 ///
 /// # Errors
 /// When a name cannot be used, the request contradicts itself or the project, or a file is in the way.
-pub fn create_api<'a>(files: &'a dyn Files, asked: &CreateApi) -> Result<Plan<'a>, Diagnostic> {
-    let mut change = Change::of(files, asked.force)?;
-    let attempted = format!("cannot create the API {}", asked.subject.title());
-    subject::check(&asked.subject, &attempted)?;
-    let image = deploy::options(asked, &attempted)?;
-    flags(asked, &attempted)?;
-    let mut resource = if asked.resource {
-        own(&change, asked, &attempted)?
+pub fn create_api<'a>(files: &'a dyn Files, options: &CreateApi) -> Result<Plan<'a>, Diagnostic> {
+    let mut change = Change::of(files, options.force)?;
+    let attempted = format!("cannot create the API {}", options.subject.title());
+    subject::check(&options.subject, &attempted)?;
+    let image = deploy::options(options, &attempted)?;
+    flags(options, &attempted)?;
+    let mut resource = if options.resource {
+        own(&change, options, &attempted)?
     } else {
-        other(&change, asked, &attempted)?
+        other(&change, options, &attempted)?
     };
     change.modules_stand(&resource, &attempted)?;
-    let is_new_type = asked.resource || (has_stub(&change.project, &resource) && !is_listed(&change, &resource));
-    let controller = if asked.controller {
-        Some(name_controller(&mut change, &mut resource, asked, &attempted)?)
+    let is_new_type = options.resource || (has_stub(&change.project, &resource) && !is_listed(&change, &resource));
+    let controller = if options.controller {
+        Some(name_controller(&mut change, &mut resource, options, &attempted)?)
     } else {
         None
     };
@@ -81,49 +81,49 @@ pub fn create_api<'a>(files: &'a dyn Files, asked: &CreateApi) -> Result<Plan<'a
     if let Some(controller) = &controller {
         change.write_controller(&resource, controller)?;
     }
-    change.plan.notes.extend(asked.external.of_go());
+    change.plan.notes.extend(options.external.of_go());
     let mut plan = change.finish()?;
-    if asked.ssa {
+    if options.ssa {
         plan.notes.push(
             "server-side apply needs nothing generated: `ctx.apply` takes every kind, and sends the fields that are set".to_owned(),
         );
     }
-    if asked.resource {
+    if options.resource {
         plan.next.push("kubewright manifests".to_owned());
-        if asked.controller {
+        if options.controller {
             plan.next.push("kubewright dev".to_owned());
         }
     }
     Ok(plan)
 }
 
-fn flags(asked: &CreateApi, attempted: &str) -> Result<(), Diagnostic> {
+fn flags(options: &CreateApi, attempted: &str) -> Result<(), Diagnostic> {
     let wrong = |why: &str, fix: &str| Err(Diagnostic::new(codes::project::FLAGS, attempted).because(why).fix(fix));
-    if asked.ssa && !asked.resource {
+    if options.ssa && !options.resource {
         return wrong(
             "--ssa is about the types of a kind of this project",
             "say --resource, or leave --ssa out",
         );
     }
-    if asked.resource && asked.external.is_given() {
+    if options.resource && options.external.is_given() {
         return wrong(
             "--external-api-path, --external-api-domain and --external-api-module describe a type of another project, which --resource would make one of this project",
             "say --resource=false, or leave the --external-api flags out",
         );
     }
-    if !asked.resource && !asked.controller {
+    if !options.resource && !options.controller {
         return wrong(
             "with --resource=false and --controller=false there is nothing to create",
             "say --resource, --controller or both",
         );
     }
-    if !asked.controller && asked.controller_name.is_some() {
+    if !options.controller && options.controller_name.is_some() {
         return wrong(
             "--controller-name names a controller, and none is created",
             "add --controller",
         );
     }
-    if !asked.resource && asked.plural.is_some() && !asked.external.is_given() {
+    if !options.resource && options.plural.is_some() && !options.external.is_given() {
         return wrong(
             "--plural is the plural of a new type, and none is created",
             "leave --plural out",
@@ -140,16 +140,16 @@ fn is_listed(change: &Change<'_>, resource: &Resource) -> bool {
 }
 
 /// A type of the project's own, checked against the others of the project.
-fn own(change: &Change<'_>, asked: &CreateApi, attempted: &str) -> Result<Resource, Diagnostic> {
+fn own(change: &Change<'_>, options: &CreateApi, attempted: &str) -> Result<Resource, Diagnostic> {
     let project = &change.project;
-    let Subject { group, version, kind } = &asked.subject;
+    let Subject { group, version, kind } = &options.subject;
     names::group(group, &project.domain)
         .and_then(|()| names::own_group(group, &project.domain))
         .map_err(|wrong| bad_name(attempted, "--group", group, &wrong))?;
-    let mut resource = Resource::own(group, &project.domain, version, kind, asked.namespaced);
+    let mut resource = Resource::own(group, &project.domain, version, kind, options.namespaced);
     let full_group = resource.full_group();
     if let Some(there) = project.find(&full_group, version, kind) {
-        if there.api.is_some() && !asked.force {
+        if there.api.is_some() && !options.force {
             return Err(Diagnostic::new(codes::project::TAKEN, attempted)
                 .because(format!("the project has the API {} already", there.title()))
                 .fix(format!(
@@ -173,7 +173,7 @@ fn own(change: &Change<'_>, asked: &CreateApi, attempted: &str) -> Result<Resour
             .fix("kubewright edit --multigroup, which moves the files; then run this command again"));
     }
     let sibling = project.apis().find(|other| other.same_kind(&resource));
-    resource.plural = match (&asked.plural, sibling) {
+    resource.plural = match (&options.plural, sibling) {
         (Some(plural), _) => {
             names::plural_name(plural).map_err(|wrong| bad_name(attempted, "--plural", plural, &wrong))?;
             irregular(kind, plural)
@@ -257,14 +257,14 @@ fn agrees(
 }
 
 /// A type that the project uses: its own, one of Kubernetes, or a foreign one.
-fn other(change: &Change<'_>, asked: &CreateApi, attempted: &str) -> Result<Resource, Diagnostic> {
+fn other(change: &Change<'_>, options: &CreateApi, attempted: &str) -> Result<Resource, Diagnostic> {
     let project = &change.project;
-    if let Some(there) = subject::find(project, &asked.subject) {
+    if let Some(there) = subject::find(project, &options.subject) {
         return Ok(there.clone());
     }
-    if asked.external.is_given() {
-        let mut resource = subject::external(project, &asked.subject, &asked.external, attempted)?;
-        if let Some(plural) = &asked.plural {
+    if options.external.is_given() {
+        let mut resource = subject::external(project, &options.subject, &options.external, attempted)?;
+        if let Some(plural) = &options.plural {
             names::plural_name(plural).map_err(|wrong| bad_name(attempted, "--plural", plural, &wrong))?;
             resource.plural = irregular(&resource.kind, plural);
         }
@@ -280,10 +280,10 @@ fn other(change: &Change<'_>, asked: &CreateApi, attempted: &str) -> Result<Reso
             None => Ok(resource),
         };
     }
-    if let Some(core) = subject::core(&asked.subject, attempted)? {
+    if let Some(core) = subject::core(&options.subject, attempted)? {
         return Ok(core);
     }
-    Err(unknown(change, &asked.subject, attempted))
+    Err(unknown(change, &options.subject, attempted))
 }
 
 /// The error for a kind that neither the project nor Kubernetes has.
@@ -302,20 +302,20 @@ pub(super) fn unknown(change: &Change<'_>, subject: &Subject, attempted: &str) -
 fn name_controller(
     change: &mut Change<'_>,
     resource: &mut Resource,
-    asked: &CreateApi,
+    options: &CreateApi,
     attempted: &str,
 ) -> Result<ControllerFile, Diagnostic> {
     let default = change.project.default_controller_name(resource);
     let taken = |why: String, fix: &str| Err(Diagnostic::new(codes::project::TAKEN, attempted).because(why).fix(fix));
-    let name = asked.controller_name.clone().unwrap_or_else(|| default.clone());
-    if let Some(typed) = &asked.controller_name {
+    let name = options.controller_name.clone().unwrap_or_else(|| default.clone());
+    if let Some(typed) = &options.controller_name {
         names::controller(typed).map_err(|wrong| bad_name(attempted, "--controller-name", typed, &wrong))?;
     }
     let is_default = name == default;
     let mine = change.project.controller_names(resource);
-    let again = asked.force && mine.contains(&name);
+    let again = options.force && mine.contains(&name);
     if !again {
-        if asked.controller_name.is_none() && !mine.is_empty() {
+        if options.controller_name.is_none() && !mine.is_empty() {
             return taken(
                 format!("{} has the controller {} already", resource.title(), mine.join(", ")),
                 "name the second one: --controller-name NAME",
@@ -337,7 +337,7 @@ fn name_controller(
                 .any(|there| *there == change.project.default_controller_name(other))
                 && same_folder
                 && !other.is(&resource.full_group(), &resource.version, &resource.kind)
-                && layout.stem == rust::part(asked.controller_name.as_deref().unwrap_or(&resource.kind));
+                && layout.stem == rust::part(options.controller_name.as_deref().unwrap_or(&resource.kind));
             if stems {
                 return taken(
                     format!(

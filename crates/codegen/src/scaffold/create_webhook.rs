@@ -9,11 +9,11 @@ use crate::names;
 use crate::plan::{Files, Plan};
 use crate::project::{Resource, Webhooks};
 
+use super::contents::Contents;
 use super::create_api::{add_dependency, put, unknown};
 use super::subject::{self, External, Subject, has_stub};
 use super::tree::LIB;
-use super::webhook_words::webhook_paths;
-use super::words::Words;
+use super::webhook_contents::webhook_paths;
 use super::{Change, bad_name};
 
 /// The options of `create webhook`.
@@ -43,33 +43,33 @@ pub struct CreateWebhook {
 ///
 /// # Errors
 /// When the request contradicts itself or the project, or a file was rewritten where it would be changed.
-pub fn create_webhook<'a>(files: &'a dyn Files, asked: &CreateWebhook) -> Result<Plan<'a>, Diagnostic> {
-    let mut change = Change::of(files, asked.force)?;
-    let attempted = format!("cannot create the webhook for {}", asked.subject.title());
-    subject::check(&asked.subject, &attempted)?;
-    flags(asked, &attempted)?;
-    let (mut resource, is_new) = resolve(&change, asked, &attempted)?;
+pub fn create_webhook<'a>(files: &'a dyn Files, options: &CreateWebhook) -> Result<Plan<'a>, Diagnostic> {
+    let mut change = Change::of(files, options.force)?;
+    let attempted = format!("cannot create the webhook for {}", options.subject.title());
+    subject::check(&options.subject, &attempted)?;
+    flags(options, &attempted)?;
+    let (mut resource, is_new) = resolve(&change, options, &attempted)?;
     let before = resource.webhooks.clone().unwrap_or_default();
-    is_free(asked, &before, &resource, &attempted)?;
+    is_free(options, &before, &resource, &attempted)?;
     change.modules_stand(&resource, &attempted)?;
-    if !is_new && !asked.force {
+    if !is_new && !options.force {
         change.type_stands(&resource, &attempted)?;
     }
-    spokes(&change, asked, &resource, &attempted)?;
+    spokes(&change, options, &resource, &attempted)?;
     let mut webhooks = before.clone();
-    webhooks.defaulting |= asked.defaulting;
-    webhooks.validation |= asked.validation;
-    webhooks.conversion |= asked.conversion;
-    for spoke in &asked.spoke {
+    webhooks.defaulting |= options.defaulting;
+    webhooks.validation |= options.validation;
+    webhooks.conversion |= options.conversion;
+    for spoke in &options.spoke {
         if !webhooks.spoke.contains(spoke) {
             webhooks.spoke.push(spoke.clone());
         }
     }
-    if asked.defaulting {
-        webhooks.defaulting_path.clone_from(&asked.defaulting_path);
+    if options.defaulting {
+        webhooks.defaulting_path.clone_from(&options.defaulting_path);
     }
-    if asked.validation {
-        webhooks.validation_path.clone_from(&asked.validation_path);
+    if options.validation {
+        webhooks.validation_path.clone_from(&options.validation_path);
     }
     resource.webhooks = Some(webhooks);
     paths_are_free(&change, &resource, &attempted)?;
@@ -80,9 +80,9 @@ pub fn create_webhook<'a>(files: &'a dyn Files, asked: &CreateWebhook) -> Result
     if is_new && has_stub(&change.project, &resource) {
         change.write_types(&resource, true)?;
     }
-    write(&mut change, &resource, &before, asked)?;
-    if asked.conversion {
-        convert(&mut change, &resource, asked)?;
+    write(&mut change, &resource, &before, options)?;
+    if options.conversion {
+        convert(&mut change, &resource, options)?;
     }
     if resource.core {
         change.plan.notes.push(format!(
@@ -91,45 +91,45 @@ pub fn create_webhook<'a>(files: &'a dyn Files, asked: &CreateWebhook) -> Result
             resource.kind
         ));
     }
-    change.plan.notes.extend(asked.external.of_go());
+    change.plan.notes.extend(options.external.of_go());
     let mut plan = change.finish()?;
     plan.next.push("kubewright manifests".to_owned());
     Ok(plan)
 }
 
-fn flags(asked: &CreateWebhook, attempted: &str) -> Result<(), Diagnostic> {
+fn flags(options: &CreateWebhook, attempted: &str) -> Result<(), Diagnostic> {
     let wrong = |why: &str, fix: &str| Err(Diagnostic::new(codes::project::FLAGS, attempted).because(why).fix(fix));
-    if !(asked.defaulting || asked.validation || asked.conversion) {
+    if !(options.defaulting || options.validation || options.conversion) {
         return wrong(
             "nothing was asked for",
             "say at least one of --defaulting, --programmatic-validation and --conversion",
         );
     }
-    if asked.defaulting_path.is_some() && !asked.defaulting {
+    if options.defaulting_path.is_some() && !options.defaulting {
         return wrong(
             "--defaulting-path is the path of a defaulting webhook",
             "add --defaulting",
         );
     }
-    if asked.validation_path.is_some() && !asked.validation {
+    if options.validation_path.is_some() && !options.validation {
         return wrong(
             "--validation-path is the path of a validating webhook",
             "add --programmatic-validation",
         );
     }
-    if !asked.spoke.is_empty() && !asked.conversion {
+    if !options.spoke.is_empty() && !options.conversion {
         return wrong("--spoke names a version for conversion", "add --conversion");
     }
     let paths = [
-        ("--defaulting-path", &asked.defaulting_path),
-        ("--validation-path", &asked.validation_path),
+        ("--defaulting-path", &options.defaulting_path),
+        ("--validation-path", &options.validation_path),
     ];
     for (flag, path) in paths {
         if let Some(path) = path {
             names::webhook_path(path).map_err(|wrong| bad_name(attempted, flag, path, &wrong))?;
         }
     }
-    if asked.defaulting_path.is_some() && asked.defaulting_path == asked.validation_path {
+    if options.defaulting_path.is_some() && options.defaulting_path == options.validation_path {
         return wrong("two webhooks cannot have the same path", "give each a path of its own");
     }
     Ok(())
@@ -152,35 +152,35 @@ fn paths_are_free(change: &Change<'_>, resource: &Resource, attempted: &str) -> 
 }
 
 /// The resource, and whether the project did not have it yet.
-fn resolve(change: &Change<'_>, asked: &CreateWebhook, attempted: &str) -> Result<(Resource, bool), Diagnostic> {
-    if let Some(there) = subject::find(&change.project, &asked.subject) {
+fn resolve(change: &Change<'_>, options: &CreateWebhook, attempted: &str) -> Result<(Resource, bool), Diagnostic> {
+    if let Some(there) = subject::find(&change.project, &options.subject) {
         // An entry without a type, such as one made by hand, is nothing to build on.
         if there.api.is_some() || there.core || there.external {
             return Ok((there.clone(), false));
         }
     }
-    if asked.external.is_given() {
-        let resource = subject::external(&change.project, &asked.subject, &asked.external, attempted)?;
+    if options.external.is_given() {
+        let resource = subject::external(&change.project, &options.subject, &options.external, attempted)?;
         let there = change
             .project
             .find(&resource.full_group(), &resource.version, &resource.kind);
         return Ok(there.map_or((resource, true), |there| (there.clone(), false)));
     }
-    match subject::core(&asked.subject, attempted)? {
+    match subject::core(&options.subject, attempted)? {
         Some(core) => Ok((core, true)),
-        None => Err(unknown(change, &asked.subject, attempted)),
+        None => Err(unknown(change, &options.subject, attempted)),
     }
 }
 
-fn is_free(asked: &CreateWebhook, there: &Webhooks, resource: &Resource, attempted: &str) -> Result<(), Diagnostic> {
-    let new_spoke = asked.spoke.iter().any(|spoke| !there.spoke.contains(spoke));
+fn is_free(options: &CreateWebhook, there: &Webhooks, resource: &Resource, attempted: &str) -> Result<(), Diagnostic> {
+    let new_spoke = options.spoke.iter().any(|spoke| !there.spoke.contains(spoke));
     let taken = [
-        (asked.defaulting && there.defaulting, "defaulting"),
-        (asked.validation && there.validation, "validating"),
+        (options.defaulting && there.defaulting, "defaulting"),
+        (options.validation && there.validation, "validating"),
         // A further spoke is something new.
-        (asked.conversion && there.conversion && !new_spoke, "conversion"),
+        (options.conversion && there.conversion && !new_spoke, "conversion"),
     ];
-    match taken.iter().find(|(taken, _)| *taken && !asked.force) {
+    match taken.iter().find(|(taken, _)| *taken && !options.force) {
         Some((_, what)) => Err(Diagnostic::new(codes::project::TAKEN, attempted)
             .because(format!("{} has a {what} webhook already", resource.title()))
             .fix("leave out what is there, or say --force to write the scaffold over it")),
@@ -188,8 +188,8 @@ fn is_free(asked: &CreateWebhook, there: &Webhooks, resource: &Resource, attempt
     }
 }
 
-fn spokes(change: &Change<'_>, asked: &CreateWebhook, hub: &Resource, attempted: &str) -> Result<(), Diagnostic> {
-    if !asked.conversion {
+fn spokes(change: &Change<'_>, options: &CreateWebhook, hub: &Resource, attempted: &str) -> Result<(), Diagnostic> {
+    if !options.conversion {
         return Ok(());
     }
     let wrong = |why: String, fix: String| {
@@ -207,7 +207,7 @@ fn spokes(change: &Change<'_>, asked: &CreateWebhook, hub: &Resource, attempted:
     }
     let versions: Vec<&Resource> = change.project.apis().filter(|other| other.same_kind(hub)).collect();
     let listed: Vec<&str> = versions.iter().map(|other| other.version.as_str()).collect();
-    for spoke in &asked.spoke {
+    for spoke in &options.spoke {
         if *spoke == hub.version {
             return wrong(
                 format!("{spoke} is the hub and cannot be converted to itself"),
@@ -247,27 +247,27 @@ fn write(
     change: &mut Change<'_>,
     resource: &Resource,
     before: &Webhooks,
-    asked: &CreateWebhook,
+    options: &CreateWebhook,
 ) -> Result<(), Diagnostic> {
     let (project, header) = (change.project.clone(), change.header.clone());
-    let words = Words::of(&project, resource, &header);
+    let contents = Contents::of(&project, resource, &header);
     let layout = project.layout(resource);
     let file = layout.webhook_file();
     let there = change.plan.read(&file)?.is_some();
     if there && before.any() && !change.force {
-        add(change, &words, &file, before)?;
+        add(change, &contents, &file, before)?;
     } else {
-        change.create(&file, words.webhook_text())?;
-        if let Some((path, text)) = words.webhook_test(&change.plan)? {
-            change.create(&path, text)?;
+        change.create(&file, contents.webhook_text())?;
+        if let Some((path, text)) = contents.webhook_test(&change.plan)? {
+            change.create_test(&path, text)?;
         }
     }
     change.declare_webhook(resource)?;
-    if asked.defaulting || asked.validation {
+    if options.defaulting || options.validation {
         let call = change.webhook_call(resource, "webhook");
         change.edit(LIB, |source| source.append_call("operator", &call))?;
     }
-    if asked.conversion {
+    if options.conversion {
         let call = change.webhook_call(resource, "conversion");
         change.edit(LIB, |source| source.append_call("operator", &call))?;
     }
@@ -275,9 +275,9 @@ fn write(
 }
 
 /// Puts new parts beside present ones.
-fn add(change: &mut Change<'_>, words: &Words<'_>, file: &str, before: &Webhooks) -> Result<(), Diagnostic> {
-    let now = words.resource.webhooks.clone().unwrap_or_default();
-    let kind = &words.resource.kind;
+fn add(change: &mut Change<'_>, contents: &Contents<'_>, file: &str, before: &Webhooks) -> Result<(), Diagnostic> {
+    let now = contents.resource.webhooks.clone().unwrap_or_default();
+    let kind = &contents.resource.kind;
     change.edit(file, |source| {
         let admission = before.defaulting || before.validation;
         // A new part stands before the function that registers it, the defaulter before the validator.
@@ -285,39 +285,39 @@ fn add(change: &mut Change<'_>, words: &Words<'_>, file: &str, before: &Webhooks
         let first = format!("{kind}Validator");
         if now.defaulting && !before.defaulting && !source.has_type(&format!("{kind}Defaulter")) {
             if source.has_type(&first) {
-                source.insert_before_type(&first, &words.defaulter());
+                source.insert_before_type(&first, &contents.defaulter());
             } else {
-                source.insert_before(anchor, &words.defaulter());
+                source.insert_before(anchor, &contents.defaulter());
             }
         }
         if now.validation && !before.validation && !source.has_type(&first) {
-            source.insert_before(anchor, &words.validator());
+            source.insert_before(anchor, &contents.validator());
         }
         if (now.defaulting || now.validation) && !source.has_function("webhook") {
-            source.insert_before("conversion", &words.webhook_function());
+            source.insert_before("conversion", &contents.webhook_function());
         } else if now.defaulting || now.validation {
-            for call in words.webhook_calls() {
+            for call in contents.webhook_calls() {
                 // Parts of the defaulter stand before the validator.
                 let first = call.starts_with("defaulter(") || call.starts_with("mutating(");
                 source.insert_call("webhook", &call, first.then_some("validator"))?;
             }
         }
         if now.conversion && !source.has_function("conversion") {
-            source.append_item(&words.conversion_function());
+            source.append_item(&contents.conversion_function());
         } else if now.conversion {
             for spoke in &now.spoke {
-                source.append_call("conversion", &words.spoke_call(spoke))?;
+                source.append_call("conversion", &contents.spoke_call(spoke))?;
             }
         }
         Ok(())
     })?;
-    let Some((path, text)) = words.webhook_test(&change.plan)? else {
+    let Some((path, text)) = contents.webhook_test(&change.plan)? else {
         return Ok(());
     };
     match change.plan.read(&path)? {
-        None => change.create(&path, text),
+        None => change.create_test(&path, text),
         Some(_) => change.edit(&path, |source| {
-            for (function, item) in words.webhook_test_items() {
+            for (function, item) in contents.webhook_test_items() {
                 if !source.has_function(function) {
                     match function {
                         "defaults_are_set_once" => source.insert_before("what_is_right_is_taken", &item),
@@ -331,15 +331,15 @@ fn add(change: &mut Change<'_>, words: &Words<'_>, file: &str, before: &Webhooks
 }
 
 /// Conversions, and which version is stored.
-fn convert(change: &mut Change<'_>, hub: &Resource, asked: &CreateWebhook) -> Result<(), Diagnostic> {
+fn convert(change: &mut Change<'_>, hub: &Resource, options: &CreateWebhook) -> Result<(), Diagnostic> {
     let (project, header) = (change.project.clone(), change.header.clone());
-    let words = Words::of(&project, hub, &header);
-    for version in &asked.spoke {
-        let spoke = words.version(version);
+    let contents = Contents::of(&project, hub, &header);
+    for version in &options.spoke {
+        let spoke = contents.version(version);
         let layout = project.layout(&spoke);
-        for (path, text) in words.conversion(&spoke) {
-            change.create(&path, text)?;
-        }
+        let [(path, text), (test, of_test)] = contents.conversion(&spoke);
+        change.create(&path, text)?;
+        change.create_test(&test, of_test)?;
         change.edit(&format!("{}/mod.rs", layout.api_folder()), |source| {
             source.add_module(&format!("{}_conversion", layout.stem));
             Ok(())

@@ -6,10 +6,10 @@ use crate::plan::{Files, Plan};
 use crate::project::{Resource, Webhooks};
 
 use super::Change;
+use super::contents::{Contents, ControllerFile, controllers};
 use super::create_api::put;
 use super::subject::{self, Subject, has_stub};
-use super::tree::{API_LIB, LIB};
-use super::words::{ControllerFile, Words, controllers};
+use super::tree::{API_LIB, LIB, test_at};
 
 /// The options of `delete`.
 #[derive(Clone, Debug, Default)]
@@ -36,15 +36,15 @@ type Scaffolded = Vec<(String, String)>;
 /// # Errors
 /// When the project does not have it, webhooks stand on it, a file was edited and `force` is not set, or a registration
 /// was rewritten by hand.
-pub fn delete_api<'a>(files: &'a dyn Files, asked: &Delete) -> Result<Plan<'a>, Diagnostic> {
-    let mut change = Change::of(files, asked.force)?;
-    let attempted = format!("cannot delete the API {}", asked.subject.title());
-    subject::check(&asked.subject, &attempted)?;
-    let resource = resolve(&change, &asked.subject, &attempted)?;
+pub fn delete_api<'a>(files: &'a dyn Files, options: &Delete) -> Result<Plan<'a>, Diagnostic> {
+    let mut change = Change::of(files, options.force)?;
+    let attempted = format!("cannot delete the API {}", options.subject.title());
+    subject::check(&options.subject, &attempted)?;
+    let resource = resolve(&change, &options.subject, &attempted)?;
     let (project, header) = (change.project.clone(), change.header.clone());
-    let words = Words::of(&project, &resource, &header);
+    let contents = Contents::of(&project, &resource, &header);
     let layout = project.layout(&resource);
-    let wanted = asked.controller_name.as_deref();
+    let wanted = options.controller_name.as_deref();
     let gone: Vec<_> = controllers(&project, &resource)
         .into_iter()
         .filter(|controller| wanted.is_none_or(|name| name == controller.name))
@@ -66,15 +66,16 @@ pub fn delete_api<'a>(files: &'a dyn Files, asked: &Delete) -> Result<Plan<'a>, 
             name: resource.kind.to_lowercase(),
             file_name: controller.file_name.clone(),
         };
-        let (test, text) = words.controller_test(controller);
-        let candidates = [words.controller_text(controller), words.controller_text(&earlier)];
+        let (test, text) = contents.controller_test(controller);
+        let candidates = [contents.controller_text(controller), contents.controller_text(&earlier)];
         scaffolded.push(as_written(&change, layout.controller_file(file_name), candidates)?);
-        scaffolded.push(as_written(&change, test, [text, words.controller_test(&earlier).1])?);
+        let test = test_at(&change.plan, &test)?;
+        scaffolded.push(as_written(&change, test, [text, contents.controller_test(&earlier).1])?);
     }
     let types = wanted.is_none() && (resource.api.is_some() || has_stub(&project, &resource));
     if types {
         let stored = !is_not_stored(&change, &resource)?;
-        scaffolded.push((layout.types_file(), words.types_text(stored)));
+        scaffolded.push((layout.types_file(), contents.types_text(stored)));
     }
     remove(&mut change, &scaffolded, &attempted)?;
     for controller in &gone {
@@ -86,7 +87,7 @@ pub fn delete_api<'a>(files: &'a dyn Files, asked: &Delete) -> Result<Plan<'a>, 
         change.undeclare(LIB, &modules, &module)?;
     }
     if types {
-        let call = format!("crd::<{}>()", words.types.whole);
+        let call = format!("crd::<{}>()", contents.types.whole);
         unregister(&mut change, &call, &attempted)?;
         forget_types(&mut change, &resource)?;
     }
@@ -112,22 +113,22 @@ pub fn delete_api<'a>(files: &'a dyn Files, asked: &Delete) -> Result<Plan<'a>, 
 ///
 /// # Errors
 /// As [`delete_api`].
-pub fn delete_webhook<'a>(files: &'a dyn Files, asked: &Delete) -> Result<Plan<'a>, Diagnostic> {
-    let mut change = Change::of(files, asked.force)?;
-    let attempted = format!("cannot delete the webhook of {}", asked.subject.title());
-    subject::check(&asked.subject, &attempted)?;
-    let resource = resolve(&change, &asked.subject, &attempted)?;
+pub fn delete_webhook<'a>(files: &'a dyn Files, options: &Delete) -> Result<Plan<'a>, Diagnostic> {
+    let mut change = Change::of(files, options.force)?;
+    let attempted = format!("cannot delete the webhook of {}", options.subject.title());
+    subject::check(&options.subject, &attempted)?;
+    let resource = resolve(&change, &options.subject, &attempted)?;
     let there = resource.webhooks.clone().unwrap_or_default();
-    let all = !(asked.defaulting || asked.validation || asked.conversion);
+    let all = !(options.defaulting || options.validation || options.conversion);
     let gone = Webhooks {
-        defaulting: there.defaulting && (all || asked.defaulting),
-        validation: there.validation && (all || asked.validation),
-        conversion: there.conversion && (all || asked.conversion),
+        defaulting: there.defaulting && (all || options.defaulting),
+        validation: there.validation && (all || options.validation),
+        conversion: there.conversion && (all || options.conversion),
         ..Webhooks::default()
     };
-    let missing = (asked.defaulting && !gone.defaulting)
-        || (asked.validation && !gone.validation)
-        || (asked.conversion && !gone.conversion);
+    let missing = (options.defaulting && !gone.defaulting)
+        || (options.validation && !gone.validation)
+        || (options.conversion && !gone.conversion);
     if !gone.any() || missing {
         return Err(Diagnostic::new(codes::project::UNKNOWN, attempted)
             .because(format!("{} has no such webhook", resource.title()))
@@ -160,7 +161,7 @@ pub fn delete_webhook<'a>(files: &'a dyn Files, asked: &Delete) -> Result<Plan<'
             let (project, header) = (change.project.clone(), change.header.clone());
             let file = (
                 project.layout(&left).types_file(),
-                Words::of(&project, &left, &header).types_text(true),
+                Contents::of(&project, &left, &header).types_text(true),
             );
             remove(&mut change, &vec![file], &attempted)?;
             forget_types(&mut change, &left)?;
@@ -250,6 +251,7 @@ fn remove(change: &mut Change<'_>, scaffolded: &Scaffolded, attempted: &str) -> 
                     change.plan.notes.push(format!("deleted {path}, which was edited"));
                 }
                 change.plan.remove(path)?;
+                change.undeclare_test(path)?;
             }
             None => {}
         }
@@ -307,7 +309,10 @@ fn is_not_stored(change: &Change<'_>, resource: &Resource) -> Result<bool, Diagn
 /// Takes webhooks out of their file, or the file away when none is left.
 fn take_out(change: &mut Change<'_>, was: &Resource, left: &Resource, attempted: &str) -> Result<(), Diagnostic> {
     let (project, header) = (change.project.clone(), change.header.clone());
-    let (before, after) = (Words::of(&project, was, &header), Words::of(&project, left, &header));
+    let (before, after) = (
+        Contents::of(&project, was, &header),
+        Contents::of(&project, left, &header),
+    );
     let layout = project.layout(was);
     let (there, now) = (
         was.webhooks.clone().unwrap_or_default(),
@@ -340,7 +345,7 @@ fn take_out(change: &mut Change<'_>, was: &Resource, left: &Resource, attempted:
     change.create(&layout.webhook_file(), after.webhook_text())?;
     // Under the name that it had.
     match (after.webhook_test(&change.plan)?, test) {
-        (Some((_, text)), Some(path)) => change.create(&path, text),
+        (Some((_, text)), Some(path)) => change.create_test(&path, text),
         _ => Ok(()),
     }
 }
@@ -352,11 +357,13 @@ fn forget_conversions(
     attempted: &str,
 ) -> Result<(), Diagnostic> {
     let (project, header) = (change.project.clone(), change.header.clone());
-    let words = Words::of(&project, hub, &header);
+    let contents = Contents::of(&project, hub, &header);
     for version in &there.spoke {
-        let spoke = words.version(version);
+        let spoke = contents.version(version);
         let layout = project.layout(&spoke);
-        remove(change, &words.conversion(&spoke).to_vec(), attempted)?;
+        let [conversion, (test, text)] = contents.conversion(&spoke);
+        let test = test_at(&change.plan, &test)?;
+        remove(change, &vec![conversion, (test, text)], attempted)?;
         change.undeclare(API_LIB, &layout.api_modules, &format!("{}_conversion", layout.stem))?;
     }
     Ok(())

@@ -12,10 +12,10 @@ use crate::diagnostic::Diagnostic;
 use crate::project::{self, DeployedImage, Project, Resource};
 use crate::source::layout_chain;
 
+use super::contents::{Contents, ControllerFile};
 use super::create_api::CreateApi;
 use super::plugins::{self, Optional};
 use super::render::{article, constant, render, signature};
-use super::words::{ControllerFile, Words};
 
 /// A port's name has at most so many letters (`IsValidPortName` of k8s.io/apimachinery).
 const PORT_NAME: usize = 15;
@@ -26,11 +26,11 @@ const LABEL: usize = 63;
 ///
 /// # Errors
 /// When a plugin is not known, a flag of the plugin is said without it, or its value cannot be.
-pub(super) fn options(asked: &CreateApi, attempted: &str) -> Result<Option<DeployedImage>, Diagnostic> {
+pub(super) fn options(options: &CreateApi, attempted: &str) -> Result<Option<DeployedImage>, Diagnostic> {
     let wrong = |why: String, fix: &str| Err(Diagnostic::new(codes::project::FLAGS, attempted).because(why).fix(fix));
-    let is_asked = plugins::asked(&asked.plugins, "create api", attempted)?.contains(&Optional::DeployImage);
-    let told = &asked.image;
-    if !is_asked {
+    let is_requested = plugins::requested(&options.plugins, "create api", attempted)?.contains(&Optional::DeployImage);
+    let told = &options.image;
+    if !is_requested {
         let flags = [
             ("--image", !told.image.is_empty()),
             ("--image-container-command", told.container_command.is_some()),
@@ -45,19 +45,19 @@ pub(super) fn options(asked: &CreateApi, attempted: &str) -> Result<Option<Deplo
             None => Ok(None),
         };
     }
-    if !asked.resource || !asked.controller {
+    if !options.resource || !options.controller {
         return wrong(
             "the plugin deploy-image makes a type and its controller".to_owned(),
             "leave --resource and --controller out, or --plugins",
         );
     }
-    if !asked.namespaced {
+    if !options.namespaced {
         return wrong(
             "a Deployment lives in a namespace, and an object outside of namespaces has none to put it in".to_owned(),
             "leave --namespaced=false out",
         );
     }
-    if asked.controller_name.is_some() {
+    if options.controller_name.is_some() {
         return wrong(
             "the controller of the plugin deploy-image is named after its kind".to_owned(),
             "leave --controller-name out",
@@ -129,7 +129,7 @@ pub(super) fn variable_is_free(project: &Project, resource: &Resource, attempted
     }
 }
 
-impl Words<'_> {
+impl Contents<'_> {
     /// The plugin's options for the kind.
     pub(super) fn image(&self) -> Option<DeployedImage> {
         self.project.deployed_image(self.resource)

@@ -7,10 +7,10 @@ use crate::plan::{Files, Plan};
 use crate::project::{Project, Resource};
 use crate::source::Source;
 
+use super::contents::{Contents, controllers};
 use super::init::{License, boilerplate};
 use super::subject::module_of;
-use super::tree::{API_LIB, LIB};
-use super::words::{Words, controllers};
+use super::tree::{API_LIB, LIB, earlier_test, test_at};
 use super::{BOILERPLATE, Change, plugins};
 
 /// The options of `edit`; absent ones keep their value.
@@ -38,27 +38,27 @@ pub struct Edit {
 ///
 /// # Errors
 /// When several groups should become one, a file is in the way of one that moves, or a Cargo.toml cannot be read.
-pub fn edit<'a>(files: &'a dyn Files, asked: &Edit) -> Result<Plan<'a>, Diagnostic> {
+pub fn edit<'a>(files: &'a dyn Files, options: &Edit) -> Result<Plan<'a>, Diagnostic> {
     const ATTEMPTED: &str = "cannot edit the project";
-    let mut change = Change::of(files, asked.force)?;
-    let optional = plugins::asked(&asked.plugins, "edit", ATTEMPTED)?;
-    output_folder(asked, &optional, ATTEMPTED)?;
-    if let Some(namespaced) = asked.namespaced {
+    let mut change = Change::of(files, options.force)?;
+    let optional = plugins::requested(&options.plugins, "edit", ATTEMPTED)?;
+    output_folder(options, &optional, ATTEMPTED)?;
+    if let Some(namespaced) = options.namespaced {
         change.project.namespaced = namespaced;
     }
-    match asked.multigroup {
+    match options.multigroup {
         Some(multigroup) if multigroup != change.project.multigroup => regroup(&mut change, multigroup, ATTEMPTED)?,
         _ => {}
     }
-    if let Some(license) = asked.license {
+    if let Some(license) = options.license {
         let license = (license == License::Apache2).then_some("Apache-2.0");
         package_field(&mut change, "license", license.map(toml_edit::value))?;
     }
-    if let Some(owner) = &asked.owner {
+    if let Some(owner) = &options.owner {
         let authors = (!owner.is_empty()).then(|| toml_edit::value(toml_edit::Array::from_iter([owner])));
         package_field(&mut change, "authors", authors)?;
     }
-    if let Some(text) = &asked.boilerplate {
+    if let Some(text) = &options.boilerplate {
         change.plan.write(BOILERPLATE, boilerplate(text, ATTEMPTED)?)?;
         change
             .plan
@@ -70,12 +70,12 @@ pub fn edit<'a>(files: &'a dyn Files, asked: &Edit) -> Result<Plan<'a>, Diagnost
         .as_ref()
         .is_some_and(|before| before.namespaced != change.project.namespaced);
     for plugin in &optional {
-        plugins::remember(*plugin, asked.output.as_deref(), &mut change.project);
+        plugins::remember(*plugin, options.output.as_deref(), &mut change.project);
     }
     let project = change.project.clone();
     let mut plan = change.finish()?;
     for plugin in optional {
-        plugins::write(plugin, &project, asked.force, &mut plan)?;
+        plugins::write(plugin, &project, options.force, &mut plan)?;
     }
     if moved_roles {
         plan.next.push("kubewright manifests".to_owned());
@@ -84,8 +84,8 @@ pub fn edit<'a>(files: &'a dyn Files, asked: &Edit) -> Result<Plan<'a>, Diagnost
 }
 
 /// A chart stands inside the project, and only a chart has a folder to choose.
-fn output_folder(asked: &Edit, optional: &[plugins::Optional], attempted: &str) -> Result<(), Diagnostic> {
-    let Some(output) = &asked.output else { return Ok(()) };
+fn output_folder(options: &Edit, optional: &[plugins::Optional], attempted: &str) -> Result<(), Diagnostic> {
+    let Some(output) = &options.output else { return Ok(()) };
     let wrong = |why: String, fix: &str| Err(Diagnostic::new(codes::project::FLAGS, attempted).because(why).fix(fix));
     if !optional.contains(&plugins::Optional::Helm) {
         return wrong(
@@ -201,10 +201,13 @@ fn regroup(change: &mut Change<'_>, multigroup: bool, attempted: &str) -> Result
     for moved in &moves {
         carry(change, moved)?;
     }
-    for (from, to) in tests {
-        if let Some(text) = change.plan.read(&from)? {
-            change.plan.remove(&from)?;
-            change.create(&to, text)?;
+    for (from, to) in tests.into_iter().filter(|(from, to)| from != to) {
+        let there = test_at(&change.plan, &from)?;
+        if let Some(text) = change.plan.read(&there)? {
+            change.plan.remove(&there)?;
+            change.undeclare_test(&there)?;
+            let to = if there == from { to } else { earlier_test(&to) };
+            change.create_test(&to, text)?;
         }
     }
     rename(change, &old, &new)?;
@@ -269,15 +272,15 @@ fn moves(old: &Project, new: &Project) -> Vec<Move> {
 fn tests(old: &Project, new: &Project) -> Vec<(String, String)> {
     let mut tests = Vec::new();
     for (before, after) in old.resources.iter().zip(&new.resources) {
-        let (from, to) = (Words::of(old, before, ""), Words::of(new, after, ""));
+        let (from, to) = (Contents::of(old, before, ""), Contents::of(new, after, ""));
         let mut stems: Vec<String> = controllers(old, before)
             .iter()
             .map(|controller| old.layout(before).controller_module(controller.file_name.as_deref()))
             .collect();
         stems.push(old.layout(before).webhook_module());
-        stems.push(Words::versioned_webhook(old, before));
+        stems.push(Contents::versioned_webhook(old, before));
         let spokes = before.webhooks.iter().flat_map(|webhooks| &webhooks.spoke);
-        stems.extend(spokes.map(|spoke| Words::conversion_stem(&old.layout(before).stem, spoke)));
+        stems.extend(spokes.map(|spoke| Contents::conversion_stem(&old.layout(before).stem, spoke)));
         tests.extend(stems.iter().map(|stem| (from.test_file(stem), to.test_file(stem))));
     }
     tests

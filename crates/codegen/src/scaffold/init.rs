@@ -10,7 +10,7 @@ use crate::plan::{Files, Plan};
 use crate::project::{self, Project};
 
 use super::render::render;
-use super::tree::{API_LIB, LIB};
+use super::tree::{API_LIB, LIB, TESTS};
 use super::{BOILERPLATE, Change, bad_name, plugins};
 
 /// Where the project's dependency on kubewright comes from.
@@ -81,25 +81,25 @@ const KEPT: [&str; 3] = ["README.md", ".gitignore", ".dockerignore"];
 ///
 /// # Errors
 /// When a name cannot be used, or there is a project already.
-pub fn init<'a>(files: &'a dyn Files, asked: &Init) -> Result<Plan<'a>, Diagnostic> {
+pub fn init<'a>(files: &'a dyn Files, options: &Init) -> Result<Plan<'a>, Diagnostic> {
     const ATTEMPTED: &str = "cannot create the project";
-    plugins::asked(&asked.plugins, "init", ATTEMPTED)?;
-    names::project(&asked.name).map_err(|wrong| bad_name(ATTEMPTED, "--project-name", &asked.name, &wrong))?;
+    plugins::requested(&options.plugins, "init", ATTEMPTED)?;
+    names::project(&options.name).map_err(|wrong| bad_name(ATTEMPTED, "--project-name", &options.name, &wrong))?;
     // Without a domain groups are written in full: `--group webapp.my.domain`.
-    if !asked.domain.is_empty() {
-        names::domain(&asked.domain).map_err(|wrong| bad_name(ATTEMPTED, "--domain", &asked.domain, &wrong))?;
+    if !options.domain.is_empty() {
+        names::domain(&options.domain).map_err(|wrong| bad_name(ATTEMPTED, "--domain", &options.domain, &wrong))?;
     }
-    let boilerplate = asked
+    let boilerplate = options
         .boilerplate
         .as_deref()
         .map(|text| boilerplate(text, ATTEMPTED))
         .transpose()?;
-    let mut project = Project::new(&asked.name, &asked.domain);
-    project.cli_version = Some(asked.cli_version.clone());
-    project.repo.clone_from(&asked.repo);
-    project.multigroup = asked.multigroup;
-    project.namespaced = asked.namespaced;
-    project.layout.extend(asked.external.iter().cloned());
+    let mut project = Project::new(&options.name, &options.domain);
+    project.cli_version = Some(options.cli_version.clone());
+    project.repo.clone_from(&options.repo);
+    project.multigroup = options.multigroup;
+    project.namespaced = options.namespaced;
+    project.layout.extend(options.external.iter().cloned());
     in_the_way(files, &project, ATTEMPTED)?;
     let mut change = Change {
         before: None,
@@ -114,7 +114,7 @@ pub fn init<'a>(files: &'a dyn Files, asked: &Init) -> Result<Plan<'a>, Diagnost
     if let Some(text) = boilerplate {
         change.create(BOILERPLATE, text)?;
     }
-    root(&mut change, asked)?;
+    root(&mut change, options)?;
     rust(&mut change)?;
     let mut plan = change.finish()?;
     plan.next.push("kubewright create api".to_owned());
@@ -163,15 +163,15 @@ fn quoted(text: &str) -> Option<String> {
     (!text.is_empty()).then(|| Json::from(text).to_string())
 }
 
-fn root(change: &mut Change<'_>, asked: &Init) -> Result<(), Diagnostic> {
-    let kubewright = match &asked.dependency {
+fn root(change: &mut Change<'_>, options: &Init) -> Result<(), Diagnostic> {
+    let kubewright = match &options.dependency {
         Dependency::Path(root) => {
             let at = |krate: &str| Json::from(format!("{}/crates/{krate}", root.trim_end_matches('/'))).to_string();
             context! {
                 path => at("kubewright"),
                 testing => at("testing"),
                 root,
-                version => asked.cli_version,
+                version => options.cli_version,
                 install => format!("cargo install kubewright-cli --locked --path {root}/crates/cli"),
             }
         }
@@ -181,17 +181,17 @@ fn root(change: &mut Change<'_>, asked: &Init) -> Result<(), Diagnostic> {
         }
     };
     // A repository is a URL for cargo; kubebuilder's --repo is a module path, which is one without its scheme.
-    let repository = match asked.repo.as_str() {
+    let repository = match options.repo.as_str() {
         "" => None,
         url if url.contains("://") => quoted(url),
         path => quoted(&format!("https://{path}")),
     };
-    let words = context! {
+    let context = context! {
         project => change.project.name,
         package => change.project.package(),
         api_package => change.project.api_package(),
-        license => (asked.license == License::Apache2).then_some("\"Apache-2.0\""),
-        authors => quoted(&asked.owner),
+        license => (options.license == License::Apache2).then_some("\"Apache-2.0\""),
+        authors => quoted(&options.owner),
         repository,
         kubewright,
     };
@@ -213,13 +213,13 @@ fn root(change: &mut Change<'_>, asked: &Init) -> Result<(), Diagnostic> {
             change.plan.notes.push(format!("kept {path}, which was there"));
             continue;
         }
-        change.create(path, render(template, words.clone()))?;
+        change.create(path, render(template, context.clone()))?;
     }
     Ok(())
 }
 
 fn rust(change: &mut Change<'_>) -> Result<(), Diagnostic> {
-    let words = context! {
+    let context = context! {
         header => change.header,
         project => change.project.name,
         crate => change.project.crate_name(),
@@ -228,11 +228,12 @@ fn rust(change: &mut Change<'_>) -> Result<(), Diagnostic> {
         ("rust/main.rs", "src/main.rs"),
         ("rust/lib.rs", LIB),
         ("rust/api_lib.rs", API_LIB),
-        ("rust/operator_test.rs", "tests/operator.rs"),
+        ("rust/tests.rs", TESTS),
+        // A program of its own: it needs a cluster, and nothing of the embedded one.
         ("rust/e2e_test.rs", "tests/e2e.rs"),
     ];
     for (template, path) in tree {
-        change.create(path, render(template, words.clone()))?;
+        change.create(path, render(template, context.clone()))?;
     }
-    Ok(())
+    change.create_test("tests/it/operator.rs", render("rust/operator_test.rs", context))
 }

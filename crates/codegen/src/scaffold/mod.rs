@@ -13,6 +13,7 @@ use crate::plan::{Files, Plan};
 use crate::project::{self, Project};
 
 mod again;
+mod contents;
 mod create_api;
 mod create_webhook;
 mod delete;
@@ -25,8 +26,7 @@ mod render;
 mod standing;
 mod subject;
 mod tree;
-mod webhook_words;
-mod words;
+mod webhook_contents;
 
 #[cfg(test)]
 mod tests;
@@ -40,6 +40,7 @@ pub use edit::{Edit, edit};
 pub use init::{Dependency, Init, License, init};
 pub use plugins::{is_layout, is_own_plugin, makes_type_and_controller, no_plugins};
 pub use subject::{External, Subject};
+pub(crate) use tree::{TESTS, earlier_test, test_module};
 
 /// Where the text that begins every new Rust file is kept, if a project wants one.
 const BOILERPLATE: &str = "hack/boilerplate.rs.txt";

@@ -90,14 +90,14 @@ pub fn is_layout(key: &str) -> bool {
 /// # Errors
 /// When one is named all the same.
 pub fn no_plugins(keys: &[String], command: &str) -> Result<(), Diagnostic> {
-    asked(keys, command, &format!("cannot {command}")).map(drop)
+    requested(keys, command, &format!("cannot {command}")).map(drop)
 }
 
 /// The plugins that were asked for, beside the layout, which every project has.
 ///
 /// # Errors
 /// When one is not known, or is another command's.
-pub(super) fn asked(keys: &[String], command: &str, attempted: &str) -> Result<Vec<Optional>, Diagnostic> {
+pub(super) fn requested(keys: &[String], command: &str, attempted: &str) -> Result<Vec<Optional>, Diagnostic> {
     let mut found = Vec::new();
     for key in keys.iter().filter(|key| !is_layout(key)) {
         let refused =

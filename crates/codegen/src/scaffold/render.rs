@@ -37,6 +37,7 @@ const TEMPLATES: &[(&str, &str)] = templates![
     "rust/webhook.rs",
     "rust/defaulter.rs",
     "rust/validator.rs",
+    "rust/tests.rs",
     "rust/operator_test.rs",
     "rust/e2e_test.rs",
     "rust/controller_test.rs",

@@ -9,15 +9,18 @@ use crate::plan::Files as _;
 use crate::project::Resource;
 
 use super::Change;
+use super::tree::TESTS;
 
 impl Change<'_> {
     /// No folder of a kind's files has Rust files that are not declared: a new `mod.rs` would declare the new ones
     /// alone.
     pub(super) fn modules_stand(&self, resource: &Resource, attempted: &str) -> Result<(), Diagnostic> {
         let layout = self.project.layout(resource);
-        for folder in [layout.api_folder(), layout.controller_folder(), layout.webhook_folder()] {
-            let module = format!("{folder}/mod.rs");
-            let files = self.plan.list(&folder)?;
+        let folders = [layout.api_folder(), layout.controller_folder(), layout.webhook_folder()];
+        let modules = folders.map(|folder| format!("{folder}/mod.rs"));
+        for module in modules.into_iter().chain([TESTS.to_owned()]) {
+            let folder = module.rsplit_once('/').map_or("", |(folder, _)| folder);
+            let files = self.plan.list(folder)?;
             let mut files = files.iter().filter_map(|path| path.strip_prefix(&format!("{folder}/")));
             let Some(lost) = files.find(|name| name.ends_with(".rs") && !name.contains('/')) else {
                 continue;

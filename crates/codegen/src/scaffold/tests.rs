@@ -129,7 +129,7 @@ fn plan<'a>(files: &'a MemoryFiles, command: &str) -> Result<Plan<'a>, Diagnosti
             },
         ),
         ("delete", what) => {
-            let asked = Delete {
+            let options = Delete {
                 subject,
                 controller_name: value("--controller-name"),
                 defaulting: flag("--defaulting"),
@@ -138,9 +138,9 @@ fn plan<'a>(files: &'a MemoryFiles, command: &str) -> Result<Plan<'a>, Diagnosti
                 force: flag("--force"),
             };
             if what == "api" {
-                delete_api(files, &asked)
+                delete_api(files, &options)
             } else {
-                delete_webhook(files, &asked)
+                delete_webhook(files, &options)
             }
         }
         other => panic!("no such command: {other:?}"),
@@ -207,7 +207,7 @@ fn webhooks_one_after_the_other_are_webhooks_at_once() {
     is_formatted(&at_once);
     insta::assert_snapshot!(show(
         &at_once,
-        &["src/webhook", "src/lib.rs", "tests/guestbook_webhook.rs"]
+        &["src/webhook", "src/lib.rs", "tests/it/guestbook_webhook.rs"]
     ));
     let one = "create webhook --group webapp --version v1 --kind Guestbook --defaulting";
     let other = "create webhook --group webapp --version v1 --kind Guestbook --programmatic-validation";
@@ -229,7 +229,7 @@ fn each_version_has_tests_of_its_own() {
     let version = "create api --group webapp --version v2 --kind Guestbook --resource";
     let mut files = project(&[INIT, GUESTBOOK, BOTH, version, second]);
     is_formatted(&files);
-    let (first, other) = ("tests/guestbook_webhook.rs", "tests/guestbook_v2_webhook.rs");
+    let (first, other) = ("tests/it/guestbook_webhook.rs", "tests/it/guestbook_v2_webhook.rs");
     assert!(files.0[first].contains("webhook::v1::") && files.0[other].contains("webhook::v2::"));
     files.0.get_mut(first).unwrap().push_str("// mine\n");
     for command in [
@@ -256,7 +256,7 @@ fn each_version_has_tests_of_its_own() {
     // The one that comes first has the short name, whichever it is.
     let files = project(&[INIT, GUESTBOOK, version, second, BOTH]);
     assert!(files.0[first].contains("webhook::v2::"));
-    assert!(files.0["tests/guestbook_v1_webhook.rs"].contains("webhook::v1::"));
+    assert!(files.0["tests/it/guestbook_v1_webhook.rs"].contains("webhook::v1::"));
 }
 
 #[test]
@@ -396,7 +396,8 @@ fn several_groups() {
             "PROJECT",
             "src/lib.rs",
             "mod.rs",
-            "tests/crew",
+            "tests/it/crew",
+            "tests/it/main.rs",
             "port_types",
             "sailor_controller.rs",
             "backup"
@@ -430,7 +431,8 @@ fn odd_names() {
             "option_types",
             "endpoints_webhook.rs",
             "src/lib.rs",
-            "tests/a_"
+            "tests/it/a_",
+            "tests/it/main.rs",
         ]
     ));
 }
@@ -592,6 +594,70 @@ fn what_was_created_can_be_deleted() {
         }
         let extra: Vec<&String> = files.0.keys().filter(|path| !state.0.contains_key(*path)).collect();
         assert!(extra.is_empty(), "after {delete}: {extra:?}");
+    }
+}
+
+/// A project in which each test is a program of its own, as scaffolds were: what is there stays where it is, new tests
+/// go into one program, and deleting undoes both.
+#[test]
+fn tests_of_earlier_scaffolds_stay_where_they_are() {
+    let mut files = project(&[INIT, GUESTBOOK, BOTH]);
+    files.0.remove(TESTS);
+    files.0 = files
+        .0
+        .into_iter()
+        .map(|(path, text)| (earlier_test(&path), text))
+        .collect();
+    let earlier = files.clone();
+    let tests = |files: &MemoryFiles| -> Vec<String> {
+        let found = files.0.keys().filter(|path| path.starts_with("tests/"));
+        found.cloned().collect()
+    };
+    let old = [
+        "tests/e2e.rs",
+        "tests/guestbook_controller.rs",
+        "tests/guestbook_webhook.rs",
+        "tests/operator.rs",
+    ];
+    let second = "create api --group webapp --version v1 --kind Other --resource --controller";
+    let of_second = ["tests/it/main.rs", "tests/it/other_controller.rs"];
+    run(&mut files, second).unwrap();
+    run(&mut files, &format!("{GUESTBOOK} --force")).unwrap();
+    assert_eq!(tests(&files), [&old[..3], &of_second[..], &old[3..]].concat());
+    run(&mut files, "edit --multigroup").unwrap();
+    assert!(files.0.contains_key("tests/webapp_guestbook_webhook.rs"));
+    assert!(
+        files.0[TESTS].ends_with("mod webapp_other_controller;\n"),
+        "{}",
+        files.0[TESTS]
+    );
+    run(&mut files, "edit --multigroup=false").unwrap();
+    run(&mut files, "delete api --group webapp --version v1 --kind Other").unwrap();
+    assert_eq!(tests(&files), old);
+    for command in ["delete webhook", "delete api"] {
+        run(
+            &mut files,
+            &format!("{command} --group webapp --version v1 --kind Guestbook"),
+        )
+        .unwrap();
+    }
+    assert_eq!(tests(&files), [old[0], old[3]]);
+    // The program is edited like any file of a person: declarations of his own stay, and what cannot be read is said.
+    let mut files = earlier;
+    files
+        .0
+        .insert(TESTS.into(), "mod support;\n\nmod other_controller {}\n".into());
+    run(&mut files, second).unwrap();
+    assert_eq!(files.0[TESTS], "mod support;\n\nmod other_controller {}\n");
+    for (path, text, code) in [
+        (TESTS, "mod (\n", codes::source::SYNTAX),
+        ("tests/it/own.rs", "//! Mine.\n", codes::files::EDITED),
+    ] {
+        let mut files = project(&[INIT]);
+        files.0.remove(TESTS);
+        files.0.insert(path.into(), text.into());
+        let wrong = run(&mut files, second).unwrap_err();
+        assert_eq!((wrong.code, wrong.places[0].file.as_str()), (code, TESTS), "{wrong}");
     }
 }
 

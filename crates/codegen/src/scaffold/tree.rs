@@ -10,20 +10,39 @@ use crate::project::Resource;
 use crate::source::Source;
 
 use super::Change;
+use super::contents::{Contents, ControllerFile, path};
 use super::render::render;
-use super::words::{ControllerFile, Words, path};
 
 /// The file with `fn operator()`.
 pub(super) const LIB: &str = "src/lib.rs";
 /// The file of the crate with the types.
 pub(super) const API_LIB: &str = "api/src/lib.rs";
+/// The program of the tests, which declares the files beside it.
+pub(crate) const TESTS: &str = "tests/it/main.rs";
+
+/// The module of a file of the test program; none for a test that is a program of its own.
+pub(crate) fn test_module(path: &str) -> Option<&str> {
+    path.strip_prefix("tests/it/")?.strip_suffix(".rs")
+}
+
+/// Where a scaffolded test was when each was a program of its own.
+pub(crate) fn earlier_test(path: &str) -> String {
+    path.replacen("tests/it/", "tests/", 1)
+}
+
+/// Where a scaffolded test is: in the test program, unless it was made earlier and is still there.
+pub(super) fn test_at(files: &dyn Files, path: &str) -> Result<String, Diagnostic> {
+    let earlier = earlier_test(path);
+    let is_earlier = files.read(path)?.is_none() && files.read(&earlier)?.is_some();
+    Ok(if is_earlier { earlier } else { path.to_owned() })
+}
 
 /// The description in a line of a new `mod.rs`.
 pub(super) enum About<'w> {
-    /// A folder of controllers, webhooks, groups: in words.
-    Words(String),
+    /// A folder of controllers, webhooks, groups: its description.
+    Text(String),
     /// A version of the API.
-    Version(&'w Words<'w>),
+    Version(&'w Contents<'w>),
 }
 
 impl Change<'_> {
@@ -67,8 +86,8 @@ impl Change<'_> {
             folder = format!("{folder}/{module}");
             file = format!("{folder}/mod.rs");
             let text = match about {
-                About::Words(about) => render("rust/mod.rs", context! { header => self.header, about }),
-                About::Version(words) => words.version_text(),
+                About::Text(about) => render("rust/mod.rs", context! { header => self.header, about }),
+                About::Version(contents) => contents.version_text(),
             };
             self.create_if_missing(&file, text)?;
         }
@@ -92,7 +111,7 @@ impl Change<'_> {
         let about = |module: &String| {
             let group = groups.iter().find(|(known, _)| known == module);
             match group {
-                // The words that `create` has for the same folder.
+                // What `create` says of the same folder.
                 Some((_, title)) if root == LIB && modules[0] == "webhook" => {
                     format!("Webhooks for the group `{title}`.")
                 }
@@ -104,7 +123,7 @@ impl Change<'_> {
         };
         let modules: Vec<(String, About<'_>)> = modules
             .iter()
-            .map(|module| (module.clone(), About::Words(about(module))))
+            .map(|module| (module.clone(), About::Text(about(module))))
             .collect();
         self.declare(root, &modules, last)
     }
@@ -141,12 +160,40 @@ impl Change<'_> {
         Ok(())
     }
 
+    /// Writes a test where it is or belongs, and declares it in the test program.
+    pub(super) fn create_test(&mut self, path: &str, text: String) -> Result<(), Diagnostic> {
+        let path = test_at(&self.plan, path)?;
+        self.create(&path, text)?;
+        let Some(module) = test_module(&path) else {
+            return Ok(());
+        };
+        let program = render("rust/tests.rs", context! { header => self.header });
+        self.create_if_missing(TESTS, program)?;
+        self.edit(TESTS, |source| {
+            source.add_private_module(module);
+            Ok(())
+        })
+    }
+
+    /// Takes the declaration of a removed test out, and the test program with its last one.
+    pub(super) fn undeclare_test(&mut self, path: &str) -> Result<(), Diagnostic> {
+        let Some(module) = test_module(path) else {
+            return Ok(());
+        };
+        self.undeclare(TESTS, &[], module)?;
+        let empty = render("rust/tests.rs", context! { header => self.header });
+        match self.plan.read(TESTS)? {
+            Some(text) if text == empty => self.plan.remove(TESTS),
+            _ => Ok(()),
+        }
+    }
+
     /// Writes the types of a resource and registers them.
     pub(super) fn write_types(&mut self, resource: &Resource, storage: bool) -> Result<(), Diagnostic> {
         let (project, header) = (self.project.clone(), self.header.clone());
-        let words = Words::of(&project, resource, &header);
+        let contents = Contents::of(&project, resource, &header);
         let layout = project.layout(resource);
-        self.create(&layout.types_file(), words.types_text(storage))?;
+        self.create(&layout.types_file(), contents.types_text(storage))?;
         let last = layout.api_modules.len() - 1;
         let modules: Vec<(String, About<'_>)> = layout
             .api_modules
@@ -154,24 +201,24 @@ impl Change<'_> {
             .enumerate()
             .map(|(at, module)| {
                 let about = if at == last {
-                    About::Version(&words)
+                    About::Version(&contents)
                 } else if module == "external" && at == 0 {
-                    About::Words("Kinds of other projects, as far as this one needs them.".to_owned())
+                    About::Text("Kinds of other projects, as far as this one needs them.".to_owned())
                 } else {
-                    About::Words(format!("The group `{}`.", resource.full_group()))
+                    About::Text(format!("The group `{}`.", resource.full_group()))
                 };
                 (module.clone(), about)
             })
             .collect();
         let stem = format!("{}_types", layout.stem);
         self.declare(API_LIB, &modules, &stem)?;
-        let line = words.types_line();
+        let line = contents.types_line();
         self.edit(&format!("{}/mod.rs", layout.api_folder()), |source| {
             source.add_reexport(&stem, &line);
             Ok(())
         })?;
         if resource.api.is_some() {
-            let call = format!("crd::<{}>()", words.types.whole);
+            let call = format!("crd::<{}>()", contents.types.whole);
             self.edit(LIB, |source| source.append_call("operator", &call))?;
         }
         Ok(())
@@ -184,19 +231,19 @@ impl Change<'_> {
         controller: &ControllerFile,
     ) -> Result<(), Diagnostic> {
         let (project, header) = (self.project.clone(), self.header.clone());
-        let words = Words::of(&project, resource, &header);
+        let contents = Contents::of(&project, resource, &header);
         let layout = project.layout(resource);
         let file_name = controller.file_name.as_deref();
-        self.create(&layout.controller_file(file_name), words.controller_text(controller))?;
-        let (test, text) = words.controller_test(controller);
-        self.create(&test, text)?;
+        self.create(&layout.controller_file(file_name), contents.controller_text(controller))?;
+        let (test, text) = contents.controller_test(controller);
+        self.create_test(&test, text)?;
         let mut modules = vec![(
             "controller".to_owned(),
-            About::Words("The controllers: what happens to objects.".to_owned()),
+            About::Text("The controllers: what happens to objects.".to_owned()),
         )];
         modules.extend(layout.controller_modules.iter().map(|group| {
             let about = format!("Controllers for the group `{}`.", group_title(resource));
-            (group.clone(), About::Words(about))
+            (group.clone(), About::Text(about))
         }));
         let module = layout.controller_module(file_name);
         self.declare(LIB, &modules, &module)?;
@@ -219,7 +266,7 @@ impl Change<'_> {
         let layout = self.project.layout(resource);
         let mut modules = vec![(
             "webhook".to_owned(),
-            About::Words("The webhooks: what is filled in, refused and converted.".to_owned()),
+            About::Text("The webhooks: what is filled in, refused and converted.".to_owned()),
         )];
         let last = layout.webhook_modules.len() - 1;
         modules.extend(layout.webhook_modules.iter().enumerate().map(|(at, module)| {
@@ -228,7 +275,7 @@ impl Change<'_> {
             } else {
                 format!("Webhooks for the group `{}`.", group_title(resource))
             };
-            (module.clone(), About::Words(about))
+            (module.clone(), About::Text(about))
         }));
         self.declare(LIB, &modules, &layout.webhook_module())
     }

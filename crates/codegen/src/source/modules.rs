@@ -12,12 +12,23 @@ use super::Source;
 impl Source {
     /// Declares a public module, unless the file has one of that name.
     pub fn add_module(&mut self, name: &str) {
+        self.declare_module(name, true);
+    }
+
+    /// The same for a private module, as a program has it.
+    pub fn add_private_module(&mut self, name: &str) {
+        self.declare_module(name, false);
+    }
+
+    fn declare_module(&mut self, name: &str, public: bool) {
         if self.has_module(name) {
             return;
         }
-        let line = format!("pub mod {name};");
+        let line = format!("{}mod {name};", if public { "pub " } else { "" });
         self.add_item(&line, name, |item| match item {
-            Item::Mod(module) if module.content.is_none() && is_public(&module.vis) => Some(module.ident.to_string()),
+            Item::Mod(module) if module.content.is_none() && is_public(&module.vis) == public => {
+                Some(module.ident.to_string())
+            }
             _ => None,
         });
     }

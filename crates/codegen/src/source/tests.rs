@@ -41,6 +41,11 @@ fn modules_stand_in_order() {
         "//! Only words.\n\npub mod v1;\n",
     );
     check("", |lib| lib.add_module("v1"), "pub mod v1;\n");
+    check(
+        "//! W.\n\nmod a;\nmod c;\n\npub mod b;\n",
+        |main| main.add_private_module("b_test"),
+        "//! W.\n\nmod a;\nmod b_test;\nmod c;\n\npub mod b;\n",
+    );
     check("mod v1 {}\n", |lib| lib.add_module("v1"), "mod v1 {}\n");
     check(
         "//! W.\r\n\r\npub mod b;\r\n",

@@ -5,8 +5,8 @@
 //! the scaffold of this version, and the project itself has the people's changes of the base. [`upgrade`] goes through
 //! the files that the scaffold has in either version. Invariants: a change of people alone stays, a change of the
 //! scaffold alone follows; where both changed the same lines, both stand in the file between marks, and only with
-//! `force`; no text of the project is lost otherwise, and a file that people deleted stays deleted. Inside: `merge`
-//! merges one text. Not here: the files that `manifests` writes out of the code.
+//! `force`; no text of the project is lost otherwise, and a file that people deleted stays deleted; tests that moved into
+//! one program take their changes along. Inside: `merge` merges one text. Not here: the files that `manifests` writes out of the code.
 
 use std::collections::BTreeSet;
 
@@ -14,6 +14,8 @@ use crate::codes;
 use crate::diagnostic::{Diagnostic, Place};
 use crate::plan::{Files, MemoryFiles, Plan};
 use crate::project::{self, Project};
+use crate::scaffold::{TESTS, earlier_test, test_module};
+use crate::source::Source;
 
 mod merge;
 
@@ -36,6 +38,7 @@ pub fn upgrade<'a>(
     let mut project = Project::load(files)?;
     let mut plan = Plan::new(files);
     let mut conflicts: Vec<Place> = Vec::new();
+    let (base, theirs) = &move_tests(base, theirs, &mut plan)?;
     let paths: BTreeSet<&String> = base.0.keys().chain(theirs.0.keys()).collect();
     for path in paths
         .into_iter()
@@ -67,6 +70,41 @@ pub fn upgrade<'a>(
         refused = refused.because(marked(place));
     }
     Err(refused.fix("say --force, which writes both into the file between <<<<<<< and >>>>>>>, and choose there; --force --diff shows it first"))
+}
+
+/// Moves the tests of a scaffold in which each was a program of its own to where the new scaffold has them, in the
+/// project and in the base. A test that people deleted is in neither scaffold afterwards.
+fn move_tests(
+    base: &MemoryFiles,
+    theirs: &MemoryFiles,
+    plan: &mut Plan<'_>,
+) -> Result<(MemoryFiles, MemoryFiles), Diagnostic> {
+    let (mut base, mut theirs) = (base.clone(), theirs.clone());
+    let moved: Vec<(String, String)> = theirs
+        .0
+        .keys()
+        .filter(|path| test_module(path).is_some() && !base.0.contains_key(*path))
+        .map(|path| (earlier_test(path), path.clone()))
+        .filter(|(from, _)| base.0.contains_key(from) && !theirs.0.contains_key(from))
+        .collect();
+    for (from, to) in moved {
+        let text = base.0.remove(&from).unwrap_or_default();
+        if let Some(ours) = plan.read(&from)? {
+            plan.remove(&from)?;
+            plan.write(&to, ours)?;
+            base.0.insert(to, text);
+            continue;
+        }
+        plan.notes
+            .push(format!("{from} stays deleted; others are in tests/it now"));
+        theirs.0.remove(&to);
+        if let (Some(program), Some(module)) = (theirs.0.get_mut(TESTS), test_module(&to)) {
+            let mut source = Source::parse(TESTS, program)?;
+            source.remove_module(module);
+            *program = source.into_text();
+        }
+    }
+    Ok((base, theirs))
 }
 
 /// The files of `manifests` follow from the code, and are made anew after an upgrade.

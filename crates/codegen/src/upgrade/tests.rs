@@ -60,29 +60,35 @@ fn a_project_scaffolded_again_is_itself() {
                 "config/samples/crew_v1_sailor.yaml",
                 "src/controller/crew/sailor_controller.rs",
                 "src/webhook/crew/v1/sailor_webhook.rs",
-                "tests/crew_sailor_controller.rs",
-                "tests/crew_sailor_webhook.rs",
+                "tests/it/crew_sailor_controller.rs",
+                "tests/it/crew_sailor_webhook.rs",
             ],
             "conversion" => &["api/src/v2/book_conversion.rs", "api/src/v2/book_types.rs"],
             "core" => &[
                 "src/controller/pod_controller.rs",
                 "src/webhook/v1/pod_webhook.rs",
-                "tests/pod_webhook.rs",
+                "tests/it/pod_webhook.rs",
             ],
             _ => &[
                 "api/src/external/gateway_networking/v1/httproute_types.rs",
                 "src/controller/httproute_controller.rs",
                 "src/webhook/v1/httproute_webhook.rs",
-                "tests/httproute_webhook.rs",
+                "tests/it/httproute_webhook.rs",
             ],
         };
         assert_eq!(differ, edited.iter().collect::<Vec<_>>(), "{name}");
     }
 }
 
-/// A scaffold of the past: today's golden project with the files that were others then.
+/// A scaffold of the past: today's golden project with the files that were others then, and a program for each test.
 fn past(number: &str, name: &str) -> MemoryFiles {
     let mut files = again(&golden(name), "0.1.0").unwrap();
+    files.0.remove(TESTS);
+    files.0 = files
+        .0
+        .into_iter()
+        .map(|(path, text)| (earlier_test(&path), text))
+        .collect();
     let folder = Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("testdata/upgrade")
         .join(number);
@@ -90,6 +96,11 @@ fn past(number: &str, name: &str) -> MemoryFiles {
         files.0.insert(path, text);
     }
     files
+}
+
+/// Where a test of the past is now.
+fn moved(path: &str) -> String {
+    path.replacen("tests/", "tests/it/", 1)
 }
 
 /// A user's addition to a file: lines of his own, at its end.
@@ -127,7 +138,7 @@ fn three_changes_of_the_scaffold_reach_a_project_and_nothing_of_its_users_is_los
         let plan = upgrade(&before, &base, &new, "0.2.0", true).unwrap();
         ours.apply(&plan);
         for path in &touched {
-            let text = &ours.0[path];
+            let text = ours.0.get(path).or_else(|| ours.0.get(&moved(path))).unwrap();
             assert!(
                 text.contains("Mine"),
                 "{number}: {path} lost what its users wrote:\n{text}"
@@ -138,6 +149,11 @@ fn three_changes_of_the_scaffold_reach_a_project_and_nothing_of_its_users_is_los
                 assert!(ours.0[*path].contains(line), "{number}: {path} did not get {line:?}");
             }
         }
+        let of_tests = |files: &MemoryFiles| -> Vec<String> {
+            let tests = files.0.keys().filter(|path| path.starts_with("tests/"));
+            tests.cloned().collect()
+        };
+        assert_eq!(of_tests(&ours), of_tests(&new), "{number}: tests are where they belong");
         assert_eq!(ours.0["src/own.rs"], "//! Mine.\n");
         assert!(ours.0["PROJECT"].contains("cliVersion: 0.2.0"));
         // Without conflicts, a second upgrade has nothing to do.
@@ -204,6 +220,25 @@ fn what_each_side_did_to_a_file_decides() {
     let mut wanted = with(&wanted);
     wanted.0.insert("PROJECT".into(), after.0["PROJECT"].clone());
     assert_eq!(after, wanted);
+}
+
+#[test]
+fn a_deleted_test_stays_deleted_when_the_others_move() {
+    let new = again(&golden("plain"), "0.2.0").unwrap();
+    let base = past("1", "plain");
+    let mut ours = base.clone();
+    ours.0.remove("tests/guestbook_controller.rs");
+    let before = ours.clone();
+    let plan = upgrade(&before, &base, &new, "0.2.0", false).unwrap();
+    ours.apply(&plan);
+    assert!(!ours.0.contains_key("tests/it/guestbook_controller.rs"));
+    assert!(ours.0.contains_key("tests/it/guestbook_webhook.rs"));
+    assert_eq!(ours.0[TESTS], new.0[TESTS].replace("mod guestbook_controller;\n", ""));
+    assert!(
+        plan.notes.iter().any(|note| note.contains("stays deleted")),
+        "{:?}",
+        plan.notes
+    );
 }
 
 fn text() -> impl Strategy<Value = String> {

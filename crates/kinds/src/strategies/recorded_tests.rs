@@ -193,7 +193,7 @@ fn defaults_are_idempotent_and_nothing_panics() {
             (strategy.prepare_update)(&mut twice, body, &context);
             if let Some(allocation) = strategy.allocate {
                 let mut taken = AllocatedValues::default();
-                taken.add(&(allocation.held)(body));
+                taken.add(&(allocation.values)(body));
                 let _ = (allocation.give)(&mut twice, Some(body), &taken, &context);
             }
             let now = "2026-01-01T00:00:00Z".parse().expect("a time");

@@ -46,7 +46,7 @@ pub(crate) const SERVICE: Strategy = Strategy {
     },
     warnings: super::service_warnings::warnings,
     allocate: Some(Allocation {
-        held: allocation::held,
+        values: allocation::allocated_values,
         give: allocation::allocate,
     }),
     ..PLAIN

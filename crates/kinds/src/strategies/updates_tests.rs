@@ -60,7 +60,7 @@ fn check(path: &str, body: Value, patch: Value, wanted: &[&str]) -> (Value, Valu
     let mut errors = Vec::new();
     if let Some(allocation) = strategy.allocate {
         let mut taken = AllocatedValues::default();
-        taken.add(&(allocation.held)(&old));
+        taken.add(&(allocation.values)(&old));
         errors.extend(why_not((allocation.give)(&mut new, Some(&old), &taken, &context)));
     }
     errors.extend(texts(strategy.errors_of_change(&new, &old)));
@@ -280,7 +280,7 @@ fn what_is_taken_is_refused() {
     let row = row("v1/services");
     let scene = Scene::default();
     let context = scene.context();
-    let Allocation { held, give } = row.strategy.allocate.expect("services allocate");
+    let Allocation { values, give } = row.strategy.allocate.expect("services allocate");
     let make = |spec: Value| {
         let mut service = json!({"metadata": {"name": "s"}, "spec": spec});
         (row.strategy.default)(&mut service);
@@ -291,7 +291,7 @@ fn what_is_taken_is_refused() {
         make(json!({"type": "NodePort", "clusterIP": "10.0.0.9", "ports": [{"port": 80, "nodePort": 31234}]}));
     assert_eq!(give(&mut stored, None, &AllocatedValues::default(), &context), Ok(()));
     let mut taken = AllocatedValues::default();
-    taken.add(&held(&stored));
+    taken.add(&values(&stored));
     let refused = |spec: Value, texts: &[&str]| {
         let mut service = make(spec.clone());
         let result = give(&mut service, None, &taken, &context);
@@ -443,9 +443,9 @@ fn what_is_immutable_stays() {
     assert_eq!(new["metadata"]["labels"]["kubernetes.io/metadata.name"], "n");
 }
 
-/// How often kube-apiserver 1.36 tells an error of the metadata, kind by kind.
+/// How often kube-apiserver 1.36 reports an error of the metadata, kind by kind.
 #[test]
-fn every_look_tells_its_errors() {
+fn every_metadata_check_reports_its_errors() {
     let check = |group: &str, kind: &str, of_status: bool, expected: [usize; 4]| {
         let resource = rows()
             .into_iter()

@@ -10,12 +10,12 @@ use super::activation::Authorizers;
 use crate::authorization::Attributes as Access;
 use crate::model::user::{UserInfo, service_account_groups, service_account_name};
 
-struct Asked<'a> {
+struct CelAuthorizer<'a> {
     session: &'a Session<'a>,
     user: &'a UserInfo,
 }
 
-impl Authorizer for Asked<'_> {
+impl Authorizer for CelAuthorizer<'_> {
     fn authorize(&self, question: &Question) -> Decision {
         let mut access = Access {
             verb: question.verb.clone(),
@@ -54,7 +54,7 @@ fn service_account(namespace: &str, name: &str) -> UserInfo {
 
 /// The variables for a request.
 pub(super) fn bind<'a>(session: &'a Session<'a>, attributes: &'a Attributes) -> Option<Authorizers<'a>> {
-    let asked = Rc::new(Asked {
+    let asked = Rc::new(CelAuthorizer {
         session,
         user: &attributes.user,
     });

@@ -33,10 +33,10 @@ pub(super) trait Kind: Sized {
 
 /// The policies of one kind.
 pub(super) struct Source<P> {
-    known: Followed<Known<P>>,
+    known: Followed<PolicyIndex<P>>,
 }
 
-struct Known<P> {
+struct PolicyIndex<P> {
     policies: BTreeMap<String, Entry<P>>,
     /// Names of policies.
     by_resource: ByResource,
@@ -52,9 +52,9 @@ struct Entry<P> {
     compiled: OnceLock<Arc<P>>,
 }
 
-impl<P> Default for Known<P> {
-    fn default() -> Known<P> {
-        Known {
+impl<P> Default for PolicyIndex<P> {
+    fn default() -> PolicyIndex<P> {
+        PolicyIndex {
             policies: BTreeMap::new(),
             by_resource: ByResource::default(),
             bindings: BTreeMap::new(),
@@ -63,7 +63,7 @@ impl<P> Default for Known<P> {
     }
 }
 
-impl<P: Kind> Derived for Known<P> {
+impl<P: Kind> Derived for PolicyIndex<P> {
     fn apply(&mut self, store: &'static str, key: &str, object: Option<&Arc<StoredObject>>) {
         let [policies, _] = P::STORES;
         if store == policies {
@@ -74,7 +74,7 @@ impl<P: Kind> Derived for Known<P> {
     }
 }
 
-impl<P: Kind> Known<P> {
+impl<P: Kind> PolicyIndex<P> {
     fn take_policy(&mut self, name: &str, policy: Option<&Value>) {
         if let Some(before) = self.policies.remove(name) {
             self.by_resource.remove(name, std::iter::once(&before.criteria));

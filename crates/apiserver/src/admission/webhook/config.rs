@@ -70,17 +70,17 @@ impl Webhook {
 
 /// The webhooks of all configurations of one kind, in the order in which they are asked.
 pub(super) struct Configurations {
-    known: Followed<Known>,
+    known: Followed<WebhookIndex>,
 }
 
 /// The configured webhooks, by the name of the configuration.
 #[derive(Default)]
-struct Known {
+struct WebhookIndex {
     webhooks: BTreeMap<String, Arc<Vec<Webhook>>>,
     by_resource: ByResource,
 }
 
-impl Derived for Known {
+impl Derived for WebhookIndex {
     fn apply(&mut self, _store: &'static str, key: &str, object: Option<&Arc<StoredObject>>) {
         if let Some(before) = self.webhooks.remove(key) {
             let criteria = before.iter().map(|webhook| &webhook.criteria);

@@ -74,7 +74,7 @@ fn parent(service: &Value) -> Value {
 impl Inner {
     /// Writes down that a Service holds the addresses that it did not have before.
     pub(crate) fn reserve_addresses(&self, service: &Value, old: Option<&Value>) -> Result<Reservation, Unallocated> {
-        let mut held = Reservation {
+        let mut reservation = Reservation {
             storage: self.storage.clone(),
             addresses: Vec::new(),
         };
@@ -83,7 +83,7 @@ impl Inner {
                 continue;
             }
             match self.storage.create(STORE, &ip.to_string(), self.address(ip, service)) {
-                Ok(address) => held.addresses.push(address),
+                Ok(address) => reservation.addresses.push(address),
                 // A client that writes IPAddresses itself was faster.
                 Err(StorageError::AlreadyExists(_)) => {
                     let why = format!("failed to allocate IP {ip}: provided IP is already allocated");
@@ -92,7 +92,7 @@ impl Inner {
                 Err(error) => return Err(Unallocated::Failed(format!("failed to allocate IP {ip}: {error}"))),
             }
         }
-        Ok(held)
+        Ok(reservation)
     }
 
     /// Takes back the addresses that a Service had; not those that it keeps.
@@ -142,7 +142,7 @@ impl Inner {
         let parent = |field: &str| get(address, &["spec", "parentRef", field]).as_str().unwrap_or("");
         let key = format!("{}/{}", parent("namespace"), parent("name"));
         let service = self.storage.get(SERVICES, &key);
-        service.is_some_and(|service| cluster_ips(service.value()).any(|held| held.to_string() == ip))
+        service.is_some_and(|service| cluster_ips(service.value()).any(|used| used.to_string() == ip))
     }
 
     /// The IPAddress, as it is stored.
@@ -175,7 +175,7 @@ mod tests {
     const ADDRESSES: &str = "/apis/networking.k8s.io/v1/ipaddresses";
 
     /// The addresses with their holders, as `ADDRESS NAME`.
-    fn held(world: &World) -> Vec<String> {
+    fn reserved(world: &World) -> Vec<String> {
         let listed = world
             .api
             .inner
@@ -210,7 +210,7 @@ mod tests {
             assert_eq!(answer.code, code, "{line} {body}: {}", answer.body);
             let first = ["10.0.0.1 kubernetes"];
             let expected: Vec<&str> = first.iter().chain(expected).copied().collect();
-            assert_eq!(held(&world), expected, "{line} {body}");
+            assert_eq!(reserved(&world), expected, "{line} {body}");
             answer.body["message"].clone()
         };
         let fixed = |name: &str, ip: &str| service(name, json!({"clusterIP": ip}));
@@ -275,11 +275,11 @@ mod tests {
         address["metadata"]["labels"] = json!({});
         inner.storage.create(STORE, "10.0.0.81", address).expect("it is free");
         assert_eq!(
-            held(&world),
+            reserved(&world),
             ["10.0.0.1 kubernetes", "10.0.0.80 lost", "10.0.0.81 lost"]
         );
         inner.release_orphans();
-        assert_eq!(held(&world), ["10.0.0.1 kubernetes", "10.0.0.81 lost"]);
+        assert_eq!(reserved(&world), ["10.0.0.1 kubernetes", "10.0.0.81 lost"]);
     }
 
     #[test]
@@ -289,8 +289,8 @@ mod tests {
             world.call(&format!("DELETE {ADDRESSES}/10.0.0.1"), &json!({})).code,
             200
         );
-        assert!(held(&world).is_empty());
+        assert!(reserved(&world).is_empty());
         world.api.inner.complete_addresses();
-        assert_eq!(held(&world), ["10.0.0.1 kubernetes"]);
+        assert_eq!(reserved(&world), ["10.0.0.1 kubernetes"]);
     }
 }

@@ -20,21 +20,21 @@ use crate::model::{AllocatedValue, AllocatedValues, Resource, StrategyContext, U
 use crate::server::Inner;
 use crate::storage::{ListRequest, StoredObject};
 
-/// The taken values in each store whose objects hold some.
+/// The allocated values in each store whose objects hold some.
 pub(crate) type Claims = Arc<Mutex<BTreeMap<String, Allocated>>>;
 
-/// The taken values of one store.
+/// The allocated values of one store.
 #[derive(Default)]
 pub(crate) struct Allocated {
     /// By stored objects and by claims.
     taken: AllocatedValues,
-    /// By stored objects: key, revision, and the values held then.
+    /// By stored objects: key, revision, and its values then.
     stored: BTreeMap<String, (u64, Vec<AllocatedValue>)>,
 }
 
 impl Allocated {
     /// Takes note of the object stored under a key now.
-    fn put(&mut self, key: &str, stored: Option<&StoredObject>, held: fn(&Value) -> Vec<AllocatedValue>) {
+    fn put(&mut self, key: &str, stored: Option<&StoredObject>, values_of: fn(&Value) -> Vec<AllocatedValue>) {
         let known = self.stored.get(key).map(|(revision, _)| *revision);
         if known == stored.map(StoredObject::revision) {
             return;
@@ -43,7 +43,7 @@ impl Allocated {
             self.taken.remove(&before);
         }
         if let Some(stored) = stored {
-            let values = held(stored.value());
+            let values = values_of(stored.value());
             self.taken.add(&values);
             self.stored.insert(key.to_owned(), (stored.revision(), values));
         }
@@ -53,7 +53,7 @@ impl Allocated {
 /// The claim of one write: ends when it is dropped, which is after its object was stored or refused.
 #[derive(Default)]
 pub(crate) struct Claim {
-    held: Option<(Claims, String, Vec<AllocatedValue>)>,
+    allocated: Option<(Claims, String, Vec<AllocatedValue>)>,
     addresses: Option<Reservation>,
 }
 
@@ -68,7 +68,7 @@ impl Claim {
 
 impl Drop for Claim {
     fn drop(&mut self) {
-        if let Some((claims, store, values)) = &self.held {
+        if let Some((claims, store, values)) = &self.allocated {
             let mut claims = claims.lock().unwrap_or_else(PoisonError::into_inner);
             if let Some(allocated) = claims.get_mut(store) {
                 allocated.taken.remove(values);
@@ -96,10 +96,10 @@ impl Inner {
             return Ok(Claim::default());
         }
         let addresses = self.reserve_addresses(object, old)?;
-        let values = (allocation.held)(object);
+        let values = (allocation.values)(object);
         allocated.taken.add(&values);
         Ok(Claim {
-            held: Some((self.claims.clone(), resource.store.to_string(), values)),
+            allocated: Some((self.claims.clone(), resource.store.to_string(), values)),
             addresses: Some(addresses),
         })
     }
@@ -114,7 +114,7 @@ impl Inner {
         let mut claims = self.claims.lock().unwrap_or_else(PoisonError::into_inner);
         let allocated = claims.entry(resource.store.to_string()).or_default();
         let present = self.storage.get(&resource.store, &key);
-        allocated.put(&key, present.as_deref(), allocation.held);
+        allocated.put(&key, present.as_deref(), allocation.values);
     }
 
     /// The same for all objects, replacing all records: at the start, and when writes were taken back.
@@ -133,12 +133,12 @@ impl Inner {
         let stored: BTreeMap<_, _> = listed.items.into_iter().collect();
         let known: Vec<String> = allocated.stored.keys().cloned().collect();
         for key in known.iter().filter(|key| !stored.contains_key(key.as_str())) {
-            allocated.put(key, None, allocation.held);
+            allocated.put(key, None, allocation.values);
         }
         for (key, entry) in &stored {
             let known = allocated.stored.get(&**key).map(|(revision, _)| *revision);
             if known != Some(entry.revision()) {
-                allocated.put(key, Some(&entry.object()), allocation.held);
+                allocated.put(key, Some(&entry.object()), allocation.values);
             }
         }
     }

@@ -24,7 +24,7 @@ use crate::storage::{ChangeStream, Delivery, StoredObject};
 /// How long each step takes: time enough to open a watch, too short to wait for.
 const STEP: Duration = Duration::from_millis(50);
 
-/// Whether a caller sees to it that definitions end.
+/// Whether a worker ends definitions: a running [`ApiServer::end_definitions`].
 #[derive(Default)]
 pub(crate) struct WorkerState(AtomicBool);
 
@@ -34,7 +34,7 @@ impl WorkerState {
     }
 }
 
-/// As long as it lives.
+/// The worker runs until this is dropped.
 struct RunningWorker<'a>(&'a WorkerState);
 
 impl<'a> RunningWorker<'a> {

@@ -56,7 +56,7 @@ impl Account {
         format!("system:serviceaccount:{}:{ACCOUNT}", self.namespace())
     }
 
-    /// Creates the account and brings its roles to the present declaration; those of removed rules go, too.
+    /// Creates the account with these roles, and removes its other roles.
     ///
     /// # Errors
     /// KWR0703 with the server's words.
@@ -65,7 +65,7 @@ impl Account {
         for item in &items {
             objects::apply_configuration(client, item).await?;
         }
-        objects::remove_others(client, objects::RIGHTS, &items).await
+        objects::prune(client, objects::RBAC, &items).await
     }
 
     fn objects(&self, roles: &[Value]) -> Vec<Value> {
@@ -96,7 +96,7 @@ impl Account {
                 codes::dev::REFUSED,
                 format!("the API server gives no token to {}", self.user()),
             )
-            .because(objects::words(&why))
+            .because(objects::message(&why))
             .fix("--as-admin runs the operator with the rights of the kubeconfig")
         })?;
         write(&self.with_token(of, token), path)

@@ -1,10 +1,9 @@
-//! Notices frequent mistakes of an operator from its behaviour, and gives advice.
+//! Detects common mistakes of an operator from its observations, and gives advice.
 //!
-//! Told observations and the time, it answers diagnostics; no input or output. Two sources: patterns over time (a
-//! reconciler that wakes itself, writes that change nothing, conflicts without end, a reconcile that does not return, a
-//! finalizer that no controller removes), and the texts of errors ([`about_error`]). Invariants: each piece of advice
-//! is given once for each subject while an operator runs, because a person who has read it once is only disturbed by
-//! the second; the memory is bounded.
+//! Two sources: patterns over time (a reconciler that triggers itself, writes that change nothing, repeated conflicts, a
+//! reconcile that does not return, a finalizer that no controller removes), and the texts of errors ([`about_error`]).
+//! Invariants: each piece of advice is given once for each subject while an operator runs; the memory is bounded. No
+//! input or output here.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::{Duration, Instant};
@@ -12,39 +11,39 @@ use std::time::{Duration, Instant};
 use kubewright::{Cause, CauseKind, FieldChange, ObjectRef, Observation, Outcome, Rule};
 use kubewright_codegen::{Code, Diagnostic, codes};
 
-/// So many reconciles in a row that were caused by the controller's own writes are a loop…
+/// The number of reconciles in a row, caused by the controller's own writes, that are a loop…
 const LOOP: usize = 10;
-/// …when they come within this time.
+/// …if they happen within this time.
 const LOOP_WITHIN: Duration = Duration::from_secs(30);
-/// So many writes in a row that change nothing, or change the same thing again.
+/// The number of writes in a row that change nothing, or the same thing again, that are a mistake.
 const REPEATED: u32 = 5;
-/// So many conflicts in a row of one key.
+/// The number of conflicts in a row of one key that are a mistake.
 const CONFLICTS: u32 = 5;
-/// A reconcile or a finalizer that takes longer is remarked.
-const LONG: Duration = Duration::from_secs(30);
-/// Objects whose writes are remembered.
-const REMEMBERED: usize = 1024;
+/// A reconcile or a finalizer that takes longer is reported.
+const TOO_LONG: Duration = Duration::from_secs(30);
+/// The number of objects whose writes are tracked.
+const MAX_TRACKED: usize = 1024;
 
 type Key = (String, String);
 
-/// The memory of one operator.
+/// What is known about one operator.
 #[derive(Debug, Default)]
 pub(crate) struct Advisor {
     /// The kind that each controller reconciles, as far as the operator declares it.
     kinds: BTreeMap<String, String>,
     given: BTreeSet<(Code, String)>,
-    /// When reconciles of a key were caused by nothing but own writes.
-    self_woken: BTreeMap<Key, VecDeque<Instant>>,
+    /// The times of reconciles that only the controller's own writes caused, by key.
+    self_triggers: BTreeMap<Key, VecDeque<Instant>>,
     conflicts: BTreeMap<Key, u32>,
     running: BTreeMap<Key, Instant>,
     /// The last write to an object by a controller, and how often it was the same.
     writes: BTreeMap<(String, ObjectRef), (Vec<FieldChange>, u32)>,
     deleting: BTreeMap<ObjectRef, Instant>,
-    /// Advice about errors that still occur: the reporter (a key, or a cache) and its subject.
+    /// Errors that still occur: who reports them (a key, or a cache), and the subject of the advice.
     failing: BTreeSet<(String, String)>,
 }
 
-/// A piece of advice. The subject tells it from others of the same code.
+/// A piece of advice. The subject distinguishes it from others of the same code.
 #[derive(Clone, Debug)]
 pub(crate) struct Advice {
     pub(crate) subject: String,
@@ -60,8 +59,8 @@ impl Advisor {
         }
     }
 
-    /// Takes an observation and gives the advice that it leads to.
-    pub(crate) fn hear(&mut self, now: Instant, what: &Observation) -> Vec<Advice> {
+    /// The advice that an observation leads to.
+    pub(crate) fn observe(&mut self, now: Instant, what: &Observation) -> Vec<Advice> {
         let advice = match what {
             Observation::ReconcileStarted {
                 controller,
@@ -71,8 +70,8 @@ impl Advisor {
             } => {
                 let key = (controller.to_string(), request.to_string());
                 self.running.insert(key.clone(), now);
-                self.note_deletions(now, causes);
-                self.woken(now, key, causes)
+                self.track_deletions(now, causes);
+                self.self_triggered(now, key, causes)
             }
             Observation::ReconcileFinished {
                 controller,
@@ -103,9 +102,9 @@ impl Advisor {
         self.give(advice)
     }
 
-    /// Gives the advice that time alone leads to.
+    /// The advice that the passing of time leads to.
     pub(crate) fn tick(&mut self, now: Instant) -> Vec<Advice> {
-        let long = |since: &Instant| now.saturating_duration_since(*since) >= LONG;
+        let long = |since: &Instant| now.saturating_duration_since(*since) >= TOO_LONG;
         let stuck: Vec<_> = self
             .running
             .iter()
@@ -150,8 +149,8 @@ impl Advisor {
             .collect()
     }
 
-    /// The subjects of advice about errors that this observation answers: the reconcile succeeds, the cache is filled.
-    pub(crate) fn answered(&mut self, what: &Observation) -> Vec<String> {
+    /// The subjects of advice that this observation resolves: the reconcile succeeds, the cache is filled.
+    pub(crate) fn resolved(&mut self, what: &Observation) -> Vec<String> {
         let who = match what {
             Observation::ReconcileFinished {
                 controller,
@@ -162,19 +161,19 @@ impl Advisor {
             Observation::CacheSynced { resource, .. } => resource.clone(),
             _ => return Vec::new(),
         };
-        let (answered, failing) = std::mem::take(&mut self.failing)
+        let (resolved, failing) = std::mem::take(&mut self.failing)
             .into_iter()
             .partition(|(failed, _)| *failed == who);
         self.failing = failing;
-        let answered: BTreeSet<(String, String)> = answered;
-        let subjects: Vec<String> = answered.into_iter().map(|(_, subject)| subject).collect();
-        // Should it come back, it is told again.
+        let resolved: BTreeSet<(String, String)> = resolved;
+        let subjects: Vec<String> = resolved.into_iter().map(|(_, subject)| subject).collect();
+        // If the error comes back, the advice is given again.
         self.given.retain(|(_, subject)| !subjects.contains(subject));
         subjects
     }
 
-    /// A key that is reconciled because of its controller's own writes, again and again.
-    fn woken(&mut self, now: Instant, key: Key, causes: &[Cause]) -> Option<(String, Diagnostic)> {
+    /// Detects a key that is reconciled again and again because of its controller's own writes.
+    fn self_triggered(&mut self, now: Instant, key: Key, causes: &[Cause]) -> Option<(String, Diagnostic)> {
         let own = |cause: &Cause| {
             let object = cause.object()?;
             let (last, _) = self.writes.get(&(key.0.clone(), object.clone()))?;
@@ -187,10 +186,10 @@ impl Advisor {
         };
         let whys: Option<Vec<_>> = causes.iter().map(own).collect();
         let Some((object, change)) = whys.and_then(|whys| whys.into_iter().next()) else {
-            self.self_woken.remove(&key);
+            self.self_triggers.remove(&key);
             return None;
         };
-        let times = self.self_woken.entry(key.clone()).or_default();
+        let times = self.self_triggers.entry(key.clone()).or_default();
         times.push_back(now);
         if times.len() > LOOP {
             times.pop_front();
@@ -230,7 +229,7 @@ impl Advisor {
             self.writes.remove(&key);
             return None;
         }
-        if self.writes.len() >= REMEMBERED && !self.writes.contains_key(&key) {
+        if self.writes.len() >= MAX_TRACKED && !self.writes.contains_key(&key) {
             self.writes.pop_first();
         }
         let (last, times) = self.writes.entry(key).or_default();
@@ -242,7 +241,7 @@ impl Advisor {
         let repeated = *times >= REPEATED;
         let subject = format!("{controller} {object}");
         if repeated {
-            return Some((subject, fight(controller, object, changes)));
+            return Some((subject, repeated_write(controller, object, changes)));
         }
         let spec = changes.iter().find(|change| change.path.starts_with("spec."));
         match spec {
@@ -282,9 +281,9 @@ impl Advisor {
             Outcome::Retry { error, .. } | Outcome::Terminal { error } => {
                 self.conflicts.remove(&key);
                 let found = about_error(error)?;
-                // One for each text: a reconciler may lack several rules.
+                // One for each text, because a reconciler may lack several rules.
                 let about = format!("{} {}", key.0, found.causes.join(" "));
-                if self.failing.len() < REMEMBERED {
+                if self.failing.len() < MAX_TRACKED {
                     self.failing.insert((subject, about.clone()));
                 }
                 Some((about, found))
@@ -296,7 +295,7 @@ impl Advisor {
         }
     }
 
-    fn note_deletions(&mut self, now: Instant, causes: &[Cause]) {
+    fn track_deletions(&mut self, now: Instant, causes: &[Cause]) {
         for cause in causes {
             let Some(object) = cause.object() else { continue };
             let marked = cause
@@ -312,7 +311,7 @@ impl Advisor {
     }
 }
 
-fn fight(controller: &str, object: &ObjectRef, changes: &[FieldChange]) -> Diagnostic {
+fn repeated_write(controller: &str, object: &ObjectRef, changes: &[FieldChange]) -> Diagnostic {
     let found = Diagnostic::new(
         codes::dev::FIGHT,
         format!("{controller} writes {object} again and again"),
@@ -327,7 +326,7 @@ fn fight(controller: &str, object: &ObjectRef, changes: &[FieldChange]) -> Diagn
     }
 }
 
-/// The advice for the text of an error, when it is a frequent one.
+/// The advice for the text of an error, if it is a common one.
 pub(crate) fn about_error(text: &str) -> Option<Diagnostic> {
     let has = |words: &str| text.contains(words);
     if let Some(found) = forbidden(text) {
@@ -372,7 +371,7 @@ pub(crate) fn about_error(text: &str) -> Option<Diagnostic> {
     Some(Diagnostic::new(code, attempted).because(text).fix(fix))
 }
 
-/// A refusal as the rule that is missing.
+/// The rule that is missing, for a `Forbidden` error.
 fn forbidden(text: &str) -> Option<Diagnostic> {
     let rule = Rule::missing_in(text)?;
     let (_, told) = text.split_once(" cannot ")?;
@@ -393,7 +392,7 @@ mod tests {
     use kubewright::Request;
     use serde_json::{Value, json};
 
-    struct Play {
+    struct Harness {
         advisor: Advisor,
         now: Instant,
         given: Vec<String>,
@@ -416,18 +415,18 @@ mod tests {
         }
     }
 
-    impl Play {
-        fn new() -> Play {
-            Play {
+    impl Harness {
+        fn new() -> Harness {
+            Harness {
                 advisor: Advisor::new([("guestbook".to_owned(), "Guestbook".to_owned())].into()),
                 now: Instant::now(),
                 given: Vec::new(),
             }
         }
 
-        fn hear(&mut self, what: Observation) {
+        fn observe(&mut self, what: Observation) {
             self.now += Duration::from_millis(10);
-            let given = self.advisor.hear(self.now, &what);
+            let given = self.advisor.observe(self.now, &what);
             self.given.extend(given.iter().map(|advice| advice.found.to_string()));
         }
 
@@ -438,7 +437,7 @@ mod tests {
         }
 
         fn start(&mut self, causes: Value) {
-            self.hear(Observation::ReconcileStarted {
+            self.observe(Observation::ReconcileStarted {
                 controller: "guestbook".into(),
                 request: Request::new(Some("default"), "hello"),
                 reconcile_id: 1,
@@ -449,7 +448,7 @@ mod tests {
         }
 
         fn finish(&mut self, outcome: Outcome) {
-            self.hear(Observation::ReconcileFinished {
+            self.observe(Observation::ReconcileFinished {
                 controller: "guestbook".into(),
                 request: Request::new(Some("default"), "hello"),
                 reconcile_id: 1,
@@ -459,7 +458,7 @@ mod tests {
         }
 
         fn write(&mut self, object: ObjectRef, subresource: Option<&str>, changes: Vec<FieldChange>) {
-            self.hear(Observation::Written {
+            self.observe(Observation::Written {
                 controller: Some("guestbook".into()),
                 verb: "patch",
                 object,
@@ -475,18 +474,18 @@ mod tests {
     }
 
     #[test]
-    fn a_reconciler_that_wakes_itself_is_told_once() {
-        let mut play = Play::new();
+    fn a_reconciler_that_triggers_itself_is_reported_once() {
+        let mut harness = Harness::new();
         for pass in 0..40 {
-            play.changed("status.lastChecked");
-            play.write(
+            harness.changed("status.lastChecked");
+            harness.write(
                 guestbook(),
                 Some("status"),
                 vec![change("status.lastChecked", json!(pass), json!(pass + 1))],
             );
-            play.finish(Outcome::Done);
+            harness.finish(Outcome::Done);
         }
-        insta::assert_snapshot!(play.given.join("\n"), @"
+        insta::assert_snapshot!(harness.given.join("\n"), @"
         guestbook reconciles default/hello in a loop [KWR0720]
           because: 10 times in 0.3 s, each time because of its own write before
           because: every pass writes Guestbook default/hello: status.lastChecked 1 → 2
@@ -496,25 +495,25 @@ mod tests {
 
     #[test]
     fn ordinary_work_gets_no_advice() {
-        let mut play = Play::new();
+        let mut harness = Harness::new();
         for pass in 0..40 {
             // Another client's change each time, and a status that follows it.
-            play.changed("spec.size");
-            play.write(
+            harness.changed("spec.size");
+            harness.write(
                 guestbook(),
                 Some("status"),
                 vec![change("status.size", json!(pass), json!(pass + 1))],
             );
-            play.finish(Outcome::Done);
-            play.changed("status.size");
-            play.finish(Outcome::Done);
+            harness.finish(Outcome::Done);
+            harness.changed("status.size");
+            harness.finish(Outcome::Done);
         }
-        play.finish(Outcome::Conflict {
+        harness.finish(Outcome::Conflict {
             error: "newer".into(),
             after: Duration::from_millis(5),
         });
-        play.later(60);
-        assert_eq!(play.given, Vec::<String>::new());
+        harness.later(60);
+        assert_eq!(harness.given, Vec::<String>::new());
     }
 
     #[test]
@@ -523,12 +522,12 @@ mod tests {
             kind: "Deployment".into(),
             ..guestbook()
         };
-        let mut play = Play::new();
+        let mut harness = Harness::new();
         for _ in 0..REPEATED * 2 {
-            play.write(deployment(), None, Vec::new());
+            harness.write(deployment(), None, Vec::new());
         }
         for _ in 0..REPEATED * 2 {
-            play.write(
+            harness.write(
                 ObjectRef {
                     name: "scaled".into(),
                     ..deployment()
@@ -537,7 +536,7 @@ mod tests {
                 vec![change("spec.replicas", json!(4), json!(1))],
             );
         }
-        insta::assert_snapshot!(play.given.join("\n"), @"
+        insta::assert_snapshot!(harness.given.join("\n"), @"
         guestbook writes Deployment default/hello again and again [KWR0721]
           because: 5 times in a row, and nothing changed: what is sent is what is there, but for what the server adds
           fix: use ctx.apply, which sends nothing when nothing changes
@@ -549,10 +548,10 @@ mod tests {
 
     #[test]
     fn spec_conflicts_and_waits() {
-        let mut play = Play::new();
-        play.write(guestbook(), None, vec![change("spec.size", json!(0), json!(1))]);
+        let mut harness = Harness::new();
+        harness.write(guestbook(), None, vec![change("spec.size", json!(0), json!(1))]);
         for _ in 0..CONFLICTS * 2 {
-            play.finish(Outcome::Conflict {
+            harness.finish(Outcome::Conflict {
                 error: "the object has been modified".into(),
                 after: Duration::from_millis(5),
             });
@@ -562,10 +561,10 @@ mod tests {
             before: None,
             after: Some(json!("2026-11-21T20:00:00Z")),
         }];
-        play.start(json!([{"kind": "changed", "object": guestbook(), "changes": marked}]));
-        play.later(31);
-        play.later(31);
-        insta::assert_snapshot!(play.given.join("\n"), @"
+        harness.start(json!([{"kind": "changed", "object": guestbook(), "changes": marked}]));
+        harness.later(31);
+        harness.later(31);
+        insta::assert_snapshot!(harness.given.join("\n"), @"
         guestbook changes the spec of Guestbook default/hello, which it reconciles [KWR0730]
           because: it wrote spec.size 0 → 1; a person, or their repository, will set it back
           fix: put computed values into status, and defaults into the schema or the defaulting webhook
@@ -582,10 +581,10 @@ mod tests {
     }
 
     #[test]
-    fn advice_about_an_error_is_answered_by_success_and_told_again() {
+    fn success_resolves_advice_about_an_error_which_may_come_again() {
         let text =
             "secrets is forbidden: User \"u\" cannot list resource \"secrets\" in API group \"\" at the cluster scope";
-        let mut play = Play::new();
+        let mut harness = Harness::new();
         let finished = |outcome| Observation::ReconcileFinished {
             controller: "guestbook".into(),
             request: Request::new(Some("default"), "hello"),
@@ -595,23 +594,26 @@ mod tests {
         };
         for _ in 0..2 {
             for _ in 0..3 {
-                play.finish(Outcome::Terminal { error: text.into() });
+                harness.finish(Outcome::Terminal { error: text.into() });
             }
-            let answered = play.advisor.answered(&finished(Outcome::Done));
-            assert_eq!(answered.len(), 1, "{answered:?}");
-            assert_eq!(play.advisor.answered(&finished(Outcome::Done)), Vec::<String>::new());
+            let resolved = harness.advisor.resolved(&finished(Outcome::Done));
+            assert_eq!(resolved.len(), 1, "{resolved:?}");
+            assert_eq!(harness.advisor.resolved(&finished(Outcome::Done)), Vec::<String>::new());
         }
-        assert_eq!(play.given.len(), 2, "once for each time that it came");
+        assert_eq!(harness.given.len(), 2, "once for each time that it came");
     }
 
     #[test]
-    fn texts_of_errors_are_understood() {
+    fn texts_of_errors_lead_to_advice() {
         let check = |text: &str, code: Option<Code>, fix: &str| {
             let found = about_error(text);
             assert_eq!(found.as_ref().map(|found| found.code), code, "{text}");
             if let Some(found) = found {
                 assert!(found.fix.as_ref().is_some_and(|found| found.contains(fix)), "{found}");
-                assert!(found.causes[0].contains(text), "the server's own words stay: {found}");
+                assert!(
+                    found.causes[0].contains(text),
+                    "the server's own message stays: {found}"
+                );
             }
         };
         check(

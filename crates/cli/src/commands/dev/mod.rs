@@ -1,11 +1,11 @@
 //! `kubewright dev`: a cluster, the definitions, the operator; built again and restarted on every save.
 //!
-//! The parts: `machine` decides the next steps, and knows nothing but events; `session` does them; `operator`, `watch`,
-//! `objects`, `observations` and `program` (which other commands use, too) are its hands and ears; `story` is the known
-//! state, `teller` and `screen` show it.
+//! The parts: `lifecycle` decides what is done next; `session` does it, with `watch` (saved files), `program` (builds),
+//! `desired` and `objects` (the cluster), `operator` (the process) and `observations` (its socket); `state` is updated by
+//! all of them, and `renderer` and `screen` show it.
 //!
-//! A person may rely on this: the cluster and its objects stay while the operator is replaced; the last good build runs
-//! until a better one is there; no cluster outside of this machine is touched unless it was named.
+//! Invariants: the cluster and its objects stay while the operator is replaced; the last good build runs until a newer
+//! one is accepted; no cluster outside of this machine is changed unless it was named.
 
 use std::ffi::OsString;
 use std::net::SocketAddr;
@@ -18,31 +18,31 @@ use kubewright_codegen::{Diagnostic, Place, codes};
 use crate::commands::cluster::Running;
 use crate::files::temporary_folder;
 use crate::output::{Failure, Format};
-use crate::program::How;
+use crate::program::BuildOptions;
 use crate::project::Project;
 use crate::signals::stop_signal;
 use crate::target::Target;
 
 pub(crate) mod account;
 mod advice;
-mod kept;
-mod machine;
+mod desired;
+mod lifecycle;
 pub(crate) mod objects;
 mod observations;
 pub(crate) mod operator;
+mod programs;
+mod renderer;
 pub(crate) mod screen;
 mod session;
-mod story;
-mod teller;
-mod wanted;
+mod state;
 mod watch;
 mod webhooks;
 
 use account::Account;
+use renderer::BuiltinObserver;
 use screen::Terminal;
-use session::{Equipment, Session};
-use story::{Fact, News, Story};
-use teller::Scenery;
+use session::{Options, Session};
+use state::{Event, State, Update};
 
 /// Run the project's operator in an embedded cluster, and rebuild and restart it on every save
 ///
@@ -103,10 +103,10 @@ pub(crate) struct Arguments {
     operator: Vec<String>,
 }
 
-/// The cluster that is worked with.
-enum Ground {
+/// Where the cluster comes from.
+enum ClusterSource {
     Embedded(Running),
-    Other(Box<Target>),
+    Existing(Box<Target>),
 }
 
 impl Arguments {
@@ -117,25 +117,25 @@ impl Arguments {
         // Not in the project: the path of a socket may have a hundred letters at most.
         let scratch = temporary_folder()?;
         let stop = stop_signal()?;
-        let (news, told) = teller::channel();
-        let scenery = Scenery::new(news.clone());
+        let (updates, received) = renderer::channel();
+        let observer = BuiltinObserver::new(updates.clone());
 
-        let ground = self.ground(&private, scenery.clone()).await?;
-        let (client, kubeconfig, fact) = match &ground {
-            Ground::Embedded(running) => (
+        let source = self.cluster(&private, observer.clone()).await?;
+        let (client, kubeconfig, event) = match &source {
+            ClusterSource::Embedded(running) => (
                 running.cluster.client(),
                 running.kubeconfig.path().to_path_buf(),
-                Fact::Cluster {
+                Event::Cluster {
                     description: running.address(),
                     address: running.address(),
                     kubeconfig: running.kubeconfig.path().display().to_string(),
                     milliseconds: Some(started.elapsed().as_secs_f64() * 1000.0),
                 },
             ),
-            Ground::Other(target) => (
+            ClusterSource::Existing(target) => (
                 target.client().await?,
                 target.write(&scratch.path().join("kubeconfig"))?,
-                Fact::Cluster {
+                Event::Cluster {
                     description: target.describe(),
                     address: target.server.clone(),
                     kubeconfig: target.source.clone(),
@@ -144,69 +144,79 @@ impl Arguments {
             ),
         };
         let name = project.root.file_name().map(|name| name.to_string_lossy().into_owned());
-        let story = Story::new(started, name.unwrap_or_default());
+        let state = State::new(started, name.unwrap_or_default());
         let terminal = match output {
             Format::Text if !self.plain => Terminal::take(),
             _ => None,
         };
-        let equipment = Equipment {
-            how: How {
+        let options = Options {
+            build: BuildOptions {
                 root: project.root.clone(),
                 release: self.release,
                 features: self.features,
-                ..How::default()
+                ..BuildOptions::default()
             },
             client,
             kubeconfig: OsString::from(absolute(kubeconfig)?),
             scratch: scratch.path().to_path_buf(),
             arguments: self.operator,
-            // A cluster that `dev` did not start gets no roles from here.
-            account: (matches!(ground, Ground::Embedded(_)) && !self.as_admin).then(|| Account::of(&project.root)),
-            embedded: matches!(ground, Ground::Embedded(_)),
+            // `dev` creates no roles in a cluster that it did not start.
+            account: (matches!(source, ClusterSource::Embedded(_)) && !self.as_admin)
+                .then(|| Account::of(&project.root)),
+            embedded: matches!(source, ClusterSource::Embedded(_)),
             samples: self.samples,
-            news: news.clone(),
+            updates: updates.clone(),
         };
-        let session = Session::new(equipment)?;
+        let session = Session::new(options)?;
         if let Some(terminal) = &terminal {
             terminal.keys(session.keys());
         }
-        let telling = match terminal {
-            Some(terminal) => tokio::spawn(teller::draw(story, told, terminal)),
-            None => tokio::spawn(teller::print(story, told, output)),
+        let rendering = match terminal {
+            Some(terminal) => tokio::spawn(renderer::draw(state, received, terminal)),
+            None => tokio::spawn(renderer::print(state, received, output)),
         };
-        // The teller may be gone; then no output is needed.
-        let _ = news.send(News::Fact(fact)).await;
-        scenery.switch(true);
+        // The renderer may be gone; then no output is needed.
+        let _ = updates.send(Update::Event(event)).await;
+        observer.enable(true);
         let outcome = session.run(stop).await;
-        scenery.switch(false);
-        if let Ground::Embedded(running) = ground {
+        observer.enable(false);
+        if let ClusterSource::Embedded(running) = source {
             running.stop().await;
         }
-        drop((news, scenery));
-        // The remaining news are told, the terminal is given back; a terminal that takes nothing is not waited for.
-        let _ = tokio::time::timeout(std::time::Duration::from_millis(300), telling).await;
+        drop((updates, observer));
+        // The last updates are shown and the terminal is restored, unless the terminal is blocked.
+        let _ = tokio::time::timeout(std::time::Duration::from_millis(300), rendering).await;
         screen::restore();
         outcome
     }
 
     /// Starts the embedded cluster, or finds the one that was named.
-    async fn ground(&self, private: &std::path::Path, scenery: std::sync::Arc<Scenery>) -> Result<Ground, Failure> {
+    async fn cluster(
+        &self,
+        private: &std::path::Path,
+        observer: std::sync::Arc<BuiltinObserver>,
+    ) -> Result<ClusterSource, Failure> {
         if let Some(context) = &self.context {
             let target = Target::read(self.kubeconfig.as_deref(), Some(context))?;
-            target.allow(self.allow_context.as_deref())?;
-            return Ok(Ground::Other(Box::new(target)));
+            target.allow(
+                self.allow_context.as_deref(),
+                "`dev`",
+                "dev replaces definitions, applies samples and runs unfinished code there",
+                "without --context dev brings a cluster of its own; ",
+            )?;
+            return Ok(ClusterSource::Existing(Box::new(target)));
         }
         let file = self.kubeconfig.clone().unwrap_or_else(|| private.join("kubeconfig"));
         let data = self.data_dir.clone();
         let running = Running::start(self.listen, Some(file), |builder| {
-            let builder = builder.observe(scenery);
+            let builder = builder.observe(observer);
             match data {
                 Some(folder) => builder.data_dir(folder),
                 None => builder,
             }
         })
         .await?;
-        Ok(Ground::Embedded(running))
+        Ok(ClusterSource::Embedded(running))
     }
 }
 

@@ -1,8 +1,8 @@
 //! The objects that `dev` puts into the cluster: definitions, webhook configurations, samples. All by server-side
 //! apply, so that fields of other managers stay.
 //!
-//! Invariants: an object that is as it should be keeps its resourceVersion; a definition counts only when the server
-//! serves it; the server's refusals are shown in its own words.
+//! Invariants: an object that does not change keeps its resourceVersion; a definition counts as applied when the server
+//! serves it; errors show the server's own message.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -16,11 +16,11 @@ use kubewright_codegen::{Code, Diagnostic, Place, codes};
 use serde_json::Value;
 
 use super::webhooks::LABEL;
-use crate::target::chain;
+use crate::errors::chain;
 
-/// Who writes.
+/// The field manager of `dev`.
 const FIELD_MANAGER: &str = "kubewright-dev";
-/// How long a definition may take until it is served.
+/// How long a definition may take to be established.
 const ESTABLISHED_WITHIN: Duration = Duration::from_secs(10);
 
 /// The outcome for an object.
@@ -32,7 +32,7 @@ pub(crate) enum Applied {
 }
 
 impl Applied {
-    pub(crate) fn word(self) -> &'static str {
+    pub(crate) fn as_str(self) -> &'static str {
         match self {
             Applied::Created => "created",
             Applied::Changed => "changed",
@@ -41,7 +41,7 @@ impl Applied {
     }
 }
 
-/// Something that is to be applied, and where it stands.
+/// An object that is to be applied, and where it is written.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Item {
     pub(crate) object: Value,
@@ -170,7 +170,7 @@ pub(crate) async fn apply_definition(client: &Client, item: &Item) -> Result<App
         .because(why)
         .fix(fix)
     };
-    let applied = apply(client, item).await.map_err(|why| refused(words(&why)))?;
+    let applied = apply(client, item).await.map_err(|why| refused(message(&why)))?;
     let resource = ApiResource {
         group: "apiextensions.k8s.io".into(),
         version: "v1".into(),
@@ -181,7 +181,7 @@ pub(crate) async fn apply_definition(client: &Client, item: &Item) -> Result<App
     let definitions: Api<DynamicObject> = Api::all_with(client.clone(), &resource);
     let end = tokio::time::Instant::now() + ESTABLISHED_WITHIN;
     loop {
-        let found = definitions.get(&name).await.map_err(|why| refused(words(&why)))?;
+        let found = definitions.get(&name).await.map_err(|why| refused(message(&why)))?;
         let conditions = found.data.pointer("/status/conditions").and_then(Value::as_array);
         let conditions = conditions.map_or(&[][..], Vec::as_slice);
         if conditions
@@ -191,14 +191,14 @@ pub(crate) async fn apply_definition(client: &Client, item: &Item) -> Result<App
             return Ok(applied);
         }
         if tokio::time::Instant::now() >= end {
-            let told: Vec<&str> = conditions
+            let messages: Vec<&str> = conditions
                 .iter()
                 .filter_map(|condition| condition["message"].as_str())
                 .collect();
             return Err(refused(format!(
                 "it took the definition but does not serve it after {} s: {}",
                 ESTABLISHED_WITHIN.as_secs(),
-                told.join("; ")
+                messages.join("; ")
             )));
         }
         tokio::time::sleep(Duration::from_millis(10)).await;
@@ -213,7 +213,7 @@ pub(crate) async fn apply_configuration(client: &Client, item: &Item) -> Result<
     apply(client, item).await.map_err(|why| {
         Diagnostic::new(codes::dev::REFUSED, format!("the API server refused {}", item.name()))
             .at(item.place.clone())
-            .because(words(&why))
+            .because(message(&why))
             .fix("correct the settings there and save")
     })
 }
@@ -223,21 +223,17 @@ pub(crate) const WEBHOOKS: (&str, &[&str]) = (
     "admissionregistration.k8s.io",
     &["MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"],
 );
-/// Group and kinds of an account's rights.
-pub(crate) const RIGHTS: (&str, &[&str]) = (
+/// Group and kinds of a service account's permissions.
+pub(crate) const RBAC: (&str, &[&str]) = (
     "rbac.authorization.k8s.io",
     &["ClusterRoleBinding", "RoleBinding", "ClusterRole", "Role"],
 );
 
-/// Removes the objects of these kinds that an earlier build had and this one lacks.
+/// Removes the objects of these kinds that an earlier build had and this one does not.
 ///
 /// # Errors
 /// KWR0703 with the server's words.
-pub(crate) async fn remove_others(
-    client: &Client,
-    (group, kinds): (&str, &[&str]),
-    kept: &[Item],
-) -> Result<(), Diagnostic> {
+pub(crate) async fn prune(client: &Client, (group, kinds): (&str, &[&str]), kept: &[Item]) -> Result<(), Diagnostic> {
     let ours = ListParams::default().labels(&format!("{}={}", LABEL.0, LABEL.1));
     for kind in kinds {
         let resource = ApiResource::from_gvk(&GroupVersionKind::gvk(group, "v1", kind));
@@ -246,7 +242,7 @@ pub(crate) async fn remove_others(
                 codes::dev::REFUSED,
                 format!("cannot remove a {kind} that is declared no more"),
             )
-            .because(words(&why))
+            .because(message(&why))
         };
         let all: Api<DynamicObject> = Api::all_with(client.clone(), &resource);
         for found in all.list_metadata(&ours).await.map_err(cannot)?.items {
@@ -279,7 +275,7 @@ pub(crate) async fn remove_others(
 /// KWR0705 with the server's words, and the fix for the commonest of them.
 pub(crate) async fn apply_sample(client: &Client, item: &Item) -> Result<Applied, Diagnostic> {
     apply(client, item).await.map_err(|why| {
-        let why = words(&why);
+        let why = message(&why);
         let refused = Diagnostic::new(codes::dev::SAMPLE, format!("cannot apply the sample {}", item.name()))
             .at(item.place.clone())
             .because(&why);
@@ -293,8 +289,8 @@ pub(crate) async fn apply_sample(client: &Client, item: &Item) -> Result<Applied
     })
 }
 
-/// The message of a server, without the wrapping.
-pub(crate) fn words(error: &kube::Error) -> String {
+/// The API server's message, without the client's wrapping.
+pub(crate) fn message(error: &kube::Error) -> String {
     match error {
         kube::Error::Api(status) if !status.message.is_empty() => status.message.clone(),
         kube::Error::Api(status) => format!("{} ({})", status.reason, status.code),
@@ -307,7 +303,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn samples_are_read_with_their_places_and_what_is_none_is_said() {
+    fn samples_are_read_with_their_places_and_errors_name_the_file() {
         let folder = tempfile::tempdir().unwrap();
         let samples = folder.path().join("config/samples");
         std::fs::create_dir_all(&samples).unwrap();

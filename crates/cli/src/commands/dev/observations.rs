@@ -1,7 +1,7 @@
-//! Receives the operator's observations: the reading end of the socket that its environment names.
+//! Receives the operator's observations, on the socket that its environment names.
 //!
-//! Invariants: `dev` never makes an operator wait (observations that it cannot take are lost and counted at the other
-//! end); one operator speaks at a time, and late observations of an older one are shown as its own.
+//! Invariant: an operator never waits for `dev`: it drops and counts the observations that do not fit into the socket.
+//! Late observations of an older operator are shown as those of the present one.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -12,55 +12,55 @@ use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::mpsc;
 
-/// Something that an operator said.
+/// A line from an operator.
 #[derive(Debug)]
-pub(crate) enum Heard {
-    Said(Instant, Box<Message>),
+pub(crate) enum Received {
+    Message(Instant, Box<Message>),
     /// A line that this command does not understand.
     Unknown(String),
 }
 
-/// Listens until it is dropped.
-pub(crate) struct Ear {
+/// Listens on the socket until it is dropped.
+pub(crate) struct Listener {
     path: PathBuf,
     task: tokio::task::JoinHandle<()>,
 }
 
-impl Ear {
+impl Listener {
     /// Listens on a socket in `folder`, which must be private.
     ///
     /// # Errors
     /// When the socket cannot be made.
-    pub(crate) fn open(folder: &Path, heard: mpsc::Sender<Heard>) -> std::io::Result<Ear> {
+    pub(crate) fn open(folder: &Path, received: mpsc::Sender<Received>) -> std::io::Result<Listener> {
         let path = folder.join("observe.sock");
         let listener = UnixListener::bind(&path)?;
         let task = tokio::spawn(async move {
             loop {
                 match listener.accept().await {
-                    Ok((stream, _)) => drop(tokio::spawn(listen(stream, heard.clone()))),
+                    Ok((stream, _)) => drop(tokio::spawn(receive(stream, received.clone()))),
                     Err(error) => {
-                        tracing::warn!(%error, "the operator cannot be heard");
+                        tracing::warn!(%error, "cannot accept the operator's connection");
                         tokio::time::sleep(std::time::Duration::from_millis(100)).await;
                     }
                 }
             }
         });
-        Ok(Ear { path, task })
+        Ok(Listener { path, task })
     }
 
-    /// Where the operator is to speak.
+    /// The socket that the operator sends to.
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }
 }
 
-impl Drop for Ear {
+impl Drop for Listener {
     fn drop(&mut self) {
         self.task.abort();
     }
 }
 
-async fn listen(stream: UnixStream, heard: mpsc::Sender<Heard>) {
+async fn receive(stream: UnixStream, received: mpsc::Sender<Received>) {
     let mut lines = BufReader::new(stream).lines();
     loop {
         let line = match lines.next_line().await {
@@ -71,26 +71,26 @@ async fn listen(stream: UnixStream, heard: mpsc::Sender<Heard>) {
                 return;
             }
         };
-        let said = match serde_json::from_str(&line) {
-            Ok(message) => Heard::Said(Instant::now(), Box::new(message)),
-            Err(why) => Heard::Unknown(why.to_string()),
+        let received_line = match serde_json::from_str(&line) {
+            Ok(message) => Received::Message(Instant::now(), Box::new(message)),
+            Err(why) => Received::Unknown(why.to_string()),
         };
-        if heard.send(said).await.is_err() {
+        if received.send(received_line).await.is_err() {
             return;
         }
     }
 }
 
-/// Whether all controllers of an operator work.
+/// Whether all controllers of an operator have started.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Readiness {
-    /// The controllers that have not reported yet; none before the operator has introduced itself.
+    /// The controllers that have not started yet; `None` before the operator's hello.
     expected: Option<BTreeSet<String>>,
 }
 
 impl Readiness {
-    /// Takes a message; `true` when with it everything is ready.
-    pub(crate) fn hear(&mut self, message: &Message) -> bool {
+    /// Whether the operator becomes ready with this message.
+    pub(crate) fn observe(&mut self, message: &Message) -> bool {
         match message {
             Message::Hello { controllers, .. } => {
                 self.expected = Some(controllers.iter().cloned().collect());
@@ -104,8 +104,8 @@ impl Readiness {
         }
     }
 
-    /// Whether the operator has introduced itself.
-    pub(crate) fn is_heard(&self) -> bool {
+    /// Whether the operator's hello came.
+    pub(crate) fn is_known(&self) -> bool {
         self.expected.is_some()
     }
 }

@@ -1,7 +1,7 @@
-//! The operator as a process: started, listened to, stopped.
+//! The operator as a process: started, its output read, stopped.
 //!
-//! Invariants: it is a process group of its own, so that Ctrl-C reaches `dev` alone and `dev` decides in which order
-//! things end; asked to end (SIGTERM) it gets [`GRACE`] and is then killed; dropping it kills it.
+//! Invariants: it is a process group of its own, so that Ctrl-C reaches only `dev`, which stops things in order;
+//! it is stopped with SIGTERM, and killed after [`GRACE_PERIOD`]; dropping it kills it.
 
 use std::collections::VecDeque;
 use std::ffi::OsString;
@@ -16,21 +16,21 @@ use tokio::process::{Child, Command};
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
-/// How long an operator may take to end.
-pub(crate) const GRACE: Duration = Duration::from_secs(10);
-/// So many of its last lines are kept, to be shown when it crashes.
+/// How long an operator may take to end after SIGTERM.
+pub(crate) const GRACE_PERIOD: Duration = Duration::from_secs(10);
+/// The number of last lines that are kept, to be shown when it crashes.
 const LAST_LINES: usize = 40;
 
 /// How the operator is run.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Conditions {
+pub(crate) struct LaunchOptions {
     pub(crate) root: PathBuf,
     pub(crate) arguments: Vec<String>,
     pub(crate) environment: Vec<(String, OsString)>,
 }
 
 /// An operator that runs.
-pub(crate) struct Running {
+pub(crate) struct OperatorProcess {
     child: Child,
     started: Instant,
     last_lines: Arc<Mutex<VecDeque<String>>>,
@@ -40,27 +40,27 @@ pub(crate) struct Running {
 /// How an operator ended.
 #[derive(Clone, Debug)]
 pub(crate) struct Exit {
-    /// Why, in words.
-    pub(crate) how: String,
+    /// Why it ended, for people.
+    pub(crate) reason: String,
     pub(crate) after: Duration,
     /// Its last lines.
     pub(crate) last_lines: Vec<String>,
 }
 
-impl Running {
+impl OperatorProcess {
     /// Starts the program. Its lines go to `lines` as they come.
     ///
     /// # Errors
     /// When the system cannot start it.
     pub(crate) fn start(
         program: &Path,
-        conditions: &Conditions,
+        options: &LaunchOptions,
         lines: mpsc::Sender<String>,
-    ) -> std::io::Result<Running> {
+    ) -> std::io::Result<OperatorProcess> {
         let mut child = Command::new(program)
-            .args(&conditions.arguments)
-            .envs(conditions.environment.iter().map(|(name, value)| (name, value)))
-            .current_dir(&conditions.root)
+            .args(&options.arguments)
+            .envs(options.environment.iter().map(|(name, value)| (name, value)))
+            .current_dir(&options.root)
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
@@ -75,7 +75,7 @@ impl Running {
         if let Some(err) = child.stderr.take() {
             readers.push(tokio::spawn(read(err, lines, last_lines.clone())));
         }
-        Ok(Running {
+        Ok(OperatorProcess {
             child,
             started: Instant::now(),
             last_lines,
@@ -88,20 +88,20 @@ impl Running {
         self.child.id()
     }
 
-    /// Waits until it ends. When `stop` is heard it is asked to end, and after [`GRACE`] it is killed.
+    /// Waits until it ends. When `stop` is sent to or dropped, it gets SIGTERM, and SIGKILL after [`GRACE_PERIOD`].
     pub(crate) async fn end(mut self, stop: tokio::sync::oneshot::Receiver<()>) -> Exit {
         let status = tokio::select! {
             status = self.child.wait() => status,
             _ = stop => self.stop().await,
         };
-        // Its last output is worth a moment; a grandchild that keeps the pipe open is not.
+        // Its last output may still come; but a grandchild may keep the pipe open.
         for reader in self.readers.drain(..) {
             let _ = tokio::time::timeout(Duration::from_millis(200), reader).await;
         }
         let last_lines = self.last_lines.lock().unwrap_or_else(PoisonError::into_inner);
         Exit {
-            how: match status {
-                Ok(status) => words(status),
+            reason: match status {
+                Ok(status) => describe(status),
                 Err(why) => format!("cannot be waited for: {why}"),
             },
             after: self.started.elapsed(),
@@ -111,7 +111,7 @@ impl Running {
 
     async fn stop(&mut self) -> std::io::Result<ExitStatus> {
         self.signal(Signal::TERM);
-        if let Ok(status) = tokio::time::timeout(GRACE, self.child.wait()).await {
+        if let Ok(status) = tokio::time::timeout(GRACE_PERIOD, self.child.wait()).await {
             return status;
         }
         self.signal(Signal::KILL);
@@ -153,7 +153,7 @@ async fn read(from: impl AsyncRead + Unpin, lines: mpsc::Sender<String>, last: A
 }
 
 /// `ended with status 1`, `was killed by signal 9 (SIGKILL)`.
-fn words(status: ExitStatus) -> String {
+fn describe(status: ExitStatus) -> String {
     use std::os::unix::process::ExitStatusExt;
     match (status.code(), status.signal()) {
         (Some(0), _) => "ended by itself, with status 0".to_owned(),
@@ -167,8 +167,8 @@ fn words(status: ExitStatus) -> String {
     }
 }
 
-/// Of the last lines of an operator that crashed, those that say why: from the panic on, or the very last ones.
-pub(crate) fn what_it_said(last_lines: &[String]) -> &[String] {
+/// Of the last lines of an operator that crashed, those that say why: from the panic on, or the last few.
+pub(crate) fn crash_output(last_lines: &[String]) -> &[String] {
     const SHOWN: usize = 12;
     let from = last_lines
         .iter()
@@ -182,54 +182,54 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_panic_is_what_counts_of_the_last_lines() {
+    fn the_output_of_a_crash_begins_with_the_panic() {
         let lines = |text: &str| text.lines().map(str::to_owned).collect::<Vec<_>>();
-        let said =
+        let output =
             lines("starting\nthread 'main' panicked at src/main.rs:3:5:\nno luck\nnote: run with `RUST_BACKTRACE=1`");
-        assert_eq!(what_it_said(&said), &said[1..]);
-        let said = lines("one\ntwo");
-        assert_eq!(what_it_said(&said), &said[..]);
-        assert!(what_it_said(&[]).is_empty());
+        assert_eq!(crash_output(&output), &output[1..]);
+        let output = lines("one\ntwo");
+        assert_eq!(crash_output(&output), &output[..]);
+        assert!(crash_output(&[]).is_empty());
     }
 
-    /// Waits for a shell that plays the operator.
-    async fn played(script: &str, stop: bool) -> (Exit, Vec<String>) {
-        let (lines, mut said) = mpsc::channel(16);
-        let conditions = Conditions {
+    /// Runs a shell script in the place of the operator.
+    async fn run_script(script: &str, stop: bool) -> (Exit, Vec<String>) {
+        let (lines, mut output) = mpsc::channel(16);
+        let options = LaunchOptions {
             root: std::env::temp_dir(),
             arguments: vec!["-c".into(), script.into()],
             environment: vec![("WHO".into(), "me".into())],
         };
-        let running = Running::start(Path::new("/bin/sh"), &conditions, lines).unwrap();
-        let (ask, asked) = tokio::sync::oneshot::channel();
-        let ending = tokio::spawn(running.end(asked));
-        let first = said.recv().await.unwrap();
+        let running = OperatorProcess::start(Path::new("/bin/sh"), &options, lines).unwrap();
+        let (stop_sender, stopped) = tokio::sync::oneshot::channel();
+        let ending = tokio::spawn(running.end(stopped));
+        let first = output.recv().await.unwrap();
         if stop {
-            ask.send(()).unwrap();
+            stop_sender.send(()).unwrap();
         } else {
-            // Kept: a sender that is dropped asks, too.
-            std::mem::forget(ask);
+            // A sender that is dropped would stop it.
+            std::mem::forget(stop_sender);
         }
         let exit = ending.await.unwrap();
         let mut all = vec![first];
-        while let Some(line) = said.recv().await {
+        while let Some(line) = output.recv().await {
             all.push(line);
         }
         (exit, all)
     }
 
     #[tokio::test]
-    async fn an_operator_is_heard_and_stopped() {
-        let (exit, said) = played("echo $WHO; echo no luck >&2; exit 3", false).await;
-        assert_eq!(exit.how, "ended with status 3");
+    async fn output_is_read_and_sigterm_stops() {
+        let (exit, output) = run_script("echo $WHO; echo no luck >&2; exit 3", false).await;
+        assert_eq!(exit.reason, "ended with status 3");
         assert!(
-            said.contains(&"me".to_owned()) && said.contains(&"no luck".to_owned()),
-            "{said:?}"
+            output.contains(&"me".to_owned()) && output.contains(&"no luck".to_owned()),
+            "{output:?}"
         );
 
-        let (exit, said) = played("trap 'echo bye; exit 0' TERM; echo up; while :; do :; done", true).await;
-        assert_eq!(said, ["up", "bye"]);
-        assert_eq!(exit.how, "ended by itself, with status 0");
-        assert!(exit.after < GRACE);
+        let (exit, output) = run_script("trap 'echo bye; exit 0' TERM; echo up; while :; do :; done", true).await;
+        assert_eq!(output, ["up", "bye"]);
+        assert_eq!(exit.reason, "ended by itself, with status 0");
+        assert!(exit.after < GRACE_PERIOD);
     }
 }

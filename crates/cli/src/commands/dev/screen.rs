@@ -1,28 +1,29 @@
-//! The live screen: the state on top, then the one thing that matters: the first compiler error while there is one,
-//! else the events.
+//! The live screen: the state on top; below it the first compiler error while there is one, else the entries.
 //!
-//! [`frame`] draws a [`Story`] into lines; the [`Terminal`] puts them on the screen and leaves the terminal as it found
-//! it, even after a panic or a signal. No cursor addressing of single cells: a frame is small, and the terminal shows
-//! it at once.
+//! [`frame`] renders a [`State`] as lines; the [`Terminal`] shows them, and is restored at the end, even after a panic or
+//! a signal. A frame is small and is written as a whole, so there is no library of widgets here: lines that come with
+//! ANSI styles from the compiler and the operator, hanging indents, and Ctrl-C as a signal would have to be added to it.
 
 use std::io::{IsTerminal, Write};
 use std::sync::{Mutex, Once, PoisonError};
 use std::time::{Duration, Instant};
 
+use anstream::{AutoStream, ColorChoice};
 use rustix::termios::{self, LocalModes, OptionalActions, SpecialCodeIndex, Termios};
-use unicode_width::UnicodeWidthChar as _;
+use textwrap::core::display_width;
+use textwrap::{WordSeparator, WordSplitter};
 
-use super::story::{BuildState, OperatorState, Story};
+use super::state::{BuildState, OperatorState, State};
 use crate::output::{BAD, CHANGE, DIM, GOOD, STRONG, paint, shell_word};
 
-/// The most pieces of advice that are pinned; older ones wait until these are answered.
-const PINNED: usize = 3;
-/// The columns of an entry's time; its text stays to the right of them.
+/// The number of pieces of advice that are pinned; older ones are shown when these are resolved.
+const MAX_PINNED: usize = 3;
+/// The width of an entry's time; the text of the entry is to the right of it.
 const INDENT: usize = 12;
 
 /// The lines of a screen of this size. Never more than `height`, never wider than `width`.
-pub(crate) fn frame(story: &Story, width: usize, height: usize, now: Instant) -> Vec<String> {
-    let mut lines = wrapped(header(story, now), width);
+pub(crate) fn frame(state: &State, width: usize, height: usize, now: Instant) -> Vec<String> {
+    let mut lines = wrapped(header(state, now), width);
     let rule = paint(DIM, "─".repeat(width));
     lines.push(rule.clone());
     let mut footer = vec![rule];
@@ -35,7 +36,7 @@ pub(crate) fn frame(story: &Story, width: usize, height: usize, now: Instant) ->
     ));
     let room = height.saturating_sub(lines.len() + footer.len());
     let mut body = Vec::new();
-    if let Some(failed) = &story.failed {
+    if let Some(failed) = &state.failed {
         let more = match failed.errors {
             1 => String::new(),
             count => format!(" (the first of {count} errors)"),
@@ -45,19 +46,19 @@ pub(crate) fn frame(story: &Story, width: usize, height: usize, now: Instant) ->
             width,
         ));
         body.extend(wrapped(failed.rendered.lines().map(str::to_owned), width));
-        // At least a few lines of the events meanwhile.
+        // A few lines are left for entries.
         body.truncate(room.saturating_sub(4).max(room.min(6)));
         body.push(String::new());
         body.truncate(room);
-    } else if !story.advice().is_empty() {
-        body.extend(wrapped(pinned(story), width));
+    } else if !state.advice().is_empty() {
+        body.extend(wrapped(pinned(state), width));
         body.truncate(room.saturating_sub(4).max(room.min(6)));
         body.push(String::new());
         body.truncate(room);
     }
     let left = room - body.len();
     let mut feed: Vec<String> = Vec::new();
-    for entry in story.entries.iter().rev().filter(|entry| story.show_log || !entry.log) {
+    for entry in state.entries.iter().rev().filter(|entry| state.show_log || !entry.log) {
         if feed.len() >= left {
             break;
         }
@@ -81,10 +82,10 @@ pub(crate) fn frame(story: &Story, width: usize, height: usize, now: Instant) ->
     lines
 }
 
-/// The newest advice that is not answered, newest first.
-fn pinned(story: &Story) -> Vec<String> {
+/// The advice that is not resolved, newest first.
+fn pinned(state: &State) -> Vec<String> {
     let mut lines = Vec::new();
-    for (_, advice) in story.advice().iter().rev().take(PINNED) {
+    for (_, advice) in state.advice().iter().rev().take(MAX_PINNED) {
         let text = advice.to_string();
         let mut parts = text.lines();
         lines.extend(parts.next().map(|head| paint(BAD, head)));
@@ -93,24 +94,24 @@ fn pinned(story: &Story) -> Vec<String> {
     lines
 }
 
-fn header(story: &Story, now: Instant) -> Vec<String> {
+fn header(state: &State, now: Instant) -> Vec<String> {
     let name = |name: &str| format!(" {name:<11} ");
     let mut lines = vec![format!(
         " {}   {}",
-        paint(STRONG, format!("kubewright dev · {}", story.project)),
-        paint(DIM, clock(now.saturating_duration_since(story.started)))
+        paint(STRONG, format!("kubewright dev · {}", state.project)),
+        paint(DIM, clock(now.saturating_duration_since(state.started)))
     )];
-    if let Some((address, kubeconfig)) = &story.cluster {
+    if let Some((address, kubeconfig)) = &state.cluster {
         lines.push(format!(
             "{}{address}   {}",
             name("cluster"),
             paint(STRONG, format!("KUBECONFIG={}", shell_word(kubeconfig)))
         ));
     }
-    if !story.definitions.is_empty() {
-        lines.push(format!("{}{}", name("definitions"), story.definitions.join(", ")));
+    if !state.definitions.is_empty() {
+        lines.push(format!("{}{}", name("definitions"), state.definitions.join(", ")));
     }
-    let build = match &story.build {
+    let build = match &state.build {
         BuildState::Running { since, progress } => {
             let since = since
                 .map(|since| now.saturating_duration_since(since))
@@ -120,8 +121,8 @@ fn header(story: &Story, now: Instant) -> Vec<String> {
                 .unwrap_or_default();
             paint(CHANGE, format!("compiling{progress} … {:.1} s", since.as_secs_f64()))
         }
-        _ if story.failed.is_some() => {
-            let place = story
+        _ if state.failed.is_some() => {
+            let place = state
                 .failed
                 .as_ref()
                 .and_then(|failed| failed.place.clone())
@@ -129,7 +130,7 @@ fn header(story: &Story, now: Instant) -> Vec<String> {
             paint(BAD, format!("does not compile  {place}"))
         }
         BuildState::Done(took) => {
-            let turnaround = story
+            let turnaround = state
                 .turnaround
                 .map(|took| format!("   last save → reconciled in {:.2} s", took.as_secs_f64()))
                 .unwrap_or_default();
@@ -138,9 +139,9 @@ fn header(story: &Story, now: Instant) -> Vec<String> {
         BuildState::None => paint(DIM, "not yet"),
     };
     lines.push(format!("{}{build}", name("build")));
-    lines.push(format!("{}{}", name("operator"), operator(story)));
-    lines.push(format!("{}{}", name("queue"), queue(story, now)));
-    match story.advice().len() {
+    lines.push(format!("{}{}", name("operator"), operator(state)));
+    lines.push(format!("{}{}", name("queue"), queue(state, now)));
+    match state.advice().len() {
         0 => {}
         1 => lines.push(format!("{}{}", name("advice"), paint(BAD, "1 piece, not answered yet"))),
         count => lines.push(format!(
@@ -152,18 +153,18 @@ fn header(story: &Story, now: Instant) -> Vec<String> {
     lines
 }
 
-fn operator(story: &Story) -> String {
-    let state = match story.operator {
+fn operator(state: &State) -> String {
+    let status = match state.operator {
         OperatorState::None => paint(DIM, "not running"),
         OperatorState::Starting => paint(CHANGE, "starting"),
         OperatorState::Ready => paint(GOOD, "running"),
         OperatorState::Stopping => paint(CHANGE, "stopping"),
         OperatorState::Crashed => paint(BAD, "crashed"),
     };
-    let mut words = vec![state];
-    if let Some(pid) = story.pid {
-        words.push(format!("build {}, process {pid}", story.build_number));
-        let counts = &story.counts;
+    let mut words = vec![status];
+    if let Some(pid) = state.pid {
+        words.push(format!("build {}, process {pid}", state.build_number));
+        let counts = &state.counts;
         let errors = match counts.errors {
             0 => "0 errors".to_owned(),
             count => paint(BAD, format!("{count} errors")),
@@ -176,13 +177,13 @@ fn operator(story: &Story) -> String {
     words.join(" · ")
 }
 
-fn queue(story: &Story, now: Instant) -> String {
-    let (ready, delayed) = story.queues.values().fold((0, 0), |(ready, delayed), (more, later)| {
+fn queue(state: &State, now: Instant) -> String {
+    let (ready, delayed) = state.queues.values().fold((0, 0), |(ready, delayed), (more, later)| {
         (ready + more, delayed + later)
     });
-    let mut words = format!("{} running · {ready} ready · {delayed} delayed", story.running.len());
-    // The longest run is named, because a person may wait for it.
-    let longest = story.running.iter().min_by_key(|(_, since)| **since);
+    let mut words = format!("{} running · {ready} ready · {delayed} delayed", state.running.len());
+    // The longest reconcile is named, because a person may wait for it.
+    let longest = state.running.iter().min_by_key(|(_, since)| **since);
     if let Some(((controller, request), since)) = longest {
         let since = now.saturating_duration_since(*since);
         if since > Duration::from_secs(1) {
@@ -200,107 +201,64 @@ fn clock(time: Duration) -> String {
     }
 }
 
-/// Ends all colours.
+/// Ends all styles.
 const RESET: &str = "\u{1b}[0m";
 
 fn wrapped(lines: impl IntoIterator<Item = String>, width: usize) -> Vec<String> {
     lines.into_iter().flat_map(|line| wrap(&line, width)).collect()
 }
 
-/// The unit of a line: a letter with its columns, or the code of a colour, which takes none.
-struct Piece {
-    text: String,
-    columns: usize,
+/// Breaks a line where the screen ends, between words where it can; the rest is indented as an entry is.
+fn wrap(line: &str, width: usize) -> Vec<String> {
+    let indent = " ".repeat(if width > 4 * INDENT { INDENT } else { 0 });
+    let options = textwrap::Options::new(width.max(1))
+        .subsequent_indent(&indent)
+        .word_separator(WordSeparator::AsciiSpace)
+        .word_splitter(WordSplitter::NoHyphenation);
+    let line = printable(line);
+    let mut style = String::new();
+    let styled = textwrap::wrap(&line, options).into_iter().map(|part| {
+        let text = format!("{style}{part}");
+        for code in part.split("\u{1b}[").skip(1).filter_map(|rest| rest.split('m').next()) {
+            match code {
+                "" | "0" => style.clear(),
+                code => style.push_str(&format!("\u{1b}[{code}m")),
+            }
+        }
+        text
+    });
+    styled.collect()
 }
 
-/// The pieces of a line. Tabs become spaces; other characters that would move the cursor are left out.
-fn pieces(line: &str) -> Vec<Piece> {
-    let mut pieces: Vec<Piece> = Vec::new();
-    let mut column = 0;
+/// The line without characters that would move the cursor: tabs become spaces, and of the escape sequences only colors
+/// and styles stay.
+fn printable(line: &str) -> String {
+    let mut text = String::new();
     let mut rest = line.chars();
     while let Some(next) = rest.next() {
-        let (text, columns) = match next {
-            '\u{1b}' => {
-                let mut code = String::from(next);
-                for part in rest.by_ref() {
-                    code.push(part);
-                    if part.is_ascii_alphabetic() {
-                        break;
+        match next {
+            '\u{1b}' => match rest.next() {
+                Some('[') => {
+                    let start = text.len();
+                    text.push_str("\u{1b}[");
+                    let end = rest
+                        .by_ref()
+                        .inspect(|part| text.push(*part))
+                        .find(|part| ('@'..='~').contains(part));
+                    if end != Some('m') {
+                        text.truncate(start);
                     }
                 }
-                (code, 0)
-            }
-            '\t' => {
-                let spaces = 8 - column % 8;
-                pieces.extend((1..spaces).map(|_| Piece {
-                    text: " ".to_owned(),
-                    columns: 1,
-                }));
-                column += spaces - 1;
-                (" ".to_owned(), 1)
-            }
-            letter => match letter.width() {
-                Some(columns) => (letter.to_string(), columns),
-                None => continue,
+                // A command to the terminal, such as a hyperlink or a title, up to its terminator.
+                Some(']') => drop(rest.by_ref().find(|part| ['\u{7}', '\\'].contains(part))),
+                _ => {}
             },
-        };
-        column += columns;
-        pieces.push(Piece { text, columns });
-    }
-    pieces
-}
-
-/// Breaks a line where the screen ends, between words where it can; the rest is indented as an entry is. Nothing is
-/// lost but the space at a break.
-fn wrap(line: &str, width: usize) -> Vec<String> {
-    let width = width.max(1);
-    let mut pieces = pieces(line);
-    let mut lines = Vec::new();
-    let mut colour = String::new();
-    let mut indent = 0;
-    loop {
-        let end = fitting(&pieces, width - indent);
-        let rest = pieces.split_off(end);
-        let mut text = format!("{}{colour}", " ".repeat(indent));
-        for piece in &pieces {
-            text.push_str(&piece.text);
-            if piece.text.starts_with('\u{1b}') {
-                colour.clone_from(&piece.text);
-            }
-        }
-        let done = rest.iter().all(|piece| piece.columns == 0);
-        if !done {
-            text.push_str(RESET);
-        }
-        lines.push(text);
-        if done {
-            return lines;
-        }
-        pieces = rest;
-        let spaces = pieces.iter().take_while(|piece| piece.text == " ").count();
-        pieces.drain(..spaces.min(pieces.len() - 1));
-        indent = if width > 4 * INDENT { INDENT } else { 0 };
-    }
-}
-
-/// How many pieces fit: up to the last space when a word would be torn, and at least one.
-fn fitting(pieces: &[Piece], room: usize) -> usize {
-    let mut taken = 0;
-    let mut space = None;
-    for (index, piece) in pieces.iter().enumerate() {
-        if taken + piece.columns > room {
-            return match space {
-                // A word that begins far to the left fills the line: it is torn.
-                Some(at) if piece.text != " " && 2 * at > room => at,
-                _ => index.max(1),
-            };
-        }
-        taken += piece.columns;
-        if piece.text == " " {
-            space = Some(index);
+            '\t' => text.push_str(&" ".repeat(8 - display_width(&text) % 8)),
+            letter if letter.is_control() => {}
+            letter => text.push(letter),
         }
     }
-    pieces.len()
+    text
 }
 
 /// A key that a person pressed.
@@ -324,11 +282,14 @@ impl Key {
     }
 }
 
-/// The terminal as it was, while the screen is ours.
+/// The terminal's modes as they were before it was taken.
 static BEFORE: Mutex<Option<Termios>> = Mutex::new(None);
 
-/// The terminal, taken over. It is given back when this is dropped, when the program panics, and by [`restore`].
-pub(crate) struct Terminal;
+/// The terminal, in a mode for the screen. It is restored when this is dropped, when the program panics, and by
+/// [`restore`].
+pub(crate) struct Terminal {
+    colored: bool,
+}
 
 impl Terminal {
     /// Takes the terminal, if standard input and output are one.
@@ -341,8 +302,8 @@ impl Terminal {
         }
         let before = termios::tcgetattr(&input).ok()?;
         let mut ours = before.clone();
-        // Keys come at once and are not shown; Ctrl-C stays a signal, and Ctrl-Z, after which a shell would write into
-        // our screen, nothing.
+        // Keys are read at once and not echoed. Ctrl-C stays a signal; Ctrl-Z is off, because after it a shell would write
+        // to this screen.
         ours.local_modes.remove(LocalModes::ICANON | LocalModes::ECHO);
         ours.special_codes[SpecialCodeIndex::VSUSP] = 0;
         termios::tcsetattr(&input, OptionalActions::Now, &ours).ok()?;
@@ -355,9 +316,10 @@ impl Terminal {
                 hook(panic);
             }));
         });
-        // Another screen, no cursor, no wrapping of lines.
+        // The alternate screen, no cursor, no wrapping of lines.
         write("\u{1b}[?1049h\u{1b}[?25l\u{1b}[?7l\u{1b}[2J");
-        Some(Terminal)
+        let colored = AutoStream::choice(&output) != ColorChoice::Never;
+        Some(Terminal { colored })
     }
 
     /// Columns and rows.
@@ -368,23 +330,14 @@ impl Terminal {
         }
     }
 
-    /// Shows a frame, all at once.
+    /// Shows a frame.
     pub(crate) fn draw(&self, lines: &[String]) {
-        let mut text = String::from("\u{1b}[?2026h\u{1b}[H");
-        for (index, line) in lines.iter().enumerate() {
-            if index > 0 {
-                text.push_str("\r\n");
-            }
-            text.push_str(line);
-            text.push_str("\u{1b}[K");
-        }
-        text.push_str("\u{1b}[J\u{1b}[?2026l");
-        write(&text);
+        write(&page(lines, self.colored));
     }
 
-    /// Gives keys to `pressed` for as long as it wants them.
+    /// Calls `pressed` for each key.
     pub(crate) fn keys(&self, pressed: impl Fn(Key) + Send + 'static) {
-        // A thread: reading a terminal cannot be taken back, so it ends with the process.
+        // A thread, because reading a terminal cannot be cancelled; it ends with the process.
         std::thread::spawn(move || {
             let mut byte = [0];
             while let Ok(1) = std::io::Read::read(&mut std::io::stdin(), &mut byte) {
@@ -402,25 +355,36 @@ impl Drop for Terminal {
     }
 }
 
-/// Gives the terminal back, if it is taken. May be called at any time, more than once.
+/// What the terminal is sent for a frame: between the marks of a synchronized update each line, and the rest cleared.
+fn page(lines: &[String], colored: bool) -> String {
+    let line = |line: &String| match colored {
+        true => format!("{line}\u{1b}[K"),
+        false => format!("{}\u{1b}[K", anstream::adapter::strip_str(line)),
+    };
+    let lines: Vec<String> = lines.iter().map(line).collect();
+    format!("\u{1b}[?2026h\u{1b}[H{}\u{1b}[J\u{1b}[?2026l", lines.join("\r\n"))
+}
+
+/// Restores the terminal, if it is taken. May be called at any time, more than once.
 pub(crate) fn restore() {
     let Some(before) = BEFORE.lock().unwrap_or_else(PoisonError::into_inner).take() else {
         return;
     };
     write("\u{1b}[?7h\u{1b}[?25h\u{1b}[?1049l");
-    // A terminal that is gone needs nothing.
+    // The terminal may be gone.
     let _ = termios::tcsetattr(std::io::stdin(), OptionalActions::Now, &before);
     let logged = std::mem::take(&mut *LOGGED.lock().unwrap_or_else(PoisonError::into_inner));
     let _ = std::io::stderr().write_all(&logged);
 }
 
-/// Where logs go: to standard error, but not across the screen while it is ours; then they come when it is given back.
+/// The writer of logs: standard error, or a buffer while the screen is shown, which is written when the terminal is
+/// restored.
 pub(crate) struct Log;
 
-/// Log lines from while the screen was ours; the newest, up to a limit.
+/// The newest logs while the screen is shown.
 static LOGGED: Mutex<Vec<u8>> = Mutex::new(Vec::new());
-/// Bytes of logs that are kept.
-const KEPT_LOGS: usize = 64 << 10;
+/// The largest number of bytes in it.
+const MAX_LOGGED: usize = 64 << 10;
 
 impl Write for Log {
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
@@ -429,7 +393,7 @@ impl Write for Log {
         }
         let mut logged = LOGGED.lock().unwrap_or_else(PoisonError::into_inner);
         logged.extend_from_slice(bytes);
-        let excess = logged.len().saturating_sub(KEPT_LOGS);
+        let excess = logged.len().saturating_sub(MAX_LOGGED);
         logged.drain(..excess);
         Ok(bytes.len())
     }
@@ -447,52 +411,51 @@ fn write(text: &str) {
 
 #[cfg(test)]
 mod tests {
-    use super::super::story::{Fact, News};
+    use super::super::state::{Event, Update};
     use super::*;
     use crate::program::Failed;
     use kubewright_codegen::{Diagnostic, codes};
-    use unicode_width::UnicodeWidthStr as _;
 
-    fn drawn(story: &Story, width: usize, height: usize) -> String {
-        let lines = frame(story, width, height, story.started + Duration::from_secs(75));
+    fn drawn(state: &State, width: usize, height: usize) -> String {
+        let lines = frame(state, width, height, state.started + Duration::from_secs(75));
         assert!(lines.len() <= height);
         let plain: Vec<String> = lines
             .iter()
             .map(|line| anstream::adapter::strip_str(line).to_string())
             .collect();
-        assert!(plain.iter().all(|line| line.width() <= width), "{plain:#?}");
+        assert!(plain.iter().all(|line| display_width(line) <= width), "{plain:#?}");
         plain.join("\n")
     }
 
-    fn story() -> Story {
-        let mut story = Story::new(Instant::now(), "guestbook".into());
-        let facts = [
-            Fact::Cluster {
+    fn state() -> State {
+        let mut state = State::new(Instant::now(), "guestbook".into());
+        let events = [
+            Event::Cluster {
                 description: "https://127.0.0.1:40001".into(),
                 address: "https://127.0.0.1:40001".into(),
                 kubeconfig: ".kubewright/kubeconfig".into(),
                 milliseconds: Some(9.0),
             },
-            Fact::Compiled {
+            Event::Compiled {
                 took: Duration::from_millis(2100),
                 new: true,
             },
-            Fact::Definitions(vec![("guestbooks.webapp.my.domain".into(), "created")]),
-            Fact::Started {
+            Event::Definitions(vec![("guestbooks.webapp.my.domain".into(), "created")]),
+            Event::Started {
                 build: 1,
                 pid: Some(4711),
             },
         ];
-        for fact in facts {
-            let now = story.started;
-            story.hear(&News::Fact(fact), now);
+        for event in events {
+            let now = state.started;
+            state.apply(&Update::Event(event), now);
         }
-        story
+        state
     }
 
     #[test]
     fn the_state_stands_above_what_happens() {
-        insta::assert_snapshot!(drawn(&story(), 100, 16), @"
+        insta::assert_snapshot!(drawn(&state(), 100, 16), @"
          kubewright dev · guestbook   1:15
          cluster     https://127.0.0.1:40001   KUBECONFIG=.kubewright/kubeconfig
          definitions guestbooks.webapp.my.domain
@@ -514,16 +477,16 @@ mod tests {
 
     #[test]
     fn the_first_error_is_what_the_screen_shows() {
-        let mut story = story();
-        let now = story.started;
+        let mut state = state();
+        let now = state.started;
         let rendered = "error[E0308]: mismatched types\n  --> src/lib.rs:12:5\n   |\n12 |     \u{1b}[31m\"three\"\u{1b}[0m\n   |     ^^^^^^^ expected `i32`, found `&str`";
         let failed = Failed {
             rendered: rendered.into(),
             place: Some("src/lib.rs:12:5".into()),
             errors: 2,
         };
-        story.hear(&News::Fact(Fact::NotCompiled(failed)), now);
-        insta::assert_snapshot!(drawn(&story, 100, 20), @r#"
+        state.apply(&Update::Event(Event::NotCompiled(failed)), now);
+        insta::assert_snapshot!(drawn(&state, 100, 20), @r#"
          kubewright dev · guestbook   1:15
          cluster     https://127.0.0.1:40001   KUBECONFIG=.kubewright/kubeconfig
          definitions guestbooks.webapp.my.domain
@@ -549,25 +512,25 @@ mod tests {
 
     #[test]
     fn no_size_is_too_small() {
-        let story = story();
+        let state = state();
         for (width, height) in [(1, 1), (10, 3), (20, 8), (300, 9)] {
-            drawn(&story, width, height);
+            drawn(&state, width, height);
         }
     }
 
     #[test]
-    fn advice_stays_until_it_is_answered() {
-        let mut story = story();
-        let now = story.started;
+    fn advice_stays_until_it_is_resolved() {
+        let mut state = state();
+        let now = state.started;
         let found = Diagnostic::new(codes::dev::FORBIDDEN, "the operator lacks a right")
             .because("secrets is forbidden: User \"system:serviceaccount:guestbook-system:controller-manager\" cannot list resource \"secrets\"")
             .fix("#[rbac(groups = \"\", resources = \"secrets\", verbs = \"list\")]");
-        let advice = Fact::Advice("a".into(), Box::new(found.clone()));
-        story.hear(&News::Fact(advice.clone()), now);
+        let advice = Event::Advice("a".into(), Box::new(found.clone()));
+        state.apply(&Update::Event(advice.clone()), now);
         for _ in 0..50 {
-            story.hear(&News::Log("one more line".into()), now);
+            state.apply(&Update::Log("one more line".into()), now);
         }
-        insta::assert_snapshot!(drawn(&story, 70, 18), @r#"
+        insta::assert_snapshot!(drawn(&state, 70, 18), @r#"
          kubewright dev · guestbook   1:15
          cluster     https://127.0.0.1:40001  
                     KUBECONFIG=.kubewright/kubeconfig
@@ -587,14 +550,28 @@ mod tests {
         q quit · r build again · s apply samples · l show or hide the
                     operator's own lines
         "#);
-        story.hear(&News::Fact(Fact::Answered("b".into())), now);
-        assert_eq!(story.advice().len(), 1);
-        story.hear(&News::Fact(Fact::Answered("a".into())), now);
-        assert_eq!(story.advice().len(), 0);
-        // A new operator begins anew.
-        story.hear(&News::Fact(advice), now);
-        story.hear(&News::Fact(Fact::Started { build: 2, pid: None }), now);
-        assert_eq!(story.advice().len(), 0);
+        state.apply(&Update::Event(Event::Resolved("b".into())), now);
+        assert_eq!(state.advice().len(), 1);
+        state.apply(&Update::Event(Event::Resolved("a".into())), now);
+        assert_eq!(state.advice().len(), 0);
+        // A new operator has no advice.
+        state.apply(&Update::Event(advice), now);
+        state.apply(&Update::Event(Event::Started { build: 2, pid: None }), now);
+        assert_eq!(state.advice().len(), 0);
+    }
+
+    #[test]
+    fn a_page_without_colors_has_no_styles() {
+        let lines = frame(&state(), 60, 12, Instant::now());
+        let [colored, plain] = [true, false].map(|colored| page(&lines, colored));
+        assert!(colored.contains("\u{1b}[1mkubewright dev"), "{colored:?}");
+        assert!(plain.contains(" kubewright dev · guestbook "), "{plain:?}");
+        let codes: Vec<&str> = plain
+            .split('\u{1b}')
+            .skip(1)
+            .filter_map(|rest| rest.split(['K', 'H', 'J', 'h', 'l']).next())
+            .collect();
+        assert!(codes.iter().all(|code| ["[", "[?2026"].contains(code)), "{codes:?}");
     }
 
     #[test]
@@ -614,11 +591,19 @@ mod tests {
         check("\u{1b}[31mred\u{1b}[0m", 3, &["red"]);
         check("a\tb", 20, &["a       b"]);
         check("back\u{8}\rhome", 20, &["backhome"]);
+        check(
+            "\u{1b}[2Jcleared \u{1b}]0;title\u{7}and \u{1b}cmoved\u{1b}[5A",
+            30,
+            &["cleared and moved"],
+        );
         // A letter of East Asia takes two columns, an accent none.
         check("漢字漢字", 5, &["漢字", "漢字"]);
         check("e\u{301}e\u{301}", 2, &["e\u{301}e\u{301}"]);
         check("漢", 1, &["漢"]);
-        let coloured = wrap("\u{1b}[31mred and red\u{1b}[0m", 8);
-        assert_eq!(coloured, ["\u{1b}[31mred and\u{1b}[0m", "\u{1b}[31mred\u{1b}[0m"]);
+        let colored = wrap("\u{1b}[1m\u{1b}[31mred and red\u{1b}[0m", 8);
+        assert_eq!(
+            colored,
+            ["\u{1b}[1m\u{1b}[31mred and", "\u{1b}[1m\u{1b}[31mred\u{1b}[0m"]
+        );
     }
 }

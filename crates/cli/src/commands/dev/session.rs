@@ -1,7 +1,7 @@
-//! Carries out the machine's decisions: one loop that takes events and does actions.
+//! The main loop of `dev`: it passes inputs to the [`Lifecycle`] and executes the actions that it returns.
 //!
-//! Invariants: only this loop talks to the machine; work that takes time is a task that answers with an event; a
-//! program that runs is kept under a name of its own, so that cargo may write the next one meanwhile.
+//! Invariants: only this loop uses the lifecycle; work that takes time is a task that ends with a [`Report`]; a program
+//! that runs has a file name of its own, so that cargo can write the next one meanwhile.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -16,29 +16,29 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::account::Account;
 use super::advice::Advisor;
-use super::kept::{Fingerprint, keep};
-use super::machine::{Action, Answer, Compiled, Event, Generation, Machine};
+use super::desired::{CERTIFICATES, DEFINITIONS, SAMPLES, apply_all, create_account, desired, webhook_address};
+use super::lifecycle::{Action, Compiled, Generation, Input, Lifecycle, Response};
 use super::objects;
-use super::observations::{Ear, Heard, Readiness};
-use super::operator::{Conditions, Exit, Running};
+use super::observations::{Listener, Readiness, Received};
+use super::operator::{Exit, LaunchOptions, OperatorProcess};
+use super::programs::{Fingerprint, link};
 use super::screen::Key;
-use super::story::{Fact, News};
-use super::wanted::{CERTIFICATES, DEFINITIONS, SAMPLES, apply_all, certified, introduce, wanted};
-use super::watch::{Interest, Saved, Watcher};
+use super::state::{Event, Update};
+use super::watch::{FileKind, Saved, Watcher};
 use super::webhooks::{self, Address};
 use crate::output::Failure;
-use crate::program::{self, Built, How, Outcome, build, declaration};
+use crate::program::{self, BuildOptions, Built, Outcome, build, declaration};
 
-/// An operator that has not introduced itself after so long sends no observations.
-const SILENT: Duration = Duration::from_secs(3);
+/// An operator that has not sent its hello after this time sends no observations.
+const HELLO_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// The equipment of a session.
-pub(crate) struct Equipment {
-    pub(crate) how: How,
+/// What a session works with.
+pub(crate) struct Options {
+    pub(crate) build: BuildOptions,
     pub(crate) client: Client,
-    /// The operator's `KUBECONFIG`; in its place one of the operator's account, when it runs as that.
+    /// The operator's `KUBECONFIG`, unless it runs as a service account, which has its own.
     pub(crate) kubeconfig: OsString,
-    /// The account of the operator; `None` for the administrator, or the user of the kubeconfig.
+    /// The service account of the operator; `None` for the user of the kubeconfig.
     pub(crate) account: Option<Account>,
     pub(crate) scratch: PathBuf,
     /// Arguments for the operator, from the command line.
@@ -46,33 +46,33 @@ pub(crate) struct Equipment {
     /// Whether the cluster is in this process.
     pub(crate) embedded: bool,
     pub(crate) samples: bool,
-    pub(crate) news: mpsc::Sender<News>,
+    pub(crate) updates: mpsc::Sender<Update>,
 }
 
-/// The reports of tasks.
+/// The results of tasks.
 enum Report {
-    Event(Event),
+    Input(Input),
     Built(Result<Built, std::io::Error>),
     Prepared(Generation, Box<Result<Prepared, Vec<Diagnostic>>>),
     Exited(Exit),
-    /// A while has passed since this start of an operator.
-    Silence(u64),
+    /// [`HELLO_TIMEOUT`] has passed since the start of this number.
+    HelloTimeout(u64),
 }
 
-/// The preparations for a build before it starts.
+/// What was made in the cluster for a build before it starts.
 struct Prepared {
     declared: Option<Declaration>,
-    /// The kubeconfig of the operator's account, when it runs as that.
+    /// The kubeconfig of the operator's service account, if it has one.
     kubeconfig: Option<PathBuf>,
 }
 
 /// A running `dev`.
 pub(crate) struct Session {
-    equipment: Equipment,
-    machine: Machine,
+    options: Options,
+    lifecycle: Lifecycle,
     watcher: Watcher,
-    ear: Ear,
-    heard: mpsc::Receiver<Heard>,
+    listener: Listener,
+    received: mpsc::Receiver<Received>,
     reports: mpsc::UnboundedSender<Report>,
     reported: mpsc::UnboundedReceiver<Report>,
     cancel_build: Option<oneshot::Sender<()>>,
@@ -80,15 +80,15 @@ pub(crate) struct Session {
     /// The program that cargo built last, as it was then.
     built: Option<Fingerprint>,
     programs: BTreeMap<Generation, PathBuf>,
-    /// The number that the next new program gets from the machine.
+    /// The number of the newest program, as the lifecycle counts them.
     newest: Generation,
     /// The operator's declaration; `None` while it is not known, `Some(None)` when there is none.
     declared: Option<Option<Declaration>>,
-    /// Of the operator's account, once it exists.
+    /// The kubeconfig of the operator's service account, once it exists.
     account_kubeconfig: Option<PathBuf>,
     readiness: Readiness,
     advisor: Advisor,
-    /// Where webhooks are answered; the same for all operators of a session.
+    /// Where the operator serves webhooks; the same for all operators of a session.
     webhooks: Address,
     starts: u64,
 }
@@ -96,21 +96,21 @@ pub(crate) struct Session {
 impl Session {
     /// # Errors
     /// When files cannot be watched or no socket can be made.
-    pub(crate) fn new(equipment: Equipment) -> Result<Session, Failure> {
-        let watcher = Watcher::start(&equipment.how.root)?;
-        let (hearing, heard) = mpsc::channel(1024);
-        let ear = Ear::open(&equipment.scratch, hearing).map_err(|why| {
+    pub(crate) fn new(options: Options) -> Result<Session, Failure> {
+        let watcher = Watcher::start(&options.build.root)?;
+        let (sender, received) = mpsc::channel(1024);
+        let listener = Listener::open(&options.scratch, sender).map_err(|why| {
             Failure::new("cannot make the socket on which the operator tells what it does").because(why)
         })?;
-        let webhooks = certified(&equipment.scratch.join(CERTIFICATES))
+        let webhooks = webhook_address(&options.scratch.join(CERTIFICATES))
             .map_err(|why| Failure::new("cannot prepare webhooks on this machine").because(why))?;
         let (reports, reported) = mpsc::unbounded_channel();
         Ok(Session {
-            machine: Machine::new(equipment.samples),
-            equipment,
+            lifecycle: Lifecycle::new(options.samples),
+            options,
             watcher,
-            ear,
-            heard,
+            listener,
+            received,
             reports,
             reported,
             cancel_build: None,
@@ -127,80 +127,80 @@ impl Session {
         })
     }
 
-    /// The effect of keys.
+    /// The handler of keys.
     pub(crate) fn keys(&self) -> impl Fn(Key) + Send + 'static {
-        let (reports, news) = (self.reports.clone(), self.equipment.news.clone());
+        let (reports, updates) = (self.reports.clone(), self.options.updates.clone());
         move |key| {
-            let event = match key {
-                Key::Quit => Event::Quit,
-                Key::Build => Event::SourceSaved,
-                Key::Samples => Event::SamplesWanted,
+            let input = match key {
+                Key::Quit => Input::Quit,
+                Key::Build => Input::SourceSaved,
+                Key::Samples => Input::SamplesWanted,
                 // A key that is lost can be pressed again.
-                Key::Log => return drop(news.try_send(News::ToggleLog)),
+                Key::Log => return drop(updates.try_send(Update::ToggleLog)),
             };
             // The session is over.
-            let _ = reports.send(Report::Event(event));
+            let _ = reports.send(Report::Input(input));
         }
     }
 
-    /// Works until a person wants to end.
+    /// Runs until a person quits.
     ///
     /// # Errors
     /// When cargo cannot be started at all.
     pub(crate) async fn run(mut self, stop: impl Future<Output = ()> + Send) -> Result<(), Failure> {
-        self.tell(Fact::Watching(self.watched())).await;
+        self.emit(Event::Watching(self.watched())).await;
         tokio::pin!(stop);
         let mut stopping = false;
-        let mut events = vec![Event::SourceSaved];
+        let mut inputs = vec![Input::SourceSaved];
         let mut ticks = tokio::time::interval(Duration::from_secs(1));
         loop {
-            for event in std::mem::take(&mut events) {
-                for action in self.machine.on(event) {
+            for input in std::mem::take(&mut inputs) {
+                for action in self.lifecycle.handle(input) {
                     if action == Action::End {
                         self.clean_up();
                         return Ok(());
                     }
-                    self.carry_out(action).await;
+                    self.execute(action).await;
                 }
             }
             tokio::select! {
                 biased;
                 () = &mut stop, if !stopping => {
                     stopping = true;
-                    events.push(Event::Quit);
+                    inputs.push(Input::Quit);
                 }
-                Some(report) = self.reported.recv() => events.extend(self.take(report).await?),
-                Some(heard) = self.heard.recv() => events.extend(self.listen(heard).await),
+                Some(report) = self.reported.recv() => inputs.extend(self.complete(report).await?),
+                Some(received) = self.received.recv() => inputs.extend(self.receive(received).await),
                 _ = ticks.tick() => {
                     for advice in self.advisor.tick(Instant::now()) {
-                        self.tell(Fact::Advice(advice.subject, Box::new(advice.found))).await;
+                        self.emit(Event::Advice(advice.subject, Box::new(advice.found))).await;
                     }
                 }
-                saved = self.watcher.next() => events.extend(self.saved(&saved).await),
+                saved = self.watcher.next() => inputs.extend(self.saved(&saved).await),
             }
         }
     }
 
     fn watched(&self) -> Vec<String> {
-        let root = &self.equipment.how.root;
+        let root = &self.options.build.root;
         ["src", "api", "Cargo.toml", SAMPLES]
             .into_iter()
-            .filter(|name| root.join(name).exists() && (*name != SAMPLES || self.equipment.samples))
+            .filter(|name| root.join(name).exists() && (*name != SAMPLES || self.options.samples))
             .map(str::to_owned)
             .collect()
     }
 
-    async fn tell(&self, fact: Fact) {
-        // The teller may be gone; then no output is needed.
-        let _ = self.equipment.news.send(News::Fact(fact)).await;
+    async fn emit(&self, event: Event) {
+        // The renderer may be gone; then no output is needed.
+        let _ = self.options.updates.send(Update::Event(event)).await;
     }
 
     async fn trouble(&self, diagnostic: Diagnostic) {
-        self.tell(Fact::Trouble(Box::new(diagnostic))).await;
+        self.emit(Event::Trouble(Box::new(diagnostic))).await;
     }
 
-    /// Reports the result of a task later.
-    fn later(&self, work: impl Future<Output = Report> + Send + 'static) {
+    /// Runs a task; its result is received by the loop.
+    fn spawn(&self, work: impl Future<Output = Report> + Send + 'static) {
         let reports = self.reports.clone();
         tokio::spawn(async move {
             // The session is over.
@@ -208,7 +208,7 @@ impl Session {
         });
     }
 
-    async fn carry_out(&mut self, action: Action) {
+    async fn execute(&mut self, action: Action) {
         match action {
             Action::Build => self.build().await,
             Action::CancelBuild => {
@@ -218,13 +218,13 @@ impl Session {
             Action::Prepare(generation) => self.prepare(generation),
             Action::Start(generation) => self.start(generation).await,
             Action::Stop => {
-                self.tell(Fact::Stopping).await;
+                self.emit(Event::Stopping).await;
                 // It may have ended by itself a moment ago; its exit is on the way.
                 let _ = self.stop_operator.take().map(|stop| stop.send(()));
             }
-            Action::Pause(pause) => self.later(async move {
-                tokio::time::sleep(pause).await;
-                Report::Event(Event::PauseOver)
+            Action::Backoff(backoff) => self.spawn(async move {
+                tokio::time::sleep(backoff).await;
+                Report::Input(Input::BackoffElapsed)
             }),
             Action::ApplySamples => self.apply_samples(),
             Action::End => {}
@@ -232,35 +232,35 @@ impl Session {
     }
 
     async fn build(&mut self) {
-        self.tell(Fact::Compiling).await;
+        self.emit(Event::Compiling).await;
         let (cancel, cancelled) = oneshot::channel();
         self.cancel_build = Some(cancel);
         let (progress, mut done) = mpsc::channel(8);
-        let news = self.equipment.news.clone();
+        let updates = self.options.updates.clone();
         tokio::spawn(async move {
             while let Some((done, total)) = done.recv().await {
                 // The next one comes soon.
-                let _ = news.try_send(News::Fact(Fact::Progress(done, total)));
+                let _ = updates.try_send(Update::Event(Event::Progress(done, total)));
             }
         });
-        let how = self.equipment.how.clone();
-        self.later(async move { Report::Built(build::build(&how, cancelled, progress).await) });
+        let build = self.options.build.clone();
+        self.spawn(async move { Report::Built(build::build(&build, cancelled, progress).await) });
     }
 
-    /// The events of the machine in a report.
-    async fn take(&mut self, report: Report) -> Result<Vec<Event>, Failure> {
+    /// The inputs that follow from the result of a task.
+    async fn complete(&mut self, report: Report) -> Result<Vec<Input>, Failure> {
         Ok(match report {
-            Report::Event(event) => vec![event],
+            Report::Input(input) => vec![input],
             Report::Built(built) => {
                 let built = built.map_err(program::no_cargo)?;
-                if let Err(why) = self.watcher.also(&built.packages, built.began) {
+                if let Err(why) = self.watcher.add_packages(&built.packages, built.began) {
                     self.trouble(why).await;
                 }
-                vec![Event::Built(self.compiled(built.outcome).await)]
+                vec![Input::Built(self.compiled(built.outcome).await)]
             }
             Report::Prepared(generation, prepared) => vec![self.prepared(generation, *prepared).await],
             Report::Exited(exit) => self.exited(exit).await,
-            Report::Silence(start) => self.silent(start).await,
+            Report::HelloTimeout(start) => self.hello_timeout(start).await,
         })
     }
 
@@ -268,23 +268,23 @@ impl Session {
         match outcome {
             Outcome::Cancelled => Compiled::Cancelled,
             Outcome::Failed(failed) => {
-                self.tell(Fact::NotCompiled(failed)).await;
+                self.emit(Event::NotCompiled(failed)).await;
                 Compiled::Failed
             }
             Outcome::Program(program, took) => {
-                let kept = Fingerprint::of(&program).and_then(|now| {
+                let linked = Fingerprint::of(&program).and_then(|now| {
                     let new = self.built.as_ref() != Some(&now);
                     if new {
-                        let kept = keep(&program, self.newest + 1)?;
+                        let linked = link(&program, self.newest + 1)?;
                         self.newest += 1;
-                        self.programs.insert(self.newest, kept);
+                        self.programs.insert(self.newest, linked);
                         self.built = Some(now);
                     }
                     Ok(new)
                 });
-                match kept {
+                match linked {
                     Ok(new) => {
-                        self.tell(Fact::Compiled { took, new }).await;
+                        self.emit(Event::Compiled { took, new }).await;
                         if new { Compiled::New } else { Compiled::Same }
                     }
                     Err(why) => {
@@ -304,21 +304,21 @@ impl Session {
         let Some(program) = self.programs.get(&generation).cloned() else {
             return;
         };
-        let (client, root) = (self.equipment.client.clone(), self.equipment.how.root.clone());
+        let (client, root) = (self.options.client.clone(), self.options.build.root.clone());
         let known = matches!(self.declared, Some(None));
-        let news = self.equipment.news.clone();
-        // A cluster elsewhere, even one in a container of this machine, does not reach the operator.
-        let webhooks = self.equipment.embedded.then(|| self.webhooks.clone());
-        let account = self.equipment.account.clone();
-        let introduced = self.account_kubeconfig.is_some();
-        let (kubeconfig, scratch) = (self.equipment.kubeconfig.clone(), self.equipment.scratch.clone());
-        self.later(async move {
-            let tell = async |fact| drop(news.send(News::Fact(fact)).await);
+        let updates = self.options.updates.clone();
+        // Another cluster, even one in a container of this machine, cannot reach the operator.
+        let webhooks = self.options.embedded.then(|| self.webhooks.clone());
+        let account = self.options.account.clone();
+        let has_account = self.account_kubeconfig.is_some();
+        let (kubeconfig, scratch) = (self.options.kubeconfig.clone(), self.options.scratch.clone());
+        self.spawn(async move {
+            let emit = async |event| drop(updates.send(Update::Event(event)).await);
             let declared = match declaration::ask(&program, &root).await {
                 Ok(declaration) => Some(declaration),
                 Err(why) => {
                     if !known {
-                        tell(Fact::Note(format!(
+                        emit(Event::Note(format!(
                             "{}; definitions are taken from {DEFINITIONS}",
                             why.causes.join(": ")
                         )))
@@ -328,24 +328,24 @@ impl Session {
                 }
             };
             let result = async {
-                let wanted = wanted(declared.as_ref(), webhooks.as_ref(), &root)?;
-                for doubt in wanted.doubts {
-                    tell(Fact::Trouble(Box::new(doubt))).await;
+                let desired = desired(declared.as_ref(), webhooks.as_ref(), &root)?;
+                for warning in desired.warnings {
+                    emit(Event::Trouble(Box::new(warning))).await;
                 }
-                let applied = apply_all(&client, wanted.definitions, wanted.configurations).await;
-                tell(Fact::Definitions(applied.map_err(|why| vec![why])?)).await;
-                let kubeconfig = match (account, wanted.roles) {
+                let applied = apply_all(&client, desired.definitions, desired.configurations).await;
+                emit(Event::Definitions(applied.map_err(|why| vec![why])?)).await;
+                let kubeconfig = match (account, desired.roles) {
                     (Some(account), Some(roles)) => {
-                        let made = introduce(&account, &client, &roles, kubeconfig.as_ref(), &scratch).await;
+                        let made = create_account(&account, &client, &roles, kubeconfig.as_ref(), &scratch).await;
                         let made = made.map_err(|why| vec![why])?;
-                        if !introduced {
-                            tell(Fact::Account(account.user())).await;
+                        if !has_account {
+                            emit(Event::Account(account.user())).await;
                         }
                         Some(made)
                     }
                     (Some(_), None) => {
-                        let words = "the operator declares no rules and there is no config/rbac/role.yaml: it runs with all rights";
-                        tell(Fact::Note(words.to_owned())).await;
+                        let text = "the operator declares no rules and there is no config/rbac/role.yaml: it runs with all rights";
+                        emit(Event::Note(text.to_owned())).await;
                         None
                     }
                     (None, _) => None,
@@ -356,33 +356,33 @@ impl Session {
         });
     }
 
-    async fn prepared(&mut self, generation: Generation, result: Result<Prepared, Vec<Diagnostic>>) -> Event {
-        let answer = match result {
+    async fn prepared(&mut self, generation: Generation, result: Result<Prepared, Vec<Diagnostic>>) -> Input {
+        let response = match result {
             Ok(prepared) => {
                 self.declared = Some(prepared.declared);
                 self.account_kubeconfig = prepared.kubeconfig;
-                Answer::Taken
+                Response::Accepted
             }
             Err(wrong) => {
                 for why in wrong {
                     self.trouble(why).await;
                 }
-                Answer::Refused
+                Response::Rejected
             }
         };
-        Event::Prepared(generation, answer)
+        Input::Prepared(generation, response)
     }
 
     async fn start(&mut self, generation: Generation) {
         let Some(program) = self.programs.get(&generation).cloned() else {
             return;
         };
-        self.forget_older(generation);
+        self.remove_older(generation);
         let (lines, mut printed) = mpsc::channel::<String>(256);
-        let news = self.equipment.news.clone();
+        let updates = self.options.updates.clone();
         tokio::spawn(async move {
             while let Some(line) = printed.recv().await {
-                if news.send(News::Log(line)).await.is_err() {
+                if updates.send(Update::Log(line)).await.is_err() {
                     return;
                 }
             }
@@ -391,103 +391,103 @@ impl Session {
         let declared = self.declared.as_ref().and_then(Option::as_ref);
         self.advisor = Advisor::new(declared.map(declaration::controllers).unwrap_or_default());
         self.starts += 1;
-        match Running::start(&program, &self.conditions(), lines) {
+        match OperatorProcess::start(&program, &self.launch_options(), lines) {
             Ok(running) => {
-                self.tell(Fact::Started {
+                self.emit(Event::Started {
                     build: generation,
                     pid: running.pid(),
                 })
                 .await;
                 let (stop, stopped) = oneshot::channel();
                 self.stop_operator = Some(stop);
-                self.later(async move { Report::Exited(running.end(stopped).await) });
-                self.watch_for_silence();
+                self.spawn(async move { Report::Exited(running.end(stopped).await) });
+                self.start_hello_timeout();
             }
             Err(why) => {
                 let exit = Exit {
-                    how: format!("cannot be started: {why}"),
+                    reason: format!("cannot be started: {why}"),
                     after: Duration::ZERO,
                     last_lines: Vec::new(),
                 };
-                self.later(async move { Report::Exited(exit) });
+                self.spawn(async move { Report::Exited(exit) });
             }
         }
     }
 
-    fn conditions(&self) -> Conditions {
+    fn launch_options(&self) -> LaunchOptions {
         let kubeconfig = match &self.account_kubeconfig {
             Some(own) => own.clone().into_os_string(),
-            None => self.equipment.kubeconfig.clone(),
+            None => self.options.kubeconfig.clone(),
         };
         let mut environment = vec![
             ("KUBECONFIG".to_owned(), kubeconfig),
             (
                 kubewright::OBSERVE_SOCKET.to_owned(),
-                self.ear.path().as_os_str().to_owned(),
+                self.listener.path().as_os_str().to_owned(),
             ),
         ];
         let mut arguments = Vec::new();
-        let given = |flag: &str| {
-            self.equipment
-                .arguments
-                .iter()
-                .any(|argument| argument.starts_with(flag))
-        };
+        let has_flag = |flag: &str| self.options.arguments.iter().any(|argument| argument.starts_with(flag));
         if let Some(Some(declaration)) = &self.declared {
-            if self.equipment.embedded && webhooks::any(declaration) && !given("--webhook-") {
-                let certificates = self.equipment.scratch.join(CERTIFICATES);
+            if self.options.embedded && webhooks::has_webhooks(declaration) && !has_flag("--webhook-") {
+                let certificates = self.options.scratch.join(CERTIFICATES);
                 arguments.push(format!("--webhook-cert-path={}", certificates.display()));
-                // Only the API server in this process calls.
+                // Only the API server in this process calls them.
                 arguments.push("--webhook-host=127.0.0.1".to_owned());
                 arguments.push(format!("--webhook-port={}", self.webhooks.port));
             }
-            // Two operators on one machine must not meet at a port, and no kubelet probes this one.
-            if !given("--health-probe-bind-address") {
+            // Two operators on one machine must not use the same port, and no kubelet probes this one.
+            if !has_flag("--health-probe-bind-address") {
                 arguments.push("--health-probe-bind-address=0".to_owned());
             }
         }
-        if !self.equipment.embedded {
+        if !self.options.embedded {
             environment.push(("ENABLE_WEBHOOKS".to_owned(), "false".into()));
         }
-        arguments.extend(self.equipment.arguments.iter().cloned());
-        Conditions {
-            root: self.equipment.how.root.clone(),
+        arguments.extend(self.options.arguments.iter().cloned());
+        LaunchOptions {
+            root: self.options.build.root.clone(),
             arguments,
             environment,
         }
     }
 
-    /// An operator that does not introduce itself is taken for ready after a while.
-    fn watch_for_silence(&self) {
+    /// An operator that sends no hello counts as ready after a while.
+    fn start_hello_timeout(&self) {
         let start = self.starts;
-        self.later(async move {
-            tokio::time::sleep(SILENT).await;
-            Report::Silence(start)
+        self.spawn(async move {
+            tokio::time::sleep(HELLO_TIMEOUT).await;
+            Report::HelloTimeout(start)
         });
     }
 
-    async fn silent(&mut self, start: u64) -> Vec<Event> {
-        if start != self.starts || self.readiness.is_heard() || self.stop_operator.is_none() {
+    async fn hello_timeout(&mut self, start: u64) -> Vec<Input> {
+        if start != self.starts || self.readiness.is_known() || self.stop_operator.is_none() {
             return Vec::new();
         }
-        let words = "the operator does not tell what it does (its main is neither kubewright::run nor Operator::run); its own lines are all \
+        let text = "the operator does not tell what it does (its main is neither kubewright::run nor Operator::run); its own lines are all \
                      there is to show";
-        self.tell(Fact::Note(words.to_owned())).await;
-        vec![Event::Ready]
+        self.emit(Event::Note(text.to_owned())).await;
+        vec![Input::Ready]
     }
 
-    async fn exited(&mut self, exit: Exit) -> Vec<Event> {
-        let event = Event::Exited(exit.after);
-        let asked = self.machine.expects_exit();
-        let again_in = self.machine.next_pause(exit.after);
-        self.tell(Fact::Ended { exit, asked, again_in }).await;
+    async fn exited(&mut self, exit: Exit) -> Vec<Input> {
+        let input = Input::Exited(exit.after);
+        let requested = self.lifecycle.expects_exit();
+        let restart_in = self.lifecycle.next_backoff(exit.after);
+        self.emit(Event::Ended {
+            exit,
+            requested,
+            restart_in,
+        })
+        .await;
         self.stop_operator = None;
-        vec![event]
+        vec![input]
     }
 
     fn apply_samples(&self) {
-        let (client, root) = (self.equipment.client.clone(), self.equipment.how.root.clone());
-        let news = self.equipment.news.clone();
+        let (client, root) = (self.options.client.clone(), self.options.build.root.clone());
+        let updates = self.options.updates.clone();
         tokio::spawn(async move {
             let mut applied = Vec::new();
             let mut troubles = Vec::new();
@@ -495,7 +495,7 @@ impl Session {
                 Ok(items) => {
                     for item in items {
                         match objects::apply_sample(&client, &item).await {
-                            Ok(what) => applied.push((item.name(), what.word())),
+                            Ok(what) => applied.push((item.name(), what.as_str())),
                             Err(why) => troubles.push(why),
                         }
                     }
@@ -503,64 +503,64 @@ impl Session {
                 Err(why) => troubles.push(why),
             }
             if troubles.is_empty() || !applied.is_empty() {
-                let _ = news.send(News::Fact(Fact::Samples(applied))).await;
+                let _ = updates.send(Update::Event(Event::Samples(applied))).await;
             }
             for why in troubles {
-                let _ = news.send(News::Fact(Fact::Trouble(Box::new(why)))).await;
+                let _ = updates.send(Update::Event(Event::Trouble(Box::new(why)))).await;
             }
         });
     }
 
-    async fn listen(&mut self, heard: Heard) -> Option<Event> {
-        let (when, message) = match heard {
-            Heard::Said(when, message) => (when, message),
-            Heard::Unknown(why) => {
+    async fn receive(&mut self, received: Received) -> Option<Input> {
+        let (when, message) = match received {
+            Received::Message(when, message) => (when, message),
+            Received::Unknown(why) => {
                 tracing::warn!(why, "the operator says something that this command does not know");
                 return None;
             }
         };
-        let ready = self.readiness.hear(&message);
-        let (advice, answered) = match &*message {
-            Message::Observed(what) => (self.advisor.hear(when, what), self.advisor.answered(what)),
+        let ready = self.readiness.observe(&message);
+        let (advice, resolved) = match &*message {
+            Message::Observed(what) => (self.advisor.observe(when, what), self.advisor.resolved(what)),
             _ => (Vec::new(), Vec::new()),
         };
-        let _ = self.equipment.news.send(News::Operator(when, message)).await;
+        let _ = self.options.updates.send(Update::Operator(when, message)).await;
         for advice in advice {
-            self.tell(Fact::Advice(advice.subject, Box::new(advice.found))).await;
+            self.emit(Event::Advice(advice.subject, Box::new(advice.found))).await;
         }
-        for subject in answered {
-            self.tell(Fact::Answered(subject)).await;
+        for subject in resolved {
+            self.emit(Event::Resolved(subject)).await;
         }
-        ready.then_some(Event::Ready)
+        ready.then_some(Input::Ready)
     }
 
-    async fn saved(&mut self, saved: &Saved) -> Vec<Event> {
-        let mut events = Vec::new();
-        let mut told = Vec::new();
-        for (interest, files) in saved {
-            let event = match interest {
-                Interest::Source => Some(Event::SourceSaved),
-                Interest::Definition if matches!(self.declared, Some(None)) => Some(Event::DefinitionsSaved),
-                Interest::Definition => None,
-                Interest::Sample if self.equipment.samples => Some(Event::SamplesWanted),
-                Interest::Sample => None,
+    async fn saved(&mut self, saved: &Saved) -> Vec<Input> {
+        let mut inputs = Vec::new();
+        let mut saved_files = Vec::new();
+        for (kind, files) in saved {
+            let input = match kind {
+                FileKind::Source => Some(Input::SourceSaved),
+                FileKind::Definition if matches!(self.declared, Some(None)) => Some(Input::DefinitionsSaved),
+                FileKind::Definition => None,
+                FileKind::Sample if self.options.samples => Some(Input::SamplesWanted),
+                FileKind::Sample => None,
             };
-            if let Some(event) = event {
-                told.extend(files.iter().map(|file| file.display().to_string()));
-                events.push(event);
+            if let Some(input) = input {
+                saved_files.extend(files.iter().map(|file| file.display().to_string()));
+                inputs.push(input);
             }
         }
-        if !events.is_empty() {
-            self.tell(Fact::Saved(told)).await;
+        if !inputs.is_empty() {
+            self.emit(Event::Saved(saved_files)).await;
         }
-        events
+        inputs
     }
 
     /// Removes programs that will not run again.
-    fn forget_older(&mut self, generation: Generation) {
+    fn remove_older(&mut self, generation: Generation) {
         let newer = self.programs.split_off(&generation);
         for program in std::mem::replace(&mut self.programs, newer).into_values() {
-            // Left behind it only takes room, and the next one of its name replaces it.
+            // A file that stays only takes space, and the next one of its name replaces it.
             let _ = std::fs::remove_file(program);
         }
     }
@@ -571,7 +571,7 @@ impl Session {
             .values()
             .next()
             .and_then(|program| program.parent().map(Path::to_path_buf));
-        self.forget_older(Generation::MAX);
+        self.remove_older(Generation::MAX);
         // Another `dev` of another project may share the folder; then it is not empty and stays.
         drop(folder.map(std::fs::remove_dir));
     }

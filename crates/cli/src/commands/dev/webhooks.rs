@@ -1,10 +1,10 @@
-//! Webhooks without a certificate step: the configurations that `manifests` would write lead to a Service in a cluster;
-//! here they are led to the operator on this machine, with a certificate that they vouch for.
+//! Routes webhooks to the operator on this machine: the configurations that `manifests` writes name a Service in the
+//! cluster; here they get a URL and the certificate of its authority instead.
 
 use kubewright_codegen::manifests::Declaration;
 use serde_json::{Value, json};
 
-/// Marks the configurations that `dev` made, so that those of webhooks that are gone can be found.
+/// The label of the objects that `dev` made, by which those of earlier builds are pruned.
 pub(crate) const LABEL: (&str, &str) = ("app.kubernetes.io/managed-by", "kubewright-dev");
 
 /// Where the operator's webhooks are.
@@ -23,36 +23,35 @@ impl Address {
     }
 }
 
-/// Whether the operator serves anything that needs a certificate.
-pub(crate) fn any(declaration: &Declaration) -> bool {
+/// Whether the operator serves webhooks or conversions, which need a certificate.
+pub(crate) fn has_webhooks(declaration: &Declaration) -> bool {
     !declaration.webhooks.is_empty() || !declaration.conversions.is_empty()
 }
 
-/// Leads a webhook configuration to the operator on this machine, and marks it.
-pub(crate) fn lead_here(configuration: &mut Value, address: &Address) {
+/// Routes a webhook configuration to the operator on this machine, and labels it.
+pub(crate) fn route_to_operator(configuration: &mut Value, address: &Address) {
     configuration["metadata"]["labels"][LABEL.0] = LABEL.1.into();
     for webhook in configuration["webhooks"].as_array_mut().into_iter().flatten() {
-        lead_client(&mut webhook["clientConfig"], address);
+        route_client(&mut webhook["clientConfig"], address);
     }
 }
 
-/// Lets a definition whose versions the operator converts ask it on this machine; without an address they are not
-/// converted.
-pub(crate) fn convert_here(definition: &mut Value, address: Option<&Address>) {
+/// Routes the conversion of a definition to the operator on this machine; without an address there is no conversion.
+pub(crate) fn route_conversion(definition: &mut Value, address: Option<&Address>) {
     let Some(spec) = definition["spec"].as_object_mut() else {
         return;
     };
     match (spec.get_mut("conversion"), address) {
         (Some(conversion), Some(address)) if conversion["strategy"] == "Webhook" => {
-            lead_client(&mut conversion["webhook"]["clientConfig"], address);
+            route_client(&mut conversion["webhook"]["clientConfig"], address);
         }
         (_, Some(_)) => {}
         (_, None) => drop(spec.remove("conversion")),
     }
 }
 
-/// A Service is the operator's own, which is here now; a URL was given by a person and stays.
-fn lead_client(client: &mut Value, address: &Address) {
+/// A Service is the operator's own, and is replaced; a URL was written by a person, and stays.
+fn route_client(client: &mut Value, address: &Address) {
     if client["url"].is_null() {
         let path = client["service"]["path"].as_str().unwrap_or("/").to_owned();
         *client = address.client_config(&path);
@@ -71,7 +70,7 @@ mod tests {
     }
 
     #[test]
-    fn configurations_lead_to_this_machine() {
+    fn configurations_are_routed_to_this_machine() {
         let mut configuration = json!({
             "metadata": {"name": "mutating-webhook-configuration"},
             "webhooks": [
@@ -79,7 +78,7 @@ mod tests {
                 {"name": "elsewhere", "clientConfig": {"url": "https://hooks.example.com/x"}},
             ],
         });
-        lead_here(&mut configuration, &address());
+        route_to_operator(&mut configuration, &address());
         assert_eq!(
             configuration,
             json!({
@@ -93,21 +92,21 @@ mod tests {
     }
 
     #[test]
-    fn only_kinds_that_are_converted_ask() {
+    fn only_definitions_with_conversion_are_routed() {
         let service = json!({"service": {"name": "webhook-service", "namespace": "system", "path": "/convert"}});
         let converted = json!({"spec": {"conversion": {"strategy": "Webhook", "webhook": {"clientConfig": service}}}});
         let mut here = converted.clone();
-        convert_here(&mut here, Some(&address()));
+        route_conversion(&mut here, Some(&address()));
         let client = &here["spec"]["conversion"]["webhook"]["clientConfig"];
         assert_eq!(client["url"], "https://127.0.0.1:40443/convert");
         let mut elsewhere = converted;
-        convert_here(&mut elsewhere, None);
+        route_conversion(&mut elsewhere, None);
         assert_eq!(elsewhere, json!({"spec": {}}));
         let mut plain = json!({"spec": {"group": "a"}});
-        convert_here(&mut plain, Some(&address()));
+        route_conversion(&mut plain, Some(&address()));
         assert_eq!(plain, json!({"spec": {"group": "a"}}));
 
-        let declared = |json| any(&serde_json::from_value(json).unwrap());
+        let declared = |json| has_webhooks(&serde_json::from_value(json).unwrap());
         assert!(declared(json!({"webhooks": [{}]})));
         assert!(declared(json!({"conversions": [{}]})));
         assert!(!declared(json!({})));

@@ -205,7 +205,7 @@ impl Code {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::commands::doctor::State;
+    use crate::commands::doctor::Status;
     use serde_json::json;
 
     const PROJECT: &str = "\
@@ -242,9 +242,9 @@ version: \"3\"
             .iter()
             .map(|check| {
                 let state = match check.state {
-                    State::Good => "good",
-                    State::Remark => "remark",
-                    State::Bad => "bad",
+                    Status::Good => "good",
+                    Status::Remark => "remark",
+                    Status::Bad => "bad",
                 };
                 format!("{state} {}: {}", check.what, check.found)
             })
@@ -299,8 +299,8 @@ version: \"3\"
     #[test]
     fn versions_of_one_line_get_along() {
         let check = |library, state| assert_eq!(version(library, "0.1.3").state, state, "{library}");
-        check("0.1.0", State::Good);
-        check("0.2.0", State::Bad);
-        check("1.1.3", State::Bad);
+        check("0.1.0", Status::Good);
+        check("0.2.0", Status::Bad);
+        check("1.1.3", Status::Bad);
     }
 }

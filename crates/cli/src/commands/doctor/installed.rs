@@ -11,9 +11,9 @@ use kubewright::kube::{Client, Error};
 use kubewright_codegen::{codes, manifests};
 use serde_json::Value;
 
-use super::{Check, State};
+use super::{Check, Status};
 use crate::commands::dev::objects;
-use crate::target::chain;
+use crate::errors::chain;
 
 /// Differences that are named; further ones are counted.
 const NAMED: usize = 3;
@@ -22,7 +22,7 @@ const NAMED: usize = 3;
 pub(super) async fn installed(root: &Path, client: &Client) -> Vec<Check> {
     let ours = match objects::read(root, manifests::CRDS, codes::files::IO) {
         Ok(ours) => ours,
-        Err(why) => return vec![Check::of("definitions", State::Bad, why)],
+        Err(why) => return vec![Check::of("definitions", Status::Bad, why)],
     };
     let resource = ApiResource {
         group: "apiextensions.k8s.io".to_owned(),
@@ -35,7 +35,7 @@ pub(super) async fn installed(root: &Path, client: &Client) -> Vec<Check> {
     let mut checks = Vec::new();
     for item in &ours {
         let theirs = api.get_opt(item.plain_name()).await;
-        checks.extend(judge(item.plain_name(), &item.object["spec"], &theirs));
+        checks.extend(rate(item.plain_name(), &item.object["spec"], &theirs));
     }
     if checks.is_empty() && !ours.is_empty() {
         let found = format!("{}, installed as in {}", ours.len(), manifests::CRDS);
@@ -45,7 +45,7 @@ pub(super) async fn installed(root: &Path, client: &Client) -> Vec<Check> {
 }
 
 /// `None`: as it should be.
-fn judge(name: &str, ours: &Value, theirs: &Result<Option<DynamicObject>, Error>) -> Option<Check> {
+fn rate(name: &str, ours: &Value, theirs: &Result<Option<DynamicObject>, Error>) -> Option<Check> {
     let remark = |found: String| Some(Check::remark("definitions", found));
     match theirs {
         Err(why) => remark(format!("{name} cannot be looked at: {}", chain(why))),

@@ -10,8 +10,9 @@ use kubewright_codegen::codes;
 use tokio::process::Command;
 
 use super::installed::installed;
-use super::{Check, State};
-use crate::target::{Reach, Target, chain};
+use super::{Check, Status};
+use crate::errors::chain;
+use crate::target::{Reach, Target};
 
 /// The oldest Rust that builds kubewright and its scaffold.
 const RUST: (u32, u32) = (1, 90);
@@ -20,7 +21,7 @@ const KUBECTL: (u32, u32) = (1, 30);
 /// Free space on the disk: below the first builds fail, below the second they soon will.
 const DISK: (u64, u64) = (500 << 20, 3 << 30);
 /// How long a server or a tool may take to answer.
-const PATIENCE: Duration = Duration::from_secs(5);
+const TIMEOUT: Duration = Duration::from_secs(5);
 /// The default ports of an operator, and their purpose.
 const PORTS: [(u16, &str); 3] = [(8081, "probes"), (8443, "metrics"), (9443, "webhooks")];
 
@@ -67,7 +68,7 @@ pub(super) async fn cluster(context: Option<&str>, root: Option<&Path>) -> Vec<C
             let found = format!("no cluster: {}", why.causes.join(": "));
             return vec![Check::remark("kubeconfig", found).fix("none is needed for `kubewright dev` and for tests")];
         }
-        Err(why) => return vec![Check::of("kubeconfig", State::Bad, why)],
+        Err(why) => return vec![Check::of("kubeconfig", Status::Bad, why)],
     };
     let mut checks = vec![Check::good("kubeconfig", target.describe())];
     if let Reach::Remote(why) = &target.reach {
@@ -81,9 +82,9 @@ pub(super) async fn cluster(context: Option<&str>, root: Option<&Path>) -> Vec<C
         let version = client.apiserver_version().await.map_err(|why| chain(&why))?;
         Ok::<_, String>((client, version.git_version))
     };
-    let answer = tokio::time::timeout(PATIENCE, asked)
+    let answer = tokio::time::timeout(TIMEOUT, asked)
         .await
-        .unwrap_or_else(|_| Err(format!("no answer within {} s", PATIENCE.as_secs())));
+        .unwrap_or_else(|_| Err(format!("no answer within {} s", TIMEOUT.as_secs())));
     match answer {
         Ok((client, version)) => {
             checks.push(Check::good("server", version));
@@ -108,7 +109,7 @@ async fn said(tool: &str, arguments: &[&str]) -> Option<String> {
         .stdin(Stdio::null())
         .stderr(Stdio::null())
         .kill_on_drop(true);
-    let output = tokio::time::timeout(PATIENCE, command.output()).await.ok()?.ok()?;
+    let output = tokio::time::timeout(TIMEOUT, command.output()).await.ok()?.ok()?;
     output
         .status
         .success()
@@ -203,40 +204,40 @@ mod tests {
 
     #[test]
     fn what_is_seen_is_judged() {
-        let check = |check: Check, state: State, found: &str| {
+        let check = |check: Check, state: Status, found: &str| {
             assert_eq!(check.state, state, "{check:?}");
             assert!(check.found.contains(found), "{check:?}");
             assert_eq!(
-                check.state == State::Good,
+                check.state == Status::Good,
                 check.fix.is_none(),
                 "what is not good has a fix: {check:?}"
             );
         };
-        check(rust(Some("rustc 1.95.0 (1234 2026-04-01)")), State::Good, "1.95.0");
+        check(rust(Some("rustc 1.95.0 (1234 2026-04-01)")), Status::Good, "1.95.0");
         check(
             rust(Some("rustc 1.70.0 (1234 2023-04-01)")),
-            State::Bad,
+            Status::Bad,
             "1.90 is needed",
         );
-        check(rust(Some("something else")), State::Bad, "too old");
-        check(rust(None), State::Bad, "not there");
-        check(cargo(None), State::Bad, "not there");
-        check(linker(None), State::Bad, "no cc");
-        check(linker(Some("cc (Debian) 12.2.0\nmore")), State::Good, "12.2.0");
+        check(rust(Some("something else")), Status::Bad, "too old");
+        check(rust(None), Status::Bad, "not there");
+        check(cargo(None), Status::Bad, "not there");
+        check(linker(None), Status::Bad, "no cc");
+        check(linker(Some("cc (Debian) 12.2.0\nmore")), Status::Good, "12.2.0");
         check(
             kubectl(Some(r#"{"clientVersion":{"gitVersion":"v1.36.3"}}"#)),
-            State::Good,
+            Status::Good,
             "v1.36.3",
         );
         check(
             kubectl(Some(r#"{"clientVersion":{"gitVersion":"v1.9.3"}}"#)),
-            State::Remark,
+            Status::Remark,
             "OpenAPI version 2",
         );
-        check(kubectl(None), State::Remark, "not needed");
-        check(disk(1 << 20), State::Bad, "0.0 GB");
-        check(disk(1 << 30), State::Remark, "1.0 GB");
-        check(disk(1 << 40), State::Good, "1024.0 GB");
+        check(kubectl(None), Status::Remark, "not needed");
+        check(disk(1 << 20), Status::Bad, "0.0 GB");
+        check(disk(1 << 30), Status::Remark, "1.0 GB");
+        check(disk(1 << 40), Status::Good, "1024.0 GB");
         assert!(inotify(524_288).is_none());
         assert!(inotify(1024).is_some());
     }

@@ -1,9 +1,9 @@
 //! `kubewright doctor`: looks at the machine, the cluster and the project, and reports of each thing whether it will
 //! do, and if not the fix.
 //!
-//! A [`Check`] is a fact with a judgement. `machine` looks (processes, files, sockets) and judges with pure functions;
-//! `drift` judges PROJECT against the operator's declaration, and looks at nothing; `installed` compares a cluster's
-//! definitions with the project's. Invariant: the exit status is 1 exactly when a check is [`State::Bad`].
+//! A [`Check`] is a finding with its [`Status`]. `machine` inspects processes, files and sockets, and rates them with
+//! pure functions; `drift` compares PROJECT with the operator's declaration, without input or output; `installed`
+//! compares a cluster's definitions with the project's. Invariant: the exit status is 1 exactly when a check is [`Status::Bad`].
 
 use std::path::Path;
 
@@ -14,7 +14,7 @@ use serde_json::json;
 
 use crate::files::Disk;
 use crate::output::{BAD, CHANGE, DIM, Failure, Format, GOOD, STRONG, paint};
-use crate::program::{self, How, declaration};
+use crate::program::{self, BuildOptions, declaration};
 use crate::project::Project;
 
 mod deadlock;
@@ -36,9 +36,9 @@ pub(crate) struct Arguments {
     context: Option<String>,
 }
 
-/// How something is.
+/// The rating of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum State {
+pub(crate) enum Status {
     Good,
     /// Worth knowing; nothing fails because of it.
     Remark,
@@ -50,7 +50,7 @@ pub(crate) enum State {
 pub(crate) struct Check {
     /// The subject: `rust`, `port 8081`, `controller guestbook`.
     what: String,
-    state: State,
+    state: Status,
     /// The finding.
     found: String,
     code: Option<Code>,
@@ -58,7 +58,7 @@ pub(crate) struct Check {
 }
 
 impl Check {
-    fn new(what: impl Into<String>, state: State, found: impl Into<String>) -> Check {
+    fn new(what: impl Into<String>, state: Status, found: impl Into<String>) -> Check {
         Check {
             what: what.into(),
             state,
@@ -69,15 +69,15 @@ impl Check {
     }
 
     fn good(what: impl Into<String>, found: impl Into<String>) -> Check {
-        Check::new(what, State::Good, found)
+        Check::new(what, Status::Good, found)
     }
 
     fn remark(what: impl Into<String>, found: impl Into<String>) -> Check {
-        Check::new(what, State::Remark, found)
+        Check::new(what, Status::Remark, found)
     }
 
     fn bad(what: impl Into<String>, found: impl Into<String>) -> Check {
-        Check::new(what, State::Bad, found)
+        Check::new(what, Status::Bad, found)
     }
 
     fn code(mut self, code: Code) -> Check {
@@ -91,7 +91,7 @@ impl Check {
     }
 
     /// A check that failed with an error.
-    fn of(what: impl Into<String>, state: State, why: impl Into<Failure>) -> Check {
+    fn of(what: impl Into<String>, state: Status, why: impl Into<Failure>) -> Check {
         let why = why.into();
         let mut found = why.attempted;
         for cause in &why.causes {
@@ -106,11 +106,11 @@ impl Check {
 
     fn text(&self) -> String {
         let sign = match self.state {
-            State::Good => paint(GOOD, "✓"),
-            State::Remark => paint(CHANGE, "•"),
-            State::Bad => paint(BAD, "✗"),
+            Status::Good => paint(GOOD, "✓"),
+            Status::Remark => paint(CHANGE, "•"),
+            Status::Bad => paint(BAD, "✗"),
         };
-        let code = self.code.filter(|_| self.state != State::Good);
+        let code = self.code.filter(|_| self.state != Status::Good);
         let code = code.map(|code| paint(DIM, format!(" [{code}]"))).unwrap_or_default();
         let mut text = format!("  {sign} {:<14} {}{code}", self.what, self.found);
         if let Some(fix) = &self.fix {
@@ -129,11 +129,11 @@ impl Arguments {
         let mut section = |title: &str, checks: Vec<Check>| {
             output.say(&paint(STRONG, title), &json!({"event": "section", "section": title}));
             for check in checks {
-                bad += usize::from(check.state == State::Bad);
+                bad += usize::from(check.state == Status::Bad);
                 let state = match check.state {
-                    State::Good => "good",
-                    State::Remark => "remark",
-                    State::Bad => "bad",
+                    Status::Good => "good",
+                    Status::Remark => "remark",
+                    Status::Bad => "bad",
                 };
                 let event = json!({
                     "event": "check", "section": title, "what": check.what, "state": state, "found": check.found, "code": check.code,
@@ -176,17 +176,17 @@ impl Arguments {
         if self.no_build {
             return checks;
         }
-        let how = How {
+        let options = BuildOptions {
             root: project.root.clone(),
-            ..How::default()
+            ..BuildOptions::default()
         };
-        let program = match program::built(&how).await {
+        let program = match program::built(&options).await {
             Ok((program, took)) => {
                 checks.push(Check::good("build", format!("compiles ({:.1} s)", took.as_secs_f64())));
                 program
             }
             Err(why) => {
-                checks.push(Check::of("build", State::Bad, why));
+                checks.push(Check::of("build", Status::Bad, why));
                 return checks;
             }
         };
@@ -199,7 +199,7 @@ impl Arguments {
                 checks.extend(deadlock::deadlocks(&declaration));
                 checks.extend(generated(&declaration, &project.root));
             }
-            Err(why) => checks.push(Check::of("declaration", State::Bad, why)),
+            Err(why) => checks.push(Check::of("declaration", Status::Bad, why)),
         }
         checks
     }
@@ -225,7 +225,7 @@ fn generated(declaration: &manifests::Declaration, root: &Path) -> Option<Check>
             let first = wrong
                 .into_iter()
                 .next()
-                .map(|why| Check::of("generated", State::Bad, why));
+                .map(|why| Check::of("generated", Status::Bad, why));
             first.unwrap_or_else(|| Check::bad("generated", "cannot be made"))
         }
     })
@@ -240,7 +240,7 @@ fn said(project: &Project) -> Result<Option<Declared>, Check> {
         .map_err(|why| Check::bad("PROJECT", format!("cannot be read: {why}")).code(codes::files::IO))?;
     Declared::parse(&text)
         .map(Some)
-        .map_err(|why| Check::of("PROJECT", State::Bad, why))
+        .map_err(|why| Check::of("PROJECT", Status::Bad, why))
 }
 
 #[cfg(test)]

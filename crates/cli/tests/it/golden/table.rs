@@ -121,12 +121,12 @@ pub enum Rank {
                 to: "    Controller::of(SailorReconciler).owns::<ConfigMap>()\n",
             },
             Edit {
-                file: "tests/crew_sailor_controller.rs",
+                file: "tests/it/crew_sailor_controller.rs",
                 from: "use kubewright::kube::api::{Api, PostParams};\n",
                 to: "use kubewright::k8s_openapi::api::core::v1::ConfigMap;\nuse kubewright::kube::api::{Api, PostParams};\n",
             },
             Edit {
-                file: "tests/crew_sailor_controller.rs",
+                file: "tests/it/crew_sailor_controller.rs",
                 from: "    running.stop().await?;\n",
                 to: r#"    let papers = Api::<ConfigMap>::namespaced(cluster.kube(), "default");
     let data = papers.get("sample-papers").await?.data.unwrap_or_default();
@@ -147,7 +147,7 @@ pub enum Rank {
 "#,
             },
             Edit {
-                file: "tests/crew_sailor_webhook.rs",
+                file: "tests/it/crew_sailor_webhook.rs",
                 from: "    // Assert here what is refused.\n",
                 to: r#"    let mut captain = sample();
     captain.spec.rank = v1::Rank::Captain;
@@ -245,7 +245,7 @@ impl TryFrom<v2::Book> for v1::Book {
 "#,
             },
             Edit {
-                file: "tests/pod_webhook.rs",
+                file: "tests/it/pod_webhook.rs",
                 from: "    v1::Pod::default()\n",
                 to: r#"    v1::Pod {
         spec: Some(v1::PodSpec::default()),
@@ -254,7 +254,7 @@ impl TryFrom<v2::Book> for v1::Book {
 "#,
             },
             Edit {
-                file: "tests/pod_webhook.rs",
+                file: "tests/it/pod_webhook.rs",
                 from: "    // Assert the defaults here.\n",
                 to: r#"    let spec = once.spec.clone().unwrap_or_default();
     assert_eq!(spec.automount_service_account_token, Some(false));
@@ -309,7 +309,7 @@ impl TryFrom<v2::Book> for v1::Book {
 "#,
             },
             Edit {
-                file: "tests/httproute_webhook.rs",
+                file: "tests/it/httproute_webhook.rs",
                 from: "    v1::HTTPRoute::new(\"sample\", v1::HTTPRouteSpec::default())\n",
                 to: r#"    let mut httproute = v1::HTTPRoute::new("sample", v1::HTTPRouteSpec::default());
     httproute.spec.hostnames = vec!["my.domain".to_owned()];
@@ -317,7 +317,7 @@ impl TryFrom<v2::Book> for v1::Book {
 "#,
             },
             Edit {
-                file: "tests/httproute_webhook.rs",
+                file: "tests/it/httproute_webhook.rs",
                 from: "    // Assert here what is refused.\n",
                 to: r#"    let for_all = v1::HTTPRoute::new("sample", v1::HTTPRouteSpec::default());
     let refused = HTTPRouteValidator.create(&for_all, &request).await;

@@ -109,8 +109,8 @@ pub(super) fn refuse(errors: Errors) -> Result<(), Unallocated> {
     Err(Unallocated::Invalid(errors.into_vec()))
 }
 
-/// The addresses and ports that a stored Service holds.
-pub(super) fn held(service: &Value) -> Vec<AllocatedValue> {
+/// The addresses and ports of a stored Service.
+pub(super) fn allocated_values(service: &Value) -> Vec<AllocatedValue> {
     let ips = texts(service, "clusterIPs").filter_map(|ip| ip.parse().ok());
     let ports = node_ports(service).chain(health_check_port(service));
     ips.map(AllocatedValue::Ip)
@@ -366,8 +366,8 @@ fn drop_what_the_type_lacks(service: &mut Value, old: &Value) {
         }
     }
     if goes(needs_node_ports, service) {
-        let held: BTreeSet<i64> = node_ports(old).collect();
-        let has_no_new = node_ports(service).all(|port| held.contains(&port));
+        let old_ports: BTreeSet<i64> = node_ports(old).collect();
+        let has_no_new = node_ports(service).all(|port| old_ports.contains(&port));
         if let (true, Some(spec)) = (has_no_new, spec(service)) {
             each(spec, "ports").for_each(|port| {
                 port.remove("nodePort");

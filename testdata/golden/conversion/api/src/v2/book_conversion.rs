@@ -1,6 +1,6 @@
 //! Book `v2` to and from `v1`, through which all versions are converted.
 //!
-//! No data may be lost in a round trip: keep in an annotation what a version has no field for. `tests/book_v2_conversion.rs` proves it.
+//! No data may be lost in a round trip: keep in an annotation what a version has no field for. `tests/it/book_v2_conversion.rs` proves it.
 
 use crate::v1;
 use crate::v2;

@@ -1,6 +1,6 @@
-//! The contents of the files of a resource: its types and its controller, as words for templates.
+//! The contents of the files of a resource: its types and its controller, as context for templates.
 //!
-//! Not here: webhooks and conversions (`webhook_words.rs`), and the places and registrations of the files (`tree.rs`).
+//! Not here: webhooks and conversions (`webhook_contents.rs`), and the places and registrations of the files (`tree.rs`).
 
 use minijinja::context;
 
@@ -29,17 +29,17 @@ pub(super) fn controllers(project: &Project, resource: &Resource) -> Vec<Control
         .collect()
 }
 
-/// Words for templates about a resource.
-pub(super) struct Words<'r> {
+/// What the templates of a resource are filled with.
+pub(super) struct Contents<'r> {
     pub(super) project: &'r Project,
     pub(super) resource: &'r Resource,
     pub(super) types: TypePath,
     pub(super) header: &'r str,
 }
 
-impl<'r> Words<'r> {
-    pub(super) fn of(project: &'r Project, resource: &'r Resource, header: &'r str) -> Words<'r> {
-        Words {
+impl<'r> Contents<'r> {
+    pub(super) fn of(project: &'r Project, resource: &'r Resource, header: &'r str) -> Contents<'r> {
+        Contents {
             types: type_path(project, resource),
             project,
             resource,
@@ -213,9 +213,9 @@ impl<'r> Words<'r> {
         (file, text)
     }
 
-    /// `tests/guestbook_controller.rs`; with the group before it in a project of several groups.
+    /// `tests/it/guestbook_controller.rs`; with the group before it in a project of several groups.
     pub(super) fn test_file(&self, stem: &str) -> String {
-        format!("tests/{}.rs", self.test_name(stem))
+        format!("tests/it/{}.rs", self.test_name(stem))
     }
 
     pub(super) fn test_name(&self, stem: &str) -> String {

@@ -1,9 +1,9 @@
-//! The errors of an API server about webhook configurations, before a real one is asked: they are sent to one in this
-//! process, as dry runs.
+//! Validates webhook configurations before they are written: they are sent, as dry runs, to an API server in this
+//! process.
 //!
-//! The configurations are whole, with the fields that patches added, so exactly the written ones are judged. Not here:
-//! which webhook an answer is about and its meaning for a person ([`manifests::refused`]); definitions, which
-//! `kubewright-codegen` judges itself.
+//! The configurations are complete, with the fields that patches added, so exactly what is written is validated. Not
+//! here: which webhook an error is about, and its text for a person ([`manifests::refused`]); definitions, which
+//! `kubewright-codegen` validates itself.
 
 use kubewright::kube::api::{Api, ApiResource, DynamicObject, GroupVersionKind, PostParams};
 use kubewright::kube::{self};
@@ -20,32 +20,32 @@ pub(crate) async fn webhooks(configurations: &[Value]) -> Result<(), Vec<Diagnos
     if configurations.is_empty() {
         return Ok(());
     }
-    let unasked = |why: String| {
+    let no_server = |why: String| {
         vec![Diagnostic::new(codes::webhooks::SETTING, "cannot ask an API server about the webhooks").because(why)]
     };
     let cluster = Cluster::builder().controllers(Controllers::None).start().await;
-    let cluster = cluster.map_err(|why| unasked(why.to_string()))?;
+    let cluster = cluster.map_err(|why| no_server(why.to_string()))?;
     let mut wrong = Vec::new();
     for configuration in configurations {
-        match sent(&cluster, configuration).await {
+        match dry_run(&cluster, configuration).await {
             Ok(()) => {}
             Err(kube::Error::Api(status)) => {
                 let causes = status.details.as_ref().map(|details| details.causes.as_slice());
-                let told: Vec<(String, String)> = causes
+                let causes: Vec<(String, String)> = causes
                     .unwrap_or_default()
                     .iter()
                     .map(|cause| (cause.field.clone(), cause.message.clone()))
                     .collect();
-                wrong.extend(manifests::refused(configuration, &status.message, &told));
+                wrong.extend(manifests::refused(configuration, &status.message, &causes));
             }
-            Err(why) => wrong.extend(unasked(why.to_string())),
+            Err(why) => wrong.extend(no_server(why.to_string())),
         }
     }
     cluster.stop().await;
     if wrong.is_empty() { Ok(()) } else { Err(wrong) }
 }
 
-async fn sent(cluster: &Cluster, configuration: &Value) -> kube::Result<()> {
+async fn dry_run(cluster: &Cluster, configuration: &Value) -> kube::Result<()> {
     let kind = configuration["kind"].as_str().unwrap_or_default();
     let kind = ApiResource::from_gvk(&GroupVersionKind::gvk("admissionregistration.k8s.io", "v1", kind));
     let object: DynamicObject = serde_json::from_value(configuration.clone()).map_err(kube::Error::SerdeError)?;

@@ -1,29 +1,30 @@
-//! The next steps of `dev`. It takes an event and answers the next steps; it knows no file, process or clock.
+//! The lifecycle of builds and operators, as a state machine: an [`Input`] leads to [`Action`]s. No files, processes or
+//! clocks here.
 //!
 //! Invariants:
 //! - at most one build, one preparation and one operator at a time;
-//! - an operator is started only from a build whose definitions the server took, and the last such build goes on
-//!   running while a newer one is compiled, fails to compile, or is refused;
-//! - saving again and again cannot keep a build from ever ending: after [`MAX_CANCELS`] cancelled builds in a row the
-//!   next one ends;
-//! - after [`Event::Quit`] nothing new begins, and [`Action::End`] comes when the operator is gone.
+//! - an operator is started only from a build whose definitions the server accepted, and the last such build keeps
+//!   running while a newer one is compiled, fails to compile, or is rejected;
+//! - saves during builds do not cancel them forever: after [`MAX_CANCELS`] cancelled builds in a row the next one is not
+//!   cancelled;
+//! - after [`Input::Quit`] nothing is started, and [`Action::End`] comes when the operator is gone.
 
 use std::time::Duration;
 
 /// Numbers the builds that produced a new program, from 1.
 pub(crate) type Generation = u64;
 
-/// So many builds in a row may be cancelled because something was saved meanwhile.
+/// The number of builds in a row that may be cancelled because something was saved meanwhile.
 pub(crate) const MAX_CANCELS: u32 = 3;
-/// The pause before an operator that ended by itself is started again: doubled each time, up to the longest.
-const FIRST_PAUSE: Duration = Duration::from_millis(500);
-const LONGEST_PAUSE: Duration = Duration::from_secs(30);
-/// An operator that ran this long before it ended gets the first pause again.
-const STABLE: Duration = Duration::from_secs(30);
+/// The pause before an operator that ended by itself is started again: doubled each time, up to the maximum.
+const MIN_BACKOFF: Duration = Duration::from_millis(500);
+const MAX_BACKOFF: Duration = Duration::from_secs(30);
+/// An operator that ran this long before it ended gets the minimum again.
+const STABLE_AFTER: Duration = Duration::from_secs(30);
 
-/// Something happened.
+/// Something that happened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Event {
+pub(crate) enum Input {
     /// A file was saved from which the operator is built.
     SourceSaved,
     /// A file below `config/crd/bases` was saved, and definitions come from there.
@@ -32,15 +33,15 @@ pub(crate) enum Event {
     SamplesWanted,
     /// The build ended.
     Built(Compiled),
-    /// The definitions of a build were taken by the server, or not.
-    Prepared(Generation, Answer),
-    /// All controllers of the operator work, or it does not tell.
+    /// The server accepted the definitions of a build, or rejected them.
+    Prepared(Generation, Response),
+    /// All controllers of the operator have started, or it sends no observations.
     Ready,
     /// The operator ended, after so long.
     Exited(Duration),
-    /// The pause that was asked for is over.
-    PauseOver,
-    /// A person wants to end.
+    /// The time of [`Action::Backoff`] is over.
+    BackoffElapsed,
+    /// A person quits.
     Quit,
 }
 
@@ -57,11 +58,11 @@ pub(crate) enum Compiled {
     Cancelled,
 }
 
-/// The server's answer to the definitions of a build.
+/// The server's response to the definitions of a build.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Answer {
-    Taken,
-    Refused,
+pub(crate) enum Response {
+    Accepted,
+    Rejected,
 }
 
 /// Something to do.
@@ -69,16 +70,16 @@ pub(crate) enum Answer {
 pub(crate) enum Action {
     /// Compile.
     Build,
-    /// Stop compiling; [`Event::Built`] follows.
+    /// Stop compiling; [`Input::Built`] follows.
     CancelBuild,
-    /// Apply the declaration of the build; [`Event::Prepared`] follows.
+    /// Apply the declaration of the build; [`Input::Prepared`] follows.
     Prepare(Generation),
-    /// Start the program of a build; [`Event::Exited`] follows one day.
+    /// Start the program of a build; [`Input::Exited`] follows when it ends.
     Start(Generation),
-    /// Ask the operator to end; [`Event::Exited`] follows.
+    /// Stop the operator; [`Input::Exited`] follows.
     Stop,
-    /// Say [`Event::PauseOver`] after so long.
-    Pause(Duration),
+    /// Wait; [`Input::BackoffElapsed`] follows after this time.
+    Backoff(Duration),
     /// Apply `config/samples`.
     ApplySamples,
     /// Everything has ended.
@@ -99,36 +100,36 @@ enum Operator {
     Off,
     Running { ready: bool },
     Stopping,
-    Pausing,
+    BackingOff,
 }
 
-/// The state of a `dev`.
+/// The state of builds and operators.
 #[derive(Clone, Debug)]
-pub(crate) struct Machine {
+pub(crate) struct Lifecycle {
     build: Build,
     cancels: u32,
     newest: Generation,
     preparing: Option<Generation>,
     /// The definitions changed while they were being applied.
     prepare_again: bool,
-    /// The newest build that the server took: the one that runs, or will.
-    good: Option<Generation>,
+    /// The newest build that the server accepted: the one that runs, or will.
+    accepted: Option<Generation>,
     operator: Operator,
     crashes: u32,
     samples_wanted: bool,
     quitting: bool,
 }
 
-impl Machine {
+impl Lifecycle {
     /// `samples`: whether the samples are applied when the operator is ready for the first time.
-    pub(crate) fn new(samples: bool) -> Machine {
-        Machine {
+    pub(crate) fn new(samples: bool) -> Lifecycle {
+        Lifecycle {
             build: Build::Idle,
             cancels: 0,
             newest: 0,
             preparing: None,
             prepare_again: false,
-            good: None,
+            accepted: None,
             operator: Operator::Off,
             crashes: 0,
             samples_wanted: samples,
@@ -141,42 +142,42 @@ impl Machine {
         self.operator == Operator::Stopping
     }
 
-    /// How long the pause would be if the operator ended now, by itself, after so long.
-    pub(crate) fn next_pause(&self, after: Duration) -> Option<Duration> {
-        match self.clone().on(Event::Exited(after))[..] {
-            [Action::Pause(pause)] => Some(pause),
+    /// The backoff if the operator ended by itself now, after it ran so long.
+    pub(crate) fn next_backoff(&self, after: Duration) -> Option<Duration> {
+        match self.clone().handle(Input::Exited(after))[..] {
+            [Action::Backoff(backoff)] => Some(backoff),
             _ => None,
         }
     }
 
-    /// The next steps, in this order.
-    pub(crate) fn on(&mut self, event: Event) -> Vec<Action> {
+    /// The actions that follow from an input, in this order.
+    pub(crate) fn handle(&mut self, input: Input) -> Vec<Action> {
         if self.quitting {
-            return match event {
-                Event::Exited(_) => self.ended(),
+            return match input {
+                Input::Exited(_) => self.ended(),
                 _ => Vec::new(),
             };
         }
-        match event {
-            Event::SourceSaved => self.saved(),
-            Event::DefinitionsSaved if self.newest > 0 => self.prepare(),
-            Event::DefinitionsSaved => Vec::new(),
-            Event::SamplesWanted => {
+        match input {
+            Input::SourceSaved => self.saved(),
+            Input::DefinitionsSaved if self.newest > 0 => self.prepare(),
+            Input::DefinitionsSaved => Vec::new(),
+            Input::SamplesWanted => {
                 self.samples_wanted = true;
                 self.samples()
             }
-            Event::Built(built) => self.built(built),
-            Event::Prepared(generation, answer) => self.prepared(generation, answer),
-            Event::Ready => {
+            Input::Built(built) => self.built(built),
+            Input::Prepared(generation, response) => self.prepared(generation, response),
+            Input::Ready => {
                 if let Operator::Running { ready } = &mut self.operator {
                     *ready = true;
                 }
                 self.samples()
             }
-            Event::Exited(after) => self.exited(after),
-            Event::PauseOver if self.operator == Operator::Pausing => self.start(),
-            Event::PauseOver => Vec::new(),
-            Event::Quit => self.quit(),
+            Input::Exited(after) => self.exited(after),
+            Input::BackoffElapsed if self.operator == Operator::BackingOff => self.start(),
+            Input::BackoffElapsed => Vec::new(),
+            Input::Quit => self.quit(),
         }
     }
 
@@ -210,8 +211,8 @@ impl Machine {
                 self.newest += 1;
                 self.prepare()
             }
-            // A build whose definitions were refused gets another chance: perhaps it was the server that changed.
-            Compiled::Same if self.good != Some(self.newest) && self.newest > 0 => self.prepare(),
+            // The definitions of a rejected build are tried again: the server may have changed.
+            Compiled::Same if self.accepted != Some(self.newest) && self.newest > 0 => self.prepare(),
             Compiled::Same | Compiled::Failed | Compiled::Cancelled => Vec::new(),
         };
         if stale {
@@ -230,23 +231,23 @@ impl Machine {
         vec![Action::Prepare(self.newest)]
     }
 
-    fn prepared(&mut self, generation: Generation, answer: Answer) -> Vec<Action> {
+    fn prepared(&mut self, generation: Generation, response: Response) -> Vec<Action> {
         self.preparing = None;
         if std::mem::take(&mut self.prepare_again) {
             return self.prepare();
         }
-        if answer == Answer::Refused {
+        if response == Response::Rejected {
             return Vec::new();
         }
-        self.good = Some(generation);
+        self.accepted = Some(generation);
         match self.operator {
             Operator::Running { .. } => {
                 self.operator = Operator::Stopping;
                 vec![Action::Stop]
             }
-            // Its end starts the newest good build, which is this one now.
+            // When it has ended, the newest accepted build is started, which is this one now.
             Operator::Stopping => Vec::new(),
-            Operator::Off | Operator::Pausing => {
+            Operator::Off | Operator::BackingOff => {
                 self.crashes = 0;
                 self.start()
             }
@@ -254,9 +255,11 @@ impl Machine {
     }
 
     fn start(&mut self) -> Vec<Action> {
-        let Some(good) = self.good else { return Vec::new() };
+        let Some(accepted) = self.accepted else {
+            return Vec::new();
+        };
         self.operator = Operator::Running { ready: false };
-        vec![Action::Start(good)]
+        vec![Action::Start(accepted)]
     }
 
     fn exited(&mut self, after: Duration) -> Vec<Action> {
@@ -266,16 +269,16 @@ impl Machine {
                 self.start()
             }
             Operator::Running { .. } => {
-                self.crashes = if after >= STABLE { 1 } else { self.crashes + 1 };
-                self.operator = Operator::Pausing;
+                self.crashes = if after >= STABLE_AFTER { 1 } else { self.crashes + 1 };
+                self.operator = Operator::BackingOff;
                 let doublings = (self.crashes - 1).min(16);
-                vec![Action::Pause((FIRST_PAUSE * 2_u32.pow(doublings)).min(LONGEST_PAUSE))]
+                vec![Action::Backoff((MIN_BACKOFF * 2_u32.pow(doublings)).min(MAX_BACKOFF))]
             }
-            Operator::Off | Operator::Pausing => Vec::new(),
+            Operator::Off | Operator::BackingOff => Vec::new(),
         }
     }
 
-    /// Samples wait for an operator that is ready: it may have to admit or convert them.
+    /// Samples are applied when the operator is ready, because its webhooks may be called for them.
     fn samples(&mut self) -> Vec<Action> {
         if self.samples_wanted && self.operator == (Operator::Running { ready: true }) {
             self.samples_wanted = false;
@@ -296,7 +299,7 @@ impl Machine {
                 actions.push(Action::Stop);
             }
             Operator::Stopping => {}
-            Operator::Off | Operator::Pausing => actions.push(Action::End),
+            Operator::Off | Operator::BackingOff => actions.push(Action::End),
         }
         actions
     }
@@ -312,36 +315,40 @@ mod tests {
     use super::*;
     use Action::*;
     use Compiled::*;
-    use Event::*;
+    use Input::*;
 
     const SOON: Duration = Duration::from_secs(1);
 
-    /// Plays events to a new machine; each must be answered by exactly these actions.
+    /// Gives inputs to a new lifecycle; each must lead to exactly these actions.
     #[track_caller]
-    fn check(samples: bool, play: &[(Event, &[Action])]) {
-        let mut machine = Machine::new(samples);
-        for (step, (event, expected)) in play.iter().enumerate() {
-            assert_eq!(&machine.on(*event), expected, "step {step}: {event:?} to {machine:?}");
+    fn check(samples: bool, steps: &[(Input, &[Action])]) {
+        let mut lifecycle = Lifecycle::new(samples);
+        for (step, (input, expected)) in steps.iter().enumerate() {
+            assert_eq!(
+                &lifecycle.handle(*input),
+                expected,
+                "step {step}: {input:?} to {lifecycle:?}"
+            );
         }
     }
 
-    fn taken(generation: Generation) -> Event {
-        Prepared(generation, Answer::Taken)
+    fn accepted(generation: Generation) -> Input {
+        Prepared(generation, Response::Accepted)
     }
 
-    fn refused(generation: Generation) -> Event {
-        Prepared(generation, Answer::Refused)
+    fn rejected(generation: Generation) -> Input {
+        Prepared(generation, Response::Rejected)
     }
 
     /// The first build runs.
-    const RUNNING: [(Event, &[Action]); 4] = [
+    const RUNNING: [(Input, &[Action]); 4] = [
         (SourceSaved, &[Build]),
         (Built(New), &[Prepare(1)]),
-        (Prepared(1, Answer::Taken), &[Start(1)]),
+        (Prepared(1, Response::Accepted), &[Start(1)]),
         (Ready, &[]),
     ];
 
-    fn running(then: &[(Event, &[Action])]) {
+    fn running(then: &[(Input, &[Action])]) {
         check(false, &[&RUNNING, then].concat());
     }
 
@@ -350,7 +357,7 @@ mod tests {
         running(&[
             (SourceSaved, &[Build]),
             (Built(New), &[Prepare(2)]),
-            (taken(2), &[Stop]),
+            (accepted(2), &[Stop]),
             (Exited(SOON), &[Start(2)]),
             (Ready, &[]),
         ]);
@@ -360,61 +367,61 @@ mod tests {
     fn the_last_good_build_runs_while_nothing_better_is_there() {
         running(&[(SourceSaved, &[Build]), (Built(Failed), &[])]);
         running(&[(SourceSaved, &[Build]), (Built(Same), &[])]);
-        // Refused by the server; saved again without a change, it is offered again.
+        // Rejected by the server; saved again without a change, it is prepared again.
         running(&[
             (SourceSaved, &[Build]),
             (Built(New), &[Prepare(2)]),
-            (refused(2), &[]),
-            (Exited(SOON), &[Pause(FIRST_PAUSE)]),
-            (PauseOver, &[Start(1)]),
+            (rejected(2), &[]),
+            (Exited(SOON), &[Backoff(MIN_BACKOFF)]),
+            (BackoffElapsed, &[Start(1)]),
             (SourceSaved, &[Build]),
             (Built(Same), &[Prepare(2)]),
-            (taken(2), &[Stop]),
+            (accepted(2), &[Stop]),
             (Exited(SOON), &[Start(2)]),
         ]);
     }
 
     #[test]
-    fn saving_during_a_build_starts_over_but_not_for_ever() {
-        let mut play: Vec<(Event, &[Action])> = vec![(SourceSaved, &[Build])];
+    fn saving_during_a_build_restarts_it_but_not_forever() {
+        let mut steps: Vec<(Input, &[Action])> = vec![(SourceSaved, &[Build])];
         for _ in 0..MAX_CANCELS {
-            play.push((SourceSaved, &[CancelBuild]));
-            play.push((SourceSaved, &[]));
-            play.push((Built(Cancelled), &[Build]));
+            steps.push((SourceSaved, &[CancelBuild]));
+            steps.push((SourceSaved, &[]));
+            steps.push((Built(Cancelled), &[Build]));
         }
-        play.push((SourceSaved, &[]));
-        play.push((Built(New), &[Prepare(1), Build]));
-        play.push((Built(New), &[]));
-        // The older one is not worth starting.
-        play.push((taken(1), &[Prepare(2)]));
-        play.push((taken(2), &[Start(2)]));
-        check(false, &play);
+        steps.push((SourceSaved, &[]));
+        steps.push((Built(New), &[Prepare(1), Build]));
+        steps.push((Built(New), &[]));
+        // The older build is not started.
+        steps.push((accepted(1), &[Prepare(2)]));
+        steps.push((accepted(2), &[Start(2)]));
+        check(false, &steps);
     }
 
     #[test]
     fn an_operator_that_ends_is_started_again_with_growing_pauses() {
-        let pause = |times: u32| FIRST_PAUSE * 2_u32.pow(times);
+        let backoff = |times: u32| MIN_BACKOFF * 2_u32.pow(times);
         running(&[
-            (Exited(SOON), &[Pause(pause(0))]),
-            (PauseOver, &[Start(1)]),
-            (Exited(SOON), &[Pause(pause(1))]),
-            (PauseOver, &[Start(1)]),
-            (Exited(STABLE), &[Pause(pause(0))]),
-            // Mended meanwhile: the pause is not waited for, and its end means nothing.
+            (Exited(SOON), &[Backoff(backoff(0))]),
+            (BackoffElapsed, &[Start(1)]),
+            (Exited(SOON), &[Backoff(backoff(1))]),
+            (BackoffElapsed, &[Start(1)]),
+            (Exited(STABLE_AFTER), &[Backoff(backoff(0))]),
+            // A new build does not wait for the backoff, and its end changes nothing.
             (SourceSaved, &[Build]),
             (Built(New), &[Prepare(2)]),
-            (taken(2), &[Start(2)]),
-            (PauseOver, &[]),
+            (accepted(2), &[Start(2)]),
+            (BackoffElapsed, &[]),
         ]);
-        let mut machine = Machine::new(false);
-        for (event, _) in RUNNING {
-            machine.on(event);
+        let mut lifecycle = Lifecycle::new(false);
+        for (input, _) in RUNNING {
+            lifecycle.handle(input);
         }
         for _ in 0..40 {
-            machine.on(Exited(SOON));
-            machine.on(PauseOver);
+            lifecycle.handle(Exited(SOON));
+            lifecycle.handle(BackoffElapsed);
         }
-        assert_eq!(machine.on(Exited(SOON)), [Pause(LONGEST_PAUSE)]);
+        assert_eq!(lifecycle.handle(Exited(SOON)), [Backoff(MAX_BACKOFF)]);
     }
 
     #[test]
@@ -424,13 +431,13 @@ mod tests {
             &[
                 (SourceSaved, &[Build]),
                 (Built(New), &[Prepare(1)]),
-                (taken(1), &[Start(1)]),
+                (accepted(1), &[Start(1)]),
                 (Ready, &[ApplySamples]),
                 (Ready, &[]),
                 (SamplesWanted, &[ApplySamples]),
                 (SourceSaved, &[Build]),
                 (Built(New), &[Prepare(2)]),
-                (taken(2), &[Stop]),
+                (accepted(2), &[Stop]),
                 (SamplesWanted, &[]),
                 (Exited(SOON), &[Start(2)]),
                 (Ready, &[ApplySamples]),
@@ -444,14 +451,14 @@ mod tests {
         running(&[
             (DefinitionsSaved, &[Prepare(1)]),
             (DefinitionsSaved, &[]),
-            (taken(1), &[Prepare(1)]),
-            (taken(1), &[Stop]),
+            (accepted(1), &[Prepare(1)]),
+            (accepted(1), &[Stop]),
             (Exited(SOON), &[Start(1)]),
         ]);
     }
 
     #[test]
-    fn the_end_waits_for_the_operator_and_begins_nothing() {
+    fn quitting_waits_for_the_operator_and_starts_nothing() {
         check(false, &[(Quit, &[End])]);
         check(false, &[(SourceSaved, &[Build]), (Quit, &[CancelBuild, End])]);
         running(&[
@@ -464,7 +471,7 @@ mod tests {
         running(&[
             (SourceSaved, &[Build]),
             (Built(New), &[Prepare(2)]),
-            (taken(2), &[Stop]),
+            (accepted(2), &[Stop]),
             (Quit, &[]),
             (Exited(SOON), &[End]),
         ]);

@@ -8,9 +8,10 @@ use crate::plan::Files;
 use crate::project::{Project, Resource, webhook_path};
 use crate::source::layout_chain;
 
+use super::contents::{Contents, path, sort_uses};
 use super::render::{article, render, signature};
 use super::subject::type_path;
-use super::words::{Words, path, sort_uses};
+use super::tree::test_at;
 
 /// The paths of a resource's admission webhooks.
 pub(super) fn webhook_paths(resource: &Resource) -> Vec<String> {
@@ -25,7 +26,7 @@ pub(super) fn webhook_paths(resource: &Resource) -> Vec<String> {
     mutating.into_iter().chain(validating).collect()
 }
 
-impl Words<'_> {
+impl Contents<'_> {
     fn webhook_items(&self) -> Vec<(&'static str, String)> {
         let webhooks = self.resource.webhooks.clone().unwrap_or_default();
         let mut items = Vec::new();
@@ -169,11 +170,12 @@ impl Words<'_> {
         )
     }
 
-    /// The file of the tests: `tests/guestbook_webhook.rs`, or `tests/guestbook_v2_webhook.rs` when the first is that
-    /// of another version.
+    /// The file of the tests: `tests/it/guestbook_webhook.rs`, or `tests/it/guestbook_v2_webhook.rs` when the first is
+    /// that of another version.
     fn webhook_test_file(&self, files: &dyn Files) -> Result<String, Diagnostic> {
-        let plain = self.test_file(&self.project.layout(self.resource).webhook_module());
-        let versioned = self.test_file(&Words::versioned_webhook(self.project, self.resource));
+        let at = |stem: &str| test_at(files, &self.test_file(stem));
+        let plain = at(&self.project.layout(self.resource).webhook_module())?;
+        let versioned = at(&Contents::versioned_webhook(self.project, self.resource))?;
         if files.read(&versioned)?.is_some() {
             return Ok(versioned);
         }
@@ -267,7 +269,7 @@ impl Words<'_> {
             context! { version => resource.version, module, type => format!("{last}::{}", rust::kind(&resource.kind)) }
         };
         let layout = self.project.layout(spoke);
-        let test = self.test_name(&Words::conversion_stem(&layout.stem, &spoke.version));
+        let test = self.test_name(&Contents::conversion_stem(&layout.stem, &spoke.version));
         let uses = |krate: &str| {
             let mut uses: Vec<String> = [self.resource, spoke]
                 .iter()
@@ -276,7 +278,7 @@ impl Words<'_> {
             sort_uses(&mut uses);
             uses
         };
-        let words = |krate: &str| {
+        let context = |krate: &str| {
             context! {
                 header => self.header,
                 kind => self.resource.kind,
@@ -288,10 +290,10 @@ impl Words<'_> {
             }
         };
         [
-            (layout.conversion_file(), render("rust/conversion.rs", words("crate"))),
+            (layout.conversion_file(), render("rust/conversion.rs", context("crate"))),
             (
-                format!("tests/{test}.rs"),
-                render("rust/conversion_test.rs", words(&self.project.api_crate())),
+                format!("tests/it/{test}.rs"),
+                render("rust/conversion_test.rs", context(&self.project.api_crate())),
             ),
         ]
     }

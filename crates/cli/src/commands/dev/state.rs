@@ -1,8 +1,8 @@
-//! The news of `dev`: facts about its own work, and the work of the operator and the cluster.
+//! The state of a `dev` session, and what is printed about its changes.
 //!
-//! [`Fact`] is everything that `dev` itself has to say, with its words and its JSON. [`Story`] is the present state: of
-//! cluster, build and operator, the queue, and the last entries; it takes [`News`], and the live screen draws it.
-//! Output by lines prints the [`Entry`]s. No input or output here.
+//! [`State`] holds cluster, build, operator, queue and the last entries. It changes by [`Update`]s: an [`Event`] is
+//! about the work of `dev` itself, the others are about the operator and the built-in controllers. Each update gives the
+//! [`Entry`]s to print; the live screen draws the state instead. No input or output here.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::{Duration, Instant};
@@ -12,34 +12,34 @@ use kubewright_codegen::Diagnostic;
 use serde_json::{Value, json};
 
 use super::observations::Readiness;
-use super::operator::{Exit, what_it_said};
+use super::operator::{Exit, crash_output};
 use crate::output::{BAD, DIM, GOOD, STRONG, paint, shell_word};
 use crate::program::Failed;
-use kubewright_demo::narrator::Line;
+use kubewright_demo::narrator::Rendered;
 
 /// Entries that are kept for the screen.
-const KEPT: usize = 500;
+const MAX_ENTRIES: usize = 500;
 
-/// Something to be told.
+/// A change of the state.
 #[derive(Debug)]
-pub(crate) enum News {
-    /// About `dev`'s own work.
-    Fact(Fact),
+pub(crate) enum Update {
+    /// Something happened in `dev` itself.
+    Event(Event),
     /// A built-in controller did something.
-    Scenery(Instant, Box<Observation>),
+    Builtin(Instant, Box<Observation>),
     /// The operator did something.
     Operator(Instant, Box<Message>),
     /// The operator printed a line.
     Log(String),
-    /// So many built-in observations could not be kept.
+    /// So many observations of built-in controllers were dropped.
     Missed(u64),
     /// Show or hide the operator's output.
     ToggleLog,
 }
 
-/// Something about `dev`'s own work.
+/// Something that happened in `dev` itself.
 #[derive(Clone, Debug)]
-pub(crate) enum Fact {
+pub(crate) enum Event {
     /// The cluster answers; `milliseconds` when it was started here.
     Cluster {
         description: String,
@@ -57,7 +57,7 @@ pub(crate) enum Fact {
     },
     NotCompiled(Failed),
     Definitions(Vec<(String, &'static str)>),
-    /// The operator will run as this user, under the roles that it declares.
+    /// The operator will run as this user, with the roles that it declares.
     Account(String),
     Samples(Vec<(String, &'static str)>),
     Started {
@@ -67,25 +67,25 @@ pub(crate) enum Fact {
     Stopping,
     Ended {
         exit: Exit,
-        asked: bool,
-        again_in: Option<Duration>,
+        requested: bool,
+        restart_in: Option<Duration>,
     },
-    /// Something that a person should know, though nothing failed.
+    /// A remark; nothing failed.
     Note(String),
-    /// Something did not work or is about to go wrong.
+    /// An error, or a warning of one.
     Trouble(Box<Diagnostic>),
-    /// A mistake of the operator, by its subject; pinned until it is answered or another operator starts.
+    /// A mistake of the operator, by its subject; pinned until it is resolved or another operator starts.
     Advice(String, Box<Diagnostic>),
     /// The cause of this subject's advice is gone.
-    Answered(String),
+    Resolved(String),
 }
 
-/// One thing as it is printed.
+/// A printed entry: its text, and its JSON object.
 #[derive(Clone, Debug)]
 pub(crate) struct Entry {
     pub(crate) text: String,
     pub(crate) event: Value,
-    /// Something that the operator printed.
+    /// Whether the operator printed it.
     pub(crate) log: bool,
 }
 
@@ -112,7 +112,7 @@ pub(crate) enum BuildState {
     Done(Duration),
 }
 
-/// Numbers of the present operator.
+/// Counts since the operator was started.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Counts {
     pub(crate) reconciles: u64,
@@ -120,9 +120,9 @@ pub(crate) struct Counts {
     pub(crate) errors: u64,
 }
 
-/// Everything that is known.
+/// The state of a session.
 #[derive(Debug)]
-pub(crate) struct Story {
+pub(crate) struct State {
     pub(crate) started: Instant,
     pub(crate) project: String,
     pub(crate) cluster: Option<(String, String)>,
@@ -130,7 +130,7 @@ pub(crate) struct Story {
     /// The errors of the newest build, until one succeeds.
     pub(crate) failed: Option<Failed>,
     pub(crate) definitions: Vec<String>,
-    /// The account of the operator, when it is not the administrator.
+    /// The user that the operator runs as, unless it is the administrator.
     pub(crate) account: Option<String>,
     pub(crate) operator: OperatorState,
     pub(crate) pid: Option<u32>,
@@ -144,21 +144,22 @@ pub(crate) struct Story {
     pub(crate) show_log: bool,
     /// How long it took from the last save to the first reconcile.
     pub(crate) turnaround: Option<Duration>,
-    /// The last save on its way: to a build, in the build, to its operator, to the operator's first reconcile.
+    /// When the last save happened, while it waits for a build, for the end of the build, for the start of the operator,
+    /// and for its first reconcile.
     saved: Option<Instant>,
     in_build: Option<Instant>,
     built: Option<Instant>,
     in_operator: Option<Instant>,
-    /// Controllers of which the operator speaks.
-    heroes: BTreeSet<String>,
+    /// The operator's controllers, by its hello.
+    controllers: BTreeSet<String>,
     readiness: Readiness,
-    /// The advice that is not answered, by its subject; the oldest first.
+    /// The advice that is not resolved, by its subject; the oldest first.
     advice: Vec<(String, Diagnostic)>,
 }
 
-impl Story {
-    pub(crate) fn new(started: Instant, project: String) -> Story {
-        Story {
+impl State {
+    pub(crate) fn new(started: Instant, project: String) -> State {
+        State {
             started,
             project,
             cluster: None,
@@ -179,65 +180,67 @@ impl Story {
             in_build: None,
             built: None,
             in_operator: None,
-            heroes: BTreeSet::new(),
+            controllers: BTreeSet::new(),
             readiness: Readiness::default(),
             advice: Vec::new(),
         }
     }
 
-    /// The advice that is not answered, by its subject; the oldest first.
+    /// The advice that is not resolved, by its subject; the oldest first.
     pub(crate) fn advice(&self) -> &[(String, Diagnostic)] {
         &self.advice
     }
 
-    /// Takes the news and gives the entries to print about it.
-    pub(crate) fn hear(&mut self, news: &News, now: Instant) -> Vec<Entry> {
+    /// Applies an update, and returns the entries to print about it.
+    pub(crate) fn apply(&mut self, update: &Update, now: Instant) -> Vec<Entry> {
         let mut entries = Vec::new();
-        match news {
-            News::Fact(fact) => {
-                self.learn(fact, now);
-                entries.extend(self.told(fact, now));
+        match update {
+            Update::Event(event) => {
+                self.record(event, now);
+                entries.extend(self.entry_of(event, now));
             }
-            News::Scenery(when, what) => entries.extend(self.line(*when, what)),
-            News::Operator(when, message) => self.operator_says(*when, message, &mut entries),
-            News::Log(line) => entries.push(Entry {
+            Update::Builtin(when, what) => entries.extend(self.observed(*when, what)),
+            Update::Operator(when, message) => self.apply_message(*when, message, &mut entries),
+            Update::Log(line) => entries.push(Entry {
                 text: format!("{:>11} {} {line}", "", paint(DIM, "│")),
                 event: json!({"event": "log", "line": anstream::adapter::strip_str(line).to_string()}),
                 log: true,
             }),
-            News::Missed(count) => entries.push(self.entry(
+            Update::Missed(count) => entries.push(self.entry(
                 now,
                 &paint(DIM, format!("({count} things happened faster than they could be told)")),
                 json!({"event": "missed", "count": count}),
             )),
-            News::ToggleLog => self.show_log = !self.show_log,
+            Update::ToggleLog => self.show_log = !self.show_log,
         }
         for entry in &entries {
-            self.keep(news, entry);
+            self.remember(update, entry);
         }
         entries
     }
 
     /// Keeps an entry for the screen, unless the screen shows it elsewhere.
-    fn keep(&mut self, news: &News, entry: &Entry) {
+    fn remember(&mut self, update: &Update, entry: &Entry) {
         let mut entry = entry.clone();
-        match news {
-            News::Fact(Fact::Cluster { .. } | Fact::Watching(_)) => return,
-            News::Fact(Fact::NotCompiled(_)) => entry.text.truncate(entry.text.find('\n').unwrap_or(entry.text.len())),
+        match update {
+            Update::Event(Event::Cluster { .. } | Event::Watching(_)) => return,
+            Update::Event(Event::NotCompiled(_)) => {
+                entry.text.truncate(entry.text.find('\n').unwrap_or(entry.text.len()))
+            }
             _ => {}
         }
-        if self.entries.len() == KEPT {
+        if self.entries.len() == MAX_ENTRIES {
             self.entries.pop_front();
         }
         self.entries.push_back(entry);
     }
 
-    fn operator_says(&mut self, when: Instant, message: &Message, entries: &mut Vec<Entry>) {
+    fn apply_message(&mut self, when: Instant, message: &Message, entries: &mut Vec<Entry>) {
         if let Message::Hello { controllers, .. } = message {
-            self.heroes.extend(controllers.iter().cloned());
+            self.controllers.extend(controllers.iter().cloned());
         }
-        // An operator that crashed may still be heard for a moment.
-        if self.readiness.hear(message) && self.operator == OperatorState::Starting {
+        // The last messages of an operator that crashed may come late.
+        if self.readiness.observe(message) && self.operator == OperatorState::Starting {
             self.ready(when, entries);
         }
         match message {
@@ -250,9 +253,9 @@ impl Story {
                 json!({"event": "missed", "count": count}),
             )),
             Message::Observed(what) => {
-                self.observe(when, what);
-                entries.extend(self.line(when, what));
-                entries.extend(self.reached(when, what));
+                self.count(when, what);
+                entries.extend(self.observed(when, what));
+                entries.extend(self.turnaround(when, what));
             }
             _ => {}
         }
@@ -260,7 +263,7 @@ impl Story {
 
     fn ready(&mut self, when: Instant, entries: &mut Vec<Entry>) {
         self.operator = OperatorState::Ready;
-        let names: Vec<&str> = self.heroes.iter().map(String::as_str).collect();
+        let names: Vec<&str> = self.controllers.iter().map(String::as_str).collect();
         let words = match names[..] {
             [] => "ready; it has no controllers".to_owned(),
             _ => format!("ready: {}", names.join(", ")),
@@ -273,7 +276,7 @@ impl Story {
         ));
     }
 
-    fn observe(&mut self, when: Instant, what: &Observation) {
+    fn count(&mut self, when: Instant, what: &Observation) {
         match what {
             Observation::ReconcileStarted {
                 controller,
@@ -312,7 +315,7 @@ impl Story {
     }
 
     /// The first reconcile of a new operator after a save.
-    fn reached(&mut self, when: Instant, what: &Observation) -> Option<Entry> {
+    fn turnaround(&mut self, when: Instant, what: &Observation) -> Option<Entry> {
         let Observation::ReconcileFinished { outcome, .. } = what else {
             return None;
         };
@@ -330,25 +333,25 @@ impl Story {
         ))
     }
 
-    fn learn(&mut self, fact: &Fact, now: Instant) {
-        match fact {
-            Fact::Cluster {
+    fn record(&mut self, event: &Event, now: Instant) {
+        match event {
+            Event::Cluster {
                 address, kubeconfig, ..
             } => self.cluster = Some((address.clone(), kubeconfig.clone())),
-            Fact::Saved(_) => self.saved = Some(now),
-            Fact::Compiling => {
+            Event::Saved(_) => self.saved = Some(now),
+            Event::Compiling => {
                 self.in_build = self.saved.take().or(self.in_build);
                 self.build = BuildState::Running {
                     since: Some(now),
                     progress: None,
                 };
             }
-            Fact::Progress(done, total) => {
+            Event::Progress(done, total) => {
                 if let BuildState::Running { progress, .. } = &mut self.build {
                     *progress = Some((*done, *total));
                 }
             }
-            Fact::Compiled { took, new } => {
+            Event::Compiled { took, new } => {
                 self.build = BuildState::Done(*took);
                 self.failed = None;
                 let saved = self.in_build.take();
@@ -356,30 +359,30 @@ impl Story {
                     self.built = saved;
                 }
             }
-            Fact::NotCompiled(failed) => {
+            Event::NotCompiled(failed) => {
                 self.build = BuildState::None;
                 self.failed = Some(failed.clone());
                 self.in_build = None;
             }
-            Fact::Definitions(definitions) => {
+            Event::Definitions(definitions) => {
                 self.definitions = definitions.iter().map(|(name, _)| name.clone()).collect();
             }
-            Fact::Account(user) => self.account = Some(user.clone()),
-            Fact::Started { build, pid } => {
+            Event::Account(user) => self.account = Some(user.clone()),
+            Event::Started { build, pid } => {
                 self.operator = OperatorState::Starting;
                 self.pid = *pid;
                 self.build_number = *build;
                 self.counts = Counts::default();
-                self.heroes.clear();
+                self.controllers.clear();
                 self.readiness = Readiness::default();
                 self.advice.clear();
                 self.running.clear();
                 self.queues.clear();
                 self.in_operator = self.built.take();
             }
-            Fact::Stopping => self.operator = OperatorState::Stopping,
-            Fact::Ended { asked, .. } => {
-                self.operator = if *asked {
+            Event::Stopping => self.operator = OperatorState::Stopping,
+            Event::Ended { requested, .. } => {
+                self.operator = if *requested {
                     OperatorState::None
                 } else {
                     OperatorState::Crashed
@@ -387,17 +390,17 @@ impl Story {
                 self.pid = None;
                 self.running.clear();
             }
-            Fact::Advice(subject, found) => self.advice.push((subject.clone(), (**found).clone())),
-            Fact::Answered(subject) => self.advice.retain(|(open, _)| open != subject),
-            Fact::Watching(_) | Fact::Samples(_) | Fact::Note(_) | Fact::Trouble(_) => {}
+            Event::Advice(subject, found) => self.advice.push((subject.clone(), (**found).clone())),
+            Event::Resolved(subject) => self.advice.retain(|(open, _)| open != subject),
+            Event::Watching(_) | Event::Samples(_) | Event::Note(_) | Event::Trouble(_) => {}
         }
     }
 
-    /// The words about a fact, if there are any.
-    fn told(&self, fact: &Fact, now: Instant) -> Option<Entry> {
+    /// The entry for an event, if there is one.
+    fn entry_of(&self, event: &Event, now: Instant) -> Option<Entry> {
         let step = |who: &str, what: String, event: Value| Some(self.step(now, who, &what, event));
-        match fact {
-            Fact::Cluster {
+        match event {
+            Event::Cluster {
                 description,
                 address,
                 kubeconfig,
@@ -420,12 +423,12 @@ impl Story {
                     log: false,
                 })
             }
-            Fact::Watching(what) => Some(Entry {
+            Event::Watching(what) => Some(Entry {
                 text: format!("  {:<11} {}", "watching", what.join(" ")),
                 event: json!({"event": "watching", "what": what}),
                 log: false,
             }),
-            Fact::Saved(files) => {
+            Event::Saved(files) => {
                 let more = match files.len() {
                     0..=3 => String::new(),
                     count => format!(" and {} more", count - 3),
@@ -437,9 +440,9 @@ impl Story {
                     json!({"event": "saved", "files": files}),
                 )
             }
-            Fact::Compiling => step("build", paint(DIM, "compiling …"), json!({"event": "compiling"})),
-            Fact::Progress(..) => None,
-            Fact::Compiled { took, new } => {
+            Event::Compiling => step("build", paint(DIM, "compiling …"), json!({"event": "compiling"})),
+            Event::Progress(..) => None,
+            Event::Compiled { took, new } => {
                 let seconds = took.as_secs_f64();
                 let same = if *new { "" } else { "; nothing changed in the program" };
                 step(
@@ -448,22 +451,22 @@ impl Story {
                     json!({"event": "compiled", "took": seconds, "new": new}),
                 )
             }
-            Fact::NotCompiled(failed) => step(
+            Event::NotCompiled(failed) => step(
                 "build",
-                failed_words(failed),
+                failed_text(failed),
                 json!({
                     "event": "not-compiled", "errors": failed.errors, "place": failed.place,
                     "first": anstream::adapter::strip_str(&failed.rendered).to_string(),
                 }),
             ),
-            Fact::Definitions(list) => self.objects(now, "definitions", "definition", list),
-            Fact::Account(user) => step(
+            Event::Definitions(list) => self.objects(now, "definitions", "definition", list),
+            Event::Account(user) => step(
                 "operator",
                 format!("runs under its role, as {user}"),
                 json!({"event": "account", "user": user}),
             ),
-            Fact::Samples(list) => self.objects(now, "samples", "sample", list),
-            Fact::Started { build, pid } => {
+            Event::Samples(list) => self.objects(now, "samples", "sample", list),
+            Event::Started { build, pid } => {
                 let number = pid.map(|pid| format!(", process {pid}")).unwrap_or_default();
                 step(
                     "operator",
@@ -471,24 +474,26 @@ impl Story {
                     json!({"event": "operator-started", "build": build, "pid": pid}),
                 )
             }
-            Fact::Stopping => step(
+            Event::Stopping => step(
                 "operator",
                 paint(DIM, "stopping"),
                 json!({"event": "operator-stopping"}),
             ),
-            Fact::Ended { exit, asked: true, .. } => {
+            Event::Ended {
+                exit, requested: true, ..
+            } => {
                 let took = exit.after.as_secs_f64();
-                let event = json!({"event": "operator-ended", "asked": true, "how": exit.how, "after": took});
+                let event = json!({"event": "operator-ended", "asked": true, "how": exit.reason, "after": took});
                 step("operator", paint(DIM, "stopped"), event)
             }
-            Fact::Ended { exit, again_in, .. } => self.crashed(now, exit, *again_in),
-            Fact::Note(words) => step("note", words.clone(), json!({"event": "note", "note": words})),
-            Fact::Answered(subject) => step(
+            Event::Ended { exit, restart_in, .. } => self.crashed(now, exit, *restart_in),
+            Event::Note(words) => step("note", words.clone(), json!({"event": "note", "note": words})),
+            Event::Resolved(subject) => step(
                 "answered",
                 paint(DIM, format!("what was advised for {subject}")),
                 json!({"event": "answered", "subject": subject}),
             ),
-            Fact::Trouble(diagnostic) | Fact::Advice(_, diagnostic) => {
+            Event::Trouble(diagnostic) | Event::Advice(_, diagnostic) => {
                 let mut event = json!({"event": "trouble"});
                 event["diagnostic"] = serde_json::to_value(diagnostic).unwrap_or(Value::Null);
                 let text = diagnostic.to_string().replace('\n', &format!("\n{:12}", ""));
@@ -497,10 +502,10 @@ impl Story {
         }
     }
 
-    fn crashed(&self, now: Instant, exit: &Exit, again_in: Option<Duration>) -> Option<Entry> {
-        let said = what_it_said(&exit.last_lines);
-        let mut words = paint(BAD, &exit.how);
-        if let Some(pause) = again_in {
+    fn crashed(&self, now: Instant, exit: &Exit, restart_in: Option<Duration>) -> Option<Entry> {
+        let said = crash_output(&exit.last_lines);
+        let mut words = paint(BAD, &exit.reason);
+        if let Some(pause) = restart_in {
             words.push_str(&format!(
                 " after {:.1} s; started again in {pause:?}",
                 exit.after.as_secs_f64()
@@ -510,9 +515,9 @@ impl Story {
             words.push_str(&format!("\n{:12}{line}", ""));
         }
         let event = json!({
-            "event": "operator-ended", "asked": false, "how": exit.how, "after": exit.after.as_secs_f64(),
+            "event": "operator-ended", "asked": false, "how": exit.reason, "after": exit.after.as_secs_f64(),
             "code": kubewright_codegen::codes::dev::ENDED, "said": said,
-            "againIn": again_in.map(|pause| pause.as_secs_f64()),
+            "againIn": restart_in.map(|pause| pause.as_secs_f64()),
         });
         Some(self.step(now, "operator", &words, event))
     }
@@ -547,12 +552,12 @@ impl Story {
         ))
     }
 
-    fn line(&self, when: Instant, what: &Observation) -> Option<Entry> {
-        let line = Line::of(what, &self.heroes)?;
+    fn observed(&self, when: Instant, what: &Observation) -> Option<Entry> {
+        let rendered = Rendered::of(what, &self.controllers)?;
         let seconds = self.seconds(when);
         Some(Entry {
-            text: line.text(seconds),
-            event: line.json(seconds),
+            text: rendered.text(seconds),
+            event: rendered.json(seconds),
             log: false,
         })
     }
@@ -584,8 +589,8 @@ fn names<'a>(items: impl IntoIterator<Item = &'a (String, &'static str)>) -> Str
         .join(", ")
 }
 
-/// The first error whole, and how many there are.
-fn failed_words(failed: &Failed) -> String {
+/// The first error in full, and how many there are.
+fn failed_text(failed: &Failed) -> String {
     let count = match failed.errors {
         1 => "does not compile".to_owned(),
         count => format!("does not compile: {count} errors, the first one is"),
@@ -599,16 +604,16 @@ mod tests {
     use super::*;
     use kubewright::{FieldChange, ObjectRef, Request};
 
-    /// Plays the news, one millisecond apart, and gives the output.
-    fn printed(story: &mut Story, news: Vec<News>) -> String {
+    /// Applies the updates, one millisecond apart, and returns the output.
+    fn printed(state: &mut State, updates: Vec<Update>) -> String {
         let mut text = String::new();
-        for (index, news) in news.into_iter().enumerate() {
-            let now = story.started + Duration::from_millis(index as u64);
-            let news = match news {
-                News::Operator(_, message) => News::Operator(now, message),
+        for (index, update) in updates.into_iter().enumerate() {
+            let now = state.started + Duration::from_millis(index as u64);
+            let update = match update {
+                Update::Operator(_, message) => Update::Operator(now, message),
                 other => other,
             };
-            for entry in story.hear(&news, now) {
+            for entry in state.apply(&update, now) {
                 text.push_str(&anstream::adapter::strip_str(&entry.text).to_string());
                 text.push('\n');
             }
@@ -616,15 +621,15 @@ mod tests {
         text
     }
 
-    fn said(message: Message) -> News {
-        News::Operator(Instant::now(), Box::new(message))
+    fn said(message: Message) -> Update {
+        Update::Operator(Instant::now(), Box::new(message))
     }
 
-    fn observed(what: Observation) -> News {
+    fn observed(what: Observation) -> Update {
         said(Message::Observed(what))
     }
 
-    fn finished(outcome: Outcome) -> News {
+    fn finished(outcome: Outcome) -> Update {
         observed(Observation::ReconcileFinished {
             controller: "guestbook".into(),
             request: Request::new(Some("default"), "hello"),
@@ -634,25 +639,25 @@ mod tests {
         })
     }
 
-    fn session() -> Vec<News> {
+    fn session() -> Vec<Update> {
         vec![
-            News::Fact(Fact::Cluster {
+            Update::Event(Event::Cluster {
                 description: "https://127.0.0.1:40001".into(),
                 address: "https://127.0.0.1:40001".into(),
                 kubeconfig: ".kubewright/kubeconfig".into(),
                 milliseconds: Some(9.4),
             }),
-            News::Fact(Fact::Watching(vec!["src".into(), "api".into()])),
-            News::Fact(Fact::Compiling),
-            News::Fact(Fact::Compiled {
+            Update::Event(Event::Watching(vec!["src".into(), "api".into()])),
+            Update::Event(Event::Compiling),
+            Update::Event(Event::Compiled {
                 took: Duration::from_millis(2130),
                 new: true,
             }),
-            News::Fact(Fact::Definitions(vec![(
+            Update::Event(Event::Definitions(vec![(
                 "guestbooks.webapp.my.domain".into(),
                 "created",
             )])),
-            News::Fact(Fact::Started {
+            Update::Event(Event::Started {
                 build: 1,
                 pid: Some(4711),
             }),
@@ -692,9 +697,9 @@ mod tests {
     }
 
     #[test]
-    fn a_session_reads_like_a_story() {
-        let mut story = Story::new(Instant::now(), "guestbook".into());
-        insta::assert_snapshot!(printed(&mut story, session()), @"
+    fn a_session_is_printed_in_order() {
+        let mut state = State::new(Instant::now(), "guestbook".into());
+        insta::assert_snapshot!(printed(&mut state, session()), @"
         kubewright dev · guestbook
           cluster     ready in 9 ms at https://127.0.0.1:40001
           kubeconfig  export KUBECONFIG=.kubewright/kubeconfig
@@ -705,62 +710,62 @@ mod tests {
             0.005 s operator started (build 1, process 4711)
             0.007 s operator ready: guestbook
             0.008 s guestbook reconciles default/hello
-                    because asked for
+                    because requested for
             0.009 s guestbook ~ changed Deployment default/hello
                     spec.replicas 1 → 3
         ");
-        assert_eq!(story.operator, OperatorState::Ready);
+        assert_eq!(state.operator, OperatorState::Ready);
         assert_eq!(
-            story.counts,
+            state.counts,
             Counts {
                 reconciles: 1,
                 writes: 1,
                 errors: 0
             }
         );
-        assert!(story.running.is_empty());
+        assert!(state.running.is_empty());
     }
 
     #[test]
     fn after_a_save_the_first_reconcile_of_the_new_operator_is_timed() {
-        let mut story = Story::new(Instant::now(), "guestbook".into());
-        printed(&mut story, session());
+        let mut state = State::new(Instant::now(), "guestbook".into());
+        printed(&mut state, session());
         let save = vec![
-            News::Fact(Fact::Saved(vec!["src/lib.rs".into()])),
-            News::Fact(Fact::Compiling),
+            Update::Event(Event::Saved(vec!["src/lib.rs".into()])),
+            Update::Event(Event::Compiling),
             // One of the operator that still runs.
             finished(Outcome::Done),
-            News::Fact(Fact::Compiled {
+            Update::Event(Event::Compiled {
                 took: Duration::from_secs(2),
                 new: true,
             }),
             // Saved again: a later operator will tell how long that took.
-            News::Fact(Fact::Saved(vec!["src/lib.rs".into()])),
-            News::Fact(Fact::Compiling),
-            News::Fact(Fact::Started { build: 2, pid: None }),
+            Update::Event(Event::Saved(vec!["src/lib.rs".into()])),
+            Update::Event(Event::Compiling),
+            Update::Event(Event::Started { build: 2, pid: None }),
             finished(Outcome::Terminal {
                 error: "no luck".into(),
             }),
             finished(Outcome::Done),
             finished(Outcome::Done),
         ];
-        let text = printed(&mut story, save);
+        let text = printed(&mut state, save);
         assert_eq!(text.matches("saved → reconciled").count(), 1, "{text}");
-        assert_eq!(story.turnaround, Some(Duration::from_millis(8)));
+        assert_eq!(state.turnaround, Some(Duration::from_millis(8)));
     }
 
     #[test]
-    fn what_went_wrong_is_told_whole() {
-        let mut story = Story::new(Instant::now(), "guestbook".into());
-        let news = vec![
-            News::Fact(Fact::NotCompiled(Failed {
+    fn errors_are_printed_in_full() {
+        let mut state = State::new(Instant::now(), "guestbook".into());
+        let updates = vec![
+            Update::Event(Event::NotCompiled(Failed {
                 rendered: "error[E0308]: mismatched types\n --> src/lib.rs:12:5".into(),
                 place: Some("src/lib.rs:12:5".into()),
                 errors: 2,
             })),
-            News::Fact(Fact::Ended {
+            Update::Event(Event::Ended {
                 exit: Exit {
-                    how: "panicked (status 101)".into(),
+                    reason: "panicked (status 101)".into(),
                     after: Duration::from_millis(1200),
                     last_lines: vec![
                         "hello".into(),
@@ -768,11 +773,11 @@ mod tests {
                         "no luck".into(),
                     ],
                 },
-                asked: false,
-                again_in: Some(Duration::from_millis(500)),
+                requested: false,
+                restart_in: Some(Duration::from_millis(500)),
             }),
         ];
-        insta::assert_snapshot!(printed(&mut story, news), @"
+        insta::assert_snapshot!(printed(&mut state, updates), @"
         0.000 s build does not compile: 2 errors, the first one is
                 error[E0308]: mismatched types
                  --> src/lib.rs:12:5
@@ -780,6 +785,6 @@ mod tests {
                 thread 'main' panicked at src/main.rs:3:5:
                 no luck
         ");
-        assert_eq!(story.operator, OperatorState::Crashed);
+        assert_eq!(state.operator, OperatorState::Crashed);
     }
 }

@@ -1,5 +1,5 @@
 //! The promises of the operator: each test is one scenario; its name begins with the number. The world is the test's,
-//! and so is the time. Behaviour that depends on real databases is in `databases.rs`.
+//! and so is the time. Behaviour that depends on real databases is in `tests/databases`.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

@@ -1,11 +1,11 @@
-//! Programs that run are kept under names of their own, so that cargo may write the next one meanwhile.
+//! Each program that runs has a file name of its own, so that cargo can write the next one meanwhile.
 
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-use super::machine::Generation;
+use super::lifecycle::Generation;
 
-/// Tells one program from another without reading it.
+/// Distinguishes programs without reading them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Fingerprint {
     path: PathBuf,
@@ -24,17 +24,17 @@ impl Fingerprint {
     }
 }
 
-/// Gives a program another name beside it. A link costs nothing, and linkers write a new file instead of into the old
-/// one.
-pub(super) fn keep(program: &Path, number: Generation) -> std::io::Result<PathBuf> {
+/// Links a program to another name in a folder beside it. A hard link costs nothing, and cargo's linker writes a new file
+/// and does not change the old one.
+pub(super) fn link(program: &Path, number: Generation) -> std::io::Result<PathBuf> {
     let folder = program.with_file_name(".kubewright-dev");
     std::fs::create_dir_all(&folder)?;
     let name = program.file_name().unwrap_or_default().to_string_lossy();
-    let kept = folder.join(format!("{name}-{number}"));
-    match std::fs::remove_file(&kept) {
+    let linked = folder.join(format!("{name}-{number}"));
+    match std::fs::remove_file(&linked) {
         Err(why) if why.kind() != std::io::ErrorKind::NotFound => return Err(why),
         _ => {}
     }
-    std::fs::hard_link(program, &kept).or_else(|_| std::fs::copy(program, &kept).map(|_| ()))?;
-    Ok(kept)
+    std::fs::hard_link(program, &linked).or_else(|_| std::fs::copy(program, &linked).map(|_| ()))?;
+    Ok(linked)
 }

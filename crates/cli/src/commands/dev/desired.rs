@@ -1,8 +1,8 @@
-//! The objects that are put into the cluster before a build starts: definitions, webhook configurations, the operator's
-//! account with its roles.
+//! The objects that a build needs in the cluster: definitions, webhook configurations, the operator's service account
+//! with its roles.
 //!
-//! [`wanted`] decides it out of the declaration, [`apply_all`] and [`introduce`] do it. Not here: when that happens
-//! (`session.rs`), how single objects are applied (`objects.rs`).
+//! [`desired`] computes them from the declaration, [`apply_all`] and [`create_account`] apply them. Not here: when that
+//! happens (`session.rs`), how one object is applied (`objects.rs`).
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -28,29 +28,29 @@ pub(super) const SAMPLES: &str = "config/samples";
 pub(super) const CERTIFICATES: &str = "certificates";
 
 /// The objects to apply.
-pub(super) struct Wanted {
+pub(super) struct Desired {
     pub(super) definitions: Vec<Item>,
-    /// `None` where the server cannot ask the operator.
+    /// `None` when the API server cannot reach the operator.
     pub(super) configurations: Option<Vec<Item>>,
     /// The roles of the operator; `None` when nothing says which they are.
     pub(super) roles: Option<Vec<Value>>,
-    pub(super) doubts: Vec<Diagnostic>,
+    pub(super) warnings: Vec<Diagnostic>,
 }
 
-/// The objects that a build needs. `webhooks`: where they are answered, if the server can ask.
-pub(super) fn wanted(
+/// The objects that a build needs. `webhooks`: the address of the operator's webhooks, if the API server can reach it.
+pub(super) fn desired(
     declared: Option<&Declaration>,
     webhooks: Option<&Address>,
     root: &Path,
-) -> Result<Wanted, Vec<Diagnostic>> {
+) -> Result<Desired, Vec<Diagnostic>> {
     let Some(declaration) = declared else {
         let definitions = objects::read(root, DEFINITIONS, codes::dev::REFUSED).map_err(|why| vec![why])?;
         let roles = account::roles_of(root, &[account::GENERATED]).map_err(|why| vec![why])?;
-        return Ok(Wanted {
+        return Ok(Desired {
             definitions,
             configurations: None,
             roles: (!roles.is_empty()).then_some(roles),
-            doubts: Vec::new(),
+            warnings: Vec::new(),
         });
     };
     let objects = declaration::objects(declaration, root)?;
@@ -61,26 +61,26 @@ pub(super) fn wanted(
         place: Place::file(place),
     };
     let definitions = objects.crds.into_iter().map(|(_, mut definition)| {
-        webhooks::convert_here(&mut definition, webhooks);
+        webhooks::route_conversion(&mut definition, webhooks);
         item("api", definition)
     });
     let configurations = webhooks.map(|address| {
-        let led = objects.webhooks.into_iter().map(|mut configuration| {
-            webhooks::lead_here(&mut configuration, address);
+        let routed = objects.webhooks.into_iter().map(|mut configuration| {
+            webhooks::route_to_operator(&mut configuration, address);
             item("src/webhook", configuration)
         });
-        led.collect()
+        routed.collect()
     });
-    Ok(Wanted {
+    Ok(Desired {
         definitions: definitions.collect(),
         configurations,
         roles: Some(roles),
-        doubts: objects.warnings,
+        warnings: objects.warnings,
     })
 }
 
-/// Makes the operator's account and writes its kubeconfig: the administrator's, with the account's token.
-pub(super) async fn introduce(
+/// Creates the operator's service account, and writes its kubeconfig: the administrator's, with the account's token.
+pub(super) async fn create_account(
     account: &Account,
     client: &Client,
     roles: &[Value],
@@ -96,7 +96,7 @@ pub(super) async fn introduce(
     Ok(path)
 }
 
-/// Applies definitions, then webhook configurations; those of webhooks that are gone go, too.
+/// Applies definitions, then webhook configurations, and prunes those of webhooks that are gone.
 pub(super) async fn apply_all(
     client: &Client,
     definitions: Vec<Item>,
@@ -105,21 +105,21 @@ pub(super) async fn apply_all(
     let mut applied = Vec::new();
     for item in definitions {
         let what = objects::apply_definition(client, &item).await?;
-        applied.push((item.plain_name().to_owned(), what.word()));
+        applied.push((item.plain_name().to_owned(), what.as_str()));
     }
     let Some(configurations) = configurations else {
         return Ok(applied);
     };
-    objects::remove_others(client, objects::WEBHOOKS, &configurations).await?;
+    objects::prune(client, objects::WEBHOOKS, &configurations).await?;
     for item in configurations {
         let what = objects::apply_configuration(client, &item).await?;
-        applied.push((item.plain_name().to_owned(), what.word()));
+        applied.push((item.plain_name().to_owned(), what.as_str()));
     }
     Ok(applied)
 }
 
-/// Where the operator will serve its webhooks, with a certificate for that in the folder.
-pub(super) fn certified(folder: &Path) -> Result<Address, Box<dyn std::error::Error + Send + Sync>> {
+/// Chooses the address of the operator's webhooks, and writes a certificate for it to the folder.
+pub(super) fn webhook_address(folder: &Path) -> Result<Address, Box<dyn std::error::Error + Send + Sync>> {
     let certificates = WebhookCertificates::new()?;
     certificates.write(folder, &["localhost", "127.0.0.1"])?;
     Ok(Address {

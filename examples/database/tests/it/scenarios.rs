@@ -1,5 +1,5 @@
 //! The promises of the operator, on servers that are simulated: each test is one scenario, or two; its name begins with
-//! the number. Decisions of real servers are in `databases.rs`.
+//! the number. Decisions of real servers are in `tests/databases.rs`.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;

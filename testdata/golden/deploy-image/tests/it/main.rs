@@ -1,0 +1,5 @@
+//! The tests of the operator, as one program: each file beside this one is a module. `cargo test --test it NAME` runs those of one.
+
+mod memstore_controller;
+mod memstore_webhook;
+mod operator;

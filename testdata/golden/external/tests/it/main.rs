@@ -1,0 +1,5 @@
+//! The tests of the operator, as one program: each file beside this one is a module. `cargo test --test it NAME` runs those of one.
+
+mod httproute_controller;
+mod httproute_webhook;
+mod operator;
