@@ -1,7 +1,7 @@
 //! The demo comes to its end.
 
 #[allow(dead_code, unreachable_pub, reason = "it is a program")]
-#[path = "../../examples/sidecarset-demo.rs"]
+#[path = "../../../examples/sidecarset-demo.rs"]
 mod example;
 
 #[tokio::test]
