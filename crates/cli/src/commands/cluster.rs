@@ -11,7 +11,7 @@ use clap::Args;
 use kubewright_cluster::controllers::Settings;
 use kubewright_cluster::{
     AuditLog, Cluster, Config, Controllers, DataDirError, Error, KUBERNETES_VERSION, Listening, Nodes, Rotation,
-    ServiceRange, Stages, StaticTokens,
+    ServerError, ServiceRange, Stages, StaticTokens,
 };
 use serde_json::json;
 
@@ -359,7 +359,7 @@ fn not_started(why: Error) -> Failure {
 
 fn hint(why: &Error) -> Option<&'static str> {
     match why {
-        Error::DataDir(DataDirError::Io { source, .. }) => match source.kind() {
+        Error::Server(ServerError::DataDir(DataDirError::Io { source, .. })) => match source.kind() {
             ErrorKind::StorageFull | ErrorKind::QuotaExceeded => {
                 Some("make room on the disk, or name another folder: --data-dir DIR")
             }

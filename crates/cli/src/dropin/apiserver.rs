@@ -188,7 +188,7 @@ fn pki(settings: &Settings) -> Result<Pki, String> {
     if settings.make_certificate && !certificate.exists() && !key.exists() {
         make_certificate(settings)?;
     }
-    let told = |why: kubewright_cluster::Error| why.to_string();
+    let told = |why: kubewright_cluster::ServerError| why.to_string();
     let mut pki = Pki::serving(&text(certificate)?, &text(key)?).map_err(told)?;
     if let Some(path) = &settings.client_authorities {
         pki = pki.clients(&text(path)?).map_err(told)?;

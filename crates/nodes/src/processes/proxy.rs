@@ -448,7 +448,7 @@ mod tests {
     #[tokio::test]
     async fn connections_are_passed_on() {
         let (one, two, dead, at) = (server(1).await, server(2).await, free().await, free().await);
-        let mut proxy = Proxy::default();
+        let mut proxy = Proxy::new(1024);
         let service = Request::new(Some("default"), "s");
         let mut set = |endpoints: &[SocketAddr]| {
             let wanted = match endpoints {
