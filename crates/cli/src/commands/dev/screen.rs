@@ -532,7 +532,7 @@ mod tests {
         }
         insta::assert_snapshot!(drawn(&state, 70, 18), @r#"
          kubewright dev · guestbook   1:15
-         cluster     https://127.0.0.1:40001  
+         cluster     https://127.0.0.1:40001
                     KUBECONFIG=.kubewright/kubeconfig
          definitions guestbooks.webapp.my.domain
          build       compiled in 2.10 s
