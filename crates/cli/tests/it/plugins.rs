@@ -148,7 +148,16 @@ fn a_plug_in_takes_part_in_all_four_commands() {
     told += &place.type_in("create api --plugins rust/v1-alpha,sample/v1 --group web --version v1 --kind Both --resource --controller=false");
     let help = place.command("edit --plugins sample/v1 --help").output().unwrap();
     let help = String::from_utf8(help.stdout).unwrap();
-    told += help.split_once("Plug-in ").expect("the help tells of the plug-in").1;
+    for part in [
+        "Flags of sample/v1:",
+        "--namespace <STRING>",
+        "where",
+        "--fast[=<BOOL>]",
+        "hurry",
+        "Plug-in sample/v1:\n  Adds a note.\n  kubewright edit --plugins sample/v1 --namespace a",
+    ] {
+        assert!(help.contains(part), "{part:?} is not in\n{help}");
+    }
     // A project without the folder gets an error.
     fs::remove_dir_all(place.root.path().join("config")).unwrap();
     told += &place.type_in("edit --multigroup");
