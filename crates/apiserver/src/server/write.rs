@@ -74,6 +74,9 @@ pub(crate) enum Written {
     Shown(Value),
 }
 
+/// The function of an update: from the present object to the next one, with warnings.
+type Next<'n> = dyn FnMut(&mut Value, &mut Vec<String>) -> Result<Value, Status> + Send + 'n;
+
 /// The data of a write besides the object.
 pub(crate) struct Writer<'a> {
     pub(crate) server: &'a Inner,
@@ -287,7 +290,7 @@ impl<'a> Writer<'a> {
         namespace: &str,
         name: &str,
         part: Part,
-        next: &mut (dyn FnMut(&mut Value, &mut Vec<String>) -> Result<Value, Status> + Send),
+        next: &mut Next<'_>,
     ) -> Result<Written, Status> {
         let resource = self.resource.clone();
         let key = key(namespace, name);
